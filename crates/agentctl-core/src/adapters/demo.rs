@@ -1,0 +1,433 @@
+//! The built-in demo agent, read as any other agent is: from its own files and the kernel.
+//!
+//! Its home is `$XDG_DATA_HOME/agentctl-demo/`:
+//! `live/<pid>.json` says what a process is doing (rewritten by rename, removed on a clean exit, left
+//! behind by SIGKILL); `sessions/<id>.jsonl` is the conversation, append-only. This adapter is the
+//! example CONTRIBUTING.md walks through.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served, State,
+    Store, Turn, existing_roots, skipped,
+};
+use crate::host::Host;
+use crate::kernel::Brief;
+use crate::model::{
+    Exit, Locator, Message, Reason, ReasonKind, Role, Status, Time, Tokens, ToolCall, ToolResult,
+    is_session_id, shorten,
+};
+use crate::native::{file, jsonl};
+
+/// The hidden subcommand that is the agent.
+pub const SUBCOMMAND: &str = "demo-agent";
+
+/// Returns the demo agent's home.
+#[must_use]
+pub fn home(host: &Host) -> PathBuf {
+    host.xdg("XDG_DATA_HOME", ".local/share").join("agentctl-demo")
+}
+
+/// The adapter.
+pub struct Demo;
+
+impl Adapter for Demo {
+    fn name(&self) -> &'static str {
+        "demo"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            live: true,
+            history: true,
+            waiting: "questions",
+            tokens: true,
+            cost: false,
+            subagents: false,
+        }
+    }
+
+    fn is_candidate(&self, brief: Brief<'_>) -> bool {
+        brief.comm == "agentctl" || brief.exe_name == "agentctl"
+    }
+
+    fn roots(&self, look: &Look) -> Vec<Root> {
+        let configured = look.host.roots.get(self.name()).cloned().unwrap_or_default();
+        existing_roots(std::iter::once(home(&look.host)).chain(configured))
+    }
+
+    fn installation(&self, host: &Host) -> Installation {
+        Installation {
+            program: Some(host.program.clone()),
+            version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        }
+    }
+
+    fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
+        Box::new(DemoStore { look, root })
+    }
+
+    fn messages(&self, line: &[u8]) -> Vec<Message> {
+        let Ok(line) = serde_json::from_slice::<Line>(line) else { return Vec::new() };
+        let at = line.at();
+        let mut message = Message::of(Role::System);
+        message.at = at;
+        match line {
+            Line::Prompt { id, text, .. } | Line::Answer { id, text, .. } => {
+                (message.id, message.role, message.text) = (Some(id), Role::User, Some(text));
+            }
+            Line::Say { id, text, model, usage, .. } => {
+                (message.id, message.role, message.text) = (Some(id), Role::Assistant, Some(text));
+                (message.model, message.usage) = (Some(model), Some(usage.into()));
+            }
+            Line::Tool { id, call, command, model, usage, .. } => {
+                (message.id, message.role) = (Some(id), Role::Assistant);
+                (message.model, message.usage) = (Some(model), Some(usage.into()));
+                let input = serde_json::json!({ "command": command });
+                message.tool_calls.push(ToolCall { id: Some(call), name: "shell".into(), input });
+            }
+            Line::Result { call, text, is_error, .. } => {
+                message.role = Role::Tool;
+                message.tool_results.push(ToolResult { id: Some(call), text, is_error });
+            }
+            Line::Ask { id, question, .. } => {
+                (message.id, message.role, message.text) =
+                    (Some(id), Role::Assistant, Some(question));
+            }
+            Line::End { error: Some(error), .. } => message.text = Some(format!("error: {error}")),
+            Line::End { state, .. } if state == "interrupted" => {
+                message.text = Some("interrupted".into());
+            }
+            Line::Session { .. } | Line::End { .. } | Line::Exit { .. } => return Vec::new(),
+        }
+        vec![message]
+    }
+}
+
+/// `live/<pid>.json`: what a process says it is doing.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[allow(missing_docs)] // the names are the format
+pub struct Live {
+    pub start_ticks: u64,
+    pub boot_id: String,
+    pub pid_namespace: u64,
+    pub session: String,
+    pub cwd: String,
+    pub status: String,
+    pub detail: Option<String>,
+    pub started_ms: i64,
+}
+
+/// One line of `sessions/<id>.jsonl`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+#[allow(missing_docs)] // the names are the format
+pub enum Line {
+    Session { cwd: String, model: String },
+    Prompt { id: String, text: String, at: String },
+    Say { id: String, text: String, model: String, usage: Usage, at: String },
+    Tool { id: String, call: String, command: String, model: String, usage: Usage, at: String },
+    Result { call: String, text: String, is_error: bool, at: String },
+    Ask { id: String, question: String, at: String },
+    Answer { id: String, text: String, at: String },
+    End { state: String, error: Option<String>, at: String },
+    Exit { code: i32, at: String },
+}
+
+/// Tokens of one model message.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[allow(missing_docs)] // the names are the format
+pub struct Usage {
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+}
+
+impl From<Usage> for Tokens {
+    fn from(u: Usage) -> Self {
+        Self {
+            input: u.input,
+            output: u.output,
+            cache_read: u.cache_read,
+            cache_write: u.cache_write,
+        }
+    }
+}
+
+impl Line {
+    fn at(&self) -> Option<Time> {
+        match self {
+            Self::Session { .. } => None,
+            Self::Prompt { at, .. }
+            | Self::Say { at, .. }
+            | Self::Tool { at, .. }
+            | Self::Result { at, .. }
+            | Self::Ask { at, .. }
+            | Self::Answer { at, .. }
+            | Self::End { at, .. }
+            | Self::Exit { at, .. } => Time::parse(at),
+        }
+    }
+}
+
+struct DemoStore<'a> {
+    look: &'a Look,
+    root: &'a Root,
+}
+
+impl DemoStore<'_> {
+    fn uid(&self) -> u32 {
+        self.look.host.kernel.uid()
+    }
+
+    /// Reads one live record and verifies that the process it names is the one that wrote it.
+    fn served(&self, entry: &file::Entry, pid: u32, found: &mut Found<Served>) {
+        let kernel = &self.look.host.kernel;
+        let source = format!("demo:live/{}", entry.name);
+        let live: Live = match file::read_small(&entry.path, self.uid(), 64 << 10) {
+            Err(file::Skip::Missing) => return,
+            Err(skip) => return found.faults.push(skipped("demo", self.root, &entry.path, &skip)),
+            Ok(bytes) => match serde_json::from_slice(&bytes) {
+                Ok(live) => live,
+                Err(error) => {
+                    let skip = file::Skip::Other(error.to_string());
+                    return found.faults.push(skipped("demo", self.root, &entry.path, &skip));
+                }
+            },
+        };
+        if !is_session_id(&live.session) || live.boot_id != kernel.boot_id() {
+            return;
+        }
+        let started_at = Time::from_millis(live.started_ms);
+        let mut served = if live.pid_namespace == kernel.pid_namespace() {
+            match kernel.process(pid) {
+                Ok(Some(process)) if process.id.start_ticks == live.start_ticks => {
+                    Served::by(Some(live.session), &process)
+                }
+                Ok(_) => return, // stale: left behind by SIGKILL
+                Err(error) => {
+                    unseen(live.session, format!("process {pid} could not be read: {error}"))
+                }
+            }
+        } else {
+            unseen(live.session, "its process lives in another pid namespace".to_owned())
+        };
+        if served.state.is_none() {
+            let (status, reason) = match (live.status.as_str(), live.detail) {
+                ("waiting", detail) => (
+                    Status::Waiting,
+                    Some(Reason { kind: ReasonKind::Question, detail, until: None }),
+                ),
+                ("idle", _) => (Status::Idle, None),
+                ("tool", detail) => {
+                    (Status::Running, Some(Reason { kind: ReasonKind::Tool, detail, until: None }))
+                }
+                _ => (Status::Running, None),
+            };
+            served.state = Some(State { status, reason });
+        }
+        served.cwd = Some(live.cwd);
+        served.started_at = started_at;
+        served.evidence.push(self.look.evidence(source, format!("status {}", live.status)));
+        found.rows.push(served);
+    }
+}
+
+fn unseen(session: String, why: String) -> Served {
+    Served {
+        id: Some(session),
+        by: Vec::new(),
+        hosted: false,
+        paused: false,
+        state: Some(State {
+            status: Status::Unknown,
+            reason: Some(Reason::with(ReasonKind::Elsewhere, why)),
+        }),
+        may_serve: false,
+        cwd: None,
+        name: None,
+        started_at: None,
+        evidence: Vec::new(),
+    }
+}
+
+impl Store for DemoStore<'_> {
+    fn live(&self) -> Found<Served> {
+        let mut found = Found::default();
+        let directory = self.root.path.join("live");
+        match file::list(&directory, self.uid()) {
+            Ok(entries) => {
+                for entry in entries {
+                    let pid = entry.name.strip_suffix(".json").and_then(|p| p.parse().ok());
+                    if let Some(pid) = pid {
+                        self.served(&entry, pid, &mut found);
+                    }
+                }
+            }
+            Err(skip) => return Found::fault(skipped("demo", self.root, &directory, &skip)),
+        }
+        for process in &self.look.table.processes {
+            let is_agent = process.argv.get(1).is_some_and(|a| a == SUBCOMMAND);
+            let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
+            if is_agent && !joined && !process.elsewhere {
+                let mut served = Served::by(None, process);
+                served.may_serve = true;
+                served.state = Some(State {
+                    status: Status::Running,
+                    reason: Some(Reason::of(ReasonKind::Starting)),
+                });
+                let says = format!("pid {} has no live record yet", process.id.pid);
+                served.evidence.push(self.look.evidence("kernel:process table", says));
+                found.rows.push(served);
+            }
+        }
+        found
+    }
+
+    fn history(&self, since_ms: Option<i64>) -> Found<Entry> {
+        let mut found = Found::default();
+        let directory = self.root.path.join("sessions");
+        match file::list(&directory, self.uid()) {
+            Ok(entries) => {
+                for entry in entries {
+                    let Some(id) = entry.name.strip_suffix(".jsonl").filter(|id| is_session_id(id))
+                    else {
+                        continue;
+                    };
+                    let Some(modified_ms) = entry.modified_ms() else { continue };
+                    if since_ms.is_none_or(|since| modified_ms >= since) {
+                        let locator = Locator {
+                            id: id.to_owned(),
+                            path: Some(entry.path.clone()),
+                            parent: None,
+                        };
+                        found.rows.push(Entry { locator, modified_ms });
+                    }
+                }
+            }
+            Err(skip) => return Found::fault(skipped("demo", self.root, &directory, &skip)),
+        }
+        found
+    }
+
+    fn record(&self, locator: &Locator, depth: Depth) -> Record {
+        let mut record = Record::default();
+        let Some(path) = &locator.path else { return record };
+        let source = format!("demo:sessions/{}.jsonl", locator.id);
+        let opened = match file::open(path, self.uid()) {
+            Ok(opened) => opened,
+            Err(skip) => {
+                record.turn = Turn::Unreadable(skip.to_string());
+                record.evidence.push(self.look.evidence(source, skip.to_string()));
+                return record;
+            }
+        };
+        let read = read_head(&opened, &mut record)
+            .and_then(|()| read_tail(&opened, &mut record))
+            .and_then(
+                |()| if depth == Depth::Whole { count(&opened, &mut record) } else { Ok(()) },
+            );
+        if let Err(error) = read {
+            record.turn = Turn::Unreadable(error.to_string());
+        }
+        let says = match &record.turn {
+            Turn::None => "no turn has begun".to_owned(),
+            Turn::Open { tool: Some(tool), .. } => format!("the last turn is open in {tool}"),
+            Turn::Open { .. } => "the last turn is open".to_owned(),
+            Turn::Finished => "the last turn finished".to_owned(),
+            Turn::Failed(why) => format!("the last turn failed: {why}"),
+            Turn::Interrupted => "the last turn was interrupted".to_owned(),
+            Turn::Undecided(why) | Turn::Unreadable(why) => why.clone(),
+        };
+        record.evidence.push(self.look.evidence(source, says));
+        record
+    }
+}
+
+fn read_head(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> {
+    jsonl::head(&opened.file, 4 << 10, &mut |line| {
+        match serde_json::from_slice(line) {
+            Ok(Line::Session { cwd, model }) => {
+                (record.cwd, record.model) = (Some(cwd), Some(model));
+            }
+            Ok(Line::Prompt { text, at, .. }) => {
+                record.started_at = Time::parse(&at);
+                record.prompt = Some(shorten(&text, 200));
+                // The directives are the script, not what it is about.
+                let gist = text.split("[[").next().filter(|g| !g.trim().is_empty());
+                record.title = Some(shorten(gist.unwrap_or(&text), 80));
+                return ControlFlow::Break(());
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(())
+}
+
+/// Walks back to the line that says where the last turn stands.
+fn read_tail(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> {
+    let mut answered = HashSet::new();
+    let mut open_tool = None;
+    let mut decided = None;
+    let ended = jsonl::tail(&opened.file, opened.size, 8 << 10, &mut |line| {
+        let Ok(line) = serde_json::from_slice::<Line>(line) else {
+            return ControlFlow::Continue(());
+        };
+        record.last_activity_at = record.last_activity_at.max(line.at());
+        match line {
+            Line::Exit { code, at } => {
+                record.exit = Some(Exit { code: Some(code), signal: None });
+                record.ended_at = Time::parse(&at);
+            }
+            Line::Result { call, .. } => drop(answered.insert(call)),
+            Line::Tool { call, command, .. } if !answered.contains(&call) => {
+                open_tool.get_or_insert(format!("shell: {}", shorten(&command, 80)));
+            }
+            Line::End { state, error, .. } => {
+                decided = Some(match state.as_str() {
+                    "finished" => Turn::Finished,
+                    "interrupted" => Turn::Interrupted,
+                    _ => Turn::Failed(error.unwrap_or(state)),
+                });
+            }
+            Line::Prompt { .. } => {
+                decided = Some(Turn::Open { tool: open_tool.take(), retrying: None });
+            }
+            _ => {}
+        }
+        if decided.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    record.turn = match (decided, ended) {
+        (Some(turn), _) => turn,
+        (None, jsonl::Ended::Budget) => {
+            Turn::Undecided("the last MiB holds no end of a turn".into())
+        }
+        (None, _) => Turn::None,
+    };
+    // A process that went on after an earlier exit has not exited.
+    if !matches!(record.turn, Turn::Finished | Turn::Failed(_) | Turn::Interrupted) {
+        (record.exit, record.ended_at) = (None, None);
+    }
+    Ok(())
+}
+
+fn count(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> {
+    let mut seen = HashSet::new();
+    let mut tokens = Tokens::default();
+    let pass = jsonl::lines(&opened.file, 0, &mut |line| {
+        if let Ok(Line::Say { id, usage, .. } | Line::Tool { id, usage, .. }) =
+            serde_json::from_slice(line)
+            && seen.insert(id)
+        {
+            tokens.add(usage.into());
+        }
+    })?;
+    record.tokens = (pass.oversized == 0).then_some(tokens);
+    Ok(())
+}

@@ -1,0 +1,350 @@
+//! One file per agent. An adapter **describes** (where its files are, what they say, which process is
+//! its own); the core acts. It never spawns, signals, prints or reads the environment by itself.
+//!
+//! To add an agent: one file here, one line in [`ALL`], one fixture folder. CONTRIBUTING.md walks
+//! through it with [`demo`] as the example.
+
+pub mod demo;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::host::Host;
+use crate::kernel::{Brief, Process, Table};
+use crate::model::{Evidence, Exit, Fault, Locator, Message, ProcId, Reason, Status, Time, Tokens};
+use crate::native::file;
+
+/// Every adapter there is. The order is the order of `agentctl adapters`.
+pub static ALL: &[&dyn Adapter] = &[&demo::Demo];
+
+/// One look at the world: what an adapter may use to answer. Everything is handed in.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// The world.
+    pub host: Arc<Host>,
+    /// The candidates of all adapters in the process table, taken once per question.
+    pub table: Arc<Table>,
+    /// When the answer must be there.
+    pub deadline: Instant,
+    /// When the look was taken.
+    pub now: Time,
+}
+
+impl Look {
+    /// Makes a piece of evidence, dated now.
+    #[must_use]
+    pub fn evidence(&self, source: impl Into<String>, says: impl Into<String>) -> Evidence {
+        Evidence { source: source.into(), says: says.into(), at: self.now }
+    }
+}
+
+/// One home of an agent: a profile, a gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// Where it is, links resolved.
+    pub path: PathBuf,
+}
+
+impl Root {
+    /// Returns the text that names it in answers.
+    #[must_use]
+    pub fn label(&self) -> String {
+        self.path.to_string_lossy().into_owned()
+    }
+}
+
+/// What was found and what went wrong. Absence means something only if `whole`.
+#[derive(Clone, Debug)]
+pub struct Found<T> {
+    /// The findings.
+    pub rows: Vec<T>,
+    /// What failed beside them.
+    pub faults: Vec<Fault>,
+    /// Nothing that could hold a finding was left unread.
+    pub whole: bool,
+}
+
+impl<T> Default for Found<T> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), faults: Vec::new(), whole: true }
+    }
+}
+
+impl<T> Found<T> {
+    /// Returns one fault and no finding.
+    #[must_use]
+    pub fn fault(fault: Fault) -> Self {
+        Self { rows: Vec::new(), faults: vec![fault], whole: false }
+    }
+}
+
+/// A state a live source claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The status.
+    pub status: Status,
+    /// Its finer grain.
+    pub reason: Option<Reason>,
+}
+
+/// Who serves what right now, as the vendor's live records, its protocol or the kernel say.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// The session; `None` for an agent process that serves none yet.
+    pub id: Option<String>,
+    /// The processes, verified to live.
+    pub by: Vec<ProcId>,
+    /// The process serves other sessions too.
+    pub hosted: bool,
+    /// One of the processes is held by a signal.
+    pub paused: bool,
+    /// What the live source says it is doing; `None` where the transcript must decide.
+    pub state: Option<State>,
+    /// For a process without a session: it may be serving one of its directory all the same.
+    pub may_serve: bool,
+    /// Where it works.
+    pub cwd: Option<String>,
+    /// The name the live record gives it.
+    pub name: Option<String>,
+    /// When the session or its process began.
+    pub started_at: Option<Time>,
+    /// What this rests on.
+    pub evidence: Vec<Evidence>,
+}
+
+impl Served {
+    /// Makes the claim that this process serves that session.
+    #[must_use]
+    pub fn by(id: Option<String>, process: &Process) -> Self {
+        Self {
+            id,
+            by: vec![process.id.clone()],
+            hosted: false,
+            paused: process.paused,
+            state: None,
+            may_serve: false,
+            cwd: process.cwd.as_ref().map(|p| p.to_string_lossy().into_owned()),
+            name: None,
+            started_at: process.started_at,
+            evidence: Vec::new(),
+        }
+    }
+}
+
+/// Where the last turn of a session stands, as its own record says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Turn {
+    /// There has been none yet.
+    #[default]
+    None,
+    /// It goes on; or nobody lived to end it.
+    Open {
+        /// The tool call that has no result yet.
+        tool: Option<String>,
+        /// The model call failed and is being tried again: what the agent said.
+        retrying: Option<String>,
+    },
+    /// It was completed.
+    Finished,
+    /// It ended in an error.
+    Failed(String),
+    /// A person interrupted it.
+    Interrupted,
+    /// The record is fine, but within our budget it does not say.
+    Undecided(String),
+    /// The record could not be read.
+    Unreadable(String),
+}
+
+/// What a session's own record says.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// Where it works.
+    pub cwd: Option<String>,
+    /// The model it last used.
+    pub model: Option<String>,
+    /// Its title.
+    pub title: Option<String>,
+    /// A name given by a person.
+    pub name: Option<String>,
+    /// The first prompt.
+    pub prompt: Option<String>,
+    /// When it began.
+    pub started_at: Option<Time>,
+    /// Its newest entry.
+    pub last_activity_at: Option<Time>,
+    /// When it ended, where written.
+    pub ended_at: Option<Time>,
+    /// How its process ended, where written.
+    pub exit: Option<Exit>,
+    /// Where the last turn stands.
+    pub turn: Turn,
+    /// The parent session, for a subagent.
+    pub parent: Option<String>,
+    /// Whether subagents of it are unfinished.
+    pub open_children: bool,
+    /// Tokens, at [`Depth::Whole`] only, and only if all of them were counted.
+    pub tokens: Option<Tokens>,
+    /// The agent's own complete cost figure, at [`Depth::Whole`] only.
+    pub cost_usd: Option<f64>,
+    /// Facts worth a person's eye.
+    pub notes: Vec<String>,
+    /// What this rests on.
+    pub evidence: Vec<Evidence>,
+}
+
+/// How much of a record is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Head and tail: everything but tokens and cost.
+    Outline,
+    /// Everything.
+    Whole,
+}
+
+/// A session in a store, by name only: no file was opened for it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Where its record lies.
+    pub locator: Locator,
+    /// When the record was last written, in milliseconds.
+    pub modified_ms: i64,
+}
+
+/// One home of one agent, open for one question. Nothing in it outlives the question.
+///
+/// Methods run on worker threads, may block on files, must bound what they read, and never panic on
+/// what they find.
+pub trait Store: Sync {
+    /// Returns who serves what right now.
+    fn live(&self) -> Found<Served>;
+
+    /// Returns the sessions written since then, by name; subagents are left out.
+    fn history(&self, since_ms: Option<i64>) -> Found<Entry>;
+
+    /// Finds sessions whose id begins with this text, by name, over all history.
+    fn find(&self, prefix: &str) -> Found<Locator> {
+        let mut found = self.history(None);
+        Found {
+            rows: found
+                .rows
+                .drain(..)
+                .map(|entry| entry.locator)
+                .filter(|locator| locator.id.starts_with(prefix))
+                .collect(),
+            faults: found.faults,
+            whole: found.whole,
+        }
+    }
+
+    /// Finds sessions of this exact name where an index holds names; opens no transcript.
+    fn named(&self, _name: &str) -> Found<Locator> {
+        Found::default()
+    }
+
+    /// Reads one session's record.
+    fn record(&self, locator: &Locator, depth: Depth) -> Record;
+
+    /// Returns the subagents of a session.
+    fn children(&self, _locator: &Locator) -> Found<Locator> {
+        Found::default()
+    }
+}
+
+/// What an adapter can do, for `agentctl adapters`.
+#[derive(Clone, Copy, Debug)]
+pub struct Capabilities {
+    /// Sees live sessions, whoever started them.
+    pub live: bool,
+    /// Sees ended sessions.
+    pub history: bool,
+    /// Sees when a human is needed.
+    pub waiting: &'static str,
+    /// Knows tokens.
+    pub tokens: bool,
+    /// Knows cost.
+    pub cost: bool,
+    /// Sees subagents.
+    pub subagents: bool,
+}
+
+/// Whether and where an agent is installed.
+#[derive(Clone, Debug, Default)]
+pub struct Installation {
+    /// Its program, when it is on the PATH.
+    pub program: Option<PathBuf>,
+    /// Its version, when a file beside the program says so.
+    pub version: Option<String>,
+}
+
+/// One coding agent: where its truth lies. Implementations describe; the core acts.
+pub trait Adapter: Sync {
+    /// Returns its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Returns what it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Says whether a process deserves a closer look. Called for every process of the user: cheap.
+    fn is_candidate(&self, brief: Brief<'_>) -> bool;
+
+    /// Returns its homes: default, environment, configuration, and those its live processes name.
+    fn roots(&self, look: &Look) -> Vec<Root>;
+
+    /// Says whether and where it is installed, without running it.
+    fn installation(&self, host: &Host) -> Installation;
+
+    /// Opens one home for one question.
+    fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a>;
+
+    /// Turns one native line into messages. A message with nothing but `usage` belongs to the one before.
+    fn messages(&self, line: &[u8]) -> Vec<Message>;
+}
+
+/// Collects homes, links resolved, each once, missing ones left out.
+#[must_use]
+pub fn existing_roots(paths: impl IntoIterator<Item = PathBuf>) -> Vec<Root> {
+    let mut roots: Vec<Root> = Vec::new();
+    for path in paths {
+        let root = Root { path: file::resolve_root(&path) };
+        if root.path.is_dir() && !roots.contains(&root) {
+            roots.push(root);
+        }
+    }
+    roots
+}
+
+/// Makes a fault of this adapter about something in a home.
+#[must_use]
+pub fn fault(adapter: &'static str, root: &Root, code: &'static str, message: String) -> Fault {
+    Fault { adapter, root: Some(root.label()), code, message }
+}
+
+/// Makes the fault for a file that was left out.
+#[must_use]
+pub fn skipped(adapter: &'static str, root: &Root, path: &Path, skip: &file::Skip) -> Fault {
+    let shown = path.strip_prefix(&root.path).unwrap_or(path).display().to_string();
+    fault(adapter, root, "skipped", format!("{shown} was skipped: {skip}"))
+}
+
+/// Returns the version an npm package or a versioned folder around a program declares.
+#[must_use]
+pub fn version_beside(program: &Path) -> Option<String> {
+    let real = std::fs::canonicalize(program).ok()?;
+    let folder_version = real.file_name()?.to_str().filter(|n| looks_like_version(n));
+    if let Some(version) = folder_version {
+        return Some(version.to_owned());
+    }
+    real.ancestors().skip(1).take(6).find_map(|dir| {
+        let text = std::fs::read(dir.join("package.json")).ok()?;
+        let package: serde_json::Value = serde_json::from_slice(&text).ok()?;
+        Some(package.get("version")?.as_str()?.to_owned())
+    })
+}
+
+fn looks_like_version(name: &str) -> bool {
+    let mut parts = name.split('.');
+    parts.clone().count() >= 3
+        && parts.all(|p| p.bytes().next().is_some_and(|b| b.is_ascii_digit()))
+}

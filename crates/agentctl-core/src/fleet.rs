@@ -1,0 +1,420 @@
+//! Asks every adapter at once, joins what their files say with what the kernel says, and decides.
+//!
+//! Every face gets its verdicts from [`list`] and [`inspect`], which end in the same [`join`]; so they
+//! cannot disagree. An adapter that errs, panics or hangs costs its own rows and becomes a fault. No
+//! agent is named here.
+
+mod join;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+pub use join::{View, join};
+
+use crate::adapters::{Adapter, Depth, Entry, Found, Look, Record, Root, Served, Store, Turn};
+use crate::host::Host;
+use crate::kernel::Table;
+use crate::model::{Fault, Listing, Locator, SCHEMA_VERSION, Session, Status};
+
+/// The adapters a question is put to.
+pub type Adapters = &'static [&'static dyn Adapter];
+
+/// What to list.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Add ended sessions written since then (milliseconds); `Some(None)` for all history.
+    pub history: Option<Option<i64>>,
+    /// Only this adapter.
+    pub adapter: Option<String>,
+    /// Only these statuses.
+    pub statuses: Vec<Status>,
+    /// Only this group.
+    pub group: Option<String>,
+    /// Only this directory, links resolved.
+    pub cwd: Option<String>,
+    /// Add subagents, each after its parent.
+    pub children: bool,
+}
+
+impl Query {
+    fn admits(&self, session: &Session) -> bool {
+        (self.history.is_some() || session.status.is_live())
+            && (self.statuses.is_empty() || self.statuses.contains(&session.status))
+            && self.group.as_ref().is_none_or(|g| session.group.as_ref() == Some(g))
+            && self.cwd.as_ref().is_none_or(|c| session.cwd.as_ref() == Some(c))
+    }
+}
+
+/// Takes one look at the process table for these adapters.
+#[must_use]
+pub fn look(host: &Arc<Host>, adapters: Adapters, limit: Duration) -> Look {
+    let wanted = |brief: crate::kernel::Brief<'_>| adapters.iter().any(|a| a.is_candidate(brief));
+    Look {
+        host: Arc::clone(host),
+        table: Arc::new(host.kernel.table(&wanted)),
+        deadline: Instant::now() + limit,
+        now: host.now(),
+    }
+}
+
+/// Lists sessions: what lives, and on request what has ended.
+#[must_use]
+pub fn list(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Listing {
+    let limit = if query.history.is_some() { host.deadlines.all } else { host.deadlines.live };
+    let query = Arc::new(query.clone());
+    let wanted = Arc::clone(&query);
+    let found = each_adapter(host, adapters, limit, move |adapter, look| {
+        if query.adapter.as_deref().is_some_and(|only| only != adapter.name()) {
+            return Found::default();
+        }
+        list_adapter(adapter, look, &query)
+    });
+    let mut sessions: Vec<Session> = found.rows;
+    sessions.retain(|s| s.parent.is_some() || wanted.admits(s));
+    sort(&mut sessions);
+    let mut faults = found.faults;
+    faults.sort();
+    faults.dedup();
+    Listing { schema_version: SCHEMA_VERSION, sessions, faults }
+}
+
+/// Orders rows as the contract says, subagents right after their parent.
+fn sort(sessions: &mut Vec<Session>) {
+    let newest = |s: &Session| std::cmp::Reverse(s.last_activity_at.or(s.started_at));
+    let order = |a: &Session, b: &Session| {
+        (a.status, newest(a), &a.id, a.pid).cmp(&(b.status, newest(b), &b.id, b.pid))
+    };
+    let (children, mut top): (Vec<_>, Vec<_>) =
+        std::mem::take(sessions).into_iter().partition(|s| s.parent.is_some());
+    top.sort_by(order);
+    if children.is_empty() {
+        *sessions = top;
+        return;
+    }
+    let mut children: Vec<Option<Session>> = {
+        let mut sorted = children;
+        sorted.sort_by(order);
+        sorted.into_iter().map(Some).collect()
+    };
+    for parent in top {
+        let id = parent.id.clone();
+        sessions.push(parent);
+        append_children(id.as_deref(), &mut children, sessions);
+    }
+}
+
+fn append_children(parent: Option<&str>, pool: &mut [Option<Session>], out: &mut Vec<Session>) {
+    for index in 0..pool.len() {
+        let is_child = pool[index].as_ref().is_some_and(|s| s.parent.as_deref() == parent);
+        if let Some(child) = is_child.then(|| pool[index].take()).flatten() {
+            let id = child.id.clone();
+            out.push(child);
+            append_children(id.as_deref(), pool, out);
+        }
+    }
+}
+
+/// One session in full, and what went wrong on the way.
+#[derive(Debug)]
+pub struct Inspected {
+    /// The session; `None` when no source knows it (any more).
+    pub session: Option<Session>,
+    /// What failed.
+    pub faults: Vec<Fault>,
+}
+
+/// Looks at one session in full, subagents' tokens included.
+#[must_use]
+pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &crate::resolve::Target) -> Inspected {
+    let wanted = target.clone();
+    let mut found = each_adapter(host, adapters, host.deadlines.all, move |adapter, look| {
+        let mut found = Found::default();
+        if adapter.name() != wanted.adapter {
+            return found;
+        }
+        for root in adapter.roots(look).iter().filter(|r| r.label() == wanted.root) {
+            let store = adapter.store(look, root);
+            let live = store.live();
+            let mut question = Question::new(adapter, look, root, store.as_ref(), live);
+            match &wanted.session {
+                Some(locator) => {
+                    let locator = written(store.as_ref(), locator);
+                    question.add(std::slice::from_ref(&locator), Depth::Whole);
+                }
+                None => question.add_unjoined(|s| s.by.iter().any(|p| Some(p.pid) == wanted.pid)),
+            }
+            question.finish(&mut found);
+        }
+        found
+    });
+    Inspected { session: found.rows.pop(), faults: found.faults }
+}
+
+/// Puts a question to every adapter on a thread of its own; the late, the broken and the panicking
+/// become faults.
+pub fn each_adapter<T: Send + 'static>(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    limit: Duration,
+    question: impl Fn(&'static dyn Adapter, &Look) -> Found<T> + Send + Sync + 'static,
+) -> Found<T> {
+    let look = look(host, adapters, limit);
+    let deadline = look.deadline;
+    let question = Arc::new(question);
+    let (sender, answers) = channel();
+    let mut all = Found::default();
+    let mut pending: Vec<&'static str> = Vec::new();
+    for &adapter in adapters {
+        let (sender, question, look) = (sender.clone(), Arc::clone(&question), look.clone());
+        let thread = std::thread::Builder::new().name(adapter.name().to_owned());
+        let spawned = thread.spawn(move || {
+            let answer = catch_unwind(AssertUnwindSafe(|| question(adapter, &look)));
+            // Nobody listens any more when the answer comes too late.
+            let _too_late = sender.send((adapter.name(), answer));
+        });
+        match spawned {
+            Ok(_) => pending.push(adapter.name()),
+            Err(error) => {
+                all.faults.push(whole_fault(adapter.name(), "failed", &error.to_string()));
+            }
+        }
+    }
+    drop(sender);
+    while !pending.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Ok((name, answer)) = answers.recv_timeout(left) else { break };
+        pending.retain(|p| *p != name);
+        match answer {
+            Ok(found) => {
+                all.rows.extend(found.rows);
+                all.faults.extend(found.faults);
+                all.whole &= found.whole;
+            }
+            Err(panic) => {
+                all.faults.push(whole_fault(name, "panicked", &panic_text(panic.as_ref())));
+            }
+        }
+    }
+    for name in pending {
+        let message =
+            format!("it did not answer within {} ms; its sessions are missing", limit.as_millis());
+        all.faults.push(Fault { adapter: name, root: None, code: "timeout", message });
+    }
+    all.whole &= all.faults.is_empty();
+    all
+}
+
+fn whole_fault(adapter: &'static str, code: &'static str, why: &str) -> Fault {
+    let message = format!("it {code}: {why}; its sessions are missing");
+    Fault { adapter, root: None, code, message }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no reason given".into())
+}
+
+fn list_adapter(adapter: &'static dyn Adapter, look: &Look, query: &Query) -> Found<Session> {
+    let mut found = Found::default();
+    for root in &adapter.roots(look) {
+        let store = adapter.store(look, root);
+        let history = query.history.map(|since| store.history(since));
+        let live = store.live();
+        let mut question = Question::new(adapter, look, root, store.as_ref(), live);
+        question.children = query.children;
+        let locators = match history {
+            Some(history) => question.take_history(history),
+            None => question.possibly_served(),
+        };
+        let served = question.served_elsewhere_in_list(&locators);
+        question.add(&served, Depth::Outline);
+        question.add(&locators, Depth::Outline);
+        if let Some(Some(since)) = query.history {
+            question.rows.retain(|row| {
+                row.session.status.is_live()
+                    || row.session.last_activity_at.is_none_or(|t| t.millis() >= since)
+            });
+        }
+        question.add_unjoined(|_| true);
+        question.finish(&mut found);
+    }
+    found
+}
+
+/// One home under question: who lives, what was read, what was decided.
+struct Question<'a> {
+    adapter: &'static dyn Adapter,
+    look: &'a Look,
+    root: &'a Root,
+    store: &'a dyn Store,
+    view: View,
+    children: bool,
+    rows: Vec<Row>,
+    faults: Vec<Fault>,
+}
+
+struct Row {
+    locator: Locator,
+    session: Session,
+    /// The record says a turn is open and nobody serves it: look again before saying so.
+    confirm: bool,
+}
+
+impl<'a> Question<'a> {
+    fn new(
+        adapter: &'static dyn Adapter,
+        look: &'a Look,
+        root: &'a Root,
+        store: &'a dyn Store,
+        live: Found<Served>,
+    ) -> Self {
+        let faults = live.faults.clone();
+        let view = View::new(adapter.name(), root, look, live);
+        Self { adapter, look, root, store, view, children: false, rows: Vec::new(), faults }
+    }
+
+    fn take_history(&mut self, history: Found<Entry>) -> Vec<Locator> {
+        self.faults.extend(history.faults);
+        history.rows.into_iter().map(|entry| entry.locator).collect()
+    }
+
+    /// Sessions that a process without a record of its own may be serving.
+    fn possibly_served(&mut self) -> Vec<Locator> {
+        let Some(since) = self.view.oldest_unjoined_ms() else { return Vec::new() };
+        let recent = self.store.history(Some(since));
+        self.take_history(recent)
+    }
+
+    /// Sessions a live source names that are not among these.
+    fn served_elsewhere_in_list(&mut self, listed: &[Locator]) -> Vec<Locator> {
+        let listed: std::collections::HashSet<&str> =
+            listed.iter().map(|l| l.id.as_str()).collect();
+        let mut missing = Vec::new();
+        for id in self.view.served_ids() {
+            if !listed.contains(id.as_str()) {
+                missing.push(written(self.store, &Locator { id, path: None, parent: None }));
+            }
+        }
+        missing
+    }
+
+    /// Reads these records and decides about each.
+    fn add(&mut self, locators: &[Locator], depth: Depth) {
+        let records = read_all(self.store, locators, depth);
+        for (locator, record) in locators.iter().zip(records) {
+            self.push(locator, record);
+        }
+    }
+
+    fn push(&mut self, locator: &Locator, record: Record) {
+        // A subagent belongs under its parent, wherever its own record lies.
+        if record.parent.is_some() && !self.children {
+            return;
+        }
+        if let Turn::Unreadable(why) = &record.turn {
+            let message = format!("the record of {} could not be read: {why}", locator.id);
+            self.faults.push(crate::adapters::fault(
+                self.adapter.name(),
+                self.root,
+                "unreadable",
+                message,
+            ));
+        }
+        let open = matches!(record.turn, Turn::Open { .. });
+        let session = join(&self.view, locator, record);
+        let confirm = open && !session.status.is_live();
+        self.rows.push(Row { locator: locator.clone(), session, confirm });
+    }
+
+    fn add_unjoined(&mut self, wanted: impl Fn(&Served) -> bool) {
+        let unjoined: Vec<Session> =
+            self.view.unjoined().filter(|s| wanted(s)).map(|s| self.view.process_row(s)).collect();
+        for session in unjoined {
+            let locator = Locator { id: String::new(), path: None, parent: None };
+            self.rows.push(Row { locator, session, confirm: false });
+        }
+    }
+
+    /// "Nobody serves it, yet its turn is open" may only mean that it ended, or began, while we
+    /// looked. So look once more: at the living first, then at the record.
+    fn confirm(&mut self) {
+        if !self.rows.iter().any(|row| row.confirm) {
+            return;
+        }
+        let wanted = |brief: crate::kernel::Brief<'_>| self.adapter.is_candidate(brief);
+        let table: Table = self.look.host.kernel.table(&wanted);
+        let look = Look { table: Arc::new(table), now: self.look.host.now(), ..self.look.clone() };
+        let store = self.adapter.store(&look, self.root);
+        let view = View::new(self.adapter.name(), self.root, &look, store.live());
+        for row in self.rows.iter_mut().filter(|row| row.confirm) {
+            let depth = if row.session.tokens.is_some() { Depth::Whole } else { Depth::Outline };
+            let record = store.record(&row.locator, depth);
+            let open = matches!(record.turn, Turn::Open { .. });
+            let changed = record.last_activity_at != row.session.last_activity_at;
+            row.session = join(&view, &row.locator, record);
+            if open && changed && !row.session.status.is_live() {
+                join::changed_under_us(&mut row.session);
+            }
+        }
+    }
+
+    fn finish(mut self, found: &mut Found<Session>) {
+        self.confirm();
+        if self.children {
+            self.add_children();
+        }
+        found.rows.extend(self.rows.into_iter().map(|row| row.session));
+        found.faults.extend(self.faults);
+    }
+
+    fn add_children(&mut self) {
+        let mut index = 0;
+        while index < self.rows.len() {
+            let parent = self.rows[index].locator.clone();
+            let known: Vec<String> = self.rows.iter().map(|r| r.locator.id.clone()).collect();
+            let children = self.store.children(&parent);
+            self.faults.extend(children.faults);
+            for child in children.rows.into_iter().filter(|c| !known.contains(&c.id)) {
+                let mut record = self.store.record(&child, Depth::Outline);
+                record.parent = Some(parent.id.clone());
+                let session = join::child(&self.view, &self.rows[index].session, &child, record);
+                self.rows.push(Row { locator: child, session, confirm: false });
+            }
+            index += 1;
+        }
+    }
+}
+
+/// Finds where a session's record lies, if a live source named it before it was written.
+pub(crate) fn written(store: &dyn Store, locator: &Locator) -> Locator {
+    if locator.path.is_some() {
+        return locator.clone();
+    }
+    let found = store.find(&locator.id).rows.into_iter().find(|l| l.id == locator.id);
+    found.unwrap_or_else(|| locator.clone())
+}
+
+/// Reads many records on as many threads as there are cores; order is kept.
+fn read_all(store: &dyn Store, locators: &[Locator], depth: Depth) -> Vec<Record> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    if locators.len() < 64 || threads == 1 {
+        return locators.iter().map(|l| store.record(l, depth)).collect();
+    }
+    let share = locators.len().div_ceil(threads);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = locators
+            .chunks(share)
+            .map(|chunk| {
+                scope
+                    .spawn(move || chunk.iter().map(|l| store.record(l, depth)).collect::<Vec<_>>())
+            })
+            .collect();
+        workers
+            .into_iter()
+            .flat_map(|w| w.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
+            .collect()
+    })
+}

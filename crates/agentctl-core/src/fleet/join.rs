@@ -1,0 +1,324 @@
+//! The verdict: what a session's record says, joined with who serves it.
+//!
+//! The one place where a status is decided. "Nobody serves it" is a claim that needs proof: a whole
+//! view of this user's processes and of the home's live records, and no process left over that could
+//! be serving it. Nothing here is inferred from age.
+
+use std::collections::HashMap;
+
+use crate::adapters::{Found, Look, Record, Root, Served, State, Turn};
+use crate::model::{
+    Evidence, Locator, Outcome, Reason, ReasonKind, Session, Status, Time, shorten,
+};
+
+/// The living of one home, as one look showed them.
+#[derive(Debug)]
+pub struct View {
+    adapter: &'static str,
+    root: String,
+    now: Time,
+    served: HashMap<String, Vec<Served>>,
+    unjoined: Vec<Served>,
+    /// Why absence proves nothing in this look.
+    gaps: Vec<String>,
+    processes_seen: usize,
+}
+
+impl View {
+    /// Sorts what a look found by the session it concerns.
+    #[must_use]
+    pub fn new(adapter: &'static str, root: &Root, look: &Look, live: Found<Served>) -> Self {
+        let mut gaps = look.table.gaps.clone();
+        if !live.whole {
+            gaps.extend(live.faults.iter().map(|f| f.message.clone()));
+        }
+        let mut served: HashMap<String, Vec<Served>> = HashMap::new();
+        let mut unjoined = Vec::new();
+        for claim in live.rows {
+            match &claim.id {
+                Some(id) => served.entry(id.clone()).or_default().push(claim),
+                None => unjoined.push(claim),
+            }
+        }
+        Self {
+            adapter,
+            root: root.label(),
+            now: look.now,
+            served,
+            unjoined,
+            gaps,
+            processes_seen: look.table.seen,
+        }
+    }
+
+    /// Returns the ids of all sessions somebody serves, sorted.
+    #[must_use]
+    pub fn served_ids(&self) -> Vec<String> {
+        let mut ids: Vec<_> = self.served.keys().cloned().collect();
+        ids.sort();
+        ids
+    }
+
+    /// Returns the processes that serve no known session.
+    pub fn unjoined(&self) -> impl Iterator<Item = &Served> {
+        self.unjoined.iter()
+    }
+
+    /// Returns when the oldest process began that may serve a session we cannot name.
+    #[must_use]
+    pub fn oldest_unjoined_ms(&self) -> Option<i64> {
+        let may = self.unjoined.iter().filter(|s| s.may_serve);
+        may.map(|s| s.started_at.map_or(0, Time::millis)).min()
+    }
+
+    /// Returns the row of a live process that serves no session yet.
+    #[must_use]
+    pub fn process_row(&self, served: &Served) -> Session {
+        let mut session = self.blank(None);
+        self.apply_processes(&mut session, std::slice::from_ref(served));
+        let state = served.state.clone();
+        let State { status, reason } =
+            state.unwrap_or(State { status: Status::Unknown, reason: None });
+        (session.status, session.reason) = (status, reason);
+        session.started_at = served.started_at;
+        session
+    }
+
+    fn blank(&self, id: Option<&str>) -> Session {
+        Session {
+            id: id.map(str::to_owned),
+            adapter: self.adapter,
+            root: self.root.clone(),
+            native_key: None,
+            status: Status::Unknown,
+            reason: None,
+            outcome: None,
+            pid: None,
+            processes: Vec::new(),
+            hosted: false,
+            cwd: None,
+            model: None,
+            title: None,
+            name: None,
+            prompt: None,
+            started_at: None,
+            last_activity_at: None,
+            ended_at: None,
+            exit: None,
+            tokens: None,
+            cost_usd: None,
+            group: None,
+            run: None,
+            parent: None,
+            notes: Vec::new(),
+            evidence: Vec::new(),
+        }
+    }
+
+    fn apply_processes(&self, session: &mut Session, claims: &[Served]) {
+        for claim in claims {
+            session.processes.extend(claim.by.iter().cloned());
+            session.hosted |= claim.hosted;
+            // Where the vendor's live record says it works now counts before an older line.
+            session.cwd = claim.cwd.clone().or(session.cwd.take());
+            session.name = claim.name.clone().or(session.name.take());
+            session.started_at = session.started_at.or(claim.started_at);
+            session.evidence.extend(claim.evidence.iter().cloned());
+        }
+        session.processes.sort_by_key(|p| p.pid);
+        session.processes.dedup();
+        for process in &session.processes {
+            let source = "kernel:pidfd".to_owned();
+            let says =
+                format!("pid {} lives, started at tick {}", process.pid, process.start_ticks);
+            session.evidence.push(Evidence { source, says, at: self.now });
+        }
+        session.pid = session.processes.first().map(|p| p.pid);
+        if session.processes.len() > 1 {
+            let pids: Vec<String> = session.processes.iter().map(|p| p.pid.to_string()).collect();
+            session.notes.push(format!(
+                "{} processes serve this session: {}",
+                pids.len(),
+                pids.join(", ")
+            ));
+        }
+    }
+
+    /// Returns what stands in the way of saying that nobody serves this session.
+    fn doubt(&self, cwd: Option<&str>, last_activity: Option<Time>) -> Option<Reason> {
+        if let Some(gap) = self.gaps.first() {
+            return Some(Reason::with(ReasonKind::Unreadable, gap.clone()));
+        }
+        let could_be = |s: &&Served| {
+            s.may_serve
+                && (cwd.is_none() || s.cwd.is_none() || s.cwd.as_deref() == cwd)
+                && match (s.started_at, last_activity) {
+                    // The start time has a grain of 10 ms; the record one of 1 ms.
+                    (Some(start), Some(last)) => last.millis() + 10 >= start.millis(),
+                    _ => true,
+                }
+        };
+        let suspects: Vec<String> = self
+            .unjoined
+            .iter()
+            .filter(could_be)
+            .flat_map(|s| s.by.iter().map(|p| p.pid.to_string()))
+            .collect();
+        (!suspects.is_empty())
+            .then(|| Reason::with(ReasonKind::Ambiguous, format!("pid {}", suspects.join(", "))))
+    }
+}
+
+/// Decides about one session: the only function that does.
+#[must_use]
+pub fn join(view: &View, locator: &Locator, record: Record) -> Session {
+    let turn = record.turn.clone();
+    let open_children = record.open_children;
+    let mut session = described(view, locator, record);
+    match view.served.get(&locator.id) {
+        Some(claims) => {
+            view.apply_processes(&mut session, claims);
+            (session.status, session.reason) = served_verdict(claims, &turn, open_children);
+            (session.ended_at, session.exit) = (None, None);
+        }
+        None => unserved_verdict(view, &mut session, &turn),
+    }
+    session
+}
+
+/// Decides about a subagent: it lives in its parent's process, and only there.
+#[must_use]
+pub(super) fn child(view: &View, parent: &Session, locator: &Locator, record: Record) -> Session {
+    let turn = record.turn.clone();
+    if view.served.contains_key(&locator.id) {
+        return join(view, locator, record);
+    }
+    let mut session = described(view, locator, record);
+    let lives = parent.status.is_live();
+    match (&turn, lives) {
+        (Turn::Open { tool, .. }, true) if parent.status != Status::Unknown => {
+            session.status = Status::Running;
+            session.reason = tool.clone().map(|t| Reason::with(ReasonKind::Tool, t));
+            session.pid = parent.pid;
+            session.processes.clone_from(&parent.processes);
+            session.hosted = true;
+        }
+        (Turn::Open { .. }, true) => {
+            session.status = Status::Unknown;
+            session.reason.clone_from(&parent.reason);
+        }
+        _ => ended_verdict(&mut session, &turn),
+    }
+    session
+}
+
+/// Says that the record moved while we looked and nobody could be seen moving it.
+pub(super) fn changed_under_us(session: &mut Session) {
+    session.status = Status::Unknown;
+    session.outcome = None;
+    session.reason =
+        Some(Reason::with(ReasonKind::Ambiguous, "its record changed while we looked; ask again"));
+}
+
+fn described(view: &View, locator: &Locator, record: Record) -> Session {
+    let mut session = view.blank(Some(&locator.id));
+    session.title = record.title.or_else(|| record.prompt.as_deref().map(|p| shorten(p, 80)));
+    session.cwd = record.cwd;
+    session.model = record.model;
+    session.name = record.name;
+    session.prompt = record.prompt;
+    session.started_at = record.started_at;
+    session.last_activity_at = record.last_activity_at;
+    session.ended_at = record.ended_at;
+    session.exit = record.exit;
+    session.tokens = record.tokens;
+    session.cost_usd = record.cost_usd;
+    session.parent = record.parent.or_else(|| locator.parent.clone());
+    session.notes = record.notes;
+    session.evidence = record.evidence;
+    session
+}
+
+fn served_verdict(claims: &[Served], turn: &Turn, open_children: bool) -> (Status, Option<Reason>) {
+    // The most urgent claim speaks for a session that several processes serve.
+    let claimed = claims.iter().filter_map(|c| c.state.as_ref()).min_by_key(|s| s.status);
+    let (status, reason) = match claimed {
+        Some(State { status: Status::Running, reason: None }) => (Status::Running, working(turn)),
+        Some(State { status: Status::Idle, reason: None }) if open_children => {
+            (Status::Idle, Some(Reason::with(ReasonKind::Background, "a subagent is at work")))
+        }
+        Some(state) => (state.status, state.reason.clone()),
+        None => match turn {
+            Turn::Open { .. } => (Status::Running, working(turn)),
+            Turn::None | Turn::Finished | Turn::Failed(_) | Turn::Interrupted => {
+                (Status::Idle, None)
+            }
+            Turn::Undecided(why) | Turn::Unreadable(why) => {
+                (Status::Unknown, Some(Reason::with(ReasonKind::Unreadable, why.clone())))
+            }
+        },
+    };
+    let paused = claims.iter().any(|c| c.paused);
+    match status {
+        Status::Unknown => (status, reason),
+        _ if paused => (
+            Status::Running,
+            Some(Reason::with(ReasonKind::Paused, "stopped by a signal (SIGSTOP)")),
+        ),
+        _ => (status, reason),
+    }
+}
+
+fn working(turn: &Turn) -> Option<Reason> {
+    match turn {
+        Turn::Open { retrying: Some(why), .. } => {
+            Some(Reason::with(ReasonKind::Retrying, why.clone()))
+        }
+        Turn::Open { tool: Some(tool), .. } => Some(Reason::with(ReasonKind::Tool, tool.clone())),
+        _ => None,
+    }
+}
+
+fn unserved_verdict(view: &View, session: &mut Session, turn: &Turn) {
+    if let Some(doubt) = view.doubt(session.cwd.as_deref(), session.last_activity_at) {
+        session.status = Status::Unknown;
+        session.evidence.push(Evidence {
+            source: "kernel:process table".into(),
+            says: "absence could not be proved".into(),
+            at: view.now,
+        });
+        session.reason = Some(doubt);
+        return;
+    }
+    session.evidence.push(Evidence {
+        source: "kernel:process table".into(),
+        says: format!(
+            "no live process serves it ({} processes of this user seen, {} without a session)",
+            view.processes_seen,
+            view.unjoined.len()
+        ),
+        at: view.now,
+    });
+    ended_verdict(session, turn);
+}
+
+fn ended_verdict(session: &mut Session, turn: &Turn) {
+    let (status, outcome, reason) = match turn {
+        Turn::Finished => (Status::Stopped, Some(Outcome::Finished), None),
+        Turn::Interrupted => (Status::Stopped, Some(Outcome::Interrupted), None),
+        Turn::Open { .. } => (Status::Stopped, Some(Outcome::Killed), None),
+        Turn::Failed(why) => {
+            let why = Reason::with(ReasonKind::Failure, shorten(why, 300));
+            (Status::Error, Some(Outcome::Failed), Some(why))
+        }
+        Turn::None => (Status::Stopped, Some(Outcome::Unknown), None),
+        Turn::Undecided(why) => {
+            session.notes.push(format!("how it ended is not known: {why}"));
+            (Status::Stopped, Some(Outcome::Unknown), None)
+        }
+        Turn::Unreadable(why) => {
+            (Status::Unknown, None, Some(Reason::with(ReasonKind::Unreadable, why.clone())))
+        }
+    };
+    (session.status, session.outcome, session.reason) = (status, outcome, reason);
+}

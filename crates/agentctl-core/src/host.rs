@@ -1,0 +1,78 @@
+//! The world as handed in: home, environment, extra homes, clock, kernel, limits.
+//!
+//! Nothing in the core looks around by itself; whoever builds a `Host` decides what is seen.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::kernel::Kernel;
+use crate::model::Time;
+
+/// How long a whole question may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    /// Questions about what lives.
+    pub live: Duration,
+    /// Questions over all history.
+    pub all: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self { live: Duration::from_secs(2), all: Duration::from_secs(10) }
+    }
+}
+
+/// Everything a question may look at.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// The user's home directory.
+    pub home: PathBuf,
+    /// This very program.
+    pub program: PathBuf,
+    /// The environment, as given to us.
+    pub env: BTreeMap<String, String>,
+    /// Extra agent homes from the configuration, by adapter name.
+    pub roots: BTreeMap<String, Vec<PathBuf>>,
+    /// The kernel this user's processes run on.
+    pub kernel: Kernel,
+    /// The clock.
+    pub clock: fn() -> Time,
+    /// Limits on whole questions.
+    pub deadlines: Deadlines,
+}
+
+impl Host {
+    /// Returns a variable of the environment, if it is set and not empty.
+    #[must_use]
+    pub fn var(&self, name: &str) -> Option<&str> {
+        self.env.get(name).map(String::as_str).filter(|v| !v.is_empty())
+    }
+
+    /// Returns the time now.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        (self.clock)()
+    }
+
+    /// Returns an XDG base directory: the variable when absolute, else the default below home.
+    #[must_use]
+    pub fn xdg(&self, variable: &str, default: &str) -> PathBuf {
+        match self.var(variable).map(Path::new) {
+            Some(path) if path.is_absolute() => path.to_owned(),
+            _ => self.home.join(default),
+        }
+    }
+
+    /// Returns the first executable file of this name on the user's PATH.
+    #[must_use]
+    pub fn which(&self, program: &str) -> Option<PathBuf> {
+        use std::os::unix::fs::PermissionsExt;
+        self.var("PATH")?.split(':').filter(|dir| !dir.is_empty()).find_map(|dir| {
+            let path = Path::new(dir).join(program);
+            let meta = std::fs::metadata(&path).ok()?;
+            (meta.is_file() && meta.permissions().mode() & 0o111 != 0).then_some(path)
+        })
+    }
+}

@@ -1,0 +1,501 @@
+//! Linux: `/proc` read by hand through held directory descriptors, pidfds for identity, liveness, exit.
+//!
+//! Order matters everywhere: open the pidfd first, read `/proc`, then poll the pidfd again; a process
+//! that exited in between is gone and what was read of it is dropped. `kill(pid, 0)` is never asked: a
+//! zombie answers it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, fstatfs, openat, readlinkat, statat};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::{Brief, FileLock, Liveness, Mechanism, Process, Table};
+use crate::model::{ProcId, Time};
+
+const PIDFS_MAGIC: u64 = 0x5049_4446;
+/// The inode of the initial pid namespace, fixed by the kernel's headers.
+const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+/// Longest `/proc` text we read of one process.
+const PROC_TEXT_BYTES: u64 = 1 << 20;
+
+/// The kernel as this process sees it. Cheap to clone; holds no state about anyone.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    mechanism: Mechanism,
+    boot_id: String,
+    pid_namespace: u64,
+    machine_id: Option<String>,
+    uid: u32,
+    ticks_per_second: u64,
+}
+
+impl Kernel {
+    /// Looks around once: boot, namespace, and which mechanism names processes here.
+    pub fn open() -> io::Result<Self> {
+        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+        let own = own_pid();
+        let mechanism = match pidfd_open(own, PidfdFlags::empty()) {
+            Ok(fd) if is_pidfs(&fd) => Mechanism::Pidfs,
+            _ => Mechanism::StartTime,
+        };
+        Ok(Self {
+            mechanism,
+            boot_id,
+            pid_namespace: statat(rustix::fs::CWD, "/proc/self/ns/pid", AtFlags::empty())?.st_ino,
+            machine_id: fs::read_to_string("/etc/machine-id").ok().map(|s| s.trim().to_owned()),
+            uid: rustix::process::geteuid().as_raw(),
+            ticks_per_second: rustix::param::clock_ticks_per_second(),
+        })
+    }
+
+    /// Returns the same kernel as a machine without pidfs would show it.
+    #[must_use]
+    pub fn without_pidfs(mut self) -> Self {
+        self.mechanism = Mechanism::StartTime;
+        self
+    }
+
+    /// Returns how processes are told apart here.
+    #[must_use]
+    pub fn mechanism(&self) -> Mechanism {
+        self.mechanism
+    }
+
+    /// Returns the id of this boot.
+    #[must_use]
+    pub fn boot_id(&self) -> &str {
+        &self.boot_id
+    }
+
+    /// Returns the inode of the observer's pid namespace.
+    #[must_use]
+    pub fn pid_namespace(&self) -> u64 {
+        self.pid_namespace
+    }
+
+    /// Says whether every process of the machine has a pid in the observer's namespace.
+    #[must_use]
+    pub fn sees_whole_machine(&self) -> bool {
+        self.pid_namespace == INITIAL_PID_NAMESPACE
+    }
+
+    /// Returns the machine's id, where it has one.
+    #[must_use]
+    pub fn machine_id(&self) -> Option<&str> {
+        self.machine_id.as_deref()
+    }
+
+    /// Returns the user whose processes and files are looked at.
+    #[must_use]
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Names the process that has this pid now and looks at it closely; `None` when nobody lives there.
+    pub fn process(&self, pid: u32) -> io::Result<Option<Process>> {
+        let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
+        let handle = match pidfd_open(raw, PidfdFlags::empty()) {
+            Ok(fd) => Some(fd),
+            Err(Errno::SRCH | Errno::INVAL) => return Ok(None),
+            Err(Errno::NOSYS | Errno::PERM) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let Some(directory) = gone_is_none(open_process_directory(pid))? else { return Ok(None) };
+        let Some(stat) = gone_is_none(read_at(directory.as_fd(), "stat"))? else { return Ok(None) };
+        let Some(stat) = Stat::parse(&stat) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "unreadable /proc stat line"));
+        };
+        if stat.has_exited() {
+            return Ok(None);
+        }
+        let details = self.details(pid, &directory, stat, handle.as_ref());
+        match handle {
+            Some(fd) if has_exited(&fd)? => Ok(None),
+            _ => Ok(Some(details)),
+        }
+    }
+
+    fn details(&self, pid: u32, dir: &OwnedFd, stat: Stat, handle: Option<&OwnedFd>) -> Process {
+        let argv = read_at(dir.as_fd(), "cmdline").unwrap_or_default();
+        let namespace = statat(dir, "ns/pid", AtFlags::empty()).ok().map(|s| s.st_ino);
+        Process {
+            id: ProcId {
+                pid,
+                start_ticks: stat.start_ticks,
+                inode: handle.and_then(|fd| self.inode_of(fd)),
+                boot_id: self.boot_id.clone(),
+            },
+            parent_pid: stat.parent_pid,
+            paused: stat.is_paused(),
+            comm: stat.comm,
+            argv: argv
+                .strip_suffix(b"\0")
+                .unwrap_or(&argv)
+                .split(|b| *b == 0)
+                .map(|arg| String::from_utf8_lossy(arg).into_owned())
+                .collect(),
+            exe: link_at(dir, "exe"),
+            cwd: link_at(dir, "cwd"),
+            started_at: self.started_at(stat.start_ticks),
+            elsewhere: namespace.is_some_and(|ns| ns != self.pid_namespace),
+        }
+    }
+
+    fn inode_of(&self, fd: &OwnedFd) -> Option<u64> {
+        (self.mechanism == Mechanism::Pidfs && is_pidfs(fd))
+            .then(|| fstat(fd).ok())
+            .flatten()
+            .map(|s| s.st_ino)
+    }
+
+    /// Says whether exactly this process lives. A recycled pid, a zombie and another boot are `Gone`.
+    #[must_use]
+    pub fn liveness(&self, id: &ProcId) -> Liveness {
+        if id.boot_id != self.boot_id {
+            return Liveness::Gone;
+        }
+        match self.process(id.pid) {
+            Ok(Some(now)) if same_process(&now.id, id) => Liveness::Alive { paused: now.paused },
+            Ok(_) => Liveness::Gone,
+            Err(error) => Liveness::Unknown(error.to_string()),
+        }
+    }
+
+    /// Reads the process table in two stages: owner first, details only for those `wanted` asks for.
+    pub fn table(&self, wanted: &dyn Fn(Brief<'_>) -> bool) -> Table {
+        let mut table = Table::default();
+        let pids = match self.own_pids() {
+            Ok(pids) => pids,
+            Err(error) => {
+                table.gaps.push(format!("/proc could not be listed: {error}"));
+                return table;
+            }
+        };
+        table.seen = pids.len();
+        for pid in pids {
+            match self.candidate(pid, wanted) {
+                Ok(Some(process)) => table.processes.push(process),
+                Ok(None) => {}
+                Err(error) => table.gaps.push(format!("process {pid} could not be read: {error}")),
+            }
+        }
+        table
+    }
+
+    fn candidate(
+        &self,
+        pid: u32,
+        wanted: &dyn Fn(Brief<'_>) -> bool,
+    ) -> io::Result<Option<Process>> {
+        let Some(directory) = gone_is_none(open_process_directory(pid))? else { return Ok(None) };
+        let Some(comm) = gone_is_none(read_at(directory.as_fd(), "comm"))? else { return Ok(None) };
+        let comm = String::from_utf8_lossy(comm.strip_suffix(b"\n").unwrap_or(&comm)).into_owned();
+        let exe = link_at(&directory, "exe");
+        let exe_name = exe.as_deref().and_then(Path::file_name).map(OsStr::to_string_lossy);
+        if !wanted(Brief { comm: &comm, exe_name: exe_name.as_deref().unwrap_or_default() }) {
+            return Ok(None);
+        }
+        drop(directory);
+        self.process(pid)
+    }
+
+    fn own_pids(&self) -> io::Result<Vec<u32>> {
+        let proc =
+            openat(rustix::fs::CWD, "/proc", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut pids = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&proc)? {
+            let entry = entry?;
+            let Some(pid) = entry.file_name().to_str().ok().and_then(|n| n.parse().ok()) else {
+                continue;
+            };
+            match statat(&proc, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) if stat.st_uid == self.uid => pids.push(pid),
+                _ => {}
+            }
+        }
+        if pids.is_empty() {
+            return Err(io::Error::other("it shows not even this process"));
+        }
+        pids.sort_unstable();
+        Ok(pids)
+    }
+
+    /// Returns the values of these variables in the environment a process was started with.
+    pub fn environ(&self, id: &ProcId, names: &[&str]) -> io::Result<Vec<Option<String>>> {
+        let directory = open_process_directory(id.pid)?;
+        let bytes = read_at(directory.as_fd(), "environ")?;
+        let stat = Stat::parse(&read_at(directory.as_fd(), "stat")?);
+        if stat.is_none_or(|s| s.start_ticks != id.start_ticks) {
+            return Err(io::Error::other("the pid belongs to another process now"));
+        }
+        Ok(names.iter().map(|name| environ_value(&bytes, name)).collect())
+    }
+
+    /// Lists the file locks the kernel shows in this pid namespace.
+    pub fn file_locks(&self) -> io::Result<Vec<FileLock>> {
+        Ok(parse_locks(&fs::read_to_string("/proc/locks")?))
+    }
+
+    /// Says whether a process has this very file open.
+    pub fn has_open(&self, pid: u32, device: u64, inode: u64) -> io::Result<bool> {
+        let directory = openat(
+            rustix::fs::CWD,
+            format!("/proc/{pid}/fd"),
+            OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        for entry in rustix::fs::Dir::read_from(&directory)? {
+            let entry = entry?;
+            if let Ok(stat) = statat(&directory, entry.file_name(), AtFlags::empty())
+                && stat.st_ino == inode
+                && stat.st_dev == device
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Sends a signal to exactly this process, through a pidfd that was verified to be it.
+    ///
+    /// Returns `false` when it is gone; a stranger that inherited its pid is never reached.
+    pub fn signal(&self, id: &ProcId, signal: Signal) -> io::Result<bool> {
+        let Some(raw) = i32::try_from(id.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(false);
+        };
+        let handle = match pidfd_open(raw, PidfdFlags::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::SRCH | Errno::INVAL) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        // The identity is read while the pidfd is held: what it then names cannot change any more.
+        match self.process(id.pid)? {
+            Some(now) if same_process(&now.id, id) && !has_exited(&handle)? => {}
+            _ => return Ok(false),
+        }
+        match pidfd_send_signal(&handle, signal) {
+            Ok(()) => Ok(true),
+            Err(Errno::SRCH) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn started_at(&self, start_ticks: u64) -> Option<Time> {
+        let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let wall = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let millis = |t: Timespec| t.tv_sec * 1000 + t.tv_nsec / 1_000_000;
+        let start_ms = i64::try_from(start_ticks * 1000 / self.ticks_per_second.max(1)).ok()?;
+        Time::from_millis(millis(wall) - millis(boot) + start_ms)
+    }
+}
+
+/// Waits for the exit of processes that need not be ours. A wake-up is a hint to look again.
+#[derive(Debug, Default)]
+pub struct ExitWatch {
+    held: Vec<(ProcId, OwnedFd)>,
+}
+
+impl ExitWatch {
+    /// Begins to watch a process; returns `false` when it is gone already.
+    pub fn add(&mut self, kernel: &Kernel, id: &ProcId) -> io::Result<bool> {
+        let Some(raw) = i32::try_from(id.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(false);
+        };
+        let handle = match pidfd_open(raw, PidfdFlags::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::SRCH | Errno::INVAL) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        if !matches!(kernel.liveness(id), Liveness::Alive { .. }) {
+            return Ok(false);
+        }
+        self.held.push((id.clone(), handle));
+        Ok(true)
+    }
+
+    /// Blocks until at least one watched process has exited, or the time is up; forgets those it returns.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<ProcId>> {
+        let limit = timeout.and_then(|t| Timespec::try_from(t).ok());
+        let mut fds: Vec<_> =
+            self.held.iter().map(|(_, fd)| PollFd::new(fd, PollFlags::IN)).collect();
+        match poll(&mut fds, limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let exited: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let mut flags = exited.into_iter();
+        let (gone, held) =
+            std::mem::take(&mut self.held).into_iter().partition(|_| flags.next().unwrap_or(false));
+        self.held = held;
+        let gone: Vec<(ProcId, OwnedFd)> = gone;
+        Ok(gone.into_iter().map(|(id, _)| id).collect())
+    }
+}
+
+/// The fields of a `/proc/<pid>/stat` line that we use.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    comm: String,
+    state: u8,
+    parent_pid: u32,
+    start_ticks: u64,
+}
+
+impl Stat {
+    /// Splits from the right of the name: it may hold any byte, `)` included.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let open = memchr::memchr(b'(', line)?;
+        let close = memchr::memrchr(b')', line)?;
+        let comm = String::from_utf8_lossy(line.get(open + 1..close)?).into_owned();
+        let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
+        let state = *fields.next()?.as_bytes().first()?;
+        let parent_pid = fields.next()?.parse().ok()?;
+        let start_ticks = fields.nth(17)?.parse().ok()?;
+        Some(Self { comm, state, parent_pid, start_ticks })
+    }
+
+    fn has_exited(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
+    fn is_paused(&self) -> bool {
+        matches!(self.state, b'T' | b't')
+    }
+}
+
+fn own_pid() -> Pid {
+    rustix::process::getpid()
+}
+
+fn is_pidfs(fd: &OwnedFd) -> bool {
+    fstatfs(fd).is_ok_and(|s| u64::try_from(s.f_type).is_ok_and(|t| t == PIDFS_MAGIC))
+}
+
+/// The inode decides where both sides have one; the start time otherwise.
+fn same_process(now: &ProcId, then: &ProcId) -> bool {
+    now.pid == then.pid
+        && now.start_ticks == then.start_ticks
+        && match (now.inode, then.inode) {
+            (Some(a), Some(b)) => a == b,
+            _ => true,
+        }
+}
+
+/// A pidfd is readable from the moment of exit, reaped or not.
+fn has_exited(fd: &OwnedFd) -> io::Result<bool> {
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    Ok(poll(&mut fds, Some(&Timespec::default()))? > 0)
+}
+
+fn open_process_directory(pid: u32) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(rustix::fs::CWD, format!("/proc/{pid}"), flags, Mode::empty())?)
+}
+
+fn read_at(directory: BorrowedFd<'_>, name: &str) -> io::Result<Vec<u8>> {
+    let fd = openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut bytes = Vec::new();
+    fs::File::from(fd).take(PROC_TEXT_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn link_at(directory: &OwnedFd, name: &str) -> Option<PathBuf> {
+    let target = readlinkat(directory, name, Vec::new()).ok()?;
+    let bytes = target.as_bytes();
+    // The kernel marks a replaced program file; the name before the mark is still the right one.
+    let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
+    Some(PathBuf::from(OsStr::from_bytes(bytes)))
+}
+
+/// A process that vanishes while we look is an ordinary answer, not an error.
+fn gone_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound
+                || error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn environ_value(environ: &[u8], name: &str) -> Option<String> {
+    environ.split(|b| *b == 0).find_map(|entry| {
+        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    })
+}
+
+/// Reads lines like `5: FLOCK  ADVISORY  WRITE 2725 fe:00:5751231 0 EOF`; waiters (`->`) hold nothing.
+fn parse_locks(text: &str) -> Vec<FileLock> {
+    text.lines()
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace().skip(1);
+            let kind = fields.next().filter(|k| *k != "->")?.to_owned();
+            let pid = fields.nth(2)?.parse::<i64>().ok()?;
+            let inode = fields.next()?.rsplit(':').next()?.parse().ok()?;
+            Some(FileLock { pid: u32::try_from(pid).ok().filter(|p| *p != 0), inode, kind })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn stat_line_survives_any_bytes_in_the_name(name in proptest::collection::vec(1u8..=255, 0..16)) {
+            let mut line = b"42 (".to_vec();
+            line.extend(&name);
+            line.extend(b") T 7 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 178140 9 9\n");
+            let stat = Stat::parse(&line).expect("parses");
+            prop_assert_eq!((stat.state, stat.parent_pid, stat.start_ticks), (b'T', 7, 178_140));
+        }
+
+        #[test]
+        fn rubbish_never_panics(line in proptest::collection::vec(any::<u8>(), 0..200), text in ".{0,200}") {
+            let _stat = Stat::parse(&line);
+            let _locks = parse_locks(&text);
+        }
+    }
+
+    #[test]
+    fn waiters_and_anonymous_holders_are_no_owners() {
+        let text = "5: FLOCK  ADVISORY  WRITE 2725 fe:00:5751231 0 EOF\n\
+                    5: -> FLOCK  ADVISORY  WRITE 99 fe:00:5751231 0 EOF\n\
+                    6: OFDLCK ADVISORY  READ -1 00:1d:17 0 EOF\n";
+        let locks = parse_locks(text);
+        assert_eq!(locks.len(), 2);
+        assert_eq!((locks[0].pid, locks[0].inode), (Some(2725), 5_751_231));
+        assert_eq!((locks[1].pid, locks[1].inode), (None, 17));
+    }
+
+    #[test]
+    fn this_process_lives_and_is_not_its_own_namesake() {
+        let kernel = Kernel::open().expect("a kernel");
+        let me = kernel.process(std::process::id()).expect("readable").expect("alive");
+        assert_eq!(kernel.liveness(&me.id), Liveness::Alive { paused: false });
+        let mut other = me.id.clone();
+        other.start_ticks += 1;
+        assert_eq!(kernel.liveness(&other), Liveness::Gone);
+        if kernel.mechanism() == Mechanism::Pidfs {
+            let mut other = me.id;
+            other.inode = other.inode.map(|i| i + 1);
+            assert_eq!(kernel.liveness(&other), Liveness::Gone);
+        }
+    }
+}

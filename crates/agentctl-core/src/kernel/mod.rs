@@ -1,0 +1,114 @@
+//! The only room that talks to the kernel, and the only one that may hold `unsafe`.
+//!
+//! It answers who a process is (never by a bare pid: see [`ProcId`]), whether it lives, when it exits,
+//! who holds a file lock, and it spawns and signals. It does not know that agents exist. Each platform
+//! file offers the same functions; `Kernel` is the one door.
+#![allow(unsafe_code)]
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+use linux as platform;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(target_os = "macos")]
+use macos as platform;
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+compile_error!("agentctl runs on Linux and macOS for now");
+
+mod spawn;
+
+use std::path::PathBuf;
+
+pub use platform::{ExitWatch, Kernel};
+pub use spawn::{Spawn, Stdio};
+
+use crate::model::{ProcId, Time};
+
+/// How this machine tells one process from another that inherited its pid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// The pidfs inode: unique for the life of the system (Linux 6.9 and later).
+    Pidfs,
+    /// Pid and start time; right but for a recycling within one clock tick.
+    StartTime,
+}
+
+impl Mechanism {
+    /// Returns the word `doctor` shows.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pidfs => "pidfs inode",
+            Self::StartTime => "start time",
+        }
+    }
+}
+
+/// Whether a named process lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// It lives; `paused` when a signal stopped it.
+    Alive {
+        /// SIGSTOP or a debugger holds it.
+        paused: bool,
+    },
+    /// It has exited, reaped or not, or another process has its pid now.
+    Gone,
+    /// The kernel would not say.
+    Unknown(String),
+}
+
+/// A live process, as far as its owner may see it.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its name for ever.
+    pub id: ProcId,
+    /// Its parent's pid at the moment of the look.
+    pub parent_pid: u32,
+    /// The kernel's short name for it.
+    pub comm: String,
+    /// A signal holds it.
+    pub paused: bool,
+    /// Its arguments.
+    pub argv: Vec<String>,
+    /// The program file, where readable.
+    pub exe: Option<PathBuf>,
+    /// Its working directory, where readable.
+    pub cwd: Option<PathBuf>,
+    /// When it started.
+    pub started_at: Option<Time>,
+    /// It lives in another pid namespace than the observer.
+    pub elsewhere: bool,
+}
+
+/// What a first, cheap look says about a process: enough to decide whether to look closer.
+#[derive(Clone, Copy, Debug)]
+pub struct Brief<'a> {
+    /// The kernel's short name for it.
+    pub comm: &'a str,
+    /// The program file's base name, where readable.
+    pub exe_name: &'a str,
+}
+
+/// The processes of this user that somebody asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// Candidates, in pid order.
+    pub processes: Vec<Process>,
+    /// How many processes of this user were seen in all.
+    pub seen: usize,
+    /// Why the view is not whole, if it is not. Only a whole view proves absence.
+    pub gaps: Vec<String>,
+}
+
+/// A file lock somebody holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileLock {
+    /// The holder's pid, where the kernel names one.
+    pub pid: Option<u32>,
+    /// The locked file's inode number.
+    pub inode: u64,
+    /// `FLOCK`, `POSIX` or `OFDLCK`.
+    pub kind: String,
+}

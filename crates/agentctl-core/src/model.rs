@@ -1,0 +1,484 @@
+//! The vocabulary every room shares: sessions, statuses, evidence, faults, messages.
+//!
+//! These types *are* the JSON contract (`docs/schema/` is generated from them), so a field is added
+//! with care and never renamed. Nothing here reads or decides anything.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
+/// The version written into every JSON document we emit.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// An instant, shown as RFC 3339 UTC with milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub jiff::Timestamp);
+
+impl Time {
+    /// Returns the instant this many milliseconds after the epoch, if there is one.
+    #[must_use]
+    pub fn from_millis(ms: i64) -> Option<Self> {
+        jiff::Timestamp::from_millisecond(ms).ok().map(Self)
+    }
+
+    /// Parses an RFC 3339 text as agents write it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        text.parse().ok().map(Self)
+    }
+
+    /// Returns milliseconds since the epoch.
+    #[must_use]
+    pub fn millis(self) -> i64 {
+        self.0.as_millisecond()
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3}", self.0)
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Time {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Time".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "format": "date-time",
+            "description": "RFC 3339, UTC, milliseconds"
+        })
+    }
+}
+
+/// A process, named so that a recycled pid can never be mistaken for it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+pub struct ProcId {
+    /// Process id in the observer's pid namespace.
+    pub pid: u32,
+    /// Start time in clock ticks since boot (`/proc/<pid>/stat` field 22).
+    pub start_ticks: u64,
+    /// The pidfs inode: unique for the life of the system. Null on kernels without pidfs.
+    pub inode: Option<u64>,
+    /// The boot this process belongs to.
+    pub boot_id: String,
+}
+
+/// What a session is doing, as far as its sources say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Alive, and blocked on a human.
+    Waiting,
+    /// A live process is working on a turn.
+    Running,
+    /// Alive, the turn is over: the user's move.
+    Idle,
+    /// The sources contradict each other, or the one that would decide could not be read.
+    Unknown,
+    /// No process serves it and the last turn failed.
+    Error,
+    /// Positive evidence that no process serves it.
+    Stopped,
+}
+
+impl Status {
+    /// Every status, in the order they are listed.
+    pub const ALL: [Self; 6] =
+        [Self::Waiting, Self::Running, Self::Idle, Self::Unknown, Self::Error, Self::Stopped];
+
+    /// Returns the word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Idle => "idle",
+            Self::Unknown => "unknown",
+            Self::Error => "error",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    /// Says whether a session in this status belongs to a list of what lives.
+    #[must_use]
+    pub fn is_live(self) -> bool {
+        !matches!(self, Self::Error | Self::Stopped)
+    }
+}
+
+/// How a session's last turn ended, once no process serves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// The turn was completed.
+    Finished,
+    /// The turn ended in an error.
+    Failed,
+    /// A person interrupted it.
+    Interrupted,
+    /// It died in the middle of a turn.
+    Killed,
+    /// The record does not say.
+    Unknown,
+}
+
+impl Outcome {
+    /// Returns the word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Killed => "killed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The finer grain of a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ReasonKind {
+    /// `running`: not ready for a turn yet.
+    Starting,
+    /// `running`: a tool is at work.
+    Tool,
+    /// `running`: the model call failed and is tried again.
+    Retrying,
+    /// `running`: stopped by a signal (SIGSTOP).
+    Paused,
+    /// `running`: waiting for its turn in a queue.
+    Queued,
+    /// `running`: waiting for its subagents.
+    Subagents,
+    /// `waiting`: a tool needs permission.
+    Permission,
+    /// `waiting`: the agent asked a question.
+    Question,
+    /// `waiting`: a plan needs approval.
+    Plan,
+    /// `waiting`: the directory must be trusted first.
+    Trust,
+    /// `waiting`: someone must log in.
+    Login,
+    /// `waiting`: a dialog is open.
+    Dialog,
+    /// `waiting`: a usage limit; `until` when known.
+    Limit,
+    /// `idle`: a background shell or subagent still works.
+    Background,
+    /// `unknown`: more than one answer fits.
+    Ambiguous,
+    /// `unknown`: the deciding source could not be read.
+    Unreadable,
+    /// `unknown`: the process lives where we cannot see it (another pid namespace or host).
+    Elsewhere,
+    /// `error`: what the agent said.
+    Failure,
+}
+
+impl ReasonKind {
+    /// Returns the word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Tool => "tool",
+            Self::Retrying => "retrying",
+            Self::Paused => "paused",
+            Self::Queued => "queued",
+            Self::Subagents => "subagents",
+            Self::Permission => "permission",
+            Self::Question => "question",
+            Self::Plan => "plan",
+            Self::Trust => "trust",
+            Self::Login => "login",
+            Self::Dialog => "dialog",
+            Self::Limit => "limit",
+            Self::Background => "background",
+            Self::Ambiguous => "ambiguous",
+            Self::Unreadable => "unreadable",
+            Self::Elsewhere => "elsewhere",
+            Self::Failure => "failure",
+        }
+    }
+}
+
+/// Why a session has the status it has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Reason {
+    /// The kind of reason.
+    pub kind: ReasonKind,
+    /// A few words about it: the tool and its command, the question, the error.
+    pub detail: Option<String>,
+    /// When it is over, where the agent says so.
+    pub until: Option<Time>,
+}
+
+impl Reason {
+    /// Makes a reason without further detail.
+    #[must_use]
+    pub fn of(kind: ReasonKind) -> Self {
+        Self { kind, detail: None, until: None }
+    }
+
+    /// Makes a reason with a few words.
+    #[must_use]
+    pub fn with(kind: ReasonKind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: Some(detail.into()), until: None }
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Exit {
+    /// The exit code, when it exited.
+    pub code: Option<i32>,
+    /// The signal, when one killed it.
+    pub signal: Option<i32>,
+}
+
+/// Tokens of distinct model messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Tokens {
+    /// Fresh input tokens (neither read from nor written to a cache).
+    pub input: u64,
+    /// Output tokens.
+    pub output: u64,
+    /// Input tokens read from a cache.
+    pub cache_read: u64,
+    /// Input tokens written to a cache.
+    pub cache_write: u64,
+}
+
+impl Tokens {
+    /// Adds another count to this one.
+    pub fn add(&mut self, other: Self) {
+        self.input += other.input;
+        self.output += other.output;
+        self.cache_read += other.cache_read;
+        self.cache_write += other.cache_write;
+    }
+}
+
+/// One thing a source said, and when we asked it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Evidence {
+    /// The source: `adapter:file`, `kernel:pidfd`, …
+    pub source: String,
+    /// What it said.
+    pub says: String,
+    /// When we looked.
+    pub at: Time,
+}
+
+/// One session of one agent, or a live agent process that serves none yet (`id` is null).
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Session {
+    /// The agent's own session id.
+    pub id: Option<String>,
+    /// The adapter that found it.
+    pub adapter: &'static str,
+    /// The agent home (or gateway) it was found in.
+    pub root: String,
+    /// A second native key, where the agent has one.
+    pub native_key: Option<String>,
+    /// What it is doing.
+    pub status: Status,
+    /// The finer grain of the status.
+    pub reason: Option<Reason>,
+    /// How it ended, when nothing serves it any more.
+    pub outcome: Option<Outcome>,
+    /// The process that serves it.
+    pub pid: Option<u32>,
+    /// All processes that serve it.
+    pub processes: Vec<ProcId>,
+    /// The serving process is shared with other sessions: never signal it.
+    pub hosted: bool,
+    /// Where it works.
+    pub cwd: Option<String>,
+    /// The model it last used.
+    pub model: Option<String>,
+    /// Its title.
+    pub title: Option<String>,
+    /// A name given by a person.
+    pub name: Option<String>,
+    /// The first prompt, shortened.
+    pub prompt: Option<String>,
+    /// When the session began.
+    pub started_at: Option<Time>,
+    /// The time of its newest entry.
+    pub last_activity_at: Option<Time>,
+    /// When it ended, where a source says so.
+    pub ended_at: Option<Time>,
+    /// How its process ended, where a source says so.
+    pub exit: Option<Exit>,
+    /// Tokens of its distinct messages and its subagents'; null in `list` where that needs a whole-file read.
+    pub tokens: Option<Tokens>,
+    /// The agent's own cost figure, only when it is complete.
+    pub cost_usd: Option<f64>,
+    /// The launch group.
+    pub group: Option<String>,
+    /// The run that launched it.
+    pub run: Option<String>,
+    /// The session this one is a subagent of.
+    pub parent: Option<String>,
+    /// Facts worth a person's eye.
+    pub notes: Vec<String>,
+    /// What the verdict rests on.
+    pub evidence: Vec<Evidence>,
+}
+
+/// A source that failed. It stands beside the rows; it never removes or invents one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub struct Fault {
+    /// The adapter whose source failed.
+    pub adapter: &'static str,
+    /// The home or gateway concerned.
+    pub root: Option<String>,
+    /// A stable word for scripts.
+    pub code: &'static str,
+    /// One sentence for people.
+    pub message: String,
+}
+
+/// The answer to `list`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Listing {
+    /// See [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// What was found.
+    pub sessions: Vec<Session>,
+    /// What could not be asked.
+    pub faults: Vec<Fault>,
+}
+
+/// Who speaks in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// A person, or whoever wrote the prompt.
+    User,
+    /// The model.
+    Assistant,
+    /// A tool's result.
+    Tool,
+    /// The agent itself.
+    System,
+}
+
+/// A tool the model asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ToolCall {
+    /// The call's id, as its result repeats it.
+    pub id: Option<String>,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments, as the model gave them.
+    pub input: serde_json::Value,
+}
+
+/// What a tool returned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ToolResult {
+    /// The id of the call it answers.
+    pub id: Option<String>,
+    /// Its text.
+    pub text: String,
+    /// The tool failed.
+    pub is_error: bool,
+}
+
+/// One message of a conversation: the same shape for every agent.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Message {
+    /// The agent's own id for it. Parts of one model message share it.
+    pub id: Option<String>,
+    /// When it was written.
+    pub at: Option<Time>,
+    /// Who speaks.
+    pub role: Role,
+    /// What was said.
+    pub text: Option<String>,
+    /// Tools asked for.
+    pub tool_calls: Vec<ToolCall>,
+    /// Tools answered.
+    pub tool_results: Vec<ToolResult>,
+    /// The model that spoke.
+    pub model: Option<String>,
+    /// Its tokens; given once per message id, so that a sum is right.
+    pub usage: Option<Tokens>,
+}
+
+impl Message {
+    /// Makes an empty message of this role.
+    #[must_use]
+    pub fn of(role: Role) -> Self {
+        Self {
+            id: None,
+            at: None,
+            role,
+            text: None,
+            tool_calls: Vec::new(),
+            tool_results: Vec::new(),
+            model: None,
+            usage: None,
+        }
+    }
+}
+
+/// Where one session's native record lies. Made by listing a store, never by joining a supplied id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Locator {
+    /// The session id.
+    pub id: String,
+    /// The file that holds it, where there is one already.
+    pub path: Option<PathBuf>,
+    /// The parent session, for a subagent.
+    pub parent: Option<String>,
+}
+
+/// Says whether a text may be a session id at all.
+#[must_use]
+pub fn is_session_id(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    (1..=128).contains(&bytes.len())
+        && bytes[0].is_ascii_alphanumeric()
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
+/// Shortens a text to at most this many characters, on one line.
+#[must_use]
+pub fn shorten(text: &str, most: usize) -> String {
+    let mut out = String::with_capacity(text.len().min(most * 4));
+    let mut blank = false;
+    for (count, c) in text.trim().chars().enumerate() {
+        if count >= most {
+            out.push('…');
+            break;
+        }
+        if c.is_whitespace() {
+            if !blank {
+                out.push(' ');
+            }
+            blank = true;
+        } else {
+            out.push(c);
+            blank = false;
+        }
+    }
+    out
+}

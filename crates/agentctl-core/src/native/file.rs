@@ -1,0 +1,148 @@
+//! Opening and listing what strangers may have written: no links, no devices, no foreign owners, no waiting.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+/// Why a file was left out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Skip {
+    /// It is not there (any more).
+    #[error("it does not exist")]
+    Missing,
+    /// A link, a FIFO, a socket, a device, a directory.
+    #[error("it is a {0}, not a regular file")]
+    NotRegular(&'static str),
+    /// Another user owns it.
+    #[error("it belongs to uid {0}")]
+    Foreign(u32),
+    /// We may not read it.
+    #[error("permission denied")]
+    Denied,
+    /// It is larger than we read.
+    #[error("it is larger than {0} bytes")]
+    TooLarge(u64),
+    /// Anything else the system said.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<io::Error> for Skip {
+    fn from(error: io::Error) -> Self {
+        const LINK: i32 = rustix::io::Errno::LOOP.raw_os_error();
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing,
+            io::ErrorKind::PermissionDenied => Self::Denied,
+            _ if error.raw_os_error() == Some(LINK) => Self::NotRegular("symbolic link"),
+            // A socket cannot be opened at all.
+            _ if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
+                Self::NotRegular("socket")
+            }
+            _ => Self::Other(error.to_string()),
+        }
+    }
+}
+
+/// An open regular file of this user.
+#[derive(Debug)]
+pub struct Opened {
+    /// The file.
+    pub file: File,
+    /// Its size at the moment of opening.
+    pub size: u64,
+    /// Its device and inode.
+    pub identity: (u64, u64),
+}
+
+/// Opens a regular file owned by `uid`, never following a link and never blocking.
+pub fn open(path: &Path, uid: u32) -> Result<Opened, Skip> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(Skip::NotRegular(kind_of(meta.file_type())));
+    }
+    if meta.uid() != uid {
+        return Err(Skip::Foreign(meta.uid()));
+    }
+    Ok(Opened { file, size: meta.len(), identity: (meta.dev(), meta.ino()) })
+}
+
+/// Reads a small file whole.
+pub fn read_small(path: &Path, uid: u32, most: u64) -> Result<Vec<u8>, Skip> {
+    let opened = open(path, uid)?;
+    let mut bytes = Vec::new();
+    opened.file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { Err(Skip::TooLarge(most)) } else { Ok(bytes) }
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its name, when it is UTF-8; other names cannot be an agent's.
+    pub name: String,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What it is, without following it.
+    pub kind: fs::FileType,
+}
+
+impl Entry {
+    /// Returns when it was last written, in milliseconds; `None` when it has gone.
+    #[must_use]
+    pub fn modified_ms(&self) -> Option<i64> {
+        let meta = fs::symlink_metadata(&self.path).ok()?;
+        Some(meta.mtime() * 1000 + meta.mtime_nsec() / 1_000_000)
+    }
+}
+
+/// Lists a directory that is a real directory of this user; a missing one is empty.
+pub fn list(directory: &Path, uid: u32) -> Result<Vec<Entry>, Skip> {
+    let meta = match fs::symlink_metadata(directory) {
+        Ok(meta) => meta,
+        Err(error) => match Skip::from(error) {
+            Skip::Missing => return Ok(Vec::new()),
+            skip => return Err(skip),
+        },
+    };
+    if !meta.is_dir() {
+        return Err(Skip::Other(format!("it is a {}, not a directory", kind_of(meta.file_type()))));
+    }
+    if meta.uid() != uid {
+        return Err(Skip::Foreign(meta.uid()));
+    }
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) {
+            entries.push(Entry { name, path: entry.path(), kind });
+        }
+    }
+    Ok(entries)
+}
+
+/// Resolves a configured root once, links included; below it no link is followed.
+#[must_use]
+pub fn resolve_root(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn kind_of(kind: fs::FileType) -> &'static str {
+    if kind.is_symlink() {
+        "symbolic link"
+    } else if kind.is_dir() {
+        "directory"
+    } else if kind.is_fifo() {
+        "FIFO"
+    } else if kind.is_socket() {
+        "socket"
+    } else if kind.is_char_device() || kind.is_block_device() {
+        "device"
+    } else {
+        "file"
+    }
+}

@@ -1,0 +1,197 @@
+//! From what a person typed to one session: exact id, name, pid, path, `@last`, prefix.
+//!
+//! Forms are tried in the order of the contract and the first that matches anything decides. Names that
+//! stand only inside transcripts are looked for last, since finding them means reading all history.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::adapters::Found;
+use crate::fleet::{Adapters, Query, each_adapter, list};
+use crate::host::Host;
+use crate::model::{Fault, Locator, Session};
+
+/// Shortest prefix that is looked for.
+pub const PREFIX_CHARS: usize = 4;
+
+/// One session, or one live process without a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The adapter that knows it.
+    pub adapter: &'static str,
+    /// The home it lies in.
+    pub root: String,
+    /// Its record; `None` for a process without a session.
+    pub session: Option<Locator>,
+    /// The process asked for, when asked by pid.
+    pub pid: Option<u32>,
+}
+
+/// What a text stands for.
+#[derive(Debug)]
+pub struct Resolved {
+    /// Every session that fits; one is an answer, several are an ambiguity.
+    pub targets: Vec<Target>,
+    /// What could not be asked: with any, "no such session" is not proved.
+    pub faults: Vec<Fault>,
+}
+
+/// Finds what `text` names.
+#[must_use]
+pub fn resolve(host: &Arc<Host>, adapters: Adapters, text: &str) -> Resolved {
+    let (only, text) = match text.split_once(':') {
+        Some((adapter, rest)) if adapters.iter().any(|a| a.name() == adapter) => {
+            (Some(adapter), rest)
+        }
+        _ => (None, text),
+    };
+    let mut search = Search { host, adapters, only, faults: Vec::new() };
+    let targets = search.run(text);
+    let mut faults = search.faults;
+    faults.sort();
+    faults.dedup();
+    Resolved { targets, faults }
+}
+
+struct Search<'a> {
+    host: &'a Arc<Host>,
+    adapters: Adapters,
+    only: Option<&'a str>,
+    faults: Vec<Fault>,
+}
+
+impl Search<'_> {
+    fn run(&mut self, text: &str) -> Vec<Target> {
+        if text.is_empty() || text == "@last" {
+            // `@last` is our newest launch; there is no launch yet that could have left a run.
+            return Vec::new();
+        }
+        let looks_like_path = text.starts_with(['/', '.', '~']);
+        let by_name = self.by_prefix(text);
+        let exact: Vec<Target> = by_name
+            .iter()
+            .filter(|t| t.session.as_ref().is_some_and(|l| l.id == text))
+            .cloned()
+            .collect();
+        if !exact.is_empty() {
+            return exact;
+        }
+        let live = self.live();
+        let exact = pick(&live, |s| s.id.as_deref() == Some(text));
+        if !exact.is_empty() {
+            return exact;
+        }
+        let named = pick(&live, |s| s.name.as_deref() == Some(text));
+        let named = if named.is_empty() { self.by_index(text) } else { named };
+        if !named.is_empty() {
+            return named;
+        }
+        if let Ok(pid) = text.parse::<u32>() {
+            let mut by_pid = pick(&live, |s| s.processes.iter().any(|p| p.pid == pid));
+            for target in &mut by_pid {
+                target.pid = Some(pid);
+            }
+            if !by_pid.is_empty() {
+                return by_pid;
+            }
+        }
+        if looks_like_path {
+            return self.by_path(&live, text);
+        }
+        if text.chars().count() >= PREFIX_CHARS {
+            let mut fitting = by_name;
+            for target in pick(&live, |s| s.id.as_deref().is_some_and(|id| id.starts_with(text))) {
+                if !fitting.iter().any(|t| same(t, &target)) {
+                    fitting.push(target);
+                }
+            }
+            if !fitting.is_empty() {
+                return fitting;
+            }
+        }
+        let query = Query { history: Some(None), ..self.query() };
+        let all = list(self.host, self.adapters, &query);
+        self.faults.extend(all.faults);
+        pick(&all.sessions, |s| s.name.as_deref() == Some(text) || s.title.as_deref() == Some(text))
+    }
+
+    fn query(&self) -> Query {
+        Query { adapter: self.only.map(str::to_owned), ..Query::default() }
+    }
+
+    fn live(&mut self) -> Vec<Session> {
+        let listing = list(self.host, self.adapters, &self.query());
+        self.faults.extend(listing.faults);
+        listing.sessions
+    }
+
+    fn by_path(&self, live: &[Session], text: &str) -> Vec<Target> {
+        let path = match text.strip_prefix('~') {
+            Some(rest) => self.host.home.join(rest.trim_start_matches('/')),
+            None => Path::new(text).to_owned(),
+        };
+        let wanted = std::fs::canonicalize(&path).unwrap_or(path);
+        let wanted = wanted.to_string_lossy();
+        pick(live, |s| s.cwd.as_deref() == Some(wanted.as_ref()))
+    }
+
+    fn by_prefix(&mut self, prefix: &str) -> Vec<Target> {
+        let prefix = prefix.to_owned();
+        self.ask(move |store| store.find(&prefix))
+    }
+
+    fn by_index(&mut self, name: &str) -> Vec<Target> {
+        let name = name.to_owned();
+        self.ask(move |store| store.named(&name))
+    }
+
+    fn ask(
+        &mut self,
+        question: impl Fn(&dyn crate::adapters::Store) -> Found<Locator> + Send + Sync + 'static,
+    ) -> Vec<Target> {
+        let only = self.only.map(str::to_owned);
+        let found = each_adapter(
+            self.host,
+            self.adapters,
+            self.host.deadlines.all,
+            move |adapter, look| {
+                let mut all = Found::default();
+                if only.as_deref().is_some_and(|o| o != adapter.name()) {
+                    return all;
+                }
+                for root in &adapter.roots(look) {
+                    let found = question(adapter.store(look, root).as_ref());
+                    all.rows.extend(found.rows.into_iter().map(|locator| Target {
+                        adapter: adapter.name(),
+                        root: root.label(),
+                        session: Some(locator),
+                        pid: None,
+                    }));
+                    all.faults.extend(found.faults);
+                }
+                all
+            },
+        );
+        self.faults.extend(found.faults);
+        found.rows
+    }
+}
+
+fn same(a: &Target, b: &Target) -> bool {
+    a.adapter == b.adapter
+        && a.root == b.root
+        && a.session.as_ref().map(|l| &l.id) == b.session.as_ref().map(|l| &l.id)
+}
+
+fn pick(sessions: &[Session], wanted: impl Fn(&Session) -> bool) -> Vec<Target> {
+    sessions
+        .iter()
+        .filter(|s| wanted(s))
+        .map(|s| Target {
+            adapter: s.adapter,
+            root: s.root.clone(),
+            session: s.id.clone().map(|id| Locator { id, path: None, parent: s.parent.clone() }),
+            pid: s.id.is_none().then_some(s.pid).flatten(),
+        })
+        .collect()
+}

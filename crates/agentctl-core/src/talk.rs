@@ -1,0 +1,126 @@
+//! Asking an agent's own server, briefly and politely.
+//!
+//! The core performs, bounds and closes these conversations; an adapter only says what to ask. A
+//! socket is spoken to only if it belongs to this user.
+
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tungstenite::{Message, WebSocket};
+
+/// Largest frame we accept.
+const FRAME_BYTES: usize = 8 << 20;
+
+/// Why a server did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum TalkError {
+    /// The socket is not there or nobody listens.
+    #[error("the server cannot be reached: {0}")]
+    Unreachable(std::io::Error),
+    /// Somebody else owns the socket.
+    #[error("the socket belongs to uid {0}")]
+    Foreign(u32),
+    /// The time was up.
+    #[error("the server did not answer in time")]
+    Late,
+    /// The server broke the protocol.
+    #[error("the server spoke nonsense: {0}")]
+    Protocol(String),
+    /// The server refused the request.
+    #[error("the server refused: {0}")]
+    Refused(String),
+}
+
+/// A JSON-RPC conversation over a WebSocket on a Unix socket.
+pub struct RpcSocket {
+    socket: WebSocket<UnixStream>,
+    until: Instant,
+    next_id: u64,
+}
+
+impl RpcSocket {
+    /// Connects to a socket of this user; the whole conversation must fit into `limit`.
+    pub fn connect(path: &Path, uid: u32, limit: Duration) -> Result<Self, TalkError> {
+        let until = Instant::now() + limit;
+        let owner = std::fs::metadata(path).map_err(TalkError::Unreachable)?.uid();
+        if owner != uid {
+            return Err(TalkError::Foreign(owner));
+        }
+        let stream = UnixStream::connect(path).map_err(TalkError::Unreachable)?;
+        stream.set_read_timeout(Some(limit)).map_err(TalkError::Unreachable)?;
+        stream.set_write_timeout(Some(limit)).map_err(TalkError::Unreachable)?;
+        let config = tungstenite::protocol::WebSocketConfig::default()
+            .max_message_size(Some(FRAME_BYTES))
+            .max_frame_size(Some(FRAME_BYTES));
+        let (socket, _) =
+            tungstenite::client::client_with_config("ws://localhost/", stream, Some(config))
+                .map_err(|e| TalkError::Protocol(e.to_string()))?;
+        Ok(Self { socket, until, next_id: 1 })
+    }
+
+    /// Sends a notification: nothing comes back.
+    pub fn notify(&mut self, method: &str) -> Result<(), TalkError> {
+        self.send(&json!({ "method": method }))
+    }
+
+    /// Asks one question and waits for its answer, passing over everything else that arrives.
+    pub fn ask(&mut self, method: &str, params: &Value) -> Result<Value, TalkError> {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.send(&json!({ "id": id, "method": method, "params": params }))?;
+        loop {
+            let text = match self.receive()? {
+                Message::Text(text) => text,
+                Message::Close(_) => return Err(TalkError::Protocol("it hung up".into())),
+                _ => continue,
+            };
+            let mut reply: Value =
+                serde_json::from_str(&text).map_err(|e| TalkError::Protocol(e.to_string()))?;
+            if reply.get("id").and_then(Value::as_u64) != Some(id) {
+                continue;
+            }
+            if let Some(error) = reply.get("error") {
+                let message =
+                    error.get("message").and_then(Value::as_str).unwrap_or("no reason given");
+                return Err(TalkError::Refused(message.to_owned()));
+            }
+            return Ok(reply.get_mut("result").map(Value::take).unwrap_or_default());
+        }
+    }
+
+    fn send(&mut self, value: &Value) -> Result<(), TalkError> {
+        self.remaining()?;
+        self.socket.send(Message::text(value.to_string())).map_err(|e| late_or(&e))
+    }
+
+    fn receive(&mut self) -> Result<Message, TalkError> {
+        let left = self.remaining()?;
+        let stream = self.socket.get_ref();
+        stream.set_read_timeout(Some(left)).map_err(TalkError::Unreachable)?;
+        self.socket.read().map_err(|e| late_or(&e))
+    }
+
+    fn remaining(&self) -> Result<Duration, TalkError> {
+        match self.until.checked_duration_since(Instant::now()) {
+            Some(left) if !left.is_zero() => Ok(left),
+            _ => Err(TalkError::Late),
+        }
+    }
+}
+
+fn late_or(error: &tungstenite::Error) -> TalkError {
+    match error {
+        tungstenite::Error::Io(io)
+            if matches!(
+                io.kind(),
+                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+            ) =>
+        {
+            TalkError::Late
+        }
+        other => TalkError::Protocol(other.to_string()),
+    }
+}

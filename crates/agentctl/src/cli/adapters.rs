@@ -1,0 +1,101 @@
+//! `agentctl adapters`: the agents supported, installed or not, and what each can do.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use agentctl_core::adapters::ALL;
+use agentctl_core::host::Host;
+use agentctl_core::model::SCHEMA_VERSION;
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::failure::Outcome;
+use crate::ui::Ui;
+
+/// Show the agents supported and what is known of each
+#[derive(Args)]
+pub(super) struct AdaptersArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// The answer to `adapters --json`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Report {
+    schema_version: u32,
+    /// One row per agent.
+    adapters: Vec<Row>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Row {
+    /// The name on the command line.
+    name: &'static str,
+    /// A program of it is on the PATH.
+    installed: bool,
+    /// Its version, where a file beside it says so.
+    version: Option<String>,
+    /// The program.
+    program: Option<String>,
+    /// Sees live sessions, whoever started them.
+    live: bool,
+    /// Sees ended sessions.
+    history: bool,
+    /// When it can tell that a human is needed.
+    waiting: &'static str,
+    /// Counts tokens.
+    tokens: bool,
+    /// Knows the agent's own cost figure.
+    cost: bool,
+    /// Sees subagents.
+    subagents: bool,
+}
+
+pub(super) fn cmd_adapters(ui: &mut Ui, host: &Arc<Host>, args: &AdaptersArgs) -> Outcome {
+    let rows: Vec<Row> = ALL
+        .iter()
+        .map(|adapter| {
+            let (can, found) = (adapter.capabilities(), adapter.installation(host));
+            Row {
+                name: adapter.name(),
+                installed: found.program.is_some(),
+                version: found.version,
+                program: found.program.map(|p| p.to_string_lossy().into_owned()),
+                live: can.live,
+                history: can.history,
+                waiting: can.waiting,
+                tokens: can.tokens,
+                cost: can.cost,
+                subagents: can.subagents,
+            }
+        })
+        .collect();
+    if args.json {
+        ui.json(&Report { schema_version: SCHEMA_VERSION, adapters: rows })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let yes = |b: bool| if b { "yes" } else { "-" };
+    ui.line("AGENT        INSTALLED  LIVE  HISTORY  TOKENS  COST  SUBAGENTS  WAITING")?;
+    for row in &rows {
+        let installed = match (&row.version, row.installed) {
+            (Some(version), true) => version.as_str(),
+            (None, true) => "yes",
+            _ => "-",
+        };
+        ui.line(&format!(
+            "{:<11}  {:<9}  {:<4}  {:<7}  {:<6}  {:<4}  {:<9}  {}",
+            row.name,
+            installed,
+            yes(row.live),
+            yes(row.history),
+            yes(row.tokens),
+            yes(row.cost),
+            yes(row.subagents),
+            row.waiting
+        ))?;
+    }
+    ui.flush()?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,202 @@
+//! `agentctl demo`: a guided try-out with the built-in agent. No account, no key, no network.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use agentctl_core::adapters::{ALL, demo};
+use agentctl_core::fleet::{self, Query};
+use agentctl_core::host::Host;
+use agentctl_core::kernel::{ExitWatch, Spawn, Stdio};
+use agentctl_core::model::{Locator, ProcId, Session, Status};
+use agentctl_core::native::watch::Watch;
+use agentctl_core::resolve::Target;
+use clap::Args;
+use rustix::process::Signal;
+
+use super::rows;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::ui::Ui;
+
+/// Start a few demo agents in a scratch directory and look at them
+///
+/// Each is a real process in a different state: working, running a tool, waiting for an answer, idle,
+/// finished, failed. They end by themselves after ten minutes at the latest.
+#[derive(Args)]
+pub(super) struct DemoArgs {
+    /// End the agents that `demo` started and remove what they wrote, nothing else
+    #[arg(long)]
+    clean: bool,
+}
+
+/// Name of the directory, prompt, and whether the agent stays when its turn is over.
+const CAST: [(&str, &str, bool); 6] = [
+    (
+        "shop",
+        "Add a discount code to the checkout [[say:Reading the cart module first.]] [[delay:600]]",
+        false,
+    ),
+    (
+        "api",
+        "Run the test suite [[tool:echo running 214 tests; exec sleep 600]] [[say:All green.]]",
+        false,
+    ),
+    (
+        "site",
+        "Rename the brand everywhere [[ask:Also in the archived posts?]] [[say:Renamed.]]",
+        false,
+    ),
+    ("notes", "Summarise yesterday's notes [[say:Three open points, all yours.]] ", true),
+    ("infra", "Check the backup script [[tool:ls]] [[say:It is sound.]]", false),
+    ("mail", "Send the newsletter [[error:the mail server refused the login]]", false),
+];
+
+pub(super) fn cmd_demo(ui: &mut Ui, host: &Arc<Host>, args: &DemoArgs) -> Outcome {
+    if args.clean {
+        return clean(ui, host);
+    }
+    let scratch = scratch(host);
+    if ours(host, &scratch).iter().any(|s| s.status.is_live()) {
+        ui.note("the demo is already running:");
+    } else {
+        let ids = start(host, &scratch)?;
+        settle(host, &ids);
+    }
+    let sessions = ours(host, &scratch);
+    for line in rows::table(ui, host, &sessions) {
+        ui.line(&line)?;
+    }
+    ui.flush()?;
+    let find = |status| sessions.iter().find(|s| s.status == status).and_then(|s| s.id.clone());
+    ui.note("");
+    ui.note("these are real processes; try:");
+    let waiting = find(Status::Waiting).unwrap_or_default();
+    let tool = find(Status::Running).unwrap_or_default();
+    ui.note("  agentctl list --all           what lives, and what has ended");
+    ui.note(&format!("  agentctl why {waiting}   the evidence behind a status"));
+    ui.note(&format!("  agentctl logs -f {tool}   a conversation, as it is written"));
+    ui.note(&format!(
+        "  agentctl {} --tell {waiting} -p yes   answer its question",
+        demo::SUBCOMMAND
+    ));
+    ui.note("  agentctl demo --clean         end them and remove what they wrote");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn scratch(host: &Host) -> PathBuf {
+    let home = demo::home(host);
+    fs::canonicalize(&home).unwrap_or(home).join("scratch")
+}
+
+/// The demo's own sessions: those that work in the scratch directory.
+fn ours(host: &Arc<Host>, scratch: &Path) -> Vec<Session> {
+    let query = Query { history: Some(None), adapter: Some("demo".into()), ..Query::default() };
+    let mut sessions = fleet::list(host, ALL, &query).sessions;
+    sessions.retain(|s| s.cwd.as_deref().is_some_and(|c| Path::new(c).starts_with(scratch)));
+    sessions
+}
+
+fn start(host: &Host, scratch: &Path) -> Result<Vec<String>, Failure> {
+    let mut ids = Vec::new();
+    for (name, prompt, stays) in CAST {
+        let cwd = scratch.join(name);
+        fs::create_dir_all(&cwd)?;
+        fs::write(cwd.join("README"), format!("{name}: a scratch directory of `agentctl demo`\n"))?;
+        let prompt_file = cwd.join(".prompt");
+        fs::write(&prompt_file, prompt)?;
+        let log =
+            OpenOptions::new().create(true).append(true).mode(0o600).open(cwd.join(".log"))?;
+        let id = uuid::Uuid::new_v4().to_string();
+        let mut args = vec![demo::SUBCOMMAND, "--prompt", "-", "--session-id", &id];
+        if stays {
+            args.push("--stay");
+        }
+        let spawn = Spawn {
+            program: host.program.clone(),
+            args: args.into_iter().map(Into::into).collect(),
+            env: host.env.iter().map(|(k, v)| (k.into(), v.into())).collect(),
+            cwd,
+            stdin: Stdio::File(fs::File::open(&prompt_file)?),
+            stdout: Stdio::File(log.try_clone()?),
+            stderr: Stdio::File(log),
+        };
+        spawn.detached().map_err(|e| {
+            Failure::new(Kind::Failed, format!("the demo agent cannot be started: {e}"))
+        })?;
+        ids.push(id);
+    }
+    Ok(ids)
+}
+
+/// Waits until every agent has come to the state it was cast for, by file events.
+fn settle(host: &Arc<Host>, ids: &[String]) {
+    let home = demo::home(host);
+    let (live, sessions) = (home.join("live"), home.join("sessions"));
+    let watch = Watch::directories([live.as_path(), sessions.as_path()]);
+    let until = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < until {
+        let found = ours(host, &scratch(host));
+        let settled = |s: &&Session| {
+            s.id.as_ref().is_some_and(|id| ids.contains(id))
+                && match s.cwd.as_deref().and_then(|c| c.rsplit('/').next()) {
+                    Some("infra" | "mail") => !s.status.is_live(),
+                    Some("site") => s.status == Status::Waiting,
+                    Some("notes") => s.status == Status::Idle,
+                    Some("api") => s.reason.is_some(),
+                    _ => s.status == Status::Running,
+                }
+        };
+        if found.iter().filter(settled).count() == ids.len() {
+            return;
+        }
+        if let Ok(watch) = &watch {
+            let _hint = watch.wait(Duration::from_millis(200));
+        }
+    }
+}
+
+fn clean(ui: &mut Ui, host: &Arc<Host>) -> Outcome {
+    let scratch = scratch(host);
+    let sessions = ours(host, &scratch);
+    let processes: Vec<ProcId> =
+        sessions.iter().flat_map(|s| s.processes.iter().cloned()).collect();
+    let mut watch = ExitWatch::default();
+    let mut waiting = 0;
+    for process in &processes {
+        // Watched before the signal, so that the exit cannot be missed.
+        waiting += usize::from(watch.add(&host.kernel, process)?);
+        host.kernel.signal(process, Signal::TERM)?;
+    }
+    let until = Instant::now() + Duration::from_secs(5);
+    while waiting > 0 && Instant::now() < until {
+        waiting -= watch.wait(Some(until.saturating_duration_since(Instant::now())))?.len();
+    }
+    if waiting > 0 {
+        return Err(Failure::new(
+            Kind::Failed,
+            format!("{waiting} demo agents did not end within 5 s"),
+        )
+        .hint("run `agentctl demo --clean` again"));
+    }
+    let mut removed = 0;
+    for session in &sessions {
+        let (Some(id), root) = (&session.id, session.root.clone()) else { continue };
+        let locator = Locator { id: id.clone(), path: None, parent: None };
+        let target = Target { adapter: "demo", root, session: Some(locator), pid: None };
+        if let Ok(transcript) = agentctl_core::transcript::Transcript::open(host, ALL, &target) {
+            fs::remove_file(transcript.path())?;
+            removed += 1;
+        }
+    }
+    if scratch.exists() {
+        fs::remove_dir_all(&scratch)?;
+    }
+    ui.note(&format!(
+        "ended {} agents, removed {removed} demo sessions and the scratch directory",
+        processes.len()
+    ));
+    Ok(ExitCode::SUCCESS)
+}

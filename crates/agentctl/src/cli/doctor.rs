@@ -1,0 +1,269 @@
+//! `agentctl doctor`: what was found on this machine, which mechanisms are in force, what is missing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agentctl_core::adapters::{ALL, Adapter, Look};
+use agentctl_core::fleet;
+use agentctl_core::host::Host;
+use agentctl_core::kernel::Mechanism;
+use agentctl_core::model::{Fault, SCHEMA_VERSION};
+use agentctl_core::native::watch::Watch;
+use anstyle::{AnsiColor, Style};
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::rows;
+use crate::failure::Outcome;
+use crate::text::one_line;
+use crate::ui::Ui;
+
+/// Show what was found on this machine and what is missing
+#[derive(Args)]
+pub(super) struct DoctorArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// The answer to `doctor --json`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Report {
+    schema_version: u32,
+    /// One row per thing looked at.
+    checks: Vec<Check>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Check {
+    /// `kernel`, `config`, or an adapter's name.
+    area: &'static str,
+    /// What was looked at.
+    name: String,
+    /// How it stands.
+    state: CheckState,
+    /// What was found.
+    detail: String,
+    /// What to do about it.
+    hint: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum CheckState {
+    /// As it should be.
+    Ok,
+    /// Works, with less.
+    Degraded,
+    /// Not there; nothing is wrong.
+    Absent,
+    /// Could not be read.
+    Failed,
+}
+
+impl Check {
+    fn new(
+        area: &'static str,
+        name: impl Into<String>,
+        state: CheckState,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self { area, name: name.into(), state, detail: detail.into(), hint: None }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+pub(super) fn cmd_doctor(ui: &mut Ui, host: &Arc<Host>, args: &DoctorArgs) -> Outcome {
+    let look = fleet::look(host, ALL, host.deadlines.all);
+    let mut checks = kernel(host, &look);
+    checks.push(configuration(host));
+    let mut faults = Vec::new();
+    for &adapter in ALL {
+        checks.extend(agent(adapter, host, &look, &mut faults));
+    }
+    if args.json {
+        ui.json(&Report { schema_version: SCHEMA_VERSION, checks })?;
+    } else {
+        show(ui, &checks)?;
+    }
+    Ok(super::answered(ui, &faults))
+}
+
+fn kernel(host: &Host, look: &Look) -> Vec<Check> {
+    let kernel = &host.kernel;
+    let identity = match kernel.mechanism() {
+        Mechanism::Pidfs => Check::new(
+            "kernel",
+            "process identity",
+            CheckState::Ok,
+            "pidfs inode: a recycled pid is always told apart",
+        ),
+        Mechanism::StartTime => Check::new(
+            "kernel",
+            "process identity",
+            CheckState::Degraded,
+            "start time only, in 10 ms steps",
+        )
+        .hint("Linux 6.9 and later offer pidfs, which is exact"),
+    };
+    let namespace = if kernel.sees_whole_machine() {
+        Check::new(
+            "kernel",
+            "pid namespace",
+            CheckState::Ok,
+            "the machine's own: every process is visible",
+        )
+    } else {
+        let detail =
+            format!("private ({}): agents outside it are shown as unknown", kernel.pid_namespace());
+        Check::new("kernel", "pid namespace", CheckState::Degraded, detail)
+    };
+    let table = match look.table.gaps.first() {
+        None => {
+            let detail = format!(
+                "{} processes of this user, {} of agents",
+                look.table.seen,
+                look.table.processes.len()
+            );
+            Check::new("kernel", "process table", CheckState::Ok, detail)
+        }
+        Some(gap) => Check::new("kernel", "process table", CheckState::Failed, gap.clone())
+            .hint("absence cannot be proved: ended sessions are shown as unknown"),
+    };
+    let locks = match kernel.file_locks() {
+        Ok(locks) => Check::new(
+            "kernel",
+            "file locks",
+            CheckState::Ok,
+            format!("/proc/locks, {} held", locks.len()),
+        ),
+        Err(error) => Check::new("kernel", "file locks", CheckState::Failed, error.to_string())
+            .hint("Codex sessions cannot be told alive without it"),
+    };
+    let events = match Watch::directories([host.home.as_path()]) {
+        Ok(watch) => {
+            drop(watch);
+            Check::new("kernel", "file events", CheckState::Ok, "available")
+        }
+        Err(error) => Check::new("kernel", "file events", CheckState::Degraded, error.to_string())
+            .hint("`logs -f` looks every 5 s instead; raise fs.inotify.max_user_instances"),
+    };
+    vec![identity, namespace, table, locks, events]
+}
+
+fn configuration(host: &Host) -> Check {
+    let path = crate::config::path(host);
+    let shown = rows::directory(host, &path.to_string_lossy());
+    if path.exists() {
+        Check::new("config", "file", CheckState::Ok, shown)
+    } else {
+        Check::new("config", "file", CheckState::Absent, format!("{shown} (defaults are used)"))
+    }
+}
+
+fn agent(
+    adapter: &'static dyn Adapter,
+    host: &Arc<Host>,
+    look: &Look,
+    faults: &mut Vec<Fault>,
+) -> Vec<Check> {
+    let name = adapter.name();
+    let mut checks = Vec::new();
+    let installation = adapter.installation(host);
+    checks.push(match &installation.program {
+        Some(program) => {
+            let version = installation.version.as_deref().unwrap_or("version not known");
+            let place = rows::directory(host, &program.to_string_lossy());
+            Check::new(name, "program", CheckState::Ok, format!("{version}, {place}"))
+        }
+        None => Check::new(name, "program", CheckState::Absent, "not on the PATH"),
+    });
+    let roots = adapter.roots(look);
+    if roots.is_empty() {
+        checks.push(Check::new(
+            name,
+            "home",
+            CheckState::Absent,
+            "none found: it has never run here",
+        ));
+    }
+    for root in roots {
+        let label = rows::directory(host, &root.label());
+        // One home after the other, each on a thread that may be abandoned.
+        let answer = ask(adapter, host, root.label());
+        faults.extend(answer.1.iter().cloned());
+        checks.push(match (answer.0, answer.1.first()) {
+            (Some((live, all)), None) => Check::new(
+                name,
+                format!("home {label}"),
+                CheckState::Ok,
+                format!("{live} live, {all} sessions in all"),
+            ),
+            (_, Some(fault)) => {
+                Check::new(name, format!("home {label}"), CheckState::Failed, fault.message.clone())
+            }
+            (None, None) => {
+                Check::new(name, format!("home {label}"), CheckState::Failed, "it did not answer")
+            }
+        });
+    }
+    checks
+}
+
+fn ask(
+    adapter: &'static dyn Adapter,
+    host: &Arc<Host>,
+    root: String,
+) -> (Option<(usize, usize)>, Vec<Fault>) {
+    let limit = host.deadlines.all.max(Duration::from_millis(1));
+    let found = fleet::each_adapter(host, ALL, limit, move |asked, look| {
+        let mut counts = agentctl_core::adapters::Found::default();
+        if asked.name() != adapter.name() {
+            return counts;
+        }
+        for root in asked.roots(look).iter().filter(|r| r.label() == root) {
+            let store = asked.store(look, root);
+            let (live, all) = (store.live(), store.history(None));
+            let served = live.rows.iter().filter(|s| s.id.is_some()).count();
+            counts.rows.push((served, all.rows.len()));
+            counts.faults.extend(live.faults);
+            counts.faults.extend(all.faults);
+        }
+        counts
+    });
+    (found.rows.first().copied(), found.faults)
+}
+
+fn show(ui: &mut Ui, checks: &[Check]) -> std::io::Result<()> {
+    let mut area = "";
+    for check in checks {
+        if check.area != area {
+            if !area.is_empty() {
+                ui.line("")?;
+            }
+            area = check.area;
+            ui.line(&ui.paint(Style::new().bold(), area))?;
+        }
+        let (mark, style) = match check.state {
+            CheckState::Ok => ("ok      ", AnsiColor::Green.on_default()),
+            CheckState::Degraded => ("degraded", AnsiColor::Yellow.on_default()),
+            CheckState::Absent => ("absent  ", Style::new().dimmed()),
+            CheckState::Failed => ("failed  ", AnsiColor::Red.on_default()),
+        };
+        ui.line(&format!(
+            "  {}  {}: {}",
+            ui.paint(style, mark),
+            one_line(&check.name),
+            one_line(&check.detail)
+        ))?;
+        if let Some(hint) = &check.hint {
+            ui.line(&format!("            {hint}"))?;
+        }
+    }
+    ui.flush()
+}

@@ -1,0 +1,208 @@
+//! `agentctl list`: what lives, and on request what has ended.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agentctl_core::adapters::ALL;
+use agentctl_core::fleet::{self, Query};
+use agentctl_core::host::Host;
+use agentctl_core::model::{Listing, Status, Time};
+use clap::{Args, ValueEnum};
+
+use super::rows;
+use crate::config::Span;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::ui::Ui;
+
+/// List sessions: everything alive, whoever started it
+///
+/// Without `-a` only what lives is shown: running, waiting, idle with a process of its own, unknown, and
+/// agent processes without a session yet. Waiting comes first: it needs you.
+#[derive(Args)]
+pub(super) struct ListArgs {
+    /// Add sessions that have ended (active in the last 7 days)
+    #[arg(short, long)]
+    all: bool,
+    /// With -a: how far back: a span (30d), a date (2026-11-01), or `all`
+    #[arg(long, value_name = "WHEN", requires = "all")]
+    since: Option<String>,
+    /// Only this agent
+    #[arg(long, value_name = "NAME", value_parser = adapter_name)]
+    adapter: Option<String>,
+    /// Only these statuses (repeat or separate by commas)
+    #[arg(long, value_name = "STATUS", value_enum, value_delimiter = ',')]
+    status: Vec<StatusArg>,
+    /// Only this launch group
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// Only sessions of this directory
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// Show subagents under their parent
+    #[arg(long)]
+    tree: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Look again every second until interrupted
+    #[arg(long)]
+    watch: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StatusArg {
+    Waiting,
+    Running,
+    Idle,
+    Unknown,
+    Error,
+    Stopped,
+}
+
+impl From<StatusArg> for Status {
+    fn from(arg: StatusArg) -> Self {
+        match arg {
+            StatusArg::Waiting => Self::Waiting,
+            StatusArg::Running => Self::Running,
+            StatusArg::Idle => Self::Idle,
+            StatusArg::Unknown => Self::Unknown,
+            StatusArg::Error => Self::Error,
+            StatusArg::Stopped => Self::Stopped,
+        }
+    }
+}
+
+fn adapter_name(text: &str) -> Result<String, String> {
+    let known: Vec<_> = ALL.iter().map(|a| a.name()).collect();
+    if known.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("there is no adapter of that name; adapters: {}", known.join(", ")))
+}
+
+pub(super) fn cmd_list(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs) -> Outcome {
+    let query = query(host, args)?;
+    if args.watch {
+        return watch(ui, host, args, &query);
+    }
+    let listing = fleet::list(host, ALL, &query);
+    show(ui, host, args, &listing)?;
+    Ok(super::answered(ui, &listing.faults))
+}
+
+fn query(host: &Host, args: &ListArgs) -> Result<Query, Failure> {
+    let ended = args.status.iter().any(|s| !Status::from(*s).is_live());
+    let history = if args.all || ended { Some(since(host, args.since.as_deref())?) } else { None };
+    let cwd = args.cwd.as_ref().map(|dir| match std::fs::canonicalize(dir) {
+        Ok(real) => real.to_string_lossy().into_owned(),
+        // A directory that is gone may still have sessions.
+        Err(_) => dir.to_string_lossy().into_owned(),
+    });
+    Ok(Query {
+        history,
+        adapter: args.adapter.clone(),
+        statuses: args.status.iter().map(|s| Status::from(*s)).collect(),
+        group: args.group.clone(),
+        cwd,
+        children: args.tree,
+    })
+}
+
+/// Turns `30d`, a date or `all` into milliseconds.
+fn since(host: &Host, text: Option<&str>) -> Result<Option<i64>, Failure> {
+    let text = match text {
+        Some("all") => return Ok(None),
+        Some(text) => text,
+        None => "7d",
+    };
+    if let Ok(Span(span)) = text.parse::<Span>() {
+        let ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        return Ok(Some(host.now().millis().saturating_sub(ms)));
+    }
+    let date = text.parse::<jiff::civil::Date>().ok();
+    let date =
+        date.and_then(|d| d.to_zoned(jiff::tz::TimeZone::system()).ok()).map(|z| z.timestamp());
+    match date.or_else(|| Time::parse(text).map(|t| t.0)) {
+        Some(instant) => Ok(Some(instant.as_millisecond())),
+        None => Err(Failure::new(
+            Kind::Usage,
+            format!("--since: `{text}` is neither a span nor a date"),
+        )
+        .hint("write it like 30d, 12h, 2026-11-01 or all")),
+    }
+}
+
+fn show(ui: &mut Ui, host: &Host, args: &ListArgs, listing: &Listing) -> Result<(), Failure> {
+    if args.json {
+        return Ok(ui.json(listing)?);
+    }
+    if listing.sessions.is_empty() {
+        for line in empty(args, listing) {
+            ui.note(&line);
+        }
+        return Ok(());
+    }
+    for line in rows::table(ui, host, &listing.sessions) {
+        ui.line(&line)?;
+    }
+    Ok(ui.flush()?)
+}
+
+fn empty(args: &ListArgs, listing: &Listing) -> Vec<String> {
+    if !listing.faults.is_empty() {
+        return vec!["no session could be shown".into()];
+    }
+    let narrowed = args.adapter.is_some()
+        || !args.status.is_empty()
+        || args.cwd.is_some()
+        || args.group.is_some();
+    if narrowed {
+        return vec!["no session matches these filters".into()];
+    }
+    let names: Vec<_> = ALL.iter().map(|a| a.name()).collect();
+    let what =
+        if args.all { "no session of" } else { "nothing is running: looked for live sessions of" };
+    let next = if args.all {
+        "`agentctl doctor` shows where we looked; `agentctl demo` starts a few agents to look at"
+    } else {
+        "`agentctl list --all` shows what has ended; `agentctl demo` shows agents at work"
+    };
+    vec![format!("{what} {}", names.join(", ")), next.into()]
+}
+
+fn watch(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs, query: &Query) -> Outcome {
+    let mut last = None;
+    loop {
+        let listing = fleet::list(host, ALL, query);
+        let shown = if args.json { Vec::new() } else { rows::table(ui, host, &listing.sessions) };
+        if args.json {
+            ui.json_line(&listing)?;
+        } else if last.as_ref() != Some(&shown) {
+            if ui.is_terminal() {
+                ui.raw(b"\x1b[H\x1b[2J")?;
+            }
+            if shown.is_empty() {
+                ui.line("nothing is running")?;
+            }
+            for line in &shown {
+                ui.line(line)?;
+            }
+            if !ui.is_terminal() {
+                ui.line("")?;
+            }
+            last = Some(shown);
+        }
+        ui.flush()?;
+        for fault in &listing.faults {
+            ui.warn_fault(fault);
+        }
+        pause(Duration::from_secs(1));
+    }
+}
+
+/// The pace of a display, not a guess about the world.
+#[allow(clippy::disallowed_methods)]
+fn pause(time: Duration) {
+    std::thread::sleep(time);
+}

@@ -1,0 +1,174 @@
+//! `agentctl logs`: a conversation, as people or programs read it; `-f` follows it by file events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agentctl_core::adapters::ALL;
+use agentctl_core::host::Host;
+use agentctl_core::model::{Message, Role, ToolCall};
+use agentctl_core::transcript::{Transcript, TranscriptError};
+use anstyle::{AnsiColor, Style};
+use clap::Args;
+use serde_json::Value;
+
+use crate::failure::{Failure, Kind, Outcome};
+use crate::text::{clean, fit, one_line};
+use crate::ui::Ui;
+
+/// Lines of a tool's output that are shown before it is folded.
+const FOLD_LINES: usize = 4;
+
+/// Show a session's recent messages
+#[derive(Args)]
+pub(super) struct LogsArgs {
+    /// Session id or prefix, name, pid, directory, or adapter:id
+    id: String,
+    /// How many messages
+    #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 20)]
+    count: usize,
+    /// Go on with new messages as they are written
+    #[arg(short, long)]
+    follow: bool,
+    /// Print one JSON object per message
+    #[arg(long)]
+    json: bool,
+    /// Print the agent's own lines, unchanged
+    #[arg(long, conflicts_with = "json")]
+    raw: bool,
+}
+
+pub(super) fn cmd_logs(ui: &mut Ui, host: &Arc<Host>, args: &LogsArgs) -> Outcome {
+    let (target, faults) = super::target(host, &args.id)?;
+    let mut transcript = Transcript::open(host, ALL, &target).map_err(failed)?;
+    // The watch stands before the first read, so that nothing written in between is missed.
+    let watch = if args.follow { Some(transcript.watch().map_err(failed)?) } else { None };
+    show(ui, args, &mut transcript, Part::Last)?;
+    let Some(watch) = watch else { return Ok(super::answered(ui, &faults)) };
+    for fault in &faults {
+        ui.warn_fault(fault);
+    }
+    loop {
+        // An event wakes us at once; the long stop is for file systems that send none.
+        let _hint = watch.wait(Duration::from_secs(5));
+        show(ui, args, &mut transcript, Part::More)?;
+    }
+}
+
+enum Part {
+    Last,
+    More,
+}
+
+fn show(
+    ui: &mut Ui,
+    args: &LogsArgs,
+    transcript: &mut Transcript,
+    part: Part,
+) -> Result<(), Failure> {
+    if args.raw {
+        let lines = match part {
+            Part::Last => transcript.last_raw(args.count),
+            Part::More => transcript.more_raw(),
+        };
+        for line in lines.map_err(failed)? {
+            ui.raw(&line)?;
+            ui.raw(b"\n")?;
+        }
+    } else {
+        let messages = match part {
+            Part::Last => transcript.last(args.count),
+            Part::More => transcript.more(),
+        };
+        for message in messages.map_err(failed)? {
+            if args.json {
+                ui.json_line(&message)?;
+            } else {
+                for line in human(ui, &message) {
+                    ui.line(&line)?;
+                }
+            }
+        }
+    }
+    Ok(ui.flush()?)
+}
+
+fn failed(error: TranscriptError) -> Failure {
+    let failure = Failure::new(Kind::Failed, error.to_string());
+    match error {
+        TranscriptError::Unwritten => failure.hint("most agents begin one with the first prompt"),
+        TranscriptError::Unreadable { .. } => failure,
+    }
+}
+
+/// A message as a person reads it: tool calls on one line, long output folded.
+fn human(ui: &Ui, message: &Message) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(text) = message.text.as_deref().filter(|t| !t.trim().is_empty()) {
+        let (name, style) = match message.role {
+            Role::User => ("user", AnsiColor::Cyan.on_default().bold()),
+            Role::Assistant => ("assistant", AnsiColor::Green.on_default().bold()),
+            Role::Tool => ("tool", AnsiColor::Blue.on_default()),
+            Role::System => ("system", AnsiColor::Yellow.on_default()),
+        };
+        let when = message.at.map(local_time).unwrap_or_default();
+        lines.push(format!("{}{when}", ui.paint(style, name)));
+        lines.extend(clean(text).lines().map(|l| format!("  {l}")));
+    }
+    let dim = Style::new().dimmed();
+    for call in &message.tool_calls {
+        let width = ui.width().map_or(200, |w| w.saturating_sub(4));
+        lines.push(format!(
+            "  {} {}",
+            ui.paint(AnsiColor::Blue.on_default(), "▸"),
+            fit(&call_line(call), width)
+        ));
+    }
+    for result in &message.tool_results {
+        let text = clean(&result.text);
+        let all: Vec<&str> = text.lines().collect();
+        let mark = if result.is_error { "✗" } else { "│" };
+        for line in all.iter().take(FOLD_LINES) {
+            lines.push(ui.paint(dim, &format!("    {mark} {line}")));
+        }
+        if all.len() > FOLD_LINES {
+            lines.push(
+                ui.paint(dim, &format!("    {mark} … {} more lines", all.len() - FOLD_LINES)),
+            );
+        }
+    }
+    lines
+}
+
+fn local_time(at: agentctl_core::model::Time) -> String {
+    let zoned = at.0.to_zoned(jiff::tz::TimeZone::system());
+    format!("  {}", zoned.strftime("%H:%M:%S"))
+}
+
+/// The tool and the argument that tells most: its command, its file, its question.
+fn call_line(call: &ToolCall) -> String {
+    const TELLING: [&str; 9] =
+        ["command", "cmd", "file_path", "path", "pattern", "query", "url", "prompt", "description"];
+    let argument = match &call.input {
+        Value::Object(map) => TELLING
+            .iter()
+            .find_map(|k| map.get(*k))
+            .map(value_text)
+            .or_else(|| (!map.is_empty()).then(|| call.input.to_string())),
+        Value::Null => None,
+        other => Some(value_text(other)),
+    };
+    match argument {
+        Some(argument) => format!("{}({})", one_line(&call.name), one_line(&argument)),
+        None => one_line(&call.name),
+    }
+}
+
+fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,160 @@
+//! The command tree and its dispatch: one file per command, one line each here.
+
+mod adapters;
+mod demo;
+mod doctor;
+mod list;
+mod logs;
+mod manual;
+mod rows;
+mod schema;
+mod status;
+mod why;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use agentctl_core::adapters::ALL;
+use agentctl_core::host::Host;
+use agentctl_core::model::Fault;
+use agentctl_core::resolve::{PREFIX_CHARS, Target, resolve};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::failure::{Failure, Kind, Outcome};
+use crate::ui::Ui;
+
+/// See, follow and understand every coding agent on this machine
+///
+/// Every answer comes from the agents' own files and the kernel, at the moment you ask. What is not
+/// known is shown as unknown.
+#[derive(Parser)]
+#[command(name = "agentctl", version, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    #[command(visible_aliases = ["ps", "ls"])]
+    List(list::ListArgs),
+    #[command(visible_aliases = ["inspect", "show"])]
+    Status(status::StatusArgs),
+    Why(why::WhyArgs),
+    #[command(visible_aliases = ["peek", "tail"])]
+    Logs(logs::LogsArgs),
+    Doctor(doctor::DoctorArgs),
+    Adapters(adapters::AdaptersArgs),
+    Demo(demo::DemoArgs),
+    Schema(schema::SchemaArgs),
+    Completions(manual::CompletionsArgs),
+    Man(manual::ManArgs),
+    #[command(name = agentctl_core::adapters::demo::SUBCOMMAND, hide = true)]
+    DemoAgent(crate::demo::agent::AgentArgs),
+}
+
+/// Parses and runs one command line.
+pub fn run(args: impl Iterator<Item = OsString>, ui: &mut Ui) -> Outcome {
+    let args: Vec<OsString> = args.collect();
+    ui.set_json(args.iter().skip(1).take_while(|a| *a != "--").any(|a| a == "--json"));
+    let cli = match Cli::command().try_get_matches_from(args) {
+        Ok(matches) => match Cli::from_arg_matches(&matches) {
+            Ok(cli) => cli,
+            Err(error) => return usage(ui, &error),
+        },
+        Err(error) => return usage(ui, &error),
+    };
+    dispatch(ui, cli.command)
+}
+
+fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
+    match command {
+        Command::List(args) => list::cmd_list(ui, &host()?, &args),
+        Command::Status(args) => status::cmd_status(ui, &host()?, &args),
+        Command::Why(args) => why::cmd_why(ui, &host()?, &args),
+        Command::Logs(args) => logs::cmd_logs(ui, &host()?, &args),
+        Command::Doctor(args) => doctor::cmd_doctor(ui, &host()?, &args),
+        Command::Adapters(args) => adapters::cmd_adapters(ui, &host()?, &args),
+        Command::Demo(args) => demo::cmd_demo(ui, &host()?, &args),
+        Command::Schema(args) => schema::cmd_schema(ui, &args),
+        Command::Completions(args) => manual::cmd_completions(ui, &args),
+        Command::Man(args) => manual::cmd_man(ui, &args),
+        Command::DemoAgent(args) => crate::demo::agent::run(&host()?, &args),
+    }
+}
+
+fn host() -> Result<Arc<Host>, Failure> {
+    crate::config::host()
+}
+
+/// Help and version are answers; anything else was typed wrong.
+fn usage(ui: &mut Ui, error: &clap::Error) -> Outcome {
+    use clap::error::ErrorKind;
+    let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    if asked || !ui.wants_json() {
+        // Clap knows which stream and whether colour is wanted.
+        let _unread = error.print();
+        return Ok(ExitCode::from(if asked { 0 } else { 2 }));
+    }
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    Err(Failure::new(Kind::Usage, first.trim_start_matches("error: "))
+        .hint("see `agentctl --help`"))
+}
+
+/// Returns the clap command, for the man page and completions.
+fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Finds the one session a person named.
+fn target(host: &Arc<Host>, text: &str) -> Result<(Target, Vec<Fault>), Failure> {
+    let resolved = resolve(host, ALL, text);
+    let mut targets = resolved.targets;
+    match targets.len() {
+        1 => Ok((targets.remove(0), resolved.faults)),
+        0 if !resolved.faults.is_empty() => Err(Failure::new(
+            Kind::Unanswered,
+            format!("whether `{text}` exists is unknown: not every source could be asked"),
+        )
+        .beside(resolved.faults)),
+        0 => Err(not_found(text)),
+        _ => Err(ambiguous(text, &targets).beside(resolved.faults)),
+    }
+}
+
+fn not_found(text: &str) -> Failure {
+    let failure = Failure::new(Kind::NotFound, format!("no session matches `{text}`"));
+    if text == "@last" {
+        return failure.hint("`@last` is the newest session started with `agentctl launch`");
+    }
+    if text.chars().count() < PREFIX_CHARS {
+        return failure.hint(format!("a prefix needs at least {PREFIX_CHARS} characters"));
+    }
+    failure.hint("`agentctl list --all --since all` shows finished sessions too")
+}
+
+fn ambiguous(text: &str, targets: &[Target]) -> Failure {
+    let name = |t: &Target| {
+        let what = match (&t.session, t.pid) {
+            (Some(locator), _) => locator.id.clone(),
+            (None, Some(pid)) => pid.to_string(),
+            (None, None) => t.root.clone(),
+        };
+        format!("{}:{what}", t.adapter)
+    };
+    let shown: Vec<String> = targets.iter().take(10).map(name).collect();
+    let more = targets.len().saturating_sub(shown.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let message = format!("`{text}` fits {} sessions: {}{more}", targets.len(), shown.join(", "));
+    Failure::new(Kind::Ambiguous, message).hint("give more characters, or `adapter:id`")
+}
+
+/// Reports failed sources and returns the exit code that says so.
+fn answered(ui: &mut Ui, faults: &[Fault]) -> ExitCode {
+    for fault in faults {
+        ui.warn_fault(fault);
+    }
+    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) }
+}

@@ -1,0 +1,142 @@
+//! Sessions as rows of a table that fits the terminal.
+
+use std::collections::HashMap;
+
+use agentctl_core::host::Host;
+use agentctl_core::model::{Session, Status};
+use anstyle::Style;
+
+use crate::text::{columns, fit, one_line};
+use crate::ui::{Ui, age};
+
+const HEADER: [&str; 6] = ["STATUS", "AGENT", "ID", "AGE", "DIRECTORY", "WHAT"];
+
+/// Renders sessions as aligned lines; on a terminal they fit its width, piped they are whole.
+pub(super) fn table(ui: &Ui, host: &Host, sessions: &[Session]) -> Vec<String> {
+    if sessions.is_empty() {
+        return Vec::new();
+    }
+    let short = short_ids(sessions);
+    let rows: Vec<[String; 6]> =
+        sessions.iter().map(|s| cells(host, s, sessions, &short)).collect();
+    let mut widths = HEADER.map(columns);
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(columns(cell));
+        }
+    }
+    if let Some(total) = ui.width() {
+        shrink(&mut widths, total);
+    }
+    let mut lines = vec![line(
+        ui,
+        &HEADER.map(str::to_owned),
+        &widths,
+        Style::new().bold(),
+        Style::new().bold(),
+    )];
+    for (row, session) in rows.iter().zip(sessions) {
+        lines.push(line(ui, row, &widths, Ui::status_style(session.status), Style::new()));
+    }
+    lines
+}
+
+fn line(ui: &Ui, row: &[String; 6], widths: &[usize; 6], first: Style, rest: Style) -> String {
+    let mut out = String::new();
+    for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
+        let last = index + 1 == row.len();
+        let text = if ui.width().is_some() { fit(cell, *width) } else { cell.clone() };
+        let gap = if last { 0 } else { width.saturating_sub(columns(&text)) + 2 };
+        out.push_str(&ui.paint(if index == 0 { first } else { rest }, &text));
+        out.extend(std::iter::repeat_n(' ', gap));
+    }
+    out.trim_end().to_owned()
+}
+
+/// Gives the last column what is left, and takes from the directory before anything else.
+fn shrink(widths: &mut [usize; 6], total: usize) {
+    let gaps = 2 * (widths.len() - 1);
+    let fixed: usize = widths[..4].iter().sum();
+    let room = total.saturating_sub(fixed + gaps);
+    let directory = widths[4].min((room / 2).max(12));
+    let directory = if widths[4] + widths[5] <= room { widths[4] } else { directory };
+    widths[4] = directory;
+    widths[5] = widths[5].min(room.saturating_sub(directory).max(8));
+}
+
+/// The fewest characters of each id, eight or more, that keep it apart from the others shown.
+fn short_ids(sessions: &[Session]) -> HashMap<&str, usize> {
+    let mut ids: Vec<&str> = sessions.iter().filter_map(|s| s.id.as_deref()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let common = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
+    let mut short = HashMap::new();
+    for (index, id) in ids.iter().enumerate() {
+        let before = if index > 0 { common(ids[index - 1], id) } else { 0 };
+        let after = ids.get(index + 1).map_or(0, |next| common(next, id));
+        short.insert(*id, (before.max(after) + 1).max(8).min(id.len()));
+    }
+    short
+}
+
+fn cells(
+    host: &Host,
+    session: &Session,
+    all: &[Session],
+    short: &HashMap<&str, usize>,
+) -> [String; 6] {
+    let mark = if session.status == Status::Waiting { "! " } else { "" };
+    let id = match (&session.id, session.pid) {
+        (Some(id), _) => {
+            let length = short.get(id.as_str()).copied().unwrap_or(id.len());
+            id.get(..length).unwrap_or(id).to_owned()
+        }
+        (None, Some(pid)) => format!("pid {pid}"),
+        (None, None) => "-".to_owned(),
+    };
+    let depth = depth(session, all);
+    let indent = if depth == 0 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 1)) };
+    let when = session.last_activity_at.or(session.started_at);
+    [
+        format!("{mark}{}", session.status.word()),
+        session.adapter.to_owned(),
+        format!("{indent}{id}"),
+        when.map_or_else(|| "-".to_owned(), |t| age(host.now(), t)),
+        session.cwd.as_deref().map_or_else(|| "-".to_owned(), |c| directory(host, c)),
+        what(session),
+    ]
+}
+
+fn depth(session: &Session, all: &[Session]) -> usize {
+    let mut depth = 0;
+    let mut parent = session.parent.as_deref();
+    while let Some(id) = parent.filter(|_| depth < 8) {
+        depth += 1;
+        parent = all.iter().find(|s| s.id.as_deref() == Some(id)).and_then(|s| s.parent.as_deref());
+    }
+    depth
+}
+
+/// The reason first, since it is what a person must act on; then the title.
+fn what(session: &Session) -> String {
+    let reason = session.reason.as_ref().map(|r| match &r.detail {
+        Some(detail) => format!("{}: {}", r.kind.word(), one_line(detail)),
+        None => r.kind.word().to_owned(),
+    });
+    let ended =
+        session.outcome.filter(|_| session.status == Status::Stopped).map(|o| o.word().to_owned());
+    let title = session.name.as_ref().or(session.title.as_ref()).map(|t| one_line(t));
+    let parts: Vec<String> = [reason.or(ended), title].into_iter().flatten().collect();
+    if parts.is_empty() { "-".to_owned() } else { parts.join(" · ") }
+}
+
+/// Shortens the home directory to `~`.
+pub(super) fn directory(host: &Host, path: &str) -> String {
+    let home = host.home.to_string_lossy();
+    let short = match path.strip_prefix(home.as_ref()) {
+        Some("") => "~".to_owned(),
+        Some(rest) if rest.starts_with('/') => format!("~{rest}"),
+        _ => path.to_owned(),
+    };
+    one_line(&short)
+}

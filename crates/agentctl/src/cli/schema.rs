@@ -1,0 +1,52 @@
+//! `agentctl schema`: the JSON schemas of everything we print, generated from the types themselves.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use agentctl_core::model::{Listing, Message, Session};
+use clap::Args;
+use serde_json::Value;
+
+use crate::failure::{Failure, Kind, Outcome};
+use crate::ui::Ui;
+
+/// Print the JSON schemas of what agentctl prints
+#[derive(Args)]
+pub(super) struct SchemaArgs {
+    /// Only this one: list, status, logs, why, doctor, adapters, error
+    name: Option<String>,
+}
+
+/// Returns every schema by name; `docs/schema/<name>.json` holds the same.
+#[must_use]
+pub(super) fn all() -> BTreeMap<&'static str, Value> {
+    let value = |schema: schemars::Schema| schema.to_value();
+    BTreeMap::from([
+        ("list", value(schemars::schema_for!(Listing))),
+        ("status", value(schemars::schema_for!(Session))),
+        ("logs", value(schemars::schema_for!(Message))),
+        ("why", value(schemars::schema_for!(super::why::Why<'_>))),
+        ("doctor", value(schemars::schema_for!(super::doctor::Report))),
+        ("adapters", value(schemars::schema_for!(super::adapters::Report))),
+        ("error", value(schemars::schema_for!(crate::failure::ErrorDocument<'_>))),
+    ])
+}
+
+pub(super) fn cmd_schema(ui: &mut Ui, args: &SchemaArgs) -> Outcome {
+    let all = all();
+    match &args.name {
+        None => ui.json(&all)?,
+        Some(name) => match all.get(name.as_str()) {
+            Some(schema) => ui.json(schema)?,
+            None => {
+                let known: Vec<_> = all.keys().copied().collect();
+                return Err(Failure::new(
+                    Kind::Usage,
+                    format!("there is no schema named `{name}`"),
+                )
+                .hint(format!("schemas: {}", known.join(", "))));
+            }
+        },
+    }
+    Ok(ExitCode::SUCCESS)
+}

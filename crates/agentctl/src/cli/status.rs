@@ -1,0 +1,114 @@
+//! `agentctl status`: one session in full.
+
+use std::sync::Arc;
+
+use agentctl_core::adapters::ALL;
+use agentctl_core::fleet;
+use agentctl_core::host::Host;
+use agentctl_core::model::{Fault, Session, Time, Tokens};
+use clap::Args;
+
+use super::rows;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::text::{clean, one_line};
+use crate::ui::{Ui, age};
+
+/// Show one session in full
+#[derive(Args)]
+pub(super) struct StatusArgs {
+    /// Session id or prefix, name, pid, directory, or adapter:id
+    id: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn cmd_status(ui: &mut Ui, host: &Arc<Host>, args: &StatusArgs) -> Outcome {
+    let (session, faults) = inspect(host, &args.id)?;
+    if args.json {
+        ui.json(&session)?;
+    } else {
+        for line in lines(ui, host, &session) {
+            ui.line(&line)?;
+        }
+        ui.flush()?;
+    }
+    Ok(super::answered(ui, &faults))
+}
+
+/// Looks at the one session a person named.
+pub(super) fn inspect(host: &Arc<Host>, text: &str) -> Result<(Session, Vec<Fault>), Failure> {
+    let (target, _) = super::target(host, text)?;
+    let inspected = fleet::inspect(host, ALL, &target);
+    match inspected.session {
+        Some(session) => Ok((session, inspected.faults)),
+        None if inspected.faults.is_empty() => Err(super::not_found(text)),
+        None => Err(Failure::new(Kind::Unanswered, format!("the state of `{text}` is unknown"))
+            .beside(inspected.faults)),
+    }
+}
+
+fn lines(ui: &Ui, host: &Host, session: &Session) -> Vec<String> {
+    let now = host.now();
+    let mut out = Vec::new();
+    let mut field = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            out.push(format!("{name:<14}{value}"));
+        }
+    };
+    let reason = session.reason.as_ref().map(|r| match &r.detail {
+        Some(detail) => format!(" ({}: {})", r.kind.word(), one_line(detail)),
+        None => format!(" ({})", r.kind.word()),
+    });
+    let outcome = session.outcome.map(|o| format!(", {}", o.word())).unwrap_or_default();
+    let status = ui.paint(Ui::status_style(session.status), session.status.word());
+    field("status", Some(format!("{status}{outcome}{}", reason.unwrap_or_default())));
+    field("agent", Some(session.adapter.to_owned()));
+    field("id", Some(session.id.clone().unwrap_or_else(|| "- (no session yet)".to_owned())));
+    field("name", session.name.as_deref().map(one_line));
+    field("title", session.title.as_deref().map(one_line));
+    field("directory", session.cwd.as_deref().map(|c| rows::directory(host, c)));
+    field("model", session.model.as_deref().map(one_line));
+    field("pid", pids(session));
+    field("started", session.started_at.map(|t| moment(now, t)));
+    field("last activity", session.last_activity_at.map(|t| moment(now, t)));
+    field("ended", session.ended_at.map(|t| moment(now, t)));
+    field(
+        "exit",
+        session.exit.and_then(|e| {
+            e.code.map(|c| c.to_string()).or(e.signal.map(|s| format!("signal {s}")))
+        }),
+    );
+    field("tokens", session.tokens.map(tokens));
+    field("cost", session.cost_usd.map(|c| format!("${c:.4}")));
+    field("parent", session.parent.clone());
+    field("prompt", session.prompt.as_deref().map(|p| clean(p).replace('\n', " ")));
+    field("home", Some(rows::directory(host, &session.root)));
+    for note in &session.notes {
+        field("note", Some(one_line(note)));
+    }
+    if let Some(id) = session.id.clone().or(session.pid.map(|p| p.to_string())) {
+        out.push(format!("\n`agentctl why {id}` shows the evidence"));
+    }
+    out
+}
+
+fn pids(session: &Session) -> Option<String> {
+    if session.processes.is_empty() {
+        return None;
+    }
+    let pids: Vec<String> = session.processes.iter().map(|p| p.pid.to_string()).collect();
+    let hosted = if session.hosted { " (shared with other sessions)" } else { "" };
+    Some(format!("{}{hosted}", pids.join(", ")))
+}
+
+fn moment(now: Time, then: Time) -> String {
+    format!("{} ago  ({then})", age(now, then))
+}
+
+fn tokens(t: Tokens) -> String {
+    format!(
+        "{} in, {} out, {} cache read, {} cache write",
+        t.input, t.output, t.cache_read, t.cache_write
+    )
+}

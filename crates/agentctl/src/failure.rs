@@ -1,0 +1,136 @@
+//! What went wrong, in words and as an exit code. Hints are added where the knowledge is.
+
+use std::process::ExitCode;
+
+use agentctl_core::model::Fault;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::ui::Ui;
+
+/// The kinds of failure; each has an exit code and a word for scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It failed.
+    Failed,
+    /// It was typed wrong.
+    Usage,
+    /// Some source did not answer, so the question stays open.
+    Unanswered,
+    /// No such session.
+    NotFound,
+    /// Several sessions fit.
+    Ambiguous,
+    /// Nobody reads what we print: success.
+    BrokenPipe,
+}
+
+impl Kind {
+    fn exit_code(self) -> u8 {
+        match self {
+            Self::BrokenPipe => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Unanswered => 3,
+            Self::NotFound | Self::Ambiguous => 4,
+        }
+    }
+
+    fn code(self) -> &'static str {
+        match self {
+            Self::Failed | Self::BrokenPipe => "failed",
+            Self::Usage => "usage",
+            Self::Unanswered => "unknown",
+            Self::NotFound => "session_not_found",
+            Self::Ambiguous => "session_ambiguous",
+        }
+    }
+}
+
+/// A command that could not be carried out.
+#[derive(Debug)]
+pub struct Failure {
+    kind: Kind,
+    message: String,
+    hints: Vec<String>,
+    faults: Vec<Fault>,
+}
+
+/// What commands return.
+pub type Outcome = Result<ExitCode, Failure>;
+
+/// What is printed instead of an answer, with `--json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ErrorDocument<'a> {
+    /// What went wrong.
+    error: ErrorBody<'a>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ErrorBody<'a> {
+    /// A stable word for scripts.
+    code: &'static str,
+    /// One sentence for people.
+    message: &'a str,
+    /// What to do next.
+    hint: Option<&'a str>,
+    /// Asking again may help.
+    retryable: bool,
+}
+
+impl Failure {
+    /// Makes a failure with one sentence.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hints: Vec::new(), faults: Vec::new() }
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Adds the sources that failed on the way.
+    #[must_use]
+    pub fn beside(mut self, faults: Vec<Fault>) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// Says it once and returns the exit code.
+    pub fn report(self, ui: &mut Ui) -> ExitCode {
+        if self.kind == Kind::BrokenPipe {
+            return ExitCode::SUCCESS;
+        }
+        for fault in &self.faults {
+            ui.warn_fault(fault);
+        }
+        if ui.wants_json() {
+            let body = ErrorBody {
+                code: self.kind.code(),
+                message: &self.message,
+                hint: self.hints.first().map(String::as_str),
+                retryable: self.kind == Kind::Unanswered,
+            };
+            // When nobody reads the report there is nobody left to tell.
+            let _unread = ui.json(&ErrorDocument { error: body });
+        } else {
+            ui.error(&self.message);
+            for hint in &self.hints {
+                ui.hint(hint);
+            }
+        }
+        ExitCode::from(self.kind.exit_code())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        let kind = match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Kind::BrokenPipe,
+            _ => Kind::Failed,
+        };
+        Self::new(kind, error.to_string())
+    }
+}

@@ -1,0 +1,13 @@
+//! Entry point: parse, run, report. Everything else is in the library half of this crate.
+
+use std::process::ExitCode;
+
+use agentctl::ui::Ui;
+
+fn main() -> ExitCode {
+    let mut ui = Ui::from_env();
+    match agentctl::cli::run(std::env::args_os(), &mut ui) {
+        Ok(code) => code,
+        Err(failure) => failure.report(&mut ui),
+    }
+}

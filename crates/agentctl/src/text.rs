@@ -1,0 +1,183 @@
+//! Making strangers' text safe to show, and fitting it into columns.
+//!
+//! Transcripts, titles, paths and branch names may hold anything. Every C0 but newline and tab, DEL, C1,
+//! bidirectional and zero-width characters are shown as `\xNN` or `\u{NNNN}`: no title, clipboard,
+//! cursor or colour sequence reaches the terminal.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+fn is_harmful(c: char) -> bool {
+    matches!(c,
+        '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}'
+        | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Neutralises control sequences; newlines and tabs stay.
+#[must_use]
+pub fn clean(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if !is_harmful(c) {
+            out.push(c);
+        } else if u32::from(c) < 0x100 {
+            // Writing to a String cannot fail.
+            let _infallible = write!(out, "\\x{:02x}", u32::from(c));
+        } else {
+            let _infallible = write!(out, "\\u{{{:x}}}", u32::from(c));
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Neutralises control sequences and folds white space: one line.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Cuts a text to this many columns, with an ellipsis when something is missing.
+#[must_use]
+pub fn fit(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let width = c.width().unwrap_or(0);
+        if used + width + 1 > columns {
+            break;
+        }
+        used += width;
+        out.push(c);
+    }
+    out.push('…');
+    out
+}
+
+/// Returns how many columns a text takes.
+#[must_use]
+pub fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// Writes JSON whose strings hold no raw character that [`clean`] would neutralise.
+pub struct SafeJson<F>(pub F);
+
+impl<F: serde_json::ser::Formatter> serde_json::ser::Formatter for SafeJson<F> {
+    fn write_string_fragment<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> std::io::Result<()> {
+        if !fragment.contains(is_harmful) {
+            return writer.write_all(fragment.as_bytes());
+        }
+        let mut units = [0; 2];
+        let mut bytes = [0; 4];
+        for c in fragment.chars() {
+            if is_harmful(c) {
+                for unit in c.encode_utf16(&mut units) {
+                    write!(writer, "\\u{unit:04x}")?;
+                }
+            } else {
+                writer.write_all(c.encode_utf8(&mut bytes).as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_array<W: ?Sized + std::io::Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
+        self.0.begin_array(writer)
+    }
+
+    fn end_array<W: ?Sized + std::io::Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
+        self.0.end_array(writer)
+    }
+
+    fn begin_array_value<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> std::io::Result<()> {
+        self.0.begin_array_value(writer, first)
+    }
+
+    fn end_array_value<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+    ) -> std::io::Result<()> {
+        self.0.end_array_value(writer)
+    }
+
+    fn begin_object<W: ?Sized + std::io::Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
+        self.0.begin_object(writer)
+    }
+
+    fn end_object<W: ?Sized + std::io::Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
+        self.0.end_object(writer)
+    }
+
+    fn begin_object_key<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> std::io::Result<()> {
+        self.0.begin_object_key(writer, first)
+    }
+
+    fn begin_object_value<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+    ) -> std::io::Result<()> {
+        self.0.begin_object_value(writer)
+    }
+
+    fn end_object_value<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+    ) -> std::io::Result<()> {
+        self.0.end_object_value(writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_move_a_terminal_is_shown_instead() {
+        let bad = "a\x1b]52;c;x\x07b\u{9b}31m\u{202e}c\u{200b}\r\x7f\u{e0041}\nd\te";
+        let good = clean(bad);
+        assert!(!good.contains(is_harmful));
+        assert_eq!(
+            good,
+            "a\\x1b]52;c;x\\x07b\\x9b31m\\u{202e}c\\u{200b}\\x0d\\x7f\\u{e0041}\nd\te"
+        );
+    }
+
+    #[test]
+    fn json_keeps_the_data_and_loses_the_danger() {
+        let bad = "a\x1b[31m\u{9b}\u{202e}\u{e0041}z";
+        let mut out = Vec::new();
+        let formatter = SafeJson(serde_json::ser::CompactFormatter);
+        let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
+        serde::Serialize::serialize(bad, &mut serializer).expect("written");
+        let text = String::from_utf8(out).expect("utf-8");
+        assert!(!text.contains(is_harmful), "{text}");
+        assert_eq!(serde_json::from_str::<String>(&text).expect("valid"), bad);
+    }
+
+    #[test]
+    fn cutting_counts_columns_not_bytes() {
+        assert_eq!(fit("日本語テキスト", 7), "日本語…");
+        assert_eq!(fit("plain", 5), "plain");
+    }
+}

@@ -1,0 +1,158 @@
+//! The only room that prints: data on stdout, talk on stderr, colour never the only carrier of meaning.
+
+use std::io::{self, IsTerminal, Write};
+
+use agentctl_core::model::{Fault, Status, Time};
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use crate::text::{SafeJson, clean};
+
+/// The terminal, or what stands in for it.
+pub struct Ui {
+    json: bool,
+    colour: bool,
+    terminal: bool,
+    width: usize,
+    out: io::BufWriter<io::Stdout>,
+}
+
+impl Ui {
+    /// Looks at the streams and at `NO_COLOR`, `CLICOLOR_FORCE`, `COLUMNS`.
+    #[must_use]
+    pub fn from_env() -> Self {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+        let terminal = io::stdout().is_terminal();
+        let colour = !set("NO_COLOR")
+            && (std::env::var_os("CLICOLOR_FORCE").is_some_and(|v| v != "0" && !v.is_empty())
+                || (terminal && std::env::var_os("TERM").is_none_or(|t| t != "dumb")));
+        let columns =
+            std::env::var_os("COLUMNS").and_then(|c| c.to_str()?.parse().ok()).filter(|c| *c > 0);
+        let measured =
+            || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|w| usize::from(w.ws_col));
+        let width = columns.or_else(measured).filter(|w| *w > 0).unwrap_or(80);
+        let out = io::BufWriter::with_capacity(1 << 16, io::stdout());
+        Self { json: false, colour, terminal, width, out }
+    }
+
+    /// Makes errors come as JSON too.
+    pub fn set_json(&mut self, json: bool) {
+        self.json = json;
+    }
+
+    /// Says whether the user asked for JSON.
+    #[must_use]
+    pub fn wants_json(&self) -> bool {
+        self.json
+    }
+
+    /// Says whether a person looks at stdout.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Returns the width to fit into; unbounded when piped.
+    #[must_use]
+    pub fn width(&self) -> Option<usize> {
+        self.terminal.then_some(self.width)
+    }
+
+    /// Paints a text, where colour is wanted.
+    #[must_use]
+    pub fn paint(&self, style: Style, text: &str) -> String {
+        if self.colour { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+
+    /// Returns the style of a status.
+    #[must_use]
+    pub fn status_style(status: Status) -> Style {
+        match status {
+            Status::Waiting => AnsiColor::Yellow.on_default().bold(),
+            Status::Running => AnsiColor::Green.on_default(),
+            Status::Idle => AnsiColor::Cyan.on_default(),
+            Status::Unknown => AnsiColor::Magenta.on_default(),
+            Status::Error => AnsiColor::Red.on_default(),
+            Status::Stopped => Style::new().dimmed(),
+        }
+    }
+
+    /// Writes one line of data.
+    pub fn line(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{text}")
+    }
+
+    /// Writes bytes as they are.
+    pub fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)
+    }
+
+    /// Makes sure that what was written is seen.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// Writes one indented JSON document.
+    pub fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
+        let formatter = SafeJson(serde_json::ser::PrettyFormatter::new());
+        value.serialize(&mut serde_json::Serializer::with_formatter(&mut self.out, formatter))?;
+        self.out.write_all(b"\n")?;
+        self.out.flush()
+    }
+
+    /// Writes one JSON object on one line.
+    pub fn json_line(&mut self, value: &impl Serialize) -> io::Result<()> {
+        let formatter = SafeJson(serde_json::ser::CompactFormatter);
+        value.serialize(&mut serde_json::Serializer::with_formatter(&mut self.out, formatter))?;
+        self.out.write_all(b"\n")
+    }
+
+    /// Says something beside the data.
+    pub fn note(&mut self, text: &str) {
+        self.talk(Style::new(), "", text);
+    }
+
+    /// Says what to do next.
+    pub fn hint(&mut self, text: &str) {
+        self.talk(AnsiColor::Cyan.on_default(), "hint: ", text);
+    }
+
+    /// Says what went wrong.
+    pub fn error(&mut self, text: &str) {
+        self.talk(AnsiColor::Red.on_default().bold(), "error: ", text);
+    }
+
+    /// Says which source failed.
+    pub fn warn_fault(&mut self, fault: &Fault) {
+        let place = fault.root.as_deref().map(|r| format!(" ({r})")).unwrap_or_default();
+        let text = format!("{}{place}: {}", fault.adapter, fault.message);
+        self.talk(AnsiColor::Yellow.on_default().bold(), "warning: ", &text);
+    }
+
+    fn talk(&mut self, style: Style, prefix: &str, text: &str) {
+        // What was printed before comes first; and when stderr is gone nobody is left to tell.
+        let _unread = self.out.flush();
+        let colour = self.colour && io::stderr().is_terminal();
+        let prefix = if colour { format!("{style}{prefix}{style:#}") } else { prefix.to_owned() };
+        let _unread = writeln!(io::stderr(), "{prefix}{}", clean(text).replace('\n', " "));
+    }
+}
+
+impl Drop for Ui {
+    fn drop(&mut self) {
+        // The reader may have gone; that is success.
+        let _unread = self.out.flush();
+    }
+}
+
+/// Shows how long ago something was: `12m`.
+#[must_use]
+pub fn age(now: Time, then: Time) -> String {
+    let seconds = (now.millis() - then.millis()).max(0) / 1000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}

@@ -1,0 +1,109 @@
+//! The demo agent: seen truly in every state, and gone without a trace when asked.
+
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+use testkit::{eventually, sandboxed_test};
+
+use crate::home;
+
+struct Demo(Child);
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+fn start(home: &testkit::TestHome, id: &str, args: &[&str]) -> Demo {
+    let mut all = vec!["demo-agent", "--session-id", id];
+    all.extend(args);
+    let child = home.command(&all).stdout(Stdio::null()).spawn().expect("starts");
+    Demo(child)
+}
+
+fn until(home: &testkit::TestHome, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    eventually(&format!("{id} is as wanted"), || {
+        let listed = home.run(&["list", "-a", "--json"]);
+        listed.sessions().into_iter().find(|s| s["id"] == id && wanted(s))
+    })
+}
+
+sandboxed_test! {
+    fn every_state_is_told_apart() {
+        let home = home();
+        let _tool = start(&home, "tool", &["-p", "x [[tool:exec sleep 600]]"]);
+        let _hang = start(&home, "hang", &["-p", "x [[hang]]"]);
+        let _ask = start(&home, "ask", &["-p", "x [[ask:Which one?]] [[say:thanks]]"]);
+        let _idle = start(&home, "idle", &["--stay", "-p", "x [[say:hello]]"]);
+        let mut failed = start(&home, "failed", &["-p", "x [[error:no luck]]"]);
+        let mut done = start(&home, "done", &["-p", "x [[say:a]] [[tool:echo hi]] [[say:b]]"]);
+
+        let tool = until(&home, "tool", |s| s["reason"]["kind"] == "tool");
+        assert_eq!((&tool["status"], &tool["reason"]["detail"]), (&"running".into(), &"shell: exec sleep 600".into()));
+        until(&home, "hang", |s| s["status"] == "running" && s["reason"].is_null());
+        let ask = until(&home, "ask", |s| s["status"] == "waiting");
+        assert_eq!(ask["reason"]["detail"], "Which one?");
+        until(&home, "idle", |s| s["status"] == "idle");
+
+        assert_eq!(failed.0.wait().expect("ends").code(), Some(1));
+        assert_eq!(done.0.wait().expect("ends").code(), Some(0));
+        let failed = until(&home, "failed", |s| s["status"] == "error");
+        assert_eq!((&failed["outcome"], &failed["reason"]["detail"]), (&"failed".into(), &"no luck".into()));
+        let done = until(&home, "done", |s| s["status"] == "stopped");
+        assert_eq!((&done["outcome"], &done["exit"]["code"]), (&"finished".into(), &0.into()));
+
+        let order: Vec<_> = home.run(&["list", "-a", "--json"]).sessions().iter()
+            .map(|s| s["status"].as_str().unwrap_or_default().to_owned()).collect();
+        assert_eq!(order, ["waiting", "running", "running", "idle", "error", "stopped"]);
+        assert_eq!(home.run(&["list", "--json"]).sessions().len(), 4, "ended ones need -a");
+
+        assert_eq!(home.run(&["demo-agent", "--tell", "ask", "-p", "both"]).code, Some(0));
+        let answered = until(&home, "ask", |s| s["outcome"] == "finished");
+        assert_eq!(answered["status"], "stopped");
+        let said = home.run(&["logs", "ask", "--json"]).stdout;
+        let texts: Vec<Value> = said.lines().map(|l| serde_json::from_str::<Value>(l).expect("JSON")["text"].clone()).collect();
+        assert_eq!(texts, ["x [[ask:Which one?]] [[say:thanks]]", "Which one?", "both", "thanks"]);
+    }
+}
+
+sandboxed_test! {
+    fn a_killed_agent_is_stopped_though_its_record_says_busy() {
+        let home = home();
+        let mut agent = start(&home, "victim", &["-p", "x [[tool:true]] [[hang]]"]);
+        until(&home, "victim", |s| s["status"] == "running" && s["reason"].is_null() && s["pid"].is_u64());
+        agent.0.kill().expect("killed");
+        // Not reaped on purpose: a zombie is not alive.
+        let killed = until(&home, "victim", |s| s["status"] == "stopped");
+        assert_eq!((&killed["outcome"], &killed["pid"]), (&"killed".into(), &Value::Null));
+        assert!(home.path().join(".local/share/agentctl-demo/live").join(format!("{}.json", agent.0.id())).exists());
+
+        let mut again = home.command(&["demo-agent", "--resume", "victim", "-p", "go on [[say:fine]]"]);
+        assert!(again.stdout(Stdio::null()).status().expect("runs").success());
+        let resumed = until(&home, "victim", |s| s["outcome"] == "finished");
+        assert_eq!(resumed["prompt"], "x [[tool:true]] [[hang]]");
+        let status = home.run(&["status", "victim", "--json"]).json();
+        assert!(status["tokens"]["output"].as_u64().is_some_and(|n| n > 0), "{status}");
+    }
+}
+
+sandboxed_test! {
+    fn the_guided_demo_cleans_up_after_itself_and_nothing_else() {
+        let home = home();
+        let own = start(&home, "mine", &["--stay", "-p", "x [[say:hello]]"]);
+        until(&home, "mine", |s| s["status"] == "idle");
+        let shown = home.run(&["demo"]);
+        assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+        for status in ["waiting", "running", "idle", "error", "stopped"] {
+            assert!(shown.stdout.contains(status), "{status} is missing:\n{}", shown.stdout);
+        }
+        assert_eq!(home.run(&["list", "-a", "--json"]).sessions().len(), 7);
+        let cleaned = home.run(&["demo", "--clean"]);
+        assert_eq!(cleaned.code, Some(0), "{}", cleaned.stderr);
+        let left = home.run(&["list", "-a", "--json"]).sessions();
+        assert_eq!(left.iter().map(|s| s["id"].clone()).collect::<Vec<_>>(), ["mine"]);
+        assert!(!home.path().join(".local/share/agentctl-demo/scratch").exists());
+        drop(own);
+    }
+}

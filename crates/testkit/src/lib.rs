@@ -1,0 +1,70 @@
+//! What tests share: a private pid namespace, a home of its own, a fake agent, waiting for conditions.
+//!
+//! A test that looks at or ends processes wraps its body in [`sandboxed`]: it then runs in a pid
+//! namespace that holds nothing but what the test started, and that takes everything along when it
+//! ends. Where no namespace can be had the test fails; it never skips.
+#![allow(clippy::disallowed_methods, clippy::expect_used)] // tests start programs and look around
+
+mod home;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+pub use home::{Agent, Output, TestHome};
+
+const INSIDE: &str = "AGENTCTL_TEST_INSIDE";
+
+/// Runs the body in a private pid namespace: this test's own executable is started again there.
+pub fn sandboxed(name: &str, body: impl FnOnce()) {
+    if std::env::var_os(INSIDE).is_some() {
+        body();
+        return;
+    }
+    let program = std::env::current_exe().expect("the test's own program");
+    let mut command = Command::new("unshare");
+    if !is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(program);
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(INSIDE, "1");
+    let output = command.output().expect("`unshare` of util-linux");
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.status.success(), "in its private pid namespace {name} failed:\n{said}");
+    assert!(said.contains("1 passed"), "the namespace ran no test named {name}:\n{said}");
+}
+
+/// Wraps a test function's body so that it runs in a private pid namespace.
+#[macro_export]
+macro_rules! sandboxed_test {
+    ($(#[$meta:meta])* fn $name:ident() $body:block) => {
+        $(#[$meta])*
+        #[test]
+        fn $name() {
+            let path = concat!(module_path!(), "::", stringify!($name));
+            // The runner knows the test by its path without the crate's name.
+            let path = path.split_once("::").map_or(path, |(_, rest)| rest);
+            $crate::sandboxed(path, || $body);
+        }
+    };
+}
+
+/// Waits until a condition holds, and says what was waited for when it does not in time.
+pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(Instant::now() < until, "waited 30 s in vain until {what}");
+        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)
+}
