@@ -18,7 +18,7 @@ use index::Index;
 
 use super::{
     Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served, Store,
-    existing_roots, skipped, version_beside,
+    existing_roots, not_regular, skipped, version_beside,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
@@ -66,7 +66,8 @@ impl Adapter for Codex {
 
     fn installation(&self, host: &Host) -> Installation {
         let program = host.which("codex");
-        Installation { version: program.as_deref().and_then(version_beside), program }
+        let version = program.as_deref().and_then(|p| version_beside(p, "@openai/codex"));
+        Installation { program, version }
     }
 
     fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
@@ -131,20 +132,36 @@ impl CodexStore<'_> {
             };
             for entry in entries {
                 // Year, month, day.
-                if entry.kind.is_dir() && depth < 3 {
+                if entry.kind.is_symlink() && depth < 3 {
+                    let skip = file::Skip::NotDirectory("symbolic link");
+                    found.faults.push(skipped(NAME, self.root, &entry.path, &skip));
+                } else if entry.kind.is_dir() && depth < 3 {
                     pending.push((entry.path, depth + 1));
                 } else if let Some(id) = id_of(&entry.name) {
                     if entry.kind.is_file() {
                         visit(id, &entry);
                     } else {
-                        let skip = file::open(&entry.path, self.uid()).err();
-                        let skip = skip.unwrap_or(file::Skip::Missing);
-                        found.faults.push(skipped(NAME, self.root, &entry.path, &skip));
+                        found.faults.push(not_regular(NAME, self.root, &entry, self.uid()));
                     }
                 }
             }
         }
         found
+    }
+
+    /// Subagents may have subagents of their own.
+    fn descendants(&self, locator: &Locator) -> Found<Locator> {
+        let mut all = self.children(locator);
+        let mut next = 0;
+        while next < all.rows.len() {
+            let below = self.children(&all.rows[next]);
+            all.whole &= below.whole;
+            let fresh = below.rows.into_iter().filter(|l| !all.rows.iter().any(|k| k.id == l.id));
+            let fresh: Vec<Locator> = fresh.collect();
+            all.rows.extend(fresh);
+            next += 1;
+        }
+        all
     }
 
     /// A thread id holds the time of its birth, and the folders are days: look there first.
@@ -159,7 +176,9 @@ impl CodexStore<'_> {
                 file::list(&self.root.path.join("sessions").join(day), self.uid()).ok()?;
             let entry =
                 entries.into_iter().find(|e| id_of(&e.name) == Some(id) && e.kind.is_file())?;
-            Some(Locator { id: id.to_owned(), path: Some(entry.path), parent: None })
+            let indexed = self.index().and_then(|index| index.row(id)).map(|row| row.parent);
+            let parent = indexed.unwrap_or_else(|| rollout::parent_of(&entry.path, self.uid()));
+            Some(Locator { id: id.to_owned(), path: Some(entry.path), parent })
         })
     }
 }
@@ -176,9 +195,6 @@ impl Store for CodexStore<'_> {
         }
         let mut rows = Vec::new();
         let mut found = self.each_rollout(&mut |id, entry| {
-            if index.is_some_and(|index| index.is_archived(id)) {
-                return;
-            }
             let Some(modified_ms) = entry.modified_ms() else { return };
             if since_ms.is_none_or(|since| modified_ms >= since) {
                 let parent = index.and_then(|index| index.parent(id));
@@ -223,8 +239,7 @@ impl Store for CodexStore<'_> {
         if depth == Depth::Whole
             && let Some(path) = &locator.path
         {
-            let children = self.children(locator).rows;
-            rollout::count(path, self.uid(), &children, &mut record);
+            rollout::count(path, self.uid(), &self.descendants(locator), &mut record);
         }
         record
     }
