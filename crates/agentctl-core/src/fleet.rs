@@ -376,7 +376,7 @@ impl<'a> Question<'a> {
 
     fn push(&mut self, locator: &Locator, record: Record) {
         // A subagent belongs under its parent, wherever its own record lies.
-        if record.parent.is_some() && !self.children {
+        if record.parent.is_some() {
             return;
         }
         let record = self.admit_hidden(locator, record);

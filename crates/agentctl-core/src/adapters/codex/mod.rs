@@ -11,6 +11,7 @@ mod messages;
 mod rollout;
 mod server;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -71,7 +72,7 @@ impl Adapter for Codex {
     }
 
     fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
-        Box::new(CodexStore { look, root, index: OnceLock::new() })
+        Box::new(CodexStore { look, root, index: OnceLock::new(), families: OnceLock::new() })
     }
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
@@ -99,6 +100,8 @@ struct CodexStore<'a> {
     root: &'a Root,
     /// Opened when first needed, dropped with the question.
     index: OnceLock<Option<Index>>,
+    /// Children by parent, and whether all could be read; only where there is no index.
+    families: OnceLock<(HashMap<String, Vec<Locator>>, bool)>,
 }
 
 /// `rollout-2026-11-15T07-44-24-<id>.jsonl`.
@@ -253,20 +256,20 @@ impl Store for CodexStore<'_> {
             });
             return Found { rows: rows.collect(), ..Found::default() };
         }
-        // Without an index the first line of every younger rollout says whose child it is.
-        let mut younger = Vec::new();
-        let listed = self.each_rollout(&mut |id, entry| {
-            if id > locator.id.as_str() {
-                younger.push((id.to_owned(), entry.path.clone()));
-            }
+        // Without an index the first line of every rollout says whose child it is.
+        let by_parent = self.families.get_or_init(|| {
+            let mut families: HashMap<String, Vec<Locator>> = HashMap::new();
+            let listed = self.each_rollout(&mut |id, entry| {
+                if let Some(parent) = rollout::parent_of(&entry.path, self.uid()) {
+                    let (id, path) = (id.to_owned(), Some(entry.path.clone()));
+                    let child = Locator { id, path, parent: Some(parent.clone()) };
+                    families.entry(parent).or_default().push(child);
+                }
+            });
+            families.values_mut().for_each(|children| children.sort());
+            (families, listed.whole)
         });
-        let of = |path: &Path| rollout::parent_of(path, self.uid());
-        let rows = younger.into_iter().filter(|(_, path)| of(path).as_deref() == Some(&locator.id));
-        let rows = rows.map(|(id, path)| Locator {
-            id,
-            path: Some(path),
-            parent: Some(locator.id.clone()),
-        });
-        Found { rows: rows.collect(), faults: listed.faults, whole: listed.whole }
+        let rows = by_parent.0.get(&locator.id).cloned().unwrap_or_default();
+        Found { rows, faults: Vec::new(), whole: by_parent.1 }
     }
 }

@@ -18,6 +18,7 @@ use crate::native::{file, jsonl};
 
 /// The first line alone is about 22 KB; the prompt ends at 32 to 43 KB.
 const HEAD_CHUNK: usize = 48 << 10;
+const META_CHUNK: usize = 24 << 10;
 const TAIL_CHUNK: usize = 8 << 10;
 /// How far back the model's name is looked for once the state is known.
 const MODEL_BYTES: u64 = 256 << 10;
@@ -155,7 +156,7 @@ fn head(opened: &file::Opened, record: &mut Record) -> io::Result<()> {
 pub(super) fn parent_of(path: &Path, uid: u32) -> Option<String> {
     let opened = file::open(path, uid).ok()?;
     let mut parent = None;
-    let read = jsonl::head(&opened.file, HEAD_CHUNK, &mut |bytes| {
+    let read = jsonl::head(&opened.file, META_CHUNK, &mut |bytes| {
         parent = Line::parse(bytes).and_then(|l| l.payload::<Meta>()).and_then(|m| m.parent());
         ControlFlow::Break(())
     });
