@@ -186,21 +186,26 @@ sandboxed_test! {
 sandboxed_test! {
     fn a_process_lives_as_long_as_any_of_its_threads() {
         let home = TestHome::new("unused");
-        let mut agent = home.agent("agent", "work", &["headless"]);
-        agent.ready();
-        eventually("its first thread has ended", || (state(agent.pid()) == 'Z').then_some(()));
+        let source = home.write("headless.c", include_str!("headless.c"));
+        let program = home.at("headless");
+        let mut compiler = Command::new("cc");
+        compiler.arg("-pthread").arg("-o").arg(&program).arg(source);
+        assert!(compiler.status().expect("what linked this test").success());
+        let mut child = Command::new(program).stdin(Stdio::piped()).spawn().expect("started");
+        let pid = child.id();
+        eventually("its first thread has ended", || (state(pid) == 'Z').then_some(()));
         for kernel in kernels() {
-            let id = id_of(&kernel, agent.pid());
+            let id = id_of(&kernel, pid);
             assert_eq!(kernel.liveness(&id), ALIVE);
             let mut watch = ExitWatch::default();
             assert!(watch.add(&kernel, &id).expect("asked"));
             assert_eq!(watch.wait(Some(Duration::ZERO)).expect("waited"), []);
-            let table = kernel.table(&|brief| brief.comm == "agent");
+            let table = kernel.table(&|brief| brief.comm == "headless");
             assert_eq!(table.processes.len(), 1, "{table:?}");
         }
-        let id = id_of(&kernel(), agent.pid());
+        let id = id_of(&kernel(), pid);
         assert!(kernel().signal(&id, Signal::KILL).expect("asked"));
-        agent.child.wait().expect("ends");
+        child.wait().expect("ends");
         assert_eq!(kernel().liveness(&id), Liveness::Gone);
     }
 }

@@ -7,7 +7,6 @@
 //! - `remove PATH`: removes a file
 //! - `say TEXT`: says so, then goes on
 //! - `exit CODE`: ends
-//! - `headless`: lets its first thread end and lives on in another (Linux)
 //!
 //! At the end it says `ready <pid>` and stays until its stdin is closed or somebody kills it.
 #![allow(clippy::expect_used, clippy::print_stdout)]
@@ -45,40 +44,17 @@ fn main() -> ExitCode {
             "open" => held.push(File::open(word()).expect("open")),
             "remove" => std::fs::remove_file(word()).expect("removed"),
             "say" => println!("{}", word()),
-            #[cfg(target_os = "linux")]
-            "headless" => headless(),
             "exit" => return ExitCode::from(word().parse::<u8>().expect("a code")),
             // An argument an agent would take for itself: `app-server`, `-p`, …
             _ => {}
         }
     }
-    stay();
-    drop(held);
-    ExitCode::SUCCESS
-}
-
-fn stay() {
     println!("ready {}", std::process::id());
     std::io::stdout().flush().expect("heard");
     let mut rest = Vec::new();
     let _closed = std::io::stdin().read_to_end(&mut rest);
-}
-
-/// `/proc` then shows the process as a zombie, though it is at work.
-#[cfg(target_os = "linux")]
-#[allow(unsafe_code, clippy::exit)]
-fn headless() -> ! {
-    unsafe extern "C" {
-        fn syscall(number: std::ffi::c_long, ...) -> std::ffi::c_long;
-    }
-    const EXIT: std::ffi::c_long = if cfg!(target_arch = "x86_64") { 60 } else { 93 };
-    std::thread::spawn(|| {
-        stay();
-        std::process::exit(0);
-    });
-    // SAFETY: ends this thread only; its stack stays, and nothing on it is used by the other one.
-    unsafe { syscall(EXIT, 0) };
-    unreachable!("the thread has ended");
+    drop(held);
+    ExitCode::SUCCESS
 }
 
 fn fill(text: &str) -> String {
