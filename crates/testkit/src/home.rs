@@ -128,13 +128,7 @@ impl TestHome {
     pub fn agent(&self, name: &str, cwd: &str, script: &[&str]) -> Agent {
         let program = self.at(&format!("bin/{name}"));
         if !program.exists() {
-            let fake = beside(&self.program, "fake-agent");
-            std::fs::copy(&fake, &program).unwrap_or_else(|e| {
-                panic!(
-                    "{}: {e}; run the whole workspace's tests so that it is built",
-                    fake.display()
-                )
-            });
+            std::fs::copy(crate::fake_agent(), &program).expect("copied");
         }
         let cwd = self.path().join(cwd);
         std::fs::create_dir_all(&cwd).expect("made");
@@ -180,10 +174,6 @@ impl Drop for Agent {
         let _gone = self.child.kill();
         let _reaped = self.child.wait();
     }
-}
-
-fn beside(program: &Path, name: &str) -> PathBuf {
-    program.parent().expect("a directory").join(name)
 }
 
 fn copy_tree(from: &Path, to: &Path) {

@@ -5,13 +5,17 @@
 //! ends. Where no namespace can be had the test fails; it never skips.
 // Tests start programs, look around, and panic when what they see is wrong.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::missing_panics_doc)]
+#![allow(clippy::print_stdout)] // into the test runner's capture
 
 mod home;
+mod recycle;
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub use home::{Agent, Output, TestHome};
+pub use recycle::{Dice, Echo, after_tick, next_pid, rounds, spawn_at};
 
 const INSIDE: &str = "AGENTCTL_TEST_INSIDE";
 
@@ -36,6 +40,21 @@ pub fn sandboxed(name: &str, body: impl FnOnce()) {
     );
     assert!(output.status.success(), "in its private pid namespace {name} failed:\n{said}");
     assert!(said.contains("1 passed"), "the namespace ran no test named {name}:\n{said}");
+    // What it printed (counts, the seed) is as good to have when all is well: see `--nocapture`.
+    print!("{said}");
+}
+
+/// Returns the fake agent's program, from the target directory this test runs in.
+#[must_use]
+pub fn fake_agent() -> PathBuf {
+    let test = std::env::current_exe().expect("the test's own program");
+    let mut found = test.ancestors().skip(1).take(2).map(|dir| dir.join("fake-agent"));
+    found.find(|path| path.is_file()).unwrap_or_else(|| {
+        panic!(
+            "no fake-agent near {}; test the whole workspace so that it is built",
+            test.display()
+        )
+    })
 }
 
 /// Wraps a test function's body so that it runs in a private pid namespace.

@@ -104,9 +104,9 @@ impl Kernel {
     /// Names the process that has this pid now and looks at it closely; `None` when nobody lives there.
     pub fn process(&self, pid: u32) -> io::Result<Option<Process>> {
         let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
-        let handle = match pidfd_open(raw, PidfdFlags::empty()) {
-            Ok(fd) => Some(fd),
-            Err(Errno::SRCH | Errno::INVAL) => return Ok(None),
+        let handle = match open_handle(raw) {
+            Ok(Some(fd)) => Some(fd),
+            Ok(None) => return Ok(None),
             Err(Errno::NOSYS | Errno::PERM) => None,
             Err(error) => return Err(error.into()),
         };
@@ -248,9 +248,9 @@ impl Kernel {
     pub fn environ(&self, id: &ProcId, names: &[&str]) -> io::Result<Vec<Option<String>>> {
         let directory = open_process_directory(id.pid)?;
         let bytes = read_at(directory.as_fd(), "environ")?;
-        let stat = Stat::parse(&read_at(directory.as_fd(), "stat")?);
-        if stat.is_none_or(|s| s.start_ticks != id.start_ticks) {
-            return Err(io::Error::other("the pid belongs to another process now"));
+        // Still there after the read, so it was there when the directory was opened.
+        if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
+            return Err(io::Error::other("the process has gone"));
         }
         Ok(names.iter().map(|name| environ_value(&bytes, name)).collect())
     }
@@ -287,11 +287,7 @@ impl Kernel {
         let Some(raw) = i32::try_from(id.pid).ok().and_then(Pid::from_raw) else {
             return Ok(false);
         };
-        let handle = match pidfd_open(raw, PidfdFlags::empty()) {
-            Ok(fd) => fd,
-            Err(Errno::SRCH | Errno::INVAL) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        };
+        let Some(handle) = open_handle(raw)? else { return Ok(false) };
         // The identity is read while the pidfd is held: what it then names cannot change any more.
         match self.process(id.pid)? {
             Some(now) if same_process(&now.id, id) && !has_exited(&handle)? => {}
@@ -322,11 +318,7 @@ impl ExitWatch {
         let Some(raw) = i32::try_from(id.pid).ok().and_then(Pid::from_raw) else {
             return Ok(false);
         };
-        let handle = match pidfd_open(raw, PidfdFlags::empty()) {
-            Ok(fd) => fd,
-            Err(Errno::SRCH | Errno::INVAL) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        };
+        let Some(handle) = open_handle(raw)? else { return Ok(false) };
         if !matches!(kernel.liveness(id), Liveness::Alive { .. }) {
             return Ok(false);
         }
@@ -409,10 +401,21 @@ fn is_pidfs(fd: &OwnedFd) -> bool {
     fstatfs(fd).is_ok_and(|s| u64::try_from(s.f_type).is_ok_and(|t| t == PIDFS_MAGIC))
 }
 
+/// Opens a handle on the process with this pid; `None` when there is none, or only a thread (`ENOENT`
+/// since 6.16, `EINVAL` before).
+fn open_handle(pid: Pid) -> rustix::io::Result<Option<OwnedFd>> {
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(fd) => Ok(Some(fd)),
+        Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The inode decides where both sides have one; the start time otherwise.
 fn same_process(now: &ProcId, then: &ProcId) -> bool {
     now.pid == then.pid
         && now.start_ticks == then.start_ticks
+        && now.boot_id == then.boot_id
         && match (now.inode, then.inode) {
             (Some(a), Some(b)) => a == b,
             _ => true,
@@ -422,7 +425,7 @@ fn same_process(now: &ProcId, then: &ProcId) -> bool {
 /// A pidfd is readable from the moment of exit, reaped or not.
 fn has_exited(fd: &OwnedFd) -> io::Result<bool> {
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
-    Ok(poll(&mut fds, Some(&Timespec::default()))? > 0)
+    Ok(rustix::io::retry_on_intr(|| poll(&mut fds, Some(&Timespec::default())))? > 0)
 }
 
 fn open_process_directory(pid: u32) -> io::Result<OwnedFd> {
