@@ -5,9 +5,10 @@
 //! ends. Where no namespace can be had the test fails; it never skips.
 #![allow(clippy::disallowed_methods, clippy::expect_used)] // tests start programs and look around
 
+pub mod generate;
 mod home;
 
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 pub use home::{Agent, Output, TestHome};
@@ -20,13 +21,8 @@ pub fn sandboxed(name: &str, body: impl FnOnce()) {
         body();
         return;
     }
-    let program = std::env::current_exe().expect("the test's own program");
-    let mut command = Command::new("unshare");
-    if !is_root() {
-        command.args(["--user", "--map-root-user"]);
-    }
-    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(program);
-    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(INSIDE, "1");
+    let mut command = again_in_a_namespace();
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
     let output = command.output().expect("`unshare` of util-linux");
     let said = format!(
         "{}{}",
@@ -35,6 +31,28 @@ pub fn sandboxed(name: &str, body: impl FnOnce()) {
     );
     assert!(output.status.success(), "in its private pid namespace {name} failed:\n{said}");
     assert!(said.contains("1 passed"), "the namespace ran no test named {name}:\n{said}");
+}
+
+/// Starts this very program again in a private pid namespace, with the same arguments, and returns how
+/// it ended; `None` means that we are inside.
+pub fn namespaced() -> Option<ExitStatus> {
+    if std::env::var_os(INSIDE).is_some() {
+        return None;
+    }
+    let mut command = again_in_a_namespace();
+    let status = command.args(std::env::args_os().skip(1)).status();
+    Some(status.expect("`unshare` of util-linux"))
+}
+
+fn again_in_a_namespace() -> Command {
+    let program = std::env::current_exe().expect("this very program");
+    let mut command = Command::new("unshare");
+    if !is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(program);
+    command.env(INSIDE, "1");
+    command
 }
 
 /// Wraps a test function's body so that it runs in a private pid namespace.
