@@ -143,7 +143,12 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &crate::resolve::Ta
                     let locator = written(store.as_ref(), locator);
                     question.add(std::slice::from_ref(&locator), Depth::Whole);
                 }
-                None => question.add_unjoined(|s| s.by.iter().any(|p| Some(p.pid) == wanted.pid)),
+                None => {
+                    let locators = question.possibly_served();
+                    question.add(&locators, Depth::Outline);
+                    question.add_unjoined(|s| s.by.iter().any(|p| Some(p.pid) == wanted.pid));
+                    question.rows.retain(|row| row.session.id.is_none());
+                }
             }
             question.finish(&mut found);
         }
@@ -324,18 +329,27 @@ impl<'a> Question<'a> {
             ));
         }
         let open = matches!(record.turn, Turn::Open { .. });
-        let session = join(&self.view, locator, record);
+        let served = self.view.serves(&locator.id);
+        let child = if served { self.store.open_child(locator) } else { None };
+        let session = join(&self.view, locator, record, child.as_ref());
         let confirm = open && !session.status.is_live();
         self.rows.push(Row { locator: locator.clone(), session, confirm });
     }
 
+    /// Adds the processes without a session; one that may serve a session read above is unknown.
     fn add_unjoined(&mut self, wanted: impl Fn(&Served) -> bool) {
-        let unjoined: Vec<Session> =
-            self.view.unjoined().filter(|s| wanted(s)).map(|s| self.view.process_row(s)).collect();
-        for session in unjoined {
+        let mut rows = Vec::new();
+        for served in self.view.unjoined().filter(|s| wanted(s)) {
+            let read = self.rows.iter().map(|row| &row.session);
+            let may_serve: Vec<&str> = read
+                .filter(|s| self.view.may_serve(served, s))
+                .filter_map(|s| s.id.as_deref())
+                .collect();
+            let session = self.view.process_row(served, &may_serve);
             let locator = Locator { id: String::new(), path: None, parent: None };
-            self.rows.push(Row { locator, session, confirm: false });
+            rows.push(Row { locator, session, confirm: false });
         }
+        self.rows.extend(rows);
     }
 
     /// "Nobody serves it, yet its turn is open" may only mean that it ended, or began, while we
@@ -354,7 +368,7 @@ impl<'a> Question<'a> {
             let record = store.record(&row.locator, depth);
             let open = matches!(record.turn, Turn::Open { .. });
             let changed = record.last_activity_at != row.session.last_activity_at;
-            row.session = join(&view, &row.locator, record);
+            row.session = join(&view, &row.locator, record, None);
             if open && changed && !row.session.status.is_live() {
                 join::changed_under_us(&mut row.session);
             }

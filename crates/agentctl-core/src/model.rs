@@ -391,6 +391,53 @@ pub struct ToolCall {
     pub input: serde_json::Value,
 }
 
+impl ToolCall {
+    /// Returns the argument that tells most: its command, its file, its question.
+    #[must_use]
+    pub fn telling(&self) -> Option<String> {
+        const TELLING: [&str; 10] = [
+            "command",
+            "cmd",
+            "file_path",
+            "path",
+            "pattern",
+            "query",
+            "url",
+            "plan",
+            "prompt",
+            "description",
+        ];
+        match &self.input {
+            serde_json::Value::Object(map) if map.is_empty() => None,
+            serde_json::Value::Object(map) => {
+                let value = TELLING.iter().find_map(|k| map.get(*k)).unwrap_or(&self.input);
+                Some(value_text(value))
+            }
+            serde_json::Value::Null => None,
+            other => Some(value_text(other)),
+        }
+    }
+
+    /// Returns the call in a few words: `Bash: npm test`.
+    #[must_use]
+    pub fn gist(&self) -> String {
+        match self.telling() {
+            Some(argument) => shorten(&format!("{}: {argument}", self.name), 120),
+            None => self.name.clone(),
+        }
+    }
+}
+
+fn value_text(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Array(items) if items.iter().all(serde_json::Value::is_string) => {
+            items.iter().filter_map(serde_json::Value::as_str).collect::<Vec<_>>().join(" ")
+        }
+        other => other.to_string(),
+    }
+}
+
 /// What a tool returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ToolResult {

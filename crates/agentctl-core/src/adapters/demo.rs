@@ -210,12 +210,13 @@ impl DemoStore<'_> {
                     Served::by(Some(live.session), &process)
                 }
                 Ok(_) => return, // stale: left behind by SIGKILL
-                Err(error) => {
-                    unseen(live.session, format!("process {pid} could not be read: {error}"))
-                }
+                Err(error) => Served::unseen(
+                    live.session,
+                    format!("process {pid} could not be read: {error}"),
+                ),
             }
         } else {
-            unseen(live.session, "its process lives in another pid namespace".to_owned())
+            Served::unseen(live.session, "its process lives in another pid namespace".to_owned())
         };
         if served.state.is_none() {
             let (status, reason) = match (live.status.as_str(), live.detail) {
@@ -235,24 +236,6 @@ impl DemoStore<'_> {
         served.started_at = started_at;
         served.evidence.push(self.look.evidence(source, format!("status {}", live.status)));
         found.rows.push(served);
-    }
-}
-
-fn unseen(session: String, why: String) -> Served {
-    Served {
-        id: Some(session),
-        by: Vec::new(),
-        hosted: false,
-        paused: false,
-        state: Some(State {
-            status: Status::Unknown,
-            reason: Some(Reason::with(ReasonKind::Elsewhere, why)),
-        }),
-        may_serve: false,
-        cwd: None,
-        name: None,
-        started_at: None,
-        evidence: Vec::new(),
     }
 }
 
@@ -335,15 +318,7 @@ impl Store for DemoStore<'_> {
         if let Err(error) = read {
             record.turn = Turn::Unreadable(error.to_string());
         }
-        let says = match &record.turn {
-            Turn::None => "no turn has begun".to_owned(),
-            Turn::Open { tool: Some(tool), .. } => format!("the last turn is open in {tool}"),
-            Turn::Open { .. } => "the last turn is open".to_owned(),
-            Turn::Finished => "the last turn finished".to_owned(),
-            Turn::Failed(why) => format!("the last turn failed: {why}"),
-            Turn::Interrupted => "the last turn was interrupted".to_owned(),
-            Turn::Undecided(why) | Turn::Unreadable(why) => why.clone(),
-        };
+        let says = record.turn.says();
         record.evidence.push(self.look.evidence(source, says));
         record
     }
@@ -397,7 +372,7 @@ fn read_tail(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> 
                 });
             }
             Line::Prompt { .. } => {
-                decided = Some(Turn::Open { tool: open_tool.take(), retrying: None });
+                decided = Some(Turn::Open { tool: open_tool.take(), retrying: None, asks: None });
             }
             _ => {}
         }

@@ -4,6 +4,7 @@
 //! To add an agent: one file here, one line in [`ALL`], one fixture folder. CONTRIBUTING.md walks
 //! through it with [`demo`] as the example.
 
+pub mod claude_code;
 pub mod demo;
 
 use std::path::{Path, PathBuf};
@@ -12,11 +13,13 @@ use std::time::Instant;
 
 use crate::host::Host;
 use crate::kernel::{Brief, Process, Table};
-use crate::model::{Evidence, Exit, Fault, Locator, Message, ProcId, Reason, Status, Time, Tokens};
+use crate::model::{
+    Evidence, Exit, Fault, Locator, Message, ProcId, Reason, ReasonKind, Status, Time, Tokens,
+};
 use crate::native::file;
 
 /// Every adapter there is. The order is the order of `agentctl adapters`.
-pub static ALL: &[&dyn Adapter] = &[&demo::Demo];
+pub static ALL: &[&dyn Adapter] = &[&claude_code::ClaudeCode, &demo::Demo];
 
 /// One look at the world: what an adapter may use to answer. Everything is handed in.
 #[derive(Clone, Debug)]
@@ -114,6 +117,24 @@ pub struct Served {
 }
 
 impl Served {
+    /// Makes the claim that somebody we cannot see serves that session.
+    #[must_use]
+    pub fn unseen(id: String, why: impl Into<String>) -> Self {
+        let reason = Some(Reason::with(ReasonKind::Elsewhere, why));
+        Self {
+            id: Some(id),
+            by: Vec::new(),
+            hosted: false,
+            paused: false,
+            state: Some(State { status: Status::Unknown, reason }),
+            may_serve: false,
+            cwd: None,
+            name: None,
+            started_at: None,
+            evidence: Vec::new(),
+        }
+    }
+
     /// Makes the claim that this process serves that session.
     #[must_use]
     pub fn by(id: Option<String>, process: &Process) -> Self {
@@ -132,6 +153,28 @@ impl Served {
     }
 }
 
+impl Turn {
+    /// Says it in a few words.
+    #[must_use]
+    pub fn says(&self) -> String {
+        match self {
+            Self::None => "no turn has begun".into(),
+            Self::Open { asks: Some(reason), .. } => {
+                format!("the last turn waits for an answer ({})", reason.kind.word())
+            }
+            Self::Open { retrying: Some(why), .. } => {
+                format!("the model call is tried again: {why}")
+            }
+            Self::Open { tool: Some(tool), .. } => format!("the last turn is open in {tool}"),
+            Self::Open { .. } => "the last turn is open".into(),
+            Self::Finished => "the last turn finished".into(),
+            Self::Failed(why) => format!("the last turn failed: {why}"),
+            Self::Interrupted => "the last turn was interrupted".into(),
+            Self::Undecided(why) | Self::Unreadable(why) => why.clone(),
+        }
+    }
+}
+
 /// Where the last turn of a session stands, as its own record says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Turn {
@@ -144,6 +187,8 @@ pub enum Turn {
         tool: Option<String>,
         /// The model call failed and is being tried again: what the agent said.
         retrying: Option<String>,
+        /// The open call is one that only a human can answer: a question, a plan.
+        asks: Option<Reason>,
     },
     /// It was completed.
     Finished,
@@ -182,8 +227,6 @@ pub struct Record {
     pub turn: Turn,
     /// The parent session, for a subagent.
     pub parent: Option<String>,
-    /// Whether subagents of it are unfinished.
-    pub open_children: bool,
     /// Tokens, at [`Depth::Whole`] only, and only if all of them were counted.
     pub tokens: Option<Tokens>,
     /// The agent's own complete cost figure, at [`Depth::Whole`] only.
@@ -245,6 +288,11 @@ pub trait Store: Sync {
 
     /// Reads one session's record.
     fn record(&self, locator: &Locator, depth: Depth) -> Record;
+
+    /// Returns the open turn of a subagent, if one of a live session is still at work.
+    fn open_child(&self, _locator: &Locator) -> Option<Turn> {
+        None
+    }
 
     /// Returns the subagents of a session.
     fn children(&self, _locator: &Locator) -> Found<Locator> {

@@ -59,6 +59,12 @@ impl View {
         ids
     }
 
+    /// Says whether somebody serves this session.
+    #[must_use]
+    pub fn serves(&self, id: &str) -> bool {
+        self.served.contains_key(id)
+    }
+
     /// Returns the processes that serve no known session.
     pub fn unjoined(&self) -> impl Iterator<Item = &Served> {
         self.unjoined.iter()
@@ -71,14 +77,28 @@ impl View {
         may.map(|s| s.started_at.map_or(0, Time::millis)).min()
     }
 
-    /// Returns the row of a live process that serves no session yet.
+    /// Says whether a process without a record may be the one that serves this unserved session.
     #[must_use]
-    pub fn process_row(&self, served: &Served) -> Session {
+    pub fn may_serve(&self, process: &Served, session: &Session) -> bool {
+        let id = session.id.as_deref().unwrap_or_default();
+        !self.served.contains_key(id)
+            && could_serve(process, session.cwd.as_deref(), session.last_activity_at)
+    }
+
+    /// Returns the row of a live process that serves no session yet, or one of these.
+    #[must_use]
+    pub fn process_row(&self, served: &Served, may_serve: &[&str]) -> Session {
         let mut session = self.blank(None);
         self.apply_processes(&mut session, std::slice::from_ref(served));
         let state = served.state.clone();
-        let State { status, reason } =
-            state.unwrap_or(State { status: Status::Unknown, reason: None });
+        let State { status, reason } = match may_serve {
+            [] => state.unwrap_or(State { status: Status::Unknown, reason: None }),
+            ids => {
+                let why = format!("it has no record and may be serving {}", ids.join(", "));
+                let reason = Some(Reason::with(ReasonKind::Ambiguous, why));
+                State { status: Status::Unknown, reason }
+            }
+        };
         (session.status, session.reason) = (status, reason);
         session.started_at = served.started_at;
         session
@@ -149,19 +169,10 @@ impl View {
         if let Some(gap) = self.gaps.first() {
             return Some(Reason::with(ReasonKind::Unreadable, gap.clone()));
         }
-        let could_be = |s: &&Served| {
-            s.may_serve
-                && (cwd.is_none() || s.cwd.is_none() || s.cwd.as_deref() == cwd)
-                && match (s.started_at, last_activity) {
-                    // The start time has a grain of 10 ms; the record one of 1 ms.
-                    (Some(start), Some(last)) => last.millis() + 10 >= start.millis(),
-                    _ => true,
-                }
-        };
         let suspects: Vec<String> = self
             .unjoined
             .iter()
-            .filter(could_be)
+            .filter(|s| could_serve(s, cwd, last_activity))
             .flat_map(|s| s.by.iter().map(|p| p.pid.to_string()))
             .collect();
         (!suspects.is_empty())
@@ -169,16 +180,25 @@ impl View {
     }
 }
 
+fn could_serve(process: &Served, cwd: Option<&str>, last_activity: Option<Time>) -> bool {
+    process.may_serve
+        && (cwd.is_none() || process.cwd.is_none() || process.cwd.as_deref() == cwd)
+        && match (process.started_at, last_activity) {
+            // The start time has a grain of 10 ms; the record one of 1 ms.
+            (Some(start), Some(last)) => last.millis() + 10 >= start.millis(),
+            _ => true,
+        }
+}
+
 /// Decides about one session: the only function that does.
 #[must_use]
-pub fn join(view: &View, locator: &Locator, record: Record) -> Session {
+pub fn join(view: &View, locator: &Locator, record: Record, open_child: Option<&Turn>) -> Session {
     let turn = record.turn.clone();
-    let open_children = record.open_children;
     let mut session = described(view, locator, record);
     match view.served.get(&locator.id) {
         Some(claims) => {
             view.apply_processes(&mut session, claims);
-            (session.status, session.reason) = served_verdict(claims, &turn, open_children);
+            (session.status, session.reason) = served_verdict(claims, &turn, open_child);
             (session.ended_at, session.exit) = (None, None);
         }
         None => unserved_verdict(view, &mut session, &turn),
@@ -191,7 +211,7 @@ pub fn join(view: &View, locator: &Locator, record: Record) -> Session {
 pub(super) fn child(view: &View, parent: &Session, locator: &Locator, record: Record) -> Session {
     let turn = record.turn.clone();
     if view.served.contains_key(&locator.id) {
-        return join(view, locator, record);
+        return join(view, locator, record, None);
     }
     let mut session = described(view, locator, record);
     let lives = parent.status.is_live();
@@ -239,16 +259,31 @@ fn described(view: &View, locator: &Locator, record: Record) -> Session {
     session
 }
 
-fn served_verdict(claims: &[Served], turn: &Turn, open_children: bool) -> (Status, Option<Reason>) {
+fn served_verdict(
+    claims: &[Served],
+    turn: &Turn,
+    open_child: Option<&Turn>,
+) -> (Status, Option<Reason>) {
     // The most urgent claim speaks for a session that several processes serve.
     let claimed = claims.iter().filter_map(|c| c.state.as_ref()).min_by_key(|s| s.status);
     let (status, reason) = match claimed {
-        Some(State { status: Status::Running, reason: None }) => (Status::Running, working(turn)),
-        Some(State { status: Status::Idle, reason: None }) if open_children => {
+        Some(State { status: Status::Running, reason: None }) => {
+            let subagents = || open_child.map(|_| Reason::of(ReasonKind::Subagents));
+            let waits = !matches!(turn, Turn::Open { .. });
+            (Status::Running, working(turn).or_else(|| if waits { subagents() } else { None }))
+        }
+        Some(State { status: Status::Waiting, reason: Some(reason) })
+            if reason.detail.is_none() =>
+        {
+            let open = if matches!(turn, Turn::Open { .. }) { Some(turn) } else { open_child };
+            (Status::Waiting, Some(blocked_on(open.unwrap_or(turn), reason)))
+        }
+        Some(State { status: Status::Idle, reason: None }) if open_child.is_some() => {
             (Status::Idle, Some(Reason::with(ReasonKind::Background, "a subagent is at work")))
         }
         Some(state) => (state.status, state.reason.clone()),
         None => match turn {
+            Turn::Open { asks: Some(reason), .. } => (Status::Waiting, Some(reason.clone())),
             Turn::Open { .. } => (Status::Running, working(turn)),
             Turn::None | Turn::Finished | Turn::Failed(_) | Turn::Interrupted => {
                 (Status::Idle, None)
@@ -266,6 +301,15 @@ fn served_verdict(claims: &[Served], turn: &Turn, open_children: bool) -> (Statu
             Some(Reason::with(ReasonKind::Paused, "stopped by a signal (SIGSTOP)")),
         ),
         _ => (status, reason),
+    }
+}
+
+/// The live source says that a human is needed; the open call says for what.
+fn blocked_on(turn: &Turn, claimed: &Reason) -> Reason {
+    match turn {
+        Turn::Open { asks: Some(reason), .. } => reason.clone(),
+        Turn::Open { tool: Some(tool), .. } => Reason::with(claimed.kind, tool.clone()),
+        _ => claimed.clone(),
     }
 }
 

@@ -228,6 +228,18 @@ impl Kernel {
         Ok(pids)
     }
 
+    /// Says whether any process of this user lives in that pid namespace.
+    pub fn namespace_is_inhabited(&self, namespace: u64) -> io::Result<bool> {
+        for pid in self.own_pids()? {
+            let link = format!("/proc/{pid}/ns/pid");
+            match statat(rustix::fs::CWD, link, AtFlags::empty()) {
+                Ok(stat) if stat.st_ino == namespace => return Ok(true),
+                _ => {}
+            }
+        }
+        Ok(false)
+    }
+
     /// Returns the values of these variables in the environment a process was started with.
     pub fn environ(&self, id: &ProcId, names: &[&str]) -> io::Result<Vec<Option<String>>> {
         let directory = open_process_directory(id.pid)?;

@@ -9,7 +9,6 @@ use agentctl_core::model::{Message, Role, ToolCall};
 use agentctl_core::transcript::{Transcript, TranscriptError};
 use anstyle::{AnsiColor, Style};
 use clap::Args;
-use serde_json::Value;
 
 use crate::failure::{Failure, Kind, Outcome};
 use crate::text::{clean, fit, one_line};
@@ -144,31 +143,9 @@ fn local_time(at: agentctl_core::model::Time) -> String {
     format!("  {}", zoned.strftime("%H:%M:%S"))
 }
 
-/// The tool and the argument that tells most: its command, its file, its question.
 fn call_line(call: &ToolCall) -> String {
-    const TELLING: [&str; 9] =
-        ["command", "cmd", "file_path", "path", "pattern", "query", "url", "prompt", "description"];
-    let argument = match &call.input {
-        Value::Object(map) => TELLING
-            .iter()
-            .find_map(|k| map.get(*k))
-            .map(value_text)
-            .or_else(|| (!map.is_empty()).then(|| call.input.to_string())),
-        Value::Null => None,
-        other => Some(value_text(other)),
-    };
-    match argument {
+    match call.telling() {
         Some(argument) => format!("{}({})", one_line(&call.name), one_line(&argument)),
         None => one_line(&call.name),
-    }
-}
-
-fn value_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(items) if items.iter().all(Value::is_string) => {
-            items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
-        }
-        other => other.to_string(),
     }
 }

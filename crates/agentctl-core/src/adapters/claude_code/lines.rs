@@ -1,0 +1,146 @@
+//! The lines of a transcript, as far as we read them. Every field is optional: versions differ, and a
+//! line we do not understand is passed over.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::model::{Time, Tokens};
+
+/// One line: an envelope around a message, or a note about the session.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) subtype: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) uuid: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    timestamp: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) cwd: Option<Cow<'a, str>>,
+    #[serde(default)]
+    pub(super) is_meta: bool,
+    #[serde(default)]
+    pub(super) is_api_error_message: bool,
+    #[serde(default)]
+    pub(super) is_compact_summary: bool,
+    #[serde(borrow)]
+    pub(super) message: Option<Body<'a>>,
+    /// Of `system` lines.
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    pub(super) retry_attempt: Option<u32>,
+    pub(super) max_retries: Option<u32>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+    /// Of `api-request` lines: equal for every attempt at the same call.
+    #[serde(borrow)]
+    pub(super) request_digest: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) custom_title: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) ai_title: Option<Cow<'a, str>>,
+}
+
+impl<'a> Line<'a> {
+    /// Parses a line; `None` for what is no JSON object of this shape.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    pub(super) fn at(&self) -> Option<Time> {
+        self.timestamp.as_deref().and_then(Time::parse)
+    }
+}
+
+/// A message of the model's API.
+#[derive(Deserialize)]
+pub(super) struct Body<'a> {
+    #[serde(borrow)]
+    pub(super) id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) model: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) stop_reason: Option<Cow<'a, str>>,
+    pub(super) usage: Option<Usage>,
+}
+
+/// The model name of what Claude Code says in the model's place.
+pub(super) const SYNTHETIC: &str = "<synthetic>";
+
+impl Body<'_> {
+    pub(super) fn is_synthetic(&self) -> bool {
+        self.model.as_deref() == Some(SYNTHETIC)
+    }
+
+    /// Returns the content as blocks; a plain text is one block.
+    pub(super) fn blocks(&self) -> Vec<Block> {
+        let Some(raw) = self.content else { return Vec::new() };
+        if raw.get().starts_with('"') {
+            let text = serde_json::from_str(raw.get()).ok();
+            return vec![Block { kind: "text".into(), text, ..Block::default() }];
+        }
+        serde_json::from_str(raw.get()).unwrap_or_default()
+    }
+}
+
+/// A part of a message.
+#[derive(Default, Deserialize)]
+pub(super) struct Block {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) text: Option<String>,
+    /// Of `tool_use`.
+    pub(super) id: Option<String>,
+    pub(super) name: Option<String>,
+    #[serde(default)]
+    pub(super) input: serde_json::Value,
+    /// Of `tool_result`.
+    pub(super) tool_use_id: Option<String>,
+    #[serde(default)]
+    pub(super) content: serde_json::Value,
+    #[serde(default)]
+    pub(super) is_error: Option<bool>,
+}
+
+/// Tokens of one model message.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Usage {
+    input_tokens: u64,
+    output_tokens: u64,
+    cache_read_input_tokens: u64,
+    cache_creation_input_tokens: u64,
+}
+
+impl From<Usage> for Tokens {
+    fn from(u: Usage) -> Self {
+        Self {
+            input: u.input_tokens,
+            output: u.output_tokens,
+            cache_read: u.cache_read_input_tokens,
+            cache_write: u.cache_creation_input_tokens,
+        }
+    }
+}
+
+/// Says whether a user line's text is what a person (or script) asked, not what the program added.
+pub(super) fn is_prompt(text: &str) -> bool {
+    const ADDED: [&str; 7] = [
+        "<command-name>",
+        "<command-message>",
+        "<local-command-",
+        "<bash-input>",
+        "<bash-stdout>",
+        "<system-reminder>",
+        "Caveat: The messages below",
+    ];
+    let text = text.trim_start();
+    !text.is_empty() && !ADDED.iter().any(|prefix| text.starts_with(prefix))
+}

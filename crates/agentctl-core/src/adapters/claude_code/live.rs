@@ -1,0 +1,285 @@
+//! Who lives: `sessions/<pid>.json`, verified against the kernel, and processes that have none.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::NAME;
+use crate::adapters::{Found, Look, Root, Served, State, skipped};
+use crate::kernel::Process;
+use crate::model::{Reason, ReasonKind, Status, Time, is_session_id};
+use crate::native::file;
+
+/// Largest live record that is read.
+const RECORD_BYTES: u64 = 256 << 10;
+
+/// `sessions/<pid>.json`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LiveRecord {
+    session_id: String,
+    cwd: Option<String>,
+    started_at: Option<i64>,
+    proc_start: Option<String>,
+    pid_domain: Option<String>,
+    status: Option<String>,
+    waiting_for: Option<String>,
+    name: Option<String>,
+    name_source: Option<String>,
+    kind: Option<String>,
+}
+
+/// Reads all live records of a home and adds the processes that have none.
+pub(super) fn read(look: &Look, root: &Root) -> Found<Served> {
+    let mut found = Found::default();
+    let uid = look.host.kernel.uid();
+    let directory = root.path.join("sessions");
+    let entries = match file::list(&directory, uid) {
+        Ok(entries) => entries,
+        Err(skip) => return Found::fault(skipped(NAME, root, &directory, &skip)),
+    };
+    for entry in &entries {
+        let pid = entry.name.strip_suffix(".json").and_then(|p| p.parse().ok());
+        if let Some(pid) = pid {
+            served(look, root, entry, pid, &mut found);
+        }
+    }
+    let keys: Vec<u32> = entries
+        .iter()
+        .filter_map(|e| e.name.strip_suffix(".key")?.split('.').next()?.parse().ok())
+        .collect();
+    for process in look.table.processes.iter().filter(|p| may_be_session(p)) {
+        let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
+        if !joined && !process.elsewhere && uses(look, root, process) {
+            found.rows.extend(unrecorded(look, root, process, keys.contains(&process.id.pid)));
+        }
+    }
+    found
+}
+
+fn served(look: &Look, root: &Root, entry: &file::Entry, pid: u32, found: &mut Found<Served>) {
+    let source = format!("{NAME}:sessions/{}", entry.name);
+    let record = match parse(look, entry) {
+        Ok(Some(record)) => record,
+        Ok(None) => return,
+        Err(skip) => return found.faults.push(skipped(NAME, root, &entry.path, &skip)),
+    };
+    if record.kind.as_deref().is_some_and(|k| k.starts_with("daemon")) {
+        return;
+    }
+    match domain(look, record.pid_domain.as_deref()) {
+        Domain::Ours => {}
+        Domain::Deserted => return,
+        Domain::Elsewhere(why) => {
+            let mut served = Served::unseen(record.session_id, why);
+            served.cwd = record.cwd;
+            served.evidence.push(look.evidence(source, "a live record from another pid domain"));
+            return found.rows.push(served);
+        }
+    }
+    let process = match look.host.kernel.process(pid) {
+        Ok(Some(process)) => process,
+        Ok(None) => return, // left behind by SIGKILL
+        Err(error) => {
+            let why = format!("process {pid} could not be read: {error}");
+            return found.rows.push(Served::unseen(record.session_id, why));
+        }
+    };
+    // The recorded tick tells the writer from a stranger that inherited its pid.
+    if record.proc_start.as_deref().and_then(|t| t.parse().ok()) != Some(process.id.start_ticks) {
+        return;
+    }
+    let mut served = Served::by(Some(record.session_id.clone()), &process);
+    let mut says = format!("status {}", record.status.as_deref().unwrap_or("not written yet"));
+    if let Some(what) = &record.waiting_for {
+        says.push_str(", waitingFor ");
+        says.push_str(what);
+    }
+    served.evidence.push(look.evidence(source, says));
+    served.state = Some(state(record.status.as_deref(), record.waiting_for.as_deref()));
+    served.cwd = record.cwd.or(served.cwd);
+    // A derived name is the directory's; only one that somebody gave is a name.
+    let given = matches!(record.name_source.as_deref(), Some("user" | "peer"));
+    served.name = record.name.filter(|_| given);
+    served.started_at = record.started_at.and_then(Time::from_millis).or(served.started_at);
+    found.rows.push(served);
+}
+
+/// The file is rewritten in place: a torn read is tried again before it is believed.
+fn parse(look: &Look, entry: &file::Entry) -> Result<Option<LiveRecord>, file::Skip> {
+    let uid = look.host.kernel.uid();
+    let mut torn = String::new();
+    for _ in 0..5 {
+        let bytes = match file::read_small(&entry.path, uid, RECORD_BYTES) {
+            Ok(bytes) => bytes,
+            Err(file::Skip::Missing) => return Ok(None),
+            Err(skip) => return Err(skip),
+        };
+        match serde_json::from_slice::<LiveRecord>(&bytes) {
+            Ok(record) if is_session_id(&record.session_id) => return Ok(Some(record)),
+            Ok(_) => return Err(file::Skip::Other("its session id is none".into())),
+            Err(error) => torn = error.to_string(),
+        }
+    }
+    Err(file::Skip::Other(torn))
+}
+
+enum Domain {
+    Ours,
+    /// Nobody lives there any more.
+    Deserted,
+    Elsewhere(String),
+}
+
+/// `linux:<machine-id>:pid:[<namespace>]`: a pid means something only in the domain it was written in.
+fn domain(look: &Look, text: Option<&str>) -> Domain {
+    let kernel = &look.host.kernel;
+    let Some(text) = text else { return Domain::Ours };
+    let mut parts = text.splitn(3, ':');
+    let (_, machine, space) = (parts.next(), parts.next(), parts.next());
+    let space = space.and_then(|s| s.strip_prefix("pid:[")?.strip_suffix(']')?.parse::<u64>().ok());
+    let same_machine = kernel.machine_id().is_none_or(|own| machine == Some(own));
+    match space {
+        Some(space) if same_machine && space == kernel.pid_namespace() => Domain::Ours,
+        // From the machine's own namespace every process can be seen: an empty namespace is gone.
+        Some(space)
+            if same_machine
+                && kernel.sees_whole_machine()
+                && kernel.namespace_is_inhabited(space).is_ok_and(|inhabited| !inhabited) =>
+        {
+            Domain::Deserted
+        }
+        Some(_) if same_machine => {
+            Domain::Elsewhere("its process lives in another pid namespace".into())
+        }
+        Some(_) => Domain::Elsewhere("it was recorded on another machine".into()),
+        None => Domain::Elsewhere(format!("its pid domain `{text}` is not understood")),
+    }
+}
+
+fn state(status: Option<&str>, waiting_for: Option<&str>) -> State {
+    let (status, reason) = match (status, waiting_for) {
+        (None, _) => (Status::Running, Some(Reason::of(ReasonKind::Starting))),
+        (Some("busy"), _) => (Status::Running, None),
+        (Some("idle"), _) => (Status::Idle, None),
+        (Some("shell"), _) => {
+            let what = Reason::with(ReasonKind::Background, "a background shell is at work");
+            (Status::Idle, Some(what))
+        }
+        (Some("waiting"), what) => (Status::Waiting, Some(waiting(what))),
+        (Some(other), _) => {
+            let why = format!("its live record says `{other}`, which is not understood");
+            (Status::Unknown, Some(Reason::with(ReasonKind::Unreadable, why)))
+        }
+    };
+    State { status, reason }
+}
+
+/// Without detail the open tool call in the transcript says what for.
+fn waiting(what: Option<&str>) -> Reason {
+    match what {
+        Some("permission prompt" | "sandbox request" | "worker request") => {
+            Reason::of(ReasonKind::Permission)
+        }
+        Some("input needed") => Reason::of(ReasonKind::Question),
+        Some(other) => Reason::with(ReasonKind::Dialog, other),
+        None => Reason::of(ReasonKind::Dialog),
+    }
+}
+
+/// Says whether a candidate is the agent's program and not a tool that shares its file.
+pub(super) fn is_claude(process: &Process) -> bool {
+    let name = process.argv.first().map(|a| Path::new(a).file_name().unwrap_or_default());
+    match name.map(std::ffi::OsStr::to_string_lossy).as_deref() {
+        // Background processes call themselves `claude bg-spare`.
+        Some(name) => {
+            let word = name.split(' ').next().unwrap_or_default();
+            // Its search tool is the same file under another name; a number is the native install.
+            matches!(word, "claude" | "claude.exe")
+                || word.starts_with(|c: char| c.is_ascii_digit())
+        }
+        None => false,
+    }
+}
+
+/// Leaves out the processes of Claude Code that never serve a session without a record.
+fn may_be_session(process: &Process) -> bool {
+    #[rustfmt::skip]
+    const OTHERS: [&str; 20] = [
+        "daemon", "mcp", "update", "upgrade", "doctor", "config", "install", "agents", "stop", "logs",
+        "attach", "respawn", "rm", "plugin", "plugins", "setup-token", "auth", "--version", "-v", "--help",
+    ];
+    // A spare waits for a session to be given to it; the host of a terminal never has one.
+    let background = process.argv.iter().any(|a| a == "--bg-spare" || a == "--bg-pty-host");
+    is_claude(process)
+        && !background
+        && !process.argv.get(1).is_some_and(|a| OTHERS.contains(&a.as_str()))
+}
+
+fn uses(look: &Look, root: &Root, process: &Process) -> bool {
+    match super::home_of(look, process) {
+        Some(home) => file::resolve_root(&home) == root.path,
+        None => file::resolve_root(&look.host.home.join(".claude")) == root.path,
+    }
+}
+
+/// A live process without a live record: starting, at a first dialog, or on its way out.
+fn unrecorded(look: &Look, root: &Root, process: &Process, has_key: bool) -> Option<Served> {
+    // It may have written its record, or ended, since the directory was listed.
+    if root.path.join("sessions").join(format!("{}.json", process.id.pid)).exists() {
+        return None;
+    }
+    let mut served = Served::by(None, process);
+    let headless = process.argv.iter().any(|a| a == "-p" || a == "--print");
+    let blocked = if has_key && !headless { first_dialog(look, root, process) } else { None };
+    let pid = process.id.pid;
+    let says = match (&blocked, has_key) {
+        (Some(kind), _) => {
+            format!("pid {pid} has a key but no record, and {} is outstanding", kind.word())
+        }
+        (None, true) => format!("pid {pid} has a key but no record yet"),
+        (None, false) => format!("pid {pid} has neither key nor record"),
+    };
+    served.evidence.push(look.evidence(format!("{NAME}:sessions/"), says));
+    // Without an outstanding dialog it may also be on its way out, its record gone already.
+    served.may_serve = blocked.is_none();
+    served.state = Some(match blocked {
+        Some(kind) => State { status: Status::Waiting, reason: Some(Reason::of(kind)) },
+        None => State { status: Status::Running, reason: Some(Reason::of(ReasonKind::Starting)) },
+    });
+    Some(served)
+}
+
+/// What Claude Code's own settings say must be answered before a session can begin.
+fn first_dialog(look: &Look, root: &Root, process: &Process) -> Option<ReasonKind> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Settings {
+        #[serde(default)]
+        has_completed_onboarding: bool,
+        #[serde(default)]
+        projects: std::collections::HashMap<String, Project>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Project {
+        #[serde(default)]
+        has_trust_dialog_accepted: bool,
+    }
+    let uid = look.host.kernel.uid();
+    let beside = root.path.parent().map(|p| p.join(".claude.json"));
+    let path = [Some(root.path.join(".claude.json")), beside]
+        .into_iter()
+        .flatten()
+        .find(|p| p.exists())?;
+    let bytes = file::read_small(&path, uid, 16 << 20).ok()?;
+    let settings: Settings = serde_json::from_slice(&bytes).ok()?;
+    if !settings.has_completed_onboarding {
+        return Some(ReasonKind::Login);
+    }
+    let trusted = process.cwd.as_ref()?.ancestors().any(|dir| {
+        let project = settings.projects.get(dir.to_string_lossy().as_ref());
+        project.is_some_and(|p| p.has_trust_dialog_accepted)
+    });
+    (!trusted).then_some(ReasonKind::Trust)
+}

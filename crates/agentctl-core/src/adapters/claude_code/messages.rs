@@ -1,0 +1,118 @@
+//! A transcript line as a message of the common shape.
+
+use serde_json::Value;
+
+use super::lines::{Block, Line, is_prompt};
+use crate::model::{Message, Role, ToolCall, ToolResult};
+
+/// Turns one line into messages; what is no part of the conversation gives none.
+pub(super) fn read(bytes: &[u8]) -> Vec<Message> {
+    let Some(line) = Line::parse(bytes).filter(|l| !l.is_meta) else { return Vec::new() };
+    let message = match line.kind.as_ref() {
+        "user" => user(&line),
+        "assistant" => assistant(&line),
+        "system" => system(&line),
+        _ => None,
+    };
+    let at = line.at();
+    let uuid = line.uuid.as_deref().map(str::to_owned);
+    let complete = |mut message: Message| {
+        message.at = at;
+        message.id = message.id.or(uuid);
+        message
+    };
+    message.map(complete).into_iter().collect()
+}
+
+fn user(line: &Line<'_>) -> Option<Message> {
+    let mut message = Message::of(Role::User);
+    for block in line.message.as_ref()?.blocks() {
+        match (block.kind.as_str(), block.text) {
+            ("text", Some(text)) if is_prompt(&text) => append(&mut message, text),
+            ("tool_result", _) => {
+                message.role = Role::Tool;
+                message.tool_results.push(ToolResult {
+                    id: block.tool_use_id,
+                    text: result_text(&block.content),
+                    is_error: block.is_error.unwrap_or(false),
+                });
+            }
+            _ => {}
+        }
+    }
+    (message.text.is_some() || !message.tool_results.is_empty()).then_some(message)
+}
+
+fn assistant(line: &Line<'_>) -> Option<Message> {
+    let body = line.message.as_ref()?;
+    let role = if body.is_synthetic() { Role::System } else { Role::Assistant };
+    let mut message = Message::of(role);
+    for block in body.blocks() {
+        let Block { kind, text, id, name, input, .. } = block;
+        match (kind.as_str(), text) {
+            ("text", Some(text)) => append(&mut message, text),
+            ("tool_use", _) => {
+                message.tool_calls.push(ToolCall { id, name: name.unwrap_or_default(), input });
+            }
+            _ => {}
+        }
+    }
+    if message.text.is_none() && message.tool_calls.is_empty() {
+        return None;
+    }
+    message.id = body.id.as_deref().map(str::to_owned);
+    if role == Role::Assistant {
+        message.model = body.model.as_deref().map(str::to_owned);
+        message.usage = body.usage.map(Into::into);
+    }
+    Some(message)
+}
+
+fn system(line: &Line<'_>) -> Option<Message> {
+    let mut message = Message::of(Role::System);
+    let value: Option<Value> =
+        line.error.or(line.content).and_then(|r| serde_json::from_str(r.get()).ok());
+    match line.subtype.as_deref()? {
+        "api_error" => {
+            let value = value?;
+            let said =
+                value.get("formatted").or_else(|| value.get("message")).and_then(Value::as_str);
+            let attempt = line.retry_attempt.map(|n| format!(" (attempt {n})")).unwrap_or_default();
+            message.text = Some(format!(
+                "the model call failed{attempt}: {}",
+                said.unwrap_or("no reason given")
+            ));
+        }
+        "local_command" => {
+            let text = value?.as_str()?.to_owned();
+            let text =
+                text.replace("<local-command-stdout>", "").replace("</local-command-stdout>", "");
+            message.text = Some(text).filter(|t| !t.trim().is_empty());
+            message.text.as_ref()?;
+        }
+        _ => return None,
+    }
+    Some(message)
+}
+
+fn append(message: &mut Message, text: String) {
+    match &mut message.text {
+        Some(before) => {
+            before.push('\n');
+            before.push_str(&text);
+        }
+        None => message.text = Some(text),
+    }
+}
+
+fn result_text(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            let texts: Vec<&str> = blocks.iter().filter_map(|b| b.get("text")?.as_str()).collect();
+            texts.join("\n")
+        }
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}

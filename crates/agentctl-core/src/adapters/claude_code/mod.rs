@@ -1,0 +1,228 @@
+//! Claude Code, as it truly is: `sessions/<pid>.json` says who lives and what they do, the transcript
+//! in `projects/<slug>/<id>.jsonl` says the rest.
+//!
+//! A live record counts only if its process lives, began at the recorded tick and in our pid domain; it
+//! is left behind by SIGKILL and vanishes shortly before an orderly exit. argv is never asked for a
+//! session id: `/clear` changes the id under the same process. Facts and versions:
+//! `docs/agents/claude-code.md`.
+
+mod lines;
+mod live;
+mod messages;
+mod record;
+mod tokens;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::{
+    Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served, Store,
+    Turn, existing_roots, skipped, version_beside,
+};
+use crate::host::Host;
+use crate::kernel::{Brief, Process};
+use crate::model::{Locator, Message, is_session_id};
+use crate::native::file;
+
+pub(super) const NAME: &str = "claude-code";
+
+/// The adapter.
+pub struct ClaudeCode;
+
+impl Adapter for ClaudeCode {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            live: true,
+            history: true,
+            waiting: "permissions, questions, plans, dialogs, trust, login",
+            tokens: true,
+            cost: true,
+            subagents: true,
+        }
+    }
+
+    fn is_candidate(&self, brief: Brief<'_>) -> bool {
+        // The native installer runs `…/claude/versions/2.1.325` through a link named `claude`.
+        matches!(brief.comm, "claude" | "claude.exe")
+            || matches!(brief.exe_name, "claude" | "claude.exe")
+    }
+
+    fn roots(&self, look: &Look) -> Vec<Root> {
+        let host = &look.host;
+        let mut paths = vec![host.home.join(".claude")];
+        paths.extend(host.var("CLAUDE_CONFIG_DIR").map(PathBuf::from));
+        paths.extend(host.roots.get(NAME).cloned().unwrap_or_default());
+        // Whoever started it may have moved its home: the process itself says where it is.
+        paths.extend(
+            look.table
+                .processes
+                .iter()
+                .filter(|p| live::is_claude(p))
+                .filter_map(|p| home_of(look, p)),
+        );
+        existing_roots(paths)
+    }
+
+    fn installation(&self, host: &Host) -> Installation {
+        let program = host.which("claude");
+        Installation { version: program.as_deref().and_then(version_beside), program }
+    }
+
+    fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
+        Box::new(ClaudeStore { look, root })
+    }
+
+    fn messages(&self, line: &[u8]) -> Vec<Message> {
+        messages::read(line)
+    }
+}
+
+/// Returns the home a live process uses, as its environment says.
+fn home_of(look: &Look, process: &Process) -> Option<PathBuf> {
+    let names = ["CLAUDE_CONFIG_DIR", "HOME"];
+    let values = look.host.kernel.environ(&process.id, &names).ok()?;
+    match values.as_slice() {
+        [Some(moved), _] if !moved.is_empty() => Some(PathBuf::from(moved)),
+        [_, Some(home)] => Some(Path::new(home).join(".claude")),
+        _ => None,
+    }
+}
+
+struct ClaudeStore<'a> {
+    look: &'a Look,
+    root: &'a Root,
+}
+
+impl ClaudeStore<'_> {
+    fn uid(&self) -> u32 {
+        self.look.host.kernel.uid()
+    }
+
+    fn projects(&self) -> Result<Vec<file::Entry>, Found<Entry>> {
+        let directory = self.root.path.join("projects");
+        file::list(&directory, self.uid())
+            .map_err(|skip| Found::fault(skipped(NAME, self.root, &directory, &skip)))
+    }
+
+    /// Visits every transcript by name; what cannot be one is reported.
+    fn each_transcript(&self, visit: &mut dyn FnMut(&str, file::Entry)) -> Found<Entry> {
+        let mut found = Found::default();
+        let projects = match self.projects() {
+            Ok(projects) => projects,
+            Err(fault) => return fault,
+        };
+        for project in projects.into_iter().filter(|p| p.kind.is_dir()) {
+            let entries = match file::list(&project.path, self.uid()) {
+                Ok(entries) => entries,
+                Err(skip) => {
+                    found.faults.push(skipped(NAME, self.root, &project.path, &skip));
+                    found.whole = false;
+                    continue;
+                }
+            };
+            for entry in entries {
+                let Some(id) = entry.name.strip_suffix(".jsonl").filter(|id| is_session_id(id))
+                else {
+                    continue;
+                };
+                if entry.kind.is_file() {
+                    visit(&id.to_owned(), entry);
+                } else {
+                    let skip = file::open(&entry.path, self.uid()).err();
+                    let skip = skip.unwrap_or(file::Skip::Missing);
+                    found.faults.push(skipped(NAME, self.root, &entry.path, &skip));
+                }
+            }
+        }
+        found
+    }
+
+    fn subagents(&self, locator: &Locator) -> Found<Locator> {
+        let mut found = Found::default();
+        let Some(folder) = locator.path.as_ref().filter(|_| locator.parent.is_none()) else {
+            return found;
+        };
+        let directory = folder.with_extension("").join("subagents");
+        match file::list(&directory, self.uid()) {
+            Ok(entries) => {
+                for entry in entries {
+                    let id =
+                        entry.name.strip_suffix(".jsonl").and_then(|n| n.strip_prefix("agent-"));
+                    if let Some(id) = id.filter(|id| is_session_id(id)) {
+                        found.rows.push(Locator {
+                            id: id.to_owned(),
+                            path: Some(entry.path.clone()),
+                            parent: Some(locator.id.clone()),
+                        });
+                    }
+                }
+                found.rows.sort();
+            }
+            Err(skip) => return Found::fault(skipped(NAME, self.root, &directory, &skip)),
+        }
+        found
+    }
+}
+
+impl Store for ClaudeStore<'_> {
+    fn live(&self) -> Found<Served> {
+        live::read(self.look, self.root)
+    }
+
+    fn history(&self, since_ms: Option<i64>) -> Found<Entry> {
+        // The same session in two folders (a copied project) is one session: the newer file.
+        let mut newest: HashMap<String, Entry> = HashMap::new();
+        let mut found = self.each_transcript(&mut |id, entry| {
+            let Some(modified_ms) = entry.modified_ms() else { return };
+            let newer = newest.get(id).is_none_or(|known| known.modified_ms < modified_ms);
+            if newer && since_ms.is_none_or(|since| modified_ms >= since) {
+                let locator = Locator { id: id.to_owned(), path: Some(entry.path), parent: None };
+                newest.insert(id.to_owned(), Entry { locator, modified_ms });
+            }
+        });
+        found.rows = newest.into_values().collect();
+        found.rows.sort_by(|a, b| a.locator.cmp(&b.locator));
+        found
+    }
+
+    fn find(&self, prefix: &str) -> Found<Locator> {
+        let mut rows: Vec<Locator> = Vec::new();
+        let listed = self.each_transcript(&mut |id, entry| {
+            if id.starts_with(prefix) {
+                let newer = |known: &Locator| {
+                    let modified =
+                        known.path.as_ref().and_then(|p| p.metadata().ok()?.modified().ok());
+                    modified < entry.path.metadata().ok().and_then(|m| m.modified().ok())
+                };
+                let found =
+                    Locator { id: id.to_owned(), path: Some(entry.path.clone()), parent: None };
+                match rows.iter_mut().find(|known| known.id == id) {
+                    Some(known) if newer(known) => *known = found,
+                    Some(_) => {}
+                    None => rows.push(found),
+                }
+            }
+        });
+        // A file that is no transcript of ours hides nothing that was asked for by name.
+        let faults = if listed.whole { Vec::new() } else { listed.faults };
+        Found { rows, faults, whole: listed.whole }
+    }
+
+    fn record(&self, locator: &Locator, depth: Depth) -> Record {
+        record::read(self.look, locator, depth, &self.subagents(locator).rows)
+    }
+
+    fn open_child(&self, locator: &Locator) -> Option<Turn> {
+        let children = self.subagents(locator).rows;
+        let turns = children.iter().map(|c| record::read(self.look, c, Depth::Outline, &[]).turn);
+        turns.into_iter().find(|turn| matches!(turn, Turn::Open { .. }))
+    }
+
+    fn children(&self, locator: &Locator) -> Found<Locator> {
+        self.subagents(locator)
+    }
+}

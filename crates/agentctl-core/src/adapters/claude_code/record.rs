@@ -1,0 +1,316 @@
+//! What a transcript says: its head for the beginning, its tail for where the last turn stands.
+//!
+//! The windows are the same for every question, so a row of `list` equals `status`. Bulk lines
+//! (attachments, recorded requests) are passed over unparsed.
+
+use std::collections::HashSet;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use memchr::memmem;
+
+use super::NAME;
+use super::lines::{Line, is_prompt};
+use super::tokens;
+use crate::adapters::{Depth, Look, Record, Turn};
+use crate::model::{Locator, Reason, ReasonKind, ToolCall, shorten};
+use crate::native::{file, jsonl};
+
+/// Read at once from either end; most transcripts need no more.
+const HEAD_CHUNK: usize = 4 << 10;
+const TAIL_CHUNK: usize = 16 << 10;
+/// How far back the model's name is looked for once the state is known.
+const MODEL_BYTES: u64 = 256 << 10;
+/// Lines over this size are parsed only if they can matter.
+const BULK_BYTES: usize = 2 << 10;
+
+/// Reads one transcript; tokens only at [`Depth::Whole`], subagents' included.
+pub(super) fn read(look: &Look, locator: &Locator, depth: Depth, children: &[Locator]) -> Record {
+    let mut record = Record { parent: locator.parent.clone(), ..Record::default() };
+    let Some(path) = &locator.path else { return record };
+    let source = format!("{NAME}:{}", short_name(path));
+    let uid = look.host.kernel.uid();
+    let opened = match file::open(path, uid) {
+        Ok(opened) => opened,
+        Err(skip) => {
+            record.turn = Turn::Unreadable(skip.to_string());
+            record.evidence.push(look.evidence(source, skip.to_string()));
+            return record;
+        }
+    };
+    let mut tail = Tail::default();
+    let read = head(&opened, &mut record).and_then(|()| tail.read(&opened));
+    record.turn = match read {
+        Ok(()) => tail.turn(),
+        Err(error) => Turn::Unreadable(error.to_string()),
+    };
+    tail.describe(path, uid, &mut record);
+    if depth == Depth::Whole {
+        tokens::count(&opened, uid, children, &mut record);
+    }
+    record.evidence.push(look.evidence(source, record.turn.says()));
+    record
+}
+
+/// `<slug>/<id>.jsonl`, as people find it.
+fn short_name(path: &Path) -> String {
+    let mut parts: Vec<_> = path.iter().rev().take(2).map(|p| p.to_string_lossy()).collect();
+    parts.reverse();
+    format!("projects/{}", parts.join("/"))
+}
+
+/// The first prompt, the directory, the beginning.
+fn head(opened: &file::Opened, record: &mut Record) -> io::Result<()> {
+    jsonl::head(&opened.file, HEAD_CHUNK, &mut |bytes| {
+        if is_bulk(bytes) {
+            return ControlFlow::Continue(());
+        }
+        let Some(line) = Line::parse(bytes) else { return ControlFlow::Continue(()) };
+        record.started_at = record.started_at.or(line.at());
+        if record.cwd.is_none() {
+            record.cwd = line.cwd.as_deref().map(str::to_owned);
+        }
+        let body = line.message.as_ref().filter(|_| line.kind == "user" && !line.is_meta);
+        let text = body.and_then(|b| b.blocks().into_iter().find_map(|block| block.text));
+        match text.filter(|t| is_prompt(t)) {
+            Some(text) => {
+                record.prompt = Some(shorten(&text, 200));
+                ControlFlow::Break(())
+            }
+            None => ControlFlow::Continue(()),
+        }
+    })?;
+    Ok(())
+}
+
+/// Says whether a long line cannot hold anything we read.
+fn is_bulk(line: &[u8]) -> bool {
+    const KINDS: [&[u8]; 3] =
+        [b"\"type\":\"user\"", b"\"type\":\"assistant\"", b"\"type\":\"system\""];
+    line.len() > BULK_BYTES && !KINDS.iter().any(|kind| memmem::find(line, kind).is_some())
+}
+
+/// What the end of a transcript says, collected newest first.
+#[derive(Default)]
+struct Tail {
+    decided: Option<Turn>,
+    answered: HashSet<String>,
+    /// The model message whose tool calls are being collected.
+    calling: Option<String>,
+    open_call: Option<ToolCall>,
+    retrying: Option<String>,
+    /// The newest model call and how often it was tried.
+    attempts: Option<(String, u32)>,
+    model: Option<String>,
+    cwd: Option<String>,
+    custom_title: Option<String>,
+    ai_title: Option<String>,
+    last: Option<crate::model::Time>,
+    seen_bytes: u64,
+    over_budget: bool,
+}
+
+impl Tail {
+    fn read(&mut self, opened: &file::Opened) -> io::Result<()> {
+        let ended = jsonl::tail(&opened.file, opened.size, TAIL_CHUNK, &mut |bytes| {
+            self.seen_bytes += bytes.len() as u64 + 1;
+            if !is_bulk(bytes)
+                && let Some(line) = Line::parse(bytes)
+            {
+                self.visit(&line);
+            }
+            let enough = self.decided.is_some()
+                && self.seen_bytes >= TAIL_CHUNK as u64
+                && (self.model.is_some() || self.seen_bytes >= MODEL_BYTES);
+            if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        self.over_budget = ended == jsonl::Ended::Budget;
+        Ok(())
+    }
+
+    fn visit(&mut self, line: &Line<'_>) {
+        self.last = self.last.max(line.at());
+        let owned = |text: &Option<std::borrow::Cow<'_, str>>| text.as_deref().map(str::to_owned);
+        if self.cwd.is_none() {
+            self.cwd = owned(&line.cwd);
+        }
+        if self.custom_title.is_none() {
+            self.custom_title = owned(&line.custom_title);
+        }
+        if self.ai_title.is_none() {
+            self.ai_title = owned(&line.ai_title);
+        }
+        match line.kind.as_ref() {
+            "assistant" => self.assistant(line),
+            "user" if self.decided.is_none() && !line.is_meta && !line.is_compact_summary => {
+                self.user(line)
+            }
+            "system" if self.nothing_since() => self.system(line),
+            "api-request" if self.nothing_since() => self.attempt(line),
+            _ => {}
+        }
+    }
+
+    fn assistant(&mut self, line: &Line<'_>) {
+        let Some(body) = &line.message else { return };
+        if !body.is_synthetic() && self.model.is_none() {
+            self.model = body.model.as_deref().map(str::to_owned);
+        }
+        if self.decided.is_some() {
+            return;
+        }
+        if line.is_api_error_message {
+            let said = body.blocks().into_iter().find_map(|b| b.text);
+            self.decided =
+                Some(Turn::Failed(said.unwrap_or_else(|| "the model call failed".into())));
+            return;
+        }
+        // Filler that a resume puts in the model's place says nothing about the turn.
+        if body.is_synthetic() {
+            return;
+        }
+        let id = body.id.as_deref().unwrap_or_default();
+        if self.calling.as_deref().is_some_and(|calling| calling != id) {
+            self.decide_open();
+            return;
+        }
+        let calls = body.blocks().into_iter().filter(|b| b.kind == "tool_use");
+        let open = calls.filter(|b| b.id.as_ref().is_none_or(|id| !self.answered.contains(id)));
+        for block in open {
+            self.open_call = Some(ToolCall {
+                id: block.id,
+                name: block.name.unwrap_or_default(),
+                input: block.input,
+            });
+        }
+        match body.stop_reason.as_deref() {
+            // Parallel calls stand on lines of their own, before their results: look at them all.
+            Some("tool_use") => self.calling = Some(id.to_owned()),
+            Some(_) if self.calling.is_none() && self.answered.is_empty() => {
+                self.decided = Some(Turn::Finished);
+            }
+            _ => self.decide_open(),
+        }
+    }
+
+    fn user(&mut self, line: &Line<'_>) {
+        let blocks = line.message.as_ref().map(super::lines::Body::blocks).unwrap_or_default();
+        let results: Vec<String> = blocks.iter().filter_map(|b| b.tool_use_id.clone()).collect();
+        if !results.is_empty() {
+            if self.calling.is_some() {
+                // Results of an earlier message: this message's calls have all been seen.
+                return self.decide_open();
+            }
+            self.answered.extend(results);
+            return;
+        }
+        let Some(text) = blocks.into_iter().find_map(|b| b.text) else { return };
+        if text.starts_with("[Request interrupted by user") {
+            self.decided = Some(Turn::Interrupted);
+        } else if is_prompt(&text) {
+            self.decide_open();
+        }
+    }
+
+    /// Says whether no message stands behind what is being looked at.
+    fn nothing_since(&self) -> bool {
+        self.decided.is_none() && self.calling.is_none() && self.answered.is_empty()
+    }
+
+    /// Without a terminal every retry is written; with one only the repeated request shows it.
+    fn attempt(&mut self, line: &Line<'_>) {
+        let Some(digest) = line.request_digest.as_deref() else { return };
+        match &mut self.attempts {
+            Some((newest, count)) if newest == digest => *count += 1,
+            Some(_) => {}
+            None => self.attempts = Some((digest.to_owned(), 1)),
+        }
+    }
+
+    fn system(&mut self, line: &Line<'_>) {
+        if line.subtype.as_deref() == Some("api_error") && self.retrying.is_none() {
+            let said = line.error.and_then(|raw| {
+                let error: serde_json::Value = serde_json::from_str(raw.get()).ok()?;
+                let text =
+                    error.get("formatted").or_else(|| error.get("message"))?.as_str()?.to_owned();
+                Some(text)
+            });
+            let attempt = match (line.retry_attempt, line.max_retries) {
+                (Some(attempt), Some(most)) => format!("attempt {attempt} of {most}: "),
+                _ => String::new(),
+            };
+            let said = said.unwrap_or_else(|| "the model call failed".into());
+            self.retrying = Some(shorten(&format!("{attempt}{said}"), 160));
+        }
+    }
+
+    fn decide_open(&mut self) {
+        if self.decided.is_some() {
+            return;
+        }
+        let call = self.open_call.take();
+        let repeated = self.attempts.take().filter(|(_, count)| *count > 1);
+        let retrying =
+            self.retrying.take().or(repeated.map(|(_, count)| format!("attempt {count}")));
+        self.decided = Some(Turn::Open {
+            asks: call.as_ref().and_then(asks),
+            tool: call.map(|c| c.gist()),
+            retrying,
+        });
+    }
+
+    fn turn(&mut self) -> Turn {
+        if self.calling.is_some() || !self.answered.is_empty() {
+            self.decide_open();
+        }
+        match self.decided.take() {
+            Some(turn) => turn,
+            None if self.over_budget => {
+                Turn::Undecided("the last MiB of its transcript holds no message".into())
+            }
+            None => Turn::None,
+        }
+    }
+
+    fn describe(self, path: &Path, uid: u32, record: &mut Record) {
+        record.model = self.model;
+        record.last_activity_at = self.last;
+        // A tool may have moved below the directory; a resume may have moved elsewhere.
+        record.cwd = match (record.cwd.take(), self.cwd) {
+            (Some(first), Some(last)) if !Path::new(&last).starts_with(&first) => Some(last),
+            (first, last) => first.or(last),
+        };
+        let given = self.custom_title.or_else(|| renamed(path, uid));
+        record.name.clone_from(&given);
+        record.title = given.or(self.ai_title).map(|t| shorten(&t, 200));
+    }
+}
+
+/// The calls that only a human can answer.
+fn asks(call: &ToolCall) -> Option<Reason> {
+    match call.name.as_str() {
+        "AskUserQuestion" => {
+            let question = call.input["questions"][0]["question"].as_str();
+            let question = question.or(call.input["question"].as_str()).map(|q| shorten(q, 160));
+            Some(Reason { kind: ReasonKind::Question, detail: question, until: None })
+        }
+        "ExitPlanMode" => {
+            let plan = call.input["plan"].as_str().map(|p| shorten(p, 160));
+            Some(Reason { kind: ReasonKind::Plan, detail: plan, until: None })
+        }
+        _ => None,
+    }
+}
+
+/// `/rename` also writes `<id>/custom-title.json`, where the tail no longer reaches.
+fn renamed(path: &Path, uid: u32) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Title {
+        custom_title: String,
+    }
+    let bytes =
+        file::read_small(&path.with_extension("").join("custom-title.json"), uid, 64 << 10).ok()?;
+    serde_json::from_slice::<Title>(&bytes).ok().map(|t| t.custom_title)
+}
