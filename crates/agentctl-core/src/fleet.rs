@@ -103,6 +103,8 @@ fn sort(sessions: &mut Vec<Session>) {
         sessions.push(parent);
         append_children(id.as_deref(), &mut children, sessions);
     }
+    // A subagent whose parent is not shown is shown all the same.
+    sessions.extend(children.into_iter().flatten());
 }
 
 fn append_children(parent: Option<&str>, pool: &mut [Option<Session>], out: &mut Vec<Session>) {

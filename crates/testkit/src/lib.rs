@@ -3,7 +3,8 @@
 //! A test that looks at or ends processes wraps its body in [`sandboxed`]: it then runs in a pid
 //! namespace that holds nothing but what the test started, and that takes everything along when it
 //! ends. Where no namespace can be had the test fails; it never skips.
-#![allow(clippy::disallowed_methods, clippy::expect_used)] // tests start programs and look around
+// Tests start programs, look around, and panic when what they see is wrong.
+#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::missing_panics_doc)]
 
 pub mod generate;
 mod home;

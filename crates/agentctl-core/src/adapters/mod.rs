@@ -5,6 +5,7 @@
 //! through it with [`demo`] as the example.
 
 pub mod claude_code;
+pub mod codex;
 pub mod demo;
 
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use crate::model::{
 use crate::native::file;
 
 /// Every adapter there is. The order is the order of `agentctl adapters`.
-pub static ALL: &[&dyn Adapter] = &[&claude_code::ClaudeCode, &demo::Demo];
+pub static ALL: &[&dyn Adapter] = &[&claude_code::ClaudeCode, &codex::Codex, &demo::Demo];
 
 /// One look at the world: what an adapter may use to answer. Everything is handed in.
 #[derive(Clone, Debug)]

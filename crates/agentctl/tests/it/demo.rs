@@ -72,7 +72,8 @@ sandboxed_test! {
     fn a_killed_agent_is_stopped_though_its_record_says_busy() {
         let home = home();
         let mut agent = start(&home, "victim", &["-p", "x [[tool:true]] [[hang]]"]);
-        until(&home, "victim", |s| s["status"] == "running" && s["reason"].is_null() && s["pid"].is_u64());
+        // A turn that dies must have begun: the live record says busy a moment before the prompt is written.
+        until(&home, "victim", |s| s["status"] == "running" && s["pid"].is_u64() && s["prompt"].is_string());
         agent.0.kill().expect("killed");
         // Not reaped on purpose: a zombie is not alive.
         let killed = until(&home, "victim", |s| s["status"] == "stopped");

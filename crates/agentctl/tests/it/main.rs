@@ -1,5 +1,6 @@
 //! One binary for all tests of the program: real processes, real files, real kernel.
-#![allow(clippy::disallowed_methods)]
+// Helpers of tests panic as the tests themselves do.
+#![allow(clippy::disallowed_methods, clippy::expect_used)]
 
 mod demo;
 

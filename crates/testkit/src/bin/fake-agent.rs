@@ -58,8 +58,8 @@ fn main() -> ExitCode {
 }
 
 fn fill(text: &str) -> String {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("a stat line");
-    let start = stat.rsplit(") ").next().and_then(|s| s.split(' ').nth(19)).expect("a start time");
+    let line = std::fs::read_to_string("/proc/self/stat").expect("a stat line");
+    let start = line.rsplit(") ").next().and_then(|s| s.split(' ').nth(19)).expect("a start time");
     let ns = std::fs::read_link("/proc/self/ns/pid").expect("a namespace");
     let ns = ns.to_string_lossy().replace("pid:[", "").replace(']', "");
     let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();

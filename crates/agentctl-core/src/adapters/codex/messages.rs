@@ -1,0 +1,114 @@
+//! A rollout line as a message of the common shape.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::rollout::{Line, Usage};
+use crate::model::{Message, Role, ToolCall, ToolResult};
+
+/// Turns one line into messages; what is no part of the conversation gives none.
+pub(super) fn read(bytes: &[u8]) -> Vec<Message> {
+    let Some(line) = Line::parse(bytes) else { return Vec::new() };
+    let message = match line.kind.as_ref() {
+        "event_msg" => event(&line),
+        "response_item" => item(&line),
+        "token_usage_record" => usage(&line),
+        _ => None,
+    };
+    let at = line.at();
+    message.map(|m| Message { at, ..m }).into_iter().collect()
+}
+
+/// Returns what the user asked, if this line is where they did.
+pub(super) fn prompt(line: &Line<'_>) -> Option<String> {
+    let payload: Value = line.payload()?;
+    match payload["type"].as_str()? {
+        "item_completed" if payload["item"]["type"] == "UserMessage" => {
+            Some(text_of(&payload["item"]["content"]))
+        }
+        "user_message" => payload["message"].as_str().map(str::to_owned),
+        _ => None,
+    }
+}
+
+fn event(line: &Line<'_>) -> Option<Message> {
+    if let Some(text) = prompt(line) {
+        return Some(Message { text: Some(text), ..Message::of(Role::User) });
+    }
+    let payload: Value = line.payload()?;
+    let said = match payload["type"].as_str()? {
+        "turn_aborted" => "interrupted".to_owned(),
+        "task_complete" => format!("the turn failed: {}", payload["error"]["message"].as_str()?),
+        _ => return None,
+    };
+    Some(Message { text: Some(said), ..Message::of(Role::System) })
+}
+
+#[derive(Deserialize)]
+struct Item {
+    #[serde(rename = "type")]
+    kind: String,
+    id: Option<String>,
+    role: Option<String>,
+    #[serde(default)]
+    content: Value,
+    name: Option<String>,
+    arguments: Option<String>,
+    input: Option<String>,
+    #[serde(default)]
+    action: Value,
+    call_id: Option<String>,
+    #[serde(default)]
+    output: Value,
+}
+
+fn item(line: &Line<'_>) -> Option<Message> {
+    let item: Item = line.payload()?;
+    match item.kind.as_str() {
+        // What the user said comes as an event; other `user` messages are put there by Codex itself.
+        "message" if item.role.as_deref() == Some("assistant") => {
+            let text = Some(text_of(&item.content));
+            Some(Message { id: item.id, text, ..Message::of(Role::Assistant) })
+        }
+        "function_call" | "custom_tool_call" | "local_shell_call" => {
+            let given = item.arguments.or(item.input);
+            let parsed =
+                given.as_deref().map(|g| serde_json::from_str(g).unwrap_or_else(|_| g.into()));
+            let input = parsed.unwrap_or(item.action);
+            let name = item.name.unwrap_or_else(|| "shell".into());
+            let call = ToolCall { id: item.call_id, name, input };
+            Some(Message { id: item.id, tool_calls: vec![call], ..Message::of(Role::Assistant) })
+        }
+        "function_call_output" | "custom_tool_call_output" => {
+            let text = match &item.output {
+                Value::String(text) => text.clone(),
+                Value::Object(map) => map.get("content").map(text_of).unwrap_or_default(),
+                other => text_of(other),
+            };
+            let is_error = item.output.get("success").and_then(Value::as_bool) == Some(false);
+            let result = ToolResult { id: item.call_id, text, is_error };
+            Some(Message { id: item.id, tool_results: vec![result], ..Message::of(Role::Tool) })
+        }
+        _ => None,
+    }
+}
+
+fn usage(line: &Line<'_>) -> Option<Message> {
+    #[derive(Deserialize)]
+    struct Spent {
+        usage: Usage,
+    }
+    let spent: Spent = line.payload()?;
+    Some(Message { usage: Some(spent.usage.into()), ..Message::of(Role::Assistant) })
+}
+
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            let texts: Vec<&str> = blocks.iter().filter_map(|b| b.get("text")?.as_str()).collect();
+            texts.join("\n")
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,257 @@
+//! Codex, as it truly is: the `flock` on `thread-writer-locks/<id>.lock` says who lives, the rollout's
+//! tail says what they do, the index in `state_*.sqlite` describes them cheaply.
+//!
+//! A lock *file* proves nothing, the lock does. One app-server may hold the threads of many terminals:
+//! such sessions are hosted, and only that server knows whether it waits for a human. Facts and
+//! versions: `docs/agents/codex.md`.
+
+mod index;
+mod live;
+mod messages;
+mod rollout;
+mod server;
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use index::Index;
+
+use super::{
+    Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served, Store,
+    existing_roots, skipped, version_beside,
+};
+use crate::host::Host;
+use crate::kernel::{Brief, Process};
+use crate::model::{Locator, Message, is_session_id};
+use crate::native::file;
+
+pub(super) const NAME: &str = "codex";
+/// Length of a thread id, a UUID.
+const ID_CHARS: usize = 36;
+
+/// The adapter.
+pub struct Codex;
+
+impl Adapter for Codex {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            live: true,
+            history: true,
+            waiting: "questions; approvals where an app-server hosts it",
+            tokens: true,
+            cost: false,
+            subagents: true,
+        }
+    }
+
+    fn is_candidate(&self, brief: Brief<'_>) -> bool {
+        brief.comm == "codex" || brief.exe_name == "codex"
+    }
+
+    fn roots(&self, look: &Look) -> Vec<Root> {
+        let host = &look.host;
+        let mut paths = vec![host.home.join(".codex")];
+        paths.extend(host.var("CODEX_HOME").map(PathBuf::from));
+        paths.extend(host.roots.get(NAME).cloned().unwrap_or_default());
+        // Whoever started it may have moved its home: the process itself says where it is.
+        paths.extend(
+            look.table.processes.iter().filter(|p| is_codex(p)).filter_map(|p| home_of(look, p)),
+        );
+        existing_roots(paths)
+    }
+
+    fn installation(&self, host: &Host) -> Installation {
+        let program = host.which("codex");
+        Installation { version: program.as_deref().and_then(version_beside), program }
+    }
+
+    fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
+        Box::new(CodexStore { look, root, index: OnceLock::new() })
+    }
+
+    fn messages(&self, line: &[u8]) -> Vec<Message> {
+        messages::read(line)
+    }
+}
+
+/// Says whether a candidate is the agent itself and not one of its helpers of the same file.
+fn is_codex(process: &Process) -> bool {
+    process.argv.first().is_some_and(|a| Path::new(a).file_name().is_some_and(|n| n == "codex"))
+}
+
+/// Returns the home a live process uses, as its environment says.
+fn home_of(look: &Look, process: &Process) -> Option<PathBuf> {
+    let values = look.host.kernel.environ(&process.id, &["CODEX_HOME", "HOME"]).ok()?;
+    match values.as_slice() {
+        [Some(moved), _] if !moved.is_empty() => Some(PathBuf::from(moved)),
+        [_, Some(home)] => Some(Path::new(home).join(".codex")),
+        _ => None,
+    }
+}
+
+struct CodexStore<'a> {
+    look: &'a Look,
+    root: &'a Root,
+    /// Opened when first needed, dropped with the question.
+    index: OnceLock<Option<Index>>,
+}
+
+/// `rollout-2026-11-15T07-44-24-<id>.jsonl`.
+fn id_of(name: &str) -> Option<&str> {
+    let stem = name.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
+    let id = stem.get(stem.len().checked_sub(ID_CHARS)?..)?;
+    is_session_id(id).then_some(id)
+}
+
+impl CodexStore<'_> {
+    fn uid(&self) -> u32 {
+        self.look.host.kernel.uid()
+    }
+
+    fn index(&self) -> Option<&Index> {
+        self.index.get_or_init(|| Index::open(&self.root.path, self.uid())).as_ref()
+    }
+
+    /// Visits every rollout below `sessions/` by name; what cannot be one is reported.
+    fn each_rollout(&self, visit: &mut dyn FnMut(&str, &file::Entry)) -> Found<Entry> {
+        let mut found = Found::default();
+        let mut pending = vec![(self.root.path.join("sessions"), 0)];
+        while let Some((directory, depth)) = pending.pop() {
+            let entries = match file::list(&directory, self.uid()) {
+                Ok(entries) => entries,
+                Err(skip) => {
+                    found.faults.push(skipped(NAME, self.root, &directory, &skip));
+                    found.whole = false;
+                    continue;
+                }
+            };
+            for entry in entries {
+                // Year, month, day.
+                if entry.kind.is_dir() && depth < 3 {
+                    pending.push((entry.path, depth + 1));
+                } else if let Some(id) = id_of(&entry.name) {
+                    if entry.kind.is_file() {
+                        visit(id, &entry);
+                    } else {
+                        let skip = file::open(&entry.path, self.uid()).err();
+                        let skip = skip.unwrap_or(file::Skip::Missing);
+                        found.faults.push(skipped(NAME, self.root, &entry.path, &skip));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// A thread id holds the time of its birth, and the folders are days: look there first.
+    fn born_here(&self, id: &str) -> Option<Locator> {
+        let hex: String = id.chars().filter(|c| *c != '-').take(12).collect();
+        let born_ms = i64::from_str_radix(&hex, 16).ok().filter(|_| id.len() == ID_CHARS)?;
+        // The folder is the local day, which is at most one off.
+        [0, -1, 1].into_iter().find_map(|day| {
+            let at = crate::model::Time::from_millis(born_ms.checked_add(day * 86_400_000)?)?;
+            let day = at.0.strftime("%Y/%m/%d").to_string();
+            let entries =
+                file::list(&self.root.path.join("sessions").join(day), self.uid()).ok()?;
+            let entry =
+                entries.into_iter().find(|e| id_of(&e.name) == Some(id) && e.kind.is_file())?;
+            Some(Locator { id: id.to_owned(), path: Some(entry.path), parent: None })
+        })
+    }
+}
+
+impl Store for CodexStore<'_> {
+    fn live(&self) -> Found<Served> {
+        live::read(self.look, self.root)
+    }
+
+    fn history(&self, since_ms: Option<i64>) -> Found<Entry> {
+        let index = self.index();
+        if let Some(index) = index {
+            index.load();
+        }
+        let mut rows = Vec::new();
+        let mut found = self.each_rollout(&mut |id, entry| {
+            if index.is_some_and(|index| index.is_archived(id)) {
+                return;
+            }
+            let Some(modified_ms) = entry.modified_ms() else { return };
+            if since_ms.is_none_or(|since| modified_ms >= since) {
+                let parent = index.and_then(|index| index.parent(id));
+                let locator = Locator { id: id.to_owned(), path: Some(entry.path.clone()), parent };
+                rows.push(Entry { locator, modified_ms });
+            }
+        });
+        // Subagents belong under their parent.
+        rows.retain(|row| row.locator.parent.is_none());
+        rows.sort_by(|a, b| a.locator.cmp(&b.locator));
+        found.rows = rows;
+        found
+    }
+
+    fn find(&self, prefix: &str) -> Found<Locator> {
+        if let Some(exact) = self.born_here(prefix) {
+            return Found { rows: vec![exact], ..Found::default() };
+        }
+        let mut rows = Vec::new();
+        let listed = self.each_rollout(&mut |id, entry| {
+            if id.starts_with(prefix) {
+                rows.push(Locator {
+                    id: id.to_owned(),
+                    path: Some(entry.path.clone()),
+                    parent: None,
+                });
+            }
+        });
+        let faults = if listed.whole { Vec::new() } else { listed.faults };
+        Found { rows, faults, whole: listed.whole }
+    }
+
+    fn named(&self, name: &str) -> Found<Locator> {
+        let ids = self.index().map(|index| index.named(name)).unwrap_or_default();
+        let rows = ids.iter().filter_map(|id| self.find(id).rows.into_iter().find(|l| l.id == *id));
+        Found { rows: rows.collect(), ..Found::default() }
+    }
+
+    fn record(&self, locator: &Locator, depth: Depth) -> Record {
+        let row = self.index().and_then(|index| index.row(&locator.id));
+        let mut record = rollout::read(self.look, locator, row);
+        if depth == Depth::Whole
+            && let Some(path) = &locator.path
+        {
+            let children = self.children(locator).rows;
+            rollout::count(path, self.uid(), &children, &mut record);
+        }
+        record
+    }
+
+    fn children(&self, locator: &Locator) -> Found<Locator> {
+        if let Some(index) = self.index() {
+            let ids = index.children(&locator.id);
+            let rows = ids.into_iter().filter_map(|id| {
+                let found = self.find(&id).rows.into_iter().find(|l| l.id == id)?;
+                Some(Locator { parent: Some(locator.id.clone()), ..found })
+            });
+            return Found { rows: rows.collect(), ..Found::default() };
+        }
+        // Without an index the first line of every younger rollout says whose child it is.
+        let mut younger = Vec::new();
+        let listed = self.each_rollout(&mut |id, entry| {
+            if id > locator.id.as_str() {
+                younger.push((id.to_owned(), entry.path.clone()));
+            }
+        });
+        let of = |path: &Path| rollout::parent_of(path, self.uid());
+        let rows = younger.into_iter().filter(|(_, path)| of(path).as_deref() == Some(&locator.id));
+        let rows = rows.map(|(id, path)| Locator {
+            id,
+            path: Some(path),
+            parent: Some(locator.id.clone()),
+        });
+        Found { rows: rows.collect(), faults: listed.faults, whole: listed.whole }
+    }
+}

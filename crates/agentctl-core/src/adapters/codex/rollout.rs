@@ -1,0 +1,323 @@
+//! What a rollout says: its tail for where the last turn stands, its head only where no index describes it.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use memchr::memmem;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::NAME;
+use super::index::Row;
+use crate::adapters::{Look, Record, Turn};
+use crate::model::{Locator, Reason, ReasonKind, Time, Tokens, ToolCall, shorten};
+use crate::native::{file, jsonl};
+
+/// The first line alone is about 22 KB; the prompt ends at 32 to 43 KB.
+const HEAD_CHUNK: usize = 48 << 10;
+const TAIL_CHUNK: usize = 8 << 10;
+/// Lines over this size are parsed only if they can matter.
+const BULK_BYTES: usize = 2 << 10;
+
+/// One line of a rollout.
+#[derive(Deserialize)]
+pub(super) struct Line<'a> {
+    #[serde(borrow)]
+    timestamp: Option<Cow<'a, str>>,
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Cow<'a, str>,
+    #[serde(borrow)]
+    payload: &'a RawValue,
+}
+
+impl<'a> Line<'a> {
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    pub(super) fn at(&self) -> Option<Time> {
+        self.timestamp.as_deref().and_then(Time::parse)
+    }
+
+    pub(super) fn payload<T: Deserialize<'a>>(&self) -> Option<T> {
+        serde_json::from_str(self.payload.get()).ok()
+    }
+}
+
+/// The fields of a payload that tell where a turn stands.
+#[derive(Deserialize)]
+struct Step<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    call_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    arguments: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    model: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// Line 0.
+#[derive(Deserialize)]
+struct Meta {
+    cwd: Option<String>,
+    timestamp: Option<String>,
+    parent_thread_id: Option<String>,
+    #[serde(default)]
+    source: serde_json::Value,
+}
+
+impl Meta {
+    fn parent(&self) -> Option<String> {
+        let spawned = self.source["subagent"]["thread_spawn"]["parent_thread_id"].as_str();
+        self.parent_thread_id.clone().or_else(|| spawned.map(str::to_owned))
+    }
+}
+
+/// Reads one rollout's state; what the index row does not say is read from its head.
+pub(super) fn read(look: &Look, locator: &Locator, row: Option<Row>) -> Record {
+    let indexed = row.is_some();
+    let mut record = described(row.unwrap_or_default());
+    record.parent = record.parent.or_else(|| locator.parent.clone());
+    let Some(path) = &locator.path else { return record };
+    let source = format!("{NAME}:{}", path.file_name().unwrap_or_default().to_string_lossy());
+    let opened = match file::open(path, look.host.kernel.uid()) {
+        Ok(opened) => opened,
+        Err(skip) => {
+            record.turn = Turn::Unreadable(skip.to_string());
+            record.evidence.push(look.evidence(source, skip.to_string()));
+            return record;
+        }
+    };
+    let mut tail = Tail::default();
+    let read = if indexed { Ok(()) } else { head(&opened, &mut record) };
+    record.turn = match read.and_then(|()| tail.read(&opened)) {
+        Ok(()) => tail.turn(),
+        Err(error) => Turn::Unreadable(error.to_string()),
+    };
+    record.model = tail.model.or(record.model);
+    record.last_activity_at = tail.last;
+    record.evidence.push(look.evidence(source, record.turn.says()));
+    record
+}
+
+fn described(row: Row) -> Record {
+    Record {
+        cwd: row.cwd,
+        model: row.model,
+        title: row.title.map(|t| shorten(&t, 200)),
+        name: row.name,
+        prompt: row.prompt.map(|p| shorten(&p, 200)),
+        started_at: row.started_at,
+        parent: row.parent,
+        ..Record::default()
+    }
+}
+
+fn head(opened: &file::Opened, record: &mut Record) -> io::Result<()> {
+    jsonl::head(&opened.file, HEAD_CHUNK, &mut |bytes| {
+        let Some(line) = Line::parse(bytes) else { return ControlFlow::Continue(()) };
+        match line.kind.as_ref() {
+            "session_meta" => {
+                if let Some(meta) = line.payload::<Meta>() {
+                    record.parent = meta.parent().or(record.parent.take());
+                    record.started_at = meta.timestamp.as_deref().and_then(Time::parse);
+                    record.cwd = meta.cwd;
+                }
+            }
+            "turn_context" => {
+                let step = line.payload::<Step<'_>>();
+                record.model = step.and_then(|s| s.model.map(Cow::into_owned));
+            }
+            "event_msg" => {
+                if let Some(text) = super::messages::prompt(&line) {
+                    record.prompt = Some(shorten(&text, 200));
+                    return ControlFlow::Break(());
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(())
+}
+
+/// Returns the parent a rollout's first line names.
+pub(super) fn parent_of(path: &Path, uid: u32) -> Option<String> {
+    let opened = file::open(path, uid).ok()?;
+    let mut parent = None;
+    let read = jsonl::head(&opened.file, HEAD_CHUNK, &mut |bytes| {
+        parent = Line::parse(bytes).and_then(|l| l.payload::<Meta>()).and_then(|m| m.parent());
+        ControlFlow::Break(())
+    });
+    read.ok().and(parent)
+}
+
+/// What the end of a rollout says, collected newest first.
+#[derive(Default)]
+struct Tail {
+    decided: Option<Turn>,
+    answered: HashSet<String>,
+    open_call: Option<ToolCall>,
+    at_work: bool,
+    model: Option<String>,
+    last: Option<Time>,
+    over_budget: bool,
+}
+
+impl Tail {
+    fn read(&mut self, opened: &file::Opened) -> io::Result<()> {
+        let ended = jsonl::tail(&opened.file, opened.size, TAIL_CHUNK, &mut |bytes| {
+            if !is_bulk(bytes)
+                && let Some(line) = Line::parse(bytes)
+            {
+                self.last = self.last.max(line.at());
+                if matches!(line.kind.as_ref(), "event_msg" | "response_item" | "turn_context")
+                    && let Some(step) = line.payload::<Step<'_>>()
+                {
+                    self.visit(&line.kind, step);
+                }
+            }
+            if self.decided.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        self.over_budget = ended == jsonl::Ended::Budget;
+        Ok(())
+    }
+
+    fn visit(&mut self, line_kind: &str, step: Step<'_>) {
+        if line_kind == "turn_context" {
+            if self.model.is_none() {
+                self.model = step.model.map(Cow::into_owned);
+            }
+            return;
+        }
+        let call = step.call_id.as_deref().unwrap_or_default();
+        match step.kind.as_deref().unwrap_or_default() {
+            "task_started" => self.decided = Some(self.open()),
+            "task_complete" => {
+                self.decided = Some(match step.error {
+                    Some(error) if error.get() != "null" => Turn::Failed(error_text(error)),
+                    _ => Turn::Finished,
+                });
+            }
+            "turn_aborted" => self.decided = Some(Turn::Interrupted),
+            "function_call_output" | "custom_tool_call_output" => {
+                self.at_work = true;
+                self.answered.insert(call.to_owned());
+            }
+            "function_call" | "custom_tool_call" | "local_shell_call" => {
+                self.at_work = true;
+                if self.open_call.is_none() && !self.answered.contains(call) {
+                    let input =
+                        step.arguments.as_deref().and_then(|a| serde_json::from_str(a).ok());
+                    self.open_call = Some(ToolCall {
+                        id: Some(call.to_owned()),
+                        name: step.name.map(Cow::into_owned).unwrap_or_default(),
+                        input: input.unwrap_or_default(),
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn open(&mut self) -> Turn {
+        let call = self.open_call.take();
+        let asks = call.as_ref().filter(|c| c.name == "request_user_input").map(|c| {
+            let question = c.input["questions"][0]["question"].as_str().map(|q| shorten(q, 160));
+            Reason { kind: ReasonKind::Question, detail: question, until: None }
+        });
+        Turn::Open { tool: call.map(|c| c.gist()), retrying: None, asks }
+    }
+
+    fn turn(&mut self) -> Turn {
+        match self.decided.take() {
+            Some(turn) => turn,
+            // A turn of more than the window: calls without an end of the turn behind them.
+            None if self.over_budget && self.at_work => self.open(),
+            None if self.over_budget => {
+                Turn::Undecided("the last MiB of its rollout holds no turn".into())
+            }
+            None => Turn::None,
+        }
+    }
+}
+
+/// Says whether a long line cannot hold anything the tail needs.
+fn is_bulk(line: &[u8]) -> bool {
+    const KINDS: [&[u8]; 4] = [b"\"task_", b"\"turn_aborted\"", b"tool_call", b"function_call"];
+    line.len() > BULK_BYTES
+        && !KINDS.iter().any(|kind| memmem::find(line, kind).is_some())
+        && memmem::find(line, b"\"turn_context\"").is_none()
+}
+
+fn error_text(error: &RawValue) -> String {
+    let value: serde_json::Value = serde_json::from_str(error.get()).unwrap_or_default();
+    value["message"].as_str().or(value.as_str()).unwrap_or("the turn failed").to_owned()
+}
+
+#[derive(Deserialize)]
+struct UsageRecord<'a> {
+    #[serde(borrow)]
+    response_id: Option<Cow<'a, str>>,
+    usage: Usage,
+}
+
+/// Tokens as Codex writes them: what came from a cache is part of the input.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Usage {
+    input_tokens: u64,
+    cached_input_tokens: u64,
+    cache_write_input_tokens: u64,
+    output_tokens: u64,
+}
+
+impl From<Usage> for Tokens {
+    fn from(u: Usage) -> Self {
+        let cached = u.cached_input_tokens + u.cache_write_input_tokens;
+        Self {
+            input: u.input_tokens.saturating_sub(cached),
+            output: u.output_tokens,
+            cache_read: u.cached_input_tokens,
+            cache_write: u.cache_write_input_tokens,
+        }
+    }
+}
+
+/// Counts every distinct response of this rollout and its subagents'. A fork's own records only.
+pub(super) fn count(path: &Path, uid: u32, children: &[Locator], record: &mut Record) {
+    let mut seen = HashSet::new();
+    let mut tokens = Tokens::default();
+    let mut whole = true;
+    let paths = std::iter::once(path).chain(children.iter().filter_map(|c| c.path.as_deref()));
+    for path in paths {
+        let needle = memmem::Finder::new(b"\"token_usage_record\"");
+        let opened = file::open(path, uid).map_err(|s| io::Error::other(s.to_string()));
+        let pass = opened.and_then(|opened| {
+            jsonl::lines(&opened.file, 0, &mut |bytes| {
+                if needle.find(bytes).is_some()
+                    && let Some(line) =
+                        Line::parse(bytes).filter(|l| l.kind == "token_usage_record")
+                    && let Some(UsageRecord { response_id: Some(id), usage }) = line.payload()
+                    && seen.insert(id.into_owned())
+                {
+                    tokens.add(usage.into());
+                }
+            })
+        });
+        whole &= pass.is_ok_and(|p| p.oversized == 0);
+    }
+    if whole {
+        record.tokens = Some(tokens);
+    } else {
+        record.notes.push("tokens are not known: part of the rollout could not be read".into());
+    }
+}

@@ -1,0 +1,98 @@
+//! Asking an app-server about the threads it hosts: only it knows whether one waits for a human.
+//!
+//! Reading without turns has no side effect; asking for turns writes files, so it is never done. Where
+//! there is no socket nothing is claimed; where there is one and it fails, that is a fault.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::NAME;
+use crate::adapters::{Found, Look, Root, Served, State, fault};
+use crate::kernel::Process;
+use crate::model::{Reason, ReasonKind, Status};
+use crate::talk::{RpcSocket, TalkError};
+
+/// A server that takes longer is not waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Puts the servers' word to each thread they host.
+pub(super) fn ask(
+    look: &Look,
+    root: &Root,
+    hosts: &HashMap<u32, Process>,
+    found: &mut Found<Served>,
+) {
+    for (pid, host) in hosts {
+        let Some(path) = socket_of(root, host) else { continue };
+        if std::fs::symlink_metadata(&path).is_err() {
+            continue;
+        }
+        let theirs = |s: &&mut Served| s.hosted && s.by.iter().any(|p| p.pid == *pid);
+        let mut served: Vec<&mut Served> = found.rows.iter_mut().filter(theirs).collect();
+        if let Err(error) = converse(look, path, &mut served) {
+            let message =
+                format!("its app-server (pid {pid}) did not say whether anyone is needed: {error}");
+            found.faults.push(fault(NAME, root, "unreachable", message));
+        }
+    }
+}
+
+/// `--listen unix://PATH`; without a path it is the home's own socket.
+fn socket_of(root: &Root, host: &Process) -> Option<PathBuf> {
+    let listens = host.argv.iter().find_map(|a| a.strip_prefix("unix://"))?;
+    if listens.is_empty() {
+        return Some(root.path.join("app-server-control/app-server-control.sock"));
+    }
+    Some(PathBuf::from(listens)).filter(|p| p.is_absolute())
+}
+
+fn converse(look: &Look, path: PathBuf, served: &mut [&mut Served]) -> Result<(), TalkError> {
+    let left = look.deadline.saturating_duration_since(Instant::now());
+    let mut socket = RpcSocket::connect(&path, look.host.kernel.uid(), left.min(PATIENCE))?;
+    let quiet = ["configWarning", "remoteControl/status/changed", "deprecationNotice"];
+    let version = env!("CARGO_PKG_VERSION");
+    let hello = json!({
+        "clientInfo": { "name": "agentctl", "version": version },
+        "capabilities": { "optOutNotificationMethods": quiet },
+    });
+    socket.ask("initialize", &hello)?;
+    socket.notify("initialized")?;
+    for served in served {
+        let Some(id) = served.id.clone() else { continue };
+        let reply = match socket.ask("thread/read", &json!({ "threadId": id })) {
+            Ok(reply) => reply,
+            // It was unloaded a moment ago: the next look will not see its lock either.
+            Err(TalkError::Refused(_)) => continue,
+            Err(error) => return Err(error),
+        };
+        let thread = &reply["thread"];
+        served.cwd = thread["cwd"].as_str().map(str::to_owned).or(served.cwd.take());
+        served.state = state(&thread["status"]);
+        let says = format!("thread status {}", thread["status"]);
+        served.evidence.push(look.evidence(format!("{NAME}:app-server thread/read"), says));
+    }
+    Ok(())
+}
+
+fn state(status: &Value) -> Option<State> {
+    let flagged = |flag: &str| {
+        status["activeFlags"].as_array().is_some_and(|flags| flags.iter().any(|f| f == flag))
+    };
+    let (status, reason) = match status["type"].as_str()? {
+        "active" if flagged("waitingOnApproval") => {
+            (Status::Waiting, Some(Reason::of(ReasonKind::Permission)))
+        }
+        "active" if flagged("waitingOnUserInput") => {
+            (Status::Waiting, Some(Reason::of(ReasonKind::Question)))
+        }
+        "active" => (Status::Running, None),
+        // After a failed turn the thread stays loaded: it is the user's move.
+        "idle" | "systemError" => (Status::Idle, None),
+        // Another server's view; the lock says otherwise.
+        _ => return None,
+    };
+    Some(State { status, reason })
+}

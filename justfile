@@ -1,0 +1,49 @@
+# Recipes for people. `./check` is the one that decides; CI runs it without just.
+
+# List the recipes
+default:
+    @just --list
+
+# What every change must pass
+check:
+    ./check
+
+# Open a shell in a private pid namespace: own temporary home, release binary on the PATH
+sandbox:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    cargo build --release --locked -p agentctl
+    bin=$(realpath "${CARGO_TARGET_DIR:-target}/release")
+    home=$(mktemp -d)
+    trap 'rm -rf "$home"' EXIT
+    # Without root the namespace needs a user namespace around it.
+    user=()
+    if [ "$(id -u)" -ne 0 ]; then user=(--user --map-root-user); fi
+    echo "home $home, gone when you leave; so is every process started here"
+    cd "$home"
+    # The environment is cleared, so that no agent's home but this one is seen.
+    unshare "${user[@]}" --pid --fork --kill-child --mount-proc \
+        env -i HOME="$home" PATH="$bin:$PATH" TERM="${TERM:-dumb}" LANG="${LANG:-C.UTF-8}" \
+        PS1='sandbox \w $ ' bash --norc --noprofile -i || true
+
+# Build, start a few demo agents, show them
+demo:
+    cargo run --release --locked -- demo
+
+# Measure speed
+bench:
+    cargo bench -p agentctl --bench speed
+
+# Write the JSON schemas anew
+schema:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    mkdir -p docs/schema
+    for name in list status logs why doctor adapters error; do
+        cargo run --quiet --locked -- schema "$name" > "docs/schema/$name.json.new"
+        mv "docs/schema/$name.json.new" "docs/schema/$name.json"
+    done
+
+# Check licences, banned crates and sources (not advisories: those need a network)
+deny:
+    cargo deny check bans licenses sources
