@@ -17,14 +17,14 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use chance::Chance;
 use serde::{Deserialize, Serialize};
-use sheet::{Filler, Tokens, words};
+use sheet::{Filler, Tokens};
 
 /// Changes whenever the same seed makes other files.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 const DAY_MS: i64 = 86_400_000;
 const MEDIAN_BYTES: f64 = 64.0 * 1024.0;
-const SIGMA: f64 = 1.66;
+const SIGMA: f64 = 1.63;
 const MOST_BYTES: u64 = 16 << 20;
 
 /// Which home is wanted.
@@ -179,7 +179,7 @@ impl<'a> Maker<'a> {
             sessions.push(made);
         }
         index::write(&self.home.join(".codex/state_5.sqlite"), &self.threads)?;
-        self.leftovers(&sessions)?;
+        self.locks(&sessions)?;
         Ok(Manifest { version: VERSION, seed: self.plan.seed, sessions, bytes: self.bytes })
     }
 
@@ -316,33 +316,51 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// Leaves what killed agents leave: live records of the dead, locks nobody holds.
-    fn leftovers(&self, sessions: &[Made]) -> io::Result<()> {
-        let (records, locks) =
-            (self.home.join(".claude/sessions"), self.home.join(".codex/thread-writer-locks"));
-        fs::create_dir_all(&records)?;
+    /// Leaves what killed agents leave: locks that nobody holds. The next Codex sweeps them, so few are
+    /// ever seen.
+    fn locks(&self, sessions: &[Made]) -> io::Result<()> {
+        let locks = self.home.join(".codex/thread-writer-locks");
         fs::create_dir_all(&locks)?;
         fs::write(locks.join(".coordination.lock"), "")?;
-        let mut chance = Chance::new(self.plan.seed, u64::MAX - 1);
-        let killed = sessions.iter().filter(|s| s.outcome == Outcome::Killed);
-        for (number, made) in killed.enumerate() {
-            if made.adapter == "codex" {
-                // The next Codex sweeps them, so few are ever seen.
-                if number < 8 {
-                    fs::write(locks.join(format!("{}.lock", made.id)), "")?;
-                }
-            } else if number % 4 == 0 {
-                let pid = chance.between(100_000, 4_000_000);
-                let (id, name) = (&made.id, words(&mut chance, 1));
-                let record = format!(
-                    r#"{{"pid":{pid},"sessionId":"{id}","cwd":"/home/ada/projects/project-000","startedAt":{start},"procStart":"69585","version":"2.1.325","peerProtocol":1,"kind":"interactive","entrypoint":"sdk-cli","pidDomain":"linux:0123456789abcdef0123456789abcdef:pid:[4026531836]","name":"{name}","nameSource":"derived","status":"busy","updatedAt":{start},"statusUpdatedAt":{start}}}"#,
-                    start = self.plan.now_ms - 30 * DAY_MS,
-                );
-                fs::write(records.join(format!("{pid}.json")), record)?;
-            }
+        for made in killed(sessions, "codex").take(3) {
+            fs::write(locks.join(format!("{}.lock", made.id)), "")?;
         }
         Ok(())
     }
+}
+
+fn killed<'a>(sessions: &'a [Made], adapter: &'a str) -> impl Iterator<Item = &'a Made> {
+    let killed = sessions.iter().filter(|s| s.outcome == Outcome::Killed);
+    killed.filter(move |s| s.adapter == adapter)
+}
+
+/// Leaves the live records that Claude Code never sweeps after a SIGKILL, written in our pid domain.
+///
+/// Not a part of [`home`], since a pid domain is gone with its namespace.
+pub fn leave_live_records(home: &Path, manifest: &Manifest) -> io::Result<()> {
+    let records = home.join(".claude/sessions");
+    if records.exists() {
+        fs::remove_dir_all(&records)?;
+    }
+    fs::create_dir_all(&records)?;
+    for (number, made) in killed(&manifest.sessions, "claude-code").step_by(40).enumerate() {
+        // Beyond every pid that a small namespace hands out.
+        let pid = 1_000_000 + number;
+        fs::write(records.join(format!("{pid}.json")), live_record(&made.id, pid, 69_585))?;
+    }
+    Ok(())
+}
+
+/// Returns what Claude Code writes about a process that is at work, in our pid domain.
+#[must_use]
+pub fn live_record(session: &str, pid: usize, start_ticks: u64) -> String {
+    let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let machine = machine.trim();
+    let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let space = space.display();
+    format!(
+        r#"{{"pid":{pid},"sessionId":"{session}","cwd":"/home/ada/projects/project-000","startedAt":1794728785156,"procStart":"{start_ticks}","version":"2.1.325","peerProtocol":1,"kind":"interactive","entrypoint":"sdk-cli","pidDomain":"linux:{machine}:{space}","name":"alpha-ac","nameSource":"derived","status":"busy","updatedAt":1794728785129,"statusUpdatedAt":1794728785129}}"#
+    )
 }
 
 fn rollout_path(id: &str, start_ms: i64) -> PathBuf {

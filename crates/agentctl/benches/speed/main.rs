@@ -9,6 +9,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)] // its table is its purpose
 
 mod measure;
+mod pose;
 mod promises;
 mod table;
 
@@ -35,7 +36,7 @@ impl Options {
                 "--clean" => options.clean = true,
                 "--only" => options.only = args.next(),
                 "--runs" => {
-                    let count = args.next().and_then(|n| n.parse().ok());
+                    let count: Option<usize> = args.next().and_then(|n| n.parse().ok());
                     options.runs = count.expect("--runs needs a number").max(1);
                 }
                 other => panic!("`{other}` is none of --strict, --clean, --only WORD, --runs N"),
@@ -46,11 +47,12 @@ impl Options {
 }
 
 fn main() -> ExitCode {
+    if pose::is_asked() {
+        pose::hold();
+    }
     let Some(options) = Options::from_args() else { return ExitCode::SUCCESS };
-    let directory = std::env::var_os("AGENTCTL_BENCH_DIR").map_or_else(
-        || std::env::temp_dir().join("agentctl-bench"),
-        PathBuf::from,
-    );
+    let directory = std::env::var_os("AGENTCTL_BENCH_DIR")
+        .map_or_else(|| std::env::temp_dir().join("agentctl-bench"), PathBuf::from);
     if options.clean {
         if directory.exists() {
             std::fs::remove_dir_all(&directory).expect("removed");

@@ -52,6 +52,12 @@ pub(crate) fn compare(runs: usize, theirs: &mut Command, ours: &mut Command) -> 
     Times { theirs: median(their_times), ours: median(our_times) }
 }
 
+/// Runs one program several times, after a first time that is not counted.
+pub(crate) fn repeat(runs: usize, command: &mut Command) -> Vec<Duration> {
+    run(command);
+    (0..runs).map(|_| run(command)).collect()
+}
+
 fn run(command: &mut Command) -> Duration {
     let start = Instant::now();
     let status = command.status().unwrap_or_else(|e| panic!("{command:?}: {e}"));

@@ -35,11 +35,26 @@ const COST: &str = r#"{"type":"cost-state","sessionId":"$S","totalCostUSD":$G,"t
 
 /// Attachments before the first answer: kind, and bytes of text.
 const ATTACHMENTS: &[(&str, usize)] = &[
-    (r#""type":"environment","snapshot":{"workingDirectory":"$C","isWorktree":false,"isGitRepo":true,"additionalWorkingDirectories":[],"platform":"linux","shell":"bash","osVersion":"Linux"}"#, 400),
-    (r#""type":"model","identity":{"modelId":"claude-opus-5-5","marketingName":"Opus 5.5"},"text":"model""#, 300),
-    (r#""type":"deferred_tools_delta","addedNames":["Monitor","WebFetch"],"addedLines":["Monitor","WebFetch"],"removedNames":[],"pendingMcpServers":[],"failedMcpServers":[]"#, 900),
-    (r#""type":"agent_listing_delta","addedTypes":["claude","Explore"],"addedLines":[],"builtInTypes":["claude","Explore"],"removedTypes":[],"isInitial":true,"showConcurrencyNote":true"#, 1200),
-    (r#""type":"auto_mode","autoModeConsentFlow":false,"finishExposedWork":false,"bashFirst":true,"steerOnly":true,"bypass":true"#, 1000),
+    (
+        r#""type":"environment","snapshot":{"workingDirectory":"$C","isWorktree":false,"isGitRepo":true,"additionalWorkingDirectories":[],"platform":"linux","shell":"bash","osVersion":"Linux"}"#,
+        400,
+    ),
+    (
+        r#""type":"model","identity":{"modelId":"claude-opus-5-5","marketingName":"Opus 5.5"},"text":"model""#,
+        300,
+    ),
+    (
+        r#""type":"deferred_tools_delta","addedNames":["Monitor","WebFetch"],"addedLines":["Monitor","WebFetch"],"removedNames":[],"pendingMcpServers":[],"failedMcpServers":[]"#,
+        900,
+    ),
+    (
+        r#""type":"agent_listing_delta","addedTypes":["claude","Explore"],"addedLines":[],"builtInTypes":["claude","Explore"],"removedTypes":[],"isInitial":true,"showConcurrencyNote":true"#,
+        1200,
+    ),
+    (
+        r#""type":"auto_mode","autoModeConsentFlow":false,"finishExposedWork":false,"bashFirst":true,"steerOnly":true,"bypass":true"#,
+        1000,
+    ),
     (r#""type":"date","date":"2026-11-15""#, 64),
 ];
 
@@ -236,9 +251,8 @@ impl Transcript<'_> {
     }
 
     fn state(&mut self) {
-        self.sheet.line(
-            r#"{"type":"last-prompt","lastPrompt":"$X","leafUuid":"$U","sessionId":"$S"}"#,
-        );
+        self.sheet
+            .line(r#"{"type":"last-prompt","lastPrompt":"$X","leafUuid":"$U","sessionId":"$S"}"#);
         if let Some(title) = self.title.clone() {
             self.sheet.set(b'F', title);
             self.sheet.line(r#"{"type":"ai-title","aiTitle":"$F","sessionId":"$S"}"#);

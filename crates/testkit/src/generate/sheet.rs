@@ -9,13 +9,13 @@ const BLOCK: usize = 64;
 const BLOCKS: u64 = 16 << 10;
 
 const WORDS: &[&str] = &[
-    "adjust", "buffer", "cache", "check", "client", "column", "config", "cursor", "delete", "deploy",
-    "error", "fetch", "field", "filter", "folder", "format", "handle", "header", "import", "index",
-    "input", "insert", "label", "layout", "limit", "listen", "login", "merge", "module", "number",
-    "option", "order", "output", "parser", "patch", "prompt", "query", "queue", "reader", "record",
-    "remove", "render", "report", "request", "retry", "return", "route", "schema", "search", "server",
-    "session", "signal", "socket", "source", "status", "stream", "table", "target", "test", "thread",
-    "token", "update", "value", "worker", "writer",
+    "adjust", "buffer", "cache", "check", "client", "column", "config", "cursor", "delete",
+    "deploy", "error", "fetch", "field", "filter", "folder", "format", "handle", "header",
+    "import", "index", "input", "insert", "label", "layout", "limit", "listen", "login", "merge",
+    "module", "number", "option", "order", "output", "parser", "patch", "prompt", "query", "queue",
+    "reader", "record", "remove", "render", "report", "request", "retry", "return", "route",
+    "schema", "search", "server", "session", "signal", "socket", "source", "status", "stream",
+    "table", "target", "test", "thread", "token", "update", "value", "worker", "writer",
 ];
 
 /// A megabyte of text as it stands inside a JSON string, in blocks that can be cut anywhere between.

@@ -4,8 +4,7 @@ use serde_json::Value;
 
 use super::*;
 
-const PLAN: Plan =
-    Plan { sessions: 40, seed: 7, now_ms: 1_794_730_000_000, largest: 1_500_000 };
+const PLAN: Plan = Plan { sessions: 40, seed: 7, now_ms: 1_794_730_000_000, largest: 1_500_000 };
 
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
