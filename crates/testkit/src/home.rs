@@ -136,7 +136,8 @@ impl TestHome {
                 )
             });
         }
-        let cwd = self.at(&format!("{cwd}/."));
+        let cwd = self.path().join(cwd);
+        std::fs::create_dir_all(&cwd).expect("made");
         let mut command = Command::new(program);
         command.args(script).env_clear().envs(&self.env).current_dir(cwd);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -114,6 +114,8 @@ impl Adapter for Demo {
 pub struct Live {
     pub start_ticks: u64,
     pub boot_id: String,
+    /// A shared home may be written by another machine.
+    pub machine_id: Option<String>,
     pub pid_namespace: u64,
     pub session: String,
     pub cwd: String,
@@ -200,7 +202,14 @@ impl DemoStore<'_> {
                 }
             },
         };
-        if !is_session_id(&live.session) || live.boot_id != kernel.boot_id() {
+        if !is_session_id(&live.session) {
+            return;
+        }
+        if live.machine_id.as_deref().is_some_and(|m| kernel.machine_id() != Some(m)) {
+            let why = "it was recorded on another machine";
+            return found.rows.push(Served::unseen(live.session, why));
+        }
+        if live.boot_id != kernel.boot_id() {
             return;
         }
         let started_at = Time::from_millis(live.started_ms);

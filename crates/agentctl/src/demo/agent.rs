@@ -149,6 +149,7 @@ impl Agent {
         let live = Live {
             start_ticks: me.id.start_ticks,
             boot_id: me.id.boot_id,
+            machine_id: host.kernel.machine_id().map(str::to_owned),
             pid_namespace: host.kernel.pid_namespace(),
             session: id.clone(),
             cwd: cwd.clone(),

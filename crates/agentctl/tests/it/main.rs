@@ -1,12 +1,49 @@
 //! One binary for all tests of the program: real processes, real files, real kernel.
-// Helpers of tests panic as the tests themselves do.
-#![allow(clippy::disallowed_methods, clippy::expect_used)]
+#![allow(clippy::disallowed_methods)]
 
+mod claude_code;
+mod cli;
+mod codex;
 mod demo;
+mod fixtures;
+mod hostile;
+mod tidy;
 
+use std::path::PathBuf;
+
+use serde_json::Value;
 use testkit::TestHome;
 
 /// A home of a test's own, with the program built for this run.
 fn home() -> TestHome {
     TestHome::new(env!("CARGO_BIN_EXE_agentctl"))
+}
+
+/// Where the recorded homes lie.
+fn fixtures_dir() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testkit/fixtures")
+}
+
+/// A row without what may differ between `list` and `status`: tokens, cost, the moment of the look.
+fn comparable(row: &Value) -> Value {
+    let mut row = row.clone();
+    row["tokens"] = Value::Null;
+    row["cost_usd"] = Value::Null;
+    for evidence in row["evidence"].as_array_mut().into_iter().flatten() {
+        evidence["at"] = Value::Null;
+    }
+    row
+}
+
+/// Every row of `list -a` equals the `status` of the same session.
+fn assert_list_equals_status(home: &TestHome) {
+    let listed = home.run(&["list", "-a", "--since", "all", "--json"]);
+    for row in listed.sessions() {
+        let id = match (row["id"].as_str(), row["pid"].as_u64()) {
+            (Some(id), _) => format!("{}:{id}", row["adapter"].as_str().unwrap_or_default()),
+            (None, pid) => pid.expect("a process has a pid").to_string(),
+        };
+        let status = home.run(&["status", &id, "--json"]).json();
+        assert_eq!(comparable(&row), comparable(&status), "list and status differ about {id}");
+    }
 }

@@ -112,6 +112,7 @@ pub(super) struct Block {
 /// Tokens of one model message.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
+#[allow(clippy::struct_field_names)] // the names are the format
 pub(super) struct Usage {
     input_tokens: u64,
     output_tokens: u64,

@@ -109,7 +109,7 @@ impl ClaudeStore<'_> {
     }
 
     /// Visits every transcript by name; what cannot be one is reported.
-    fn each_transcript(&self, visit: &mut dyn FnMut(&str, file::Entry)) -> Found<Entry> {
+    fn each_transcript(&self, visit: &mut dyn FnMut(&str, &file::Entry)) -> Found<Entry> {
         let mut found = Found::default();
         let projects = match self.projects() {
             Ok(projects) => projects,
@@ -130,7 +130,7 @@ impl ClaudeStore<'_> {
                     continue;
                 };
                 if entry.kind.is_file() {
-                    visit(&id.to_owned(), entry);
+                    visit(id, &entry);
                 } else {
                     let skip = file::open(&entry.path, self.uid()).err();
                     let skip = skip.unwrap_or(file::Skip::Missing);
@@ -180,7 +180,8 @@ impl Store for ClaudeStore<'_> {
             let Some(modified_ms) = entry.modified_ms() else { return };
             let newer = newest.get(id).is_none_or(|known| known.modified_ms < modified_ms);
             if newer && since_ms.is_none_or(|since| modified_ms >= since) {
-                let locator = Locator { id: id.to_owned(), path: Some(entry.path), parent: None };
+                let locator =
+                    Locator { id: id.to_owned(), path: Some(entry.path.clone()), parent: None };
                 newest.insert(id.to_owned(), Entry { locator, modified_ms });
             }
         });

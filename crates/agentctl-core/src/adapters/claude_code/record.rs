@@ -144,7 +144,7 @@ impl Tail {
         match line.kind.as_ref() {
             "assistant" => self.assistant(line),
             "user" if self.decided.is_none() && !line.is_meta && !line.is_compact_summary => {
-                self.user(line)
+                self.user(line);
             }
             "system" if self.nothing_since() => self.system(line),
             "api-request" if self.nothing_since() => self.attempt(line),

@@ -36,6 +36,7 @@ struct Spent<'a> {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[allow(clippy::struct_field_names)] // the names are the format
 struct ModelUsage {
     input_tokens: u64,
     output_tokens: u64,

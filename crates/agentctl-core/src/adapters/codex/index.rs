@@ -99,9 +99,9 @@ impl Index {
 fn select(threads: &HashSet<String>, edges: bool) -> String {
     let column =
         |name: &str| if threads.contains(name) { name.to_owned() } else { "null".to_owned() };
-    let text = |name: &str| match threads.contains(name) {
-        true => format!("substr({name}, 1, {TEXT_CHARS})"),
-        false => "null".to_owned(),
+    let text = |name: &str| {
+        let shown = format!("substr({name}, 1, {TEXT_CHARS})");
+        if threads.contains(name) { shown } else { "null".to_owned() }
     };
     let parent = if edges {
         "(select parent_thread_id from thread_spawn_edges e where e.child_thread_id = threads.id)"

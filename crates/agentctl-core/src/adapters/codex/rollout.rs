@@ -273,6 +273,7 @@ struct UsageRecord<'a> {
 /// Tokens as Codex writes them: what came from a cache is part of the input.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
+#[allow(clippy::struct_field_names)] // the names are the format
 pub(super) struct Usage {
     input_tokens: u64,
     cached_input_tokens: u64,

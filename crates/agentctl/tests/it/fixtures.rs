@@ -1,0 +1,153 @@
+//! Recorded homes of the real agents: what `list -a --json` makes of every session in them.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use testkit::{TestHome, sandboxed_test};
+
+use crate::{assert_list_equals_status, fixtures_dir, home};
+
+/// Plants a recorded home; live records in it are made this machine's own, as they once were.
+fn planted(agent: &str, version: &str) -> TestHome {
+    let home = home();
+    let fixture: PathBuf = fixtures_dir().join(agent).join(version);
+    home.plant(&fixture, ".");
+    let sessions = home.path().join(".claude/sessions");
+    for entry in std::fs::read_dir(sessions).into_iter().flatten().flatten() {
+        let text = std::fs::read_to_string(entry.path()).expect("readable");
+        std::fs::write(entry.path(), ours(&text)).expect("written");
+    }
+    home
+}
+
+fn ours(record: &str) -> String {
+    let mut record: Value = serde_json::from_str(record).expect("JSON");
+    let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let space = std::fs::read_link("/proc/self/ns/pid").expect("a namespace");
+    record["pidDomain"] = format!("linux:{}:{}", machine.trim(), space.display()).into();
+    record.to_string()
+}
+
+/// One document without the moment and the place of the test.
+fn settled(home: &TestHome, args: &[&str]) -> Value {
+    let output = home.run(args);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let place = home.path().to_string_lossy().into_owned();
+    let mut document: Value =
+        serde_json::from_str(&output.stdout.replace(&place, "[home]")).expect("JSON");
+    for row in document["sessions"].as_array_mut().into_iter().flatten() {
+        for evidence in row["evidence"].as_array_mut().into_iter().flatten() {
+            evidence["at"] = "[now]".into();
+            if evidence["source"] == "kernel:process table" {
+                evidence["says"] = "[no live process serves it]".into();
+            }
+        }
+    }
+    document
+}
+
+/// A line per session: who, how it stands, what it was asked.
+fn verdicts(document: &Value) -> String {
+    let text = |v: &Value| v.as_str().unwrap_or("-").to_owned();
+    let mut lines: Vec<String> = document["sessions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|s| {
+            let under = s["parent"].as_str().map(|p| format!(" under {p}")).unwrap_or_default();
+            let prompt: String = text(&s["prompt"]).chars().take(44).collect();
+            format!(
+                "{} {} {}{under} | {prompt}",
+                text(&s["id"]),
+                text(&s["status"]),
+                text(&s["outcome"])
+            )
+        })
+        .collect();
+    lines.sort();
+    lines.join("\n")
+}
+
+const ALL: [&str; 6] = ["list", "-a", "--since", "all", "--tree", "--json"];
+
+sandboxed_test! {
+    fn claude_code_2_1_325() {
+        let home = planted("claude-code", "2.1.325");
+        let document = settled(&home, &ALL);
+        insta::assert_snapshot!("claude-code-2.1.325-verdicts", verdicts(&document));
+        insta::assert_json_snapshot!("claude-code-2.1.325", document);
+        assert_list_equals_status(&home);
+    }
+}
+
+sandboxed_test! {
+    fn codex_0_166_0() {
+        let home = planted("codex", "0.166.0");
+        let document = settled(&home, &ALL);
+        insta::assert_snapshot!("codex-0.166.0-verdicts", verdicts(&document));
+        insta::assert_json_snapshot!("codex-0.166.0", document);
+        assert_list_equals_status(&home);
+
+        // The rollouts say the same without the index.
+        std::fs::remove_file(home.path().join(".codex/state_5.sqlite")).expect("removed");
+        assert_eq!(settled(&home, &ALL), document, "the index tells another story than the rollouts");
+        assert_list_equals_status(&home);
+    }
+}
+
+sandboxed_test! {
+    fn demo_0_1_0() {
+        let home = planted("demo", "0.1.0");
+        insta::assert_json_snapshot!("demo-0.1.0", settled(&home, &ALL));
+        assert_list_equals_status(&home);
+    }
+}
+
+sandboxed_test! {
+    fn reading_a_home_changes_nothing_in_it() {
+        let home = planted("codex", "0.166.0");
+        home.plant(&fixtures_dir().join("claude-code/2.1.325"), ".");
+        let before = picture(&home.path());
+        for args in [&ALL[..], &["list"], &["status", "01a1de39-552e"], &["logs", "45454545"], &["doctor"]] {
+            let _answer = home.run(args);
+        }
+        assert_eq!(picture(&home.path()), before);
+    }
+}
+
+/// Every name below a directory with its size and time of writing.
+fn picture(directory: &std::path::Path) -> Vec<(PathBuf, u64, std::time::SystemTime)> {
+    let mut found = Vec::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in std::fs::read_dir(directory).expect("listed").flatten() {
+            let meta = entry.metadata().expect("metadata");
+            found.push((entry.path(), meta.len(), meta.modified().expect("a time")));
+            if meta.is_dir() {
+                pending.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+sandboxed_test! {
+    fn tokens_and_cost_are_of_distinct_messages_and_only_complete() {
+        let home = planted("claude-code", "2.1.325");
+        let status = |id: &str| home.run(&["status", id, "--json"]).json();
+        // With a subagent; the agent's own figure speaks of the same tokens.
+        let whole = status("45454545");
+        assert_eq!(whole["tokens"], serde_json::json!({"input": 63015, "output": 203, "cache_read": 42, "cache_write": 66}));
+        assert_eq!(whole["cost_usd"], 0.256_458_4);
+        // Killed and resumed: the killed run's cost is lost from the agent's figure, so it is not shown.
+        let killed = status("d4f65236");
+        assert_eq!(killed["tokens"], serde_json::json!({"input": 23567, "output": 63, "cache_read": 14, "cache_write": 22}));
+        assert_eq!(killed["cost_usd"], Value::Null);
+
+        let home = planted("codex", "0.166.0");
+        let status = |id: &str| home.run(&["status", id, "--json"]).json();
+        // A fork counts its own records, not the total it started from.
+        assert_eq!(status("01a1de32-1803")["tokens"]["input"], 11_124 - 7);
+    }
+}

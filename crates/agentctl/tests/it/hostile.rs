@@ -1,0 +1,202 @@
+//! Rubbish in session directories: skipped with a reason, in bounded memory, without a hang or a panic.
+
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use testkit::{TestHome, sandboxed_test};
+
+use crate::home;
+
+const GOOD: &str = "aaaaaaaa-0000-4000-8000-00000000600d";
+
+/// The three places where transcripts lie.
+const PLACES: [(&str, fn(&str) -> String); 3] = [
+    ("claude-code", |id| format!(".claude/projects/-ws/{id}.jsonl")),
+    ("codex", |id| format!(".codex/sessions/2026/11/15/rollout-2026-11-15T07-53-25-{id}.jsonl")),
+    ("demo", |id| format!(".local/share/agentctl-demo/sessions/{id}.jsonl")),
+];
+
+fn id(number: u32) -> String {
+    format!("bbbbbbbb-0000-4000-8000-{number:012}")
+}
+
+fn good(home: &TestHome) {
+    let claude = json!({"type": "user", "cwd": "/ws", "timestamp": "2026-11-15T08:00:00Z", "message": {"role": "user", "content": "hi"}}).to_string()
+        + "\n" + &json!({"type": "assistant", "timestamp": "2026-11-15T08:00:01Z", "message": {"id": "m", "model": "x", "stop_reason": "end_turn", "content": [{"type": "text", "text": "ho"}]}}).to_string() + "\n";
+    home.write(&PLACES[0].1(GOOD), claude);
+}
+
+/// What the good session looks like however much rubbish lies beside it.
+fn assert_good(listed: &testkit::Output, what: &str) {
+    let row = listed.session(GOOD);
+    assert_eq!(
+        (&row["status"], &row["outcome"]),
+        (&"stopped".into(), &"finished".into()),
+        "{what}"
+    );
+}
+
+fn list(home: &TestHome) -> testkit::Output {
+    home.run(&["list", "-a", "--since", "all", "--json"])
+}
+
+sandboxed_test! {
+    fn what_is_no_regular_file_is_skipped_with_a_reason() {
+        for (adapter, place) in PLACES {
+            let home = home();
+            good(&home);
+            let at = |n: u32| home.at(&place(&id(n)));
+            let fifo = Command::new("mkfifo").arg(at(1)).status().expect("mkfifo");
+            assert!(fifo.success());
+            let _socket = UnixListener::bind(home.path().join("s")).map(|l| { std::fs::rename(home.path().join("s"), at(2)).expect("moved"); l });
+            symlink("/dev/zero", at(3)).expect("linked");
+            symlink(at(4), at(4)).expect("a loop");
+            symlink("/etc/passwd", at(5)).expect("a way out");
+            std::fs::create_dir(at(6)).expect("a directory");
+            let listed = list(&home);
+            assert_eq!(listed.code, Some(3), "{adapter}: {}", listed.stderr);
+            assert_good(&listed, adapter);
+            assert_eq!(listed.sessions().len(), 1, "{adapter}: {}", listed.stdout);
+            for (number, reason) in [(1, "FIFO"), (2, "socket"), (3, "symbolic link"), (4, "symbolic link"), (5, "symbolic link")] {
+                let told = listed.stderr.lines().any(|l| l.contains(&id(number)) && l.contains(reason));
+                assert!(told, "{adapter}: nothing said about {number} ({reason}):\n{}", listed.stderr);
+            }
+            assert_eq!(home.run(&["list", "--json"]).code, Some(0), "{adapter}: what lives is not concerned");
+        }
+    }
+}
+
+sandboxed_test! {
+    fn rubbish_inside_a_transcript_is_passed_over() {
+        let deep = format!("{{\"type\":\"user\",\"message\":{}1{}}}\n", "[".repeat(100_000), "]".repeat(100_000));
+        let rubbish: Vec<(&str, Vec<u8>)> = vec![
+            ("empty", Vec::new()),
+            ("no newline", b"{\"type\":\"user\"".to_vec()),
+            ("not JSON", b"hello\nworld\n".to_vec()),
+            ("NUL bytes", vec![0; 100_000]),
+            ("bad UTF-8", b"{\"type\":\"user\",\"message\":{\"content\":\"\xff\xfe\x80\"}}\n".to_vec()),
+            ("deep", deep.into_bytes()),
+            ("wrong types", b"{\"type\":5,\"payload\":[],\"message\":\"x\",\"timestamp\":{}}\n[]\n3\nnull\n\"x\"\n".to_vec()),
+            ("only newlines", vec![b'\n'; 100_000]),
+            ("absurd times", b"{\"type\":\"user\",\"timestamp\":\"9999999-99-99\",\"message\":{\"content\":\"x\"}}\n".to_vec()),
+        ];
+        for (adapter, place) in PLACES {
+            let home = home();
+            good(&home);
+            for (number, (_, bytes)) in rubbish.iter().enumerate() {
+                home.write(&place(&id(u32::try_from(number).expect("few"))), bytes);
+            }
+            let listed = list(&home);
+            assert_good(&listed, adapter);
+            assert_eq!(listed.sessions().len(), 1 + rubbish.len(), "{adapter}: {}", listed.stderr);
+            for row in listed.sessions() {
+                let (id, stopped) = (row["id"].as_str().expect("an id"), &row["status"] == "stopped");
+                assert!(stopped, "{adapter}: nothing serves {row}");
+                assert_ne!(home.run(&["status", &format!("{adapter}:{id}"), "--json"]).code, None, "{adapter}");
+                for args in [&["logs", id][..], &["logs", id, "--json"], &["logs", id, "--raw"], &["why", id]] {
+                    let output = home.run(args);
+                    assert!(output.code.is_some(), "{adapter} {args:?}: {}", output.stderr);
+                    assert!(!output.stderr.contains("panicked"), "{adapter} {args:?}: {}", output.stderr);
+                }
+            }
+        }
+    }
+}
+
+/// Runs the program with an address space of 256 MiB: whoever wants a whole file in memory fails.
+fn cramped(home: &TestHome, args: &[&str]) -> testkit::Output {
+    let mut command = Command::new("sh");
+    let script = "ulimit -v 262144; exec \"$@\"";
+    command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_agentctl")]).args(args);
+    command.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin");
+    let output = command.output().expect("runs");
+    testkit::Output {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+sandboxed_test! {
+    fn a_gigabyte_in_one_line_is_read_in_bounded_memory() {
+        for (adapter, place) in PLACES {
+            let home = home();
+            good(&home);
+            let path: PathBuf = home.write(&place(&id(1)), "");
+            let file = std::fs::OpenOptions::new().write(true).open(&path).expect("open");
+            file.set_len(1 << 30).expect("a sparse gigabyte");
+            for args in [&["list", "-a", "--since", "all", "--json"][..], &["status", &id(1), "--json"], &["logs", &id(1)]] {
+                let output = cramped(&home, args);
+                assert_eq!(output.code, Some(0), "{adapter} {args:?}: {}", output.stderr);
+            }
+            let row = home.run(&["status", &id(1), "--json"]).json();
+            assert_eq!((&row["status"], &row["outcome"]), (&"stopped".into(), &"unknown".into()), "{adapter}");
+        }
+    }
+}
+
+sandboxed_test! {
+    fn rubbish_among_the_live_records_hides_nobody() {
+        let home = home();
+        good(&home);
+        for (name, text) in [("1.json", "{"), ("2.json", "[]"), ("3.json", ""), ("4.json", "{\"sessionId\":\"../../etc/passwd\"}"), ("99999999999.json", "{}"), ("x.json", "{}")] {
+            home.write(&format!(".claude/sessions/{name}"), text);
+            home.write(&format!(".local/share/agentctl-demo/live/{name}"), text);
+        }
+        home.write(".codex/thread-writer-locks/.coordination.lock", "");
+        home.write(".codex/thread-writer-locks/..lock", "");
+        symlink("/dev/zero", home.at(".claude/sessions/5.json")).expect("linked");
+        let listed = list(&home);
+        assert_eq!(listed.code, Some(3));
+        assert_good(&listed, "live records");
+        assert!(listed.stderr.contains("sessions/5.json was skipped"), "{}", listed.stderr);
+    }
+}
+
+sandboxed_test! {
+    fn a_damaged_index_is_not_missed() {
+        for bytes in [b"not a database at all, but long enough to look like one".to_vec(), Vec::new(), vec![0; 4096]] {
+            let home = home();
+            home.plant(&crate::fixtures_dir().join("codex/0.166.0"), ".");
+            home.write(".codex/state_5.sqlite", bytes);
+            let listed = list(&home);
+            assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+            assert_eq!(listed.sessions().len(), 38);
+        }
+    }
+}
+
+sandboxed_test! {
+    fn nothing_of_a_stranger_reaches_the_terminal_raw() {
+        let home = home();
+        let evil = "\u{1b}]0;owned\u{7}\u{1b}]52;c;ZXZpbA==\u{7}\u{9b}31m\u{202e}gnp\u{200b}.exe\rOVER\u{7f}";
+        let line = json!({"type": "user", "cwd": format!("/ws/{evil}"), "timestamp": "2026-11-15T08:00:00Z", "message": {"role": "user", "content": evil}});
+        let title = json!({"type": "custom-title", "customTitle": evil});
+        let failed = json!({"type": "assistant", "isApiErrorMessage": true, "timestamp": "2026-11-15T08:00:00Z", "message": {"model": "<synthetic>", "content": [{"type": "text", "text": evil}]}});
+        home.write(&PLACES[0].1(GOOD), format!("{line}\n{failed}\n{title}\n"));
+        home.write(".config/agentctl/config.toml", format!("[roots]\n\"{}\" = []\n", "\\u001b]0;x\\u0007"));
+        let wrong = home.run(&["list"]);
+        assert_eq!(wrong.code, Some(1));
+        assert_harmless(&wrong.stderr);
+        std::fs::remove_file(home.path().join(".config/agentctl/config.toml")).expect("removed");
+        for args in [&["list", "-a", "--since", "all"][..], &["list", "-a", "--since", "all", "--json"], &["status", GOOD], &["status", GOOD, "--json"],
+            &["why", GOOD], &["why", GOOD, "--json"], &["logs", GOOD], &["logs", GOOD, "--json"], &["status", evil]] {
+            let output = home.run(args);
+            assert_harmless(&output.stdout);
+            assert_harmless(&output.stderr);
+        }
+        let status: Value = home.run(&["status", GOOD, "--json"]).json();
+        assert_eq!(status["title"], evil, "JSON keeps the data");
+    }
+}
+
+fn assert_harmless(text: &str) {
+    let harmful = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t')
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+    };
+    assert!(!text.contains(harmful), "{text:?}");
+}
