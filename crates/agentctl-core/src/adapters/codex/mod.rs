@@ -266,7 +266,9 @@ impl Store for CodexStore<'_> {
                     families.entry(parent).or_default().push(child);
                 }
             });
-            families.values_mut().for_each(|children| children.sort());
+            for children in families.values_mut() {
+                children.sort();
+            }
             (families, listed.whole)
         });
         let rows = by_parent.0.get(&locator.id).cloned().unwrap_or_default();
