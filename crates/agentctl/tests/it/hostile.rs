@@ -12,8 +12,10 @@ use crate::home;
 
 const GOOD: &str = "aaaaaaaa-0000-4000-8000-00000000600d";
 
+type Place = (&'static str, fn(&str) -> String);
+
 /// The three places where transcripts lie.
-const PLACES: [(&str, fn(&str) -> String); 3] = [
+const PLACES: [Place; 3] = [
     ("claude-code", |id| format!(".claude/projects/-ws/{id}.jsonl")),
     ("codex", |id| format!(".codex/sessions/2026/11/15/rollout-2026-11-15T07-53-25-{id}.jsonl")),
     ("demo", |id| format!(".local/share/agentctl-demo/sessions/{id}.jsonl")),
@@ -52,10 +54,9 @@ fn what_is_no_regular_file_is_skipped_with_a_reason() {
             let at = |n: u32| home.at(&place(&id(n)));
             let fifo = Command::new("mkfifo").arg(at(1)).status().expect("mkfifo");
             assert!(fifo.success());
-            let _socket = UnixListener::bind(home.path().join("s")).map(|l| {
-                std::fs::rename(home.path().join("s"), at(2)).expect("moved");
-                l
-            });
+            // Bound under a short name: a socket's path has a limit.
+            let _socket = UnixListener::bind(home.path().join("s")).expect("bound");
+            std::fs::rename(home.path().join("s"), at(2)).expect("moved");
             symlink("/dev/zero", at(3)).expect("linked");
             symlink(at(4), at(4)).expect("a loop");
             symlink("/etc/passwd", at(5)).expect("a way out");
