@@ -101,7 +101,8 @@ fn the_lock_says_alive_and_the_tail_says_what() {
         for (lines, status, kind, detail) in cases {
             let home = home();
             rollout(&home, A, &lines);
-            let agent = exec(&home, &[A], &["exec"]);
+            // A terminal in its own process; `exec` is another matter before its prompt has arrived.
+            let agent = exec(&home, &[A], &[]);
             let row = list(&home).session(A);
             assert_eq!(row["status"], status, "{lines:?}");
             assert_eq!(row["reason"]["kind"].as_str().unwrap_or("-"), kind, "{lines:?}");
@@ -123,8 +124,12 @@ fn a_live_thread_whose_rollout_may_be_hidden_is_unknown_not_idle() {
         std::fs::rename(&day, home.path().join("elsewhere")).expect("moved");
         std::fs::write(&day, "a file in the directory's place").expect("written");
         let listed = home.run(&["list", "--json"]);
-        // The day is gone as far as anyone can tell; what stands in its place is no directory.
-        assert_eq!(listed.session(A)["status"], "idle");
+        assert_eq!(
+            (&listed.session(A)["status"], listed.code),
+            (&"unknown".into(), Some(3)),
+            "{}",
+            listed.stderr
+        );
         std::fs::remove_file(&day).expect("removed");
         std::os::unix::fs::symlink(home.path().join("elsewhere"), &day).expect("linked");
         let listed = home.run(&["list", "-a", "--since", "all", "--json"]);
@@ -183,20 +188,50 @@ fn an_unprompted_terminal_is_known_by_its_lock_only() {
 }
 
 #[test]
-fn exec_without_a_lock_is_a_row_without_id() {
+fn exec_is_starting_until_its_prompt_has_arrived() {
     sandboxed(|| {
         let home = home();
         std::fs::create_dir_all(home.path().join(".codex")).expect("made");
-        let mut agent = home.agent("codex", "ws", &["exec", "prompt"]);
-        agent.ready();
+        let mut early = home.agent("codex", "ws", &["exec", "prompt"]);
+        early.ready();
+        let rows = list(&home).sessions();
+        assert_eq!(rows.len(), 1);
+        assert_eq!((&rows[0]["id"], &rows[0]["pid"]), (&Value::Null, &early.pid().into()));
+        assert_eq!(
+            (&rows[0]["status"], &rows[0]["reason"]["kind"]),
+            (&"running".into(), &"starting".into())
+        );
+        drop(early);
+        // It holds the thread, but the turn it was started for has not begun.
+        for lines in [vec![], vec![started(), json!({"type": "task_complete"})]] {
+            rollout(&home, A, &lines);
+            let _agent = exec(&home, &[A], &["exec", "resume"]);
+            let row = list(&home).session(A);
+            assert_eq!(
+                (&row["status"], &row["reason"]["kind"]),
+                (&"running".into(), &"starting".into())
+            );
+            assert_list_equals_status(&home);
+        }
+    });
+}
+
+#[test]
+fn a_terminal_has_a_row_of_its_own_only_without_a_server() {
+    sandboxed(|| {
+        let home = home();
+        std::fs::create_dir_all(home.path().join(".codex")).expect("made");
         let mut terminal = home.agent("codex", "ws", &["resume"]);
         terminal.ready();
         let rows = list(&home).sessions();
-        assert_eq!(rows.len(), 1, "a terminal whose thread lives in a server is no row of its own");
         assert_eq!(
-            (&rows[0]["id"], &rows[0]["status"], &rows[0]["pid"]),
-            (&Value::Null, &"running".into(), &agent.pid().into())
+            (rows.len(), &rows[0]["status"]),
+            (1, &"unknown".into()),
+            "starting, or its server is gone"
         );
+        let mut server = home.agent("codex", "ws", &["app-server"]);
+        server.ready();
+        assert!(list(&home).sessions().is_empty(), "its thread lives in the server");
     });
 }
 
