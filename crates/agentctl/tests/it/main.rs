@@ -1,5 +1,6 @@
 //! One binary for all tests of the program: real processes, real files, real kernel.
-#![allow(clippy::disallowed_methods)]
+// Helpers of tests panic as the tests themselves do; what a test prints goes to the runner.
+#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 
 mod claude_code;
 mod cli;
@@ -7,6 +8,7 @@ mod codex;
 mod demo;
 mod fixtures;
 mod hostile;
+mod recycle;
 mod tidy;
 
 use std::path::PathBuf;
