@@ -8,6 +8,7 @@ mod join;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -36,11 +37,15 @@ pub struct Query {
     pub cwd: Option<String>,
     /// Add subagents, each after its parent.
     pub children: bool,
+    /// Count what rests in a shared server as living.
+    pub resting: bool,
 }
 
 impl Query {
     fn admits(&self, session: &Session) -> bool {
-        (self.history.is_some() || session.status.is_live())
+        // A thread that rests in a shared server is history until somebody moves it.
+        let rests = session.status == Status::Idle && session.hosted && !self.resting;
+        (self.history.is_some() || (session.status.is_live() && !rests))
             && (self.statuses.is_empty() || self.statuses.contains(&session.status))
             && self.group.as_ref().is_none_or(|g| session.group.as_ref() == Some(g))
             && self.cwd.as_ref().is_none_or(|c| session.cwd.as_ref() == Some(c))
@@ -50,6 +55,7 @@ impl Query {
 /// Takes one look at the process table for these adapters.
 #[must_use]
 pub fn look(host: &Arc<Host>, adapters: Adapters, limit: Duration) -> Look {
+    let deadline = Instant::now() + limit;
     // One that cannot tell gets its closer look: a process too many in the table does no harm.
     let wanted = |brief: crate::kernel::Brief<'_>| {
         let claims = |a: &&dyn Adapter| catch_unwind(AssertUnwindSafe(|| a.is_candidate(brief)));
@@ -58,7 +64,7 @@ pub fn look(host: &Arc<Host>, adapters: Adapters, limit: Duration) -> Look {
     Look {
         host: Arc::clone(host),
         table: Arc::new(host.kernel.table(&wanted)),
-        deadline: Instant::now() + limit,
+        deadline,
         now: host.now(),
     }
 }
@@ -145,10 +151,7 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &crate::resolve::Ta
             let live = store.live();
             let mut question = Question::new(adapter, look, root, store.as_ref(), live);
             match &wanted.session {
-                Some(locator) => {
-                    let locator = written(store.as_ref(), locator);
-                    question.add(std::slice::from_ref(&locator), Depth::Whole);
-                }
+                Some(locator) => question.add_one(locator),
                 None => {
                     let locators = question.possibly_served();
                     question.add(&locators, Depth::Outline);
@@ -162,6 +165,10 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &crate::resolve::Ta
     });
     Inspected { session: found.rows.pop(), faults: found.faults }
 }
+
+/// Threads that hang in a read which cannot be cancelled; they are given up, but not without end.
+static ABANDONED: AtomicUsize = AtomicUsize::new(0);
+const ABANDONED_MOST: usize = 32;
 
 /// Puts a question to every adapter on a thread of its own; the late, the broken and the panicking
 /// become faults.
@@ -178,12 +185,19 @@ pub fn each_adapter<T: Send + 'static>(
     let mut all = Found::default();
     let mut pending: Vec<&'static str> = Vec::new();
     for &adapter in adapters {
+        if ABANDONED.load(Ordering::Relaxed) >= ABANDONED_MOST {
+            let why = "too many earlier questions still hang";
+            all.faults.push(whole_fault(adapter.name(), "was not asked", why));
+            continue;
+        }
         let (sender, question, look) = (sender.clone(), Arc::clone(&question), look.clone());
         let thread = std::thread::Builder::new().name(adapter.name().to_owned());
         let spawned = thread.spawn(move || {
             let answer = catch_unwind(AssertUnwindSafe(|| question(adapter, &look)));
-            // Nobody listens any more when the answer comes too late.
-            let _too_late = sender.send((adapter.name(), answer));
+            if sender.send((adapter.name(), answer)).is_err() {
+                // Nobody listens any more: this thread had been given up.
+                ABANDONED.fetch_sub(1, Ordering::Relaxed);
+            }
         });
         match spawned {
             Ok(_) => pending.push(adapter.name()),
@@ -209,6 +223,7 @@ pub fn each_adapter<T: Send + 'static>(
         }
     }
     for name in pending {
+        ABANDONED.fetch_add(1, Ordering::Relaxed);
         let message =
             format!("it did not answer within {} ms; its sessions are missing", limit.as_millis());
         all.faults.push(Fault { adapter: name, root: None, code: "timeout", message });
@@ -219,6 +234,7 @@ pub fn each_adapter<T: Send + 'static>(
 
 fn whole_fault(adapter: &'static str, code: &'static str, why: &str) -> Fault {
     let message = format!("it {code}: {why}; its sessions are missing");
+    let code = if code.contains(' ') { "failed" } else { code };
     Fault { adapter, root: None, code, message }
 }
 
@@ -264,6 +280,8 @@ struct Question<'a> {
     view: View,
     children: bool,
     rows: Vec<Row>,
+    /// Sessions whose record may lie where we could not look.
+    hidden: Vec<String>,
     faults: Vec<Fault>,
 }
 
@@ -284,7 +302,17 @@ impl<'a> Question<'a> {
     ) -> Self {
         let faults = live.faults.clone();
         let view = View::new(adapter.name(), root, look, live);
-        Self { adapter, look, root, store, view, children: false, rows: Vec::new(), faults }
+        Self {
+            adapter,
+            look,
+            root,
+            store,
+            view,
+            children: false,
+            rows: Vec::new(),
+            hidden: Vec::new(),
+            faults,
+        }
     }
 
     fn take_history(&mut self, history: Found<Entry>) -> Vec<Locator> {
@@ -306,10 +334,40 @@ impl<'a> Question<'a> {
         let mut missing = Vec::new();
         for id in self.view.served_ids() {
             if !listed.contains(id.as_str()) {
-                missing.push(written(self.store, &Locator { id, path: None, parent: None }));
+                missing.push(self.written(&Locator { id, path: None, parent: None }));
             }
         }
         missing
+    }
+
+    /// Finds where a record lies; where we could not look everywhere, it may be hidden there.
+    fn written(&mut self, locator: &Locator) -> Locator {
+        let found = written(self.store, locator);
+        if found.rows.is_empty() && !found.whole {
+            self.hidden.push(locator.id.clone());
+        }
+        self.faults.extend(found.faults);
+        found.rows.into_iter().next().unwrap_or_else(|| locator.clone())
+    }
+
+    fn admit_hidden(&self, locator: &Locator, mut record: Record) -> Record {
+        if self.hidden.contains(&locator.id) {
+            record.turn = Turn::Unreadable("its record may lie where we could not look".into());
+        }
+        record
+    }
+
+    /// Reads one session in full; a subagent is judged by its parent's process.
+    fn add_one(&mut self, locator: &Locator) {
+        let locator = self.written(locator);
+        let record = self.store.record(&locator, Depth::Whole);
+        let Some(parent) = record.parent.clone() else {
+            return self.push(&locator, record);
+        };
+        let parent = self.written(&Locator { id: parent, path: None, parent: None });
+        let above = join(&self.view, &parent, self.store.record(&parent, Depth::Outline), None);
+        let session = join::child(&self.view, &above, &locator, record);
+        self.rows.push(Row { locator, session, confirm: false });
     }
 
     /// Reads these records and decides about each.
@@ -322,9 +380,10 @@ impl<'a> Question<'a> {
 
     fn push(&mut self, locator: &Locator, record: Record) {
         // A subagent belongs under its parent, wherever its own record lies.
-        if record.parent.is_some() && !self.children {
+        if record.parent.is_some() {
             return;
         }
+        let record = self.admit_hidden(locator, record);
         if let Turn::Unreadable(why) = &record.turn {
             let message = format!("the record of {} could not be read: {why}", locator.id);
             self.faults.push(crate::adapters::fault(
@@ -409,12 +468,13 @@ impl<'a> Question<'a> {
 }
 
 /// Finds where a session's record lies, if a live source named it before it was written.
-pub(crate) fn written(store: &dyn Store, locator: &Locator) -> Locator {
+pub(crate) fn written(store: &dyn Store, locator: &Locator) -> Found<Locator> {
     if locator.path.is_some() {
-        return locator.clone();
+        return Found { rows: vec![locator.clone()], ..Found::default() };
     }
-    let found = store.find(&locator.id).rows.into_iter().find(|l| l.id == locator.id);
-    found.unwrap_or_else(|| locator.clone())
+    let mut found = store.find(&locator.id);
+    found.rows.retain(|l| l.id == locator.id);
+    found
 }
 
 /// Reads many records on as many threads as there are cores; order is kept.

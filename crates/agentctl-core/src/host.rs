@@ -29,6 +29,8 @@ impl Default for Deadlines {
 pub struct Host {
     /// The user's home directory.
     pub home: PathBuf,
+    /// Where the question was asked.
+    pub cwd: PathBuf,
     /// This very program.
     pub program: PathBuf,
     /// The environment, as given to us.

@@ -3,7 +3,6 @@
 //! Forms are tried in the order of the contract and the first that matches anything decides. Names that
 //! stand only inside transcripts are looked for last, since finding them means reading all history.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::adapters::Found;
@@ -46,7 +45,8 @@ pub fn resolve(host: &Arc<Host>, adapters: Adapters, text: &str) -> Resolved {
         _ => (None, text),
     };
     let mut search = Search { host, adapters, only, faults: Vec::new() };
-    let targets = search.run(text);
+    let mut targets = search.run(text);
+    targets.sort_by(|a, b| (a.adapter, &a.session, &a.root).cmp(&(b.adapter, &b.session, &b.root)));
     let mut faults = search.faults;
     faults.sort();
     faults.dedup();
@@ -112,11 +112,11 @@ impl Search<'_> {
         let query = Query { history: Some(None), ..self.query() };
         let all = list(self.host, self.adapters, &query);
         self.faults.extend(all.faults);
-        pick(&all.sessions, |s| s.name.as_deref() == Some(text) || s.title.as_deref() == Some(text))
+        pick(&all.sessions, |s| s.name.as_deref() == Some(text))
     }
 
     fn query(&self) -> Query {
-        Query { adapter: self.only.map(str::to_owned), ..Query::default() }
+        Query { adapter: self.only.map(str::to_owned), resting: true, ..Query::default() }
     }
 
     fn live(&mut self) -> Vec<Session> {
@@ -127,8 +127,9 @@ impl Search<'_> {
 
     fn by_path(&self, live: &[Session], text: &str) -> Vec<Target> {
         let path = match text.strip_prefix('~') {
-            Some(rest) => self.host.home.join(rest.trim_start_matches('/')),
-            None => Path::new(text).to_owned(),
+            Some("") => self.host.home.clone(),
+            Some(rest) if rest.starts_with('/') => self.host.home.join(&rest[1..]),
+            _ => self.host.cwd.join(text),
         };
         let wanted = std::fs::canonicalize(&path).unwrap_or(path);
         let wanted = wanted.to_string_lossy();

@@ -3,6 +3,7 @@
 //! The core performs, bounds and closes these conversations; an adapter only says what to ask. A
 //! socket is spoken to only if it belongs to this user.
 
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -34,10 +35,40 @@ pub enum TalkError {
     Refused(String),
 }
 
+/// A stream whose every read and write ends in time, however slowly the other side drips.
+struct Bounded {
+    stream: UnixStream,
+    until: Instant,
+}
+
+impl Bounded {
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 /// A JSON-RPC conversation over a WebSocket on a Unix socket.
 pub struct RpcSocket {
-    socket: WebSocket<UnixStream>,
-    until: Instant,
+    socket: WebSocket<Bounded>,
     next_id: u64,
 }
 
@@ -50,15 +81,17 @@ impl RpcSocket {
             return Err(TalkError::Foreign(owner));
         }
         let stream = UnixStream::connect(path).map_err(TalkError::Unreachable)?;
-        stream.set_read_timeout(Some(limit)).map_err(TalkError::Unreachable)?;
-        stream.set_write_timeout(Some(limit)).map_err(TalkError::Unreachable)?;
+        if let Some(peer) = peer_uid(&stream).filter(|peer| *peer != uid) {
+            return Err(TalkError::Foreign(peer));
+        }
+        let stream = Bounded { stream, until };
         let config = tungstenite::protocol::WebSocketConfig::default()
             .max_message_size(Some(FRAME_BYTES))
             .max_frame_size(Some(FRAME_BYTES));
         let (socket, _) =
             tungstenite::client::client_with_config("ws://localhost/", stream, Some(config))
-                .map_err(|e| TalkError::Protocol(e.to_string()))?;
-        Ok(Self { socket, until, next_id: 1 })
+                .map_err(|e| handshake_error(e))?;
+        Ok(Self { socket, next_id: 1 })
     }
 
     /// Sends a notification: nothing comes back.
@@ -92,22 +125,11 @@ impl RpcSocket {
     }
 
     fn send(&mut self, value: &Value) -> Result<(), TalkError> {
-        self.remaining()?;
         self.socket.send(Message::text(value.to_string())).map_err(|e| late_or(&e))
     }
 
     fn receive(&mut self) -> Result<Message, TalkError> {
-        let left = self.remaining()?;
-        let stream = self.socket.get_ref();
-        stream.set_read_timeout(Some(left)).map_err(TalkError::Unreachable)?;
         self.socket.read().map_err(|e| late_or(&e))
-    }
-
-    fn remaining(&self) -> Result<Duration, TalkError> {
-        match self.until.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => Ok(left),
-            _ => Err(TalkError::Late),
-        }
     }
 }
 
@@ -123,4 +145,25 @@ fn late_or(error: &tungstenite::Error) -> TalkError {
         }
         other => TalkError::Protocol(other.to_string()),
     }
+}
+
+fn handshake_error<R: tungstenite::handshake::HandshakeRole>(
+    error: tungstenite::HandshakeError<R>,
+) -> TalkError {
+    match error {
+        tungstenite::HandshakeError::Failure(error) => late_or(&error),
+        // A blocking stream is interrupted only by its time-out.
+        tungstenite::HandshakeError::Interrupted(_) => TalkError::Late,
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn peer_uid(stream: &UnixStream) -> Option<u32> {
+    rustix::net::sockopt::socket_peercred(stream).ok().map(|cred| cred.uid.as_raw())
+}
+
+/// Elsewhere the socket's owner has to do.
+#[cfg(not(target_os = "linux"))]
+fn peer_uid(_stream: &UnixStream) -> Option<u32> {
+    None
 }

@@ -25,6 +25,9 @@ pub enum TranscriptError {
     /// The agent has written none yet.
     #[error("it has not written a conversation yet")]
     Unwritten,
+    /// It may lie where we could not look.
+    #[error("its conversation may lie where we could not look: {0}")]
+    Hidden(String),
     /// The file cannot be read.
     #[error("{path} cannot be read: {why}")]
     Unreadable {
@@ -57,12 +60,18 @@ impl Transcript {
             if let (true, Some(locator)) = (adapter.name() == wanted.adapter, &wanted.session) {
                 for root in adapter.roots(look).iter().filter(|r| r.label() == wanted.root) {
                     let store = adapter.store(look, root);
-                    found.rows.extend(written(store.as_ref(), locator).path);
+                    let lies = written(store.as_ref(), locator);
+                    found.rows.extend(lies.rows.into_iter().filter_map(|l| l.path));
+                    found.faults.extend(lies.faults);
                 }
             }
             found
         });
-        let path = found.rows.into_iter().next().ok_or(TranscriptError::Unwritten)?;
+        let hidden = found.faults.first().map(|f| f.message.clone());
+        let path = found.rows.into_iter().next().ok_or(match hidden {
+            Some(why) => TranscriptError::Hidden(why),
+            None => TranscriptError::Unwritten,
+        })?;
         let adapter = adapters.iter().find(|a| a.name() == target.adapter);
         let adapter = *adapter.ok_or(TranscriptError::Unwritten)?;
         Ok(Self { adapter, path, uid: host.kernel.uid(), end: 0, counted: HashSet::new() })

@@ -140,6 +140,7 @@ impl World {
     fn host(&self, limit: Duration) -> Arc<Host> {
         Arc::new(Host {
             home: self.home.path(),
+            cwd: self.home.path(),
             program: PathBuf::from("agentctl"),
             env: BTreeMap::new(),
             roots: BTreeMap::new(),
@@ -333,7 +334,9 @@ sandboxed_test! {
         let kept: Vec<_> = of("forgetful", &listing).iter().map(|s| (s.id.clone(), s.status)).collect();
         assert_eq!(kept, [(Some("served".into()), Status::Waiting)], "what lives is seen all the same");
         assert_eq!(of("demo", &listing), world.alone());
-        assert_eq!(faults(&listing), [("fake", "broken"), ("fake", "broken")]);
+        // Where the served session's record may lie, nobody could look.
+        let told = [("fake", "broken"), ("fake", "broken"), ("forgetful", "unreadable")];
+        assert_eq!(faults(&listing), told);
     }
 }
 

@@ -75,6 +75,7 @@ pub fn host() -> Result<Arc<Host>, Failure> {
     })?;
     let mut host = Host {
         program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("agentctl")),
+        cwd: std::env::current_dir().unwrap_or_else(|_| home.clone()),
         home,
         env,
         roots: BTreeMap::new(),

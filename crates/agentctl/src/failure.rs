@@ -1,5 +1,6 @@
 //! What went wrong, in words and as an exit code. Hints are added where the knowledge is.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use agentctl_core::model::Fault;
@@ -133,4 +134,19 @@ impl From<std::io::Error> for Failure {
         };
         Self::new(kind, error.to_string())
     }
+}
+
+/// A panic is a bug: one line says so. Those of adapters are caught and become faults.
+pub fn report_panics_in_one_line() {
+    std::panic::set_hook(Box::new(|info| {
+        if std::thread::current().name() == Some("main") {
+            let place = info.location().map(ToString::to_string).unwrap_or_default();
+            let text = info.payload_as_str().unwrap_or("no reason given").replace('\n', " ");
+            // When stderr is gone nobody is left to tell.
+            let _unread = writeln!(
+                std::io::stderr(),
+                "bug: agentctl panicked at {place}: {text}; please report this line"
+            );
+        }
+    }));
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use agentctl::ui::Ui;
 
 fn main() -> ExitCode {
+    agentctl::failure::report_panics_in_one_line();
     let mut ui = Ui::from_env();
     match agentctl::cli::run(std::env::args_os(), &mut ui) {
         Ok(code) => code,

@@ -7,11 +7,12 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::missing_panics_doc)]
 #![allow(clippy::print_stdout)] // into the test runner's capture
 
+pub mod generate;
 mod home;
 mod recycle;
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 pub use home::{Agent, Output, TestHome};
@@ -25,13 +26,8 @@ pub fn sandboxed(name: &str, body: impl FnOnce()) {
         body();
         return;
     }
-    let program = std::env::current_exe().expect("the test's own program");
-    let mut command = Command::new("unshare");
-    if !is_root() {
-        command.args(["--user", "--map-root-user"]);
-    }
-    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(program);
-    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(INSIDE, "1");
+    let mut command = again_in_a_namespace();
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
     let output = command.output().expect("`unshare` of util-linux");
     let said = format!(
         "{}{}",
@@ -55,6 +51,28 @@ pub fn fake_agent() -> PathBuf {
             test.display()
         )
     })
+}
+
+/// Starts this very program again in a private pid namespace, with the same arguments, and returns how
+/// it ended; `None` means that we are inside.
+pub fn namespaced() -> Option<ExitStatus> {
+    if std::env::var_os(INSIDE).is_some() {
+        return None;
+    }
+    let mut command = again_in_a_namespace();
+    let status = command.args(std::env::args_os().skip(1)).status();
+    Some(status.expect("`unshare` of util-linux"))
+}
+
+fn again_in_a_namespace() -> Command {
+    let program = std::env::current_exe().expect("this very program");
+    let mut command = Command::new("unshare");
+    if !is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(program);
+    command.env(INSIDE, "1");
+    command
 }
 
 /// Wraps a test function's body so that it runs in a private pid namespace.

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served, State,
-    Store, Turn, existing_roots, skipped,
+    Store, Turn, existing_roots, not_regular, skipped,
 };
 use crate::host::Host;
-use crate::kernel::Brief;
+use crate::kernel::{Brief, Process};
 use crate::model::{
     Exit, Locator, Message, Reason, ReasonKind, Role, Status, Time, Tokens, ToolCall, ToolResult,
     is_session_id, shorten,
@@ -187,6 +187,17 @@ impl DemoStore<'_> {
         self.look.host.kernel.uid()
     }
 
+    /// Says whether a process keeps its files in this home, as its environment says.
+    fn is_home_of(&self, process: &Process) -> bool {
+        let names = ["XDG_DATA_HOME", "HOME"];
+        let home = match self.look.host.kernel.environ(&process.id, &names).as_deref() {
+            Ok([Some(data), _]) if data.starts_with('/') => PathBuf::from(data),
+            Ok([_, Some(home)]) => PathBuf::from(home).join(".local/share"),
+            _ => return false,
+        };
+        file::resolve_root(&home.join("agentctl-demo")) == self.root.path
+    }
+
     /// Says that a live record could not be read: whomever it names may be alive.
     fn unread(&self, entry: &file::Entry, skip: &file::Skip, found: &mut Found<Served>) {
         found.faults.push(skipped("demo", self.root, &entry.path, skip));
@@ -269,7 +280,9 @@ impl Store for DemoStore<'_> {
             Err(skip) => return Found::fault(skipped("demo", self.root, &directory, &skip)),
         }
         for process in &self.look.table.processes {
-            let is_agent = process.argv.get(1).is_some_and(|a| a == SUBCOMMAND);
+            let is_agent = process.argv.get(1).is_some_and(|a| a == SUBCOMMAND)
+                && !process.argv.iter().any(|a| a == "--tell")
+                && self.is_home_of(process);
             let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
             if is_agent && !joined && !process.elsewhere {
                 let mut served = Served::by(None, process);
@@ -296,6 +309,10 @@ impl Store for DemoStore<'_> {
                     else {
                         continue;
                     };
+                    if !entry.kind.is_file() {
+                        found.faults.push(not_regular("demo", self.root, &entry, self.uid()));
+                        continue;
+                    }
                     let Some(modified_ms) = entry.modified_ms() else { continue };
                     if since_ms.is_none_or(|since| modified_ms >= since) {
                         let locator = Locator {

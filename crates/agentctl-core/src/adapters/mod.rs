@@ -8,6 +8,7 @@ pub mod claude_code;
 pub mod codex;
 pub mod demo;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -377,18 +378,28 @@ pub fn skipped(adapter: &'static str, root: &Root, path: &Path, skip: &file::Ski
     fault(adapter, root, "skipped", format!("{shown} was skipped: {skip}"))
 }
 
-/// Returns the version an npm package or a versioned folder around a program declares.
+/// Makes the fault for a name in a session directory that is no regular file.
 #[must_use]
-pub fn version_beside(program: &Path) -> Option<String> {
+pub fn not_regular(adapter: &'static str, root: &Root, entry: &file::Entry, uid: u32) -> Fault {
+    let skip = file::open(&entry.path, uid).err().unwrap_or(file::Skip::Missing);
+    skipped(adapter, root, &entry.path, &skip)
+}
+
+/// Returns the version that this npm package, or a versioned file name, declares for a program.
+#[must_use]
+pub fn version_beside(program: &Path, package_name: &str) -> Option<String> {
     let real = std::fs::canonicalize(program).ok()?;
     let folder_version = real.file_name()?.to_str().filter(|n| looks_like_version(n));
     if let Some(version) = folder_version {
         return Some(version.to_owned());
     }
     real.ancestors().skip(1).take(6).find_map(|dir| {
-        let text = std::fs::read(dir.join("package.json")).ok()?;
+        let mut text = Vec::new();
+        let file = std::fs::File::open(dir.join("package.json")).ok()?;
+        file.take(1 << 20).read_to_end(&mut text).ok()?;
         let package: serde_json::Value = serde_json::from_slice(&text).ok()?;
-        Some(package.get("version")?.as_str()?.to_owned())
+        let version = package.get("version")?.as_str()?.to_owned();
+        (package.get("name")?.as_str()? == package_name).then_some(version)
     })
 }
 

@@ -11,6 +11,9 @@ use crate::model::{
     Evidence, Locator, Outcome, Reason, ReasonKind, Session, Status, Time, shorten,
 };
 
+/// A process's start time has a grain of 10 ms, and the clocks it is reckoned from differ a little.
+const START_GRAIN_MS: i64 = 20;
+
 /// The living of one home, as one look showed them.
 #[derive(Debug)]
 pub struct View {
@@ -77,7 +80,7 @@ impl View {
     #[must_use]
     pub fn oldest_unjoined_ms(&self) -> Option<i64> {
         let may = self.unjoined.iter().filter(|s| s.may_serve);
-        may.map(|s| s.started_at.map_or(0, Time::millis)).min()
+        may.map(|s| s.started_at.map_or(0, |t| t.millis() - START_GRAIN_MS)).min()
     }
 
     /// Says whether a process without a record may be the one that serves this unserved session.
@@ -187,8 +190,7 @@ fn could_serve(process: &Served, cwd: Option<&str>, last_activity: Option<Time>)
     process.may_serve
         && (cwd.is_none() || process.cwd.is_none() || process.cwd.as_deref() == cwd)
         && match (process.started_at, last_activity) {
-            // The start time has a grain of 10 ms; the record one of 1 ms.
-            (Some(start), Some(last)) => last.millis() + 10 >= start.millis(),
+            (Some(start), Some(last)) => last.millis() + START_GRAIN_MS >= start.millis(),
             _ => true,
         }
 }

@@ -35,6 +35,7 @@ pub struct Kernel {
     machine_id: Option<String>,
     uid: u32,
     ticks_per_second: u64,
+    booted_ms: i64,
 }
 
 impl Kernel {
@@ -53,6 +54,7 @@ impl Kernel {
             machine_id: fs::read_to_string("/etc/machine-id").ok().map(|s| s.trim().to_owned()),
             uid: rustix::process::geteuid().as_raw(),
             ticks_per_second: rustix::param::clock_ticks_per_second(),
+            booted_ms: booted_ms(),
         })
     }
 
@@ -113,7 +115,7 @@ impl Kernel {
         let Some(stat) = Stat::parse(&stat) else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "unreadable /proc stat line"));
         };
-        // The letter is that of the first thread, which may end before the others: a pidfd knows better.
+        // The first thread may be a zombie while others work: only the pidfd speaks for them all.
         if handle.is_none() && stat.has_exited() {
             return Ok(None);
         }
@@ -235,7 +237,8 @@ impl Kernel {
             let link = format!("/proc/{pid}/ns/pid");
             match statat(rustix::fs::CWD, link, AtFlags::empty()) {
                 Ok(stat) if stat.st_ino == namespace => return Ok(true),
-                _ => {}
+                Ok(_) | Err(Errno::NOENT | Errno::SRCH) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(false)
@@ -298,11 +301,8 @@ impl Kernel {
     }
 
     fn started_at(&self, start_ticks: u64) -> Option<Time> {
-        let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        let wall = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        let millis = |t: Timespec| t.tv_sec * 1000 + t.tv_nsec / 1_000_000;
         let start_ms = i64::try_from(start_ticks * 1000 / self.ticks_per_second.max(1)).ok()?;
-        Time::from_millis(millis(wall) - millis(boot) + start_ms)
+        Time::from_millis(self.booted_ms + start_ms)
     }
 }
 
@@ -375,6 +375,22 @@ impl Stat {
     fn is_paused(&self) -> bool {
         matches!(self.state, b'T' | b't')
     }
+}
+
+/// When this machine booted by today's clock, to the grain of start times, so that every look
+/// reckons the same. The tightest of a few readings counts: an interruption between the two clocks
+/// would shift it.
+fn booted_ms() -> i64 {
+    use rustix::time::{ClockId, clock_gettime};
+    let nanos = |t: Timespec| i128::from(t.tv_sec) * 1_000_000_000 + i128::from(t.tv_nsec);
+    let reading = || {
+        let before = nanos(clock_gettime(ClockId::Boottime));
+        let wall = nanos(clock_gettime(ClockId::Realtime));
+        let after = nanos(clock_gettime(ClockId::Boottime));
+        (after - before, wall - i128::midpoint(before, after))
+    };
+    let (_, booted) = (0..8).map(|_| reading()).min().unwrap_or_default();
+    i64::try_from((booted + 5_000_000).div_euclid(10_000_000) * 10).unwrap_or_default()
 }
 
 fn own_pid() -> Pid {

@@ -16,6 +16,9 @@ pub enum Skip {
     /// A link, a FIFO, a socket, a device, a directory.
     #[error("it is a {0}, not a regular file")]
     NotRegular(&'static str),
+    /// Something else stands in a directory's place.
+    #[error("it is a {0}, not a directory")]
+    NotDirectory(&'static str),
     /// Another user owns it.
     #[error("it belongs to uid {0}")]
     Foreign(u32),
@@ -110,7 +113,7 @@ pub fn list(directory: &Path, uid: u32) -> Result<Vec<Entry>, Skip> {
         },
     };
     if !meta.is_dir() {
-        return Err(Skip::Other(format!("it is a {}, not a directory", kind_of(meta.file_type()))));
+        return Err(Skip::NotDirectory(kind_of(meta.file_type())));
     }
     if meta.uid() != uid {
         return Err(Skip::Foreign(meta.uid()));
@@ -123,6 +126,23 @@ pub fn list(directory: &Path, uid: u32) -> Result<Vec<Entry>, Skip> {
         }
     }
     Ok(entries)
+}
+
+/// Lists a directory some steps below a resolved root, following no link on the way.
+pub fn list_below(root: &Path, steps: &Path, uid: u32) -> Result<Vec<Entry>, Skip> {
+    let mut at = root.to_owned();
+    for step in steps {
+        at.push(step);
+        match fs::symlink_metadata(&at) {
+            Ok(meta) if meta.is_symlink() => return Err(Skip::NotRegular("symbolic link")),
+            Ok(_) => {}
+            Err(error) => match Skip::from(error) {
+                Skip::Missing => return Ok(Vec::new()),
+                skip => return Err(skip),
+            },
+        }
+    }
+    list(&at, uid)
 }
 
 /// Resolves a configured root once, links included; below it no link is followed.

@@ -80,10 +80,11 @@ pub fn tail_from(
     let mut start = size;
     let mut buffer: Vec<u8> = Vec::new();
     let mut chunk = chunk as u64;
+    let mut oversized = false; // the line being collected is over the budget
     let mut torn = true; // what stands behind the last newline is not a line yet
     loop {
         if start == 0 {
-            if !torn && !buffer.is_empty() && visit(0, &buffer).is_break() {
+            if !torn && !oversized && !buffer.is_empty() && visit(0, &buffer).is_break() {
                 return Ok(Ended::Enough);
             }
             return Ok(Ended::Whole);
@@ -100,16 +101,21 @@ pub fn tail_from(
         buffer = grown;
         while let Some(newline) = memchr::memrchr(b'\n', &buffer) {
             let line = &buffer[newline + 1..];
-            if !torn && !line.is_empty() && visit(start + newline as u64 + 1, line).is_break() {
+            let whole = !torn && !oversized && !line.is_empty();
+            if whole && visit(start + newline as u64 + 1, line).is_break() {
                 return Ok(Ended::Enough);
             }
-            torn = false;
+            (torn, oversized) = (false, false);
             buffer.truncate(newline);
         }
         if size - start >= budget && start > 0 {
             return Ok(Ended::Budget);
         }
-        chunk = (chunk * 4).min(256 << 10);
+        if buffer.len() > LINE_BYTES {
+            oversized = true;
+            buffer = Vec::new();
+        }
+        chunk = (chunk * 4).min(1 << 20);
     }
 }
 
@@ -228,6 +234,22 @@ mod tests {
             }).expect("read");
             prop_assert_eq!(&first, &expected);
         }
+    }
+
+    #[test]
+    fn an_oversized_line_is_passed_over_from_the_end_too() {
+        let mut bytes = b"first\n".to_vec();
+        bytes.resize(2 * LINE_BYTES + 100, b'x');
+        bytes.extend(b"\nlast\n");
+        let mut seen = Vec::new();
+        let file = file_of(&bytes);
+        let ended = tail_from(&file, bytes.len() as u64, 4096, u64::MAX, &mut |at, line| {
+            seen.push((at, line.to_vec()));
+            ControlFlow::Continue(())
+        });
+        assert_eq!(ended.expect("read"), Ended::Whole);
+        let last = bytes.len() as u64 - 5;
+        assert_eq!(seen, [(last, b"last".to_vec()), (0, b"first".to_vec())]);
     }
 
     #[test]

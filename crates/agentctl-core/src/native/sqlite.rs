@@ -8,7 +8,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::OpenFlags;
+pub use rusqlite::{Connection, Params, Result as SqlResult, Row};
 
 use super::file;
 
@@ -36,18 +37,24 @@ pub fn open(path: &Path, uid: u32) -> Result<Connection, StoreError> {
         Err(file::Skip::Missing) => return Err(StoreError::Missing),
         Err(skip) => return Err(StoreError::Skipped(skip)),
     }
+    // Whatever stands beside it is opened too, so it must be as much ours as the database itself.
     let beside = |suffix: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
-        std::fs::symlink_metadata(name).is_ok()
+        match file::open(Path::new(&name), uid) {
+            Ok(_) => Ok(true),
+            Err(file::Skip::Missing) => Ok(false),
+            Err(skip) => Err(StoreError::Skipped(skip)),
+        }
     };
-    let mode = match (beside("-wal"), beside("-shm")) {
+    let mode = match (beside("-wal")?, beside("-shm")?) {
         (true, true) => "mode=ro",
         (true, false) => return Err(StoreError::WouldWrite),
         (false, _) => "immutable=1",
     };
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(format!("file:{}?{mode}", escape(path)), flags)?;
     connection.busy_timeout(Duration::from_millis(200))?;

@@ -110,7 +110,8 @@ fn start(host: &Host, scratch: &Path) -> Result<Vec<String>, Failure> {
         let log =
             OpenOptions::new().create(true).append(true).mode(0o600).open(cwd.join(".log"))?;
         let id = uuid::Uuid::new_v4().to_string();
-        let mut args = vec![demo::SUBCOMMAND, "--prompt", "-", "--session-id", &id];
+        let mut args =
+            vec![demo::SUBCOMMAND, "--prompt", "-", "--session-id", &id, "--at-most", "600"];
         if stays {
             args.push("--stay");
         }

@@ -119,8 +119,10 @@ fn kernel(host: &Host, look: &Look) -> Vec<Check> {
             "the machine's own: every process is visible",
         )
     } else {
-        let detail =
-            format!("private ({}): agents outside it are shown as unknown", kernel.pid_namespace());
+        let detail = format!(
+            "private ({}): agents outside it cannot be seen; where a record or lock names one it is unknown",
+            kernel.pid_namespace()
+        );
         Check::new("kernel", "pid namespace", CheckState::Degraded, detail)
     };
     let table = match look.table.gaps.first() {
@@ -151,7 +153,7 @@ fn kernel(host: &Host, look: &Look) -> Vec<Check> {
             Check::new("kernel", "file events", CheckState::Ok, "available")
         }
         Err(error) => Check::new("kernel", "file events", CheckState::Degraded, error.to_string())
-            .hint("`logs -f` looks every 5 s instead; raise fs.inotify.max_user_instances"),
+            .hint("`logs -f` looks once a second instead; raise fs.inotify.max_user_instances"),
     };
     vec![identity, namespace, table, locks, events]
 }

@@ -106,6 +106,7 @@ fn query(host: &Host, args: &ListArgs) -> Result<Query, Failure> {
         group: args.group.clone(),
         cwd,
         children: args.tree,
+        resting: false,
     })
 }
 
@@ -183,7 +184,8 @@ fn watch(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs, query: &Query) -> Outco
                 ui.raw(b"\x1b[H\x1b[2J")?;
             }
             if shown.is_empty() {
-                ui.line("nothing is running")?;
+                let whole = listing.faults.is_empty();
+                ui.line(if whole { "nothing is running" } else { "no session could be shown" })?;
             }
             for line in &shown {
                 ui.line(line)?;
@@ -197,12 +199,6 @@ fn watch(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs, query: &Query) -> Outco
         for fault in &listing.faults {
             ui.warn_fault(fault);
         }
-        pause(Duration::from_secs(1));
+        super::pause(Duration::from_secs(1));
     }
-}
-
-/// The pace of a display, not a guess about the world.
-#[allow(clippy::disallowed_methods)]
-fn pause(time: Duration) {
-    std::thread::sleep(time);
 }

@@ -40,15 +40,21 @@ pub(super) fn cmd_logs(ui: &mut Ui, host: &Arc<Host>, args: &LogsArgs) -> Outcom
     let (target, faults) = super::target(host, &args.id)?;
     let mut transcript = Transcript::open(host, ALL, &target).map_err(failed)?;
     // The watch stands before the first read, so that nothing written in between is missed.
-    let watch = if args.follow { Some(transcript.watch().map_err(failed)?) } else { None };
+    let watch = args.follow.then(|| transcript.watch());
     show(ui, args, &mut transcript, Part::Last)?;
     let Some(watch) = watch else { return Ok(super::answered(ui, &faults)) };
     for fault in &faults {
         ui.warn_fault(fault);
     }
+    if let Err(error) = &watch {
+        ui.note(&format!("no file events are to be had ({error}): looking once a second instead"));
+    }
     loop {
-        // An event wakes us at once; the long stop is for file systems that send none.
-        let _hint = watch.wait(Duration::from_secs(5));
+        match &watch {
+            // An event wakes us at once; the long stop is for file systems that send none.
+            Ok(watch) => drop(watch.wait(Duration::from_secs(5))),
+            Err(_) => super::pause(Duration::from_secs(1)),
+        }
         show(ui, args, &mut transcript, Part::More)?;
     }
 }
@@ -95,6 +101,7 @@ fn failed(error: TranscriptError) -> Failure {
     let failure = Failure::new(Kind::Failed, error.to_string());
     match error {
         TranscriptError::Unwritten => failure.hint("most agents begin one with the first prompt"),
+        TranscriptError::Hidden(_) => Failure::new(Kind::Unanswered, error.to_string()),
         TranscriptError::Unreadable { .. } => failure,
     }
 }

@@ -14,6 +14,7 @@ mod why;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::host::Host;
@@ -149,6 +150,12 @@ fn ambiguous(text: &str, targets: &[Target]) -> Failure {
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let message = format!("`{text}` fits {} sessions: {}{more}", targets.len(), shown.join(", "));
     Failure::new(Kind::Ambiguous, message).hint("give more characters, or `adapter:id`")
+}
+
+/// The pace of a display, not a guess about the world.
+#[allow(clippy::disallowed_methods)]
+fn pause(time: Duration) {
+    std::thread::sleep(time);
 }
 
 /// Reports failed sources and returns the exit code that says so.

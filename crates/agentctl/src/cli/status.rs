@@ -38,8 +38,12 @@ pub(super) fn cmd_status(ui: &mut Ui, host: &Arc<Host>, args: &StatusArgs) -> Ou
 
 /// Looks at the one session a person named.
 pub(super) fn inspect(host: &Arc<Host>, text: &str) -> Result<(Session, Vec<Fault>), Failure> {
-    let (target, _) = super::target(host, text)?;
-    let inspected = fleet::inspect(host, ALL, &target);
+    let (target, mut faults) = super::target(host, text)?;
+    let mut inspected = fleet::inspect(host, ALL, &target);
+    faults.append(&mut inspected.faults);
+    faults.sort();
+    faults.dedup();
+    inspected.faults = faults;
     match inspected.session {
         Some(session) => Ok((session, inspected.faults)),
         None if inspected.faults.is_empty() => Err(super::not_found(text)),

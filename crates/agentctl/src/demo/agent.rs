@@ -41,6 +41,9 @@ pub struct AgentArgs {
     /// Stay for further prompts when the turn is over
     #[arg(long)]
     stay: bool,
+    /// End after this many seconds at the latest, as if terminated
+    #[arg(long, value_name = "SECONDS")]
+    at_most: Option<u64>,
     /// Send a live session an answer or a further prompt (-p), and end
     #[arg(long, value_name = "ID", conflicts_with_all = ["session_id", "resume", "stay"])]
     tell: Option<String>,
@@ -146,6 +149,9 @@ impl Agent {
         let cwd = std::env::current_dir()?.to_string_lossy().into_owned();
         let (sender, events) = channel();
         listen(&home, me.id.pid, &sender)?;
+        if let Some(seconds) = args.at_most {
+            end_after(Duration::from_secs(seconds), &sender);
+        }
         let live = Live {
             start_ticks: me.id.start_ticks,
             boot_id: me.id.boot_id,
@@ -279,21 +285,21 @@ impl Agent {
 
     #[allow(clippy::disallowed_methods)] // an agent starts its own tools
     fn start_tool(&self, command: &str) -> io::Result<Option<Pid>> {
+        let (mut said, output) = io::pipe()?;
         let mut child = Command::new("sh");
         child.args(["-c", command]).process_group(0);
-        child.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = child.spawn()?;
-        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        child.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        let mut running = child.spawn()?;
+        // The command holds the pipe's other end; without it the pipe ends with the tool.
+        drop(child);
+        let group = i32::try_from(running.id()).ok().and_then(Pid::from_raw);
         let sender = self.sender.clone();
         std::thread::spawn(move || {
             let mut text = Vec::new();
-            for stream in
-                [child.stdout.take().map(Stream::Out), child.stderr.take().map(Stream::Err)]
-            {
-                // A tool that closes its output early has said what it wanted to say.
-                let _said = stream.map(|s| s.read_to(&mut text));
-            }
-            let is_error = child.wait().map_or(true, |status| !status.success());
+            // What was said before a broken pipe was said; the rest is drained, or the tool would block.
+            let _said = said.by_ref().take(OUTPUT_BYTES).read_to_end(&mut text);
+            let _drained = io::copy(&mut said, &mut io::sink());
+            let is_error = running.wait().map_or(true, |status| !status.success());
             let text = String::from_utf8_lossy(&text).into_owned();
             // Nobody waits any more after an interrupt.
             let _unheard = sender.send(Event::ToolDone { text, is_error });
@@ -355,20 +361,6 @@ impl Agent {
     }
 }
 
-enum Stream {
-    Out(std::process::ChildStdout),
-    Err(std::process::ChildStderr),
-}
-
-impl Stream {
-    fn read_to(self, text: &mut Vec<u8>) -> io::Result<usize> {
-        match self {
-            Self::Out(out) => out.take(OUTPUT_BYTES).read_to_end(text),
-            Self::Err(err) => err.take(OUTPUT_BYTES).read_to_end(text),
-        }
-    }
-}
-
 /// Signals and spoken words come in on the same channel, so that waiting is waiting for both.
 fn listen(home: &Home, pid: u32, sender: &Sender<Event>) -> io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
@@ -391,6 +383,18 @@ fn listen(home: &Home, pid: u32, sender: &Sender<Event>) -> io::Result<()> {
         }
     });
     Ok(())
+}
+
+/// Ends the agent as a SIGTERM would, unless it has ended before.
+fn end_after(time: Duration, sender: &Sender<Event>) {
+    let to = sender.clone();
+    std::thread::spawn(move || {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            std::thread::park_timeout(until.saturating_duration_since(Instant::now()));
+        }
+        let _leaving = to.send(Event::Signal(SIGTERM));
+    });
 }
 
 /// What the agent says aloud; a reader that has gone is no reason to stop working.

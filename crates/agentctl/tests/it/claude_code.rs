@@ -142,6 +142,30 @@ sandboxed_test! {
 }
 
 sandboxed_test! {
+    fn a_live_process_with_a_record_nobody_can_read_is_not_missing() {
+        let claude = Claude::new();
+        let mut agent = claude.live(A, &json!({"status": "busy"}));
+        claude.transcript(A, &[prompt("x"), tool_use("t1", "Bash", &json!({"command": "make"}))]);
+        let path = claude.home.path().join(format!(".claude/projects/-ws/{A}.jsonl"));
+        let text = std::fs::read_to_string(&path).expect("there").replace("2026-11-15T08:00:01.000Z", "2099-01-01T00:00:00.000Z");
+        std::fs::write(&path, text).expect("written");
+        let record = claude.record_path.replace("{pid}", &agent.pid().to_string());
+        let good = std::fs::read_to_string(&record).expect("there");
+        std::fs::write(&record, "{\"sessionId\":").expect("torn");
+        let listed = claude.list();
+        assert_eq!(listed.code, Some(3));
+        assert_eq!((&listed.session(A)["status"], &listed.session(A)["reason"]["kind"]), (&"unknown".into(), &"ambiguous".into()));
+
+        let mut unsigned: Value = serde_json::from_str(&good).expect("JSON");
+        unsigned.as_object_mut().expect("an object").remove("procStart");
+        std::fs::write(&record, unsigned.to_string()).expect("written");
+        assert_eq!(claude.row(A)["status"], "unknown", "nothing proves that the process wrote this record");
+        agent.kill();
+        assert_eq!(claude.row(A)["status"], "stopped");
+    }
+}
+
+sandboxed_test! {
     fn a_record_left_behind_proves_nothing() {
         let claude = Claude::new();
         claude.transcript(A, &[prompt("x"), tool_use("t1", "Bash", &json!({"command": "sleep 90"}))]);
@@ -163,10 +187,11 @@ sandboxed_test! {
     fn a_stranger_with_the_recorded_pid_is_not_the_agent() {
         let claude = Claude::new();
         claude.transcript(A, &[prompt("x"), said("done")]);
-        let _stranger = claude.live(A, &json!({"status": "busy", "procStart": "12345"}));
+        let stranger = claude.live(A, &json!({"status": "busy", "procStart": "12345"}));
         let row = claude.row(A);
-        assert_eq!((&row["status"], &row["pid"]), (&"unknown".into(), &Value::Null), "a live `claude` in its directory may serve it");
-        // Elsewhere it cannot be the one.
+        assert_eq!((&row["status"], &row["pid"]), (&"stopped".into(), &Value::Null), "it was silent before this process began");
+        drop(stranger);
+        // Any other program with that pid is no suspect either.
         let claude = Claude::new();
         claude.transcript(A, &[prompt("x"), said("done")]);
         let text = record(A, &claude.cwd, &json!({"status": "busy", "procStart": "12345"}));
@@ -262,12 +287,12 @@ sandboxed_test! {
 sandboxed_test! {
     fn on_its_way_out_it_is_unknown_not_killed() {
         let claude = Claude::new();
+        let mut agent = claude.live(A, &json!({"status": "busy"}));
         claude.transcript(A, &[prompt("x"), tool_use("t1", "Bash", &json!({"command": "make"}))]);
         let later = "2099-01-01T00:00:00.000Z";
         let path = claude.home.path().join(format!(".claude/projects/-ws/{A}.jsonl"));
         let text = std::fs::read_to_string(&path).expect("there").replace("2026-11-15T08:00:01.000Z", later);
         std::fs::write(&path, text).expect("written");
-        let mut agent = claude.live(A, &json!({"status": "busy"}));
         std::fs::remove_file(claude.record_path.replace("{pid}", &agent.pid().to_string())).expect("removed");
         for args in [&["list", "--json"][..], &["list", "-a", "--json"]] {
             let listed = claude.home.run(args);
@@ -321,7 +346,9 @@ sandboxed_test! {
         let claude = Claude::new();
         claude.transcript(A, &[prompt("x"), said("done")]);
         assert_eq!(claude.row(A)["status"], "stopped");
+        std::fs::remove_dir_all(claude.home.path().join(".claude/sessions")).expect("removed");
         claude.home.write(".claude/sessions", "a file in the directory's place");
+
         let listed = claude.list();
         assert_eq!(listed.code, Some(3), "{}", listed.stderr);
         assert_eq!((&listed.session(A)["status"], &listed.session(A)["outcome"]), (&"unknown".into(), &Value::Null));
@@ -345,6 +372,9 @@ sandboxed_test! {
         let tree = claude.home.run(&["list", "--tree", "--json"]).sessions();
         assert_eq!(tree.iter().map(|s| s["id"].as_str().unwrap_or("-")).collect::<Vec<_>>(), [A, "a1b2c3"]);
         assert_eq!((&tree[1]["parent"], &tree[1]["status"], &tree[1]["pid"]), (&A.into(), &"running".into(), &agent.pid().into()));
+        let alone = claude.home.run(&["status", "a1b2c3", "--json"]).json();
+        assert_eq!(crate::comparable(&alone), crate::comparable(&tree[1]), "what the tree shows can be asked for");
+        assert!(claude.home.run(&["logs", "a1b2c3"]).stdout.contains("Grep(needle)"));
 
         std::fs::write(claude.record_path.replace("{pid}", &agent.pid().to_string()),
             std::fs::read_to_string(claude.record_path.replace("{pid}", &agent.pid().to_string())).expect("there")

@@ -88,6 +88,37 @@ sandboxed_test! {
 }
 
 sandboxed_test! {
+    fn a_live_thread_whose_rollout_may_be_hidden_is_unknown_not_idle() {
+        let home = home();
+        rollout(&home, A, &[started()]);
+        let _agent = exec(&home, &[A], &["exec"]);
+        assert_eq!(list(&home).session(A)["status"], "running");
+        let day = home.path().join(".codex/sessions/2026/11/15");
+        std::fs::rename(&day, home.path().join("elsewhere")).expect("moved");
+        std::fs::write(&day, "a file in the directory's place").expect("written");
+        let listed = home.run(&["list", "--json"]);
+        // The day is gone as far as anyone can tell; what stands in its place is no directory.
+        assert_eq!(listed.session(A)["status"], "idle");
+        std::fs::remove_file(&day).expect("removed");
+        std::os::unix::fs::symlink(home.path().join("elsewhere"), &day).expect("linked");
+        let listed = home.run(&["list", "-a", "--since", "all", "--json"]);
+        assert_eq!(listed.code, Some(3), "{}", listed.stderr);
+        assert!(listed.stderr.contains("2026/11/15 was skipped"), "{}", listed.stderr);
+    }
+}
+
+sandboxed_test! {
+    fn a_thread_that_rests_in_a_server_is_history() {
+        let home = home();
+        rollout(&home, A, &[started(), json!({"type": "task_complete"})]);
+        let _agent = exec(&home, &[A], &["app-server"]);
+        assert!(home.run(&["list", "--json"]).sessions().is_empty(), "it has no process of its own");
+        assert_eq!(list(&home).session(A)["status"], "idle");
+        assert_eq!(home.run(&["status", A, "--json"]).json()["status"], "idle");
+    }
+}
+
+sandboxed_test! {
     fn the_lock_file_alone_says_nothing() {
         let home = home();
         rollout(&home, A, &[started(), call("exec_command", &json!({"cmd": "sleep 60"}))]);
@@ -233,6 +264,10 @@ sandboxed_test! {
         let tree = home.run(&["list", "--tree", "--json"]).sessions();
         assert_eq!(tree.len(), 2);
         assert_eq!((&tree[1]["id"], &tree[1]["parent"], &tree[1]["pid"]), (&child.into(), &parent.into(), &agent.pid().into()));
+        for name in [child, "01a1de39-5612"] {
+            let alone = home.run(&["status", name, "--json"]).json();
+            assert_eq!(crate::comparable(&alone), crate::comparable(&tree[1]), "what the tree shows can be asked for");
+        }
     }
 }
 

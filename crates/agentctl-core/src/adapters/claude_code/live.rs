@@ -50,8 +50,14 @@ pub(super) fn read(look: &Look, root: &Root) -> Found<Served> {
         .collect();
     for process in look.table.processes.iter().filter(|p| may_be_session(p)) {
         let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
-        if !joined && !process.elsewhere && uses(look, root, process) {
-            found.rows.extend(unrecorded(look, root, process, keys.contains(&process.id.pid)));
+        if joined || process.elsewhere || !uses(look, root, process) {
+            continue;
+        }
+        // It may have written its record since the directory was listed.
+        let known = found.rows.len();
+        late_record(look, root, process, &mut found);
+        if found.rows.len() == known {
+            found.rows.push(unrecorded(look, root, process, keys.contains(&process.id.pid)));
         }
     }
     found
@@ -86,8 +92,14 @@ fn served(look: &Look, root: &Root, entry: &file::Entry, pid: u32, found: &mut F
         }
     };
     // The recorded tick tells the writer from a stranger that inherited its pid.
-    if record.proc_start.as_deref().and_then(|t| t.parse().ok()) != Some(process.id.start_ticks) {
-        return;
+    match record.proc_start.as_deref().map(str::parse::<u64>) {
+        Some(Ok(start)) if process.id.start_ticks == start => {}
+        Some(Ok(_)) => return,
+        _ if !is_claude(&process) => return,
+        _ => {
+            let why = format!("its live record does not say when pid {pid} began");
+            return found.rows.push(Served::unseen(record.session_id, why));
+        }
     }
     let mut served = Served::by(Some(record.session_id.clone()), &process);
     let mut says = format!("status {}", record.status.as_deref().unwrap_or("not written yet"));
@@ -223,12 +235,20 @@ fn uses(look: &Look, root: &Root, process: &Process) -> bool {
     }
 }
 
-/// A live process without a live record: starting, at a first dialog, or on its way out.
-fn unrecorded(look: &Look, root: &Root, process: &Process, has_key: bool) -> Option<Served> {
-    // It may have written its record, or ended, since the directory was listed.
-    if root.path.join("sessions").join(format!("{}.json", process.id.pid)).exists() {
-        return None;
+fn late_record(look: &Look, root: &Root, process: &Process, found: &mut Found<Served>) {
+    let name = format!("{}.json", process.id.pid);
+    let path = root.path.join("sessions").join(&name);
+    if let Ok(meta) = std::fs::symlink_metadata(&path) {
+        let entry = file::Entry { name, path, kind: meta.file_type() };
+        let faults = found.faults.len();
+        served(look, root, &entry, process.id.pid, found);
+        // What is wrong with it was told when the directory was read.
+        found.faults.truncate(faults);
     }
+}
+
+/// A live process without a live record: starting, at a first dialog, or on its way out.
+fn unrecorded(look: &Look, root: &Root, process: &Process, has_key: bool) -> Served {
     let mut served = Served::by(None, process);
     let headless = process.argv.iter().any(|a| a == "-p" || a == "--print");
     let blocked = if has_key && !headless { first_dialog(look, root, process) } else { None };
@@ -247,7 +267,7 @@ fn unrecorded(look: &Look, root: &Root, process: &Process, has_key: bool) -> Opt
         Some(kind) => State { status: Status::Waiting, reason: Some(Reason::of(kind)) },
         None => State { status: Status::Running, reason: Some(Reason::of(ReasonKind::Starting)) },
     });
-    Some(served)
+    served
 }
 
 /// What Claude Code's own settings say must be answered before a session can begin.

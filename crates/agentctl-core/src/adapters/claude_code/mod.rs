@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served, Store,
-    Turn, existing_roots, skipped, version_beside,
+    Turn, existing_roots, not_regular, skipped, version_beside,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
@@ -69,7 +69,9 @@ impl Adapter for ClaudeCode {
 
     fn installation(&self, host: &Host) -> Installation {
         let program = host.which("claude");
-        Installation { version: program.as_deref().and_then(version_beside), program }
+        let version =
+            program.as_deref().and_then(|p| version_beside(p, "@anthropic-ai/claude-code"));
+        Installation { program, version }
     }
 
     fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
@@ -115,7 +117,14 @@ impl ClaudeStore<'_> {
             Ok(projects) => projects,
             Err(fault) => return fault,
         };
-        for project in projects.into_iter().filter(|p| p.kind.is_dir()) {
+        for project in projects {
+            if project.kind.is_symlink() {
+                let skip = file::Skip::NotDirectory("symbolic link");
+                found.faults.push(skipped(NAME, self.root, &project.path, &skip));
+            }
+            if !project.kind.is_dir() {
+                continue;
+            }
             let entries = match file::list(&project.path, self.uid()) {
                 Ok(entries) => entries,
                 Err(skip) => {
@@ -132,13 +141,23 @@ impl ClaudeStore<'_> {
                 if entry.kind.is_file() {
                     visit(id, &entry);
                 } else {
-                    let skip = file::open(&entry.path, self.uid()).err();
-                    let skip = skip.unwrap_or(file::Skip::Missing);
-                    found.faults.push(skipped(NAME, self.root, &entry.path, &skip));
+                    found.faults.push(not_regular(NAME, self.root, &entry, self.uid()));
                 }
             }
         }
         found
+    }
+
+    /// Looks through the folders of all sessions: a subagent's id does not name its parent.
+    fn find_subagents(&self, prefix: &str) -> Vec<Locator> {
+        let mut sessions = Vec::new();
+        // What could not be listed was told by the first pass over the same names.
+        let _told = self.each_transcript(&mut |id, entry| {
+            let path = Some(entry.path.clone());
+            sessions.push(Locator { id: id.to_owned(), path, parent: None });
+        });
+        let children = sessions.iter().flat_map(|session| self.subagents(session).rows);
+        children.filter(|child| child.id.starts_with(prefix)).collect()
     }
 
     fn subagents(&self, locator: &Locator) -> Found<Locator> {
@@ -208,18 +227,24 @@ impl Store for ClaudeStore<'_> {
                 }
             }
         });
+        if rows.is_empty() && listed.whole {
+            rows = self.find_subagents(prefix);
+        }
         // A file that is no transcript of ours hides nothing that was asked for by name.
         let faults = if listed.whole { Vec::new() } else { listed.faults };
         Found { rows, faults, whole: listed.whole }
     }
 
     fn record(&self, locator: &Locator, depth: Depth) -> Record {
-        record::read(self.look, locator, depth, &self.subagents(locator).rows)
+        match depth {
+            Depth::Outline => record::read(self.look, locator, None),
+            Depth::Whole => record::read(self.look, locator, Some(&self.subagents(locator))),
+        }
     }
 
     fn open_child(&self, locator: &Locator) -> Option<Turn> {
         let children = self.subagents(locator).rows;
-        let turns = children.iter().map(|c| record::read(self.look, c, Depth::Outline, &[]).turn);
+        let turns = children.iter().map(|c| record::read(self.look, c, None).turn);
         turns.into_iter().find(|turn| matches!(turn, Turn::Open { .. }))
     }
 

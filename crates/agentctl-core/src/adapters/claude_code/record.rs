@@ -13,7 +13,7 @@ use memchr::memmem;
 use super::NAME;
 use super::lines::{Line, is_prompt};
 use super::tokens;
-use crate::adapters::{Depth, Look, Record, Turn};
+use crate::adapters::{Found, Look, Record, Turn};
 use crate::model::{Locator, Reason, ReasonKind, ToolCall, shorten};
 use crate::native::{file, jsonl};
 
@@ -25,8 +25,8 @@ const MODEL_BYTES: u64 = 256 << 10;
 /// Lines over this size are parsed only if they can matter.
 const BULK_BYTES: usize = 2 << 10;
 
-/// Reads one transcript; tokens only at [`Depth::Whole`], subagents' included.
-pub(super) fn read(look: &Look, locator: &Locator, depth: Depth, children: &[Locator]) -> Record {
+/// Reads one transcript; with its subagents given, also the tokens of them all.
+pub(super) fn read(look: &Look, locator: &Locator, children: Option<&Found<Locator>>) -> Record {
     let mut record = Record { parent: locator.parent.clone(), ..Record::default() };
     let Some(path) = &locator.path else { return record };
     let source = format!("{NAME}:{}", short_name(path));
@@ -46,7 +46,7 @@ pub(super) fn read(look: &Look, locator: &Locator, depth: Depth, children: &[Loc
         Err(error) => Turn::Unreadable(error.to_string()),
     };
     tail.describe(path, uid, &mut record);
-    if depth == Depth::Whole {
+    if let Some(children) = children {
         tokens::count(&opened, uid, children, &mut record);
     }
     record.evidence.push(look.evidence(source, record.turn.says()));

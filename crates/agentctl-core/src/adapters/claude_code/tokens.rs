@@ -8,7 +8,7 @@ use memchr::memmem::Finder;
 use serde::Deserialize;
 
 use super::lines::{SYNTHETIC, Usage};
-use crate::adapters::Record;
+use crate::adapters::{Found, Record};
 use crate::model::{Locator, Tokens};
 use crate::native::{file, jsonl};
 
@@ -54,10 +54,15 @@ struct Sum {
 }
 
 /// Counts this transcript and its subagents'. What could not be counted whole stays unknown.
-pub(super) fn count(opened: &file::Opened, uid: u32, children: &[Locator], record: &mut Record) {
+pub(super) fn count(
+    opened: &file::Opened,
+    uid: u32,
+    children: &Found<Locator>,
+    record: &mut Record,
+) {
     let mut sum = Sum::default();
-    let mut whole = sum.add(opened, Whose::Session).is_ok();
-    for path in children.iter().filter_map(|c| c.path.as_ref()) {
+    let mut whole = children.whole && sum.add(opened, Whose::Session).is_ok();
+    for path in children.rows.iter().filter_map(|c| c.path.as_ref()) {
         let read = file::open(path, uid).map_err(|s| io::Error::other(s.to_string()));
         whole &= read.and_then(|child| sum.add(&child, Whose::Subagent)).is_ok();
     }

@@ -7,10 +7,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use rusqlite::{Connection, Row as SqlRow};
-
 use crate::model::Time;
-use crate::native::{file, sqlite};
+use crate::native::file;
+use crate::native::sqlite::{self, Connection, Params, Row as SqlRow, SqlResult};
 
 /// Longest text that is taken from a row.
 const TEXT_CHARS: usize = 400;
@@ -25,7 +24,6 @@ pub(super) struct Row {
     pub(super) model: Option<String>,
     pub(super) started_at: Option<Time>,
     pub(super) parent: Option<String>,
-    archived: bool,
 }
 
 /// An open index. It lives as long as one question.
@@ -60,10 +58,6 @@ impl Index {
         }
     }
 
-    pub(super) fn is_archived(&self, id: &str) -> bool {
-        self.all.get().and_then(|all| all.get(id)).is_some_and(|row| row.archived)
-    }
-
     pub(super) fn parent(&self, id: &str) -> Option<String> {
         self.all.get()?.get(id)?.parent.clone()
     }
@@ -76,7 +70,7 @@ impl Index {
     pub(super) fn children(&self, parent: &str) -> Vec<String> {
         let sql = "select child_thread_id from thread_spawn_edges where parent_thread_id = ?1";
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = || -> rusqlite::Result<Vec<String>> {
+        let read = || -> SqlResult<Vec<String>> {
             connection.prepare_cached(sql)?.query_map([parent], |row| row.get(0))?.collect()
         };
         let mut ids = read().unwrap_or_default();
@@ -84,11 +78,7 @@ impl Index {
         ids
     }
 
-    fn query(
-        &self,
-        clause: &str,
-        params: impl rusqlite::Params,
-    ) -> rusqlite::Result<Vec<(String, Row)>> {
+    fn query(&self, clause: &str, params: impl Params) -> SqlResult<Vec<(String, Row)>> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let mut statement = connection.prepare_cached(&format!("{} {clause}", self.select))?;
         statement.query_map(params, read)?.collect()
@@ -109,7 +99,7 @@ fn select(threads: &HashSet<String>, edges: bool) -> String {
         "null"
     };
     format!(
-        "select id, {}, {}, {}, {}, {}, {}, {}, {}, {}, {parent} from threads",
+        "select id, {}, {}, {}, {}, {}, {}, {}, {}, {parent} from threads",
         column("cwd"),
         text("title"),
         text("name"),
@@ -118,11 +108,10 @@ fn select(threads: &HashSet<String>, edges: bool) -> String {
         column("model"),
         column("created_at_ms"),
         column("created_at"),
-        column("archived"),
     )
 }
 
-fn read(row: &SqlRow<'_>) -> rusqlite::Result<(String, Row)> {
+fn read(row: &SqlRow<'_>) -> SqlResult<(String, Row)> {
     // A column of another type than expected is a fact we do not have.
     let text =
         |at: usize| row.get::<_, Option<String>>(at).ok().flatten().filter(|t| !t.is_empty());
@@ -140,8 +129,7 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<(String, Row)> {
             prompt,
             model: text(6),
             started_at: started_ms.and_then(Time::from_millis),
-            archived: number(9).is_some_and(|a| a != 0),
-            parent: text(10),
+            parent: text(9),
         },
     ))
 }

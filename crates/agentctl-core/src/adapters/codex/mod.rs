@@ -11,6 +11,7 @@ mod messages;
 mod rollout;
 mod server;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -18,7 +19,7 @@ use index::Index;
 
 use super::{
     Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served, Store,
-    existing_roots, skipped, version_beside,
+    existing_roots, not_regular, skipped, version_beside,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
@@ -66,11 +67,12 @@ impl Adapter for Codex {
 
     fn installation(&self, host: &Host) -> Installation {
         let program = host.which("codex");
-        Installation { version: program.as_deref().and_then(version_beside), program }
+        let version = program.as_deref().and_then(|p| version_beside(p, "@openai/codex"));
+        Installation { program, version }
     }
 
     fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
-        Box::new(CodexStore { look, root, index: OnceLock::new() })
+        Box::new(CodexStore { look, root, index: OnceLock::new(), families: OnceLock::new() })
     }
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
@@ -98,6 +100,8 @@ struct CodexStore<'a> {
     root: &'a Root,
     /// Opened when first needed, dropped with the question.
     index: OnceLock<Option<Index>>,
+    /// Children by parent, and whether all could be read; only where there is no index.
+    families: OnceLock<(HashMap<String, Vec<Locator>>, bool)>,
 }
 
 /// `rollout-2026-11-15T07-44-24-<id>.jsonl`.
@@ -131,20 +135,36 @@ impl CodexStore<'_> {
             };
             for entry in entries {
                 // Year, month, day.
-                if entry.kind.is_dir() && depth < 3 {
+                if entry.kind.is_symlink() && depth < 3 {
+                    let skip = file::Skip::NotDirectory("symbolic link");
+                    found.faults.push(skipped(NAME, self.root, &entry.path, &skip));
+                } else if entry.kind.is_dir() && depth < 3 {
                     pending.push((entry.path, depth + 1));
                 } else if let Some(id) = id_of(&entry.name) {
                     if entry.kind.is_file() {
                         visit(id, &entry);
                     } else {
-                        let skip = file::open(&entry.path, self.uid()).err();
-                        let skip = skip.unwrap_or(file::Skip::Missing);
-                        found.faults.push(skipped(NAME, self.root, &entry.path, &skip));
+                        found.faults.push(not_regular(NAME, self.root, &entry, self.uid()));
                     }
                 }
             }
         }
         found
+    }
+
+    /// Subagents may have subagents of their own.
+    fn descendants(&self, locator: &Locator) -> Found<Locator> {
+        let mut all = self.children(locator);
+        let mut next = 0;
+        while next < all.rows.len() {
+            let below = self.children(&all.rows[next]);
+            all.whole &= below.whole;
+            let fresh = below.rows.into_iter().filter(|l| !all.rows.iter().any(|k| k.id == l.id));
+            let fresh: Vec<Locator> = fresh.collect();
+            all.rows.extend(fresh);
+            next += 1;
+        }
+        all
     }
 
     /// A thread id holds the time of its birth, and the folders are days: look there first.
@@ -159,7 +179,9 @@ impl CodexStore<'_> {
                 file::list(&self.root.path.join("sessions").join(day), self.uid()).ok()?;
             let entry =
                 entries.into_iter().find(|e| id_of(&e.name) == Some(id) && e.kind.is_file())?;
-            Some(Locator { id: id.to_owned(), path: Some(entry.path), parent: None })
+            let indexed = self.index().and_then(|index| index.row(id)).map(|row| row.parent);
+            let parent = indexed.unwrap_or_else(|| rollout::parent_of(&entry.path, self.uid()));
+            Some(Locator { id: id.to_owned(), path: Some(entry.path), parent })
         })
     }
 }
@@ -176,9 +198,6 @@ impl Store for CodexStore<'_> {
         }
         let mut rows = Vec::new();
         let mut found = self.each_rollout(&mut |id, entry| {
-            if index.is_some_and(|index| index.is_archived(id)) {
-                return;
-            }
             let Some(modified_ms) = entry.modified_ms() else { return };
             if since_ms.is_none_or(|since| modified_ms >= since) {
                 let parent = index.and_then(|index| index.parent(id));
@@ -223,8 +242,7 @@ impl Store for CodexStore<'_> {
         if depth == Depth::Whole
             && let Some(path) = &locator.path
         {
-            let children = self.children(locator).rows;
-            rollout::count(path, self.uid(), &children, &mut record);
+            rollout::count(path, self.uid(), &self.descendants(locator), &mut record);
         }
         record
     }
@@ -238,20 +256,20 @@ impl Store for CodexStore<'_> {
             });
             return Found { rows: rows.collect(), ..Found::default() };
         }
-        // Without an index the first line of every younger rollout says whose child it is.
-        let mut younger = Vec::new();
-        let listed = self.each_rollout(&mut |id, entry| {
-            if id > locator.id.as_str() {
-                younger.push((id.to_owned(), entry.path.clone()));
-            }
+        // Without an index the first line of every rollout says whose child it is.
+        let by_parent = self.families.get_or_init(|| {
+            let mut families: HashMap<String, Vec<Locator>> = HashMap::new();
+            let listed = self.each_rollout(&mut |id, entry| {
+                if let Some(parent) = rollout::parent_of(&entry.path, self.uid()) {
+                    let (id, path) = (id.to_owned(), Some(entry.path.clone()));
+                    let child = Locator { id, path, parent: Some(parent.clone()) };
+                    families.entry(parent).or_default().push(child);
+                }
+            });
+            families.values_mut().for_each(|children| children.sort());
+            (families, listed.whole)
         });
-        let of = |path: &Path| rollout::parent_of(path, self.uid());
-        let rows = younger.into_iter().filter(|(_, path)| of(path).as_deref() == Some(&locator.id));
-        let rows = rows.map(|(id, path)| Locator {
-            id,
-            path: Some(path),
-            parent: Some(locator.id.clone()),
-        });
-        Found { rows: rows.collect(), faults: listed.faults, whole: listed.whole }
+        let rows = by_parent.0.get(&locator.id).cloned().unwrap_or_default();
+        Found { rows, faults: Vec::new(), whole: by_parent.1 }
     }
 }

@@ -12,13 +12,16 @@ use serde_json::value::RawValue;
 
 use super::NAME;
 use super::index::Row;
-use crate::adapters::{Look, Record, Turn};
+use crate::adapters::{Found, Look, Record, Turn};
 use crate::model::{Locator, Reason, ReasonKind, Time, Tokens, ToolCall, shorten};
 use crate::native::{file, jsonl};
 
 /// The first line alone is about 22 KB; the prompt ends at 32 to 43 KB.
 const HEAD_CHUNK: usize = 48 << 10;
+const META_CHUNK: usize = 24 << 10;
 const TAIL_CHUNK: usize = 8 << 10;
+/// How far back the model's name is looked for once the state is known.
+const MODEL_BYTES: u64 = 256 << 10;
 /// Lines over this size are parsed only if they can matter.
 const BULK_BYTES: usize = 2 << 10;
 
@@ -98,7 +101,7 @@ pub(super) fn read(look: &Look, locator: &Locator, row: Option<Row>) -> Record {
     };
     let mut tail = Tail::default();
     let read = if indexed { Ok(()) } else { head(&opened, &mut record) };
-    record.turn = match read.and_then(|()| tail.read(&opened)) {
+    record.turn = match read.and_then(|()| tail.read(&opened, indexed)) {
         Ok(()) => tail.turn(),
         Err(error) => Turn::Unreadable(error.to_string()),
     };
@@ -153,7 +156,7 @@ fn head(opened: &file::Opened, record: &mut Record) -> io::Result<()> {
 pub(super) fn parent_of(path: &Path, uid: u32) -> Option<String> {
     let opened = file::open(path, uid).ok()?;
     let mut parent = None;
-    let read = jsonl::head(&opened.file, HEAD_CHUNK, &mut |bytes| {
+    let read = jsonl::head(&opened.file, META_CHUNK, &mut |bytes| {
         parent = Line::parse(bytes).and_then(|l| l.payload::<Meta>()).and_then(|m| m.parent());
         ControlFlow::Break(())
     });
@@ -169,11 +172,12 @@ struct Tail {
     at_work: bool,
     model: Option<String>,
     last: Option<Time>,
+    seen_bytes: u64,
     over_budget: bool,
 }
 
 impl Tail {
-    fn read(&mut self, opened: &file::Opened) -> io::Result<()> {
+    fn read(&mut self, opened: &file::Opened, model_known: bool) -> io::Result<()> {
         let ended = jsonl::tail(&opened.file, opened.size, TAIL_CHUNK, &mut |bytes| {
             if !is_bulk(bytes)
                 && let Some(line) = Line::parse(bytes)
@@ -185,7 +189,11 @@ impl Tail {
                     self.visit(&line.kind, step);
                 }
             }
-            if self.decided.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            self.seen_bytes += bytes.len() as u64 + 1;
+            // The model stands at the beginning of a turn, which an index row spares us.
+            let enough = self.decided.is_some()
+                && (self.model.is_some() || model_known || self.seen_bytes >= MODEL_BYTES);
+            if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         self.over_budget = ended == jsonl::Ended::Budget;
         Ok(())
@@ -196,6 +204,9 @@ impl Tail {
             if self.model.is_none() {
                 self.model = step.model.map(Cow::into_owned);
             }
+            return;
+        }
+        if self.decided.is_some() {
             return;
         }
         let call = step.call_id.as_deref().unwrap_or_default();
@@ -294,16 +305,20 @@ impl From<Usage> for Tokens {
 }
 
 /// Counts every distinct response of this rollout and its subagents'. A fork's own records only.
-pub(super) fn count(path: &Path, uid: u32, children: &[Locator], record: &mut Record) {
+pub(super) fn count(path: &Path, uid: u32, children: &Found<Locator>, record: &mut Record) {
     let mut seen = HashSet::new();
     let mut tokens = Tokens::default();
-    let mut whole = true;
-    let paths = std::iter::once(path).chain(children.iter().filter_map(|c| c.path.as_deref()));
+    let mut whole = children.whole;
+    let mut answered = false;
+    let spoken = memmem::Finder::new(b"\"role\":\"assistant\"");
+    let children = children.rows.iter().filter_map(|c| c.path.as_deref());
+    let paths = std::iter::once(path).chain(children);
     for path in paths {
         let needle = memmem::Finder::new(b"\"token_usage_record\"");
         let opened = file::open(path, uid).map_err(|s| io::Error::other(s.to_string()));
         let pass = opened.and_then(|opened| {
             jsonl::lines(&opened.file, 0, &mut |bytes| {
+                answered |= !answered && spoken.find(bytes).is_some();
                 if needle.find(bytes).is_some()
                     && let Some(line) =
                         Line::parse(bytes).filter(|l| l.kind == "token_usage_record")
@@ -316,7 +331,9 @@ pub(super) fn count(path: &Path, uid: u32, children: &[Locator], record: &mut Re
         });
         whole &= pass.is_ok_and(|p| p.oversized == 0);
     }
-    if whole {
+    if whole && answered && seen.is_empty() {
+        record.notes.push("tokens are not known: this version writes no usage records".into());
+    } else if whole {
         record.tokens = Some(tokens);
     } else {
         record.notes.push("tokens are not known: part of the rollout could not be read".into());

@@ -1,0 +1,72 @@
+//! Measures every promise about speed, each against something everybody knows: `/bin/true`, `cat`.
+//!
+//! `cargo bench -p agentctl --bench speed` makes homes of 10, 1,000 and 10,000 ended sessions (2.5 GB, kept
+//! for the next run), measures in a private pid namespace and prints the table of docs/PERFORMANCE.md.
+//! After `--`: `--strict` fails when a promise is missed, `--only WORD` measures the lines that hold the
+//! word, `--runs N` sets the number of runs, `--clean` removes the homes. They lie in
+//! `AGENTCTL_BENCH_DIR`, or in the system's directory for temporary files.
+#![allow(clippy::disallowed_methods, clippy::expect_used)] // a bench starts programs and looks around
+#![allow(clippy::print_stdout, clippy::print_stderr)] // its table is its purpose
+
+mod measure;
+mod pose;
+mod promises;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What was asked for.
+struct Options {
+    strict: bool,
+    clean: bool,
+    only: Option<String>,
+    runs: usize,
+}
+
+impl Options {
+    /// Returns `None` when nobody asked for a measurement: `cargo test --all-targets` starts benches too.
+    fn from_args() -> Option<Self> {
+        let mut options = Self { strict: false, clean: false, only: None, runs: 15 };
+        let (mut args, mut asked) = (std::env::args().skip(1), false);
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--bench" => asked = true,
+                "--strict" => options.strict = true,
+                "--clean" => options.clean = true,
+                "--only" => options.only = args.next(),
+                "--runs" => {
+                    let count: Option<usize> = args.next().and_then(|n| n.parse().ok());
+                    options.runs = count.expect("--runs needs a number").max(1);
+                }
+                other => panic!("`{other}` is none of --strict, --clean, --only WORD, --runs N"),
+            }
+        }
+        (asked || options.clean).then_some(options)
+    }
+}
+
+fn main() -> ExitCode {
+    if pose::is_asked() {
+        pose::hold();
+    }
+    let Some(options) = Options::from_args() else { return ExitCode::SUCCESS };
+    let directory = std::env::var_os("AGENTCTL_BENCH_DIR")
+        .map_or_else(|| std::env::temp_dir().join("agentctl-bench"), PathBuf::from);
+    if options.clean {
+        if directory.exists() {
+            std::fs::remove_dir_all(&directory).expect("removed");
+        }
+        return ExitCode::SUCCESS;
+    }
+    if let Some(status) = testkit::namespaced() {
+        return if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let rows = promises::all(&options, &directory);
+    let missed = rows.iter().filter(|row| row.kept == Some(false)).count();
+    println!("\n{}", table::markdown(&rows));
+    if missed > 0 {
+        println!("{missed} MISSED");
+    }
+    if options.strict && missed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,161 @@
+//! Running programs and looking at the clock: medians of interleaved runs, peak memory, latency.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The program, built with the release profile for this run.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_agentctl");
+
+/// Returns a command in this home, with an environment of its own.
+pub(crate) fn command(home: &Path, program: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).env_clear().current_dir(home).env("HOME", home);
+    command.env("PATH", "/usr/bin:/bin").env("TZ", "UTC").env("LC_ALL", "C");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Returns our program in this home.
+pub(crate) fn ours(home: &Path, args: &[&str]) -> Command {
+    command(home, PROGRAM, args)
+}
+
+/// Median times in milliseconds.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) theirs: f64,
+    pub(crate) ours: f64,
+}
+
+impl Times {
+    pub(crate) fn ratio(self) -> f64 {
+        self.ours / self.theirs
+    }
+
+    pub(crate) fn difference(self) -> f64 {
+        self.ours - self.theirs
+    }
+}
+
+/// Runs the two in turn, so that whatever else the machine does meets both.
+pub(crate) fn compare(runs: usize, theirs: &mut Command, ours: &mut Command) -> Times {
+    // The first of each warms the page cache and is not counted.
+    run(theirs);
+    run(ours);
+    let (mut their_times, mut our_times) = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        their_times.push(run(theirs));
+        our_times.push(run(ours));
+    }
+    Times { theirs: median(their_times), ours: median(our_times) }
+}
+
+/// Runs one program several times, after a first time that is not counted.
+pub(crate) fn repeat(runs: usize, command: &mut Command) -> Vec<Duration> {
+    run(command);
+    (0..runs).map(|_| run(command)).collect()
+}
+
+fn run(command: &mut Command) -> Duration {
+    let start = Instant::now();
+    let status = command.status().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let took = start.elapsed();
+    assert!(status.success(), "{command:?} ended with {status}");
+    took
+}
+
+/// Returns the middle one, in milliseconds.
+pub(crate) fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort();
+    times.get(times.len() / 2).map_or(0.0, Duration::as_secs_f64) * 1000.0
+}
+
+/// Runs a program to its end and returns what it wrote and its peak resident memory in bytes.
+///
+/// The high-water mark is read while the program is still writing: it cannot end before its output was
+/// taken from the pipe, so the last reading comes after all of its work.
+pub(crate) fn peak(command: &mut Command) -> (Vec<u8>, u64) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("starts");
+    let mut stdout = child.stdout.take().expect("piped");
+    let (mut output, mut peak, mut chunk) = (Vec::new(), 0, vec![0; 4096]);
+    loop {
+        peak = high_water(child.id()).unwrap_or(0).max(peak);
+        let read = stdout.read(&mut chunk).expect("read");
+        if read == 0 {
+            break;
+        }
+        output.extend_from_slice(&chunk[..read]);
+        chunk.resize(1 << 16, 0);
+    }
+    assert!(child.wait().expect("ends").success(), "{command:?}");
+    (output, peak)
+}
+
+fn high_water(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+}
+
+/// A program that runs beside the measurement and dies with the value.
+pub(crate) struct Beside(pub(crate) Child);
+
+impl Beside {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self(command.spawn().expect("starts"))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+/// Appends lines to a file one by one and returns how long the follower took to show each.
+pub(crate) fn follow(follower: &mut Command, path: &Path, lines: &[String]) -> Vec<Duration> {
+    let mut child = Beside::start(follower.stdout(Stdio::piped()));
+    let mut shown = BufReader::new(child.0.stdout.take().expect("piped"));
+    let mut line = String::new();
+    // It shows what was there before it waits for more.
+    shown.read_line(&mut line).expect("it shows what was there");
+    let mut file = std::fs::OpenOptions::new().append(true).open(path).expect("opened");
+    let mut took = Vec::new();
+    for text in lines {
+        // Let the follower fall asleep again: a message is met by a sleeping reader.
+        std::thread::park_timeout(Duration::from_millis(30));
+        let start = Instant::now();
+        file.write_all(text.as_bytes()).expect("written");
+        line.clear();
+        shown.read_line(&mut line).expect("shown");
+        took.push(start.elapsed());
+        assert!(!line.is_empty(), "the follower went away");
+    }
+    took
+}
+
+/// Returns the names of all files below a directory.
+pub(crate) fn names(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(next) = pending.pop() {
+        for entry in std::fs::read_dir(&next).expect("listed").flatten() {
+            if entry.file_type().expect("a type").is_dir() {
+                pending.push(entry.path());
+            } else {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Returns how many processes there are in this namespace.
+pub(crate) fn processes() -> usize {
+    let entries = std::fs::read_dir("/proc").expect("listed").flatten();
+    entries.filter(|e| e.file_name().to_string_lossy().parse::<u32>().is_ok()).count()
+}

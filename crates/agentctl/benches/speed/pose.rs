@@ -1,0 +1,75 @@
+//! Posing as a live agent: a copy of this very program under the agent's name, with the agent's own signs of
+//! life - Claude Code's live record, Codex's lock - for a session that exists.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use testkit::generate::{Manifest, Outcome, live_record};
+
+use crate::measure::Beside;
+
+const POSE: &str = "--pose";
+
+/// Says whether this process is to pose.
+pub(crate) fn is_asked() -> bool {
+    std::env::args().nth(1).is_some_and(|arg| arg == POSE)
+}
+
+/// Holds the files named on the command line, the first of them locked, until killed.
+pub(crate) fn hold() -> ! {
+    let files: Vec<File> = std::env::args()
+        .skip(2)
+        .map(|path| File::options().read(true).write(true).open(path).expect("opened"))
+        .collect();
+    if let Some(lock) = files.first() {
+        lock.lock().expect("locked");
+    }
+    println!("ready");
+    std::io::stdout().flush().expect("said");
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Starts a process that serves the newest unfinished session of this agent.
+pub(crate) fn start(home: &Path, manifest: &Manifest, agent: &str, programs: &Path) -> Beside {
+    let made = manifest.sessions.iter().rfind(|s| s.adapter == agent).expect("some");
+    let killed = |s: &&_| is_open(s, agent);
+    let made = manifest.sessions.iter().rfind(killed).unwrap_or(made);
+    let program = programs.join(if agent == "codex" { "codex" } else { "claude" });
+    std::fs::create_dir_all(programs).expect("made");
+    if !program.exists() {
+        std::fs::copy(std::env::current_exe().expect("ourselves"), &program).expect("copied");
+    }
+    let mut command = Command::new(&program);
+    command.arg(POSE).env_clear().env("HOME", home).current_dir(home);
+    if agent == "codex" {
+        let lock = home.join(".codex/thread-writer-locks").join(format!("{}.lock", made.id));
+        std::fs::write(&lock, "").expect("written");
+        command.arg(lock).arg(home.join(&made.path));
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut agent_process = Beside::start(&mut command);
+    let stdout = agent_process.0.stdout.take().expect("piped");
+    BufReader::new(stdout).read_line(&mut String::new()).expect("ready");
+    if agent != "codex" {
+        let pid = agent_process.0.id();
+        let record = live_record(&made.id, pid as usize, start_ticks(pid));
+        let records = home.join(".claude/sessions");
+        std::fs::write(records.join(format!("{pid}.json")), record).expect("written");
+    }
+    agent_process
+}
+
+fn is_open(made: &testkit::generate::Made, agent: &str) -> bool {
+    made.adapter == agent && made.outcome == Outcome::Killed
+}
+
+/// When a process began: the twentieth field behind its name.
+fn start_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
+    let (_, behind) = stat.rsplit_once(')').expect("a name");
+    behind.split_whitespace().nth(19).and_then(|t| t.parse().ok()).expect("a number")
+}

@@ -1,0 +1,345 @@
+//! The promises, one function each: what is run, what it is compared with, what is promised.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+use testkit::generate::{Made, Manifest, Plan, home, leave_live_records};
+
+use crate::Options;
+use crate::measure::{
+    Beside, Times, command, compare, follow, median, names, ours, peak, processes, repeat,
+};
+use crate::pose;
+use crate::table::Row;
+
+const SEED: u64 = 1;
+const LARGEST: u64 = 25_000_000;
+const SIZES: [usize; 3] = [10, 1_000, 10_000];
+const AGENTS: [&str; 2] = ["claude-code", "codex"];
+
+struct Home {
+    path: PathBuf,
+    manifest: Manifest,
+}
+
+struct Bench<'a> {
+    options: &'a Options,
+    directory: &'a Path,
+    homes: Vec<Home>,
+    rows: Vec<Row>,
+}
+
+/// Measures everything that was asked for.
+pub(crate) fn all(options: &Options, directory: &Path) -> Vec<Row> {
+    let homes = SIZES.map(|sessions| made(sessions, directory));
+    let mut bench = Bench { options, directory, homes: homes.into(), rows: Vec::new() };
+    bench.start_up();
+    bench.live();
+    bench.history();
+    bench.one_session();
+    bench.tokens();
+    bench.following();
+    bench.rows
+}
+
+fn made(sessions: usize, directory: &Path) -> Home {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let now_ms = i64::try_from(now.as_millis()).expect("our time");
+    let place = directory.join(format!("{sessions}"));
+    eprintln!("a home of {sessions} sessions in {}", place.display());
+    let plan = Plan { sessions, seed: SEED, now_ms, largest: LARGEST };
+    let manifest = home(&plan, &place).expect("made");
+    leave_live_records(&place.join("home"), &manifest).expect("left");
+    eprintln!("  {} MB of transcripts", manifest.bytes / 1_000_000);
+    Home { path: place.join("home"), manifest }
+}
+
+impl Home {
+    /// Reads every transcript of the home, as one process.
+    fn cat_all(&self) -> Command {
+        let script = "find .claude/projects .codex/sessions -type f -exec cat {} +";
+        command(&self.path, "/bin/sh", &["-c", script])
+    }
+}
+
+impl Bench<'_> {
+    fn largest_home(&self) -> &Home {
+        self.homes.last().expect("three homes")
+    }
+
+    fn wanted(&self, what: &str) -> bool {
+        let wanted = self.options.only.as_ref().is_none_or(|word| what.contains(word.as_str()));
+        if wanted {
+            eprintln!("{what}");
+        }
+        wanted
+    }
+
+    fn at_most_ratio(&mut self, what: String, reference: &str, times: Times, most: Option<f64>) {
+        let result = format!("{:.2} times", times.ratio());
+        let target = most.map_or_else(String::new, |most| format!("at most {most:.2} times"));
+        self.add(what, reference, times, result, target, most.map(|most| times.ratio() <= most));
+    }
+
+    fn at_most_above(&mut self, what: String, reference: &str, times: Times, most_ms: f64) {
+        let result = format!("{:+.1} ms", times.difference());
+        let target = format!("at most +{most_ms:.0} ms");
+        self.add(what, reference, times, result, target, Some(times.difference() <= most_ms));
+    }
+
+    fn add(
+        &mut self,
+        what: String,
+        reference: &str,
+        times: Times,
+        result: String,
+        target: String,
+        kept: Option<bool>,
+    ) {
+        self.rows.push(Row {
+            what,
+            reference: reference.to_owned(),
+            theirs: format!("{:.1}", times.theirs),
+            ours: format!("{:.1}", times.ours),
+            result,
+            target,
+            kept,
+        });
+    }
+
+    /// Adds a line that is no comparison of times.
+    fn state(&mut self, what: String, result: String, target: String, kept: bool) {
+        let none = "-".to_owned();
+        let (reference, theirs, ours) = (none.clone(), none.clone(), none);
+        self.rows.push(Row { what, reference, theirs, ours, result, target, kept: Some(kept) });
+    }
+
+    fn start_up(&mut self) {
+        let what = "start-up: `--version`".to_owned();
+        if self.wanted(&what) {
+            let home = &self.homes[0].path;
+            let times = compare(
+                self.options.runs * 3,
+                &mut command(home, "/bin/true", &[]),
+                &mut ours(home, &["--version"]),
+            );
+            self.at_most_above(what, "`/bin/true`", times, 5.0);
+        }
+    }
+
+    /// What lives: history must cost nothing. One home's agents live at a time, since every live agent of
+    /// the user is listed, wherever its home is.
+    fn live(&mut self) {
+        const ROUNDS: usize = 5;
+        if !self.wanted("`list`") {
+            return;
+        }
+        let programs = self.directory.join("programs");
+        let mut times = SIZES.map(|_| Vec::new());
+        for _ in 0..ROUNDS {
+            for (home, times) in self.homes.iter().zip(&mut times) {
+                let agents = live_agents(home, &programs);
+                times.extend(repeat(self.options.runs, &mut ours(&home.path, &["list"])));
+                drop(agents);
+                // The demo agent's own files are not part of what was generated.
+                let _clean = std::fs::remove_dir_all(home.path.join(".local"));
+            }
+        }
+        let [few, many @ ..] = times.map(median);
+        for (index, most) in [(0, None), (1, Some(1.3))] {
+            let times = Times { theirs: few, ours: many[index] };
+            let what = format!("`list`, 3 live, {} old sessions", grouped(SIZES[index + 1]));
+            self.at_most_ratio(what, "`list`, 3 live, 10 old", times, most);
+        }
+    }
+
+    /// All history: read in part, at the speed of reading.
+    fn history(&mut self) {
+        const ARGS: [&str; 4] = ["list", "-a", "--since", "all"];
+        for (index, sessions) in SIZES.into_iter().enumerate() {
+            let what = format!("`list -a --since all`, {} sessions", grouped(sessions));
+            if self.wanted(&what) {
+                let home = &self.homes[index];
+                let megabytes = home.manifest.bytes / 1_000_000;
+                let times = compare(
+                    self.options.runs.div_ceil(2),
+                    &mut home.cat_all(),
+                    &mut ours(&home.path, &ARGS),
+                );
+                let most = (sessions == 10_000).then_some(0.25);
+                self.at_most_ratio(what, &format!("`cat` of {megabytes} MB"), times, most);
+            }
+        }
+        let what = "peak memory of it".to_owned();
+        if self.wanted(&what) {
+            let home = &self.largest_home().path;
+            let peak = [ARGS.to_vec(), [&ARGS[..], &["--json"]].concat()]
+                .iter()
+                .map(|args| peak(&mut ours(home, args)).1)
+                .max()
+                .unwrap_or(0);
+            let shown = format!("{:.1} MB", bytes_as_megabytes(peak));
+            let target = "at most 64 MB".to_owned();
+            self.state(what, shown, target, peak > 0 && peak <= 64 << 20);
+        }
+        let what = "answers of it".to_owned();
+        if self.wanted(&what) {
+            let home = self.largest_home();
+            let (files, others) = (names(&home.path), processes());
+            let json = peak(&mut ours(&home.path, &["list", "-a", "--since", "all", "--json"])).0;
+            let (right, shown) = check(&home.manifest, &json);
+            let total = home.manifest.sessions.len();
+            let clean = names(&home.path) == files && processes() == others;
+            let left = if clean { "nothing left behind" } else { "something left behind" };
+            let result = format!("{right} of {total} right, {shown} rows, {left}");
+            let kept = right == total && shown == total && clean;
+            self.state(what, result, "all right, no daemon, no cache file".to_owned(), kept);
+        }
+    }
+
+    fn one_session(&mut self) {
+        for agent in AGENTS {
+            let manifest = &self.largest_home().manifest;
+            let (median, largest) = (manifest.median(agent), manifest.largest(agent));
+            let lines = [(median, "status"), (median, "logs -n 20"), (largest, "logs -n 20")];
+            for (made, verb) in lines.map(|(made, verb)| (made.expect("some").clone(), verb)) {
+                let what = format!("`{verb}`, {agent}, {} among 10,000", size(made.bytes));
+                if self.wanted(&what) {
+                    let home = &self.largest_home().path;
+                    let mut args: Vec<&str> = verb.split(' ').collect();
+                    args.push(&made.id);
+                    let times = compare(
+                        self.options.runs,
+                        &mut ours(home, &["--version"]),
+                        &mut ours(home, &args),
+                    );
+                    self.at_most_above(what, "`--version`", times, 30.0);
+                }
+            }
+        }
+    }
+
+    fn tokens(&mut self) {
+        for agent in AGENTS {
+            let what = format!("tokens of the largest: `status --json`, {agent}");
+            if self.wanted(&what) {
+                let home = self.largest_home();
+                let made = home.manifest.largest(agent).expect("some").clone();
+                let path = home.path.join(&made.path).to_string_lossy().into_owned();
+                let args = ["status", &made.id, "--json"];
+                assert_tokens(&home.path, &args, &made);
+                let times = compare(
+                    self.options.runs,
+                    &mut command(&home.path, "/bin/cat", &[&path]),
+                    &mut ours(&home.path, &args),
+                );
+                self.at_most_ratio(
+                    what,
+                    &format!("`cat` of {}", size(made.bytes)),
+                    times,
+                    Some(5.0),
+                );
+            }
+        }
+    }
+
+    fn following(&mut self) {
+        const MESSAGES: usize = 40;
+        for agent in AGENTS {
+            let what = format!("`logs -f --json`, {agent}: written to shown");
+            if self.wanted(&what) {
+                let home = &self.homes[1];
+                let made = home.manifest.median(agent).expect("some");
+                let place = self.directory.join("follow");
+                let path = place.join(&made.path);
+                std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+                std::fs::copy(home.path.join(&made.path), &path).expect("copied");
+                let lines: Vec<String> = (0..MESSAGES).map(|n| said(agent, &made.id, n)).collect();
+                let args = ["logs", &made.id, "-n", "1", "-f", "--json"];
+                let took = follow(&mut ours(&place, &args), &path, &lines);
+                let worst = took.iter().max().map_or(0.0, Duration::as_secs_f64) * 1000.0;
+                std::fs::remove_dir_all(place).expect("removed");
+                self.rows.push(Row {
+                    what,
+                    reference: format!("{MESSAGES} messages"),
+                    theirs: "-".to_owned(),
+                    ours: format!("{:.1}", median(took)),
+                    result: format!("worst {worst:.1} ms"),
+                    target: "at most 50 ms".to_owned(),
+                    kept: Some(worst <= 50.0),
+                });
+            }
+        }
+    }
+}
+
+/// Starts an agent of each kind that works until it is killed, and waits until they are seen.
+fn live_agents(home: &Home, programs: &Path) -> [Beside; 3] {
+    let demo = Beside::start(&mut ours(&home.path, &["demo-agent", "-p", "work on [[hang]]"]));
+    let [claude, codex] =
+        AGENTS.map(|agent| pose::start(&home.path, &home.manifest, agent, programs));
+    let pids = [demo.0.id(), claude.0.id(), codex.0.id()];
+    testkit::eventually("the live agents are listed", || {
+        let listed = ours(&home.path, &["list", "--json"]).stdout(Stdio::piped()).output().ok()?;
+        let listed: Value = serde_json::from_slice(&listed.stdout).ok()?;
+        let rows = listed["sessions"].as_array()?;
+        let seen = |pid: &u32| rows.iter().any(|s| s["pid"] == *pid && s["id"].is_string());
+        pids.iter().all(seen).then_some(())
+    });
+    [demo, claude, codex]
+}
+
+/// Counts the sessions that are listed as they were made, and all rows.
+fn check(manifest: &Manifest, json: &[u8]) -> (usize, usize) {
+    let listed: Value = serde_json::from_slice(json).expect("a document");
+    let rows = listed["sessions"].as_array().expect("rows");
+    let outcomes: std::collections::HashMap<&str, &Value> =
+        rows.iter().filter_map(|row| Some((row["id"].as_str()?, &row["outcome"]))).collect();
+    let right = |made: &&Made| {
+        let wanted = serde_json::to_value(made.outcome).expect("a word");
+        outcomes.get(made.id.as_str()).is_some_and(|outcome| **outcome == wanted)
+    };
+    (manifest.sessions.iter().filter(right).count(), rows.len())
+}
+
+fn assert_tokens(home: &Path, args: &[&str], made: &Made) {
+    let output = ours(home, args).stdout(Stdio::piped()).output().expect("runs");
+    let status: Value = serde_json::from_slice(&output.stdout).expect("a session");
+    let counted = &status["tokens"]["output"];
+    assert_eq!(*counted, made.output_tokens, "output tokens of {}", made.id);
+}
+
+/// One more message of an agent, as it writes it.
+fn said(agent: &str, id: &str, number: usize) -> String {
+    let line = if agent == "codex" {
+        serde_json::json!({"timestamp": "2026-11-15T09:00:00.000Z", "ordinal": 1_000_000 + number, "type": "response_item",
+            "payload": {"type": "message", "status": "completed", "id": format!("msg_{number}"), "role": "assistant",
+                "content": [{"type": "output_text", "text": format!("message {number}"), "annotations": []}]}})
+    } else {
+        serde_json::json!({"parentUuid": null, "isSidechain": false, "message": {"id": format!("msg_{number}"), "type": "message",
+                "role": "assistant", "model": "claude-opus-5-5", "content": [{"type": "text", "text": format!("message {number}")}],
+                "stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1}},
+            "type": "assistant", "uuid": format!("00000000-0000-4000-8000-{number:012}"), "timestamp": "2026-11-15T09:00:00.000Z",
+            "cwd": "/home/ada", "sessionId": id, "version": "2.1.325"})
+    };
+    format!("{line}\n")
+}
+
+fn size(bytes: u64) -> String {
+    if bytes >= 1_000_000 {
+        format!("{} MB", bytes / 1_000_000)
+    } else {
+        format!("{} kB", bytes / 1000)
+    }
+}
+
+fn grouped(number: usize) -> String {
+    if number < 1000 { number.to_string() } else { format!("{},000", number / 1000) }
+}
+
+#[allow(clippy::cast_precision_loss)] // shown with one digit
+fn bytes_as_megabytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}

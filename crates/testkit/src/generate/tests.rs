@@ -1,0 +1,104 @@
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::*;
+
+const PLAN: Plan = Plan { sessions: 40, seed: 7, now_ms: 1_794_730_000_000, largest: 1_500_000 };
+
+fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(next) = pending.pop() {
+        for entry in fs::read_dir(&next).expect("listed") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                pending.push(path);
+            } else {
+                let relative = path.strip_prefix(directory).expect("below").to_owned();
+                found.insert(relative, fs::read(path).expect("read"));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_same_seed_makes_the_same_home_and_another_one_another() {
+    let dir = tempfile::tempdir().expect("dir");
+    let made = |name: &str, plan: &Plan| {
+        let manifest = home(plan, &dir.path().join(name)).expect("made");
+        let mut files = files(&dir.path().join(name).join("home"));
+        // The index names the home's own place.
+        files.remove(Path::new(".codex/state_5.sqlite")).expect("an index");
+        (manifest, files)
+    };
+    let first = made("a", &PLAN);
+    assert!(first == made("b", &PLAN), "the same plan made different homes");
+    let other = made("c", &Plan { seed: 8, ..PLAN });
+    assert!(first.1.keys().ne(other.1.keys()), "another seed makes other sessions");
+    // A smaller home is the beginning of a larger one, but for how its projects are numbered.
+    let few = made("d", &Plan { sessions: 10, ..PLAN });
+    assert_eq!(few.0.sessions, first.0.sessions[..10]);
+}
+
+#[test]
+fn every_line_is_json_and_sizes_are_as_wanted() {
+    let dir = tempfile::tempdir().expect("dir");
+    let manifest = home(&PLAN, dir.path()).expect("made");
+    let mut lines = 0;
+    for (path, bytes) in files(&dir.path().join("home")) {
+        if path.extension().is_some_and(|e| e == "jsonl") {
+            let text = String::from_utf8(bytes).expect("UTF-8");
+            assert!(text.ends_with('\n'));
+            for line in text.lines() {
+                let parsed = serde_json::from_str::<Value>(line);
+                parsed.unwrap_or_else(|e| panic!("{}: {e}: {line}", path.display()));
+                lines += 1;
+            }
+        }
+    }
+    assert!(lines > 1000, "{lines} lines");
+    for agent in ["claude-code", "codex"] {
+        let of: Vec<&Made> = manifest.sessions.iter().filter(|s| s.adapter == agent).collect();
+        assert_eq!(of.len(), if agent == "codex" { 16 } else { 24 });
+        let largest = manifest.largest(agent).expect("some").bytes;
+        assert!(largest >= 1_490_000, "{agent}: {largest}");
+        let median = manifest.median(agent).expect("some").bytes;
+        assert!((20_000..200_000).contains(&median), "{agent}: {median}");
+        assert!(of.iter().all(|s| s.output_tokens > 0 || s.outcome == Outcome::Failed));
+    }
+    let outcomes = |wanted| manifest.sessions.iter().filter(|s| s.outcome == wanted).count();
+    assert!(outcomes(Outcome::Finished) >= 20);
+}
+
+#[test]
+fn a_complete_home_is_taken_and_an_unfinished_one_is_made_again() {
+    let dir = tempfile::tempdir().expect("dir");
+    let plan = Plan { sessions: 5, largest: 0, ..PLAN };
+    let first = home(&plan, dir.path()).expect("made");
+    let path = dir.path().join("home").join(&first.sessions[0].path);
+    fs::write(&path, "changed").expect("written");
+    assert_eq!(home(&plan, dir.path()).expect("taken"), first);
+    assert_eq!(fs::read(&path).expect("read"), b"changed", "a complete home is left as it is");
+    fs::remove_file(dir.path().join("complete.json")).expect("removed");
+    assert_eq!(home(&plan, dir.path()).expect("made again"), first);
+    assert_ne!(fs::read(&path).expect("read"), b"changed");
+}
+
+#[test]
+fn the_index_knows_every_thread_and_its_parent() {
+    let dir = tempfile::tempdir().expect("dir");
+    let manifest = home(&Plan { largest: 0, sessions: 200, ..PLAN }, dir.path()).expect("made");
+    let index = dir.path().join("home/.codex/state_5.sqlite");
+    let beside = fs::read_dir(index.parent().expect("a folder")).expect("listed").count();
+    assert_eq!(beside, 3, "sessions, locks and an index at rest");
+    let connection = rusqlite::Connection::open(index).expect("opened");
+    let count = |sql: &str| connection.query_row(sql, [], |r| r.get::<_, i64>(0)).expect("counted");
+    let codex = manifest.sessions.iter().filter(|s| s.adapter == "codex").count();
+    assert_eq!(count("select count(*) from threads where thread_source = 'user'"), codex as i64);
+    let children = count("select count(*) from threads where thread_source = 'subagent'");
+    assert!(children > 0 && children == count("select count(*) from thread_spawn_edges"));
+    let missing = count("select count(*) from threads where rollout_path not like '%.jsonl'");
+    assert_eq!(missing, 0);
+}
