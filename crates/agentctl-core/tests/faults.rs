@@ -107,9 +107,8 @@ fn turn(id: &str) -> Turn {
     }
 }
 
-fn broken<T>(message: &str) -> Found<T> {
-    let message = message.to_owned();
-    Found::fault(Fault { adapter: "fake", root: None, code: "broken", message })
+fn broken<T>(adapter: &'static str) -> Found<T> {
+    Found::fault(Fault { adapter, root: None, code: "broken", message: "it is broken".into() })
 }
 
 /// A world with three demo sessions: one finished, one killed, one alive.
@@ -307,7 +306,7 @@ sandboxed_test! {
         static ADAPTERS: Adapters = &[
             &Fake {
                 name: "erring",
-                live: || broken("the live records could not be listed"),
+                live: || broken("erring"),
                 history: || entries(&ENDS),
                 ..SOUND
             },
@@ -318,7 +317,8 @@ sandboxed_test! {
                 history: || entries(&ENDS),
                 ..SOUND
             },
-            &Fake { name: "forgetful", history: || broken("no past"), live: served, ..SOUND },
+            &Fake { name: "forgetful", history: || broken("forgetful"), live: served, ..SOUND },
+            &Fake { name: "lost", history: || broken("lost"), ..SOUND },
             &Demo,
         ];
         let world = World::new();
@@ -335,8 +335,14 @@ sandboxed_test! {
         assert_eq!(kept, [(Some("served".into()), Status::Waiting)], "what lives is seen all the same");
         assert_eq!(of("demo", &listing), world.alone());
         // Where the served session's record may lie, nobody could look.
-        let told = [("fake", "broken"), ("fake", "broken"), ("forgetful", "unreadable")];
+        let told = [
+            ("erring", "broken"),
+            ("forgetful", "broken"),
+            ("forgetful", "unreadable"),
+            ("lost", "broken"),
+        ];
         assert_eq!(faults(&listing), told);
+        assert_eq!(of("lost", &listing), [], "what cannot be enumerated is not invented");
     }
 }
 
