@@ -198,18 +198,23 @@ impl DemoStore<'_> {
         file::resolve_root(&home.join("agentctl-demo")) == self.root.path
     }
 
+    /// Says that a live record could not be read: whomever it names may be alive.
+    fn unread(&self, entry: &file::Entry, skip: &file::Skip, found: &mut Found<Served>) {
+        found.faults.push(skipped("demo", self.root, &entry.path, skip));
+        found.whole = false;
+    }
+
     /// Reads one live record and verifies that the process it names is the one that wrote it.
     fn served(&self, entry: &file::Entry, pid: u32, found: &mut Found<Served>) {
         let kernel = &self.look.host.kernel;
         let source = format!("demo:live/{}", entry.name);
         let live: Live = match file::read_small(&entry.path, self.uid(), 64 << 10) {
             Err(file::Skip::Missing) => return,
-            Err(skip) => return found.faults.push(skipped("demo", self.root, &entry.path, &skip)),
+            Err(skip) => return self.unread(entry, &skip, found),
             Ok(bytes) => match serde_json::from_slice(&bytes) {
                 Ok(live) => live,
                 Err(error) => {
-                    let skip = file::Skip::Other(error.to_string());
-                    return found.faults.push(skipped("demo", self.root, &entry.path, &skip));
+                    return self.unread(entry, &file::Skip::Other(error.to_string()), found);
                 }
             },
         };

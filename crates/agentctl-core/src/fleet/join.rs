@@ -34,6 +34,9 @@ impl View {
         let mut gaps = look.table.gaps.clone();
         if !live.whole {
             gaps.extend(live.faults.iter().map(|f| f.message.clone()));
+            if gaps.is_empty() {
+                gaps.push("not every live record was seen".into());
+            }
         }
         let mut served: HashMap<String, Vec<Served>> = HashMap::new();
         let mut unjoined = Vec::new();

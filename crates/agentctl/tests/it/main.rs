@@ -7,6 +7,7 @@ mod codex;
 mod demo;
 mod fixtures;
 mod hostile;
+mod recycle;
 mod tidy;
 
 use std::path::PathBuf;

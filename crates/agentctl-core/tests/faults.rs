@@ -1,0 +1,373 @@
+//! Adapters that panic, hang, are slow or cannot read their sources, beside one that works.
+//!
+//! Each costs its own rows at most and becomes a fault; the others' rows are what they would be without
+//! it; and what a failed source leaves open is `unknown`, never `stopped`. Every test runs in a private
+//! pid namespace and a process of its own, so the switches below are its alone.
+#![cfg(target_os = "linux")]
+// Tests build their own world; helpers of tests panic as the tests themselves do.
+#![allow(clippy::disallowed_methods, clippy::expect_used)]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::Duration;
+
+use agentctl_core::adapters::demo::Demo;
+use agentctl_core::adapters::{
+    Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served, State,
+    Store, Turn,
+};
+use agentctl_core::fleet::{self, Adapters, Query};
+use agentctl_core::host::{Deadlines, Host};
+use agentctl_core::kernel::{Brief, Kernel};
+use agentctl_core::model::{Fault, Listing, Locator, Message, Outcome, Session, Status, Time};
+use testkit::{Agent, TestHome, eventually, sandboxed_test};
+
+/// An adapter whose every answer is a function of the test's choice.
+struct Fake {
+    name: &'static str,
+    is_candidate: fn() -> bool,
+    roots: fn() -> Vec<Root>,
+    live: fn() -> Found<Served>,
+    history: fn() -> Found<Entry>,
+    record: fn(&Locator) -> Record,
+}
+
+/// One that works: a finished session, and nobody alive.
+const SOUND: Fake = Fake {
+    name: "sound",
+    is_candidate: || false,
+    roots: || vec![Root { path: "/nowhere".into() }],
+    live: Found::default,
+    history: || entries(&["finished"]),
+    record: |locator| Record { turn: turn(&locator.id), ..Record::default() },
+};
+
+impl Adapter for Fake {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Demo.capabilities()
+    }
+
+    fn is_candidate(&self, _: Brief<'_>) -> bool {
+        (self.is_candidate)()
+    }
+
+    fn roots(&self, _: &Look) -> Vec<Root> {
+        (self.roots)()
+    }
+
+    fn installation(&self, _: &Host) -> Installation {
+        Installation::default()
+    }
+
+    fn store<'a>(&'a self, _: &'a Look, _: &'a Root) -> Box<dyn Store + 'a> {
+        Box::new(FakeStore(self))
+    }
+
+    fn messages(&self, _: &[u8]) -> Vec<Message> {
+        Vec::new()
+    }
+}
+
+struct FakeStore<'a>(&'a Fake);
+
+impl Store for FakeStore<'_> {
+    fn live(&self) -> Found<Served> {
+        (self.0.live)()
+    }
+
+    fn history(&self, _: Option<i64>) -> Found<Entry> {
+        (self.0.history)()
+    }
+
+    fn record(&self, locator: &Locator, _: Depth) -> Record {
+        (self.0.record)(locator)
+    }
+}
+
+fn entries(ids: &[&str]) -> Found<Entry> {
+    let entry = |id: &&str| Entry {
+        locator: Locator { id: (*id).to_owned(), path: Some("/nowhere".into()), parent: None },
+        modified_ms: 0,
+    };
+    Found { rows: ids.iter().map(entry).collect(), ..Found::default() }
+}
+
+fn turn(id: &str) -> Turn {
+    match id {
+        "open" => Turn::Open { tool: None, retrying: None, asks: None },
+        "failed" => Turn::Failed("no luck".into()),
+        "none" => Turn::None,
+        _ => Turn::Finished,
+    }
+}
+
+fn broken<T>(adapter: &'static str) -> Found<T> {
+    Found::fault(Fault { adapter, root: None, code: "broken", message: "it is broken".into() })
+}
+
+/// A world with three demo sessions: one finished, one killed, one alive.
+struct World {
+    home: TestHome,
+    _agent: Agent,
+}
+
+const LIVE: &str = r#"{"start_ticks":{start},"boot_id":"{boot}","machine_id":null,"pid_namespace":{ns},"session":"alive","cwd":"/work","status":"idle","detail":null,"started_ms":0}"#;
+
+impl World {
+    fn new() -> Self {
+        let home = TestHome::new("unused");
+        let root = ".local/share/agentctl-demo";
+        let session = r#"{"type":"session","cwd":"/work","model":"demo-1"}"#;
+        let prompt = r#"{"type":"prompt","id":"1","text":"x","at":"2026-01-01T00:00:00Z"}"#;
+        let end = r#"{"type":"end","state":"finished","error":null,"at":"2026-01-01T00:00:01Z"}"#;
+        home.write(&format!("{root}/sessions/done.jsonl"), format!("{session}\n{prompt}\n{end}\n"));
+        home.write(&format!("{root}/sessions/killed.jsonl"), format!("{session}\n{prompt}\n"));
+        home.write(&format!("{root}/sessions/alive.jsonl"), format!("{session}\n{prompt}\n"));
+        let record = home.at(&format!("{root}/live/{{pid}}.json"));
+        let words = ["write", record.to_str().expect("utf-8"), LIVE];
+        let mut agent = home.agent("agentctl", "work", &words);
+        agent.ready();
+        Self { home, _agent: agent }
+    }
+
+    fn host(&self, limit: Duration) -> Arc<Host> {
+        Arc::new(Host {
+            home: self.home.path(),
+            cwd: self.home.path(),
+            program: PathBuf::from("agentctl"),
+            env: BTreeMap::new(),
+            roots: BTreeMap::new(),
+            kernel: Kernel::open().expect("a kernel"),
+            clock: || Time(jiff::Timestamp::now()),
+            deadlines: Deadlines { live: limit, all: limit },
+        })
+    }
+
+    fn list(&self, adapters: Adapters) -> Listing {
+        // Generous: only a test of its own waits for the end of it.
+        let host = self.host(Duration::from_mins(1));
+        fleet::list(&host, adapters, &everything())
+    }
+
+    /// What the demo adapter says when it is asked alone.
+    fn alone(&self) -> Vec<Session> {
+        static ALONE: Adapters = &[&Demo];
+        let listing = self.list(ALONE);
+        assert_eq!(listing.faults, []);
+        let rows = of("demo", &listing);
+        let told: Vec<_> = rows.iter().map(|s| (s.id.as_deref(), s.status, s.outcome)).collect();
+        let truth = [
+            (Some("alive"), Status::Idle, None),
+            (Some("done"), Status::Stopped, Some(Outcome::Finished)),
+            (Some("killed"), Status::Stopped, Some(Outcome::Killed)),
+        ];
+        assert_eq!(told, truth);
+        rows
+    }
+}
+
+fn everything() -> Query {
+    Query { history: Some(None), children: true, ..Query::default() }
+}
+
+/// The rows of one adapter, without the moment of the look.
+fn of(adapter: &str, listing: &Listing) -> Vec<Session> {
+    let mut rows: Vec<Session> =
+        listing.sessions.iter().filter(|s| s.adapter == adapter).cloned().collect();
+    for row in &mut rows {
+        row.evidence
+            .iter_mut()
+            .for_each(|e| e.at = Time::parse("2026-01-01T00:00:00Z").expect("a time"));
+    }
+    rows.sort_by(|a, b| a.id.cmp(&b.id));
+    rows
+}
+
+fn faults(listing: &Listing) -> Vec<(&str, &str)> {
+    listing.faults.iter().map(|f| (f.adapter, f.code)).collect()
+}
+
+sandboxed_test! {
+    fn a_panicking_adapter_costs_its_own_rows_only() {
+        static ADAPTERS: Adapters = &[
+            &Fake { name: "a-roots", roots: || panic!("no roots"), ..SOUND },
+            &Fake { name: "b-live", live: || panic!("no life"), ..SOUND },
+            &Fake { name: "c-history", history: || panic!("no past"), ..SOUND },
+            &Fake { name: "d-record", record: |l| panic!("no record of {}", l.id), ..SOUND },
+            // So many records are read on several threads.
+            &Fake {
+                name: "e-records",
+                history: || entries(&["finished"; 500]),
+                record: |_| panic!("no records"),
+                ..SOUND
+            },
+            &Demo,
+            &SOUND,
+        ];
+        let world = World::new();
+        let listing = world.list(ADAPTERS);
+        assert_eq!(of("demo", &listing), world.alone());
+        assert_eq!(of("sound", &listing).len(), 1);
+        assert_eq!(listing.sessions.len(), 4, "nothing of the others");
+        let codes = [
+            ("a-roots", "panicked"),
+            ("b-live", "panicked"),
+            ("c-history", "panicked"),
+            ("d-record", "panicked"),
+            ("e-records", "panicked"),
+        ];
+        assert_eq!(faults(&listing), codes);
+        assert!(listing.faults[3].message.contains("no record of finished"), "{:?}", listing.faults);
+    }
+}
+
+sandboxed_test! {
+    fn a_panic_over_a_process_is_a_closer_look() {
+        static ADAPTERS: Adapters = &[
+            &Fake { name: "jumpy", is_candidate: || panic!("a process!"), ..SOUND },
+            &Demo,
+        ];
+        let world = World::new();
+        let listing = world.list(ADAPTERS);
+        assert_eq!(of("demo", &listing), world.alone());
+        assert_eq!(of("jumpy", &listing).len(), 1);
+    }
+}
+
+/// A door that stays shut until it is opened, and knows whether somebody waits before it.
+struct Door {
+    open: Mutex<bool>,
+    opened: Condvar,
+    somebody_came: AtomicBool,
+    somebody_left: AtomicBool,
+}
+
+impl Door {
+    const fn shut() -> Self {
+        Self {
+            open: Mutex::new(false),
+            opened: Condvar::new(),
+            somebody_came: AtomicBool::new(false),
+            somebody_left: AtomicBool::new(false),
+        }
+    }
+
+    fn pass(&self) {
+        self.somebody_came.store(true, Ordering::SeqCst);
+        let open = self.open.lock().expect("sound");
+        let _open = self.opened.wait_while(open, |open| !*open).expect("sound");
+        self.somebody_left.store(true, Ordering::SeqCst);
+    }
+
+    fn open(&self) {
+        *self.open.lock().expect("sound") = true;
+        self.opened.notify_all();
+    }
+}
+
+sandboxed_test! {
+    fn a_hanging_adapter_is_left_behind() {
+        static SHUT: Door = Door::shut();
+        static LATE: Door = Door::shut();
+        static ADAPTERS: Adapters = &[
+            &Fake { name: "hanging", live: || { SHUT.pass(); Found::default() }, ..SOUND },
+            &Fake { name: "slow", live: || { LATE.pass(); Found::default() }, ..SOUND },
+            &Demo,
+        ];
+        let world = World::new();
+        let host = world.host(Duration::from_secs(3));
+        let (answer, answered) = mpsc::channel();
+        std::thread::spawn(move || answer.send(fleet::list(&host, ADAPTERS, &everything())));
+        eventually("both are at it", || {
+            let came = |door: &Door| door.somebody_came.load(Ordering::SeqCst);
+            (came(&SHUT) && came(&LATE)).then_some(())
+        });
+        LATE.open();
+        let listing = answered.recv_timeout(Duration::from_mins(1)).expect("it is left behind");
+        assert!(!SHUT.somebody_left.load(Ordering::SeqCst), "nobody opened: it hangs to this moment");
+        assert_eq!(of("demo", &listing), world.alone());
+        assert_eq!(of("slow", &listing).len(), 1, "slow is not late");
+        assert_eq!(of("hanging", &listing), [], "no row is invented, none is stopped");
+        assert_eq!(faults(&listing), [("hanging", "timeout")]);
+        SHUT.open();
+        eventually("the late one ends unheard", || SHUT.somebody_left.load(Ordering::SeqCst).then_some(()));
+    }
+}
+
+sandboxed_test! {
+    fn a_failed_source_never_says_stopped() {
+        const ENDS: [&str; 4] = ["failed", "finished", "none", "open"];
+        static ADAPTERS: Adapters = &[
+            &Fake {
+                name: "erring",
+                live: || broken("erring"),
+                history: || entries(&ENDS),
+                ..SOUND
+            },
+            // It knows that it has not seen all, but not what is to blame.
+            &Fake {
+                name: "silent",
+                live: || Found { whole: false, ..Found::default() },
+                history: || entries(&ENDS),
+                ..SOUND
+            },
+            &Fake { name: "forgetful", history: || broken("forgetful"), live: served, ..SOUND },
+            &Fake { name: "lost", history: || broken("lost"), ..SOUND },
+            &Demo,
+        ];
+        let world = World::new();
+        let listing = world.list(ADAPTERS);
+        for name in ["erring", "silent"] {
+            let rows = of(name, &listing);
+            assert_eq!(rows.len(), ENDS.len(), "{name} keeps its rows");
+            for row in rows {
+                let told = (row.status, row.outcome, row.reason.is_some());
+                assert_eq!(told, (Status::Unknown, None, true), "{name}: {row:?}");
+            }
+        }
+        let kept: Vec<_> = of("forgetful", &listing).iter().map(|s| (s.id.clone(), s.status)).collect();
+        assert_eq!(kept, [(Some("served".into()), Status::Waiting)], "what lives is seen all the same");
+        assert_eq!(of("demo", &listing), world.alone());
+        // Where the served session's record may lie, nobody could look.
+        let told = [
+            ("erring", "broken"),
+            ("forgetful", "broken"),
+            ("forgetful", "unreadable"),
+            ("lost", "broken"),
+        ];
+        assert_eq!(faults(&listing), told);
+        assert_eq!(of("lost", &listing), [], "what cannot be enumerated is not invented");
+    }
+}
+
+fn served() -> Found<Served> {
+    let mut claim = Served::unseen("served".into(), "");
+    claim.state = Some(State { status: Status::Waiting, reason: None });
+    Found { rows: vec![claim], ..Found::default() }
+}
+
+sandboxed_test! {
+    fn a_live_record_that_cannot_be_read_proves_no_absence() {
+        static ADAPTERS: Adapters = &[&Demo];
+        for garbage in ["", "{", "[]"] {
+            let world = World::new();
+            world.home.write(".local/share/agentctl-demo/live/4242.json", garbage);
+            let listing = world.list(ADAPTERS);
+            assert_eq!(faults(&listing), [("demo", "skipped")]);
+            let told: Vec<_> =
+                of("demo", &listing).into_iter().map(|s| (s.id, s.status)).collect();
+            let truth = [
+                (Some("alive".into()), Status::Idle),
+                (Some("done".into()), Status::Unknown),
+                (Some("killed".into()), Status::Unknown),
+            ];
+            assert_eq!(told, truth);
+        }
+    }
+}
