@@ -1,9 +1,10 @@
 //! Sessions as rows of a table that fits the terminal.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use agentctl_core::host::Host;
-use agentctl_core::model::{Session, Status};
+use agentctl_core::model::{Session, Status, Time};
 use anstyle::Style;
 
 use crate::text::{columns, fit, one_line};
@@ -17,8 +18,9 @@ pub(super) fn table(ui: &Ui, host: &Host, sessions: &[Session]) -> Vec<String> {
         return Vec::new();
     }
     let short = short_ids(sessions);
+    let now = host.now();
     let rows: Vec<[String; 6]> =
-        sessions.iter().map(|s| cells(host, s, sessions, &short)).collect();
+        sessions.iter().map(|s| cells((host, now), s, sessions, &short)).collect();
     let mut widths = HEADER.map(columns);
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -42,15 +44,17 @@ pub(super) fn table(ui: &Ui, host: &Host, sessions: &[Session]) -> Vec<String> {
 }
 
 fn line(ui: &Ui, row: &[String; 6], widths: &[usize; 6], first: Style, rest: Style) -> String {
-    let mut out = String::new();
+    let mut out = String::with_capacity(widths[..5].iter().sum::<usize>() + row[5].len() + 64);
     for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
         let last = index + 1 == row.len();
-        let text = if ui.width().is_some() { fit(cell, *width) } else { cell.clone() };
+        let text =
+            if ui.width().is_some() { Cow::Owned(fit(cell, *width)) } else { Cow::Borrowed(cell) };
         let gap = if last { 0 } else { width.saturating_sub(columns(&text)) + 2 };
-        out.push_str(&ui.paint(if index == 0 { first } else { rest }, &text));
+        ui.paint_onto(&mut out, if index == 0 { first } else { rest }, &text);
         out.extend(std::iter::repeat_n(' ', gap));
     }
-    out.trim_end().to_owned()
+    out.truncate(out.trim_end().len());
+    out
 }
 
 /// Gives the last column what is left, and takes from the directory before anything else.
@@ -80,7 +84,7 @@ fn short_ids(sessions: &[Session]) -> HashMap<&str, usize> {
 }
 
 fn cells(
-    host: &Host,
+    (host, now): (&Host, Time),
     session: &Session,
     all: &[Session],
     short: &HashMap<&str, usize>,
@@ -101,7 +105,7 @@ fn cells(
         format!("{mark}{}", session.status.word()),
         session.adapter.to_owned(),
         format!("{indent}{id}"),
-        when.map_or_else(|| "-".to_owned(), |t| age(host.now(), t)),
+        when.map_or_else(|| "-".to_owned(), |t| age(now, t)),
         session.cwd.as_deref().map_or_else(|| "-".to_owned(), |c| directory(host, c)),
         what(session),
     ]
