@@ -6,6 +6,7 @@
 
 mod join;
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -96,18 +97,18 @@ fn sort(sessions: &mut Vec<Session>) {
     let order = |a: &Session, b: &Session| {
         (a.status, newest(a), &a.id, a.pid).cmp(&(b.status, newest(b), &b.id, b.pid))
     };
-    let (children, mut top): (Vec<_>, Vec<_>) =
-        std::mem::take(sessions).into_iter().partition(|s| s.parent.is_some());
-    top.sort_by(order);
+    // Sessions are large: their places are sorted, then each is moved once.
+    let mut places: Vec<usize> = (0..sessions.len()).collect();
+    places.sort_by(|a, b| order(&sessions[*a], &sessions[*b]));
+    let mut unsorted: Vec<Option<Session>> =
+        std::mem::take(sessions).into_iter().map(Some).collect();
+    let sorted = places.into_iter().filter_map(|place| unsorted[place].take());
+    let (children, top): (Vec<_>, Vec<_>) = sorted.partition(|s| s.parent.is_some());
     if children.is_empty() {
         *sessions = top;
         return;
     }
-    let mut children: Vec<Option<Session>> = {
-        let mut sorted = children;
-        sorted.sort_by(order);
-        sorted.into_iter().map(Some).collect()
-    };
+    let mut children: Vec<Option<Session>> = children.into_iter().map(Some).collect();
     for parent in top {
         let id = parent.id.clone();
         sessions.push(parent);
@@ -213,7 +214,11 @@ pub fn each_adapter<T: Send + 'static>(
         pending.retain(|p| *p != name);
         match answer {
             Ok(found) => {
-                all.rows.extend(found.rows);
+                if all.rows.is_empty() {
+                    all.rows = found.rows;
+                } else {
+                    all.rows.extend(found.rows);
+                }
                 all.faults.extend(found.faults);
                 all.whole &= found.whole;
             }
@@ -289,7 +294,7 @@ struct Row {
     locator: Locator,
     session: Session,
     /// The record says a turn is open and nobody serves it: look again before saying so.
-    confirm: bool,
+    confirm: Option<Box<Record>>,
 }
 
 impl<'a> Question<'a> {
@@ -329,8 +334,7 @@ impl<'a> Question<'a> {
 
     /// Sessions a live source names that are not among these.
     fn served_elsewhere_in_list(&mut self, listed: &[Locator]) -> Vec<Locator> {
-        let listed: std::collections::HashSet<&str> =
-            listed.iter().map(|l| l.id.as_str()).collect();
+        let listed: HashSet<&str> = listed.iter().map(|l| l.id.as_str()).collect();
         let mut missing = Vec::new();
         for id in self.view.served_ids() {
             if !listed.contains(id.as_str()) {
@@ -367,7 +371,7 @@ impl<'a> Question<'a> {
         let parent = self.written(&Locator { id: parent, path: None, parent: None });
         let above = join(&self.view, &parent, self.store.record(&parent, Depth::Outline), None);
         let session = join::child(&self.view, &above, &locator, record);
-        self.rows.push(Row { locator, session, confirm: false });
+        self.rows.push(Row { locator, session, confirm: None });
     }
 
     /// Reads these records and decides about each.
@@ -396,8 +400,9 @@ impl<'a> Question<'a> {
         let open = matches!(record.turn, Turn::Open { .. });
         let served = self.view.serves(&locator.id);
         let child = if served { self.store.open_child(locator) } else { None };
+        let doubtful = (open && !served).then(|| Box::new(record.clone()));
         let session = join(&self.view, locator, record, child.as_ref());
-        let confirm = open && !session.status.is_live();
+        let confirm = doubtful.filter(|_| !session.status.is_live());
         self.rows.push(Row { locator: locator.clone(), session, confirm });
     }
 
@@ -412,7 +417,7 @@ impl<'a> Question<'a> {
                 .collect();
             let session = self.view.process_row(served, &may_serve);
             let locator = Locator { id: String::new(), path: None, parent: None };
-            rows.push(Row { locator, session, confirm: false });
+            rows.push(Row { locator, session, confirm: None });
         }
         self.rows.extend(rows);
     }
@@ -420,7 +425,7 @@ impl<'a> Question<'a> {
     /// "Nobody serves it, yet its turn is open" may only mean that it ended, or began, while we
     /// looked. So look once more: at the living first, then at the record.
     fn confirm(&mut self) {
-        if !self.rows.iter().any(|row| row.confirm) {
+        if self.rows.iter().all(|row| row.confirm.is_none()) {
             return;
         }
         let wanted = |brief: crate::kernel::Brief<'_>| self.adapter.is_candidate(brief);
@@ -428,9 +433,14 @@ impl<'a> Question<'a> {
         let look = Look { table: Arc::new(table), now: self.look.host.now(), ..self.look.clone() };
         let store = self.adapter.store(&look, self.root);
         let view = View::new(self.adapter.name(), self.root, &look, store.live());
-        for row in self.rows.iter_mut().filter(|row| row.confirm) {
+        for row in &mut self.rows {
+            let Some(before) = row.confirm.take() else { continue };
             let depth = if row.session.tokens.is_some() { Depth::Whole } else { Depth::Outline };
-            let record = store.record(&row.locator, depth);
+            let record = if before.is_unchanged(&row.locator) {
+                *before
+            } else {
+                store.record(&row.locator, depth)
+            };
             let open = matches!(record.turn, Turn::Open { .. });
             let changed = record.last_activity_at != row.session.last_activity_at;
             row.session = join(&view, &row.locator, record, None);
@@ -450,17 +460,20 @@ impl<'a> Question<'a> {
     }
 
     fn add_children(&mut self) {
+        let mut known: HashSet<String> = self.rows.iter().map(|r| r.locator.id.clone()).collect();
         let mut index = 0;
         while index < self.rows.len() {
             let parent = self.rows[index].locator.clone();
-            let known: Vec<String> = self.rows.iter().map(|r| r.locator.id.clone()).collect();
             let children = self.store.children(&parent);
             self.faults.extend(children.faults);
-            for child in children.rows.into_iter().filter(|c| !known.contains(&c.id)) {
+            for child in children.rows {
+                if !known.insert(child.id.clone()) {
+                    continue;
+                }
                 let mut record = self.store.record(&child, Depth::Outline);
                 record.parent = Some(parent.id.clone());
                 let session = join::child(&self.view, &self.rows[index].session, &child, record);
-                self.rows.push(Row { locator: child, session, confirm: false });
+                self.rows.push(Row { locator: child, session, confirm: None });
             }
             index += 1;
         }

@@ -16,10 +16,15 @@ fn is_harmful(c: char) -> bool {
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
+/// Says whether a text is nothing but printable ASCII, as most texts are: then a byte is a column.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|b| matches!(b, b' '..=b'~'))
+}
+
 /// Neutralises control sequences; newlines and tabs stay.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_harmful) {
+    if is_plain(text) || !text.contains(is_harmful) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
@@ -39,13 +44,16 @@ pub fn clean(text: &str) -> Cow<'_, str> {
 /// Neutralises control sequences and folds white space: one line.
 #[must_use]
 pub fn one_line(text: &str) -> String {
+    if is_plain(text) && !text.contains("  ") && text.trim_ascii() == text {
+        return text.to_owned();
+    }
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Cuts a text to this many columns, with an ellipsis when something is missing.
 #[must_use]
 pub fn fit(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
+    if self::columns(text) <= columns {
         return text.to_owned();
     }
     let mut out = String::new();
@@ -118,7 +126,7 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
 /// Returns how many columns a text takes.
 #[must_use]
 pub fn columns(text: &str) -> usize {
-    text.width()
+    if is_plain(text) { text.len() } else { text.width() }
 }
 
 /// Writes JSON whose strings hold no raw character that [`clean`] would neutralise.
@@ -130,7 +138,7 @@ impl<F: serde_json::ser::Formatter> serde_json::ser::Formatter for SafeJson<F> {
         writer: &mut W,
         fragment: &str,
     ) -> std::io::Result<()> {
-        if !fragment.contains(is_harmful) {
+        if is_plain(fragment) || !fragment.contains(is_harmful) {
             return writer.write_all(fragment.as_bytes());
         }
         let mut units = [0; 2];

@@ -61,7 +61,20 @@ impl Ui {
     /// Paints a text, where colour is wanted.
     #[must_use]
     pub fn paint(&self, style: Style, text: &str) -> String {
-        if self.colour { format!("{style}{text}{style:#}") } else { text.to_owned() }
+        let mut out = String::with_capacity(text.len());
+        self.paint_onto(&mut out, style, text);
+        out
+    }
+
+    /// Paints a text behind what is there already.
+    pub fn paint_onto(&self, out: &mut String, style: Style, text: &str) {
+        use std::fmt::Write;
+        if self.colour {
+            // Writing to a String cannot fail.
+            let _infallible = write!(out, "{style}{text}{style:#}");
+        } else {
+            out.push_str(text);
+        }
     }
 
     /// Returns the style of a status.

@@ -243,6 +243,17 @@ pub struct Record {
     pub notes: Vec<String>,
     /// What this rests on.
     pub evidence: Vec<Evidence>,
+    /// The one file that decided where the last turn stands, as it was before it was read.
+    pub stamp: Option<file::Stamp>,
+}
+
+impl Record {
+    /// Says whether reading it again would say the same.
+    #[must_use]
+    pub fn is_unchanged(&self, locator: &Locator) -> bool {
+        let now = locator.path.as_deref().and_then(file::Stamp::now);
+        self.stamp.is_some() && self.stamp == now
+    }
 }
 
 /// How much of a record is read.

@@ -49,6 +49,30 @@ impl From<io::Error> for Skip {
     }
 }
 
+/// What tells a file from what it was before: equal stamps, equal content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    identity: (u64, u64),
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(meta: &fs::Metadata) -> Self {
+        Self {
+            identity: (meta.dev(), meta.ino()),
+            size: meta.len(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+        }
+    }
+
+    /// Looks at a file; `None` when it has gone.
+    #[must_use]
+    pub fn now(path: &Path) -> Option<Self> {
+        fs::symlink_metadata(path).ok().map(|meta| Self::of(&meta))
+    }
+}
+
 /// An open regular file of this user.
 #[derive(Debug)]
 pub struct Opened {
@@ -58,6 +82,8 @@ pub struct Opened {
     pub size: u64,
     /// Its device and inode.
     pub identity: (u64, u64),
+    /// What it was at the moment of opening.
+    pub stamp: Stamp,
 }
 
 /// Opens a regular file owned by `uid`, never following a link and never blocking.
@@ -72,7 +98,8 @@ pub fn open(path: &Path, uid: u32) -> Result<Opened, Skip> {
     if meta.uid() != uid {
         return Err(Skip::Foreign(meta.uid()));
     }
-    Ok(Opened { file, size: meta.len(), identity: (meta.dev(), meta.ino()) })
+    let stamp = Stamp::of(&meta);
+    Ok(Opened { file, size: stamp.size, identity: stamp.identity, stamp })
 }
 
 /// Reads a small file whole.

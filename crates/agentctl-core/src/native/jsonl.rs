@@ -3,6 +3,7 @@
 //! Budgets: 8 MiB a line, 1 MiB of tail. A last line without its newline is "not yet", never an error
 //! and never a fact. Nothing here parses: a visitor gets the bytes of whole lines.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
@@ -15,6 +16,9 @@ pub const TAIL_BYTES: u64 = 1 << 20;
 /// How far into a file a head is read.
 pub const HEAD_BYTES: u64 = 1 << 20;
 
+/// The longest buffer a thread keeps for its next file.
+const KEPT_BYTES: usize = 1 << 20;
+
 /// Why a visit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -26,29 +30,56 @@ pub enum Ended {
     Budget,
 }
 
+thread_local! {
+    /// Kept between files: thousands of short-lived buffers cost more than reading into one.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Lends this thread's buffer, at least this long; its content is of no meaning.
+fn with_buffer<T>(bytes: usize, work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    let mut buffer = BUFFER.take();
+    if buffer.len() < bytes {
+        buffer.resize(bytes, 0);
+    }
+    let result = work(&mut buffer);
+    if buffer.len() <= KEPT_BYTES {
+        BUFFER.set(buffer);
+    }
+    result
+}
+
 /// Visits whole lines from the start, reading `chunk` bytes first and more only as wanted.
 pub fn head(
     file: &File,
     chunk: usize,
     visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
 ) -> io::Result<Ended> {
-    let mut buffer = Vec::new();
-    let mut offset = 0_u64;
-    let mut chunk = chunk;
+    with_buffer(chunk, |buffer| head_in(buffer, file, chunk, visit))
+}
+
+fn head_in(
+    buffer: &mut Vec<u8>,
+    file: &File,
+    chunk: usize,
+    visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+) -> io::Result<Ended> {
+    let (mut filled, mut offset, mut chunk) = (0, 0_u64, chunk);
     loop {
-        let kept = buffer.len();
-        buffer.resize(kept + chunk, 0);
-        let read = read_full(file, &mut buffer[kept..], offset)?;
-        buffer.truncate(kept + read);
+        if buffer.len() < filled + chunk {
+            buffer.resize(filled + chunk, 0);
+        }
+        let read = read_full(file, &mut buffer[filled..filled + chunk], offset)?;
+        filled += read;
         offset += read as u64;
         let mut at = 0;
-        while let Some(end) = memchr::memchr(b'\n', &buffer[at..]) {
+        while let Some(end) = memchr::memchr(b'\n', &buffer[at..filled]) {
             if visit(&buffer[at..at + end]).is_break() {
                 return Ok(Ended::Enough);
             }
             at += end + 1;
         }
-        buffer.drain(..at);
+        buffer.copy_within(at..filled, 0);
+        filled -= at;
         if read < chunk {
             return Ok(Ended::Whole);
         }
@@ -77,45 +108,78 @@ pub fn tail_from(
     budget: u64,
     visit: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>,
 ) -> io::Result<Ended> {
-    let mut start = size;
-    let mut buffer: Vec<u8> = Vec::new();
-    let mut chunk = chunk as u64;
+    with_buffer(5 * chunk, |buffer| {
+        let behind = buffer.len();
+        let mut read = Backward { file, buffer, start: size, begin: behind, end: behind };
+        tail_in(&mut read, (size, chunk, budget), visit)
+    })
+}
+
+fn tail_in(
+    read: &mut Backward<'_>,
+    (size, mut chunk, budget): (u64, usize, u64),
+    visit: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>,
+) -> io::Result<Ended> {
     let mut oversized = false; // the line being collected is over the budget
     let mut torn = true; // what stands behind the last newline is not a line yet
     loop {
-        if start == 0 {
-            if !torn && !oversized && !buffer.is_empty() && visit(0, &buffer).is_break() {
+        if read.start == 0 {
+            let line = &read.buffer[read.begin..read.end];
+            if !torn && !oversized && !line.is_empty() && visit(0, line).is_break() {
                 return Ok(Ended::Enough);
             }
             return Ok(Ended::Whole);
         }
-        let step = chunk.min(start);
-        let mut grown = vec![0; usize::try_from(step).unwrap_or(0) + buffer.len()];
-        let fresh = grown.len() - buffer.len();
-        if read_full(file, &mut grown[..fresh], start - step)? < fresh {
-            // The file shrank under us: nothing read here can be trusted.
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file was truncated"));
-        }
-        grown[fresh..].copy_from_slice(&buffer);
-        start -= step;
-        buffer = grown;
-        while let Some(newline) = memchr::memrchr(b'\n', &buffer) {
-            let line = &buffer[newline + 1..];
+        read.more(chunk)?;
+        while let Some(newline) = memchr::memrchr(b'\n', &read.buffer[read.begin..read.end]) {
+            let line = &read.buffer[read.begin + newline + 1..read.end];
             let whole = !torn && !oversized && !line.is_empty();
-            if whole && visit(start + newline as u64 + 1, line).is_break() {
+            if whole && visit(read.start + newline as u64 + 1, line).is_break() {
                 return Ok(Ended::Enough);
             }
             (torn, oversized) = (false, false);
-            buffer.truncate(newline);
+            read.end = read.begin + newline;
         }
-        if size - start >= budget && start > 0 {
+        if size - read.start >= budget && read.start > 0 {
             return Ok(Ended::Budget);
         }
-        if buffer.len() > LINE_BYTES {
+        if read.end - read.begin > LINE_BYTES {
             oversized = true;
-            buffer = Vec::new();
+            read.begin = read.end;
         }
         chunk = (chunk * 4).min(1 << 20);
+    }
+}
+
+/// A part of a file that grows towards its beginning: `buffer[begin..end]`, which stands at `start`.
+struct Backward<'a> {
+    file: &'a File,
+    buffer: &'a mut Vec<u8>,
+    start: u64,
+    begin: usize,
+    end: usize,
+}
+
+impl Backward<'_> {
+    /// Reads the bytes before what is there.
+    fn more(&mut self, chunk: usize) -> io::Result<()> {
+        let step = usize::try_from(self.start).map_or(chunk, |start| start.min(chunk));
+        if self.begin < step {
+            // What there is moves to the end of a buffer, a longer one if needed.
+            let kept = self.end - self.begin;
+            let longer = self.buffer.len().max(2 * (kept + step));
+            self.buffer.resize(longer, 0);
+            self.buffer.copy_within(self.begin..self.end, longer - kept);
+            (self.begin, self.end) = (longer - kept, longer);
+        }
+        self.begin -= step;
+        self.start -= step as u64;
+        let fresh = &mut self.buffer[self.begin..self.begin + step];
+        if read_full(self.file, fresh, self.start)? < step {
+            // The file shrank under us: nothing read here can be trusted.
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file was truncated"));
+        }
+        Ok(())
     }
 }
 

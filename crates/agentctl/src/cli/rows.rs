@@ -1,9 +1,10 @@
 //! Sessions as rows of a table that fits the terminal.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use agentctl_core::host::Host;
-use agentctl_core::model::{ReasonKind, Session, Status};
+use agentctl_core::model::{ReasonKind, Session, Status, Time};
 use anstyle::Style;
 
 use crate::text::{columns, fit, fit_path, one_line};
@@ -17,8 +18,9 @@ pub(super) fn table(ui: &Ui, host: &Host, sessions: &[Session]) -> Vec<String> {
         return Vec::new();
     }
     let short = short_ids(sessions);
+    let now = host.now();
     let rows: Vec<[String; 6]> =
-        sessions.iter().map(|s| cells(host, s, sessions, &short)).collect();
+        sessions.iter().map(|s| cells((host, now), s, sessions, &short)).collect();
     let mut widths = HEADER.map(columns);
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -42,19 +44,20 @@ pub(super) fn table(ui: &Ui, host: &Host, sessions: &[Session]) -> Vec<String> {
 }
 
 fn line(ui: &Ui, row: &[String; 6], widths: &[usize; 6], first: Style, rest: Style) -> String {
-    let mut out = String::new();
+    let mut out = String::with_capacity(widths[..5].iter().sum::<usize>() + row[5].len() + 64);
     for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
         let last = index + 1 == row.len();
         let text = match (ui.width(), HEADER[index]) {
-            (None, _) => cell.clone(),
-            (Some(_), "DIRECTORY") => fit_path(cell, *width),
-            (Some(_), _) => fit(cell, *width),
+            (None, _) => Cow::Borrowed(cell.as_str()),
+            (Some(_), "DIRECTORY") => Cow::Owned(fit_path(cell, *width)),
+            (Some(_), _) => Cow::Owned(fit(cell, *width)),
         };
         let gap = if last { 0 } else { width.saturating_sub(columns(&text)) + 2 };
-        out.push_str(&ui.paint(if index == 0 { first } else { rest }, &text));
+        ui.paint_onto(&mut out, if index == 0 { first } else { rest }, &text);
         out.extend(std::iter::repeat_n(' ', gap));
     }
-    out.trim_end().to_owned()
+    out.truncate(out.trim_end().len());
+    out
 }
 
 /// Gives the last column what is left, and takes from the directory before anything else.
@@ -84,7 +87,7 @@ fn short_ids(sessions: &[Session]) -> HashMap<&str, usize> {
 }
 
 fn cells(
-    host: &Host,
+    (host, now): (&Host, Time),
     session: &Session,
     all: &[Session],
     short: &HashMap<&str, usize>,
@@ -105,7 +108,7 @@ fn cells(
         format!("{mark}{}", session.status.word()),
         session.adapter.to_owned(),
         format!("{indent}{id}"),
-        when.map_or_else(|| "-".to_owned(), |t| age(host.now(), t)),
+        when.map_or_else(|| "-".to_owned(), |t| age(now, t)),
         session.cwd.as_deref().map_or_else(|| "-".to_owned(), |c| directory(host, c)),
         what(session),
     ]

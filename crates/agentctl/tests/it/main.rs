@@ -1,5 +1,6 @@
 //! One binary for all tests of the program: real processes, real files, real kernel.
-#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::similar_names)]
+#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
+#![allow(clippy::similar_names)]
 
 mod claude_code;
 mod cli;

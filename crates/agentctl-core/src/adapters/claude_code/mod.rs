@@ -12,8 +12,9 @@ mod messages;
 mod record;
 mod tokens;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::{
     Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served, Store,
@@ -25,6 +26,8 @@ use crate::model::{Locator, Message, is_session_id};
 use crate::native::file;
 
 pub(super) const NAME: &str = "claude-code";
+/// Length of a session id, a UUID.
+const ID_CHARS: usize = 36;
 
 /// The adapter.
 pub struct ClaudeCode;
@@ -75,12 +78,28 @@ impl Adapter for ClaudeCode {
     }
 
     fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
-        Box::new(ClaudeStore { look, root })
+        Box::new(ClaudeStore { look, root, folders: OnceLock::new(), served: OnceLock::new() })
     }
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
     }
+}
+
+/// The folder of a directory's sessions: whatever is no letter or digit becomes `-`. Long names end in
+/// a hash that we do not compute.
+fn slug(cwd: &str) -> Option<String> {
+    const MOST: usize = 200;
+    let unit = |u: u16| match u8::try_from(u) {
+        Ok(byte) if byte.is_ascii_alphanumeric() => char::from(byte),
+        _ => '-',
+    };
+    let slug: String = cwd.encode_utf16().map(unit).collect();
+    (slug.len() <= MOST).then_some(slug)
+}
+
+fn is_file(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
 }
 
 /// Returns the home a live process uses, as its environment says.
@@ -97,6 +116,10 @@ fn home_of(look: &Look, process: &Process) -> Option<PathBuf> {
 struct ClaudeStore<'a> {
     look: &'a Look,
     root: &'a Root,
+    /// The sessions with a folder beside their transcript, once all were listed.
+    folders: OnceLock<HashSet<String>>,
+    /// Where the transcripts of the living should be, once those were read.
+    served: OnceLock<HashMap<String, PathBuf>>,
 }
 
 impl ClaudeStore<'_> {
@@ -113,6 +136,7 @@ impl ClaudeStore<'_> {
     /// Visits every transcript by name; what cannot be one is reported.
     fn each_transcript(&self, visit: &mut dyn FnMut(&str, &file::Entry)) -> Found<Entry> {
         let mut found = Found::default();
+        let mut folders = HashSet::new();
         let projects = match self.projects() {
             Ok(projects) => projects,
             Err(fault) => return fault,
@@ -136,6 +160,9 @@ impl ClaudeStore<'_> {
             for entry in entries {
                 let Some(id) = entry.name.strip_suffix(".jsonl").filter(|id| is_session_id(id))
                 else {
+                    if entry.kind.is_dir() {
+                        folders.insert(entry.name);
+                    }
                     continue;
                 };
                 if entry.kind.is_file() {
@@ -145,7 +172,35 @@ impl ClaudeStore<'_> {
                 }
             }
         }
+        // Who asks twice gets the first listing's answer; nothing here outlives the question.
+        let _known = self.folders.set(folders);
         found
+    }
+
+    /// Looks for one session in every project, without listing what is in them. `None` where that does
+    /// not answer the question: for a part of an id, a subagent's id, a project that cannot be entered.
+    fn exact(&self, id: &str) -> Option<Vec<Locator>> {
+        if id.len() != ID_CHARS || !is_session_id(id) {
+            return None;
+        }
+        let locate = |path: PathBuf| Locator { id: id.to_owned(), path: Some(path), parent: None };
+        let name = format!("{id}.jsonl");
+        let expected = self.served.get().and_then(|served| served.get(id));
+        if let Some(path) = expected.filter(|p| is_file(p)) {
+            return Some(vec![locate(path.clone())]);
+        }
+        let mut newest = None;
+        for project in self.projects().ok()?.into_iter().filter(|p| p.kind.is_dir()) {
+            let path = project.path.join(&name);
+            match std::fs::symlink_metadata(&path) {
+                Ok(meta) if meta.is_file() => {
+                    newest = newest.max(Some((meta.modified().ok(), path)));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                _ => return None,
+            }
+        }
+        Some(newest.into_iter().map(|(_, path)| locate(path)).collect())
     }
 
     /// Looks through the folders of all sessions: a subagent's id does not name its parent.
@@ -156,6 +211,7 @@ impl ClaudeStore<'_> {
             let path = Some(entry.path.clone());
             sessions.push(Locator { id: id.to_owned(), path, parent: None });
         });
+        sessions.retain(|s| self.folders.get().is_none_or(|folders| folders.contains(&s.id)));
         let children = sessions.iter().flat_map(|session| self.subagents(session).rows);
         children.filter(|child| child.id.starts_with(prefix)).collect()
     }
@@ -189,7 +245,14 @@ impl ClaudeStore<'_> {
 
 impl Store for ClaudeStore<'_> {
     fn live(&self) -> Found<Served> {
-        live::read(self.look, self.root)
+        let found = live::read(self.look, self.root);
+        let place = |served: &Served| {
+            let (id, cwd) = (served.id.as_ref()?, served.cwd.as_ref()?);
+            let folder = self.root.path.join("projects").join(slug(cwd)?);
+            Some((id.clone(), folder.join(format!("{id}.jsonl"))))
+        };
+        let _first = self.served.set(found.rows.iter().filter_map(place).collect());
+        found
     }
 
     fn history(&self, since_ms: Option<i64>) -> Found<Entry> {
@@ -210,6 +273,9 @@ impl Store for ClaudeStore<'_> {
     }
 
     fn find(&self, prefix: &str) -> Found<Locator> {
+        if let Some(rows) = self.exact(prefix) {
+            return Found { rows, ..Found::default() };
+        }
         let mut rows: Vec<Locator> = Vec::new();
         let listed = self.each_transcript(&mut |id, entry| {
             if id.starts_with(prefix) {
@@ -236,10 +302,15 @@ impl Store for ClaudeStore<'_> {
     }
 
     fn record(&self, locator: &Locator, depth: Depth) -> Record {
-        match depth {
+        let mut record = match depth {
             Depth::Outline => record::read(self.look, locator, None),
             Depth::Whole => record::read(self.look, locator, Some(&self.subagents(locator))),
+        };
+        let has_folder = self.folders.get().is_none_or(|folders| folders.contains(&locator.id));
+        if let Some(path) = locator.path.as_ref().filter(|_| has_folder) {
+            record::rename(path, self.uid(), &mut record);
         }
+        record
     }
 
     fn open_child(&self, locator: &Locator) -> Option<Turn> {

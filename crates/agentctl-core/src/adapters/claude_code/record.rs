@@ -40,13 +40,14 @@ pub(super) fn read(look: &Look, locator: &Locator, children: Option<&Found<Locat
             return record;
         }
     };
+    record.stamp = Some(opened.stamp);
     let mut tail = Tail::default();
     let read = head(&opened, &mut record).and_then(|()| tail.read(&opened));
     record.turn = match read {
         Ok(()) => tail.turn(),
         Err(error) => Turn::Unreadable(error.to_string()),
     };
-    tail.describe(path, uid, &mut record);
+    tail.describe(&mut record);
     if let Some(children) = children {
         tokens::count(&opened, uid, children, &mut record);
     }
@@ -92,6 +93,11 @@ fn is_bulk(line: &[u8]) -> bool {
     line.len() > BULK_BYTES && !KINDS.iter().any(|kind| memmem::find(line, kind).is_some())
 }
 
+/// Says whether a line may be a title's: those begin with their type.
+fn may_be_title(line: &[u8]) -> bool {
+    memmem::find(&line[..line.len().min(64)], b"-title\"").is_some()
+}
+
 /// What the end of a transcript says, collected newest first.
 #[derive(Default)]
 struct Tail {
@@ -112,26 +118,48 @@ struct Tail {
     /// Tools refused without anyone being asked, newest first.
     refused: Vec<String>,
     last: Option<crate::model::Time>,
-    seen_bytes: u64,
     over_budget: bool,
 }
 
 impl Tail {
+    /// Reads the last window whole, since titles count only there; goes further back only for what it
+    /// did not say.
     fn read(&mut self, opened: &file::Opened) -> io::Result<()> {
-        let ended = jsonl::tail(&opened.file, opened.size, TAIL_CHUNK, &mut |bytes| {
-            self.seen_bytes += bytes.len() as u64 + 1;
-            if !is_bulk(bytes)
-                && let Some(line) = Line::parse(bytes)
-            {
-                self.visit(&line);
-            }
-            let enough = self.decided.is_some()
-                && self.seen_bytes >= TAIL_CHUNK as u64
-                && (self.model.is_some() || self.seen_bytes >= MODEL_BYTES);
-            if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
+        let (size, window) = (opened.size, TAIL_CHUNK as u64);
+        let mut begin = size;
+        let mut ended =
+            jsonl::tail_from(&opened.file, size, TAIL_CHUNK, window, &mut |at, line| {
+                begin = at;
+                self.line(line);
+                ControlFlow::Continue(())
+            })?;
+        if ended == jsonl::Ended::Budget && !self.is_settled() {
+            let budget = jsonl::TAIL_BYTES.saturating_sub(size - begin);
+            let chunk = 4 * TAIL_CHUNK;
+            ended = jsonl::tail_from(&opened.file, begin, chunk, budget, &mut |at, line| {
+                self.line(line);
+                let far = size - at >= MODEL_BYTES;
+                let enough = self.is_settled() || (self.decided.is_some() && far);
+                if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+        }
         self.over_budget = ended == jsonl::Ended::Budget;
         Ok(())
+    }
+
+    fn is_settled(&self) -> bool {
+        self.decided.is_some() && self.model.is_some()
+    }
+
+    fn line(&mut self, bytes: &[u8]) {
+        // Once the state is known, older lines can only add a title.
+        let needed = !self.is_settled() || self.cwd.is_none() || may_be_title(bytes);
+        if needed
+            && !is_bulk(bytes)
+            && let Some(line) = Line::parse(bytes)
+        {
+            self.visit(&line);
+        }
     }
 
     fn visit(&mut self, line: &Line<'_>) {
@@ -288,7 +316,7 @@ impl Tail {
         }
     }
 
-    fn describe(self, path: &Path, uid: u32, record: &mut Record) {
+    fn describe(self, record: &mut Record) {
         if let Some(why) = self.refused.first() {
             let count = self.refused.len();
             let calls =
@@ -302,9 +330,8 @@ impl Tail {
             (Some(first), Some(last)) if !Path::new(&last).starts_with(&first) => Some(last),
             (first, last) => first.or(last),
         };
-        let given = self.custom_title.or_else(|| renamed(path, uid));
-        record.name.clone_from(&given);
-        record.title = given.or(self.ai_title).map(|t| shorten(&t, 200));
+        record.name.clone_from(&self.custom_title);
+        record.title = self.custom_title.or(self.ai_title).map(|t| shorten(&t, 200));
     }
 }
 
@@ -324,7 +351,17 @@ fn asks(call: &ToolCall) -> Option<Reason> {
     }
 }
 
-/// `/rename` also writes `<id>/custom-title.json`, where the tail no longer reaches.
+/// Takes a name from `<id>/custom-title.json`, which `/rename` also writes, where the tail no longer
+/// reaches it.
+pub(super) fn rename(path: &Path, uid: u32, record: &mut Record) {
+    if record.name.is_none()
+        && let Some(given) = renamed(path, uid)
+    {
+        record.title = Some(shorten(&given, 200));
+        record.name = Some(given);
+    }
+}
+
 fn renamed(path: &Path, uid: u32) -> Option<String> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]

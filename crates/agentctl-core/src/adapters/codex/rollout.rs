@@ -20,6 +20,9 @@ use crate::native::{file, jsonl};
 const HEAD_CHUNK: usize = 48 << 10;
 const META_CHUNK: usize = 24 << 10;
 const TAIL_CHUNK: usize = 8 << 10;
+/// A turn's end stands behind its calls, but for a few lines written out of order: calls without an end
+/// this far behind them are an open turn.
+const OPEN_BYTES: u64 = 64 << 10;
 /// How far back the model's name is looked for once the state is known.
 const MODEL_BYTES: u64 = 256 << 10;
 /// Lines over this size are parsed only if they can matter.
@@ -99,6 +102,7 @@ pub(super) fn read(look: &Look, locator: &Locator, row: Option<Row>) -> Record {
             return record;
         }
     };
+    record.stamp = Some(opened.stamp);
     let mut tail = Tail::default();
     let read = if indexed { Ok(()) } else { head(&opened, &mut record) };
     record.turn = match read.and_then(|()| tail.read(&opened, indexed)) {
@@ -190,6 +194,10 @@ impl Tail {
                 }
             }
             self.seen_bytes += bytes.len() as u64 + 1;
+            let open = self.at_work && self.seen_bytes >= OPEN_BYTES;
+            if self.decided.is_none() && open {
+                self.decided = Some(self.open());
+            }
             // The model stands at the beginning of a turn, which an index row spares us.
             let enough = self.decided.is_some()
                 && (self.model.is_some() || model_known || self.seen_bytes >= MODEL_BYTES);
