@@ -3,6 +3,7 @@
 #![allow(clippy::similar_names)]
 
 mod claude_code;
+mod claude_code_beginnings;
 mod cli;
 mod codex;
 mod demo;
