@@ -9,6 +9,7 @@ mod codex;
 mod demo;
 mod fixtures;
 mod hostile;
+mod readme;
 mod recycle;
 mod tidy;
 
