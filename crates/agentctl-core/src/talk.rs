@@ -90,7 +90,7 @@ impl RpcSocket {
             .max_frame_size(Some(FRAME_BYTES));
         let (socket, _) =
             tungstenite::client::client_with_config("ws://localhost/", stream, Some(config))
-                .map_err(|e| handshake_error(e))?;
+                .map_err(handshake_error)?;
         Ok(Self { socket, next_id: 1 })
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use agentctl_core::kernel::{Brief, ExitWatch, Kernel, Liveness, Mechanism};
 use agentctl_core::model::ProcId;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use testkit::{Dice, Echo, TestHome, after_tick, eventually, next_pid, rounds, sandboxed_test};
+use testkit::{Dice, Echo, TestHome, after_tick, eventually, next_pid, rounds, sandboxed};
 
 /// Signals that end or stop a process which has not prepared for them.
 const SIGNALS: [Signal; 7] = [
@@ -113,23 +113,26 @@ fn recycle(kernel: &Kernel, gap: Gap) {
     );
 }
 
-sandboxed_test! {
-    fn a_recycled_pid_is_a_stranger_by_inode() {
+#[test]
+fn a_recycled_pid_is_a_stranger_by_inode() {
+    sandboxed(|| {
         let kernel = kernel();
         // Where there is no pidfs, start times are all there is.
         let gap = if kernel.mechanism() == Mechanism::Pidfs { Gap::Chance } else { Gap::Tick };
         recycle(&kernel, gap);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_recycled_pid_is_a_stranger_by_start_time() {
+#[test]
+fn a_recycled_pid_is_a_stranger_by_start_time() {
+    sandboxed(|| {
         recycle(&kernel().without_pidfs(), Gap::Tick);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_pid_that_became_a_thread_is_no_process() {
+#[test]
+fn a_pid_that_became_a_thread_is_no_process() {
+    sandboxed(|| {
         for kernel in kernels() {
             let old = Echo::start("cat", None);
             let (pid, id) = (old.pid(), id_of(&kernel, old.pid()));
@@ -146,11 +149,12 @@ sandboxed_test! {
             drop(leave);
             assert!(thread.join().expect("ends"));
         }
-    }
+    });
 }
 
-sandboxed_test! {
-    fn another_boot_is_another_world() {
+#[test]
+fn another_boot_is_another_world() {
+    sandboxed(|| {
         for kernel in kernels() {
             let mut echo = Echo::start("cat", None);
             let mut id = id_of(&kernel, echo.pid());
@@ -160,11 +164,12 @@ sandboxed_test! {
             assert!(kernel.environ(&id, &["PATH"]).is_err());
             assert!(echo.answers());
         }
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_zombie_nobody_reaps_is_gone_at_once() {
+#[test]
+fn a_zombie_nobody_reaps_is_gone_at_once() {
+    sandboxed(|| {
         assert_eq!(std::process::id(), 1, "the init that never reaps is this test");
         let pid = orphan("sleep 600");
         let ids = kernels().map(|kernel| (id_of(&kernel, pid), kernel));
@@ -180,11 +185,12 @@ sandboxed_test! {
             assert!(table.processes.iter().all(|p| p.id.pid != pid), "{table:?}");
             assert!(table.gaps.is_empty(), "{table:?}");
         }
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_process_lives_as_long_as_any_of_its_threads() {
+#[test]
+fn a_process_lives_as_long_as_any_of_its_threads() {
+    sandboxed(|| {
         let home = TestHome::new("unused");
         let source = home.write("headless.c", include_str!("headless.c"));
         let program = home.at("headless");
@@ -207,11 +213,12 @@ sandboxed_test! {
         assert!(kernel().signal(&id, Signal::KILL).expect("asked"));
         child.wait().expect("ends");
         assert_eq!(kernel().liveness(&id), Liveness::Gone);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_stopped_process_is_alive_and_paused() {
+#[test]
+fn a_stopped_process_is_alive_and_paused() {
+    sandboxed(|| {
         for kernel in kernels() {
             let mut echo = Echo::start("cat", None);
             let id = id_of(&kernel, echo.pid());
@@ -223,11 +230,12 @@ sandboxed_test! {
             assert!(echo.answers());
             assert_eq!(kernel.liveness(&id), ALIVE);
         }
-    }
+    });
 }
 
-sandboxed_test! {
-    fn the_exit_of_a_process_that_is_not_ours_is_told() {
+#[test]
+fn the_exit_of_a_process_that_is_not_ours_is_told() {
+    sandboxed(|| {
         for kernel in kernels() {
             let ids = ["sleep 600", "sleep 601"].map(|s| id_of(&kernel, orphan(s)));
             let mut watch = ExitWatch::default();
@@ -242,11 +250,12 @@ sandboxed_test! {
             assert!(kernel.signal(&ids[1], Signal::KILL).expect("asked"));
             assert_eq!(watch.wait(None).expect("waited"), ids[1..]);
         }
-    }
+    });
 }
 
-sandboxed_test! {
-    fn what_a_process_holds_and_was_told_is_seen() {
+#[test]
+fn what_a_process_holds_and_was_told_is_seen() {
+    sandboxed(|| {
         let mut home = TestHome::new("unused");
         home.set("MARK", "v1: a=b c");
         home.set("EMPTY", "");
@@ -283,11 +292,12 @@ sandboxed_test! {
         agent.kill();
         assert_eq!(holders(&lock), [], "a lock ends with its holder");
         assert!(kernel.environ(&process.id, &names).is_err());
-    }
+    });
 }
 
-sandboxed_test! {
-    fn the_table_holds_exactly_who_was_asked_for() {
+#[test]
+fn the_table_holds_exactly_who_was_asked_for() {
+    sandboxed(|| {
         let home = TestHome::new("unused");
         let mut agents = ["alpha", "beta", "alpha"].map(|name| home.agent(name, "work", &[]));
         for agent in &mut agents {
@@ -308,11 +318,12 @@ sandboxed_test! {
         assert!(alphas.processes.iter().all(|p| p.comm == "alpha" && !p.elsewhere));
         assert_eq!((alphas.seen, asked.get()), (1 + agents.len(), 1 + agents.len()));
         assert!(alphas.gaps.is_empty(), "{alphas:?}");
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_process_of_another_pid_namespace_is_elsewhere() {
+#[test]
+fn a_process_of_another_pid_namespace_is_elsewhere() {
+    sandboxed(|| {
         let home = TestHome::new("unused");
         drop(home.agent("gamma", "work", &[]));
         let mut child = Command::new("unshare")
@@ -337,11 +348,12 @@ sandboxed_test! {
         }
         child.kill().expect("killed");
         child.wait().expect("reaped");
-    }
+    });
 }
 
-sandboxed_test! {
-    fn no_such_pid_is_nobody() {
+#[test]
+fn no_such_pid_is_nobody() {
+    sandboxed(|| {
         for kernel in kernels() {
             for pid in [0, 4_000_000, u32::MAX] {
                 assert!(kernel.process(pid).expect("readable").is_none());
@@ -351,5 +363,5 @@ sandboxed_test! {
                 assert!(!kernel.signal(&id, Signal::KILL).expect("asked"));
             }
         }
-    }
+    });
 }

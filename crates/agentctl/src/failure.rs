@@ -53,6 +53,8 @@ impl Kind {
 pub struct Failure {
     kind: Kind,
     message: String,
+    /// Sessions that were meant, perhaps.
+    candidates: Vec<String>,
     hints: Vec<String>,
     faults: Vec<Fault>,
 }
@@ -72,7 +74,7 @@ struct ErrorBody<'a> {
     /// A stable word for scripts.
     code: &'static str,
     /// One sentence for people.
-    message: &'a str,
+    message: String,
     /// What to do next.
     hint: Option<&'a str>,
     /// Asking again may help.
@@ -82,13 +84,21 @@ struct ErrorBody<'a> {
 impl Failure {
     /// Makes a failure with one sentence.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hints: Vec::new(), faults: Vec::new() }
+        let message = message.into();
+        Self { kind, message, candidates: Vec::new(), hints: Vec::new(), faults: Vec::new() }
     }
 
     /// Adds what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
+        self
+    }
+
+    /// Adds a session that may have been meant.
+    #[must_use]
+    pub fn candidate(mut self, candidate: String) -> Self {
+        self.candidates.push(candidate);
         self
     }
 
@@ -108,9 +118,10 @@ impl Failure {
             ui.warn_fault(fault);
         }
         if ui.wants_json() {
+            let listed = if self.candidates.is_empty() { "" } else { ": " };
             let body = ErrorBody {
                 code: self.kind.code(),
-                message: &self.message,
+                message: format!("{}{listed}{}", self.message, self.candidates.join(", ")),
                 hint: self.hints.first().map(String::as_str),
                 retryable: self.kind == Kind::Unanswered,
             };
@@ -118,6 +129,9 @@ impl Failure {
             let _unread = ui.json(&ErrorDocument { error: body });
         } else {
             ui.error(&self.message);
+            for candidate in &self.candidates {
+                ui.note(&format!("  {candidate}"));
+            }
             for hint in &self.hints {
                 ui.hint(hint);
             }

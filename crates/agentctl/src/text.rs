@@ -62,6 +62,59 @@ pub fn fit(text: &str, columns: usize) -> String {
     out
 }
 
+/// Cuts a path to this many columns from the left: its end tells it from others.
+#[must_use]
+pub fn fit_path(path: &str, columns: usize) -> String {
+    if path.width() <= columns {
+        return path.to_owned();
+    }
+    let mut kept: Vec<char> = Vec::new();
+    let mut used = 1;
+    for c in path.chars().rev() {
+        used += c.width().unwrap_or(0);
+        if used > columns {
+            break;
+        }
+        kept.push(c);
+    }
+    std::iter::once('…').chain(kept.into_iter().rev()).collect()
+}
+
+/// Breaks a text into lines of at most this many columns, between words where it can.
+#[must_use]
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let mut rest = word;
+        loop {
+            let line = lines.last().map_or(0, |l| l.width());
+            let gap = usize::from(line > 0);
+            if line + gap + rest.width() <= columns {
+                let last = lines.last_mut().into_iter();
+                last.for_each(|l| l.extend([&" "[..gap], rest]));
+                break;
+            }
+            if line > 0 {
+                lines.push(String::new());
+                continue;
+            }
+            let cut = rest.char_indices().scan(0, |w, (at, c)| {
+                *w += c.width().unwrap_or(0);
+                Some((at, *w))
+            });
+            let cut = cut.take_while(|(_, w)| *w <= columns).count().max(1);
+            let at = rest.char_indices().nth(cut).map_or(rest.len(), |(at, _)| at);
+            lines.last_mut().into_iter().for_each(|l| l.push_str(&rest[..at]));
+            rest = &rest[at..];
+            if rest.is_empty() {
+                break;
+            }
+            lines.push(String::new());
+        }
+    }
+    lines
+}
+
 /// Returns how many columns a text takes.
 #[must_use]
 pub fn columns(text: &str) -> usize {
@@ -173,6 +226,19 @@ mod tests {
         let text = String::from_utf8(out).expect("utf-8");
         assert!(!text.contains(is_harmful), "{text}");
         assert_eq!(serde_json::from_str::<String>(&text).expect("valid"), bad);
+    }
+
+    #[test]
+    fn wrapping_loses_nothing_and_keeps_to_the_width() {
+        let text = "a somewhat longer sentence with onesingleveryverylongword and 日本語テキスト";
+        for columns in [2, 7, 12, 200] {
+            let lines = wrap(text, columns);
+            assert!(lines.iter().all(|l| l.width() <= columns), "{lines:?}");
+            let squeezed = |t: &str| t.chars().filter(|c| *c != ' ').collect::<String>();
+            assert_eq!(squeezed(&lines.concat()), squeezed(text));
+        }
+        assert_eq!(wrap("one two", 3), ["one", "two"]);
+        assert_eq!(fit_path("/home/ada/projects/shop", 12), "…ojects/shop");
     }
 
     #[test]

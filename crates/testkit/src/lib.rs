@@ -20,8 +20,14 @@ pub use recycle::{Dice, Echo, after_tick, next_pid, rounds, spawn_at};
 
 const INSIDE: &str = "AGENTCTL_TEST_INSIDE";
 
-/// Runs the body in a private pid namespace: this test's own executable is started again there.
-pub fn sandboxed(name: &str, body: impl FnOnce()) {
+/// Runs a test's body in a private pid namespace: its own executable is started again there.
+///
+/// Must be called with a closure, directly in the test function: that is how the test is named.
+pub fn sandboxed<F: FnOnce()>(body: F) {
+    // `it::room::test_name::{{closure}}`; the runner knows it without the crate's name.
+    let name = std::any::type_name::<F>();
+    let name = name.strip_suffix("::{{closure}}").unwrap_or(name);
+    let name = name.split_once("::").map_or(name, |(_, rest)| rest);
     if std::env::var_os(INSIDE).is_some() {
         body();
         return;
@@ -55,6 +61,7 @@ pub fn fake_agent() -> PathBuf {
 
 /// Starts this very program again in a private pid namespace, with the same arguments, and returns how
 /// it ended; `None` means that we are inside.
+#[must_use]
 pub fn namespaced() -> Option<ExitStatus> {
     if std::env::var_os(INSIDE).is_some() {
         return None;
@@ -73,21 +80,6 @@ fn again_in_a_namespace() -> Command {
     command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(program);
     command.env(INSIDE, "1");
     command
-}
-
-/// Wraps a test function's body so that it runs in a private pid namespace.
-#[macro_export]
-macro_rules! sandboxed_test {
-    ($(#[$meta:meta])* fn $name:ident() $body:block) => {
-        $(#[$meta])*
-        #[test]
-        fn $name() {
-            let path = concat!(module_path!(), "::", stringify!($name));
-            // The runner knows the test by its path without the crate's name.
-            let path = path.split_once("::").map_or(path, |(_, rest)| rest);
-            $crate::sandboxed(path, || $body);
-        }
-    };
 }
 
 /// Waits until a condition holds, and says what was waited for when it does not in time.

@@ -284,7 +284,8 @@ impl Store for DemoStore<'_> {
                 && !process.argv.iter().any(|a| a == "--tell")
                 && self.is_home_of(process);
             let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
-            if is_agent && !joined && !process.elsewhere {
+            let mere = self.look.table.is_mere_fork(process);
+            if is_agent && !joined && !mere && !process.elsewhere {
                 let mut served = Served::by(None, process);
                 served.may_serve = true;
                 served.state = Some(State {
@@ -403,7 +404,12 @@ fn read_tail(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> 
                 });
             }
             Line::Prompt { .. } => {
-                decided = Some(Turn::Open { tool: open_tool.take(), retrying: None, asks: None });
+                decided = Some(Turn::Open {
+                    tool: open_tool.take(),
+                    retrying: None,
+                    asks: None,
+                    doubt: None,
+                });
             }
             _ => {}
         }

@@ -104,6 +104,8 @@ pub struct Served {
     pub hosted: bool,
     /// One of the processes is held by a signal.
     pub paused: bool,
+    /// It was started for one prompt: before that has arrived it is starting, not idle.
+    pub single_prompt: bool,
     /// What the live source says it is doing; `None` where the transcript must decide.
     pub state: Option<State>,
     /// For a process without a session: it may be serving one of its directory all the same.
@@ -128,6 +130,7 @@ impl Served {
             by: Vec::new(),
             hosted: false,
             paused: false,
+            single_prompt: false,
             state: Some(State { status: Status::Unknown, reason }),
             may_serve: false,
             cwd: None,
@@ -145,6 +148,7 @@ impl Served {
             by: vec![process.id.clone()],
             hosted: false,
             paused: process.paused,
+            single_prompt: false,
             state: None,
             may_serve: false,
             cwd: process.cwd.as_ref().map(|p| p.to_string_lossy().into_owned()),
@@ -191,6 +195,8 @@ pub enum Turn {
         retrying: Option<String>,
         /// The open call is one that only a human can answer: a question, a plan.
         asks: Option<Reason>,
+        /// A human may be needed, but only the agent's own terminal says so.
+        doubt: Option<&'static str>,
     },
     /// It was completed.
     Finished,

@@ -159,8 +159,10 @@ impl View {
         session.processes.dedup();
         for process in &session.processes {
             let source = "kernel:pidfd".to_owned();
-            let says =
-                format!("pid {} lives, started at tick {}", process.pid, process.start_ticks);
+            let says = format!(
+                "pid {} lives and has not been recycled (it began at tick {})",
+                process.pid, process.start_ticks
+            );
             session.evidence.push(Evidence { source, says, at: self.now });
         }
         session.pid = session.processes.first().map(|p| p.pid);
@@ -206,13 +208,32 @@ pub fn join(view: &View, locator: &Locator, record: Record, open_child: Option<&
     let mut session = described(view, locator, record);
     match view.served.get(&locator.id) {
         Some(claims) => {
-            view.apply_processes(&mut session, claims);
             (session.status, session.reason) = served_verdict(claims, &turn, open_child);
+            if session.status == Status::Idle && claims.iter().any(|c| awaits_prompt(c, &session)) {
+                session.status = Status::Running;
+                session.reason = Some(Reason::of(ReasonKind::Starting));
+            }
+            if let (Turn::Open { doubt: Some(doubt), .. }, Status::Running) =
+                (&turn, session.status)
+                && claims.iter().all(|c| c.state.is_none())
+            {
+                session.notes.push((*doubt).to_owned());
+            }
+            view.apply_processes(&mut session, claims);
             (session.ended_at, session.exit) = (None, None);
         }
         None => unserved_verdict(view, &mut session, &turn),
     }
     session
+}
+
+/// A process started for one prompt is starting until an entry of its own time says otherwise.
+fn awaits_prompt(claim: &Served, session: &Session) -> bool {
+    claim.single_prompt
+        && match (session.last_activity_at, claim.started_at) {
+            (Some(last), Some(start)) => last < start,
+            (last, _) => last.is_none(),
+        }
 }
 
 /// Decides about a subagent: it lives in its parent's process, and only there.

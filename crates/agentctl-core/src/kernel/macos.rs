@@ -162,6 +162,11 @@ impl Kernel {
         table
     }
 
+    /// There is one pid namespace, the machine's own.
+    pub fn namespace_is_inhabited(&self, namespace: u64) -> io::Result<bool> {
+        Ok(namespace == self.pid_namespace())
+    }
+
     /// Returns the values of these variables in the environment a process was started with.
     pub fn environ(&self, id: &ProcId, names: &[&str]) -> io::Result<Vec<Option<String>>> {
         let asked = [sysinfo::Pid::from_u32(id.pid)];

@@ -102,6 +102,19 @@ pub struct Table {
     pub gaps: Vec<String>,
 }
 
+impl Table {
+    /// Says whether a process is a child that its parent has forked and that has not yet become the
+    /// program it will be: until then it looks like its parent in every way.
+    #[must_use]
+    pub fn is_mere_fork(&self, process: &Process) -> bool {
+        self.processes.iter().any(|parent| {
+            parent.id.pid == process.parent_pid
+                && parent.argv == process.argv
+                && parent.exe == process.exe
+        })
+    }
+}
+
 /// A file lock somebody holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLock {

@@ -151,7 +151,9 @@ pub fn resolve_root(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-fn kind_of(kind: fs::FileType) -> &'static str {
+/// Returns the word for what a directory entry is.
+#[must_use]
+pub fn kind_of(kind: fs::FileType) -> &'static str {
     if kind.is_symlink() {
         "symbolic link"
     } else if kind.is_dir() {

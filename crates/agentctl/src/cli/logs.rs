@@ -41,7 +41,9 @@ pub(super) fn cmd_logs(ui: &mut Ui, host: &Arc<Host>, args: &LogsArgs) -> Outcom
     let mut transcript = Transcript::open(host, ALL, &target).map_err(failed)?;
     // The watch stands before the first read, so that nothing written in between is missed.
     let watch = args.follow.then(|| transcript.watch());
-    show(ui, args, &mut transcript, Part::Last)?;
+    if !show(ui, args, &mut transcript, Part::Last)? && !args.json && !args.raw {
+        ui.note("no messages yet");
+    }
     let Some(watch) = watch else { return Ok(super::answered(ui, &faults)) };
     for fault in &faults {
         ui.warn_fault(fault);
@@ -64,12 +66,14 @@ enum Part {
     More,
 }
 
+/// Shows a part of the conversation; says whether there was anything.
 fn show(
     ui: &mut Ui,
     args: &LogsArgs,
     transcript: &mut Transcript,
     part: Part,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
+    let mut any = false;
     if args.raw {
         let lines = match part {
             Part::Last => transcript.last_raw(args.count),
@@ -78,6 +82,7 @@ fn show(
         for line in lines.map_err(failed)? {
             ui.raw(&line)?;
             ui.raw(b"\n")?;
+            any = true;
         }
     } else {
         let messages = match part {
@@ -85,6 +90,7 @@ fn show(
             Part::More => transcript.more(),
         };
         for message in messages.map_err(failed)? {
+            any = true;
             if args.json {
                 ui.json_line(&message)?;
             } else {
@@ -94,7 +100,8 @@ fn show(
             }
         }
     }
-    Ok(ui.flush()?)
+    ui.flush()?;
+    Ok(any)
 }
 
 fn failed(error: TranscriptError) -> Failure {

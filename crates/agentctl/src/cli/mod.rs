@@ -17,12 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
+use agentctl_core::fleet;
 use agentctl_core::host::Host;
 use agentctl_core::model::Fault;
 use agentctl_core::resolve::{PREFIX_CHARS, Target, resolve};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::{Failure, Kind, Outcome};
+use crate::text;
 use crate::ui::Ui;
 
 /// See, follow and understand every coding agent on this machine
@@ -121,7 +123,7 @@ fn target(host: &Arc<Host>, text: &str) -> Result<(Target, Vec<Fault>), Failure>
         )
         .beside(resolved.faults)),
         0 => Err(not_found(text)),
-        _ => Err(ambiguous(text, &targets).beside(resolved.faults)),
+        _ => Err(ambiguous(host, text, &targets).beside(resolved.faults)),
     }
 }
 
@@ -136,20 +138,27 @@ fn not_found(text: &str) -> Failure {
     failure.hint("`agentctl list --all --since all` shows finished sessions too")
 }
 
-fn ambiguous(text: &str, targets: &[Target]) -> Failure {
-    let name = |t: &Target| {
-        let what = match (&t.session, t.pid) {
+fn ambiguous(host: &Arc<Host>, text: &str, targets: &[Target]) -> Failure {
+    const SHOWN: usize = 10;
+    let message = format!("`{text}` fits {} sessions", targets.len());
+    let mut failure = Failure::new(Kind::Ambiguous, message);
+    for target in targets.iter().take(SHOWN) {
+        let what = match (&target.session, target.pid) {
             (Some(locator), _) => locator.id.clone(),
             (None, Some(pid)) => pid.to_string(),
-            (None, None) => t.root.clone(),
+            (None, None) => target.root.clone(),
         };
-        format!("{}:{what}", t.adapter)
-    };
-    let shown: Vec<String> = targets.iter().take(10).map(name).collect();
-    let more = targets.len().saturating_sub(shown.len());
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let message = format!("`{text}` fits {} sessions: {}{more}", targets.len(), shown.join(", "));
-    Failure::new(Kind::Ambiguous, message).hint("give more characters, or `adapter:id`")
+        let about = fleet::inspect(host, ALL, target).session.map(|s| {
+            let title = s.name.or(s.title).map(|t| text::one_line(&t)).unwrap_or_default();
+            format!("  {}  {}", s.status.word(), text::fit(&title, 50))
+        });
+        failure =
+            failure.candidate(format!("{}:{what}{}", target.adapter, about.unwrap_or_default()));
+    }
+    if targets.len() > SHOWN {
+        failure = failure.candidate(format!("and {} more", targets.len() - SHOWN));
+    }
+    failure.hint("give more characters, or `adapter:id`")
 }
 
 /// The pace of a display, not a guess about the world.

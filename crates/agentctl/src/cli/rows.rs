@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use agentctl_core::host::Host;
-use agentctl_core::model::{Session, Status};
+use agentctl_core::model::{ReasonKind, Session, Status};
 use anstyle::Style;
 
-use crate::text::{columns, fit, one_line};
+use crate::text::{columns, fit, fit_path, one_line};
 use crate::ui::{Ui, age};
 
-const HEADER: [&str; 6] = ["STATUS", "AGENT", "ID", "AGE", "DIRECTORY", "WHAT"];
+const HEADER: [&str; 6] = ["STATUS", "AGENT", "ID", "ACTIVE", "DIRECTORY", "WHAT"];
 
 /// Renders sessions as aligned lines; on a terminal they fit its width, piped they are whole.
 pub(super) fn table(ui: &Ui, host: &Host, sessions: &[Session]) -> Vec<String> {
@@ -45,7 +45,11 @@ fn line(ui: &Ui, row: &[String; 6], widths: &[usize; 6], first: Style, rest: Sty
     let mut out = String::new();
     for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
         let last = index + 1 == row.len();
-        let text = if ui.width().is_some() { fit(cell, *width) } else { cell.clone() };
+        let text = match (ui.width(), HEADER[index]) {
+            (None, _) => cell.clone(),
+            (Some(_), "DIRECTORY") => fit_path(cell, *width),
+            (Some(_), _) => fit(cell, *width),
+        };
         let gap = if last { 0 } else { width.saturating_sub(columns(&text)) + 2 };
         out.push_str(&ui.paint(if index == 0 { first } else { rest }, &text));
         out.extend(std::iter::repeat_n(' ', gap));
@@ -58,7 +62,7 @@ fn shrink(widths: &mut [usize; 6], total: usize) {
     let gaps = 2 * (widths.len() - 1);
     let fixed: usize = widths[..4].iter().sum();
     let room = total.saturating_sub(fixed + gaps);
-    let directory = widths[4].min((room / 2).max(12));
+    let directory = widths[4].min((room / 3).max(12));
     let directory = if widths[4] + widths[5] <= room { widths[4] } else { directory };
     widths[4] = directory;
     widths[5] = widths[5].min(room.saturating_sub(directory).max(8));
@@ -120,6 +124,8 @@ fn depth(session: &Session, all: &[Session]) -> usize {
 /// The reason first, since it is what a person must act on; then the title.
 fn what(session: &Session) -> String {
     let reason = session.reason.as_ref().map(|r| match &r.detail {
+        // What a tool does says by itself that it is a tool.
+        Some(detail) if r.kind == ReasonKind::Tool => one_line(detail),
         Some(detail) => format!("{}: {}", r.kind.word(), one_line(detail)),
         None => r.kind.word().to_owned(),
     });

@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::rows;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::text::{clean, one_line};
+use crate::text::{clean, one_line, wrap};
 use crate::ui::{Ui, age};
 
 /// Show one session in full
@@ -52,12 +52,20 @@ pub(super) fn inspect(host: &Arc<Host>, text: &str) -> Result<(Session, Vec<Faul
     }
 }
 
+/// Columns that names take.
+const LABEL: usize = 14;
+
 fn lines(ui: &Ui, host: &Host, session: &Session) -> Vec<String> {
     let now = host.now();
     let mut out = Vec::new();
     let mut field = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            out.push(format!("{name:<14}{value}"));
+        let Some(value) = value else { return };
+        let room = ui.width().map_or(usize::MAX, |w| w.saturating_sub(LABEL).max(20));
+        // A painted status is short; its colour must not be counted.
+        let lines = if value.contains('\x1b') { vec![value] } else { wrap(&value, room) };
+        for (index, line) in lines.iter().enumerate() {
+            let label = if index == 0 { name } else { "" };
+            out.push(format!("{label:<LABEL$}{line}"));
         }
     };
     let reason = session.reason.as_ref().map(|r| match &r.detail {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use agentctl_core::host::Host;
-use agentctl_core::model::{Evidence, Outcome as Ended, Session, Status};
+use agentctl_core::model::{Evidence, Outcome as Ended, ReasonKind, Session, Status};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::status::inspect;
 use crate::failure::Outcome;
-use crate::text::one_line;
+use crate::text::{one_line, wrap};
 use crate::ui::Ui;
 
 /// Explain a session's status: which source said what
@@ -43,17 +43,18 @@ pub(super) fn cmd_why(ui: &mut Ui, host: &Arc<Host>, args: &WhyArgs) -> Outcome 
         let id = session.id.as_deref();
         ui.json(&Why { id, status: session.status, verdict, evidence: &session.evidence })?;
     } else {
-        ui.line(&verdict)?;
-        ui.line("")?;
-        for evidence in &session.evidence {
-            ui.line(&format!(
-                "  {} says: {}",
-                one_line(&evidence.source),
-                one_line(&evidence.says)
-            ))?;
+        let room = ui.width().unwrap_or(usize::MAX);
+        for line in wrap(&verdict, room) {
+            ui.line(&line)?;
         }
-        for note in &session.notes {
-            ui.line(&format!("  note: {}", one_line(note)))?;
+        ui.line("")?;
+        let said = |e: &Evidence| format!("{} says: {}", one_line(&e.source), one_line(&e.says));
+        let noted = session.notes.iter().map(|note| format!("note: {}", one_line(note)));
+        for text in session.evidence.iter().map(said).chain(noted) {
+            for (index, line) in wrap(&text, room.saturating_sub(4).max(20)).iter().enumerate() {
+                let indent = if index == 0 { "  " } else { "    " };
+                ui.line(&format!("{indent}{line}"))?;
+            }
         }
         ui.flush()?;
     }
@@ -68,8 +69,11 @@ fn verdict(session: &Session) -> String {
     };
     let because = match session.status {
         Status::Waiting => "a live process serves it and says that it needs a human",
-        Status::Running => "a live process is working on a turn of it",
-        Status::Idle => "a live process serves it and its turn is over",
+        Status::Running => match session.reason.as_ref().map(|r| r.kind) {
+            Some(ReasonKind::Starting) => "a live process is getting ready",
+            _ => "a live process is working on a turn of it",
+        },
+        Status::Idle => "a live process serves it and no turn is open",
         Status::Unknown => "the source that would decide could not",
         Status::Error => "no process serves it and its last turn failed",
         Status::Stopped => match session.outcome {

@@ -1,7 +1,7 @@
 //! Claude Code alive: live records written by real processes, verified against the real kernel.
 
 use serde_json::{Value, json};
-use testkit::{Agent, TestHome, eventually, sandboxed_test};
+use testkit::{Agent, TestHome, eventually, sandboxed};
 
 use crate::{assert_list_equals_status, home};
 
@@ -78,20 +78,44 @@ fn said(text: &str) -> Value {
         "content": [{"type": "text", "text": text}], "usage": {"input_tokens": 7, "output_tokens": 3}}})
 }
 
-sandboxed_test! {
-    fn what_the_live_record_says_is_what_is_shown() {
+#[test]
+fn what_the_live_record_says_is_what_is_shown() {
+    sandboxed(|| {
         let cases = [
             (json!({}), "running", "starting", Value::Null),
             (json!({"status": "busy"}), "running", "tool", "Bash: npm test".into()),
             (json!({"status": "idle"}), "idle", "-", Value::Null),
-            (json!({"status": "shell"}), "idle", "background", "a background shell is at work".into()),
-            (json!({"status": "waiting", "waitingFor": "permission prompt"}), "waiting", "permission", "Bash: npm test".into()),
-            (json!({"status": "waiting", "waitingFor": "dialog open"}), "waiting", "dialog", "dialog open".into()),
-            (json!({"status": "something new"}), "unknown", "unreadable", "its live record says `something new`, which is not understood".into()),
+            (
+                json!({"status": "shell"}),
+                "idle",
+                "background",
+                "a background shell is at work".into(),
+            ),
+            (
+                json!({"status": "waiting", "waitingFor": "permission prompt"}),
+                "waiting",
+                "permission",
+                "Bash: npm test".into(),
+            ),
+            (
+                json!({"status": "waiting", "waitingFor": "dialog open"}),
+                "waiting",
+                "dialog",
+                "dialog open".into(),
+            ),
+            (
+                json!({"status": "something new"}),
+                "unknown",
+                "unreadable",
+                "its live record says `something new`, which is not understood".into(),
+            ),
         ];
         for (says, status, kind, detail) in cases {
             let claude = Claude::new();
-            claude.transcript(A, &[prompt("fix it"), tool_use("t1", "Bash", &json!({"command": "npm test"}))]);
+            claude.transcript(
+                A,
+                &[prompt("fix it"), tool_use("t1", "Bash", &json!({"command": "npm test"}))],
+            );
             let agent = claude.live(A, &says);
             let row = claude.row(A);
             assert_eq!(row["status"], status, "{says}");
@@ -101,33 +125,50 @@ sandboxed_test! {
             assert_eq!(row["processes"][0]["pid"], agent.pid());
             assert_list_equals_status(&claude.home);
         }
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_question_and_a_plan_are_told_from_a_permission() {
+#[test]
+fn a_question_and_a_plan_are_told_from_a_permission() {
+    sandboxed(|| {
         let question = json!({"questions": [{"question": "Which one?"}]});
         for (waiting_for, name, input, kind, detail) in [
             ("input needed", "AskUserQuestion", question, "question", "Which one?"),
-            ("permission prompt", "ExitPlanMode", json!({"plan": "do it all"}), "plan", "do it all"),
+            (
+                "permission prompt",
+                "ExitPlanMode",
+                json!({"plan": "do it all"}),
+                "plan",
+                "do it all",
+            ),
         ] {
             let claude = Claude::new();
             claude.transcript(A, &[prompt("x"), tool_use("t1", name, &input)]);
             let _agent = claude.live(A, &json!({"status": "waiting", "waitingFor": waiting_for}));
             let row = claude.row(A);
-            assert_eq!((&row["status"], &row["reason"]["kind"], &row["reason"]["detail"]), (&"waiting".into(), &kind.into(), &detail.into()));
+            assert_eq!(
+                (&row["status"], &row["reason"]["kind"], &row["reason"]["detail"]),
+                (&"waiting".into(), &kind.into(), &detail.into())
+            );
         }
-    }
+    });
 }
 
-sandboxed_test! {
-    fn retries_are_seen_with_and_without_a_terminal() {
+#[test]
+fn retries_are_seen_with_and_without_a_terminal() {
+    sandboxed(|| {
         let claude = Claude::new();
         let _agent = claude.live(A, &json!({"status": "busy"}));
         let error = json!({"type": "system", "subtype": "api_error", "retryAttempt": 3, "maxRetries": 10, "error": {"formatted": "529 overloaded"}});
-        claude.transcript(A, &[prompt("x"), json!({"type": "api-request", "requestDigest": "d"}), error]);
+        claude.transcript(
+            A,
+            &[prompt("x"), json!({"type": "api-request", "requestDigest": "d"}), error],
+        );
         let row = claude.row(A);
-        assert_eq!((&row["status"], &row["reason"]["kind"]), (&"running".into(), &"retrying".into()));
+        assert_eq!(
+            (&row["status"], &row["reason"]["kind"]),
+            (&"running".into(), &"retrying".into())
+        );
         assert_eq!(row["reason"]["detail"], "attempt 3 of 10: 529 overloaded");
 
         let request = json!({"type": "api-request", "requestDigest": "same"});
@@ -135,89 +176,130 @@ sandboxed_test! {
         assert_eq!(claude.row(A)["reason"]["detail"], "attempt 3");
 
         // An attempt that was answered is over.
-        claude.transcript(A, &[prompt("x"), json!({"type": "api-request", "requestDigest": "d"}), json!({"type": "api-request", "requestDigest": "d"}),
-            tool_use("t1", "Bash", &json!({"command": "ls"}))]);
+        claude.transcript(
+            A,
+            &[
+                prompt("x"),
+                json!({"type": "api-request", "requestDigest": "d"}),
+                json!({"type": "api-request", "requestDigest": "d"}),
+                tool_use("t1", "Bash", &json!({"command": "ls"})),
+            ],
+        );
         assert_eq!(claude.row(A)["reason"]["kind"], "tool");
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_live_process_with_a_record_nobody_can_read_is_not_missing() {
+#[test]
+fn a_live_process_with_a_record_nobody_can_read_is_not_missing() {
+    sandboxed(|| {
         let claude = Claude::new();
         let mut agent = claude.live(A, &json!({"status": "busy"}));
         claude.transcript(A, &[prompt("x"), tool_use("t1", "Bash", &json!({"command": "make"}))]);
         let path = claude.home.path().join(format!(".claude/projects/-ws/{A}.jsonl"));
-        let text = std::fs::read_to_string(&path).expect("there").replace("2026-11-15T08:00:01.000Z", "2099-01-01T00:00:00.000Z");
+        let text = std::fs::read_to_string(&path)
+            .expect("there")
+            .replace("2026-11-15T08:00:01.000Z", "2099-01-01T00:00:00.000Z");
         std::fs::write(&path, text).expect("written");
         let record = claude.record_path.replace("{pid}", &agent.pid().to_string());
         let good = std::fs::read_to_string(&record).expect("there");
         std::fs::write(&record, "{\"sessionId\":").expect("torn");
         let listed = claude.list();
         assert_eq!(listed.code, Some(3));
-        assert_eq!((&listed.session(A)["status"], &listed.session(A)["reason"]["kind"]), (&"unknown".into(), &"ambiguous".into()));
+        assert_eq!(
+            (&listed.session(A)["status"], &listed.session(A)["reason"]["kind"]),
+            (&"unknown".into(), &"ambiguous".into())
+        );
 
         let mut unsigned: Value = serde_json::from_str(&good).expect("JSON");
         unsigned.as_object_mut().expect("an object").remove("procStart");
         std::fs::write(&record, unsigned.to_string()).expect("written");
-        assert_eq!(claude.row(A)["status"], "unknown", "nothing proves that the process wrote this record");
+        assert_eq!(
+            claude.row(A)["status"],
+            "unknown",
+            "nothing proves that the process wrote this record"
+        );
         agent.kill();
         assert_eq!(claude.row(A)["status"], "stopped");
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_record_left_behind_proves_nothing() {
+#[test]
+fn a_record_left_behind_proves_nothing() {
+    sandboxed(|| {
         let claude = Claude::new();
-        claude.transcript(A, &[prompt("x"), tool_use("t1", "Bash", &json!({"command": "sleep 90"}))]);
+        claude
+            .transcript(A, &[prompt("x"), tool_use("t1", "Bash", &json!({"command": "sleep 90"}))]);
         let mut agent = claude.live(A, &json!({"status": "busy"}));
         assert_eq!(claude.row(A)["status"], "running");
         agent.child.kill().expect("killed");
         // Not reaped: kill(pid, 0) would still say alive.
-        let row = eventually("the zombie is seen as gone", || Some(claude.row(A)).filter(|r| r["status"] == "stopped"));
+        let row = eventually("the zombie is seen as gone", || {
+            Some(claude.row(A)).filter(|r| r["status"] == "stopped")
+        });
         assert_eq!((&row["outcome"], &row["pid"]), (&"killed".into(), &Value::Null));
         agent.child.wait().expect("reaped");
         assert_eq!(claude.row(A)["status"], "stopped");
         assert!(claude.home.path().join(format!(".claude/sessions/{}.json", agent.pid())).exists());
         assert!(claude.home.run(&["list", "--json"]).sessions().is_empty());
         assert_list_equals_status(&claude.home);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_stranger_with_the_recorded_pid_is_not_the_agent() {
+#[test]
+fn a_stranger_with_the_recorded_pid_is_not_the_agent() {
+    sandboxed(|| {
         let claude = Claude::new();
         claude.transcript(A, &[prompt("x"), said("done")]);
         let stranger = claude.live(A, &json!({"status": "busy", "procStart": "12345"}));
         let row = claude.row(A);
-        assert_eq!((&row["status"], &row["pid"]), (&"stopped".into(), &Value::Null), "it was silent before this process began");
+        assert_eq!(
+            (&row["status"], &row["pid"]),
+            (&"stopped".into(), &Value::Null),
+            "it was silent before this process began"
+        );
         drop(stranger);
         // Any other program with that pid is no suspect either.
         let claude = Claude::new();
         claude.transcript(A, &[prompt("x"), said("done")]);
         let text = record(A, &claude.cwd, &json!({"status": "busy", "procStart": "12345"}));
-        let mut stranger = claude.home.agent("sleeper", "other", &["write", &claude.record_path, &text]);
+        let mut stranger =
+            claude.home.agent("sleeper", "other", &["write", &claude.record_path, &text]);
         stranger.ready();
         assert_eq!(claude.row(A)["status"], "stopped");
-    }
+    });
 }
 
-sandboxed_test! {
-    fn another_domain_is_unknown_and_never_stopped() {
-        for domain in ["linux:{machine}:pid:[42]", "linux:00000000000000000000000000000000:pid:[{ns}]", "nonsense"] {
+#[test]
+fn another_domain_is_unknown_and_never_stopped() {
+    sandboxed(|| {
+        for domain in [
+            "linux:{machine}:pid:[42]",
+            "linux:00000000000000000000000000000000:pid:[{ns}]",
+            "nonsense",
+        ] {
             let claude = Claude::new();
             claude.transcript(A, &[prompt("x"), said("done")]);
             let mut agent = claude.live(A, &json!({"status": "busy", "pidDomain": domain}));
             agent.kill();
             let row = claude.row(A);
-            assert_eq!((&row["status"], &row["reason"]["kind"]), (&"unknown".into(), &"elsewhere".into()), "{domain}");
-            assert_eq!(claude.home.run(&["list", "--json"]).sessions().len(), 1, "it may live: it is listed");
+            assert_eq!(
+                (&row["status"], &row["reason"]["kind"]),
+                (&"unknown".into(), &"elsewhere".into()),
+                "{domain}"
+            );
+            assert_eq!(
+                claude.home.run(&["list", "--json"]).sessions().len(),
+                1,
+                "it may live: it is listed"
+            );
             assert_list_equals_status(&claude.home);
         }
-    }
+    });
 }
 
-sandboxed_test! {
-    fn clear_gives_one_process_a_new_session() {
+#[test]
+fn clear_gives_one_process_a_new_session() {
+    sandboxed(|| {
         let claude = Claude::new();
         claude.transcript(A, &[prompt("x"), said("done")]);
         let agent = claude.live(A, &json!({"status": "idle"}));
@@ -228,107 +310,156 @@ sandboxed_test! {
         let listed = claude.list();
         assert_eq!(listed.session(A)["status"], "stopped");
         let new = listed.session(B);
-        assert_eq!((&new["status"], &new["pid"], &new["prompt"]), (&"idle".into(), &agent.pid().into(), &Value::Null));
+        assert_eq!(
+            (&new["status"], &new["pid"], &new["prompt"]),
+            (&"idle".into(), &agent.pid().into(), &Value::Null)
+        );
         assert_list_equals_status(&claude.home);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn two_processes_on_one_session_are_one_row() {
+#[test]
+fn two_processes_on_one_session_are_one_row() {
+    sandboxed(|| {
         let claude = Claude::new();
         claude.transcript(A, &[prompt("x"), said("done")]);
         let one = claude.live(A, &json!({"status": "idle"}));
         let two = claude.live(A, &json!({"status": "busy"}));
         let row = claude.row(A);
         assert_eq!(row["status"], "running", "the one that works speaks for both");
-        let mut pids: Vec<u64> = row["processes"].as_array().into_iter().flatten().filter_map(|p| p["pid"].as_u64()).collect();
+        let mut pids: Vec<u64> = row["processes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|p| p["pid"].as_u64())
+            .collect();
         pids.sort_unstable();
         let mut expected = [u64::from(one.pid()), u64::from(two.pid())];
         expected.sort_unstable();
         assert_eq!(pids, expected);
-        assert!(row["notes"][0].as_str().is_some_and(|n| n.starts_with("2 processes serve this session")));
+        assert!(
+            row["notes"][0]
+                .as_str()
+                .is_some_and(|n| n.starts_with("2 processes serve this session"))
+        );
         assert_list_equals_status(&claude.home);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_process_before_its_first_session_is_a_row_without_id() {
+#[test]
+fn a_process_before_its_first_session_is_a_row_without_id() {
+    sandboxed(|| {
         let claude = Claude::new();
         let key = claude.home.at(".claude/sessions/{pid}.abc.key").to_string_lossy().into_owned();
-        let settings = |trusted: bool| json!({"hasCompletedOnboarding": true, "projects": {&claude.cwd: {"hasTrustDialogAccepted": trusted}}}).to_string();
+        let settings = |trusted: bool| {
+            json!({"hasCompletedOnboarding": true, "projects": {&claude.cwd: {"hasTrustDialogAccepted": trusted}}}).to_string()
+        };
         claude.home.write(".claude.json", settings(false));
         let mut agent = claude.home.agent("claude", "ws", &["write", &key, "{}"]);
         agent.ready();
         let row = claude.list().sessions().pop().expect("a row");
-        assert_eq!((&row["id"], &row["status"], &row["reason"]["kind"]), (&Value::Null, &"waiting".into(), &"trust".into()));
+        assert_eq!(
+            (&row["id"], &row["status"], &row["reason"]["kind"]),
+            (&Value::Null, &"waiting".into(), &"trust".into())
+        );
         let by_pid = claude.home.run(&["status", &agent.pid().to_string(), "--json"]);
         assert_eq!((by_pid.code, &by_pid.json()["reason"]["kind"]), (Some(0), &"trust".into()));
 
         claude.home.write(".claude.json", settings(true));
         let row = claude.list().sessions().pop().expect("a row");
-        assert_eq!((&row["status"], &row["reason"]["kind"]), (&"running".into(), &"starting".into()));
+        assert_eq!(
+            (&row["status"], &row["reason"]["kind"]),
+            (&"running".into(), &"starting".into())
+        );
         claude.home.write(".claude.json", "{}");
         assert_eq!(claude.list().sessions()[0]["reason"]["kind"], "login");
         assert_list_equals_status(&claude.home);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn spares_and_helpers_are_no_sessions() {
+#[test]
+fn spares_and_helpers_are_no_sessions() {
+    sandboxed(|| {
         let claude = Claude::new();
         std::fs::create_dir_all(claude.home.path().join(".claude/sessions")).expect("made");
-        let helpers = [&["--bg-spare", "x.sock"][..], &["daemon", "run"], &["mcp", "serve"], &["--bg-pty-host", "y"]];
-        let mut agents: Vec<Agent> = helpers.iter().map(|args| claude.home.agent("claude", "ws", args)).collect();
-        agents.iter_mut().for_each(|a| drop(a.ready()));
+        let helpers = [
+            &["--bg-spare", "x.sock"][..],
+            &["daemon", "run"],
+            &["mcp", "serve"],
+            &["--bg-pty-host", "y"],
+        ];
+        let mut agents: Vec<Agent> =
+            helpers.iter().map(|args| claude.home.agent("claude", "ws", args)).collect();
+        for agent in &mut agents {
+            agent.ready();
+        }
         assert!(claude.list().sessions().is_empty(), "{}", claude.list().stdout);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn on_its_way_out_it_is_unknown_not_killed() {
+#[test]
+fn on_its_way_out_it_is_unknown_not_killed() {
+    sandboxed(|| {
         let claude = Claude::new();
         let mut agent = claude.live(A, &json!({"status": "busy"}));
         claude.transcript(A, &[prompt("x"), tool_use("t1", "Bash", &json!({"command": "make"}))]);
         let later = "2099-01-01T00:00:00.000Z";
         let path = claude.home.path().join(format!(".claude/projects/-ws/{A}.jsonl"));
-        let text = std::fs::read_to_string(&path).expect("there").replace("2026-11-15T08:00:01.000Z", later);
+        let text = std::fs::read_to_string(&path)
+            .expect("there")
+            .replace("2026-11-15T08:00:01.000Z", later);
         std::fs::write(&path, text).expect("written");
-        std::fs::remove_file(claude.record_path.replace("{pid}", &agent.pid().to_string())).expect("removed");
+        std::fs::remove_file(claude.record_path.replace("{pid}", &agent.pid().to_string()))
+            .expect("removed");
         for args in [&["list", "--json"][..], &["list", "-a", "--json"]] {
             let listed = claude.home.run(args);
             let row = listed.session(A);
-            assert_eq!((&row["status"], &row["reason"]["kind"]), (&"unknown".into(), &"ambiguous".into()), "{args:?}");
+            assert_eq!(
+                (&row["status"], &row["reason"]["kind"]),
+                (&"unknown".into(), &"ambiguous".into()),
+                "{args:?}"
+            );
             assert_eq!(row["reason"]["detail"], format!("pid {}", agent.pid()));
-            let process = listed.sessions().into_iter().find(|s| s["id"].is_null()).expect("the process");
+            let process =
+                listed.sessions().into_iter().find(|s| s["id"].is_null()).expect("the process");
             assert_eq!(process["status"], "unknown");
         }
         assert_list_equals_status(&claude.home);
         agent.kill();
-        assert_eq!((&claude.row(A)["status"], &claude.row(A)["outcome"]), (&"stopped".into(), &"killed".into()));
-    }
+        assert_eq!(
+            (&claude.row(A)["status"], &claude.row(A)["outcome"]),
+            (&"stopped".into(), &"killed".into())
+        );
+    });
 }
 
-sandboxed_test! {
-    fn a_stopped_agent_is_paused() {
+#[test]
+fn a_stopped_agent_is_paused() {
+    sandboxed(|| {
         let claude = Claude::new();
         claude.transcript(A, &[prompt("x")]);
         let agent = claude.live(A, &json!({"status": "busy"}));
         let signal = |name: &str| {
-            let sent = std::process::Command::new("kill").args([name, &agent.pid().to_string()]).status();
+            let sent =
+                std::process::Command::new("kill").args([name, &agent.pid().to_string()]).status();
             assert!(sent.expect("kill").success());
         };
         signal("-STOP");
-        let row = eventually("it is paused", || Some(claude.row(A)).filter(|r| r["reason"]["kind"] == "paused"));
+        let row = eventually("it is paused", || {
+            Some(claude.row(A)).filter(|r| r["reason"]["kind"] == "paused")
+        });
         assert_eq!(row["status"], "running");
         signal("-CONT");
         eventually("it goes on", || Some(claude.row(A)).filter(|r| r["reason"].is_null()));
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_moved_home_is_found_through_the_process_that_uses_it() {
+#[test]
+fn a_moved_home_is_found_through_the_process_that_uses_it() {
+    sandboxed(|| {
         let mut claude = Claude::new();
-        let moved = claude.home.at("profile/x").parent().expect("a parent").to_string_lossy().into_owned();
+        let moved =
+            claude.home.at("profile/x").parent().expect("a parent").to_string_lossy().into_owned();
         claude.home.set("CLAUDE_CONFIG_DIR", &moved);
         claude.record_path = format!("{moved}/sessions/{{pid}}.json");
         let _agent = claude.live(A, &json!({"status": "idle"}));
@@ -336,13 +467,17 @@ sandboxed_test! {
         assert_eq!((&told["status"], &told["root"]), (&"idle".into(), &moved.clone().into()));
         claude.home.set("CLAUDE_CONFIG_DIR", "");
         assert_eq!(claude.row(A)["root"], moved.clone(), "nobody told us; the process did");
-        claude.home.write(".config/agentctl/config.toml", format!("[roots]\nclaude-code = [\"{moved}\"]\n"));
+        claude.home.write(
+            ".config/agentctl/config.toml",
+            format!("[roots]\nclaude-code = [\"{moved}\"]\n"),
+        );
         assert_eq!(claude.list().sessions().len(), 1, "found in three ways, shown once");
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_live_record_that_cannot_be_listed_makes_absence_unknown() {
+#[test]
+fn a_live_record_that_cannot_be_listed_makes_absence_unknown() {
+    sandboxed(|| {
         let claude = Claude::new();
         claude.transcript(A, &[prompt("x"), said("done")]);
         assert_eq!(claude.row(A)["status"], "stopped");
@@ -351,35 +486,60 @@ sandboxed_test! {
 
         let listed = claude.list();
         assert_eq!(listed.code, Some(3), "{}", listed.stderr);
-        assert_eq!((&listed.session(A)["status"], &listed.session(A)["outcome"]), (&"unknown".into(), &Value::Null));
+        assert_eq!(
+            (&listed.session(A)["status"], &listed.session(A)["outcome"]),
+            (&"unknown".into(), &Value::Null)
+        );
         assert!(listed.stderr.contains("warning: claude-code"), "{}", listed.stderr);
         assert_list_equals_status(&claude.home);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn subagents_work_under_their_parent() {
+#[test]
+fn subagents_work_under_their_parent() {
+    sandboxed(|| {
         let claude = Claude::new();
         claude.transcript(A, &[prompt("x"), said("I sent somebody.")]);
         let line = |v: &Value| format!("{v}\n");
-        let child = line(&json!({"type": "user", "isSidechain": true, "timestamp": "2026-11-15T08:00:05.000Z", "message": {"role": "user", "content": "look"}}))
-            + &line(&tool_use("t9", "Grep", &json!({"pattern": "needle"})));
+        let child = line(
+            &json!({"type": "user", "isSidechain": true, "timestamp": "2026-11-15T08:00:05.000Z", "message": {"role": "user", "content": "look"}}),
+        ) + &line(&tool_use("t9", "Grep", &json!({"pattern": "needle"})));
         claude.home.write(&format!(".claude/projects/-ws/{A}/subagents/agent-a1b2c3.jsonl"), child);
         let agent = claude.live(A, &json!({"status": "busy"}));
         let row = claude.row(A);
-        assert_eq!((&row["status"], &row["reason"]["kind"]), (&"running".into(), &"subagents".into()));
+        assert_eq!(
+            (&row["status"], &row["reason"]["kind"]),
+            (&"running".into(), &"subagents".into())
+        );
         assert_eq!(claude.list().sessions().len(), 1, "never a row of its own");
         let tree = claude.home.run(&["list", "--tree", "--json"]).sessions();
-        assert_eq!(tree.iter().map(|s| s["id"].as_str().unwrap_or("-")).collect::<Vec<_>>(), [A, "a1b2c3"]);
-        assert_eq!((&tree[1]["parent"], &tree[1]["status"], &tree[1]["pid"]), (&A.into(), &"running".into(), &agent.pid().into()));
+        assert_eq!(
+            tree.iter().map(|s| s["id"].as_str().unwrap_or("-")).collect::<Vec<_>>(),
+            [A, "a1b2c3"]
+        );
+        assert_eq!(
+            (&tree[1]["parent"], &tree[1]["status"], &tree[1]["pid"]),
+            (&A.into(), &"running".into(), &agent.pid().into())
+        );
         let alone = claude.home.run(&["status", "a1b2c3", "--json"]).json();
-        assert_eq!(crate::comparable(&alone), crate::comparable(&tree[1]), "what the tree shows can be asked for");
+        assert_eq!(
+            crate::comparable(&alone),
+            crate::comparable(&tree[1]),
+            "what the tree shows can be asked for"
+        );
         assert!(claude.home.run(&["logs", "a1b2c3"]).stdout.contains("Grep(needle)"));
 
-        std::fs::write(claude.record_path.replace("{pid}", &agent.pid().to_string()),
-            std::fs::read_to_string(claude.record_path.replace("{pid}", &agent.pid().to_string())).expect("there")
-                .replace("\"busy\"", "\"waiting\",\"waitingFor\":\"permission prompt\"")).expect("rewritten");
+        std::fs::write(
+            claude.record_path.replace("{pid}", &agent.pid().to_string()),
+            std::fs::read_to_string(claude.record_path.replace("{pid}", &agent.pid().to_string()))
+                .expect("there")
+                .replace("\"busy\"", "\"waiting\",\"waitingFor\":\"permission prompt\""),
+        )
+        .expect("rewritten");
         let row = claude.row(A);
-        assert_eq!((&row["reason"]["kind"], &row["reason"]["detail"]), (&"permission".into(), &"Grep: needle".into()));
-    }
+        assert_eq!(
+            (&row["reason"]["kind"], &row["reason"]["detail"]),
+            (&"permission".into(), &"Grep: needle".into())
+        );
+    });
 }

@@ -1,7 +1,7 @@
 //! The outside: flags, forms of an id, exit codes, manners.
 
 use serde_json::{Value, json};
-use testkit::{TestHome, sandboxed_test};
+use testkit::{TestHome, sandboxed};
 
 use crate::{fixtures_dir, home};
 
@@ -13,8 +13,9 @@ fn planted() -> TestHome {
     home
 }
 
-sandboxed_test! {
-    fn an_empty_machine_gets_a_friendly_line() {
+#[test]
+fn an_empty_machine_gets_a_friendly_line() {
+    sandboxed(|| {
         let home = home();
         for args in [&["list"][..], &["list", "-a"]] {
             let output = home.run(args);
@@ -25,45 +26,67 @@ sandboxed_test! {
         }
         let document = home.run(&["list", "--json"]).json();
         assert_eq!(document, json!({"schema_version": 1, "sessions": [], "faults": []}));
-        assert!(std::fs::read_dir(home.path()).expect("listed").next().is_none(), "nothing was written");
-    }
+        assert!(
+            std::fs::read_dir(home.path()).expect("listed").next().is_none(),
+            "nothing was written"
+        );
+    });
 }
 
-sandboxed_test! {
-    fn every_form_of_an_id_finds_its_session() {
+#[test]
+fn every_form_of_an_id_finds_its_session() {
+    sandboxed(|| {
         let home = planted();
         let id = |text: &str| home.run(&["status", text, "--json"]).json()["id"].clone();
-        assert_eq!(id("45454545-4444-4444-8444-444444444444"), "45454545-4444-4444-8444-444444444444");
+        assert_eq!(
+            id("45454545-4444-4444-8444-444444444444"),
+            "45454545-4444-4444-8444-444444444444"
+        );
         assert_eq!(id("45454545"), "45454545-4444-4444-8444-444444444444");
         assert_eq!(id("4545"), "45454545-4444-4444-8444-444444444444");
         assert_eq!(id("claude-code:4545"), "45454545-4444-4444-8444-444444444444");
-        assert_eq!(id("my-name"), "2b172b2f-1898-4000-8651-68f404b757f0", "a name given by a person");
+        assert_eq!(
+            id("my-name"),
+            "2b172b2f-1898-4000-8651-68f404b757f0",
+            "a name given by a person"
+        );
         assert_eq!(id("codex:01a1de2a"), "01a1de2a-1cbc-7bc0-8847-7990a9c220ec");
-    }
+    });
 }
 
-sandboxed_test! {
-    fn no_match_and_several_matches_exit_4_with_what_to_do() {
+#[test]
+fn no_match_and_several_matches_exit_4_with_what_to_do() {
+    sandboxed(|| {
         let home = planted();
         let none = home.run(&["status", "nosuchsession"]);
         assert_eq!((none.code, none.stdout.as_str()), (Some(4), ""));
-        assert!(none.stderr.starts_with("error: no session matches `nosuchsession`\nhint: "), "{}", none.stderr);
+        assert!(
+            none.stderr.starts_with("error: no session matches `nosuchsession`\nhint: "),
+            "{}",
+            none.stderr
+        );
         let short = home.run(&["logs", "454"]);
         assert_eq!(short.code, Some(4));
         assert!(short.stderr.contains("at least 4 characters"), "{}", short.stderr);
         let several = home.run(&["why", "01a1de2c"]);
         assert_eq!(several.code, Some(4));
-        assert!(several.stderr.contains("fits 7 sessions") && several.stderr.contains("codex:01a1de2c-907e"), "{}", several.stderr);
+        assert!(
+            several.stderr.contains("fits 7 sessions")
+                && several.stderr.contains("codex:01a1de2c-907e"),
+            "{}",
+            several.stderr
+        );
         let as_json = home.run(&["status", "nosuchsession", "--json"]);
         assert_eq!(as_json.code, Some(4));
         assert_eq!(as_json.json()["error"]["code"], "session_not_found");
         assert_eq!(home.run(&["status", "demo:45454545"]).code, Some(4), "another adapter's");
         assert_eq!(home.run(&["status", "@last"]).code, Some(4));
-    }
+    });
 }
 
-sandboxed_test! {
-    fn what_may_hide_behind_a_failed_source_is_unknown_not_absent() {
+#[test]
+fn what_may_hide_behind_a_failed_source_is_unknown_not_absent() {
+    sandboxed(|| {
         let home = planted();
         std::fs::remove_dir_all(home.path().join(".claude/projects")).expect("removed");
         home.write(".claude/projects", "a file in the directory's place");
@@ -75,11 +98,12 @@ sandboxed_test! {
         assert_eq!(seen.json()["faults"][0]["adapter"], "claude-code");
         assert!(seen.sessions().iter().all(|s| s["adapter"] == "codex"), "others are unaffected");
         assert_eq!(seen.sessions().len(), 38);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn filters_narrow_and_since_goes_back() {
+#[test]
+fn filters_narrow_and_since_goes_back() {
+    sandboxed(|| {
         let home = planted();
         let count = |args: &[&str]| {
             let all: Vec<&str> = ["list", "-a", "--json"].iter().chain(args).copied().collect();
@@ -96,14 +120,20 @@ sandboxed_test! {
         assert_eq!(count(&["--since", "2099-01-01"]), 0);
         assert_eq!(count(&["--since", "all", "--tree"]), 72);
         let old = home.path().join(".claude/projects/-home-ada-projects-ws-alpha/45454545-4444-4444-8444-444444444444.jsonl");
-        let text = std::fs::read_to_string(&old).expect("there").replace("2026-11-15", "2020-01-01");
+        let text =
+            std::fs::read_to_string(&old).expect("there").replace("2026-11-15", "2020-01-01");
         std::fs::write(&old, text).expect("written");
-        assert_eq!(count(&["--since", "2026-11-01"]), 69, "its newest entry counts, not when the file was touched");
-    }
+        assert_eq!(
+            count(&["--since", "2026-11-01"]),
+            69,
+            "its newest entry counts, not when the file was touched"
+        );
+    });
 }
 
-sandboxed_test! {
-    fn bad_input_gets_one_sentence_a_hint_and_exit_2() {
+#[test]
+fn bad_input_gets_one_sentence_a_hint_and_exit_2() {
+    sandboxed(|| {
         let home = home();
         for (args, word) in [
             (&["list", "-a", "--since", "yesterday"][..], "neither a span nor a date"),
@@ -115,15 +145,20 @@ sandboxed_test! {
         ] {
             let output = home.run(args);
             assert_eq!(output.code, Some(2), "{args:?}: {}", output.stderr);
-            assert!(output.stderr.contains(word) && output.stdout.is_empty(), "{args:?}: {}", output.stderr);
+            assert!(
+                output.stderr.contains(word) && output.stdout.is_empty(),
+                "{args:?}: {}",
+                output.stderr
+            );
         }
         let as_json = home.run(&["list", "--adapter", "cursor", "--json"]);
         assert_eq!((as_json.code, &as_json.json()["error"]["code"]), (Some(2), &"usage".into()));
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_bad_configuration_names_file_line_and_key() {
+#[test]
+fn a_bad_configuration_names_file_line_and_key() {
+    sandboxed(|| {
         let home = home();
         for (text, words) in [
             ("\n\n[roots]\nnobody = []\n", ["config.toml", "roots.nobody"]),
@@ -138,33 +173,40 @@ sandboxed_test! {
                 assert!(output.stderr.contains(word), "{word}: {}", output.stderr);
             }
         }
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_reader_that_leaves_is_no_error() {
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    sandboxed(|| {
         let home = planted();
-        let mut child = home.command(&["list", "-a", "--since", "all", "--json"])
-            .stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("starts");
+        let mut child = home
+            .command(&["list", "-a", "--since", "all", "--json"])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("starts");
         drop(child.stdout.take());
         let output = child.wait_with_output().expect("ends");
         assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
-    }
+    });
 }
 
-sandboxed_test! {
-    fn the_table_is_plain_when_piped_and_tells_status_without_colour() {
+#[test]
+fn the_table_is_plain_when_piped_and_tells_status_without_colour() {
+    sandboxed(|| {
         let home = planted();
         let output = home.run(&["list", "-a", "--since", "all"]);
         assert_eq!(output.code, Some(0), "{}", output.stderr);
         assert!(output.stdout.starts_with("STATUS "), "{}", output.stdout);
         assert!(!output.stdout.contains('\x1b'));
         assert_eq!(output.stdout.lines().count(), 71);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn logs_have_one_shape_for_all_agents() {
+#[test]
+fn logs_have_one_shape_for_all_agents() {
+    sandboxed(|| {
         let home = planted();
         let keys = ["at", "id", "model", "role", "text", "tool_calls", "tool_results", "usage"];
         for id in ["45454545", "01a1de32-5fe1"] {
@@ -174,7 +216,8 @@ sandboxed_test! {
             let mut spent = 0;
             for line in output.stdout.lines() {
                 let message: Value = serde_json::from_str(line).expect("JSON");
-                let mut found: Vec<_> = message.as_object().expect("an object").keys().cloned().collect();
+                let mut found: Vec<_> =
+                    message.as_object().expect("an object").keys().cloned().collect();
                 found.sort();
                 assert_eq!(found, keys, "{line}");
                 roles.insert(message["role"].as_str().expect("a role").to_owned());
@@ -188,20 +231,30 @@ sandboxed_test! {
         assert_eq!(home.run(&["logs", "45454545", "--json", "-n", "2"]).stdout.lines().count(), 2);
         let raw = home.run(&["logs", "45454545", "--raw", "-n", "1"]).stdout;
         assert_eq!(serde_json::from_str::<Value>(&raw).expect("JSON")["type"], "cost-state");
-    }
+    });
 }
 
-sandboxed_test! {
-    fn following_shows_what_is_appended_and_only_whole_lines() {
+#[test]
+fn following_shows_what_is_appended_and_only_whole_lines() {
+    sandboxed(|| {
         use std::io::{BufRead, Write};
         let home = planted();
         let path = home.path().join(".claude/projects/-home-ada-projects-ws-alpha/d7441925-3e3f-40ab-8c39-0bd2cc48de49.jsonl");
-        let mut follower = home.command(&["logs", "d7441925", "-f", "--json", "-n", "1"])
-            .stdout(std::process::Stdio::piped()).spawn().expect("starts");
+        let mut follower = home
+            .command(&["logs", "d7441925", "-f", "--json", "-n", "1"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("starts");
         let mut lines = std::io::BufReader::new(follower.stdout.take().expect("piped")).lines();
-        let mut next = || -> Value { serde_json::from_str(&lines.next().expect("a line").expect("read")).expect("JSON") };
+        let mut next = || -> Value {
+            serde_json::from_str(&lines.next().expect("a line").expect("read")).expect("JSON")
+        };
         assert_eq!(next()["text"], "two");
-        let said = |text: &str| json!({"type": "user", "uuid": "u", "message": {"role": "user", "content": text}}).to_string() + "\n";
+        let said = |text: &str| {
+            json!({"type": "user", "uuid": "u", "message": {"role": "user", "content": text}})
+                .to_string()
+                + "\n"
+        };
         let mut file = std::fs::OpenOptions::new().append(true).open(&path).expect("open");
         file.write_all(said("three").as_bytes()).expect("written");
         assert_eq!(next()["text"], "three");
@@ -212,23 +265,35 @@ sandboxed_test! {
         assert_eq!(next()["text"], "four");
         follower.kill().expect("killed");
         follower.wait().expect("reaped");
-    }
+    });
 }
 
-sandboxed_test! {
-    fn doctor_adapters_man_and_completions_answer() {
+#[test]
+fn doctor_adapters_man_and_completions_answer() {
+    sandboxed(|| {
         let home = planted();
         let doctor = home.run(&["doctor", "--json"]);
         assert_eq!(doctor.code, Some(0), "{}", doctor.stderr);
         let checks = doctor.json()["checks"].as_array().cloned().expect("checks");
-        let found = |area: &str, detail: &str| checks.iter().any(|c| c["area"] == area && c["detail"].as_str().is_some_and(|d| d.contains(detail)));
-        assert!(found("claude-code", "0 live, 32 sessions") && found("codex", "0 live, 38 sessions"), "{checks:#?}");
+        let found = |area: &str, detail: &str| {
+            checks.iter().any(|c| {
+                c["area"] == area && c["detail"].as_str().is_some_and(|d| d.contains(detail))
+            })
+        };
+        assert!(
+            found("claude-code", "0 live, 32 sessions") && found("codex", "0 live, 38 sessions"),
+            "{checks:#?}"
+        );
         let adapters = home.run(&["adapters", "--json"]).json()["adapters"].clone();
         assert_eq!(adapters.as_array().map(Vec::len), Some(3));
         assert!(home.run(&["man"]).stdout.contains(".TH agentctl"));
         for shell in ["bash", "zsh", "fish"] {
             assert!(home.run(&["completions", shell]).stdout.contains("agentctl"));
         }
-        assert!(home.run(&["why", "45454545"]).stdout.contains("is stopped: no process serves it and its last turn is complete"));
-    }
+        assert!(
+            home.run(&["why", "45454545"])
+                .stdout
+                .contains("is stopped: no process serves it and its last turn is complete")
+        );
+    });
 }

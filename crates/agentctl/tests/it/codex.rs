@@ -4,7 +4,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use testkit::{Agent, TestHome, eventually, sandboxed_test};
+use testkit::{Agent, TestHome, eventually, sandboxed};
 
 use crate::{assert_list_equals_status, fixtures_dir, home};
 
@@ -59,24 +59,50 @@ fn list(home: &TestHome) -> testkit::Output {
     home.run(&["list", "-a", "--since", "all", "--json"])
 }
 
-sandboxed_test! {
-    fn the_lock_says_alive_and_the_tail_says_what() {
+#[test]
+fn the_lock_says_alive_and_the_tail_says_what() {
+    sandboxed(|| {
         let complete = json!({"type": "task_complete", "turn_id": "t"});
         let question = json!({"questions": [{"question": "Which?"}]});
         let cases = [
             (vec![], "idle", "-", Value::Null),
             (vec![started()], "running", "-", Value::Null),
-            (vec![started(), asked("x"), call("exec_command", &json!({"cmd": "make test"}))], "running", "tool", "exec_command: make test".into()),
-            (vec![started(), call("exec_command", &json!({"cmd": "ls"})), json!({"type": "function_call_output", "call_id": "c1", "output": "a"})], "running", "-", Value::Null),
-            (vec![started(), call("request_user_input", &question)], "waiting", "question", "Which?".into()),
+            (
+                vec![started(), asked("x"), call("exec_command", &json!({"cmd": "make test"}))],
+                "running",
+                "tool",
+                "exec_command: make test".into(),
+            ),
+            (
+                vec![
+                    started(),
+                    call("exec_command", &json!({"cmd": "ls"})),
+                    json!({"type": "function_call_output", "call_id": "c1", "output": "a"}),
+                ],
+                "running",
+                "-",
+                Value::Null,
+            ),
+            (
+                vec![started(), call("request_user_input", &question)],
+                "waiting",
+                "question",
+                "Which?".into(),
+            ),
             (vec![started(), complete.clone()], "idle", "-", Value::Null),
             (vec![started(), complete, started()], "running", "-", Value::Null),
-            (vec![started(), json!({"type": "turn_aborted", "reason": "interrupted"})], "idle", "-", Value::Null),
+            (
+                vec![started(), json!({"type": "turn_aborted", "reason": "interrupted"})],
+                "idle",
+                "-",
+                Value::Null,
+            ),
         ];
         for (lines, status, kind, detail) in cases {
             let home = home();
             rollout(&home, A, &lines);
-            let agent = exec(&home, &[A], &["exec"]);
+            // A terminal in its own process; `exec` is another matter before its prompt has arrived.
+            let agent = exec(&home, &[A], &[]);
             let row = list(&home).session(A);
             assert_eq!(row["status"], status, "{lines:?}");
             assert_eq!(row["reason"]["kind"].as_str().unwrap_or("-"), kind, "{lines:?}");
@@ -84,11 +110,12 @@ sandboxed_test! {
             assert_eq!((&row["pid"], &row["hosted"]), (&agent.pid().into(), &false.into()));
             assert_list_equals_status(&home);
         }
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_live_thread_whose_rollout_may_be_hidden_is_unknown_not_idle() {
+#[test]
+fn a_live_thread_whose_rollout_may_be_hidden_is_unknown_not_idle() {
+    sandboxed(|| {
         let home = home();
         rollout(&home, A, &[started()]);
         let _agent = exec(&home, &[A], &["exec"]);
@@ -97,29 +124,38 @@ sandboxed_test! {
         std::fs::rename(&day, home.path().join("elsewhere")).expect("moved");
         std::fs::write(&day, "a file in the directory's place").expect("written");
         let listed = home.run(&["list", "--json"]);
-        // The day is gone as far as anyone can tell; what stands in its place is no directory.
-        assert_eq!(listed.session(A)["status"], "idle");
+        assert_eq!(
+            (&listed.session(A)["status"], listed.code),
+            (&"unknown".into(), Some(3)),
+            "{}",
+            listed.stderr
+        );
         std::fs::remove_file(&day).expect("removed");
         std::os::unix::fs::symlink(home.path().join("elsewhere"), &day).expect("linked");
         let listed = home.run(&["list", "-a", "--since", "all", "--json"]);
         assert_eq!(listed.code, Some(3), "{}", listed.stderr);
         assert!(listed.stderr.contains("2026/11/15 was skipped"), "{}", listed.stderr);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_thread_that_rests_in_a_server_is_history() {
+#[test]
+fn a_thread_that_rests_in_a_server_is_history() {
+    sandboxed(|| {
         let home = home();
         rollout(&home, A, &[started(), json!({"type": "task_complete"})]);
         let _agent = exec(&home, &[A], &["app-server"]);
-        assert!(home.run(&["list", "--json"]).sessions().is_empty(), "it has no process of its own");
+        assert!(
+            home.run(&["list", "--json"]).sessions().is_empty(),
+            "it has no process of its own"
+        );
         assert_eq!(list(&home).session(A)["status"], "idle");
         assert_eq!(home.run(&["status", A, "--json"]).json()["status"], "idle");
-    }
+    });
 }
 
-sandboxed_test! {
-    fn the_lock_file_alone_says_nothing() {
+#[test]
+fn the_lock_file_alone_says_nothing() {
+    sandboxed(|| {
         let home = home();
         rollout(&home, A, &[started(), call("exec_command", &json!({"cmd": "sleep 60"}))]);
         let mut agent = exec(&home, &[A], &["exec"]);
@@ -127,14 +163,18 @@ sandboxed_test! {
         agent.kill();
         assert!(PathBuf::from(lock(&home, A)).exists());
         let row = list(&home).session(A);
-        assert_eq!((&row["status"], &row["outcome"], &row["pid"]), (&"stopped".into(), &"killed".into(), &Value::Null));
+        assert_eq!(
+            (&row["status"], &row["outcome"], &row["pid"]),
+            (&"stopped".into(), &"killed".into(), &Value::Null)
+        );
         assert!(home.run(&["list", "--json"]).sessions().is_empty());
         assert_list_equals_status(&home);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn an_unprompted_terminal_is_known_by_its_lock_only() {
+#[test]
+fn an_unprompted_terminal_is_known_by_its_lock_only() {
+    sandboxed(|| {
         let home = home();
         let agent = exec(&home, &[A], &[]);
         let row = home.run(&["list", "--json"]).session(A);
@@ -144,21 +184,55 @@ sandboxed_test! {
         assert_eq!(logs.code, Some(1));
         assert!(logs.stderr.contains("has not written a conversation yet"), "{}", logs.stderr);
         assert_list_equals_status(&home);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn exec_without_a_lock_is_a_row_without_id() {
+#[test]
+fn exec_is_starting_until_its_prompt_has_arrived() {
+    sandboxed(|| {
         let home = home();
         std::fs::create_dir_all(home.path().join(".codex")).expect("made");
-        let mut agent = home.agent("codex", "ws", &["exec", "prompt"]);
-        agent.ready();
+        let mut early = home.agent("codex", "ws", &["exec", "prompt"]);
+        early.ready();
+        let rows = list(&home).sessions();
+        assert_eq!(rows.len(), 1);
+        assert_eq!((&rows[0]["id"], &rows[0]["pid"]), (&Value::Null, &early.pid().into()));
+        assert_eq!(
+            (&rows[0]["status"], &rows[0]["reason"]["kind"]),
+            (&"running".into(), &"starting".into())
+        );
+        drop(early);
+        // It holds the thread, but the turn it was started for has not begun.
+        for lines in [vec![], vec![started(), json!({"type": "task_complete"})]] {
+            rollout(&home, A, &lines);
+            let _agent = exec(&home, &[A], &["exec", "resume"]);
+            let row = list(&home).session(A);
+            assert_eq!(
+                (&row["status"], &row["reason"]["kind"]),
+                (&"running".into(), &"starting".into())
+            );
+            assert_list_equals_status(&home);
+        }
+    });
+}
+
+#[test]
+fn a_terminal_has_a_row_of_its_own_only_without_a_server() {
+    sandboxed(|| {
+        let home = home();
+        std::fs::create_dir_all(home.path().join(".codex")).expect("made");
         let mut terminal = home.agent("codex", "ws", &["resume"]);
         terminal.ready();
         let rows = list(&home).sessions();
-        assert_eq!(rows.len(), 1, "a terminal whose thread lives in a server is no row of its own");
-        assert_eq!((&rows[0]["id"], &rows[0]["status"], &rows[0]["pid"]), (&Value::Null, &"running".into(), &agent.pid().into()));
-    }
+        assert_eq!(
+            (rows.len(), &rows[0]["status"]),
+            (1, &"unknown".into()),
+            "starting, or its server is gone"
+        );
+        let mut server = home.agent("codex", "ws", &["app-server"]);
+        server.ready();
+        assert!(list(&home).sessions().is_empty(), "its thread lives in the server");
+    });
 }
 
 /// An app-server's socket: answers `initialize` and `thread/read` with these statuses, by thread.
@@ -195,10 +269,15 @@ fn serve(path: PathBuf, statuses: Value) {
     });
 }
 
-sandboxed_test! {
-    fn many_threads_in_one_server_and_only_it_knows_who_waits() {
+#[test]
+fn many_threads_in_one_server_and_only_it_knows_who_waits() {
+    sandboxed(|| {
         let home = home();
-        rollout(&home, A, &[started(), asked("x"), call("exec_command", &json!({"cmd": "rm -r build"}))]);
+        rollout(
+            &home,
+            A,
+            &[started(), asked("x"), call("exec_command", &json!({"cmd": "rm -r build"}))],
+        );
         rollout(&home, B, &[started(), json!({"type": "task_complete"})]);
         let socket = home.at("run/s.sock");
         let listen = format!("unix://{}", socket.display());
@@ -209,18 +288,22 @@ sandboxed_test! {
         let listed = list(&home);
         assert_eq!(listed.code, Some(0), "{}", listed.stderr);
         let (a, b) = (listed.session(A), listed.session(B));
-        assert_eq!((&a["status"], &a["reason"]["kind"], &a["reason"]["detail"]), (&"waiting".into(), &"permission".into(), &"exec_command: rm -r build".into()));
+        assert_eq!(
+            (&a["status"], &a["reason"]["kind"], &a["reason"]["detail"]),
+            (&"waiting".into(), &"permission".into(), &"exec_command: rm -r build".into())
+        );
         assert_eq!((&b["status"], &b["reason"]), (&"idle".into(), &Value::Null));
         for row in [&a, &b] {
             assert_eq!((&row["hosted"], &row["pid"]), (&true.into(), &agent.pid().into()));
         }
         assert_eq!(a["cwd"], "/srv/bf", "the server's own directory says nothing of its threads");
         assert_list_equals_status(&home);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_server_that_does_not_answer_is_a_fault_and_claims_nothing() {
+#[test]
+fn a_server_that_does_not_answer_is_a_fault_and_claims_nothing() {
+    sandboxed(|| {
         let home = home();
         rollout(&home, A, &[started(), asked("x"), call("exec_command", &json!({"cmd": "ls"}))]);
         let socket = home.at("run/s.sock");
@@ -230,66 +313,105 @@ sandboxed_test! {
         let _agent = exec(&home, &[A], &["app-server", "--listen", &listen]);
         let listed = list(&home);
         assert_eq!(listed.code, Some(3));
-        assert!(listed.stderr.contains("did not say whether anyone is needed"), "{}", listed.stderr);
+        assert!(
+            listed.stderr.contains("did not say whether anyone is needed"),
+            "{}",
+            listed.stderr
+        );
         assert_eq!(listed.json()["faults"][0]["code"], "unreachable");
         let row = listed.session(A);
         assert_eq!((&row["status"], &row["reason"]["kind"]), (&"running".into(), &"tool".into()));
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_lock_held_outside_our_pid_namespace_is_unknown() {
+#[test]
+fn a_lock_held_outside_our_pid_namespace_is_unknown() {
+    sandboxed(|| {
         let home = home();
         rollout(&home, A, &[started(), json!({"type": "task_complete"})]);
         let _agent = exec(&home, &[A], &["exec"]);
         let mut inner = std::process::Command::new("unshare");
-        inner.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(env!("CARGO_BIN_EXE_agentctl"));
+        inner
+            .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+            .arg(env!("CARGO_BIN_EXE_agentctl"));
         inner.args(["list", "-a", "--since", "all", "--json"]).env_clear().env("HOME", home.path());
         let output = inner.output().expect("runs");
         let listed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let row = &listed["sessions"][0];
-        assert_eq!((&row["id"], &row["status"], &row["reason"]["kind"]), (&A.into(), &"unknown".into(), &"elsewhere".into()));
-    }
+        assert_eq!(
+            (&row["id"], &row["status"], &row["reason"]["kind"]),
+            (&A.into(), &"unknown".into(), &"elsewhere".into())
+        );
+    });
 }
 
-sandboxed_test! {
-    fn a_subagent_of_a_live_thread_lives_under_it() {
+#[test]
+fn a_subagent_of_a_live_thread_lives_under_it() {
+    sandboxed(|| {
         let home = home();
         home.plant(&fixtures_dir().join("codex/0.166.0"), ".");
         let parent = "01a1de39-552e-7a73-942c-691cb40a2da1";
         let child = "01a1de39-5612-7e93-becf-5f068a75076c";
         let agent = exec(&home, &[parent, child], &["exec"]);
         let top = home.run(&["list", "--json"]).sessions();
-        assert_eq!(top.iter().map(|s| s["id"].as_str().unwrap_or("-")).collect::<Vec<_>>(), [parent]);
+        assert_eq!(
+            top.iter().map(|s| s["id"].as_str().unwrap_or("-")).collect::<Vec<_>>(),
+            [parent]
+        );
         let tree = home.run(&["list", "--tree", "--json"]).sessions();
         assert_eq!(tree.len(), 2);
-        assert_eq!((&tree[1]["id"], &tree[1]["parent"], &tree[1]["pid"]), (&child.into(), &parent.into(), &agent.pid().into()));
+        assert_eq!(
+            (&tree[1]["id"], &tree[1]["parent"], &tree[1]["pid"]),
+            (&child.into(), &parent.into(), &agent.pid().into())
+        );
         for name in [child, "01a1de39-5612"] {
             let alone = home.run(&["status", name, "--json"]).json();
-            assert_eq!(crate::comparable(&alone), crate::comparable(&tree[1]), "what the tree shows can be asked for");
+            assert_eq!(
+                crate::comparable(&alone),
+                crate::comparable(&tree[1]),
+                "what the tree shows can be asked for"
+            );
         }
-    }
+    });
 }
 
-sandboxed_test! {
-    fn the_index_of_a_live_writer_is_read_fresh_and_left_alone() {
+#[test]
+fn the_index_of_a_live_writer_is_read_fresh_and_left_alone() {
+    sandboxed(|| {
         let home = home();
-        rollout(&home, A, &[started(), asked("from the rollout"), json!({"type": "task_complete"})]);
+        rollout(
+            &home,
+            A,
+            &[started(), asked("from the rollout"), json!({"type": "task_complete"})],
+        );
         let path = home.path().join(".codex/state_5.sqlite");
         let writer = rusqlite::Connection::open(&path).expect("made");
         writer.pragma_update(None, "journal_mode", "WAL").expect("wal");
         writer.execute_batch("create table threads(id text primary key, cwd text, title text, name text, first_user_message text, model text, created_at_ms integer);").expect("a table");
         writer.execute("insert into threads values(?1, '/srv', 'from the rollout', 'Release', 'from the rollout', 'gpt-x', 1)", [A]).expect("a row");
         let row = list(&home).session(A);
-        assert_eq!((&row["name"], &row["title"], &row["model"], &row["cwd"]), (&"Release".into(), &"Release".into(), &"gpt-x".into(), &"/srv".into()));
-        assert_eq!(home.run(&["status", "Release", "--json"]).json()["id"], A, "found by its exact name");
+        assert_eq!(
+            (&row["name"], &row["title"], &row["model"], &row["cwd"]),
+            (&"Release".into(), &"Release".into(), &"gpt-x".into(), &"/srv".into())
+        );
+        assert_eq!(
+            home.run(&["status", "Release", "--json"]).json()["id"],
+            A,
+            "found by its exact name"
+        );
         writer.execute_batch("update threads set name = 'Hotfix'").expect("the writer goes on");
         assert_eq!(list(&home).session(A)["name"], "Hotfix");
         drop(writer);
-        eventually("the index is at rest", || (!home.path().join(".codex/state_5.sqlite-wal").exists()).then_some(()));
+        eventually("the index is at rest", || {
+            (!home.path().join(".codex/state_5.sqlite-wal").exists()).then_some(())
+        });
         assert_eq!(list(&home).session(A)["name"], "Hotfix");
-        let left: Vec<_> = std::fs::read_dir(home.path().join(".codex")).expect("listed").flatten()
-            .map(|e| e.file_name()).filter(|n| n.to_string_lossy().contains("sqlite-")).collect();
+        let left: Vec<_> = std::fs::read_dir(home.path().join(".codex"))
+            .expect("listed")
+            .flatten()
+            .map(|e| e.file_name())
+            .filter(|n| n.to_string_lossy().contains("sqlite-"))
+            .collect();
         assert!(left.is_empty(), "{left:?}");
-    }
+    });
 }

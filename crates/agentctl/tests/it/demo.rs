@@ -3,7 +3,7 @@
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
-use testkit::{eventually, sandboxed_test};
+use testkit::{eventually, sandboxed};
 
 use crate::home;
 
@@ -30,8 +30,9 @@ fn until(home: &testkit::TestHome, id: &str, wanted: impl Fn(&Value) -> bool) ->
     })
 }
 
-sandboxed_test! {
-    fn every_state_is_told_apart() {
+#[test]
+fn every_state_is_told_apart() {
+    sandboxed(|| {
         let home = home();
         let _tool = start(&home, "tool", &["-p", "x [[tool:exec sleep 600]]"]);
         let _hang = start(&home, "hang", &["-p", "x [[hang]]"]);
@@ -41,7 +42,10 @@ sandboxed_test! {
         let mut done = start(&home, "done", &["-p", "x [[say:a]] [[tool:echo hi]] [[say:b]]"]);
 
         let tool = until(&home, "tool", |s| s["reason"]["kind"] == "tool");
-        assert_eq!((&tool["status"], &tool["reason"]["detail"]), (&"running".into(), &"shell: exec sleep 600".into()));
+        assert_eq!(
+            (&tool["status"], &tool["reason"]["detail"]),
+            (&"running".into(), &"shell: exec sleep 600".into())
+        );
         until(&home, "hang", |s| s["status"] == "running" && s["reason"].is_null());
         let ask = until(&home, "ask", |s| s["status"] == "waiting");
         assert_eq!(ask["reason"]["detail"], "Which one?");
@@ -50,12 +54,19 @@ sandboxed_test! {
         assert_eq!(failed.0.wait().expect("ends").code(), Some(1));
         assert_eq!(done.0.wait().expect("ends").code(), Some(0));
         let failed = until(&home, "failed", |s| s["status"] == "error");
-        assert_eq!((&failed["outcome"], &failed["reason"]["detail"]), (&"failed".into(), &"no luck".into()));
+        assert_eq!(
+            (&failed["outcome"], &failed["reason"]["detail"]),
+            (&"failed".into(), &"no luck".into())
+        );
         let done = until(&home, "done", |s| s["status"] == "stopped");
         assert_eq!((&done["outcome"], &done["exit"]["code"]), (&"finished".into(), &0.into()));
 
-        let order: Vec<_> = home.run(&["list", "-a", "--json"]).sessions().iter()
-            .map(|s| s["status"].as_str().unwrap_or_default().to_owned()).collect();
+        let order: Vec<_> = home
+            .run(&["list", "-a", "--json"])
+            .sessions()
+            .iter()
+            .map(|s| s["status"].as_str().unwrap_or_default().to_owned())
+            .collect();
         assert_eq!(order, ["waiting", "running", "running", "idle", "error", "stopped"]);
         assert_eq!(home.run(&["list", "--json"]).sessions().len(), 4, "ended ones need -a");
 
@@ -63,34 +74,47 @@ sandboxed_test! {
         let answered = until(&home, "ask", |s| s["outcome"] == "finished");
         assert_eq!(answered["status"], "stopped");
         let said = home.run(&["logs", "ask", "--json"]).stdout;
-        let texts: Vec<Value> = said.lines().map(|l| serde_json::from_str::<Value>(l).expect("JSON")["text"].clone()).collect();
+        let texts: Vec<Value> = said
+            .lines()
+            .map(|l| serde_json::from_str::<Value>(l).expect("JSON")["text"].clone())
+            .collect();
         assert_eq!(texts, ["x [[ask:Which one?]] [[say:thanks]]", "Which one?", "both", "thanks"]);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_killed_agent_is_stopped_though_its_record_says_busy() {
+#[test]
+fn a_killed_agent_is_stopped_though_its_record_says_busy() {
+    sandboxed(|| {
         let home = home();
         let mut agent = start(&home, "victim", &["-p", "x [[tool:true]] [[hang]]"]);
         // A turn that dies must have begun: the live record says busy a moment before the prompt is written.
-        until(&home, "victim", |s| s["status"] == "running" && s["pid"].is_u64() && s["prompt"].is_string());
+        until(&home, "victim", |s| {
+            s["status"] == "running" && s["pid"].is_u64() && s["prompt"].is_string()
+        });
         agent.0.kill().expect("killed");
         // Not reaped on purpose: a zombie is not alive.
         let killed = until(&home, "victim", |s| s["status"] == "stopped");
         assert_eq!((&killed["outcome"], &killed["pid"]), (&"killed".into(), &Value::Null));
-        assert!(home.path().join(".local/share/agentctl-demo/live").join(format!("{}.json", agent.0.id())).exists());
+        assert!(
+            home.path()
+                .join(".local/share/agentctl-demo/live")
+                .join(format!("{}.json", agent.0.id()))
+                .exists()
+        );
 
-        let mut again = home.command(&["demo-agent", "--resume", "victim", "-p", "go on [[say:fine]]"]);
+        let mut again =
+            home.command(&["demo-agent", "--resume", "victim", "-p", "go on [[say:fine]]"]);
         assert!(again.stdout(Stdio::null()).status().expect("runs").success());
         let resumed = until(&home, "victim", |s| s["outcome"] == "finished");
         assert_eq!(resumed["prompt"], "x [[tool:true]] [[hang]]");
         let status = home.run(&["status", "victim", "--json"]).json();
         assert!(status["tokens"]["output"].as_u64().is_some_and(|n| n > 0), "{status}");
-    }
+    });
 }
 
-sandboxed_test! {
-    fn the_guided_demo_cleans_up_after_itself_and_nothing_else() {
+#[test]
+fn the_guided_demo_cleans_up_after_itself_and_nothing_else() {
+    sandboxed(|| {
         let home = home();
         let own = start(&home, "mine", &["--stay", "-p", "x [[say:hello]]"]);
         until(&home, "mine", |s| s["status"] == "idle");
@@ -106,5 +130,5 @@ sandboxed_test! {
         assert_eq!(left.iter().map(|s| s["id"].clone()).collect::<Vec<_>>(), ["mine"]);
         assert!(!home.path().join(".local/share/agentctl-demo/scratch").exists());
         drop(own);
-    }
+    });
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
-use testkit::{TestHome, sandboxed_test};
+use testkit::{TestHome, sandboxed};
 
 use crate::{assert_list_equals_status, fixtures_dir, home};
 
@@ -70,18 +70,20 @@ fn verdicts(document: &Value) -> String {
 
 const ALL: [&str; 6] = ["list", "-a", "--since", "all", "--tree", "--json"];
 
-sandboxed_test! {
-    fn claude_code_2_1_325() {
+#[test]
+fn claude_code_2_1_325() {
+    sandboxed(|| {
         let home = planted("claude-code", "2.1.325");
         let document = settled(&home, &ALL);
         insta::assert_snapshot!("claude-code-2.1.325-verdicts", verdicts(&document));
         insta::assert_json_snapshot!("claude-code-2.1.325", document);
         assert_list_equals_status(&home);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn codex_0_166_0() {
+#[test]
+fn codex_0_166_0() {
+    sandboxed(|| {
         let home = planted("codex", "0.166.0");
         let document = settled(&home, &ALL);
         insta::assert_snapshot!("codex-0.166.0-verdicts", verdicts(&document));
@@ -94,35 +96,44 @@ sandboxed_test! {
             let mut document = document.clone();
             for row in document["sessions"].as_array_mut().into_iter().flatten() {
                 // The two were written a millisecond or two apart.
-                let second = row["started_at"].as_str().and_then(|t| t.get(..19)).map(str::to_owned);
+                let second =
+                    row["started_at"].as_str().and_then(|t| t.get(..19)).map(str::to_owned);
                 row["started_at"] = second.into();
             }
             document
         };
         let without = settled(&home, &ALL);
-        assert_eq!(told(&without), told(&document), "the index tells another story than the rollouts");
+        assert_eq!(
+            told(&without),
+            told(&document),
+            "the index tells another story than the rollouts"
+        );
         assert_list_equals_status(&home);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn demo_0_1_0() {
+#[test]
+fn demo_0_1_0() {
+    sandboxed(|| {
         let home = planted("demo", "0.1.0");
         insta::assert_json_snapshot!("demo-0.1.0", settled(&home, &ALL));
         assert_list_equals_status(&home);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn reading_a_home_changes_nothing_in_it() {
+#[test]
+fn reading_a_home_changes_nothing_in_it() {
+    sandboxed(|| {
         let home = planted("codex", "0.166.0");
         home.plant(&fixtures_dir().join("claude-code/2.1.325"), ".");
         let before = picture(&home.path());
-        for args in [&ALL[..], &["list"], &["status", "01a1de39-552e"], &["logs", "45454545"], &["doctor"]] {
+        for args in
+            [&ALL[..], &["list"], &["status", "01a1de39-552e"], &["logs", "45454545"], &["doctor"]]
+        {
             let _answer = home.run(args);
         }
         assert_eq!(picture(&home.path()), before);
-    }
+    });
 }
 
 /// Every name below a directory with its size and time of writing.
@@ -142,22 +153,29 @@ fn picture(directory: &std::path::Path) -> Vec<(PathBuf, u64, std::time::SystemT
     found
 }
 
-sandboxed_test! {
-    fn tokens_and_cost_are_of_distinct_messages_and_only_complete() {
+#[test]
+fn tokens_and_cost_are_of_distinct_messages_and_only_complete() {
+    sandboxed(|| {
         let home = planted("claude-code", "2.1.325");
         let status = |id: &str| home.run(&["status", id, "--json"]).json();
         // With a subagent; the agent's own figure speaks of the same tokens.
         let whole = status("45454545");
-        assert_eq!(whole["tokens"], serde_json::json!({"input": 63015, "output": 203, "cache_read": 42, "cache_write": 66}));
+        assert_eq!(
+            whole["tokens"],
+            serde_json::json!({"input": 63015, "output": 203, "cache_read": 42, "cache_write": 66})
+        );
         assert_eq!(whole["cost_usd"], 0.256_458_4);
         // Killed and resumed: the killed run's cost is lost from the agent's figure, so it is not shown.
         let killed = status("d4f65236");
-        assert_eq!(killed["tokens"], serde_json::json!({"input": 23567, "output": 63, "cache_read": 14, "cache_write": 22}));
+        assert_eq!(
+            killed["tokens"],
+            serde_json::json!({"input": 23567, "output": 63, "cache_read": 14, "cache_write": 22})
+        );
         assert_eq!(killed["cost_usd"], Value::Null);
 
         let home = planted("codex", "0.166.0");
         let status = |id: &str| home.run(&["status", id, "--json"]).json();
         // A fork counts its own records, not the total it started from.
         assert_eq!(status("01a1de32-1803")["tokens"]["input"], 11_124 - 7);
-    }
+    });
 }

@@ -6,14 +6,16 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use testkit::{TestHome, sandboxed_test};
+use testkit::{TestHome, sandboxed};
 
 use crate::home;
 
 const GOOD: &str = "aaaaaaaa-0000-4000-8000-00000000600d";
 
+type Place = (&'static str, fn(&str) -> String);
+
 /// The three places where transcripts lie.
-const PLACES: [(&str, fn(&str) -> String); 3] = [
+const PLACES: [Place; 3] = [
     ("claude-code", |id| format!(".claude/projects/-ws/{id}.jsonl")),
     ("codex", |id| format!(".codex/sessions/2026/11/15/rollout-2026-11-15T07-53-25-{id}.jsonl")),
     ("demo", |id| format!(".local/share/agentctl-demo/sessions/{id}.jsonl")),
@@ -43,15 +45,18 @@ fn list(home: &TestHome) -> testkit::Output {
     home.run(&["list", "-a", "--since", "all", "--json"])
 }
 
-sandboxed_test! {
-    fn what_is_no_regular_file_is_skipped_with_a_reason() {
+#[test]
+fn what_is_no_regular_file_is_skipped_with_a_reason() {
+    sandboxed(|| {
         for (adapter, place) in PLACES {
             let home = home();
             good(&home);
             let at = |n: u32| home.at(&place(&id(n)));
             let fifo = Command::new("mkfifo").arg(at(1)).status().expect("mkfifo");
             assert!(fifo.success());
-            let _socket = UnixListener::bind(home.path().join("s")).map(|l| { std::fs::rename(home.path().join("s"), at(2)).expect("moved"); l });
+            // Bound under a short name: a socket's path has a limit.
+            let _socket = UnixListener::bind(home.path().join("s")).expect("bound");
+            std::fs::rename(home.path().join("s"), at(2)).expect("moved");
             symlink("/dev/zero", at(3)).expect("linked");
             symlink(at(4), at(4)).expect("a loop");
             symlink("/etc/passwd", at(5)).expect("a way out");
@@ -60,18 +65,38 @@ sandboxed_test! {
             assert_eq!(listed.code, Some(3), "{adapter}: {}", listed.stderr);
             assert_good(&listed, adapter);
             assert_eq!(listed.sessions().len(), 1, "{adapter}: {}", listed.stdout);
-            for (number, reason) in [(1, "FIFO"), (2, "socket"), (3, "symbolic link"), (4, "symbolic link"), (5, "symbolic link")] {
-                let told = listed.stderr.lines().any(|l| l.contains(&id(number)) && l.contains(reason));
-                assert!(told, "{adapter}: nothing said about {number} ({reason}):\n{}", listed.stderr);
+            for (number, reason) in [
+                (1, "FIFO"),
+                (2, "socket"),
+                (3, "symbolic link"),
+                (4, "symbolic link"),
+                (5, "symbolic link"),
+            ] {
+                let told =
+                    listed.stderr.lines().any(|l| l.contains(&id(number)) && l.contains(reason));
+                assert!(
+                    told,
+                    "{adapter}: nothing said about {number} ({reason}):\n{}",
+                    listed.stderr
+                );
             }
-            assert_eq!(home.run(&["list", "--json"]).code, Some(0), "{adapter}: what lives is not concerned");
+            assert_eq!(
+                home.run(&["list", "--json"]).code,
+                Some(0),
+                "{adapter}: what lives is not concerned"
+            );
         }
-    }
+    });
 }
 
-sandboxed_test! {
-    fn rubbish_inside_a_transcript_is_passed_over() {
-        let deep = format!("{{\"type\":\"user\",\"message\":{}1{}}}\n", "[".repeat(100_000), "]".repeat(100_000));
+#[test]
+fn rubbish_inside_a_transcript_is_passed_over() {
+    sandboxed(|| {
+        let deep = format!(
+            "{{\"type\":\"user\",\"message\":{}1{}}}\n",
+            "[".repeat(100_000),
+            "]".repeat(100_000)
+        );
         let rubbish: Vec<(&str, Vec<u8>)> = vec![
             ("empty", Vec::new()),
             ("no newline", b"{\"type\":\"user\"".to_vec()),
@@ -93,17 +118,31 @@ sandboxed_test! {
             assert_good(&listed, adapter);
             assert_eq!(listed.sessions().len(), 1 + rubbish.len(), "{adapter}: {}", listed.stderr);
             for row in listed.sessions() {
-                let (id, stopped) = (row["id"].as_str().expect("an id"), &row["status"] == "stopped");
+                let (id, stopped) =
+                    (row["id"].as_str().expect("an id"), &row["status"] == "stopped");
                 assert!(stopped, "{adapter}: nothing serves {row}");
-                assert_ne!(home.run(&["status", &format!("{adapter}:{id}"), "--json"]).code, None, "{adapter}");
-                for args in [&["logs", id][..], &["logs", id, "--json"], &["logs", id, "--raw"], &["why", id]] {
+                assert_ne!(
+                    home.run(&["status", &format!("{adapter}:{id}"), "--json"]).code,
+                    None,
+                    "{adapter}"
+                );
+                for args in [
+                    &["logs", id][..],
+                    &["logs", id, "--json"],
+                    &["logs", id, "--raw"],
+                    &["why", id],
+                ] {
                     let output = home.run(args);
                     assert!(output.code.is_some(), "{adapter} {args:?}: {}", output.stderr);
-                    assert!(!output.stderr.contains("panicked"), "{adapter} {args:?}: {}", output.stderr);
+                    assert!(
+                        !output.stderr.contains("panicked"),
+                        "{adapter} {args:?}: {}",
+                        output.stderr
+                    );
                 }
             }
         }
-    }
+    });
 }
 
 /// Runs the program with an address space of 256 MiB: whoever wants a whole file in memory fails.
@@ -120,29 +159,46 @@ fn cramped(home: &TestHome, args: &[&str]) -> testkit::Output {
     }
 }
 
-sandboxed_test! {
-    fn a_gigabyte_in_one_line_is_read_in_bounded_memory() {
+#[test]
+fn a_gigabyte_in_one_line_is_read_in_bounded_memory() {
+    sandboxed(|| {
         for (adapter, place) in PLACES {
             let home = home();
             good(&home);
             let path: PathBuf = home.write(&place(&id(1)), "");
             let file = std::fs::OpenOptions::new().write(true).open(&path).expect("open");
             file.set_len(1 << 30).expect("a sparse gigabyte");
-            for args in [&["list", "-a", "--since", "all", "--json"][..], &["status", &id(1), "--json"], &["logs", &id(1)]] {
+            for args in [
+                &["list", "-a", "--since", "all", "--json"][..],
+                &["status", &id(1), "--json"],
+                &["logs", &id(1)],
+            ] {
                 let output = cramped(&home, args);
                 assert_eq!(output.code, Some(0), "{adapter} {args:?}: {}", output.stderr);
             }
             let row = home.run(&["status", &id(1), "--json"]).json();
-            assert_eq!((&row["status"], &row["outcome"]), (&"stopped".into(), &"unknown".into()), "{adapter}");
+            assert_eq!(
+                (&row["status"], &row["outcome"]),
+                (&"stopped".into(), &"unknown".into()),
+                "{adapter}"
+            );
         }
-    }
+    });
 }
 
-sandboxed_test! {
-    fn rubbish_among_the_live_records_hides_nobody() {
+#[test]
+fn rubbish_among_the_live_records_hides_nobody() {
+    sandboxed(|| {
         let home = home();
         good(&home);
-        for (name, text) in [("1.json", "{"), ("2.json", "[]"), ("3.json", ""), ("4.json", "{\"sessionId\":\"../../etc/passwd\"}"), ("99999999999.json", "{}"), ("x.json", "{}")] {
+        for (name, text) in [
+            ("1.json", "{"),
+            ("2.json", "[]"),
+            ("3.json", ""),
+            ("4.json", "{\"sessionId\":\"../../etc/passwd\"}"),
+            ("99999999999.json", "{}"),
+            ("x.json", "{}"),
+        ] {
             home.write(&format!(".claude/sessions/{name}"), text);
             home.write(&format!(".local/share/agentctl-demo/live/{name}"), text);
         }
@@ -153,12 +209,17 @@ sandboxed_test! {
         assert_eq!(listed.code, Some(3));
         assert_good(&listed, "live records");
         assert!(listed.stderr.contains("sessions/5.json was skipped"), "{}", listed.stderr);
-    }
+    });
 }
 
-sandboxed_test! {
-    fn a_damaged_index_is_not_missed() {
-        for bytes in [b"not a database at all, but long enough to look like one".to_vec(), Vec::new(), vec![0; 4096]] {
+#[test]
+fn a_damaged_index_is_not_missed() {
+    sandboxed(|| {
+        for bytes in [
+            b"not a database at all, but long enough to look like one".to_vec(),
+            Vec::new(),
+            vec![0; 4096],
+        ] {
             let home = home();
             home.plant(&crate::fixtures_dir().join("codex/0.166.0"), ".");
             home.write(".codex/state_5.sqlite", bytes);
@@ -166,31 +227,44 @@ sandboxed_test! {
             assert_eq!(listed.code, Some(0), "{}", listed.stderr);
             assert_eq!(listed.sessions().len(), 38);
         }
-    }
+    });
 }
 
-sandboxed_test! {
-    fn nothing_of_a_stranger_reaches_the_terminal_raw() {
+#[test]
+fn nothing_of_a_stranger_reaches_the_terminal_raw() {
+    sandboxed(|| {
         let home = home();
         let evil = "\u{1b}]0;owned\u{7}\u{1b}]52;c;ZXZpbA==\u{7}\u{9b}31m\u{202e}gnp\u{200b}.exe\rOVER\u{7f}";
         let line = json!({"type": "user", "cwd": format!("/ws/{evil}"), "timestamp": "2026-11-15T08:00:00Z", "message": {"role": "user", "content": evil}});
         let title = json!({"type": "custom-title", "customTitle": evil});
         let failed = json!({"type": "assistant", "isApiErrorMessage": true, "timestamp": "2026-11-15T08:00:00Z", "message": {"model": "<synthetic>", "content": [{"type": "text", "text": evil}]}});
         home.write(&PLACES[0].1(GOOD), format!("{line}\n{failed}\n{title}\n"));
-        home.write(".config/agentctl/config.toml", format!("[roots]\n\"{}\" = []\n", "\\u001b]0;x\\u0007"));
+        home.write(
+            ".config/agentctl/config.toml",
+            format!("[roots]\n\"{}\" = []\n", "\\u001b]0;x\\u0007"),
+        );
         let wrong = home.run(&["list"]);
         assert_eq!(wrong.code, Some(1));
         assert_harmless(&wrong.stderr);
         std::fs::remove_file(home.path().join(".config/agentctl/config.toml")).expect("removed");
-        for args in [&["list", "-a", "--since", "all"][..], &["list", "-a", "--since", "all", "--json"], &["status", GOOD], &["status", GOOD, "--json"],
-            &["why", GOOD], &["why", GOOD, "--json"], &["logs", GOOD], &["logs", GOOD, "--json"], &["status", evil]] {
+        for args in [
+            &["list", "-a", "--since", "all"][..],
+            &["list", "-a", "--since", "all", "--json"],
+            &["status", GOOD],
+            &["status", GOOD, "--json"],
+            &["why", GOOD],
+            &["why", GOOD, "--json"],
+            &["logs", GOOD],
+            &["logs", GOOD, "--json"],
+            &["status", evil],
+        ] {
             let output = home.run(args);
             assert_harmless(&output.stdout);
             assert_harmless(&output.stderr);
         }
         let status: Value = home.run(&["status", GOOD, "--json"]).json();
         assert_eq!(status["title"], evil.replace('\r', " "), "JSON keeps the data");
-    }
+    });
 }
 
 fn assert_harmless(text: &str) {

@@ -1,6 +1,5 @@
 //! One binary for all tests of the program: real processes, real files, real kernel.
-// Helpers of tests panic as the tests themselves do; what a test prints goes to the runner.
-#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::similar_names)]
 
 mod claude_code;
 mod cli;

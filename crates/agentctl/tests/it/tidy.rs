@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use testkit::sandboxed_test;
+use testkit::sandboxed;
 
 use crate::{fixtures_dir, home};
 
@@ -47,7 +47,7 @@ fn every_file_says_what_it_is_for() {
 fn unsafe_lives_in_the_kernel_room_only() {
     for (name, text) in sources() {
         let room = name.starts_with("crates/agentctl-core/src/kernel/");
-        let forms = ["{", "fn", "impl"].map(|what| format!("unsafe {what}"));
+        let forms = ["{", "fn", "impl"].map(|what| format!("{} {what}", "unsafe"));
         let uses = forms.iter().any(|form| text.contains(form));
         assert!(!uses || room, "{name} holds unsafe code");
     }
@@ -178,19 +178,28 @@ fn the_dependency_budget_holds() {
     assert!(packages <= 320, "{packages} packages are locked");
 }
 
-sandboxed_test! {
-    fn the_schemas_are_current_and_answers_keep_to_them() {
+#[test]
+fn the_schemas_are_current_and_answers_keep_to_them() {
+    sandboxed(|| {
         let home = home();
         let printed = home.run(&["schema"]).json();
         for (name, schema) in printed.as_object().expect("schemas") {
             let path = workspace().join(format!("docs/schema/{name}.json"));
-            let kept: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))).expect("JSON");
+            let kept: serde_json::Value = serde_json::from_str(
+                &std::fs::read_to_string(&path)
+                    .unwrap_or_else(|e| panic!("{}: {e}", path.display())),
+            )
+            .expect("JSON");
             assert_eq!(&kept, schema, "docs/schema/{name}.json is stale: run `just schema`");
         }
         home.plant(&fixtures_dir().join("demo/0.1.0"), ".");
-        let row = home.run(&["list", "-a", "--since", "all", "--json"]).sessions().pop().expect("a row");
+        let row =
+            home.run(&["list", "-a", "--since", "all", "--json"]).sessions().pop().expect("a row");
         let described = printed["status"]["properties"].as_object().expect("properties");
         let keys: Vec<&String> = row.as_object().expect("an object").keys().collect();
-        assert!(keys.iter().all(|k| described.contains_key(*k)) && keys.len() == described.len(), "{keys:?}");
-    }
+        assert!(
+            keys.iter().all(|k| described.contains_key(*k)) && keys.len() == described.len(),
+            "{keys:?}"
+        );
+    });
 }

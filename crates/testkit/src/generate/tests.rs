@@ -1,3 +1,5 @@
+//! The generator's own tests: the same seed gives the same home, and every line can be read.
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -96,7 +98,10 @@ fn the_index_knows_every_thread_and_its_parent() {
     let connection = rusqlite::Connection::open(index).expect("opened");
     let count = |sql: &str| connection.query_row(sql, [], |r| r.get::<_, i64>(0)).expect("counted");
     let codex = manifest.sessions.iter().filter(|s| s.adapter == "codex").count();
-    assert_eq!(count("select count(*) from threads where thread_source = 'user'"), codex as i64);
+    assert_eq!(
+        count("select count(*) from threads where thread_source = 'user'"),
+        i64::try_from(codex).expect("few")
+    );
     let children = count("select count(*) from threads where thread_source = 'subagent'");
     assert!(children > 0 && children == count("select count(*) from thread_spawn_edges"));
     let missing = count("select count(*) from threads where rollout_path not like '%.jsonl'");

@@ -22,6 +22,11 @@ pub(super) struct Line<'a> {
     timestamp: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) cwd: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    entrypoint: Option<Cow<'a, str>>,
+    /// Who refused a tool call, if it was refused.
+    #[serde(borrow)]
+    permission_decision: Option<Decision<'a>>,
     #[serde(default)]
     pub(super) is_meta: bool,
     #[serde(default)]
@@ -52,9 +57,30 @@ impl<'a> Line<'a> {
         serde_json::from_slice(bytes).ok()
     }
 
+    /// Says whether a tool call was refused by the rules, without anyone being asked.
+    pub(super) fn was_refused_by_rule(&self) -> bool {
+        let decision = self.permission_decision.as_ref();
+        decision.is_some_and(|d| {
+            d.decision.as_deref() == Some("reject") && d.source.as_deref() == Some("config")
+        })
+    }
+
+    /// Says whether the line was written by a process that has a terminal.
+    pub(super) fn has_terminal(&self) -> bool {
+        self.entrypoint.as_deref() == Some("cli")
+    }
+
     pub(super) fn at(&self) -> Option<Time> {
         self.timestamp.as_deref().and_then(Time::parse)
     }
+}
+
+#[derive(Deserialize)]
+struct Decision<'a> {
+    #[serde(borrow)]
+    decision: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    source: Option<Cow<'a, str>>,
 }
 
 /// A message of the model's API.

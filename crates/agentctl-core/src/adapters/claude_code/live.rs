@@ -27,6 +27,7 @@ struct LiveRecord {
     name: Option<String>,
     name_source: Option<String>,
     kind: Option<String>,
+    entrypoint: Option<String>,
 }
 
 /// Reads all live records of a home and adds the processes that have none.
@@ -50,7 +51,8 @@ pub(super) fn read(look: &Look, root: &Root) -> Found<Served> {
         .collect();
     for process in look.table.processes.iter().filter(|p| may_be_session(p)) {
         let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
-        if joined || process.elsewhere || !uses(look, root, process) {
+        let mere = look.table.is_mere_fork(process);
+        if joined || mere || process.elsewhere || !uses(look, root, process) {
             continue;
         }
         // It may have written its record since the directory was listed.
@@ -109,6 +111,9 @@ fn served(look: &Look, root: &Root, entry: &file::Entry, pid: u32, found: &mut F
     }
     served.evidence.push(look.evidence(source, says));
     served.state = Some(state(record.status.as_deref(), record.waiting_for.as_deref()));
+    let streams = process.argv.iter().any(|a| a.contains("stream-json") && !a.contains("output"))
+        && process.argv.iter().any(|a| a.starts_with("--input-format"));
+    served.single_prompt = record.entrypoint.as_deref() == Some("sdk-cli") && !streams;
     served.cwd = record.cwd.or(served.cwd);
     // A derived name is the directory's; only one that somebody gave is a name.
     let given = matches!(record.name_source.as_deref(), Some("user" | "peer"));
@@ -254,8 +259,8 @@ fn unrecorded(look: &Look, root: &Root, process: &Process, has_key: bool) -> Ser
     let blocked = if has_key && !headless { first_dialog(look, root, process) } else { None };
     let pid = process.id.pid;
     let says = match (&blocked, has_key) {
-        (Some(kind), _) => {
-            format!("pid {pid} has a key but no record, and {} is outstanding", kind.word())
+        (Some(reason), _) => {
+            format!("pid {pid} has a key but no record, and {} is outstanding", reason.kind.word())
         }
         (None, true) => format!("pid {pid} has a key but no record yet"),
         (None, false) => format!("pid {pid} has neither key nor record"),
@@ -264,42 +269,78 @@ fn unrecorded(look: &Look, root: &Root, process: &Process, has_key: bool) -> Ser
     // Without an outstanding dialog it may also be on its way out, its record gone already.
     served.may_serve = blocked.is_none();
     served.state = Some(match blocked {
-        Some(kind) => State { status: Status::Waiting, reason: Some(Reason::of(kind)) },
+        Some(reason) => State { status: Status::Waiting, reason: Some(reason) },
         None => State { status: Status::Running, reason: Some(Reason::of(ReasonKind::Starting)) },
     });
     served
 }
 
 /// What Claude Code's own settings say must be answered before a session can begin.
-fn first_dialog(look: &Look, root: &Root, process: &Process) -> Option<ReasonKind> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Settings {
-        #[serde(default)]
-        has_completed_onboarding: bool,
-        #[serde(default)]
-        projects: std::collections::HashMap<String, Project>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Project {
-        #[serde(default)]
-        has_trust_dialog_accepted: bool,
-    }
-    let uid = look.host.kernel.uid();
+fn first_dialog(look: &Look, root: &Root, process: &Process) -> Option<Reason> {
     let beside = root.path.parent().map(|p| p.join(".claude.json"));
-    let path = [Some(root.path.join(".claude.json")), beside]
-        .into_iter()
-        .flatten()
-        .find(|p| p.exists())?;
-    let bytes = file::read_small(&path, uid, 16 << 20).ok()?;
+    let paths = [Some(root.path.join(".claude.json")), beside];
+    let path = paths.into_iter().flatten().find(|p| p.exists())?;
+    let bytes = file::read_small(&path, look.host.kernel.uid(), 16 << 20).ok()?;
     let settings: Settings = serde_json::from_slice(&bytes).ok()?;
     if !settings.has_completed_onboarding {
-        return Some(ReasonKind::Login);
+        return Some(Reason::of(ReasonKind::Login));
+    }
+    if settings.knows_not_the_key(look, process) {
+        return Some(Reason::with(ReasonKind::Dialog, "use of the API key must be confirmed"));
     }
     let trusted = process.cwd.as_ref()?.ancestors().any(|dir| {
         let project = settings.projects.get(dir.to_string_lossy().as_ref());
         project.is_some_and(|p| p.has_trust_dialog_accepted)
     });
-    (!trusted).then_some(ReasonKind::Trust)
+    if !trusted {
+        return Some(Reason::of(ReasonKind::Trust));
+    }
+    let bypasses = process.argv.iter().any(|a| a == "--dangerously-skip-permissions");
+    let warned = settings.bypass_permissions_mode_accepted || skips_warning(look, root);
+    (bypasses && !warned)
+        .then(|| Reason::with(ReasonKind::Dialog, "bypassing permissions must be confirmed"))
+}
+
+/// `.claude.json`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Settings {
+    has_completed_onboarding: bool,
+    bypass_permissions_mode_accepted: bool,
+    custom_api_key_responses: KeyResponses,
+    projects: std::collections::HashMap<String, Project>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct KeyResponses {
+    approved: Vec<String>,
+    rejected: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Project {
+    #[serde(default)]
+    has_trust_dialog_accepted: bool,
+}
+
+impl Settings {
+    /// The answer about a key is kept by its last twenty characters.
+    fn knows_not_the_key(&self, look: &Look, process: &Process) -> bool {
+        let values = look.host.kernel.environ(&process.id, &["ANTHROPIC_API_KEY"]);
+        let key = values.ok().and_then(|mut v| v.pop()).flatten().filter(|k| !k.is_empty());
+        let Some(key) = key else { return false };
+        let tail: String = key.chars().skip(key.chars().count().saturating_sub(20)).collect();
+        let answers = &self.custom_api_key_responses;
+        !answers.approved.contains(&tail) && !answers.rejected.contains(&tail)
+    }
+}
+
+fn skips_warning(look: &Look, root: &Root) -> bool {
+    let path = root.path.join("settings.json");
+    let bytes = file::read_small(&path, look.host.kernel.uid(), 1 << 20).unwrap_or_default();
+    let settings: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    settings["skipDangerousModePermissionPrompt"] == true
 }

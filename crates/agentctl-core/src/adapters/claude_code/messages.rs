@@ -105,7 +105,7 @@ fn append(message: &mut Message, text: String) {
     }
 }
 
-fn result_text(content: &Value) -> String {
+pub(super) fn result_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => {

@@ -11,7 +11,8 @@ use std::path::Path;
 use memchr::memmem;
 
 use super::NAME;
-use super::lines::{Line, is_prompt};
+use super::lines::{Body, Line, is_prompt};
+use super::messages::result_text;
 use super::tokens;
 use crate::adapters::{Found, Look, Record, Turn};
 use crate::model::{Locator, Reason, ReasonKind, ToolCall, shorten};
@@ -106,6 +107,10 @@ struct Tail {
     cwd: Option<String>,
     custom_title: Option<String>,
     ai_title: Option<String>,
+    /// The process wrote its goodbye behind the last message: nobody killed it outright.
+    goodbye: bool,
+    /// Tools refused without anyone being asked, newest first.
+    refused: Vec<String>,
     last: Option<crate::model::Time>,
     seen_bytes: u64,
     over_budget: bool,
@@ -141,7 +146,12 @@ impl Tail {
         if self.ai_title.is_none() {
             self.ai_title = owned(&line.ai_title);
         }
+        if line.was_refused_by_rule() {
+            let blocks = line.message.as_ref().map(Body::blocks).unwrap_or_default();
+            self.refused.extend(blocks.iter().map(|b| shorten(&result_text(&b.content), 120)));
+        }
         match line.kind.as_ref() {
+            "cost-state" if self.nothing_since() => self.goodbye = true,
             "assistant" => self.assistant(line),
             "user" if self.decided.is_none() && !line.is_meta && !line.is_compact_summary => {
                 self.user(line);
@@ -195,7 +205,7 @@ impl Tail {
     }
 
     fn user(&mut self, line: &Line<'_>) {
-        let blocks = line.message.as_ref().map(super::lines::Body::blocks).unwrap_or_default();
+        let blocks = line.message.as_ref().map(Body::blocks).unwrap_or_default();
         let results: Vec<String> = blocks.iter().filter_map(|b| b.tool_use_id.clone()).collect();
         if !results.is_empty() {
             if self.calling.is_some() {
@@ -210,6 +220,10 @@ impl Tail {
             self.decided = Some(Turn::Interrupted);
         } else if is_prompt(&text) {
             self.decide_open();
+            // Escape before the first answer leaves no mark but an orderly end.
+            if self.goodbye && line.has_terminal() {
+                self.decided = Some(Turn::Interrupted);
+            }
         }
     }
 
@@ -257,6 +271,7 @@ impl Tail {
             asks: call.as_ref().and_then(asks),
             tool: call.map(|c| c.gist()),
             retrying,
+            doubt: None,
         });
     }
 
@@ -274,6 +289,12 @@ impl Tail {
     }
 
     fn describe(self, path: &Path, uid: u32, record: &mut Record) {
+        if let Some(why) = self.refused.first() {
+            let count = self.refused.len();
+            let calls =
+                if count == 1 { "1 tool call was" } else { &format!("{count} tool calls were") };
+            record.notes.push(format!("{calls} refused without anyone being asked: {why}"));
+        }
         record.model = self.model;
         record.last_activity_at = self.last;
         // A tool may have moved below the directory; a resume may have moved elsewhere.

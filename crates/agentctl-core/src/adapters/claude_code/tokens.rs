@@ -72,7 +72,13 @@ pub(super) fn count(
     }
     record.tokens = Some(sum.tokens);
     // The agent's own figure loses what a killed run spent; it counts only if it speaks of every token.
-    record.cost_usd = sum.cost.filter(|(_, of)| *of == sum.tokens).map(|(cost, _)| cost);
+    record.cost_usd =
+        sum.cost.filter(|(_, of)| *of == sum.tokens).map(|(cost, _)| whole_nanos(cost));
+}
+
+/// The figure is a sum of floating point numbers; what is below a billionth is noise.
+fn whole_nanos(cost: f64) -> f64 {
+    (cost * 1e9).round() / 1e9
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

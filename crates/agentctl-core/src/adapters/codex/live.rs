@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use super::{NAME, home_of, is_codex, server};
 use crate::adapters::{Found, Look, Root, Served, State, fault, skipped};
 use crate::kernel::{FileLock, Process};
-use crate::model::{Status, is_session_id};
+use crate::model::{Reason, ReasonKind, Status, is_session_id};
 use crate::native::file;
 
 /// Reads who holds the threads of a home, and asks the servers among them what they wait for.
@@ -34,15 +34,55 @@ pub(super) fn read(look: &Look, root: &Root) -> Found<Served> {
         found.rows.extend(holder(look, id, &entry, &held, &mut hosts));
     }
     server::ask(look, root, &hosts, &mut found);
-    for process in look.table.processes.iter().filter(|p| is_codex(p) && !p.elsewhere) {
+    let ours = |p: &&Process| {
+        is_codex(p)
+            && !p.elsewhere
+            && home_of(look, p).is_some_and(|h| file::resolve_root(&h) == root.path)
+    };
+    let processes: Vec<&Process> = look.table.processes.iter().filter(ours).collect();
+    let served_elsewhere = processes.iter().any(|p| is_server(p));
+    for process in processes {
         let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
-        let executes = process.argv.iter().skip(1).any(|a| a == "exec" || a == "e");
-        let here = home_of(look, process).is_some_and(|h| file::resolve_root(&h) == root.path);
-        if executes && here && !joined {
-            found.rows.push(unlocked(look, process));
+        if joined || look.table.is_mere_fork(process) {
+            continue;
+        }
+        match role(process) {
+            Role::Executes => found.rows.push(unlocked(look, process)),
+            // With a server about, the terminal's thread lives there and has a row of its own.
+            Role::Terminal if !served_elsewhere => found.rows.push(threadless(look, process)),
+            _ => {}
         }
     }
     found
+}
+
+enum Role {
+    /// `codex exec`: one prompt, one thread.
+    Executes,
+    /// The terminal program.
+    Terminal,
+    /// Servers, updaters, one-shot helpers.
+    Other,
+}
+
+fn role(process: &Process) -> Role {
+    #[rustfmt::skip]
+    const OTHERS: [&str; 18] = [
+        "app-server", "login", "logout", "mcp", "mcp-server", "completion", "debug", "apply", "cloud",
+        "features", "help", "queue", "sandbox", "plugin", "update", "doctor", "--version", "--help",
+    ];
+    let mut words = process.argv.iter().skip(1);
+    if words.clone().any(|a| a == "exec" || a == "e") {
+        Role::Executes
+    } else if words.any(|a| OTHERS.contains(&a.as_str())) {
+        Role::Other
+    } else {
+        Role::Terminal
+    }
+}
+
+fn is_server(process: &Process) -> bool {
+    process.argv.iter().any(|a| a == "app-server")
 }
 
 fn holder(
@@ -54,14 +94,22 @@ fn holder(
 ) -> Option<Served> {
     let meta = fs::symlink_metadata(&entry.path).ok().filter(fs::Metadata::is_file)?;
     let source = format!("{NAME}:thread-writer-locks/{}", entry.name);
+    let kernel = &look.host.kernel;
     let rows = held.iter().filter(|lock| lock.inode == meta.ino() && lock.kind == "FLOCK");
-    for pid in rows.filter_map(|lock| lock.pid) {
-        let kernel = &look.host.kernel;
+    let mut pids: Vec<u32> = rows.filter_map(|lock| lock.pid).collect();
+    if pids.is_empty() {
+        // The kernel's list may leave out a lock that is held; whoever holds it has the file open.
+        let open =
+            |p: &&Process| kernel.has_open(p.id.pid, meta.dev(), meta.ino()).unwrap_or(false);
+        pids.extend(look.table.processes.iter().filter(open).map(|p| p.id.pid));
+    }
+    for pid in pids {
         // The inode alone may be another file system's: the open descriptor settles it.
         match (kernel.process(pid), kernel.has_open(pid, meta.dev(), meta.ino())) {
             (Ok(Some(process)), Ok(true)) => {
                 let mut served = Served::by(Some(id.to_owned()), &process);
-                served.hosted = process.argv.iter().any(|a| a == "app-server");
+                served.hosted = is_server(&process);
+                served.single_prompt = matches!(role(&process), Role::Executes);
                 if served.hosted {
                     // A server works where its first client stood: that says nothing of its threads.
                     (served.cwd, served.started_at) = (None, None);
@@ -96,12 +144,14 @@ fn outside(look: &Look, id: &str, entry: &file::Entry, source: String) -> Option
     // Taken by somebody we can see since the list was read: the next look names them.
     let now = kernel.file_locks().unwrap_or_default();
     let visible = now.iter().any(|lock| lock.inode == opened.identity.1 && lock.pid.is_some());
-    let why = if visible {
-        "its lock was taken while we looked; ask again"
+    let (kind, why) = if visible {
+        (ReasonKind::Ambiguous, "its lock was taken while we looked; ask again")
     } else {
-        "its lock is held by a process outside this pid namespace"
+        (ReasonKind::Elsewhere, "its lock is held by a process outside this pid namespace")
     };
     let mut served = Served::unseen(id.to_owned(), why);
+    let reason = Some(Reason::with(kind, why));
+    served.state = Some(State { status: Status::Unknown, reason });
     served.evidence.push(look.evidence(source, why));
     Some(served)
 }
@@ -112,6 +162,17 @@ fn unlocked(look: &Look, process: &Process) -> Served {
     let says =
         format!("pid {} holds no thread: it is starting, or it is ephemeral", process.id.pid);
     served.evidence.push(look.evidence("kernel:file locks", says));
-    served.state = Some(State { status: Status::Running, reason: None });
+    let reason = Some(Reason::of(ReasonKind::Starting));
+    served.state = Some(State { status: Status::Running, reason });
+    served
+}
+
+/// A terminal without a thread and without a server: it is starting, or it has lost its server.
+fn threadless(look: &Look, process: &Process) -> Served {
+    let mut served = Served::by(None, process);
+    let says = format!("pid {} holds no thread, and no server of its home lives", process.id.pid);
+    served.evidence.push(look.evidence("kernel:file locks", says));
+    let reason = Reason::with(ReasonKind::Ambiguous, "starting, or it has lost its server");
+    served.state = Some(State { status: Status::Unknown, reason: Some(reason) });
     served
 }

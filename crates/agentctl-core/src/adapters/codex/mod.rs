@@ -134,12 +134,14 @@ impl CodexStore<'_> {
                 }
             };
             for entry in entries {
-                // Year, month, day.
-                if entry.kind.is_symlink() && depth < 3 {
-                    let skip = file::Skip::NotDirectory("symbolic link");
-                    found.faults.push(skipped(NAME, self.root, &entry.path, &skip));
-                } else if entry.kind.is_dir() && depth < 3 {
+                // Year, month, day: what stands in a day's place may hide what is asked for.
+                let is_step = depth < 3 && entry.name.bytes().all(|b| b.is_ascii_digit());
+                if is_step && entry.kind.is_dir() {
                     pending.push((entry.path, depth + 1));
+                } else if is_step {
+                    let skip = file::Skip::NotDirectory(file::kind_of(entry.kind));
+                    found.faults.push(skipped(NAME, self.root, &entry.path, &skip));
+                    found.whole = false;
                 } else if let Some(id) = id_of(&entry.name) {
                     if entry.kind.is_file() {
                         visit(id, &entry);
@@ -266,7 +268,9 @@ impl Store for CodexStore<'_> {
                     families.entry(parent).or_default().push(child);
                 }
             });
-            families.values_mut().for_each(|children| children.sort());
+            for children in families.values_mut() {
+                children.sort();
+            }
             (families, listed.whole)
         });
         let rows = by_parent.0.get(&locator.id).cloned().unwrap_or_default();

@@ -245,7 +245,11 @@ impl Tail {
             let question = c.input["questions"][0]["question"].as_str().map(|q| shorten(q, 160));
             Reason { kind: ReasonKind::Question, detail: question, until: None }
         });
-        Turn::Open { tool: call.map(|c| c.gist()), retrying: None, asks }
+        let escalates = |c: &ToolCall| c.input["sandbox_permissions"] == "require_escalated";
+        let doubt = call.as_ref().is_some_and(escalates).then_some(
+            "its open command needs approval; only its terminal shows whether that was given",
+        );
+        Turn::Open { tool: call.map(|c| c.gist()), retrying: None, asks, doubt }
     }
 
     fn turn(&mut self) -> Turn {
@@ -271,7 +275,13 @@ fn is_bulk(line: &[u8]) -> bool {
 
 fn error_text(error: &RawValue) -> String {
     let value: serde_json::Value = serde_json::from_str(error.get()).unwrap_or_default();
-    value["message"].as_str().or(value.as_str()).unwrap_or("the turn failed").to_owned()
+    let text = value["message"].as_str().or(value.as_str()).unwrap_or("the turn failed");
+    // The model's server may have answered in JSON, which Codex repeats as it is.
+    let inner: Option<serde_json::Value> =
+        text.find('{').and_then(|at| serde_json::from_str(&text[at..]).ok());
+    let said =
+        inner.as_ref().and_then(|v| v["error"]["message"].as_str().or(v["message"].as_str()));
+    said.unwrap_or(text).to_owned()
 }
 
 #[derive(Deserialize)]
