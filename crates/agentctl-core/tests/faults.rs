@@ -22,7 +22,7 @@ use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Brief, Kernel};
 use agentctl_core::model::{Fault, Listing, Locator, Message, Outcome, Session, Status, Time};
-use testkit::{Agent, TestHome, eventually, sandboxed_test};
+use testkit::{Agent, TestHome, eventually, sandboxed};
 
 /// An adapter whose every answer is a function of the test's choice.
 struct Fake {
@@ -100,7 +100,7 @@ fn entries(ids: &[&str]) -> Found<Entry> {
 
 fn turn(id: &str) -> Turn {
     match id {
-        "open" => Turn::Open { tool: None, retrying: None, asks: None },
+        "open" => Turn::Open { tool: None, retrying: None, asks: None, doubt: None },
         "failed" => Turn::Failed("no luck".into()),
         "none" => Turn::None,
         _ => Turn::Finished,
@@ -193,8 +193,9 @@ fn faults(listing: &Listing) -> Vec<(&str, &str)> {
     listing.faults.iter().map(|f| (f.adapter, f.code)).collect()
 }
 
-sandboxed_test! {
-    fn a_panicking_adapter_costs_its_own_rows_only() {
+#[test]
+fn a_panicking_adapter_costs_its_own_rows_only() {
+    sandboxed(|| {
         static ADAPTERS: Adapters = &[
             &Fake { name: "a-roots", roots: || panic!("no roots"), ..SOUND },
             &Fake { name: "b-live", live: || panic!("no life"), ..SOUND },
@@ -223,21 +224,24 @@ sandboxed_test! {
             ("e-records", "panicked"),
         ];
         assert_eq!(faults(&listing), codes);
-        assert!(listing.faults[3].message.contains("no record of finished"), "{:?}", listing.faults);
-    }
+        assert!(
+            listing.faults[3].message.contains("no record of finished"),
+            "{:?}",
+            listing.faults
+        );
+    });
 }
 
-sandboxed_test! {
-    fn a_panic_over_a_process_is_a_closer_look() {
-        static ADAPTERS: Adapters = &[
-            &Fake { name: "jumpy", is_candidate: || panic!("a process!"), ..SOUND },
-            &Demo,
-        ];
+#[test]
+fn a_panic_over_a_process_is_a_closer_look() {
+    sandboxed(|| {
+        static ADAPTERS: Adapters =
+            &[&Fake { name: "jumpy", is_candidate: || panic!("a process!"), ..SOUND }, &Demo];
         let world = World::new();
         let listing = world.list(ADAPTERS);
         assert_eq!(of("demo", &listing), world.alone());
         assert_eq!(of("jumpy", &listing).len(), 1);
-    }
+    });
 }
 
 /// A door that stays shut until it is opened, and knows whether somebody waits before it.
@@ -271,13 +275,28 @@ impl Door {
     }
 }
 
-sandboxed_test! {
-    fn a_hanging_adapter_is_left_behind() {
+#[test]
+fn a_hanging_adapter_is_left_behind() {
+    sandboxed(|| {
         static SHUT: Door = Door::shut();
         static LATE: Door = Door::shut();
         static ADAPTERS: Adapters = &[
-            &Fake { name: "hanging", live: || { SHUT.pass(); Found::default() }, ..SOUND },
-            &Fake { name: "slow", live: || { LATE.pass(); Found::default() }, ..SOUND },
+            &Fake {
+                name: "hanging",
+                live: || {
+                    SHUT.pass();
+                    Found::default()
+                },
+                ..SOUND
+            },
+            &Fake {
+                name: "slow",
+                live: || {
+                    LATE.pass();
+                    Found::default()
+                },
+                ..SOUND
+            },
             &Demo,
         ];
         let world = World::new();
@@ -290,18 +309,24 @@ sandboxed_test! {
         });
         LATE.open();
         let listing = answered.recv_timeout(Duration::from_mins(1)).expect("it is left behind");
-        assert!(!SHUT.somebody_left.load(Ordering::SeqCst), "nobody opened: it hangs to this moment");
+        assert!(
+            !SHUT.somebody_left.load(Ordering::SeqCst),
+            "nobody opened: it hangs to this moment"
+        );
         assert_eq!(of("demo", &listing), world.alone());
         assert_eq!(of("slow", &listing).len(), 1, "slow is not late");
         assert_eq!(of("hanging", &listing), [], "no row is invented, none is stopped");
         assert_eq!(faults(&listing), [("hanging", "timeout")]);
         SHUT.open();
-        eventually("the late one ends unheard", || SHUT.somebody_left.load(Ordering::SeqCst).then_some(()));
-    }
+        eventually("the late one ends unheard", || {
+            SHUT.somebody_left.load(Ordering::SeqCst).then_some(())
+        });
+    });
 }
 
-sandboxed_test! {
-    fn a_failed_source_never_says_stopped() {
+#[test]
+fn a_failed_source_never_says_stopped() {
+    sandboxed(|| {
         const ENDS: [&str; 4] = ["failed", "finished", "none", "open"];
         static ADAPTERS: Adapters = &[
             &Fake {
@@ -331,8 +356,13 @@ sandboxed_test! {
                 assert_eq!(told, (Status::Unknown, None, true), "{name}: {row:?}");
             }
         }
-        let kept: Vec<_> = of("forgetful", &listing).iter().map(|s| (s.id.clone(), s.status)).collect();
-        assert_eq!(kept, [(Some("served".into()), Status::Waiting)], "what lives is seen all the same");
+        let kept: Vec<_> =
+            of("forgetful", &listing).iter().map(|s| (s.id.clone(), s.status)).collect();
+        assert_eq!(
+            kept,
+            [(Some("served".into()), Status::Waiting)],
+            "what lives is seen all the same"
+        );
         assert_eq!(of("demo", &listing), world.alone());
         // Where the served session's record may lie, nobody could look.
         let told = [
@@ -343,7 +373,7 @@ sandboxed_test! {
         ];
         assert_eq!(faults(&listing), told);
         assert_eq!(of("lost", &listing), [], "what cannot be enumerated is not invented");
-    }
+    });
 }
 
 fn served() -> Found<Served> {
@@ -352,16 +382,16 @@ fn served() -> Found<Served> {
     Found { rows: vec![claim], ..Found::default() }
 }
 
-sandboxed_test! {
-    fn a_live_record_that_cannot_be_read_proves_no_absence() {
+#[test]
+fn a_live_record_that_cannot_be_read_proves_no_absence() {
+    sandboxed(|| {
         static ADAPTERS: Adapters = &[&Demo];
         for garbage in ["", "{", "[]"] {
             let world = World::new();
             world.home.write(".local/share/agentctl-demo/live/4242.json", garbage);
             let listing = world.list(ADAPTERS);
             assert_eq!(faults(&listing), [("demo", "skipped")]);
-            let told: Vec<_> =
-                of("demo", &listing).into_iter().map(|s| (s.id, s.status)).collect();
+            let told: Vec<_> = of("demo", &listing).into_iter().map(|s| (s.id, s.status)).collect();
             let truth = [
                 (Some("alive".into()), Status::Idle),
                 (Some("done".into()), Status::Unknown),
@@ -369,5 +399,5 @@ sandboxed_test! {
             ];
             assert_eq!(told, truth);
         }
-    }
+    });
 }

@@ -23,7 +23,7 @@ use agentctl_core::model::{Fault, Locator, Message, ProcId, Session, Status, Tim
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use testkit::sandboxed_test;
+use testkit::sandboxed;
 
 const TOP: [&str; 4] = ["a", "b", "c", "d"];
 const CHILDREN: [&str; 4] = ["a-1", "b-1", "c-1", "d-1"];
@@ -61,7 +61,7 @@ struct World {
 fn turns() -> impl Strategy<Value = Turn> {
     let open = |tool: Option<&str>| {
         let tool = tool.map(str::to_owned);
-        Turn::Open { tool, retrying: None, asks: None }
+        Turn::Open { tool, retrying: None, asks: None, doubt: None }
     };
     select(vec![
         Turn::None,
@@ -366,11 +366,12 @@ fn play(cases: u32, mut check: impl FnMut(World) -> Result<(), TestCaseError>) {
     result.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-sandboxed_test! {
-    fn no_row_is_invented_or_lost_and_nothing_alive_is_over() {
+#[test]
+fn no_row_is_invented_or_lost_and_nothing_alive_is_over() {
+    sandboxed(|| {
         let host = host();
         play(500, |world| check_listings(&host, &world));
-    }
+    });
 }
 
 #[test]
