@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use sheet::{Filler, Tokens};
 
 /// Changes whenever the same seed makes other files.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 const DAY_MS: i64 = 86_400_000;
 const MEDIAN_BYTES: f64 = 64.0 * 1024.0;
@@ -63,6 +63,8 @@ pub struct Made {
     pub id: String,
     /// Its transcript, below the home.
     pub path: PathBuf,
+    /// The directory it worked in.
+    pub cwd: String,
     /// The transcript's size.
     pub bytes: u64,
     /// How it ended.
@@ -245,6 +247,7 @@ impl<'a> Maker<'a> {
             adapter: "claude-code".into(),
             id,
             path,
+            cwd: draft.cwd,
             bytes,
             outcome: draft.outcome,
             output_tokens: output,
@@ -297,6 +300,7 @@ impl<'a> Maker<'a> {
             adapter: "codex".into(),
             id,
             path,
+            cwd: draft.cwd,
             bytes,
             outcome: draft.outcome,
             output_tokens: output,
@@ -346,20 +350,21 @@ pub fn leave_live_records(home: &Path, manifest: &Manifest) -> io::Result<()> {
     for (number, made) in killed(&manifest.sessions, "claude-code").step_by(40).enumerate() {
         // Beyond every pid that a small namespace hands out.
         let pid = 1_000_000 + number;
-        fs::write(records.join(format!("{pid}.json")), live_record(&made.id, pid, 69_585))?;
+        fs::write(records.join(format!("{pid}.json")), live_record(made, pid, 69_585))?;
     }
     Ok(())
 }
 
 /// Returns what Claude Code writes about a process that is at work, in our pid domain.
 #[must_use]
-pub fn live_record(session: &str, pid: usize, start_ticks: u64) -> String {
+pub fn live_record(made: &Made, pid: usize, start_ticks: u64) -> String {
+    let (session, cwd) = (&made.id, &made.cwd);
     let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let machine = machine.trim();
     let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let space = space.display();
     format!(
-        r#"{{"pid":{pid},"sessionId":"{session}","cwd":"/home/ada/projects/project-000","startedAt":1794728785156,"procStart":"{start_ticks}","version":"2.1.325","peerProtocol":1,"kind":"interactive","entrypoint":"sdk-cli","pidDomain":"linux:{machine}:{space}","name":"alpha-ac","nameSource":"derived","status":"busy","updatedAt":1794728785129,"statusUpdatedAt":1794728785129}}"#
+        r#"{{"pid":{pid},"sessionId":"{session}","cwd":"{cwd}","startedAt":1794728785156,"procStart":"{start_ticks}","version":"2.1.325","peerProtocol":1,"kind":"interactive","entrypoint":"sdk-cli","pidDomain":"linux:{machine}:{space}","name":"alpha-ac","nameSource":"derived","status":"busy","updatedAt":1794728785129,"statusUpdatedAt":1794728785129}}"#
     )
 }
 

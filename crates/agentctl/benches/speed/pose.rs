@@ -56,7 +56,7 @@ pub(crate) fn start(home: &Path, manifest: &Manifest, agent: &str, programs: &Pa
     BufReader::new(stdout).read_line(&mut String::new()).expect("ready");
     if agent != "codex" {
         let pid = agent_process.0.id();
-        let record = live_record(&made.id, pid as usize, start_ticks(pid));
+        let record = live_record(made, pid as usize, start_ticks(pid));
         let records = home.join(".claude/sessions");
         std::fs::write(records.join(format!("{pid}.json")), record).expect("written");
     }
