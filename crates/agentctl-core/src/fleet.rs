@@ -434,7 +434,9 @@ impl<'a> Question<'a> {
         let table: Table = self.look.host.kernel.table(&wanted);
         let look = Look { table: Arc::new(table), now: self.look.host.now(), ..self.look.clone() };
         let store = self.adapter.store(&look, self.root);
-        let view = View::new(self.adapter.name(), self.root, &look, store.live());
+        let live = store.live();
+        self.faults.extend(live.faults.iter().cloned());
+        let view = View::new(self.adapter.name(), self.root, &look, live);
         for row in &mut self.rows {
             let Some(before) = row.confirm.take() else { continue };
             let depth = if row.session.tokens.is_some() { Depth::Whole } else { Depth::Outline };
