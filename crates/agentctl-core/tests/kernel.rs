@@ -335,8 +335,9 @@ fn a_process_of_another_pid_namespace_is_elsewhere() {
             .spawn()
             .expect("`unshare` of util-linux");
         let mut line = String::new();
-        let said = child.stdout.take().expect("piped");
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line).expect("speaks");
+        // Held to the end: whoever speaks into a closed pipe dies of it.
+        let mut said = std::io::BufReader::new(child.stdout.take().expect("piped"));
+        std::io::BufRead::read_line(&mut said, &mut line).expect("speaks");
         assert_eq!(line, "1\n", "it is pid 1 where it lives");
         for kernel in kernels() {
             let table = kernel.table(&|brief| brief.comm == "gamma");
