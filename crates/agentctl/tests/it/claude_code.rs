@@ -351,6 +351,28 @@ fn clear_gives_one_process_a_new_session() {
 }
 
 #[test]
+fn the_command_line_names_no_session() {
+    sandboxed(|| {
+        for flag in ["--resume", "--session-id"] {
+            let claude = Claude::new();
+            claude.transcript(A, &[prompt("x"), said("done")]);
+            // Started for one session, moved to another by `/clear`: its arguments stay as they were.
+            let text = record(B, &claude.cwd, &json!({"status": "idle"}));
+            let script = [flag, A, "write", &claude.record_path, &text];
+            let mut agent = claude.home.agent("claude", "ws", &script);
+            agent.ready();
+            let listed = claude.list();
+            let told = |id: &str| {
+                (listed.session(id)["status"].clone(), listed.session(id)["pid"].clone())
+            };
+            assert_eq!(told(A), ("stopped".into(), Value::Null), "{flag}");
+            assert_eq!(told(B), ("idle".into(), agent.pid().into()), "{flag}");
+            assert_list_equals_status(&claude.home);
+        }
+    });
+}
+
+#[test]
 fn two_processes_on_one_session_are_one_row() {
     sandboxed(|| {
         let claude = Claude::new();
