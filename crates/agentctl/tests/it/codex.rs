@@ -1,5 +1,6 @@
 //! Codex alive: locks held by real processes, and an app-server that speaks its own protocol.
 
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
@@ -173,6 +174,26 @@ fn the_lock_file_alone_says_nothing() {
 }
 
 #[test]
+fn who_holds_a_thread_is_told_by_lock_and_descriptor_not_by_name() {
+    sandboxed(|| {
+        // `lock` and `open` are the fake agent's verbs. A program of another name is seen through the
+        // kernel's list of locks; where that list leaves one out, the open file tells.
+        for (name, verb) in [("codex-musl", "lock"), ("codex", "lock"), ("codex", "open")] {
+            let home = home();
+            rollout(&home, A, &[started()]);
+            let path = home.write(&format!(".codex/thread-writer-locks/{A}.lock"), "");
+            let script = [verb, path.to_str().expect("utf-8")];
+            let mut agent = home.agent(name, "ws", &script);
+            agent.ready();
+            let row = list(&home).session(A);
+            let told = (&row["status"], &row["pid"]);
+            assert_eq!(told, (&"running".into(), &agent.pid().into()), "{name} {verb}");
+            assert_list_equals_status(&home);
+        }
+    });
+}
+
+#[test]
 fn an_unprompted_terminal_is_known_by_its_lock_only() {
     sandboxed(|| {
         let home = home();
@@ -342,6 +363,37 @@ fn a_lock_held_outside_our_pid_namespace_is_unknown() {
             (&row["id"], &row["status"], &row["reason"]["kind"]),
             (&A.into(), &"unknown".into(), &"elsewhere".into())
         );
+    });
+}
+
+#[test]
+fn a_lock_on_a_file_of_the_same_number_elsewhere_is_another_lock() {
+    sandboxed(|| {
+        let home = home();
+        rollout(&home, A, &[started(), json!({"type": "task_complete"})]);
+        // The kernel's list of locks names files by number, and two fresh file systems count alike.
+        let places = [".codex/thread-writer-locks", "elsewhere"].map(|name| {
+            let place = home.path().join(name);
+            std::fs::create_dir_all(&place).expect("made");
+            let mut mount = std::process::Command::new("mount");
+            mount.args(["-t", "tmpfs", "tmpfs"]).arg(&place);
+            assert!(mount.status().expect("mount").success());
+            place
+        });
+        let ours = home.write(&format!(".codex/thread-writer-locks/{A}.lock"), "");
+        let theirs = home.write("elsewhere/theirs.lock", "");
+        let number = |path: &PathBuf| std::fs::metadata(path).expect("there").ino();
+        assert_eq!(number(&ours), number(&theirs), "this test would prove nothing");
+        let script = ["lock", theirs.to_str().expect("utf-8")];
+        let mut stranger = home.agent("stranger", "ws", &script);
+        stranger.ready();
+        let row = list(&home).session(A);
+        assert_eq!((&row["status"], &row["pid"]), (&"stopped".into(), &Value::Null));
+        drop(stranger);
+        for place in places {
+            let gone = std::process::Command::new("umount").arg(place).status();
+            assert!(gone.expect("umount").success());
+        }
     });
 }
 
