@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
@@ -380,6 +380,75 @@ fn served() -> Found<Served> {
     let mut claim = Served::unseen("served".into(), "");
     claim.state = Some(State { status: Status::Waiting, reason: None });
     Found { rows: vec![claim], ..Found::default() }
+}
+
+/// A session that comes and goes while it is looked at: it is served while its turn is open, and every
+/// question put to its sources takes one step of time.
+mod restless {
+    use super::*;
+
+    /// The steps at which it comes or goes, and whether it was there before the first.
+    static LIFE: Mutex<(Vec<i64>, bool)> = Mutex::new((Vec::new(), false));
+    static STEP: AtomicI64 = AtomicI64::new(0);
+    pub(super) static ADAPTERS: Adapters = &[&Fake {
+        name: "restless",
+        live: || if step().0 { claim() } else { Found::default() },
+        history: || entries(&["it"]),
+        record: |_| {
+            let (served, since) = step();
+            let turn = turn(if served { "open" } else { "finished" });
+            Record { turn, last_activity_at: Time::from_millis(since), ..Record::default() }
+        },
+        ..SOUND
+    }];
+
+    pub(super) fn begin(changes: Vec<i64>, served: bool) {
+        *LIFE.lock().expect("sound") = (changes, served);
+        STEP.store(0, Ordering::SeqCst);
+    }
+
+    /// Says whether it is there now, and since when.
+    fn step() -> (bool, i64) {
+        let now = STEP.fetch_add(1, Ordering::SeqCst);
+        let life = LIFE.lock().expect("sound");
+        let past: Vec<i64> = life.0.iter().copied().filter(|at| *at <= now).collect();
+        (life.1 != (past.len() % 2 == 1), past.last().copied().unwrap_or(-1))
+    }
+
+    fn claim() -> Found<Served> {
+        let mut claim = Served::unseen("it".into(), "");
+        claim.state = None;
+        Found { rows: vec![claim], ..Found::default() }
+    }
+}
+
+#[test]
+fn who_comes_or_goes_while_we_look_was_not_killed() {
+    sandboxed(|| {
+        // At most four questions are put: who lives, the record, and both once more.
+        const STEPS: i64 = 5;
+        let world = World::new();
+        for (life, served) in (0..1 << STEPS).flat_map(|life| [(life, false), (life, true)]) {
+            let changes: Vec<i64> = (0..STEPS).filter(|at| life >> at & 1 == 1).collect();
+            restless::begin(changes.clone(), served);
+            let listing = world.list(restless::ADAPTERS);
+            let rows = of("restless", &listing);
+            assert_eq!(rows.len(), 1);
+            let told = (rows[0].status, rows[0].outcome);
+            let truth: &[_] = match (changes.as_slice(), served) {
+                ([], true) => &[(Status::Running, None)],
+                ([], false) => &[(Status::Stopped, Some(Outcome::Finished))],
+                // Any moment of the look will do, and so will that it moved; its end was orderly.
+                _ => &[
+                    (Status::Running, None),
+                    (Status::Idle, None),
+                    (Status::Unknown, None),
+                    (Status::Stopped, Some(Outcome::Finished)),
+                ],
+            };
+            assert!(truth.contains(&told), "{told:?} of {changes:?}, at first {served}");
+        }
+    });
 }
 
 #[test]
