@@ -187,6 +187,42 @@ fn a_gigabyte_in_one_line_is_read_in_bounded_memory() {
 }
 
 #[test]
+fn tokens_are_told_only_if_every_line_was_counted() {
+    sandboxed(|| {
+        let at = "2026-11-15T08:00:00Z";
+        let lines = [
+            json!({"type": "assistant", "timestamp": at, "message": {"id": "m", "model": "x", "stop_reason": "end_turn",
+                "content": [], "usage": {"input_tokens": 5, "output_tokens": 2}}}),
+            json!({"type": "token_usage_record", "timestamp": at,
+                "payload": {"response_id": "r", "usage": {"input_tokens": 5, "output_tokens": 2}}}),
+            json!({"type": "say", "id": "1", "text": "x", "model": "m", "at": at,
+                "usage": {"input": 5, "output": 2, "cache_read": 0, "cache_write": 0}}),
+        ];
+        for ((adapter, place), line) in PLACES.into_iter().zip(lines) {
+            let home = home();
+            let tokens = || home.run(&["status", &id(1), "--json"]).json()["tokens"].clone();
+            home.write(&place(&id(1)), format!("{line}\n"));
+            assert_eq!(
+                (&tokens()["input"], &tokens()["output"]),
+                (&5.into(), &2.into()),
+                "{adapter}"
+            );
+            // Longer than a line may be: nobody knows what it would have added.
+            let long = "x".repeat(9 << 20);
+            home.write(&place(&id(1)), format!("{line}\n{{\"usage\":\"{long}\"}}\n"));
+            assert_eq!(tokens(), Value::Null, "{adapter}");
+        }
+        let home = home();
+        good(&home);
+        let folder = format!(".claude/projects/-ws/{GOOD}/subagents");
+        symlink("/dev/null", home.at(&format!("{folder}/agent-a1b2c3.jsonl"))).expect("linked");
+        let status = home.run(&["status", GOOD, "--json"]).json();
+        assert_eq!(status["tokens"], Value::Null, "a subagent's share could not be read");
+        assert!(status["notes"][0].as_str().is_some_and(|n| n.starts_with("tokens are not known")));
+    });
+}
+
+#[test]
 fn what_belongs_to_another_user_is_left_alone() {
     sandboxed(|| {
         let home = home();
