@@ -10,7 +10,7 @@ pub(crate) const B: &str = "bbbbbbbb-0000-4000-8000-000000000002";
 const DOMAIN: &str = "linux:{machine}:pid:[{ns}]";
 
 /// What a live record says beside the process it names.
-fn record(id: &str, cwd: &str, more: &Value) -> String {
+pub(crate) fn record(id: &str, cwd: &str, more: &Value) -> String {
     let mut record = json!({
         "sessionId": id, "cwd": cwd, "startedAt": 1_794_728_785_156_i64, "procStart": "{start}",
         "pidDomain": DOMAIN, "kind": "interactive", "entrypoint": "cli", "version": "2.1.325",
@@ -368,6 +368,18 @@ fn the_command_line_names_no_session() {
             assert_eq!(told(A), ("stopped".into(), Value::Null), "{flag}");
             assert_eq!(told(B), ("idle".into(), agent.pid().into()), "{flag}");
             assert_list_equals_status(&claude.home);
+        }
+    });
+}
+
+#[test]
+fn only_a_name_that_somebody_gave_is_a_name() {
+    sandboxed(|| {
+        for (source, name) in [("derived", Value::Null), ("user", "ws-5d".into())] {
+            let claude = Claude::new();
+            let says = json!({"status": "idle", "name": "ws-5d", "nameSource": source});
+            let _agent = claude.live(A, &says);
+            assert_eq!(claude.row(A)["name"], name, "{source}");
         }
     });
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::{Agent, sandboxed};
 
 use crate::assert_list_equals_status;
-use crate::claude_code::{A, Claude, prompt, said, tool_use};
+use crate::claude_code::{A, Claude, prompt, record, said, tool_use};
 
 #[test]
 fn a_process_before_its_first_session_is_a_row_without_id() {
@@ -54,6 +54,60 @@ fn spares_and_helpers_are_no_sessions() {
             agent.ready();
         }
         assert!(claude.list().sessions().is_empty(), "{}", claude.list().stdout);
+    });
+}
+
+#[test]
+fn the_record_of_a_daemon_is_no_session() {
+    sandboxed(|| {
+        for kind in ["daemon", "daemon-worker"] {
+            let claude = Claude::new();
+            let text = record(A, &claude.cwd, &json!({"status": "busy", "kind": kind}));
+            let script = ["daemon", "run", "write", &claude.record_path, &text];
+            let mut daemon = claude.home.agent("claude", "ws", &script);
+            daemon.ready();
+            assert!(claude.list().sessions().is_empty(), "{kind}: {}", claude.list().stdout);
+        }
+    });
+}
+
+#[test]
+fn a_fork_that_is_not_yet_another_program_is_not_another_agent() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        std::fs::create_dir_all(claude.home.path().join(".claude/sessions")).expect("made");
+        // A shell under the agent's name: its subshell is the same program with the same arguments.
+        std::fs::copy("/bin/sh", claude.home.at("bin/claude")).expect("copied");
+        let mut agent = claude.home.agent("claude", "ws", &["-c", "(echo ready; read x); true"]);
+        agent.ready();
+        let rows = claude.list().sessions();
+        let pids: Vec<&Value> = rows.iter().map(|row| &row["pid"]).collect();
+        assert_eq!(pids, [agent.pid()]);
+    });
+}
+
+#[test]
+fn an_agent_in_another_pid_namespace_has_one_row_and_no_pid() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        claude.transcript(A, &[prompt("x"), said("done")]);
+        drop(claude.home.agent("claude", "ws", &[]));
+        let text = record(A, &claude.cwd, &json!({"status": "busy"}));
+        let mut inner = std::process::Command::new("unshare");
+        inner.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+        inner.arg(claude.home.path().join("bin/claude"));
+        inner.args(["write", &claude.record_path, &text]);
+        inner.env_clear().env("HOME", claude.home.path()).current_dir(&claude.cwd);
+        inner.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut agent = Agent { child: inner.spawn().expect("`unshare` of util-linux") };
+        assert_eq!(agent.ready(), "ready 1", "it is pid 1 where it lives");
+        let rows = claude.list().sessions();
+        assert_eq!(rows.len(), 1, "{rows:#?}");
+        assert_eq!(
+            (&rows[0]["id"], &rows[0]["status"], &rows[0]["pid"]),
+            (&A.into(), &"unknown".into(), &Value::Null)
+        );
+        assert_eq!(rows[0]["reason"]["kind"], "elsewhere");
     });
 }
 
