@@ -113,6 +113,42 @@ fn a_killed_agent_is_stopped_though_its_record_says_busy() {
 }
 
 #[test]
+fn a_record_counts_only_on_its_machine_and_in_its_boot() {
+    sandboxed(|| {
+        let live = |machine: Option<&str>, boot: &str| {
+            format!(
+                r#"{{"start_ticks":{{start}},"boot_id":"{boot}","machine_id":{},"pid_namespace":{{ns}},"session":"it","cwd":"/work","status":"idle","detail":null,"started_ms":0}}"#,
+                Value::from(machine)
+            )
+        };
+        let ended = [
+            r#"{"type":"session","cwd":"/work","model":"demo-1"}"#,
+            r#"{"type":"prompt","id":"1","text":"x","at":"2026-01-01T00:00:00Z"}"#,
+            r#"{"type":"end","state":"finished","error":null,"at":"2026-01-01T00:00:01Z"}"#,
+            r#"{"type":"exit","code":0,"at":"2026-01-01T00:00:02Z"}"#,
+        ];
+        for (machine, boot, status, exit) in [
+            // Somebody serves it again: how it once ended is no longer how it is.
+            (None, "{boot}", "idle", Value::Null),
+            (None, "another", "stopped", 0.into()),
+            (Some("another"), "{boot}", "unknown", Value::Null),
+        ] {
+            let home = home();
+            let root = ".local/share/agentctl-demo";
+            home.write(&format!("{root}/sessions/it.jsonl"), ended.join("\n") + "\n");
+            let path = home.at(&format!("{root}/live/{{pid}}.json"));
+            let script = ["write", path.to_str().expect("utf-8"), &live(machine, boot)];
+            let mut agent = home.agent("agentctl", "work", &script);
+            agent.ready();
+            let row = home.run(&["list", "-a", "--since", "all", "--json"]).session("it");
+            assert_eq!(row["status"], status, "{machine:?} {boot}");
+            assert_eq!(row["exit"]["code"], exit, "{machine:?} {boot}");
+            assert_eq!(row["ended_at"].is_null(), exit.is_null(), "{machine:?} {boot}");
+        }
+    });
+}
+
+#[test]
 fn the_guided_demo_cleans_up_after_itself_and_nothing_else() {
     sandboxed(|| {
         let home = home();
