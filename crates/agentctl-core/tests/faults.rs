@@ -452,6 +452,26 @@ fn who_comes_or_goes_while_we_look_was_not_killed() {
 }
 
 #[test]
+fn a_source_that_fails_at_the_second_look_is_told_and_says_unknown() {
+    sandboxed(|| {
+        static LOOKED: AtomicBool = AtomicBool::new(false);
+        static ADAPTERS: Adapters = &[&Fake {
+            name: "fading",
+            live: || {
+                let again = LOOKED.swap(true, Ordering::SeqCst);
+                if again { broken("fading") } else { Found::default() }
+            },
+            history: || entries(&["open"]),
+            ..SOUND
+        }];
+        let listing = World::new().list(ADAPTERS);
+        let told: Vec<_> = listing.sessions.iter().map(|s| (s.status, s.outcome)).collect();
+        assert_eq!(told, [(Status::Unknown, None)]);
+        assert_eq!(faults(&listing), [("fading", "broken")]);
+    });
+}
+
+#[test]
 fn a_live_record_that_cannot_be_read_proves_no_absence() {
     sandboxed(|| {
         static ADAPTERS: Adapters = &[&Demo];
