@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use agentctl_core::adapters::demo::Demo;
 use agentctl_core::adapters::{
-    Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served, State,
-    Store, Turn,
+    ALL, Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served,
+    State, Store, Turn,
 };
 use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::host::{Deadlines, Host};
@@ -468,6 +468,33 @@ fn a_source_that_fails_at_the_second_look_is_told_and_says_unknown() {
         let told: Vec<_> = listing.sessions.iter().map(|s| (s.status, s.outcome)).collect();
         assert_eq!(told, [(Status::Unknown, None)]);
         assert_eq!(faults(&listing), [("fading", "broken")]);
+    });
+}
+
+#[test]
+fn who_has_ended_since_the_table_was_read_is_nobody() {
+    sandboxed(|| {
+        for (adapter, name, argument, place) in [
+            ("claude-code", "claude", "hello", ".claude"),
+            ("codex", "codex", "exec", ".codex"),
+            ("demo", "agentctl", "demo-agent", ".local/share/agentctl-demo"),
+        ] {
+            let world = World::new();
+            let mut agent = world.home.agent(name, "work", &[argument]);
+            agent.ready();
+            let host = world.host(Duration::from_mins(1));
+            let look = fleet::look(&host, ALL, Duration::from_mins(1));
+            let adapter = ALL.iter().find(|a| a.name() == adapter).expect("known");
+            let root = Root { path: world.home.path().join(place) };
+            std::fs::create_dir_all(&root.path).expect("made");
+            let without_session = || {
+                let rows = adapter.store(&look, &root).live().rows;
+                rows.iter().filter(|s| s.id.is_none()).count()
+            };
+            assert_eq!(without_session(), 1, "{name} has no session yet");
+            agent.kill();
+            assert_eq!(without_session(), 0, "{name} has ended");
+        }
     });
 }
 

@@ -287,7 +287,7 @@ impl Store for DemoStore<'_> {
                 && self.is_home_of(process);
             let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
             let mere = self.look.table.is_mere_fork(process);
-            if is_agent && !joined && !mere && !process.elsewhere {
+            if is_agent && !joined && !mere && !process.elsewhere && !self.look.has_ended(process) {
                 let mut served = Served::by(None, process);
                 served.may_serve = true;
                 served.state = Some(State {

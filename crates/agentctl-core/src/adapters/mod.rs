@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::host::Host;
-use crate::kernel::{Brief, Process, Table};
+use crate::kernel::{Brief, Liveness, Process, Table};
 use crate::model::{
     Evidence, Exit, Fault, Locator, Message, ProcId, Reason, ReasonKind, Status, Time, Tokens,
 };
@@ -41,6 +41,12 @@ impl Look {
     #[must_use]
     pub fn evidence(&self, source: impl Into<String>, says: impl Into<String>) -> Evidence {
         Evidence { source: source.into(), says: says.into(), at: self.now }
+    }
+
+    /// Says whether a process of the table has ended since that was read.
+    #[must_use]
+    pub fn has_ended(&self, process: &Process) -> bool {
+        self.host.kernel.liveness(&process.id) == Liveness::Gone
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) fn read(look: &Look, root: &Root) -> Found<Served> {
         // It may have written its record since the directory was listed.
         let known = found.rows.len();
         late_record(look, root, process, &mut found);
-        if found.rows.len() == known {
+        if found.rows.len() == known && !look.has_ended(process) {
             found.rows.push(unrecorded(look, root, process, keys.contains(&process.id.pid)));
         }
     }

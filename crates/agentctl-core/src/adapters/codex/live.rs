@@ -38,6 +38,7 @@ pub(super) fn read(look: &Look, root: &Root) -> Found<Served> {
         is_codex(p)
             && !p.elsewhere
             && home_of(look, p).is_some_and(|h| file::resolve_root(&h) == root.path)
+            && !look.has_ended(p)
     };
     let processes: Vec<&Process> = look.table.processes.iter().filter(ours).collect();
     let served_elsewhere = processes.iter().any(|p| is_server(p));
