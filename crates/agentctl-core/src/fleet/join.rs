@@ -98,7 +98,11 @@ impl View {
         self.apply_processes(&mut session, std::slice::from_ref(served));
         let state = served.state.clone();
         let State { status, reason } = match may_serve {
-            [] => state.unwrap_or(State { status: Status::Unknown, reason: None }),
+            [] => match state {
+                Some(State { status, .. }) if !status.is_live() => contradiction(status),
+                Some(state) => state,
+                None => State { status: Status::Unknown, reason: None },
+            },
             ids => {
                 let why = format!("it has no record and may be serving {}", ids.join(", "));
                 let reason = Some(Reason::with(ReasonKind::Ambiguous, why));
@@ -249,9 +253,14 @@ pub(super) fn child(view: &View, parent: &Session, locator: &Locator, record: Re
             session.processes.clone_from(&parent.processes);
             session.hosted = true;
         }
-        (Turn::Open { .. }, true) => {
+        // Whether it still works is its parent's to tell, and its own record does not say that it ended.
+        (Turn::Open { .. } | Turn::None | Turn::Undecided(_), true) => {
+            let why = "its parent lives, and its record does not say that it ended";
             session.status = Status::Unknown;
-            session.reason.clone_from(&parent.reason);
+            session.reason = match parent.status {
+                Status::Unknown => parent.reason.clone(),
+                _ => Some(Reason::with(ReasonKind::Ambiguous, why)),
+            };
         }
         _ => ended_verdict(&mut session, &turn),
     }
@@ -292,6 +301,11 @@ fn served_verdict(
 ) -> (Status, Option<Reason>) {
     // The most urgent claim speaks for a session that several processes serve.
     let claimed = claims.iter().filter_map(|c| c.state.as_ref()).min_by_key(|s| s.status);
+    let lives = claims.iter().any(|c| !c.by.is_empty());
+    if let Some(State { status, .. }) = claimed.filter(|s| lives && !s.status.is_live()) {
+        let State { status, reason } = contradiction(*status);
+        return (status, reason);
+    }
     let (status, reason) = match claimed {
         Some(State { status: Status::Running, reason: None }) => {
             let subagents = || open_child.map(|_| Reason::of(ReasonKind::Subagents));
@@ -328,6 +342,12 @@ fn served_verdict(
         ),
         _ => (status, reason),
     }
+}
+
+/// The live source says that it is over, and the kernel that its process lives.
+fn contradiction(claimed: Status) -> State {
+    let why = format!("its live source says {}, yet its process lives", claimed.word());
+    State { status: Status::Unknown, reason: Some(Reason::with(ReasonKind::Ambiguous, why)) }
 }
 
 /// The live source says that a human is needed; the open call says for what.

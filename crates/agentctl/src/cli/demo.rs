@@ -70,19 +70,24 @@ pub(super) fn cmd_demo(ui: &mut Ui, host: &Arc<Host>, args: &DemoArgs) -> Outcom
         ui.line(&line)?;
     }
     ui.flush()?;
-    let find = |status| sessions.iter().find(|s| s.status == status).and_then(|s| s.id.clone());
+    let find = |status| {
+        let session = sessions.iter().find(|s| s.status == status);
+        let id = session.and_then(|s| s.id.as_deref()).unwrap_or("ID");
+        id.get(..8).unwrap_or(id).to_owned()
+    };
+    let (waiting, running) = (find(Status::Waiting), find(Status::Running));
+    let answer = format!("{} --tell {waiting} -p yes", demo::SUBCOMMAND);
     ui.note("");
     ui.note("these are real processes; try:");
-    let waiting = find(Status::Waiting).unwrap_or_default();
-    let tool = find(Status::Running).unwrap_or_default();
-    ui.note("  agentctl list --all           what lives, and what has ended");
-    ui.note(&format!("  agentctl why {waiting}   the evidence behind a status"));
-    ui.note(&format!("  agentctl logs -f {tool}   a conversation, as it is written"));
-    ui.note(&format!(
-        "  agentctl {} --tell {waiting} -p yes   answer its question",
-        demo::SUBCOMMAND
-    ));
-    ui.note("  agentctl demo --clean         end them and remove what they wrote");
+    for (command, what) in [
+        ("list --all".to_owned(), "what lives, and what has ended"),
+        (format!("why {waiting}"), "the evidence behind a status"),
+        (format!("logs -f {running}"), "a conversation, as it is written"),
+        (answer, "answer its question"),
+        ("demo --clean".to_owned(), "end them, remove what they wrote"),
+    ] {
+        ui.note(&format!("  agentctl {command:<36}{what}"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

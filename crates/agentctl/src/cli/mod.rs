@@ -150,7 +150,7 @@ fn ambiguous(host: &Arc<Host>, text: &str, targets: &[Target]) -> Failure {
         };
         let about = fleet::inspect(host, ALL, target).session.map(|s| {
             let title = s.name.or(s.title).map(|t| text::one_line(&t)).unwrap_or_default();
-            format!("  {}  {}", s.status.word(), text::fit(&title, 50))
+            format!("  {}  {}", s.status.word(), text::fit(&title, 30))
         });
         failure =
             failure.candidate(format!("{}:{what}{}", target.adapter, about.unwrap_or_default()));

@@ -128,7 +128,9 @@ fn depth(session: &Session, all: &[Session]) -> usize {
 fn what(session: &Session) -> String {
     let reason = session.reason.as_ref().map(|r| match &r.detail {
         // What a tool does says by itself that it is a tool.
-        Some(detail) if r.kind == ReasonKind::Tool => one_line(detail),
+        Some(detail) if r.kind == ReasonKind::Tool || detail.starts_with(r.kind.word()) => {
+            one_line(detail)
+        }
         Some(detail) => format!("{}: {}", r.kind.word(), one_line(detail)),
         None => r.kind.word().to_owned(),
     });

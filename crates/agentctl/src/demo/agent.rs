@@ -117,11 +117,15 @@ fn signal_code(signal: i32) -> i32 {
 }
 
 fn tell(host: &Host, home: &Home, id: &str, text: &str) -> Outcome {
-    let pid = home.server_of(&host.kernel, id).ok_or_else(|| {
-        Failure::new(Kind::Failed, format!("no live demo session `{id}`"))
-            .hint("give the whole session id")
-    })?;
-    UnixStream::connect(home.socket(pid))?.write_all(text.as_bytes())?;
+    let served = home.served(&host.kernel);
+    let fitting: Vec<_> = served.iter().filter(|(_, session)| session.starts_with(id)).collect();
+    let [(pid, _)] = fitting.as_slice() else {
+        let message = format!("`{id}` fits {} live demo sessions", fitting.len());
+        return Err(
+            Failure::new(Kind::Failed, message).hint("`agentctl list --adapter demo` shows them")
+        );
+    };
+    UnixStream::connect(home.socket(*pid))?.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -133,7 +137,8 @@ impl Agent {
         if !is_session_id(&id) {
             return Err(refused(format!("`{id}` cannot be a session id")));
         }
-        if let Some(pid) = home.server_of(&host.kernel, &id) {
+        let served = home.served(&host.kernel);
+        if let Some((pid, _)) = served.iter().find(|(_, session)| *session == id) {
             return Err(refused(format!("session {id} is already served by pid {pid}")));
         }
         let path = home.conversation(&id);

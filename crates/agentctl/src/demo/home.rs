@@ -58,14 +58,16 @@ impl Home {
         }
     }
 
-    /// Returns the pid of a live process that serves this session.
-    pub(super) fn server_of(&self, kernel: &Kernel, session: &str) -> Option<u32> {
-        std::fs::read_dir(self.root.join("live")).ok()?.flatten().find_map(|entry| {
+    /// Returns the live processes and the sessions they serve.
+    pub(super) fn served(&self, kernel: &Kernel) -> Vec<(u32, String)> {
+        let entries = std::fs::read_dir(self.root.join("live")).into_iter().flatten().flatten();
+        let served = entries.filter_map(|entry| {
             let pid: u32 = entry.file_name().to_str()?.strip_suffix(".json")?.parse().ok()?;
             let live: Live = serde_json::from_slice(&std::fs::read(entry.path()).ok()?).ok()?;
             let process = kernel.process(pid).ok()??;
-            (live.session == session && live.start_ticks == process.id.start_ticks).then_some(pid)
-        })
+            (live.start_ticks == process.id.start_ticks).then_some((pid, live.session))
+        });
+        served.collect()
     }
 }
 

@@ -5,8 +5,8 @@ use testkit::{Agent, TestHome, eventually, sandboxed};
 
 use crate::{assert_list_equals_status, home};
 
-const A: &str = "aaaaaaaa-0000-4000-8000-000000000001";
-const B: &str = "bbbbbbbb-0000-4000-8000-000000000002";
+pub(crate) const A: &str = "aaaaaaaa-0000-4000-8000-000000000001";
+pub(crate) const B: &str = "bbbbbbbb-0000-4000-8000-000000000002";
 const DOMAIN: &str = "linux:{machine}:pid:[{ns}]";
 
 /// What a live record says beside the process it names.
@@ -21,14 +21,14 @@ fn record(id: &str, cwd: &str, more: &Value) -> String {
     record.to_string()
 }
 
-struct Claude {
-    home: TestHome,
-    cwd: String,
-    record_path: String,
+pub(crate) struct Claude {
+    pub(crate) home: TestHome,
+    pub(crate) cwd: String,
+    pub(crate) record_path: String,
 }
 
 impl Claude {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let home = home();
         let cwd = home.path().join("ws");
         let record_path = home.at(".claude/sessions/{pid}.json").to_string_lossy().into_owned();
@@ -36,14 +36,14 @@ impl Claude {
     }
 
     /// A process named `claude` that says this of itself.
-    fn live(&self, id: &str, more: &Value) -> Agent {
+    pub(crate) fn live(&self, id: &str, more: &Value) -> Agent {
         let text = record(id, &self.cwd, more);
         let mut agent = self.home.agent("claude", "ws", &["write", &self.record_path, &text]);
         agent.ready();
         agent
     }
 
-    fn transcript(&self, id: &str, lines: &[Value]) {
+    pub(crate) fn transcript(&self, id: &str, lines: &[Value]) {
         let mut text = String::new();
         for (index, line) in lines.iter().enumerate() {
             let mut line = line.clone();
@@ -55,25 +55,25 @@ impl Claude {
         self.home.write(&format!(".claude/projects/-ws/{id}.jsonl"), text);
     }
 
-    fn list(&self) -> testkit::Output {
+    pub(crate) fn list(&self) -> testkit::Output {
         self.home.run(&["list", "-a", "--since", "all", "--json"])
     }
 
-    fn row(&self, id: &str) -> Value {
+    pub(crate) fn row(&self, id: &str) -> Value {
         self.list().session(id)
     }
 }
 
-fn prompt(text: &str) -> Value {
+pub(crate) fn prompt(text: &str) -> Value {
     json!({"type": "user", "message": {"role": "user", "content": text}})
 }
 
-fn tool_use(id: &str, name: &str, input: &Value) -> Value {
+pub(crate) fn tool_use(id: &str, name: &str, input: &Value) -> Value {
     json!({"type": "assistant", "message": {"id": "m1", "model": "claude-opus-5-5", "stop_reason": "tool_use",
         "content": [{"type": "tool_use", "id": id, "name": name, "input": input}], "usage": {"input_tokens": 5, "output_tokens": 2}}})
 }
 
-fn said(text: &str) -> Value {
+pub(crate) fn said(text: &str) -> Value {
     json!({"type": "assistant", "message": {"id": "m2", "model": "claude-opus-5-5", "stop_reason": "end_turn",
         "content": [{"type": "text", "text": text}], "usage": {"input_tokens": 7, "output_tokens": 3}}})
 }
@@ -124,6 +124,38 @@ fn what_the_live_record_says_is_what_is_shown() {
             assert_eq!((&row["pid"], &row["hosted"]), (&agent.pid().into(), &false.into()));
             assert_eq!(row["processes"][0]["pid"], agent.pid());
             assert_list_equals_status(&claude.home);
+        }
+    });
+}
+
+#[test]
+fn tools_refused_without_anyone_being_asked_are_noted() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let refused = json!({"type": "user", "permissionDecision": {"decision": "reject", "source": "config"},
+            "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "is_error": true, "content": "touch needs approval"}]}});
+        let call = tool_use("t1", "Bash", &json!({"command": "touch /etc/x"}));
+        claude.transcript(A, &[prompt("x"), call, refused, said("all done")]);
+        let row = claude.row(A);
+        assert_eq!((&row["status"], &row["outcome"]), (&"stopped".into(), &"finished".into()));
+        assert_eq!(
+            row["notes"],
+            json!(["1 tool call was refused without anyone being asked: touch needs approval"])
+        );
+        assert_list_equals_status(&claude.home);
+    });
+}
+
+#[test]
+fn escape_before_the_first_answer_is_no_killing() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let mut asked = prompt("x");
+        let goodbye = json!({"type": "cost-state", "totalCostUSD": 0});
+        for (entrypoint, outcome) in [("cli", "interrupted"), ("sdk-cli", "killed")] {
+            asked["entrypoint"] = entrypoint.into();
+            claude.transcript(A, &[asked.clone(), goodbye.clone()]);
+            assert_eq!(claude.row(A)["outcome"], outcome, "{entrypoint}");
         }
     });
 }
@@ -343,93 +375,6 @@ fn two_processes_on_one_session_are_one_row() {
                 .is_some_and(|n| n.starts_with("2 processes serve this session"))
         );
         assert_list_equals_status(&claude.home);
-    });
-}
-
-#[test]
-fn a_process_before_its_first_session_is_a_row_without_id() {
-    sandboxed(|| {
-        let claude = Claude::new();
-        let key = claude.home.at(".claude/sessions/{pid}.abc.key").to_string_lossy().into_owned();
-        let settings = |trusted: bool| {
-            json!({"hasCompletedOnboarding": true, "projects": {&claude.cwd: {"hasTrustDialogAccepted": trusted}}}).to_string()
-        };
-        claude.home.write(".claude.json", settings(false));
-        let mut agent = claude.home.agent("claude", "ws", &["write", &key, "{}"]);
-        agent.ready();
-        let row = claude.list().sessions().pop().expect("a row");
-        assert_eq!(
-            (&row["id"], &row["status"], &row["reason"]["kind"]),
-            (&Value::Null, &"waiting".into(), &"trust".into())
-        );
-        let by_pid = claude.home.run(&["status", &agent.pid().to_string(), "--json"]);
-        assert_eq!((by_pid.code, &by_pid.json()["reason"]["kind"]), (Some(0), &"trust".into()));
-
-        claude.home.write(".claude.json", settings(true));
-        let row = claude.list().sessions().pop().expect("a row");
-        assert_eq!(
-            (&row["status"], &row["reason"]["kind"]),
-            (&"running".into(), &"starting".into())
-        );
-        claude.home.write(".claude.json", "{}");
-        assert_eq!(claude.list().sessions()[0]["reason"]["kind"], "login");
-        assert_list_equals_status(&claude.home);
-    });
-}
-
-#[test]
-fn spares_and_helpers_are_no_sessions() {
-    sandboxed(|| {
-        let claude = Claude::new();
-        std::fs::create_dir_all(claude.home.path().join(".claude/sessions")).expect("made");
-        let helpers = [
-            &["--bg-spare", "x.sock"][..],
-            &["daemon", "run"],
-            &["mcp", "serve"],
-            &["--bg-pty-host", "y"],
-        ];
-        let mut agents: Vec<Agent> =
-            helpers.iter().map(|args| claude.home.agent("claude", "ws", args)).collect();
-        for agent in &mut agents {
-            agent.ready();
-        }
-        assert!(claude.list().sessions().is_empty(), "{}", claude.list().stdout);
-    });
-}
-
-#[test]
-fn on_its_way_out_it_is_unknown_not_killed() {
-    sandboxed(|| {
-        let claude = Claude::new();
-        let mut agent = claude.live(A, &json!({"status": "busy"}));
-        claude.transcript(A, &[prompt("x"), tool_use("t1", "Bash", &json!({"command": "make"}))]);
-        let later = "2099-01-01T00:00:00.000Z";
-        let path = claude.home.path().join(format!(".claude/projects/-ws/{A}.jsonl"));
-        let text = std::fs::read_to_string(&path)
-            .expect("there")
-            .replace("2026-11-15T08:00:01.000Z", later);
-        std::fs::write(&path, text).expect("written");
-        std::fs::remove_file(claude.record_path.replace("{pid}", &agent.pid().to_string()))
-            .expect("removed");
-        for args in [&["list", "--json"][..], &["list", "-a", "--json"]] {
-            let listed = claude.home.run(args);
-            let row = listed.session(A);
-            assert_eq!(
-                (&row["status"], &row["reason"]["kind"]),
-                (&"unknown".into(), &"ambiguous".into()),
-                "{args:?}"
-            );
-            assert_eq!(row["reason"]["detail"], format!("pid {}", agent.pid()));
-            let process =
-                listed.sessions().into_iter().find(|s| s["id"].is_null()).expect("the process");
-            assert_eq!(process["status"], "unknown");
-        }
-        assert_list_equals_status(&claude.home);
-        agent.kill();
-        assert_eq!(
-            (&claude.row(A)["status"], &claude.row(A)["outcome"]),
-            (&"stopped".into(), &"killed".into())
-        );
     });
 }
 

@@ -3,11 +3,13 @@
 #![allow(clippy::similar_names)]
 
 mod claude_code;
+mod claude_code_beginnings;
 mod cli;
 mod codex;
 mod demo;
 mod fixtures;
 mod hostile;
+mod readme;
 mod recycle;
 mod tidy;
 

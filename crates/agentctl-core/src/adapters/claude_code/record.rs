@@ -152,8 +152,11 @@ impl Tail {
     }
 
     fn line(&mut self, bytes: &[u8]) {
-        // Once the state is known, older lines can only add a title.
-        let needed = !self.is_settled() || self.cwd.is_none() || may_be_title(bytes);
+        // Once the state is known, older lines can only add a title or a refusal.
+        let needed = !self.is_settled()
+            || self.cwd.is_none()
+            || may_be_title(bytes)
+            || memmem::find(bytes, b"\"permissionDecision\"").is_some();
         if needed
             && !is_bulk(bytes)
             && let Some(line) = Line::parse(bytes)
