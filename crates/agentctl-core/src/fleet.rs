@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 pub use join::{View, join};
 
-use crate::adapters::{Adapter, Depth, Entry, Found, Look, Record, Root, Served, Store, Turn};
+use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
 use crate::host::Host;
 use crate::kernel::Table;
 use crate::model::{Fault, Listing, Locator, SCHEMA_VERSION, Session, Status};
@@ -102,8 +102,10 @@ fn sort(sessions: &mut Vec<Session>) {
     places.sort_by(|a, b| order(&sessions[*a], &sessions[*b]));
     let mut unsorted: Vec<Option<Session>> =
         std::mem::take(sessions).into_iter().map(Some).collect();
-    let sorted = places.into_iter().filter_map(|place| unsorted[place].take());
-    let (children, top): (Vec<_>, Vec<_>) = sorted.partition(|s| s.parent.is_some());
+    let (mut children, mut top) = (Vec::new(), Vec::with_capacity(places.len()));
+    for session in places.into_iter().filter_map(|place| unsorted[place].take()) {
+        if session.parent.is_some() { children.push(session) } else { top.push(session) }
+    }
     if children.is_empty() {
         *sessions = top;
         return;
@@ -320,9 +322,9 @@ impl<'a> Question<'a> {
         }
     }
 
-    fn take_history(&mut self, history: Found<Entry>) -> Vec<Locator> {
+    fn take_history(&mut self, history: Found<Locator>) -> Vec<Locator> {
         self.faults.extend(history.faults);
-        history.rows.into_iter().map(|entry| entry.locator).collect()
+        history.rows
     }
 
     /// Sessions that a process without a record of its own may be serving.
@@ -377,6 +379,7 @@ impl<'a> Question<'a> {
     /// Reads these records and decides about each.
     fn add(&mut self, locators: &[Locator], depth: Depth) {
         let records = read_all(self.store, locators, depth);
+        self.rows.reserve(records.len());
         for (locator, record) in locators.iter().zip(records) {
             self.push(locator, record);
         }
@@ -505,9 +508,11 @@ fn read_all(store: &dyn Store, locators: &[Locator], depth: Depth) -> Vec<Record
                     .spawn(move || chunk.iter().map(|l| store.record(l, depth)).collect::<Vec<_>>())
             })
             .collect();
-        workers
-            .into_iter()
-            .flat_map(|w| w.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
-            .collect()
+        let mut records = Vec::with_capacity(locators.len());
+        for worker in workers {
+            let read = worker.join();
+            records.append(&mut read.unwrap_or_else(|p| std::panic::resume_unwind(p)));
+        }
+        records
     })
 }

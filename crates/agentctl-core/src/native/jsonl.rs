@@ -1,7 +1,7 @@
 //! Line files: the head, the tail newest first, the whole, and what was appended since.
 //!
 //! Budgets: 8 MiB a line, 1 MiB of tail. A last line without its newline is "not yet", never an error
-//! and never a fact. Nothing here parses: a visitor gets the bytes of whole lines.
+//! and never a fact. A visitor gets the bytes of whole lines.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -228,6 +228,16 @@ pub fn lines(file: &File, from: u64, visit: &mut dyn FnMut(&[u8])) -> io::Result
         if at > 0 {
             pass.end = offset - filled as u64;
         }
+    }
+}
+
+/// Parses a line; `None` for what is not of this shape.
+#[must_use]
+pub fn parse<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
+    // Checked as a whole it is read faster; bad UTF-8 matters only where a field is wanted.
+    match std::str::from_utf8(line) {
+        Ok(text) => serde_json::from_str(text).ok(),
+        Err(_) => serde_json::from_slice(line).ok(),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::native::{file, jsonl};
 
 /// Read at once from either end; most transcripts need no more.
 const HEAD_CHUNK: usize = 4 << 10;
-const TAIL_CHUNK: usize = 16 << 10;
+const TAIL_CHUNK: usize = 8 << 10;
 /// How far back the model's name is looked for once the state is known.
 const MODEL_BYTES: u64 = 256 << 10;
 /// Lines over this size are parsed only if they can matter.

@@ -125,7 +125,7 @@ impl Sum {
     }
 
     fn line(&mut self, line: &[u8], whose: Whose) {
-        let Ok(line) = serde_json::from_slice::<Counted<'_>>(line) else { return };
+        let Some(line) = jsonl::parse::<Counted<'_>>(line) else { return };
         match (line.kind.as_ref(), line.message) {
             ("assistant", Some(Spent { id: Some(id), model, usage: Some(usage) })) => {
                 let fresh =

@@ -41,7 +41,7 @@ pub(super) struct Line<'a> {
 
 impl<'a> Line<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok()
+        jsonl::parse(bytes)
     }
 
     pub(super) fn at(&self) -> Option<Time> {
