@@ -187,6 +187,60 @@ fn a_gigabyte_in_one_line_is_read_in_bounded_memory() {
 }
 
 #[test]
+fn what_belongs_to_another_user_is_left_alone() {
+    sandboxed(|| {
+        let home = home();
+        good(&home);
+        let path = home.write(&PLACES[0].1(&id(1)), "{}\n");
+        // Root may give a file away; anyone else may mount a stranger's in its place.
+        let given =
+            Command::new("chown").arg("65534").arg(&path).status().expect("chown").success();
+        if !given {
+            let mounted = Command::new("mount").args(["--bind", "/etc/passwd"]).arg(&path).status();
+            assert!(
+                mounted.expect("mount").success(),
+                "neither chown nor a bind mount is to be had"
+            );
+        }
+        let listed = list(&home);
+        assert_eq!(listed.code, Some(3), "{}", listed.stderr);
+        assert!(listed.stderr.contains("it belongs to uid"), "{}", listed.stderr);
+        let row = listed.session(&id(1));
+        assert_eq!((&row["status"], &row["outcome"]), (&"unknown".into(), &Value::Null));
+        assert_good(&listed, "another user's file");
+    });
+}
+
+#[test]
+fn what_may_not_be_read_is_unknown_not_stopped() {
+    sandboxed(|| {
+        use std::os::unix::fs::PermissionsExt;
+        let home = home();
+        good(&home);
+        let path = home.write(&PLACES[0].1(&id(1)), "{}\n");
+        let none = std::fs::Permissions::from_mode(0);
+        std::fs::set_permissions(&path, none.clone()).expect("closed");
+        let closed = home.at(".codex/sessions/2026/11/x");
+        std::fs::set_permissions(closed.parent().expect("a directory"), none).expect("closed");
+        // Without capabilities even root is bound by a file's mode.
+        let mut bound = Command::new("setpriv");
+        bound.args(["--bounding-set=-all", "--inh-caps=-all", env!("CARGO_BIN_EXE_agentctl")]);
+        bound.args(["list", "-a", "--since", "all", "--json"]).env_clear().env("HOME", home.path());
+        let output = bound.output().expect("setpriv of util-linux");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{stderr}");
+        let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let status = |id: &str| {
+            let rows = document["sessions"].as_array().into_iter().flatten();
+            rows.clone().find(|s| s["id"] == id).map(|s| s["status"].clone())
+        };
+        assert_eq!(status(&id(1)), Some("unknown".into()), "{stderr}");
+        assert_eq!(status(GOOD), Some("stopped".into()), "{stderr}");
+        assert!(stderr.contains("sessions/2026/11 was skipped: permission denied"), "{stderr}");
+    });
+}
+
+#[test]
 fn rubbish_among_the_live_records_hides_nobody() {
     sandboxed(|| {
         let home = home();

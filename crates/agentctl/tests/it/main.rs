@@ -11,6 +11,7 @@ mod fixtures;
 mod hostile;
 mod readme;
 mod recycle;
+mod terminal;
 mod tidy;
 
 use std::path::PathBuf;
