@@ -18,7 +18,7 @@ pub use join::{View, join};
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
 use crate::host::Host;
 use crate::kernel::Table;
-use crate::model::{Fault, Listing, Locator, SCHEMA_VERSION, Session, Status};
+use crate::model::{Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target};
 
 /// The adapters a question is put to.
 pub type Adapters = &'static [&'static dyn Adapter];
@@ -142,7 +142,7 @@ pub struct Inspected {
 
 /// Looks at one session in full, subagents' tokens included.
 #[must_use]
-pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &crate::resolve::Target) -> Inspected {
+pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspected {
     let wanted = target.clone();
     let mut found = each_adapter(host, adapters, host.deadlines.all, move |adapter, look| {
         let mut found = Found::default();

@@ -498,6 +498,19 @@ pub struct Locator {
     pub parent: Option<String>,
 }
 
+/// One session, or one live process without a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The adapter that knows it.
+    pub adapter: &'static str,
+    /// The home it lies in.
+    pub root: String,
+    /// Its record; `None` for a process without a session.
+    pub session: Option<Locator>,
+    /// The process asked for, when asked by pid.
+    pub pid: Option<u32>,
+}
+
 /// Says whether a text may be a session id at all.
 #[must_use]
 pub fn is_session_id(text: &str) -> bool {

@@ -8,23 +8,10 @@ use std::sync::Arc;
 use crate::adapters::Found;
 use crate::fleet::{Adapters, Query, each_adapter, list};
 use crate::host::Host;
-use crate::model::{Fault, Locator, Session};
+use crate::model::{Fault, Locator, Session, Target};
 
 /// Shortest prefix that is looked for.
 pub const PREFIX_CHARS: usize = 4;
-
-/// One session, or one live process without a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// The adapter that knows it.
-    pub adapter: &'static str,
-    /// The home it lies in.
-    pub root: String,
-    /// Its record; `None` for a process without a session.
-    pub session: Option<Locator>,
-    /// The process asked for, when asked by pid.
-    pub pid: Option<u32>,
-}
 
 /// What a text stands for.
 #[derive(Debug)]

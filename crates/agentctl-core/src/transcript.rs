@@ -11,10 +11,9 @@ use std::sync::Arc;
 use crate::adapters::{Adapter, Found};
 use crate::fleet::{Adapters, each_adapter, written};
 use crate::host::Host;
-use crate::model::{Message, Role};
+use crate::model::{Message, Role, Target};
 use crate::native::watch::Watch;
 use crate::native::{file, jsonl};
-use crate::resolve::Target;
 
 /// How far back the last messages are looked for.
 const TAIL_BYTES: u64 = 64 << 20;

@@ -11,9 +11,8 @@ use agentctl_core::adapters::{ALL, demo};
 use agentctl_core::fleet::{self, Query};
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{ExitWatch, Spawn, Stdio};
-use agentctl_core::model::{Locator, ProcId, Session, Status};
+use agentctl_core::model::{Locator, ProcId, Session, Status, Target};
 use agentctl_core::native::watch::Watch;
-use agentctl_core::resolve::Target;
 use clap::Args;
 use rustix::process::Signal;
 

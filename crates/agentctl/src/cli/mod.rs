@@ -19,8 +19,8 @@ use std::time::Duration;
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet;
 use agentctl_core::host::Host;
-use agentctl_core::model::Fault;
-use agentctl_core::resolve::{PREFIX_CHARS, Target, resolve};
+use agentctl_core::model::{Fault, Target};
+use agentctl_core::resolve::{PREFIX_CHARS, resolve};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::{Failure, Kind, Outcome};
