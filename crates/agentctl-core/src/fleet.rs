@@ -97,19 +97,22 @@ fn sort(sessions: &mut Vec<Session>) {
     let order = |a: &Session, b: &Session| {
         (a.status, newest(a), &a.id, a.pid).cmp(&(b.status, newest(b), &b.id, b.pid))
     };
-    // Sessions are large: their places are sorted, then each is moved once.
+    // Sessions are large: their places are sorted, then each is moved to its own.
     let mut places: Vec<usize> = (0..sessions.len()).collect();
     places.sort_by(|a, b| order(&sessions[*a], &sessions[*b]));
-    let mut unsorted: Vec<Option<Session>> =
-        std::mem::take(sessions).into_iter().map(Some).collect();
-    let (mut children, mut top) = (Vec::new(), Vec::with_capacity(places.len()));
-    for session in places.into_iter().filter_map(|place| unsorted[place].take()) {
-        if session.parent.is_some() { children.push(session) } else { top.push(session) }
+    // What belongs here may have been moved on: follow it to where it is now.
+    for index in 0..places.len() {
+        let mut from = places[index];
+        while from < index {
+            from = places[from];
+        }
+        sessions.swap(index, from);
     }
-    if children.is_empty() {
-        *sessions = top;
+    if sessions.iter().all(|s| s.parent.is_none()) {
         return;
     }
+    let (children, top): (Vec<_>, Vec<_>) =
+        std::mem::take(sessions).into_iter().partition(|s| s.parent.is_some());
     let mut children: Vec<Option<Session>> = children.into_iter().map(Some).collect();
     for parent in top {
         let id = parent.id.clone();
@@ -379,8 +382,8 @@ impl<'a> Question<'a> {
     /// Reads these records and decides about each.
     fn add(&mut self, locators: &[Locator], depth: Depth) {
         let records = read_all(self.store, locators, depth);
-        self.rows.reserve(records.len());
-        for (locator, record) in locators.iter().zip(records) {
+        self.rows.reserve(locators.len());
+        for (locator, record) in locators.iter().zip(records.into_iter().flatten()) {
             self.push(locator, record);
         }
     }
@@ -493,11 +496,11 @@ pub(crate) fn written(store: &dyn Store, locator: &Locator) -> Found<Locator> {
     found
 }
 
-/// Reads many records on as many threads as there are cores; order is kept.
-fn read_all(store: &dyn Store, locators: &[Locator], depth: Depth) -> Vec<Record> {
+/// Reads many records on as many threads as there are cores; order is kept, thread after thread.
+fn read_all(store: &dyn Store, locators: &[Locator], depth: Depth) -> Vec<Vec<Record>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     if locators.len() < 64 || threads == 1 {
-        return locators.iter().map(|l| store.record(l, depth)).collect();
+        return vec![locators.iter().map(|l| store.record(l, depth)).collect()];
     }
     let share = locators.len().div_ceil(threads);
     std::thread::scope(|scope| {
@@ -508,11 +511,9 @@ fn read_all(store: &dyn Store, locators: &[Locator], depth: Depth) -> Vec<Record
                     .spawn(move || chunk.iter().map(|l| store.record(l, depth)).collect::<Vec<_>>())
             })
             .collect();
-        let mut records = Vec::with_capacity(locators.len());
-        for worker in workers {
-            let read = worker.join();
-            records.append(&mut read.unwrap_or_else(|p| std::panic::resume_unwind(p)));
-        }
-        records
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
+            .collect()
     })
 }

@@ -16,6 +16,8 @@ pub const TAIL_BYTES: u64 = 1 << 20;
 /// How far into a file a head is read.
 pub const HEAD_BYTES: u64 = 1 << 20;
 
+/// How far into a line its own keys are looked for without parsing it.
+const START_BYTES: usize = 320;
 /// The longest buffer a thread keeps for its next file.
 const KEPT_BYTES: usize = 1 << 20;
 
@@ -241,6 +243,22 @@ pub fn parse<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
     }
 }
 
+/// Returns what follows a key of a line's own object, where it stands near the beginning; a key inside
+/// another object is not the line's own.
+#[must_use]
+pub fn behind<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let start = &line[..line.len().min(START_BYTES)];
+    let at = memchr::memmem::find(start, key).filter(|at| *at > 0)?;
+    memchr::memchr(b'{', &start[1..at]).is_none().then(|| &line[at + key.len()..])
+}
+
+/// Returns the type a line gives itself near its beginning.
+#[must_use]
+pub fn own_type(line: &[u8]) -> Option<&[u8]> {
+    let value = behind(line, b"\"type\":\"")?;
+    Some(&value[..memchr::memchr(b'"', value)?])
+}
+
 fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -324,6 +342,20 @@ mod tests {
         assert_eq!(ended.expect("read"), Ended::Whole);
         let last = bytes.len() as u64 - 5;
         assert_eq!(seen, [(last, b"last".to_vec()), (0, b"first".to_vec())]);
+    }
+
+    #[test]
+    fn only_a_key_of_the_line_itself_tells_its_type() {
+        let own = |line: &str| own_type(line.as_bytes()).map(<[u8]>::to_vec);
+        assert_eq!(own(r#"{"type":"user","x":{}}"#), Some(b"user".to_vec()));
+        assert_eq!(own(r#"{"parent":null,"type":"user","message":{}}"#), Some(b"user".to_vec()));
+        assert_eq!(own(r#"{"message":{"type":"message"},"type":"assistant"}"#), None);
+        assert_eq!(
+            own(r#"{"text":"\"type\":\"user\"","type":"system"}"#),
+            Some(b"system".to_vec())
+        );
+        assert_eq!(own(r#"{"type":"cut"#), None);
+        assert_eq!(own(""), None);
     }
 
     #[test]

@@ -93,6 +93,19 @@ fn is_bulk(line: &[u8]) -> bool {
     line.len() > BULK_BYTES && !KINDS.iter().any(|kind| memmem::find(line, kind).is_some())
 }
 
+/// Says whether a line is a note that we do not read.
+fn says_nothing(line: &[u8]) -> bool {
+    const NOTES: [&[u8]; 4] = [b"atis-latch", b"last-prompt", b"permission-mode", b"tools-used"];
+    jsonl::own_type(line).is_some_and(|kind| NOTES.contains(&kind))
+}
+
+/// Says whether a line may tell of a refused tool call: most decisions are to accept.
+fn may_be_refusal(line: &[u8]) -> bool {
+    const ACCEPTED: &[u8] = b"\"permissionDecision\":{\"decision\":\"accept\"";
+    let decision = memmem::find(line, b"\"permissionDecision\"");
+    decision.is_some_and(|at| !line[at..].starts_with(ACCEPTED))
+}
+
 /// Says whether a line may be a title's: those begin with their type.
 fn may_be_title(line: &[u8]) -> bool {
     memmem::find(&line[..line.len().min(64)], b"-title\"").is_some()
@@ -156,8 +169,9 @@ impl Tail {
         let needed = !self.is_settled()
             || self.cwd.is_none()
             || may_be_title(bytes)
-            || memmem::find(bytes, b"\"permissionDecision\"").is_some();
+            || may_be_refusal(bytes);
         if needed
+            && !says_nothing(bytes)
             && !is_bulk(bytes)
             && let Some(line) = Line::parse(bytes)
         {

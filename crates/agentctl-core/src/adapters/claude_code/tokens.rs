@@ -12,8 +12,6 @@ use crate::adapters::{Found, Record};
 use crate::model::{Locator, Tokens};
 use crate::native::{file, jsonl};
 
-/// How far into a line its own type and message id are looked for.
-const START_BYTES: usize = 320;
 /// Longest line that may tell of costs.
 const COST_BYTES: usize = 64 << 10;
 
@@ -86,13 +84,6 @@ fn whole_nanos(cost: f64) -> f64 {
     (cost * 1e9).round() / 1e9
 }
 
-/// Returns what follows a key of the line's own object, where it stands near the beginning.
-fn on_top<'a>(line: &'a [u8], key: &Finder<'_>) -> Option<&'a [u8]> {
-    let start = &line[..line.len().min(START_BYTES)];
-    let at = key.find(start).filter(|at| *at > 0)?;
-    memchr::memchr(b'{', &start[1..at]).is_none().then(|| &line[at + key.needle().len()..])
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Session,
@@ -103,16 +94,14 @@ impl Sum {
     fn add(&mut self, opened: &file::Opened, whose: Whose) -> io::Result<()> {
         let usage = Finder::new(b"\"usage\"");
         let cost = Finder::new(b"\"cost-state\"");
-        let said = Finder::new(b"\"type\":\"user\"");
-        let message = Finder::new(b"\"message\":{\"id\":\"");
         let pass = jsonl::lines(&opened.file, 0, &mut |line| {
             // Most bytes are what tools printed: such a line is known by its beginning.
-            if on_top(line, &said).is_some() {
+            if jsonl::own_type(line) == Some(b"user") {
                 return;
             }
             let short = line.len() <= COST_BYTES;
             if usage.find(line).is_some() || (short && cost.find(line).is_some()) {
-                let id = on_top(line, &message);
+                let id = jsonl::behind(line, b"\"message\":{\"id\":\"");
                 let id = id.and_then(|id| Some(&id[..memchr::memchr(b'"', id)?]));
                 // One answer stands on several lines with the same usage.
                 if id.is_none_or(|id| !self.seen.contains(id)) {

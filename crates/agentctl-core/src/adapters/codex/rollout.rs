@@ -337,7 +337,13 @@ pub(super) fn count(path: &Path, uid: u32, children: &Found<Locator>, record: &m
         let pass = opened.and_then(|opened| {
             jsonl::lines(&opened.file, 0, &mut |bytes| {
                 answered |= !answered && spoken.find(bytes).is_some();
-                if needle.find(bytes).is_some()
+                // Most bytes are what commands printed: such a line is known by its beginning.
+                let kind = jsonl::own_type(bytes);
+                let counts = match kind {
+                    Some(kind) => kind == b"token_usage_record",
+                    None => needle.find(bytes).is_some(),
+                };
+                if counts
                     && let Some(line) =
                         Line::parse(bytes).filter(|l| l.kind == "token_usage_record")
                     && let Some(UsageRecord { response_id: Some(id), usage }) = line.payload()
