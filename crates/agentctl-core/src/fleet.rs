@@ -4,15 +4,17 @@
 //! cannot disagree. An adapter that errs, panics or hangs costs its own rows and becomes a fault. No
 //! agent is named here.
 
+mod given_up;
 mod join;
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use given_up::Ticket;
 pub use join::{View, join};
 
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
@@ -172,9 +174,8 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
     Inspected { session: found.rows.pop(), faults: found.faults }
 }
 
-/// Threads that hang in a read which cannot be cancelled; they are given up, but not without end.
-static ABANDONED: AtomicUsize = AtomicUsize::new(0);
-const ABANDONED_MOST: usize = 32;
+/// So many threads may hang in reads that cannot be cancelled; then nobody is asked any more.
+const GIVEN_UP_MOST: usize = 32;
 
 /// Puts a question to every adapter on a thread of its own; the late, the broken and the panicking
 /// become faults.
@@ -189,24 +190,25 @@ pub fn each_adapter<T: Send + 'static>(
     let question = Arc::new(question);
     let (sender, answers) = channel();
     let mut all = Found::default();
-    let mut pending: Vec<&'static str> = Vec::new();
+    let mut pending: Vec<(&'static str, Ticket)> = Vec::new();
     for &adapter in adapters {
-        if ABANDONED.load(Ordering::Relaxed) >= ABANDONED_MOST {
+        if given_up::COUNT.load(Ordering::SeqCst) >= GIVEN_UP_MOST {
             let why = "too many earlier questions still hang";
             all.faults.push(whole_fault(adapter.name(), "was not asked", why));
             continue;
         }
         let (sender, question, look) = (sender.clone(), Arc::clone(&question), look.clone());
+        let ticket = Ticket::new(&given_up::COUNT);
+        let ending = ticket.clone();
         let thread = std::thread::Builder::new().name(adapter.name().to_owned());
         let spawned = thread.spawn(move || {
             let answer = catch_unwind(AssertUnwindSafe(|| question(adapter, &look)));
-            if sender.send((adapter.name(), answer)).is_err() {
-                // Nobody listens any more: this thread had been given up.
-                ABANDONED.fetch_sub(1, Ordering::Relaxed);
-            }
+            // Nobody listens any more when the answer comes too late.
+            let _too_late = sender.send((adapter.name(), answer));
+            ending.end();
         });
         match spawned {
-            Ok(_) => pending.push(adapter.name()),
+            Ok(_) => pending.push((adapter.name(), ticket)),
             Err(error) => {
                 all.faults.push(whole_fault(adapter.name(), "failed", &error.to_string()));
             }
@@ -216,7 +218,7 @@ pub fn each_adapter<T: Send + 'static>(
     while !pending.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         let Ok((name, answer)) = answers.recv_timeout(left) else { break };
-        pending.retain(|p| *p != name);
+        pending.retain(|(asked, _)| *asked != name);
         match answer {
             Ok(found) => {
                 if all.rows.is_empty() {
@@ -232,8 +234,8 @@ pub fn each_adapter<T: Send + 'static>(
             }
         }
     }
-    for name in pending {
-        ABANDONED.fetch_add(1, Ordering::Relaxed);
+    for (name, ticket) in pending {
+        ticket.give_up();
         let message =
             format!("it did not answer within {} ms; its sessions are missing", limit.as_millis());
         all.faults.push(Fault { adapter: name, root: None, code: "timeout", message });
@@ -438,7 +440,9 @@ impl<'a> Question<'a> {
         let table: Table = self.look.host.kernel.table(&wanted);
         let look = Look { table: Arc::new(table), now: self.look.host.now(), ..self.look.clone() };
         let store = self.adapter.store(&look, self.root);
-        let view = View::new(self.adapter.name(), self.root, &look, store.live());
+        let live = store.live();
+        self.faults.extend(live.faults.iter().cloned());
+        let view = View::new(self.adapter.name(), self.root, &look, live);
         for row in &mut self.rows {
             let Some(before) = row.confirm.take() else { continue };
             let depth = if row.session.tokens.is_some() { Depth::Whole } else { Depth::Outline };

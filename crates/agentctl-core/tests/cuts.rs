@@ -35,7 +35,7 @@ fn look(home: &Path) -> Look {
         now: host.now(),
         host: Arc::new(host),
         table: Arc::new(Table::default()),
-        deadline: Instant::now() + Duration::from_secs(60),
+        deadline: Instant::now() + Duration::from_mins(1),
     }
 }
 

@@ -193,7 +193,9 @@ impl DemoStore<'_> {
         let home = match self.look.host.kernel.environ(&process.id, &names).as_deref() {
             Ok([Some(data), _]) if data.starts_with('/') => PathBuf::from(data),
             Ok([_, Some(home)]) => PathBuf::from(home).join(".local/share"),
-            _ => return false,
+            Ok(_) => return false,
+            // Whose it is cannot be told; a live agent must not be overlooked.
+            Err(_) => return true,
         };
         file::resolve_root(&home.join("agentctl-demo")) == self.root.path
     }

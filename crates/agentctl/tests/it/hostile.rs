@@ -218,7 +218,7 @@ fn what_may_not_be_read_is_unknown_not_stopped() {
         let home = home();
         good(&home);
         let path = home.write(&PLACES[0].1(&id(1)), "{}\n");
-        let none = std::fs::Permissions::from_mode(0);
+        let none = std::fs::Permissions::from_mode(0o0);
         std::fs::set_permissions(&path, none.clone()).expect("closed");
         let closed = home.at(".codex/sessions/2026/11/x");
         std::fs::set_permissions(closed.parent().expect("a directory"), none).expect("closed");

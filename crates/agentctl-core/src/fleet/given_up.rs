@@ -1,0 +1,88 @@
+//! The count of threads that were given up and still hang in a read nobody can cancel.
+//!
+//! The asker gives a thread up when its time is over; the thread ends whenever it ends, perhaps in that
+//! very moment. Whichever comes first, the count is right afterwards: a thread counts exactly while it
+//! is given up and has not ended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// How many there are.
+pub(super) static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// What the asker and the thread share about one question.
+#[derive(Clone, Debug)]
+pub(super) struct Ticket {
+    settled: Arc<AtomicBool>,
+    count: &'static AtomicUsize,
+}
+
+impl Ticket {
+    /// Makes the ticket of a question that is about to be asked.
+    pub(super) fn new(count: &'static AtomicUsize) -> Self {
+        Self { settled: Arc::default(), count }
+    }
+
+    /// The asker waits no longer.
+    pub(super) fn give_up(&self) {
+        // Counted before it is settled, so that the thread cannot take away what is not there yet.
+        self.count.fetch_add(1, Ordering::SeqCst);
+        self.settle();
+    }
+
+    /// The thread has ended.
+    pub(super) fn end(&self) {
+        self.settle();
+    }
+
+    /// Whoever comes second takes it off the count, if it ever was on it.
+    fn settle(&self) {
+        if self.settled.swap(true, Ordering::SeqCst) {
+            self.count.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_counts_while_it_is_given_up_and_has_not_ended() {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = || COUNT.load(Ordering::SeqCst);
+        let in_time = Ticket::new(&COUNT);
+        in_time.end();
+        assert_eq!(count(), 0);
+
+        let late = Ticket::new(&COUNT);
+        late.give_up();
+        assert_eq!(count(), 1);
+        late.end();
+        assert_eq!(count(), 0);
+
+        let just_ended = Ticket::new(&COUNT);
+        just_ended.end();
+        just_ended.give_up();
+        assert_eq!(count(), 0, "it ended before it was given up");
+    }
+
+    #[test]
+    fn in_the_very_moment_too() {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        for _ in 0..500 {
+            let (ticket, start) = (Ticket::new(&COUNT), Barrier::new(2));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    start.wait();
+                    ticket.end();
+                });
+                start.wait();
+                ticket.give_up();
+            });
+            assert_eq!(COUNT.load(Ordering::SeqCst), 0);
+        }
+    }
+}
