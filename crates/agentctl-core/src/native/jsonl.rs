@@ -8,6 +8,9 @@ use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 /// Longest line that is looked at.
 pub const LINE_BYTES: usize = 8 << 20;
@@ -246,16 +249,17 @@ pub fn parse<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
 /// Returns what follows a key of a line's own object, where it stands near the beginning; a key inside
 /// another object is not the line's own.
 #[must_use]
-pub fn behind<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+pub fn behind<'a>(line: &'a [u8], key: &Finder<'_>) -> Option<&'a [u8]> {
     let start = &line[..line.len().min(START_BYTES)];
-    let at = memchr::memmem::find(start, key).filter(|at| *at > 0)?;
-    memchr::memchr(b'{', &start[1..at]).is_none().then(|| &line[at + key.len()..])
+    let at = key.find(start).filter(|at| *at > 0)?;
+    memchr::memchr(b'{', &start[1..at]).is_none().then(|| &line[at + key.needle().len()..])
 }
 
 /// Returns the type a line gives itself near its beginning.
 #[must_use]
 pub fn own_type(line: &[u8]) -> Option<&[u8]> {
-    let value = behind(line, b"\"type\":\"")?;
+    static KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"type\":\""));
+    let value = behind(line, &KEY)?;
     Some(&value[..memchr::memchr(b'"', value)?])
 }
 

@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::LazyLock;
 
-use memchr::memmem;
+use memchr::memmem::{self, Finder};
 
 use super::NAME;
 use super::lines::{Body, Line, is_prompt};
@@ -88,9 +89,10 @@ fn head(opened: &file::Opened, record: &mut Record) -> io::Result<()> {
 
 /// Says whether a long line cannot hold anything we read.
 fn is_bulk(line: &[u8]) -> bool {
-    const KINDS: [&[u8]; 3] =
-        [b"\"type\":\"user\"", b"\"type\":\"assistant\"", b"\"type\":\"system\""];
-    line.len() > BULK_BYTES && !KINDS.iter().any(|kind| memmem::find(line, kind).is_some())
+    static KINDS: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| {
+        ["\"type\":\"user\"", "\"type\":\"assistant\"", "\"type\":\"system\""].map(Finder::new)
+    });
+    line.len() > BULK_BYTES && !KINDS.iter().any(|kind| kind.find(line).is_some())
 }
 
 /// Says whether a line is a note that we do not read.
@@ -102,8 +104,9 @@ fn says_nothing(line: &[u8]) -> bool {
 /// Says whether a line may tell of a refused tool call: most decisions are to accept.
 fn may_be_refusal(line: &[u8]) -> bool {
     const ACCEPTED: &[u8] = b"\"permissionDecision\":{\"decision\":\"accept\"";
-    let decision = memmem::find(line, b"\"permissionDecision\"");
-    decision.is_some_and(|at| !line[at..].starts_with(ACCEPTED))
+    static DECISION: LazyLock<Finder<'static>> =
+        LazyLock::new(|| Finder::new("\"permissionDecision\""));
+    DECISION.find(line).is_some_and(|at| !line[at..].starts_with(ACCEPTED))
 }
 
 /// Says whether a line may be a title's: those begin with their type.

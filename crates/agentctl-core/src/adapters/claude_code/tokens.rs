@@ -94,6 +94,7 @@ impl Sum {
     fn add(&mut self, opened: &file::Opened, whose: Whose) -> io::Result<()> {
         let usage = Finder::new(b"\"usage\"");
         let cost = Finder::new(b"\"cost-state\"");
+        let message = Finder::new(b"\"message\":{\"id\":\"");
         let pass = jsonl::lines(&opened.file, 0, &mut |line| {
             // Most bytes are what tools printed: such a line is known by its beginning.
             if jsonl::own_type(line) == Some(b"user") {
@@ -101,7 +102,7 @@ impl Sum {
             }
             let short = line.len() <= COST_BYTES;
             if usage.find(line).is_some() || (short && cost.find(line).is_some()) {
-                let id = jsonl::behind(line, b"\"message\":{\"id\":\"");
+                let id = jsonl::behind(line, &message);
                 let id = id.and_then(|id| Some(&id[..memchr::memchr(b'"', id)?]));
                 // One answer stands on several lines with the same usage.
                 if id.is_none_or(|id| !self.seen.contains(id)) {

@@ -19,7 +19,7 @@ use crate::native::{file, jsonl};
 /// The first line alone is about 22 KB; the prompt ends at 32 to 43 KB.
 const HEAD_CHUNK: usize = 48 << 10;
 const META_CHUNK: usize = 24 << 10;
-const TAIL_CHUNK: usize = 8 << 10;
+const TAIL_CHUNK: usize = 4 << 10;
 /// A turn's end stands behind its calls, but for a few lines written out of order: calls without an end
 /// this far behind them are an open turn.
 const OPEN_BYTES: u64 = 64 << 10;
