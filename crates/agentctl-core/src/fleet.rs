@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use given_up::Ticket;
 pub use join::{View, join};
 
-use crate::adapters::{Adapter, Depth, Entry, Found, Look, Record, Root, Served, Store, Turn};
+use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
 use crate::host::Host;
 use crate::kernel::Table;
 use crate::model::{Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target};
@@ -99,17 +99,22 @@ fn sort(sessions: &mut Vec<Session>) {
     let order = |a: &Session, b: &Session| {
         (a.status, newest(a), &a.id, a.pid).cmp(&(b.status, newest(b), &b.id, b.pid))
     };
-    // Sessions are large: their places are sorted, then each is moved once.
+    // Sessions are large: their places are sorted, then each is moved to its own.
     let mut places: Vec<usize> = (0..sessions.len()).collect();
     places.sort_by(|a, b| order(&sessions[*a], &sessions[*b]));
-    let mut unsorted: Vec<Option<Session>> =
-        std::mem::take(sessions).into_iter().map(Some).collect();
-    let sorted = places.into_iter().filter_map(|place| unsorted[place].take());
-    let (children, top): (Vec<_>, Vec<_>) = sorted.partition(|s| s.parent.is_some());
-    if children.is_empty() {
-        *sessions = top;
+    // What belongs here may have been moved on: follow it to where it is now.
+    for index in 0..places.len() {
+        let mut from = places[index];
+        while from < index {
+            from = places[from];
+        }
+        sessions.swap(index, from);
+    }
+    if sessions.iter().all(|s| s.parent.is_none()) {
         return;
     }
+    let (children, top): (Vec<_>, Vec<_>) =
+        std::mem::take(sessions).into_iter().partition(|s| s.parent.is_some());
     let mut children: Vec<Option<Session>> = children.into_iter().map(Some).collect();
     for parent in top {
         let id = parent.id.clone();
@@ -322,9 +327,9 @@ impl<'a> Question<'a> {
         }
     }
 
-    fn take_history(&mut self, history: Found<Entry>) -> Vec<Locator> {
+    fn take_history(&mut self, history: Found<Locator>) -> Vec<Locator> {
         self.faults.extend(history.faults);
-        history.rows.into_iter().map(|entry| entry.locator).collect()
+        history.rows
     }
 
     /// Sessions that a process without a record of its own may be serving.
@@ -379,7 +384,8 @@ impl<'a> Question<'a> {
     /// Reads these records and decides about each.
     fn add(&mut self, locators: &[Locator], depth: Depth) {
         let records = read_all(self.store, locators, depth);
-        for (locator, record) in locators.iter().zip(records) {
+        self.rows.reserve(locators.len());
+        for (locator, record) in locators.iter().zip(records.into_iter().flatten()) {
             self.push(locator, record);
         }
     }
@@ -494,11 +500,11 @@ pub(crate) fn written(store: &dyn Store, locator: &Locator) -> Found<Locator> {
     found
 }
 
-/// Reads many records on as many threads as there are cores; order is kept.
-fn read_all(store: &dyn Store, locators: &[Locator], depth: Depth) -> Vec<Record> {
+/// Reads many records on as many threads as there are cores; order is kept, thread after thread.
+fn read_all(store: &dyn Store, locators: &[Locator], depth: Depth) -> Vec<Vec<Record>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     if locators.len() < 64 || threads == 1 {
-        return locators.iter().map(|l| store.record(l, depth)).collect();
+        return vec![locators.iter().map(|l| store.record(l, depth)).collect()];
     }
     let share = locators.len().div_ceil(threads);
     std::thread::scope(|scope| {
@@ -511,7 +517,7 @@ fn read_all(store: &dyn Store, locators: &[Locator], depth: Depth) -> Vec<Record
             .collect();
         workers
             .into_iter()
-            .flat_map(|w| w.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
+            .map(|worker| worker.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
             .collect()
     })
 }

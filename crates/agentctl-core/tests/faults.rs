@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use agentctl_core::adapters::demo::Demo;
 use agentctl_core::adapters::{
-    ALL, Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served,
-    State, Store, Turn,
+    ALL, Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, State,
+    Store, Turn,
 };
 use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::host::{Deadlines, Host};
@@ -30,7 +30,7 @@ struct Fake {
     is_candidate: fn() -> bool,
     roots: fn() -> Vec<Root>,
     live: fn() -> Found<Served>,
-    history: fn() -> Found<Entry>,
+    history: fn() -> Found<Locator>,
     record: fn(&Locator) -> Record,
 }
 
@@ -81,7 +81,7 @@ impl Store for FakeStore<'_> {
         (self.0.live)()
     }
 
-    fn history(&self, _: Option<i64>) -> Found<Entry> {
+    fn history(&self, _: Option<i64>) -> Found<Locator> {
         (self.0.history)()
     }
 
@@ -90,11 +90,10 @@ impl Store for FakeStore<'_> {
     }
 }
 
-fn entries(ids: &[&str]) -> Found<Entry> {
-    let entry = |id: &&str| Entry {
-        locator: Locator { id: (*id).to_owned(), path: Some("/nowhere".into()), parent: None },
-        modified_ms: 0,
-    };
+fn entries(ids: &[&str]) -> Found<Locator> {
+    let path = std::path::PathBuf::from("/nowhere");
+    let entry =
+        |id: &&str| Locator { id: (*id).to_owned(), path: Some(path.clone()), parent: None };
     Found { rows: ids.iter().map(entry).collect(), ..Found::default() }
 }
 

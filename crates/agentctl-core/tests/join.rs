@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::demo::Demo;
 use agentctl_core::adapters::{
-    Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served, State,
-    Store, Turn,
+    Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, State, Store,
+    Turn,
 };
 use agentctl_core::fleet::{self, Adapters, Query, View};
 use agentctl_core::host::{Deadlines, Host};
@@ -283,11 +283,10 @@ impl Store for PlayStore {
         self.0.live()
     }
 
-    fn history(&self, since_ms: Option<i64>) -> Found<Entry> {
+    fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
         let recent = self.0.records.iter().filter_map(|(id, written)| {
             let modified_ms = written.last_ms.unwrap_or(i64::MAX);
-            let entry = Entry { locator: locator(id), modified_ms };
-            since_ms.is_none_or(|since| modified_ms >= since).then_some(entry)
+            since_ms.is_none_or(|since| modified_ms >= since).then(|| locator(id))
         });
         Found { rows: recent.collect(), ..Found::default() }
     }

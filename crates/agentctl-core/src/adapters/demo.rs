@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served, State,
-    Store, Turn, existing_roots, not_regular, skipped,
+    Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, State, Store,
+    Turn, existing_roots, not_regular, skipped,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
@@ -302,7 +302,7 @@ impl Store for DemoStore<'_> {
         found
     }
 
-    fn history(&self, since_ms: Option<i64>) -> Found<Entry> {
+    fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
         let mut found = Found::default();
         let directory = self.root.path.join("sessions");
         match file::list(&directory, self.uid()) {
@@ -316,14 +316,9 @@ impl Store for DemoStore<'_> {
                         found.faults.push(not_regular("demo", self.root, &entry, self.uid()));
                         continue;
                     }
-                    let Some(modified_ms) = entry.modified_ms() else { continue };
-                    if since_ms.is_none_or(|since| modified_ms >= since) {
-                        let locator = Locator {
-                            id: id.to_owned(),
-                            path: Some(entry.path.clone()),
-                            parent: None,
-                        };
-                        found.rows.push(Entry { locator, modified_ms });
+                    if entry.is_since(since_ms) {
+                        let path = Some(entry.path.clone());
+                        found.rows.push(Locator { id: id.to_owned(), path, parent: None });
                     }
                 }
             }

@@ -271,15 +271,6 @@ pub enum Depth {
     Whole,
 }
 
-/// A session in a store, by name only: no file was opened for it.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// Where its record lies.
-    pub locator: Locator,
-    /// When the record was last written, in milliseconds.
-    pub modified_ms: i64,
-}
-
 /// One home of one agent, open for one question. Nothing in it outlives the question.
 ///
 /// Methods run on worker threads, may block on files, must bound what they read, and never panic on
@@ -289,21 +280,13 @@ pub trait Store: Sync {
     fn live(&self) -> Found<Served>;
 
     /// Returns the sessions written since then, by name; subagents are left out.
-    fn history(&self, since_ms: Option<i64>) -> Found<Entry>;
+    fn history(&self, since_ms: Option<i64>) -> Found<Locator>;
 
     /// Finds sessions whose id begins with this text, by name, over all history.
     fn find(&self, prefix: &str) -> Found<Locator> {
         let mut found = self.history(None);
-        Found {
-            rows: found
-                .rows
-                .drain(..)
-                .map(|entry| entry.locator)
-                .filter(|locator| locator.id.starts_with(prefix))
-                .collect(),
-            faults: found.faults,
-            whole: found.whole,
-        }
+        found.rows.retain(|locator| locator.id.starts_with(prefix));
+        found
     }
 
     /// Finds sessions of this exact name where an index holds names; opens no transcript.

@@ -122,6 +122,12 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Says whether it was written since then; asks the system only if there is a limit.
+    #[must_use]
+    pub fn is_since(&self, since_ms: Option<i64>) -> bool {
+        since_ms.is_none_or(|since| self.modified_ms().is_some_and(|at| at >= since))
+    }
+
     /// Returns when it was last written, in milliseconds; `None` when it has gone.
     #[must_use]
     pub fn modified_ms(&self) -> Option<i64> {

@@ -1,13 +1,16 @@
 //! Line files: the head, the tail newest first, the whole, and what was appended since.
 //!
 //! Budgets: 8 MiB a line, 1 MiB of tail. A last line without its newline is "not yet", never an error
-//! and never a fact. Nothing here parses: a visitor gets the bytes of whole lines.
+//! and never a fact. A visitor gets the bytes of whole lines.
 
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 /// Longest line that is looked at.
 pub const LINE_BYTES: usize = 8 << 20;
@@ -16,6 +19,8 @@ pub const TAIL_BYTES: u64 = 1 << 20;
 /// How far into a file a head is read.
 pub const HEAD_BYTES: u64 = 1 << 20;
 
+/// How far into a line its own keys are looked for without parsing it.
+const START_BYTES: usize = 320;
 /// The longest buffer a thread keeps for its next file.
 const KEPT_BYTES: usize = 1 << 20;
 
@@ -231,6 +236,33 @@ pub fn lines(file: &File, from: u64, visit: &mut dyn FnMut(&[u8])) -> io::Result
     }
 }
 
+/// Parses a line; `None` for what is not of this shape.
+#[must_use]
+pub fn parse<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
+    // Checked as a whole it is read faster; bad UTF-8 matters only where a field is wanted.
+    match std::str::from_utf8(line) {
+        Ok(text) => serde_json::from_str(text).ok(),
+        Err(_) => serde_json::from_slice(line).ok(),
+    }
+}
+
+/// Returns what follows a key of a line's own object, where it stands near the beginning; a key inside
+/// another object is not the line's own.
+#[must_use]
+pub fn behind<'a>(line: &'a [u8], key: &Finder<'_>) -> Option<&'a [u8]> {
+    let start = &line[..line.len().min(START_BYTES)];
+    let at = key.find(start).filter(|at| *at > 0)?;
+    memchr::memchr(b'{', &start[1..at]).is_none().then(|| &line[at + key.needle().len()..])
+}
+
+/// Returns the type a line gives itself near its beginning.
+#[must_use]
+pub fn own_type(line: &[u8]) -> Option<&[u8]> {
+    static KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"type\":\""));
+    let value = behind(line, &KEY)?;
+    Some(&value[..memchr::memchr(b'"', value)?])
+}
+
 fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -314,6 +346,20 @@ mod tests {
         assert_eq!(ended.expect("read"), Ended::Whole);
         let last = bytes.len() as u64 - 5;
         assert_eq!(seen, [(last, b"last".to_vec()), (0, b"first".to_vec())]);
+    }
+
+    #[test]
+    fn only_a_key_of_the_line_itself_tells_its_type() {
+        let own = |line: &str| own_type(line.as_bytes()).map(<[u8]>::to_vec);
+        assert_eq!(own(r#"{"type":"user","x":{}}"#), Some(b"user".to_vec()));
+        assert_eq!(own(r#"{"parent":null,"type":"user","message":{}}"#), Some(b"user".to_vec()));
+        assert_eq!(own(r#"{"message":{"type":"message"},"type":"assistant"}"#), None);
+        assert_eq!(
+            own(r#"{"text":"\"type\":\"user\"","type":"system"}"#),
+            Some(b"system".to_vec())
+        );
+        assert_eq!(own(r#"{"type":"cut"#), None);
+        assert_eq!(own(""), None);
     }
 
     #[test]

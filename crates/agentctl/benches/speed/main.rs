@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     }
     let rows = promises::all(&options, &directory);
     let missed = rows.iter().filter(|row| row.kept == Some(false)).count();
-    println!("\n{}", table::markdown(&rows));
+    println!("\n{}\n{}", table::markdown(&rows), measure::machine());
     if missed > 0 {
         println!("{missed} MISSED");
     }

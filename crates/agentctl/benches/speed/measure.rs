@@ -22,20 +22,23 @@ pub(crate) fn ours(home: &Path, args: &[&str]) -> Command {
     command(home, PROGRAM, args)
 }
 
-/// Median times in milliseconds.
+/// Two programs measured in turn: medians in milliseconds, and the medians of what each pair of
+/// neighbouring runs compares to, which a machine that is busy for a while disturbs less.
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
     pub(crate) theirs: f64,
     pub(crate) ours: f64,
+    pub(crate) ratio: f64,
+    pub(crate) difference: f64,
 }
 
 impl Times {
-    pub(crate) fn ratio(self) -> f64 {
-        self.ours / self.theirs
-    }
-
-    pub(crate) fn difference(self) -> f64 {
-        self.ours - self.theirs
+    /// Compares times of runs that were neighbours.
+    pub(crate) fn of(theirs: Vec<f64>, ours: Vec<f64>) -> Self {
+        let pairs = || theirs.iter().zip(&ours);
+        let ratio = middle(pairs().map(|(theirs, ours)| ours / theirs).collect());
+        let difference = middle(pairs().map(|(theirs, ours)| ours - theirs).collect());
+        Self { theirs: middle(theirs), ours: middle(ours), ratio, difference }
     }
 }
 
@@ -46,10 +49,10 @@ pub(crate) fn compare(runs: usize, theirs: &mut Command, ours: &mut Command) -> 
     run(ours);
     let (mut their_times, mut our_times) = (Vec::new(), Vec::new());
     for _ in 0..runs {
-        their_times.push(run(theirs));
-        our_times.push(run(ours));
+        their_times.push(milliseconds(run(theirs)));
+        our_times.push(milliseconds(run(ours)));
     }
-    Times { theirs: median(their_times), ours: median(our_times) }
+    Times::of(their_times, our_times)
 }
 
 /// Runs one program several times, after a first time that is not counted.
@@ -67,9 +70,17 @@ fn run(command: &mut Command) -> Duration {
 }
 
 /// Returns the middle one, in milliseconds.
-pub(crate) fn median(mut times: Vec<Duration>) -> f64 {
-    times.sort();
-    times.get(times.len() / 2).map_or(0.0, Duration::as_secs_f64) * 1000.0
+pub(crate) fn median(times: Vec<Duration>) -> f64 {
+    middle(times.into_iter().map(milliseconds).collect())
+}
+
+fn middle(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or_default()
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }
 
 /// Runs a program to its end and returns what it wrote and its peak resident memory in bytes.
@@ -135,6 +146,18 @@ pub(crate) fn follow(follower: &mut Command, path: &Path, lines: &[String]) -> V
         assert!(!line.is_empty(), "the follower went away");
     }
     took
+}
+
+/// Says what the figures were measured on.
+pub(crate) fn machine() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let load = read("/proc/loadavg");
+    let load = load.split(' ').next().unwrap_or("?");
+    format!(
+        "{cores} cores, Linux {}, load {load} at the end",
+        read("/proc/sys/kernel/osrelease").trim()
+    )
 }
 
 /// Returns the names of all files below a directory.

@@ -78,15 +78,15 @@ impl Bench<'_> {
     }
 
     fn at_most_ratio(&mut self, what: String, reference: &str, times: Times, most: Option<f64>) {
-        let result = format!("{:.2} times", times.ratio());
+        let result = format!("{:.2} times", times.ratio);
         let target = most.map_or_else(String::new, |most| format!("at most {most:.2} times"));
-        self.add(what, reference, times, result, target, most.map(|most| times.ratio() <= most));
+        self.add(what, reference, times, result, target, most.map(|most| times.ratio <= most));
     }
 
     fn at_most_above(&mut self, what: String, reference: &str, times: Times, most_ms: f64) {
-        let result = format!("{:+.1} ms", times.difference());
+        let result = format!("{:+.1} ms", times.difference);
         let target = format!("at most +{most_ms:.0} ms");
-        self.add(what, reference, times, result, target, Some(times.difference() <= most_ms));
+        self.add(what, reference, times, result, target, Some(times.difference <= most_ms));
     }
 
     fn add(
@@ -132,24 +132,25 @@ impl Bench<'_> {
     /// What lives: history must cost nothing. One home's agents live at a time, since every live agent of
     /// the user is listed, wherever its home is.
     fn live(&mut self) {
-        const ROUNDS: usize = 5;
+        const ROUNDS: usize = 11;
         if !self.wanted("`list`") {
             return;
         }
         let programs = self.directory.join("programs");
+        let runs = self.options.runs.div_ceil(3);
         let mut times = SIZES.map(|_| Vec::new());
         for _ in 0..ROUNDS {
             for (home, times) in self.homes.iter().zip(&mut times) {
                 let agents = live_agents(home, &programs);
-                times.extend(repeat(self.options.runs, &mut ours(&home.path, &["list"])));
+                times.push(median(repeat(runs, &mut ours(&home.path, &["list"]))));
                 drop(agents);
                 // The demo agent's own files are not part of what was generated.
                 let _clean = std::fs::remove_dir_all(home.path.join(".local"));
             }
         }
-        let [few, many @ ..] = times.map(median);
+        let [few, many @ ..] = times;
         for (index, most) in [(0, None), (1, Some(1.3))] {
-            let times = Times { theirs: few, ours: many[index] };
+            let times = Times::of(few.clone(), many[index].clone());
             let what = format!("`list`, 3 live, {} old sessions", grouped(SIZES[index + 1]));
             self.at_most_ratio(what, "`list`, 3 live, 10 old", times, most);
         }

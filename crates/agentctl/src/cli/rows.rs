@@ -19,7 +19,7 @@ pub(super) fn table(ui: &Ui, host: &Host, sessions: &[Session]) -> Vec<String> {
     }
     let short = short_ids(sessions);
     let now = host.now();
-    let rows: Vec<[String; 6]> =
+    let rows: Vec<[Cow<'_, str>; 6]> =
         sessions.iter().map(|s| cells((host, now), s, sessions, &short)).collect();
     let mut widths = HEADER.map(columns);
     for row in &rows {
@@ -32,7 +32,7 @@ pub(super) fn table(ui: &Ui, host: &Host, sessions: &[Session]) -> Vec<String> {
     }
     let mut lines = vec![line(
         ui,
-        &HEADER.map(str::to_owned),
+        &HEADER.map(Cow::Borrowed),
         &widths,
         Style::new().bold(),
         Style::new().bold(),
@@ -43,12 +43,18 @@ pub(super) fn table(ui: &Ui, host: &Host, sessions: &[Session]) -> Vec<String> {
     lines
 }
 
-fn line(ui: &Ui, row: &[String; 6], widths: &[usize; 6], first: Style, rest: Style) -> String {
+fn line(
+    ui: &Ui,
+    row: &[Cow<'_, str>; 6],
+    widths: &[usize; 6],
+    first: Style,
+    rest: Style,
+) -> String {
     let mut out = String::with_capacity(widths[..5].iter().sum::<usize>() + row[5].len() + 64);
     for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
         let last = index + 1 == row.len();
         let text = match (ui.width(), HEADER[index]) {
-            (None, _) => Cow::Borrowed(cell.as_str()),
+            (None, _) => Cow::Borrowed(cell.as_ref()),
             (Some(_), "DIRECTORY") => Cow::Owned(fit_path(cell, *width)),
             (Some(_), _) => Cow::Owned(fit(cell, *width)),
         };
@@ -86,31 +92,34 @@ fn short_ids(sessions: &[Session]) -> HashMap<&str, usize> {
     short
 }
 
-fn cells(
+fn cells<'a>(
     (host, now): (&Host, Time),
-    session: &Session,
+    session: &'a Session,
     all: &[Session],
     short: &HashMap<&str, usize>,
-) -> [String; 6] {
-    let mark = if session.status == Status::Waiting { "! " } else { "" };
-    let id = match (&session.id, session.pid) {
+) -> [Cow<'a, str>; 6] {
+    let status = match session.status {
+        Status::Waiting => "! waiting",
+        other => other.word(),
+    };
+    let id: Cow<'_, str> = match (&session.id, session.pid) {
         (Some(id), _) => {
             let length = short.get(id.as_str()).copied().unwrap_or(id.len());
-            id.get(..length).unwrap_or(id).to_owned()
+            id.get(..length).unwrap_or(id).into()
         }
-        (None, Some(pid)) => format!("pid {pid}"),
-        (None, None) => "-".to_owned(),
+        (None, Some(pid)) => format!("pid {pid}").into(),
+        (None, None) => "-".into(),
     };
     let depth = depth(session, all);
-    let indent = if depth == 0 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 1)) };
+    let id = if depth == 0 { id } else { format!("{}└ {id}", "  ".repeat(depth - 1)).into() };
     let when = session.last_activity_at.or(session.started_at);
     [
-        format!("{mark}{}", session.status.word()),
-        session.adapter.to_owned(),
-        format!("{indent}{id}"),
-        when.map_or_else(|| "-".to_owned(), |t| age(now, t)),
-        session.cwd.as_deref().map_or_else(|| "-".to_owned(), |c| directory(host, c)),
-        what(session),
+        status.into(),
+        session.adapter.into(),
+        id,
+        when.map_or("-".into(), |t| age(now, t).into()),
+        session.cwd.as_deref().map_or("-".into(), |c| directory(host, c).into()),
+        what(session).into(),
     ]
 }
 

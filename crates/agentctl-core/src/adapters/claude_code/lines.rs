@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::model::{Time, Tokens};
+use crate::native::jsonl;
 
 /// One line: an envelope around a message, or a note about the session.
 #[derive(Deserialize)]
@@ -54,7 +55,7 @@ pub(super) struct Line<'a> {
 impl<'a> Line<'a> {
     /// Parses a line; `None` for what is no JSON object of this shape.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok()
+        jsonl::parse(bytes)
     }
 
     /// Says whether a tool call was refused by the rules, without anyone being asked.

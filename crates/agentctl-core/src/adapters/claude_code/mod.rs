@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use super::{
-    Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served, Store,
-    Turn, existing_roots, not_regular, skipped, version_beside,
+    Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store, Turn,
+    existing_roots, not_regular, skipped, version_beside,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
@@ -98,6 +98,11 @@ fn slug(cwd: &str) -> Option<String> {
     (slug.len() <= MOST).then_some(slug)
 }
 
+/// Returns when a record was last written.
+fn written(locator: &Locator) -> Option<std::time::SystemTime> {
+    std::fs::symlink_metadata(locator.path.as_ref()?).ok()?.modified().ok()
+}
+
 fn is_file(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
 }
@@ -127,14 +132,14 @@ impl ClaudeStore<'_> {
         self.look.host.kernel.uid()
     }
 
-    fn projects(&self) -> Result<Vec<file::Entry>, Found<Entry>> {
+    fn projects(&self) -> Result<Vec<file::Entry>, Found<Locator>> {
         let directory = self.root.path.join("projects");
         file::list(&directory, self.uid())
             .map_err(|skip| Found::fault(skipped(NAME, self.root, &directory, &skip)))
     }
 
     /// Visits every transcript by name; what cannot be one is reported.
-    fn each_transcript(&self, visit: &mut dyn FnMut(&str, &file::Entry)) -> Found<Entry> {
+    fn each_transcript(&self, visit: &mut dyn FnMut(&str, &file::Entry)) -> Found<Locator> {
         let mut found = Found::default();
         let mut folders = HashSet::new();
         let projects = match self.projects() {
@@ -255,20 +260,24 @@ impl Store for ClaudeStore<'_> {
         found
     }
 
-    fn history(&self, since_ms: Option<i64>) -> Found<Entry> {
-        // The same session in two folders (a copied project) is one session: the newer file.
-        let mut newest: HashMap<String, Entry> = HashMap::new();
+    fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
+        let mut rows = Vec::new();
         let mut found = self.each_transcript(&mut |id, entry| {
-            let Some(modified_ms) = entry.modified_ms() else { return };
-            let newer = newest.get(id).is_none_or(|known| known.modified_ms < modified_ms);
-            if newer && since_ms.is_none_or(|since| modified_ms >= since) {
-                let locator =
-                    Locator { id: id.to_owned(), path: Some(entry.path.clone()), parent: None };
-                newest.insert(id.to_owned(), Entry { locator, modified_ms });
+            if entry.is_since(since_ms) {
+                let path = Some(entry.path.clone());
+                rows.push(Locator { id: id.to_owned(), path, parent: None });
             }
         });
-        found.rows = newest.into_values().collect();
-        found.rows.sort_by(|a, b| a.locator.cmp(&b.locator));
+        rows.sort();
+        // The same session in two folders (a copied project) is one session: the newer file.
+        rows.dedup_by(|other, kept| {
+            let same = other.id == kept.id;
+            if same && written(other) > written(kept) {
+                std::mem::swap(other, kept);
+            }
+            same
+        });
+        found.rows = rows;
         found
     }
 
@@ -279,15 +288,10 @@ impl Store for ClaudeStore<'_> {
         let mut rows: Vec<Locator> = Vec::new();
         let listed = self.each_transcript(&mut |id, entry| {
             if id.starts_with(prefix) {
-                let newer = |known: &Locator| {
-                    let modified =
-                        known.path.as_ref().and_then(|p| p.metadata().ok()?.modified().ok());
-                    modified < entry.path.metadata().ok().and_then(|m| m.modified().ok())
-                };
-                let found =
-                    Locator { id: id.to_owned(), path: Some(entry.path.clone()), parent: None };
+                let path = Some(entry.path.clone());
+                let found = Locator { id: id.to_owned(), path, parent: None };
                 match rows.iter_mut().find(|known| known.id == id) {
-                    Some(known) if newer(known) => *known = found,
+                    Some(known) if written(&found) > written(known) => *known = found,
                     Some(_) => {}
                     None => rows.push(found),
                 }

@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::LazyLock;
 
-use memchr::memmem;
+use memchr::memmem::{self, Finder};
 
 use super::NAME;
 use super::lines::{Body, Line, is_prompt};
@@ -20,7 +21,7 @@ use crate::native::{file, jsonl};
 
 /// Read at once from either end; most transcripts need no more.
 const HEAD_CHUNK: usize = 4 << 10;
-const TAIL_CHUNK: usize = 16 << 10;
+const TAIL_CHUNK: usize = 8 << 10;
 /// How far back the model's name is looked for once the state is known.
 const MODEL_BYTES: u64 = 256 << 10;
 /// Lines over this size are parsed only if they can matter.
@@ -88,9 +89,24 @@ fn head(opened: &file::Opened, record: &mut Record) -> io::Result<()> {
 
 /// Says whether a long line cannot hold anything we read.
 fn is_bulk(line: &[u8]) -> bool {
-    const KINDS: [&[u8]; 3] =
-        [b"\"type\":\"user\"", b"\"type\":\"assistant\"", b"\"type\":\"system\""];
-    line.len() > BULK_BYTES && !KINDS.iter().any(|kind| memmem::find(line, kind).is_some())
+    static KINDS: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| {
+        ["\"type\":\"user\"", "\"type\":\"assistant\"", "\"type\":\"system\""].map(Finder::new)
+    });
+    line.len() > BULK_BYTES && !KINDS.iter().any(|kind| kind.find(line).is_some())
+}
+
+/// Says whether a line is a note that we do not read.
+fn says_nothing(line: &[u8]) -> bool {
+    const NOTES: [&[u8]; 4] = [b"atis-latch", b"last-prompt", b"permission-mode", b"tools-used"];
+    jsonl::own_type(line).is_some_and(|kind| NOTES.contains(&kind))
+}
+
+/// Says whether a line may tell of a refused tool call: most decisions are to accept.
+fn may_be_refusal(line: &[u8]) -> bool {
+    const ACCEPTED: &[u8] = b"\"permissionDecision\":{\"decision\":\"accept\"";
+    static DECISION: LazyLock<Finder<'static>> =
+        LazyLock::new(|| Finder::new("\"permissionDecision\""));
+    DECISION.find(line).is_some_and(|at| !line[at..].starts_with(ACCEPTED))
 }
 
 /// Says whether a line may be a title's: those begin with their type.
@@ -156,8 +172,9 @@ impl Tail {
         let needed = !self.is_settled()
             || self.cwd.is_none()
             || may_be_title(bytes)
-            || memmem::find(bytes, b"\"permissionDecision\"").is_some();
+            || may_be_refusal(bytes);
         if needed
+            && !says_nothing(bytes)
             && !is_bulk(bytes)
             && let Some(line) = Line::parse(bytes)
         {

@@ -12,6 +12,9 @@ use crate::adapters::{Found, Record};
 use crate::model::{Locator, Tokens};
 use crate::native::{file, jsonl};
 
+/// Longest line that may tell of costs.
+const COST_BYTES: usize = 64 << 10;
+
 /// The part of a line that counting needs.
 #[derive(Deserialize)]
 struct Counted<'a> {
@@ -91,9 +94,20 @@ impl Sum {
     fn add(&mut self, opened: &file::Opened, whose: Whose) -> io::Result<()> {
         let usage = Finder::new(b"\"usage\"");
         let cost = Finder::new(b"\"cost-state\"");
+        let message = Finder::new(b"\"message\":{\"id\":\"");
         let pass = jsonl::lines(&opened.file, 0, &mut |line| {
-            if usage.find(line).is_some() || cost.find(line).is_some() {
-                self.line(line, whose);
+            // Most bytes are what tools printed: such a line is known by its beginning.
+            if jsonl::own_type(line) == Some(b"user") {
+                return;
+            }
+            let short = line.len() <= COST_BYTES;
+            if usage.find(line).is_some() || (short && cost.find(line).is_some()) {
+                let id = jsonl::behind(line, &message);
+                let id = id.and_then(|id| Some(&id[..memchr::memchr(b'"', id)?]));
+                // One answer stands on several lines with the same usage.
+                if id.is_none_or(|id| !self.seen.contains(id)) {
+                    self.line(line, whose);
+                }
             }
         })?;
         self.oversized += pass.oversized;
@@ -101,7 +115,7 @@ impl Sum {
     }
 
     fn line(&mut self, line: &[u8], whose: Whose) {
-        let Ok(line) = serde_json::from_slice::<Counted<'_>>(line) else { return };
+        let Some(line) = jsonl::parse::<Counted<'_>>(line) else { return };
         match (line.kind.as_ref(), line.message) {
             ("assistant", Some(Spent { id: Some(id), model, usage: Some(usage) })) => {
                 let fresh =

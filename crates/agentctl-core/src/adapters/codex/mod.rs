@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use index::Index;
 
 use super::{
-    Adapter, Capabilities, Depth, Entry, Found, Installation, Look, Record, Root, Served, Store,
+    Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store,
     existing_roots, not_regular, skipped, version_beside,
 };
 use crate::host::Host;
@@ -121,7 +121,7 @@ impl CodexStore<'_> {
     }
 
     /// Visits every rollout below `sessions/` by name; what cannot be one is reported.
-    fn each_rollout(&self, visit: &mut dyn FnMut(&str, &file::Entry)) -> Found<Entry> {
+    fn each_rollout(&self, visit: &mut dyn FnMut(&str, &file::Entry)) -> Found<Locator> {
         let mut found = Found::default();
         let mut pending = vec![(self.root.path.join("sessions"), 0)];
         while let Some((directory, depth)) = pending.pop() {
@@ -193,23 +193,21 @@ impl Store for CodexStore<'_> {
         live::read(self.look, self.root)
     }
 
-    fn history(&self, since_ms: Option<i64>) -> Found<Entry> {
+    fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
         let index = self.index();
         if let Some(index) = index {
             index.load();
         }
         let mut rows = Vec::new();
         let mut found = self.each_rollout(&mut |id, entry| {
-            let Some(modified_ms) = entry.modified_ms() else { return };
-            if since_ms.is_none_or(|since| modified_ms >= since) {
+            if entry.is_since(since_ms) {
                 let parent = index.and_then(|index| index.parent(id));
-                let locator = Locator { id: id.to_owned(), path: Some(entry.path.clone()), parent };
-                rows.push(Entry { locator, modified_ms });
+                rows.push(Locator { id: id.to_owned(), path: Some(entry.path.clone()), parent });
             }
         });
         // Subagents belong under their parent.
-        rows.retain(|row| row.locator.parent.is_none());
-        rows.sort_by(|a, b| a.locator.cmp(&b.locator));
+        rows.retain(|row: &Locator| row.parent.is_none());
+        rows.sort();
         found.rows = rows;
         found
     }

@@ -19,7 +19,7 @@ use crate::native::{file, jsonl};
 /// The first line alone is about 22 KB; the prompt ends at 32 to 43 KB.
 const HEAD_CHUNK: usize = 48 << 10;
 const META_CHUNK: usize = 24 << 10;
-const TAIL_CHUNK: usize = 8 << 10;
+const TAIL_CHUNK: usize = 4 << 10;
 /// A turn's end stands behind its calls, but for a few lines written out of order: calls without an end
 /// this far behind them are an open turn.
 const OPEN_BYTES: u64 = 64 << 10;
@@ -41,7 +41,7 @@ pub(super) struct Line<'a> {
 
 impl<'a> Line<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok()
+        jsonl::parse(bytes)
     }
 
     pub(super) fn at(&self) -> Option<Time> {
@@ -337,7 +337,13 @@ pub(super) fn count(path: &Path, uid: u32, children: &Found<Locator>, record: &m
         let pass = opened.and_then(|opened| {
             jsonl::lines(&opened.file, 0, &mut |bytes| {
                 answered |= !answered && spoken.find(bytes).is_some();
-                if needle.find(bytes).is_some()
+                // Most bytes are what commands printed: such a line is known by its beginning.
+                let kind = jsonl::own_type(bytes);
+                let counts = match kind {
+                    Some(kind) => kind == b"token_usage_record",
+                    None => needle.find(bytes).is_some(),
+                };
+                if counts
                     && let Some(line) =
                         Line::parse(bytes).filter(|l| l.kind == "token_usage_record")
                     && let Some(UsageRecord { response_id: Some(id), usage }) = line.payload()
