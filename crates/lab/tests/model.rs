@@ -1,5 +1,5 @@
 //! The scripted model server over real sockets on loopback, with a client that shares no code with it.
-#![allow(clippy::disallowed_methods)] // it is the outside world
+#![allow(clippy::disallowed_methods, clippy::expect_used)] // it is the outside world
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

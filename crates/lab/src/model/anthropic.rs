@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::Usage;
-use super::exchange::{Answer, Asked, Event, Said, Tool, Turn, pieces};
+use super::exchange::{Answer, Asked, Event, Said, Turn, pieces};
 use super::http::id;
+use super::tools::Tool;
 
 /// What the client puts where a person stopped the turn.
 const INTERRUPTED: &str = "[Request interrupted by user";

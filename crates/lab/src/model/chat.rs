@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::Usage;
 use super::anthropic::without_reminders;
-use super::exchange::{Answer, Asked, Event, Said, Tool, Turn, now_s, pieces, text_of};
+use super::exchange::{Answer, Asked, Event, Said, Turn, now_s, pieces, text_of};
 use super::http::id;
+use super::tools::Tool;
 
 /// Reads the newest prompt and counts the tool results behind it.
 pub(super) fn asked(body: &Value) -> Asked {

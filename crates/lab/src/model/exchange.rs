@@ -10,26 +10,10 @@ use serde_json::{Value, json};
 
 use super::http::{Connection, Incoming, Json};
 use super::script::{Script, Step};
+use super::tools::{Tool, shell_call};
 use super::{Api, End, Request, Room, Usage, anthropic, chat, responses};
 
 const MODELS: [&str; 2] = ["claude-fake-1", "fake-codex-1"];
-
-/// What agents call their shell, the more particular names first.
-const SHELLS: [&str; 13] = [
-    "Bash",
-    "bash",
-    "exec_command",
-    "shell_command",
-    "run_shell_command",
-    "execute_command",
-    "run_command",
-    "developer__shell",
-    "Shell",
-    "shell",
-    "exec",
-    "local_shell",
-    "terminal",
-];
 
 /// What a request asks, whatever API it came by.
 #[derive(Debug)]
@@ -42,21 +26,6 @@ pub(super) struct Asked {
     pub(super) key: Option<String>,
     /// Whether the answer must be JSON.
     pub(super) wants_json: bool,
-}
-
-/// A tool that the agent offers.
-#[derive(Debug)]
-pub(super) struct Tool {
-    name: String,
-    schema: Value,
-}
-
-impl Tool {
-    /// Reads a tool; some have no name but only a type.
-    pub(super) fn of(tool: &Value, schema: &str) -> Self {
-        let name = tool["name"].as_str().or(tool["type"].as_str()).unwrap_or_default();
-        Self { name: name.to_owned(), schema: tool[schema].clone() }
-    }
 }
 
 /// What the model says in one response.
@@ -154,6 +123,14 @@ pub(super) fn now_s() -> i64 {
 pub(super) enum After {
     KeepAlive,
     Close,
+}
+
+/// How the text of an answer is sent.
+struct Pace {
+    /// The time it takes.
+    drip: Duration,
+    /// Whether it ends behind its first piece.
+    cut: bool,
 }
 
 /// An exchange under way.
@@ -273,22 +250,22 @@ impl Exchange<'_> {
             _ => anthropic::answer(&turn),
         };
         let text = matches!(turn.said, Said::Text(_));
-        let cut = script.cut && text;
         let drip = if text { script.drip } else { Duration::ZERO };
+        let pace = Pace { drip, cut: script.cut && text };
         if body["stream"] == true {
-            self.stream(&answer.events, drip, cut)
-        } else if cut {
+            self.stream(&answer.events, &pace)
+        } else if pace.cut {
             self.half(&answer.body)
         } else {
-            self.pause(drip)?;
+            self.pause(pace.drip)?;
             self.room.update(self.number, |record| record.usage = Some(answer.usage));
             self.json(200, &answer.body)
         }
     }
 
-    fn stream(&mut self, events: &[Event], drip: Duration, cut: bool) -> io::Result<After> {
+    fn stream(&mut self, events: &[Event], pace: &Pace) -> io::Result<After> {
         let count = events.iter().filter(|event| event.piece).count();
-        let each = drip / u32::try_from(count).unwrap_or(u32::MAX).max(1);
+        let each = pace.drip / u32::try_from(count).unwrap_or(u32::MAX).max(1);
         self.room.update(self.number, |record| record.status = 200);
         self.connection.begin_events()?;
         for event in events {
@@ -299,7 +276,7 @@ impl Exchange<'_> {
                 self.room.update(self.number, |record| record.usage = event.usage);
             }
             self.connection.send_event(event.name.as_deref(), &event.data)?;
-            if event.piece && cut {
+            if event.piece && pace.cut {
                 self.room.finish(self.number, End::Cut);
                 break;
             }
@@ -339,45 +316,6 @@ fn said(script: &Script, asked: &Asked) -> Said {
     };
     let note = format!("step {} of {}", asked.steps_done + 1, script.steps.len());
     Said::Call { note, name, arguments }
-}
-
-/// Asks for the command in the shape that this agent's shell tool wants.
-fn shell_call(tools: &[Tool], command: &str) -> (String, Value) {
-    let named = SHELLS.iter().find_map(|name| tools.iter().find(|tool| tool.name == *name));
-    let alike = || {
-        tools.iter().find(|tool| {
-            let name = tool.name.to_ascii_lowercase();
-            name.contains("shell") || name.contains("bash")
-        })
-    };
-    let Some(tool) = named.or_else(alike) else {
-        return ("Bash".to_owned(), json!({"command": command}));
-    };
-    let properties = &tool.schema["properties"];
-    let short = match properties.as_object() {
-        Some(known) => known.contains_key("cmd") && !known.contains_key("command"),
-        None => tool.name == "exec_command",
-    };
-    let key = if short { "cmd" } else { "command" };
-    let words = match properties.as_object() {
-        Some(_) => properties[key]["type"] == "array",
-        None => matches!(tool.name.as_str(), "shell" | "local_shell"),
-    };
-    let command = if words { json!(["bash", "-lc", command]) } else { json!(command) };
-    let mut arguments = json!({key: command});
-    if properties.get("description").is_some() {
-        arguments["description"] = json!("scripted command");
-    }
-    for name in tool.schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        if arguments.get(name).is_none() {
-            arguments[name] = match properties[name]["type"].as_str() {
-                Some("boolean") => json!(false),
-                Some("number" | "integer") => json!(60_000),
-                _ => json!("scripted command"),
-            };
-        }
-    }
-    (tool.name.clone(), arguments)
 }
 
 fn error(api: Api, kind: &str, message: &str) -> Value {

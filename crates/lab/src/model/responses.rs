@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::Usage;
-use super::exchange::{Answer, Asked, Event, Said, Tool, Turn, now_s, pieces, text_of};
+use super::exchange::{Answer, Asked, Event, Said, Turn, now_s, pieces, text_of};
 use super::http::id;
+use super::tools::Tool;
 
 const RESULTS: [&str; 3] =
     ["function_call_output", "custom_tool_call_output", "local_shell_call_output"];
