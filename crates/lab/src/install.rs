@@ -34,8 +34,11 @@ pub struct Installed {
 /// Installs one version unless it is there already. npm is tried three times; then it is an error.
 pub fn install(package: Package, version: &str, cache: &Path) -> Result<Installed, String> {
     let folder = cache.join(format!("{}-{version}", package.agent));
-    let installed =
-        Installed { agent: package.agent, version: version.to_owned(), bin: folder.join("node_modules/.bin") };
+    let installed = Installed {
+        agent: package.agent,
+        version: version.to_owned(),
+        bin: folder.join("node_modules/.bin"),
+    };
     // Written last: a folder without it is half an installation.
     let complete = folder.join("complete");
     if complete.exists() {
@@ -45,14 +48,21 @@ pub fn install(package: Package, version: &str, cache: &Path) -> Result<Installe
     let mut said = String::new();
     for _ in 0..3 {
         let mut npm = Command::new("npm");
-        npm.args(["install", "--no-audit", "--no-fund", "--no-save", "--loglevel=error", "--prefix"]);
+        npm.args([
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--no-save",
+            "--loglevel=error",
+            "--prefix",
+        ]);
         npm.arg(&folder).arg(format!("{}@{version}", package.name));
         match npm.output() {
             Ok(output) if output.status.success() => {
                 std::fs::write(&complete, "").map_err(|e| e.to_string())?;
                 return Ok(installed);
             }
-            Ok(output) => said = String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            Ok(output) => said = format!("npm: {}", String::from_utf8_lossy(&output.stderr).trim()),
             Err(error) => said = format!("npm: {error}"),
         }
     }

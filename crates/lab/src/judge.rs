@@ -49,13 +49,23 @@ pub enum Who {
     Process(u32),
 }
 
+/// What is claimed about a reason.
+#[derive(Clone, Copy, Debug)]
+enum Reason {
+    /// Nothing.
+    Any,
+    /// There is none.
+    None,
+    /// It is of this kind.
+    Kind(&'static str),
+}
+
 /// What is true of a session now, because it was scripted so.
 #[derive(Clone, Debug)]
 pub struct Claim {
     who: Who,
     status: &'static str,
-    /// `Some(None)`: there must be none.
-    reason: Option<Option<&'static str>>,
+    reason: Reason,
     detail: Option<String>,
     outcome: Option<&'static str>,
     pids: Option<Vec<u32>>,
@@ -77,13 +87,22 @@ impl Claim {
     }
 
     fn about(who: Who, status: &'static str) -> Self {
-        Self { who, status, reason: None, detail: None, outcome: None, pids: None, hosted: None, tokens: None }
+        Self {
+            who,
+            status,
+            reason: Reason::Any,
+            detail: None,
+            outcome: None,
+            pids: None,
+            hosted: None,
+            tokens: None,
+        }
     }
 
     /// Claims the kind of reason, or that there is none.
     #[must_use]
     pub fn because(mut self, kind: Option<&'static str>) -> Self {
-        self.reason = Some(kind);
+        self.reason = kind.map_or(Reason::None, Reason::Kind);
         self
     }
 
@@ -137,8 +156,10 @@ impl Claim {
             }
         };
         compare("status", self.status.into(), &row["status"]);
-        if let Some(kind) = self.reason {
-            compare("reason.kind", kind.into(), &row["reason"]["kind"]);
+        match self.reason {
+            Reason::Any => {}
+            Reason::None => compare("reason.kind", Value::Null, &row["reason"]["kind"]),
+            Reason::Kind(kind) => compare("reason.kind", kind.into(), &row["reason"]["kind"]),
         }
         if let Some(outcome) = self.outcome {
             compare("outcome", outcome.into(), &row["outcome"]);
@@ -155,7 +176,8 @@ impl Claim {
         if let Some(text) = &self.detail
             && !row["reason"]["detail"].as_str().is_some_and(|d| d.contains(text))
         {
-            wrong.push(format!("reason.detail does not hold `{text}`: {}", row["reason"]["detail"]));
+            wrong
+                .push(format!("reason.detail does not hold `{text}`: {}", row["reason"]["detail"]));
         }
         wrong
     }
@@ -181,7 +203,9 @@ pub fn judge(stage: &Stage, moment: &str, claim: &Claim) -> Result<Check, Troubl
             [row] if row["status"] == "unknown" && claim.status != "unknown" => {
                 unknown.push(format!("{face}: {}", row["reason"]));
             }
-            [row] => wrong.extend(claim.differences(row).into_iter().map(|d| format!("{face}: {d}"))),
+            [row] => {
+                wrong.extend(claim.differences(row).into_iter().map(|d| format!("{face}: {d}")));
+            }
             [] if must => wrong.push(format!("{face}: no row of {name}")),
             [] => {}
             more => wrong.push(format!("{face}: {} rows of {name}", more.len())),

@@ -46,6 +46,9 @@ struct RunArgs {
     /// Another version of Codex
     #[arg(long, value_name = "VERSION")]
     codex: Option<String>,
+    /// The program to judge, instead of building the one of this tree
+    #[arg(long, value_name = "PROGRAM")]
+    agentctl: Option<PathBuf>,
     /// Write the page for users here
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
@@ -104,10 +107,14 @@ fn run(args: &RunArgs) -> Result<bool, String> {
         return Err("no scenario fits".into());
     }
     let stop = interruptible()?;
-    let agentctl = agentctl()?;
+    let agentctl = match &args.agentctl {
+        Some(program) => std::fs::canonicalize(program).map_err(|e| e.to_string())?,
+        None => agentctl()?,
+    };
     let mut rows = Vec::new();
     for scenario in wanted {
-        let props = Props { agent: agent(scenario.agent, args)?, agentctl: agentctl.clone(), keep: None };
+        let props =
+            Props { agent: agent(scenario.agent, args)?, agentctl: agentctl.clone(), keep: None };
         let played = play::in_namespace(scenario, &props, &stop);
         let row = Row { scenario, version: props.agent.version, played };
         println!("{}", report::line(&row));
@@ -184,13 +191,21 @@ fn cache() -> Result<PathBuf, String> {
 fn agentctl() -> Result<PathBuf, String> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--release", "--locked", "--package", "agentctl", "--message-format=json"]);
+    cargo.args([
+        "build",
+        "--release",
+        "--locked",
+        "--package",
+        "agentctl",
+        "--message-format=json",
+    ]);
     let output = cargo.current_dir(&workspace).stderr(std::process::Stdio::inherit()).output();
     let output = output.map_err(|e| format!("cargo: {e}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let built = text.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
     let built = built.filter(|m| m["target"]["name"] == "agentctl");
-    let program = built.filter_map(|m| m["executable"].as_str().map(PathBuf::from)).last();
+    let mut programs = built.filter_map(|m| m["executable"].as_str().map(PathBuf::from));
+    let program = programs.next_back();
     program.ok_or_else(|| "agentctl could not be built".to_owned())
 }
 

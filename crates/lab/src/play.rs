@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::scenario::Scenario;
 use crate::stage::Stage;
 
 /// Longer than any scenario needs, even on a loaded machine.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_mins(4);
 
 /// What came of one scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -102,7 +102,10 @@ fn finish(mut child: Child, folder: &Path, stop: &Arc<AtomicBool>) -> Played {
         (_, Some(trouble)) => Played { checks: Vec::new(), trouble: Some(trouble) },
         (None, None) => {
             let said = std::fs::read_to_string(folder.join("stderr")).unwrap_or_default();
-            Played { checks: Vec::new(), trouble: Some(format!("it left no result: {}", said.trim())) }
+            Played {
+                checks: Vec::new(),
+                trouble: Some(format!("it left no result: {}", said.trim())),
+            }
         }
     }
 }

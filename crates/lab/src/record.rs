@@ -14,7 +14,13 @@ const KEPT: [&str; 9] =
 
 /// Copies what an adapter reads from `home` to `fixture`, shortened and cleaned.
 pub fn record(home: &Path, fixture: &Path, source: &str) -> std::io::Result<()> {
-    for part in [".claude/projects", ".claude/sessions", ".claude/jobs", ".codex/sessions", ".codex/thread-writer-locks"] {
+    for part in [
+        ".claude/projects",
+        ".claude/sessions",
+        ".claude/jobs",
+        ".codex/sessions",
+        ".codex/thread-writer-locks",
+    ] {
         let from = home.join(part);
         if from.is_dir() {
             copy(&from, &fixture.join(part), &home.to_string_lossy())?;

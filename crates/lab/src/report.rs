@@ -94,7 +94,9 @@ pub fn page(rows: &[Row<'_>], date: &str, kernel: &str) -> String {
     agents.dedup();
     for (agent, version) in agents {
         let _infallible = writeln!(out, "## {agent} {version}\n");
-        out.push_str("| scenario | what it shows | comparisons | agentctl is |\n|---|---|---|---|\n");
+        out.push_str(
+            "| scenario | what it shows | comparisons | agentctl is |\n|---|---|---|---|\n",
+        );
         for row in rows.iter().filter(|r| r.scenario.agent == agent) {
             let why = match (row.word(), row.scenario.unknown_because) {
                 ("unknown", Some(why)) => format!("unknown: {why}"),

@@ -15,7 +15,7 @@ use crate::process::{Held, Started};
 use crate::terminal::Terminal;
 
 /// Long enough for a loaded machine; nothing waits this long when all is well.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Why a scenario could not be played to its end.
 pub type Trouble = String;
@@ -84,7 +84,8 @@ impl Stage {
         argv: &[&str],
     ) -> Result<Started, Trouble> {
         use std::os::unix::process::CommandExt;
-        let said = fs::OpenOptions::new().create(true).append(true).open(self.home.join("said.log"));
+        let said =
+            fs::OpenOptions::new().create(true).append(true).open(self.home.join("said.log"));
         let said = said.map_err(|e| e.to_string())?;
         let mut command = Command::new(self.agent.bin.join(argv[0]));
         command.args(&argv[1..]).env_clear().envs(self.environment()).envs(env.iter().cloned());
@@ -136,11 +137,11 @@ impl Stage {
         Err(format!("the model was never asked: {what}"))
     }
 
-    /// Waits until a process below this one has this text in its command line, and takes hold of it.
+    /// Waits until a process below this one has exactly this command line, and takes hold of it.
     pub fn until_below(&self, pid: u32, text: &str) -> Result<Held, Trouble> {
         self.until(&format!("`{text}` runs below pid {pid}"), || {
             let below = crate::process::descendants(pid);
-            let pid = below.into_iter().find(|p| crate::process::command_line(*p).contains(text))?;
+            let pid = below.into_iter().find(|p| crate::process::command_line(*p) == text)?;
             Held::of(pid).ok()
         })
     }

@@ -22,11 +22,24 @@ impl Terminal {
         argv: &[&str],
     ) -> std::io::Result<Self> {
         let terminal = Self { socket: socket.to_owned(), name: name.to_owned() };
-        let mut words = vec!["exec".to_owned(), "env".into(), "-i".into(), "TERM=xterm-256color".into()];
+        let mut words =
+            vec!["exec".to_owned(), "env".into(), "-i".into(), "TERM=xterm-256color".into()];
         words.extend(env.iter().map(|(k, v)| quote(&format!("{k}={v}"))));
         words.extend(argv.iter().map(|a| quote(a)));
         let line = format!("cd {} && {}", quote(&cwd.to_string_lossy()), words.join(" "));
-        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-s", name, "-x", "120", "-y", "40", &line])?;
+        terminal.tmux(&[
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-s",
+            name,
+            "-x",
+            "120",
+            "-y",
+            "40",
+            &line,
+        ])?;
         Ok(terminal)
     }
 

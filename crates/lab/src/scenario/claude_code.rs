@@ -34,10 +34,7 @@ pub static SCENARIOS: &[Scenario] = &[
 
 /// Returns the environment of a Claude Code that talks to our model.
 fn env(stage: &Stage) -> Vec<(String, String)> {
-    vec![
-        ("ANTHROPIC_BASE_URL".into(), stage.model.url()),
-        ("ANTHROPIC_API_KEY".into(), KEY.into()),
-    ]
+    vec![("ANTHROPIC_BASE_URL".into(), stage.model.url()), ("ANTHROPIC_API_KEY".into(), KEY.into())]
 }
 
 /// Starts `claude -p` with an id of our choice.
@@ -74,14 +71,18 @@ fn model_call(stage: &mut Stage) -> Result<(), Trouble> {
 
 fn killed_in_tool(stage: &mut Stage) -> Result<(), Trouble> {
     let (cwd, id) = (stage.directory("a")?, id());
-    let mut agent = print_mode(stage, &cwd, &id, "work [[tool:sleep 97]] [[say:never]]")?;
-    let tool = stage.until_below(agent.pid(), "sleep 97")?;
-    let claim = Claim::of(&id, "running").because(Some("tool")).about_what("sleep 97");
+    let mut agent = print_mode(stage, &cwd, &id, "work [[tool:tail -f /dev/null]] [[say:never]]")?;
+    let tool = stage.until_below(agent.pid(), "tail -f /dev/null")?;
+    let claim = Claim::of(&id, "running").because(Some("tool")).about_what("tail -f /dev/null");
     stage.expect("in the tool", &claim.served_by(&[agent.pid()]))?;
     agent.held.signal(Signal::KILL).map_err(|e| e.to_string())?;
     agent.wait(crate::stage::PATIENCE).map_err(|e| e.to_string())?;
     let left = stage.home.join(format!(".claude/sessions/{}.json", agent.pid())).exists();
-    stage.expect_that("the live record stays behind", left, "it is gone: the scenario shows nothing");
+    stage.expect_that(
+        "the live record stays behind",
+        left,
+        "it is gone: the scenario shows nothing",
+    );
     stage.expect("after SIGKILL", &Claim::of(&id, "stopped").ended("killed").served_by(&[]))?;
     tool.signal(Signal::KILL).map_err(|e| e.to_string())
 }

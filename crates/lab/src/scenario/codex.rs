@@ -72,8 +72,12 @@ fn exec(stage: &Stage, cwd: &Path, prompt: &str) -> Result<Exec, Trouble> {
     settings(stage, false)?;
     let before = std::fs::metadata(stage.home.join("said.log")).map_or(0, |m| m.len());
     let argv = [
-        "codex", "exec", "--json", "--skip-git-repo-check",
-        "--dangerously-bypass-approvals-and-sandbox", prompt,
+        "codex",
+        "exec",
+        "--json",
+        "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox",
+        prompt,
     ];
     let wrapper = stage.start(cwd, &env(), &argv)?;
     let id = stage.until("codex says which thread it has", || {
@@ -106,9 +110,10 @@ fn model_call(stage: &mut Stage) -> Result<(), Trouble> {
 
 fn killed_in_tool(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let mut agent = exec(stage, &cwd, "work [[tool:sleep 97]] [[say:never]]")?;
-    drop(stage.until_below(agent.native.pid, "sleep 97")?);
-    let claim = Claim::of(&agent.id, "running").because(Some("tool")).about_what("sleep 97");
+    let mut agent = exec(stage, &cwd, "work [[tool:tail -f /dev/null]] [[say:never]]")?;
+    drop(stage.until_below(agent.native.pid, "tail -f /dev/null")?);
+    let claim =
+        Claim::of(&agent.id, "running").because(Some("tool")).about_what("tail -f /dev/null");
     stage.expect("in the tool", &claim.served_by(&[agent.native.pid]))?;
     agent.native.signal(Signal::KILL).map_err(|e| e.to_string())?;
     agent.wrapper.wait(crate::stage::PATIENCE).map_err(|e| e.to_string())?;
