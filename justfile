@@ -47,3 +47,11 @@ schema:
 # Check licences, banned crates and sources (not advisories: those need a network)
 deny:
     cargo deny check bans licenses sources
+
+# Play every scenario with the real agents (npm, tmux) and write docs/CONFORMANCE.md
+lab *args:
+    cargo run --release --locked -p lab -- run --page docs/CONFORMANCE.md {{args}}
+
+# The headless core of it, as CI plays it
+lab-core *args:
+    cargo run --release --locked -p lab -- run --core {{args}}

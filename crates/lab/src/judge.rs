@@ -1,0 +1,256 @@
+//! Right, unknown or wrong: agentctl's answers against what the scenario scripted.
+//!
+//! The same session is asked for in four ways (`list`, `list -a`, `status`, `why`); all must agree with
+//! the truth and with each other. `unknown` is not wrong, and it is counted.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::stage::{Stage, Trouble};
+
+/// How one comparison came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// agentctl said what is true.
+    Right,
+    /// agentctl said that it does not know.
+    Unknown,
+    /// agentctl said something else.
+    Wrong,
+}
+
+/// One comparison.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Check {
+    /// When in the scenario.
+    pub moment: String,
+    /// How it came out.
+    pub verdict: Verdict,
+    /// What was said instead, when it was not right.
+    pub evidence: Option<String>,
+}
+
+impl Check {
+    /// Makes a comparison that holds or does not.
+    #[must_use]
+    pub fn of(moment: &str, holds: bool, evidence: String) -> Self {
+        let verdict = if holds { Verdict::Right } else { Verdict::Wrong };
+        Self { moment: moment.to_owned(), verdict, evidence: (!holds).then_some(evidence) }
+    }
+}
+
+/// The session a claim is about.
+#[derive(Clone, Debug)]
+pub enum Who {
+    /// By its native id.
+    Id(String),
+    /// A process that has no session yet.
+    Process(u32),
+}
+
+/// What is claimed about a reason.
+#[derive(Clone, Copy, Debug)]
+enum Reason {
+    /// Nothing.
+    Any,
+    /// There is none.
+    None,
+    /// It is of this kind.
+    Kind(&'static str),
+}
+
+/// What is true of a session now, because it was scripted so.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    who: Who,
+    status: &'static str,
+    reason: Reason,
+    detail: Option<String>,
+    outcome: Option<&'static str>,
+    pids: Option<Vec<u32>>,
+    hosted: Option<bool>,
+    tokens: Option<Value>,
+}
+
+impl Claim {
+    /// Claims a status of a session.
+    #[must_use]
+    pub fn of(id: &str, status: &'static str) -> Self {
+        Self::about(Who::Id(id.to_owned()), status)
+    }
+
+    /// Claims a status of a process without a session.
+    #[must_use]
+    pub fn of_process(pid: u32, status: &'static str) -> Self {
+        Self::about(Who::Process(pid), status)
+    }
+
+    fn about(who: Who, status: &'static str) -> Self {
+        Self {
+            who,
+            status,
+            reason: Reason::Any,
+            detail: None,
+            outcome: None,
+            pids: None,
+            hosted: None,
+            tokens: None,
+        }
+    }
+
+    /// Claims the kind of reason, or that there is none.
+    #[must_use]
+    pub fn because(mut self, kind: Option<&'static str>) -> Self {
+        self.reason = kind.map_or(Reason::None, Reason::Kind);
+        self
+    }
+
+    /// Claims that the reason's detail holds this text.
+    #[must_use]
+    pub fn about_what(mut self, text: &str) -> Self {
+        self.detail = Some(text.to_owned());
+        self
+    }
+
+    /// Claims how it ended.
+    #[must_use]
+    pub fn ended(mut self, outcome: &'static str) -> Self {
+        self.outcome = Some(outcome);
+        self
+    }
+
+    /// Claims which processes serve it.
+    #[must_use]
+    pub fn served_by(mut self, pids: &[u32]) -> Self {
+        let mut pids = pids.to_vec();
+        pids.sort_unstable();
+        self.pids = Some(pids);
+        self
+    }
+
+    /// Claims that the serving process is shared.
+    #[must_use]
+    pub fn hosted(mut self, hosted: bool) -> Self {
+        self.hosted = Some(hosted);
+        self
+    }
+
+    /// Claims its tokens, as `status` must count them.
+    #[must_use]
+    pub fn spent(mut self, tokens: Value) -> Self {
+        self.tokens = Some(tokens);
+        self
+    }
+
+    fn is_live(&self) -> bool {
+        !matches!(self.status, "stopped" | "error")
+    }
+
+    /// Lists what a row says that is not so.
+    fn differences(&self, row: &Value) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut compare = |what: &str, expected: Value, said: &Value| {
+            if expected != *said {
+                wrong.push(format!("{what} is {expected}, agentctl says {said}"));
+            }
+        };
+        compare("status", self.status.into(), &row["status"]);
+        match self.reason {
+            Reason::Any => {}
+            Reason::None => compare("reason.kind", Value::Null, &row["reason"]["kind"]),
+            Reason::Kind(kind) => compare("reason.kind", kind.into(), &row["reason"]["kind"]),
+        }
+        if let Some(outcome) = self.outcome {
+            compare("outcome", outcome.into(), &row["outcome"]);
+        }
+        if let Some(hosted) = self.hosted {
+            compare("hosted", hosted.into(), &row["hosted"]);
+        }
+        if let Some(pids) = &self.pids {
+            let said = row["processes"].as_array().into_iter().flatten();
+            let mut said: Vec<u64> = said.filter_map(|p| p["pid"].as_u64()).collect();
+            said.sort_unstable();
+            compare("processes", pids.clone().into(), &said.into());
+        }
+        if let Some(text) = &self.detail
+            && !row["reason"]["detail"].as_str().is_some_and(|d| d.contains(text))
+        {
+            wrong
+                .push(format!("reason.detail does not hold `{text}`: {}", row["reason"]["detail"]));
+        }
+        wrong
+    }
+}
+
+/// Asks agentctl in every way about one session and compares.
+pub fn judge(stage: &Stage, moment: &str, claim: &Claim) -> Result<Check, Trouble> {
+    let mut wrong = Vec::new();
+    let mut unknown = Vec::new();
+    let live = stage.rows(&[])?;
+    let all = stage.rows(&["-a", "--since", "all"])?;
+    let fits = |row: &&Value| match &claim.who {
+        Who::Id(id) => row["id"] == id.as_str(),
+        Who::Process(pid) => row["id"].is_null() && row["pid"] == *pid,
+    };
+    let name = match &claim.who {
+        Who::Id(id) => id.clone(),
+        Who::Process(pid) => pid.to_string(),
+    };
+    let mut look = |face: &str, rows: &[Value], must: bool| {
+        let found: Vec<&Value> = rows.iter().filter(fits).collect();
+        match found.as_slice() {
+            [row] if row["status"] == "unknown" && claim.status != "unknown" => {
+                unknown.push(format!("{face}: {}", row["reason"]));
+            }
+            [row] => {
+                wrong.extend(claim.differences(row).into_iter().map(|d| format!("{face}: {d}")));
+            }
+            [] if must => wrong.push(format!("{face}: no row of {name}")),
+            [] => {}
+            more => wrong.push(format!("{face}: {} rows of {name}", more.len())),
+        }
+    };
+    // A thread that rests in a shared server is no living session of a list.
+    let rests = claim.status == "idle" && claim.hosted == Some(true);
+    look("list", &live, claim.is_live() && !rests);
+    look("list -a", &all, true);
+    let (code, stdout, stderr) = stage.ask(&["status", &name, "--json"])?;
+    match serde_json::from_str::<Value>(&stdout) {
+        Ok(row) => {
+            look("status", std::slice::from_ref(&row), true);
+            if let Some(tokens) = &claim.tokens
+                && row["tokens"] != *tokens
+            {
+                wrong.push(format!("status: tokens are {tokens}, agentctl says {}", row["tokens"]));
+            }
+            let listed = all.iter().find(|row| fits(row));
+            if let Some(listed) = listed.filter(|listed| settled(listed) != settled(&row)) {
+                wrong.push(format!("list and status differ: {listed} / {row}"));
+            }
+        }
+        Err(error) => wrong.push(format!("status: exit {code:?}, {error}: {stderr}")),
+    }
+    let (_, why, _) = stage.ask(&["why", &name])?;
+    let word = if unknown.is_empty() { claim.status } else { "unknown" };
+    if wrong.is_empty() && !why.contains(&format!(" is {word}: ")) {
+        wrong.push(format!("why: does not say {word}: {why}"));
+    }
+    let (verdict, evidence) = match (wrong.is_empty(), unknown.is_empty()) {
+        (false, _) => (Verdict::Wrong, Some(format!("{}\n{why}", wrong.join("\n")))),
+        (true, false) => (Verdict::Unknown, Some(unknown.join("\n"))),
+        (true, true) => (Verdict::Right, None),
+    };
+    Ok(Check { moment: moment.to_owned(), verdict, evidence })
+}
+
+/// A row without what may differ between `list` and `status`.
+fn settled(row: &Value) -> Value {
+    let mut row = row.clone();
+    row["tokens"] = Value::Null;
+    row["cost_usd"] = Value::Null;
+    for evidence in row["evidence"].as_array_mut().into_iter().flatten() {
+        evidence["at"] = Value::Null;
+    }
+    row
+}

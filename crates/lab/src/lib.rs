@@ -1,0 +1,18 @@
+//! The lab: real agents against a scripted model, judged by what the scenario itself knows.
+//!
+//! `install` fetches pinned versions; `stage` is one scenario's own home, pid namespace, model and
+//! processes; `scenario` is what is tried, one file per agent; `judge` compares what agentctl says with
+//! what was scripted; `report` makes the table and `docs/CONFORMANCE.md`; `record` turns a home into a
+//! fixture. The judge shares no code with what it judges: it reads agentctl's JSON like any script.
+#![allow(clippy::disallowed_methods, clippy::missing_panics_doc)] // it starts programs and reads the world
+
+pub mod install;
+pub mod judge;
+pub mod model;
+pub mod play;
+pub mod process;
+pub mod record;
+pub mod report;
+pub mod scenario;
+pub mod stage;
+pub mod terminal;

@@ -1,0 +1,120 @@
+//! Playing scenarios: each in its own pid namespace, started by this same program, ended with it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::install::Installed;
+use crate::judge::{Check, Verdict};
+use crate::scenario::Scenario;
+use crate::stage::Stage;
+
+/// Longer than any scenario needs, even on a loaded machine.
+const LIMIT: Duration = Duration::from_mins(4);
+
+/// What came of one scenario.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Played {
+    /// The comparisons, in order.
+    pub checks: Vec<Check>,
+    /// Why it could not be played to its end.
+    pub trouble: Option<String>,
+}
+
+impl Played {
+    /// Returns the worst of its comparisons; a scenario that was not played through shows nothing.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        match (&self.trouble, self.checks.is_empty()) {
+            (None, false) => self.checks.iter().map(|c| c.verdict).max().unwrap_or(Verdict::Wrong),
+            _ => Verdict::Wrong,
+        }
+    }
+}
+
+/// What a scenario is played with.
+#[derive(Clone, Debug)]
+pub struct Props {
+    /// The real agent.
+    pub agent: Installed,
+    /// The program that is judged.
+    pub agentctl: PathBuf,
+    /// Keep the home here instead of removing it.
+    pub keep: Option<PathBuf>,
+}
+
+/// Plays one scenario in a namespace of its own.
+pub fn in_namespace(scenario: &Scenario, props: &Props, stop: &Arc<AtomicBool>) -> Played {
+    match start(scenario, props) {
+        Ok((child, folder)) => {
+            let played = finish(child, folder.path(), stop);
+            if let Some(keep) = &props.keep {
+                // What was asked to be kept is moved; a name that is taken is the caller's affair.
+                let _kept = std::fs::rename(folder.path().join("home"), keep);
+            }
+            played
+        }
+        Err(error) => Played { checks: Vec::new(), trouble: Some(error) },
+    }
+}
+
+fn start(scenario: &Scenario, props: &Props) -> Result<(Child, tempfile::TempDir), String> {
+    let folder = tempfile::Builder::new().prefix("lab-").tempdir().map_err(|e| e.to_string())?;
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(program);
+    command.args(["play", scenario.agent, scenario.name, "--version", &props.agent.version]);
+    command.arg("--bin").arg(&props.agent.bin).arg("--agentctl").arg(&props.agentctl);
+    command.arg("--folder").arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
+    let said = std::fs::File::create(folder.path().join("stderr")).map_err(|e| e.to_string())?;
+    let child = command.stderr(said).spawn().map_err(|e| format!("unshare: {e}"))?;
+    Ok((child, folder))
+}
+
+/// Waits for the end; an interrupt or a scenario that never ends takes its whole namespace along.
+fn finish(mut child: Child, folder: &Path, stop: &Arc<AtomicBool>) -> Played {
+    let end = Instant::now() + LIMIT;
+    let trouble = loop {
+        match child.try_wait() {
+            Ok(Some(_)) => break None,
+            Ok(None) if stop.load(Ordering::Relaxed) => break Some("interrupted".to_owned()),
+            Ok(None) if Instant::now() > end => break Some("it did not end".to_owned()),
+            Ok(None) => std::thread::park_timeout(Duration::from_millis(50)),
+            Err(error) => break Some(error.to_string()),
+        }
+    };
+    if trouble.is_some() {
+        // Gone already is as good; the namespace dies with its first process.
+        let _gone = child.kill();
+        let _reaped = child.wait();
+    }
+    let result = std::fs::read(folder.join("result.json")).ok();
+    let played = result.and_then(|bytes| serde_json::from_slice::<Played>(&bytes).ok());
+    match (played, trouble) {
+        (Some(played), None) => played,
+        (_, Some(trouble)) => Played { checks: Vec::new(), trouble: Some(trouble) },
+        (None, None) => {
+            let said = std::fs::read_to_string(folder.join("stderr")).unwrap_or_default();
+            Played {
+                checks: Vec::new(),
+                trouble: Some(format!("it left no result: {}", said.trim())),
+            }
+        }
+    }
+}
+
+/// Plays one scenario here: we are inside the namespace.
+pub fn here(scenario: &Scenario, props: &Props, folder: &Path) -> Result<(), String> {
+    let mut stage = Stage::new(folder, props.agent.clone(), props.agentctl.clone())?;
+    let trouble = (scenario.play)(&mut stage).err();
+    let played = Played { checks: stage.into_checks(), trouble };
+    let text = serde_json::to_vec(&played).map_err(|e| e.to_string())?;
+    std::fs::write(folder.join("result.json"), text).map_err(|e| e.to_string())
+}

@@ -1,0 +1,39 @@
+//! What is tried: one file per agent, one function per scenario, one line each in [`all`].
+
+pub mod claude_code;
+pub mod codex;
+
+use crate::stage::{Stage, Trouble};
+
+/// What a scenario needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing but processes and files: part of the core that CI plays.
+    Core,
+    /// Nothing but processes and files, played with the full table only.
+    Headless,
+    /// A terminal (tmux).
+    Terminal,
+}
+
+/// One scenario: it scripts the truth, waits for facts, and compares.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    /// The agent.
+    pub agent: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// What it shows, for the page.
+    pub shows: &'static str,
+    /// What it needs.
+    pub needs: Needs,
+    /// Why `unknown` is the best that can be said, where no source exists.
+    pub unknown_because: Option<&'static str>,
+    /// Plays it.
+    pub play: fn(&mut Stage) -> Result<(), Trouble>,
+}
+
+/// Returns every scenario, agent by agent.
+pub fn all() -> impl Iterator<Item = &'static Scenario> {
+    claude_code::SCENARIOS.iter().chain(codex::SCENARIOS)
+}

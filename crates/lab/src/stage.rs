@@ -1,0 +1,185 @@
+//! One scenario's own world: a home, a directory to work in, a scripted model, the real agent, and
+//! agentctl as any script would call it. It exists inside a private pid namespace that ends with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::install::Installed;
+use crate::judge::{Check, Claim};
+use crate::model::{Model, Options, Request};
+use crate::process::{Held, Started};
+use crate::terminal::Terminal;
+
+/// Long enough for a loaded machine; nothing waits this long when all is well.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Why a scenario could not be played to its end.
+pub type Trouble = String;
+
+/// The stage.
+pub struct Stage {
+    /// The home of everything that runs here.
+    pub home: PathBuf,
+    /// The scripted model.
+    pub model: Model,
+    /// The real agent.
+    pub agent: Installed,
+    agentctl: PathBuf,
+    checks: Vec<Check>,
+    terminals: usize,
+}
+
+impl Stage {
+    /// Sets the stage below this folder.
+    pub fn new(folder: &Path, agent: Installed, agentctl: PathBuf) -> Result<Self, Trouble> {
+        let home = folder.join("home");
+        fs::create_dir_all(&home).map_err(|e| e.to_string())?;
+        let home = fs::canonicalize(&home).map_err(|e| e.to_string())?;
+        let options = Options { usage: Some((1000, 50)), ..Options::default() };
+        let model = Model::start(options).map_err(|e| format!("the model: {e}"))?;
+        Ok(Self { home, model, agent, agentctl, checks: Vec::new(), terminals: 0 })
+    }
+
+    /// Returns a directory to work in, made if needed.
+    pub fn directory(&self, name: &str) -> Result<PathBuf, Trouble> {
+        let path = self.home.join("ws").join(name);
+        fs::create_dir_all(&path).map_err(|e| e.to_string())?;
+        Ok(path)
+    }
+
+    /// Writes a file below the home.
+    pub fn write(&self, relative: &str, text: &str) -> Result<(), Trouble> {
+        let path = self.home.join(relative);
+        let parent = path.parent().unwrap_or(&self.home);
+        fs::create_dir_all(parent).and_then(|()| fs::write(&path, text)).map_err(|e| e.to_string())
+    }
+
+    /// Returns the environment agents run in: this home, no account, nothing beyond loopback.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.agent.bin.display());
+        let fixed = [
+            ("HOME", self.home.to_string_lossy().into_owned()),
+            ("PATH", path),
+            ("LANG", "C.UTF-8".into()),
+            ("SHELL", "/bin/bash".into()),
+            ("IS_SANDBOX", "1".into()),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".into()),
+            ("DISABLE_AUTOUPDATER", "1".into()),
+            ("DISABLE_TELEMETRY", "1".into()),
+            ("GIT_CONFIG_NOSYSTEM", "1".into()),
+        ];
+        fixed.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
+    }
+
+    /// Starts a program of the agent without a terminal: a session of its own, output to a file.
+    pub fn start(
+        &self,
+        cwd: &Path,
+        env: &[(String, String)],
+        argv: &[&str],
+    ) -> Result<Started, Trouble> {
+        use std::os::unix::process::CommandExt;
+        let said =
+            fs::OpenOptions::new().create(true).append(true).open(self.home.join("said.log"));
+        let said = said.map_err(|e| e.to_string())?;
+        let mut command = Command::new(self.agent.bin.join(argv[0]));
+        command.args(&argv[1..]).env_clear().envs(self.environment()).envs(env.iter().cloned());
+        command.current_dir(cwd).stdin(Stdio::null()).process_group(0);
+        command.stdout(said.try_clone().map_err(|e| e.to_string())?).stderr(said);
+        let child = command.spawn().map_err(|e| format!("{}: {e}", argv[0]))?;
+        Started::new(child).map_err(|e| e.to_string())
+    }
+
+    /// Starts a program of the agent in a terminal of its own.
+    pub fn terminal(
+        &mut self,
+        cwd: &Path,
+        env: &[(String, String)],
+        argv: &[&str],
+    ) -> Result<Terminal, Trouble> {
+        self.terminals += 1;
+        let name = format!("t{}", self.terminals);
+        let mut all = self.environment();
+        all.extend(env.iter().cloned());
+        // A socket's path has a limit that a home may exceed.
+        let socket = std::env::temp_dir().join(format!("lab-{}.tmux", std::process::id()));
+        Terminal::start(&socket, &name, cwd, &all, argv).map_err(|e| e.to_string())
+    }
+
+    /// Waits until something is so, and says what was waited for when it never is.
+    pub fn until<T>(
+        &self,
+        what: &str,
+        mut condition: impl FnMut() -> Option<T>,
+    ) -> Result<T, Trouble> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(value) = condition() {
+                return Ok(value);
+            }
+            if Instant::now() > end {
+                return Err(format!("waited {} s in vain until {what}", PATIENCE.as_secs()));
+            }
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until the model was asked something that fits.
+    pub fn until_asked(&self, what: &str, fits: impl Fn(&Request) -> bool) -> Result<(), Trouble> {
+        if self.model.wait_for(PATIENCE, |requests| requests.iter().any(&fits)) {
+            return Ok(());
+        }
+        Err(format!("the model was never asked: {what}"))
+    }
+
+    /// Waits until a process below this one has exactly this command line, and takes hold of it.
+    pub fn until_below(&self, pid: u32, text: &str) -> Result<Held, Trouble> {
+        self.until(&format!("`{text}` runs below pid {pid}"), || {
+            let below = crate::process::descendants(pid);
+            let pid = below.into_iter().find(|p| crate::process::command_line(*p) == text)?;
+            Held::of(pid).ok()
+        })
+    }
+
+    /// Runs agentctl in this home and returns its exit code, stdout and stderr.
+    pub fn ask(&self, args: &[&str]) -> Result<(Option<i32>, String, String), Trouble> {
+        let mut command = Command::new(&self.agentctl);
+        command.args(args).env_clear().current_dir(&self.home);
+        command.env("HOME", &self.home).env("PATH", "/usr/bin:/bin").env("LANG", "C.UTF-8");
+        let output = command.output().map_err(|e| format!("{}: {e}", self.agentctl.display()))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok((output.status.code(), text(&output.stdout), text(&output.stderr)))
+    }
+
+    /// Returns the rows of `list --json` with these further arguments.
+    pub fn rows(&self, args: &[&str]) -> Result<Vec<Value>, Trouble> {
+        let all: Vec<&str> = ["list", "--json"].into_iter().chain(args.iter().copied()).collect();
+        let (code, stdout, stderr) = self.ask(&all)?;
+        let document: Value = serde_json::from_str(&stdout)
+            .map_err(|e| format!("agentctl {} exited {code:?}: {e}: {stderr}", all.join(" ")))?;
+        Ok(document["sessions"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// Compares everything agentctl says of a session with what the scenario knows.
+    pub fn expect(&mut self, moment: &str, claim: &Claim) -> Result<(), Trouble> {
+        let check = crate::judge::judge(self, moment, claim)?;
+        self.checks.push(check);
+        Ok(())
+    }
+
+    /// Records a comparison that is no matter of one session's status.
+    pub fn expect_that(&mut self, moment: &str, holds: bool, evidence: impl Into<String>) {
+        self.checks.push(Check::of(moment, holds, evidence.into()));
+    }
+
+    /// Returns what was compared.
+    #[must_use]
+    pub fn into_checks(self) -> Vec<Check> {
+        self.checks
+    }
+}

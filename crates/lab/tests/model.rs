@@ -1,0 +1,689 @@
+//! The scripted model server over real sockets on loopback, with a client that shares no code with it.
+#![allow(clippy::disallowed_methods, clippy::expect_used)] // it is the outside world
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::model::{Api, End, Model, Options, Request, Usage};
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Far longer than any test may take: what waits for it must be interrupted.
+const LONG: &str = "100000";
+
+fn start() -> Model {
+    Model::start(Options::default()).expect("a port on loopback")
+}
+
+fn connect(model: &Model) -> TcpStream {
+    let address = model.url().strip_prefix("http://").expect("an address").to_owned();
+    let stream = TcpStream::connect(address).expect("the model listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
+#[derive(Debug)]
+struct Reply {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Reply {
+    fn of(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {text}"));
+        let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
+        Self { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    /// Returns every event: its name, and its data where that is JSON.
+    fn events(&self) -> Vec<(String, Value)> {
+        assert!(self.head.contains("content-type: text/event-stream"), "{self:?}");
+        let body = self.body.strip_suffix("\n\n").expect("the last event is closed");
+        let event = |block: &str| {
+            let mut name = String::new();
+            let mut data = None;
+            for line in block.lines() {
+                match line.split_once(": ") {
+                    Some(("event", word)) => word.clone_into(&mut name),
+                    Some(("data", "[DONE]")) => data = Some(Value::Null),
+                    Some(("data", json)) => data = Some(serde_json::from_str(json).expect("JSON")),
+                    _ => panic!("neither a name nor data: {line}"),
+                }
+            }
+            (name, data.expect("data"))
+        };
+        body.split("\n\n").map(event).collect()
+    }
+}
+
+/// Sends bytes and reads until the server closes.
+fn exchange(model: &Model, bytes: &[u8]) -> Reply {
+    let mut stream = connect(model);
+    stream.write_all(bytes).expect("it reads");
+    Reply::of(&rest(&mut stream))
+}
+
+fn rest(stream: &mut TcpStream) -> String {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("it closes");
+    text
+}
+
+fn request(path: &str, body: &Value) -> Vec<u8> {
+    let body = body.to_string();
+    let head = "Host: x\r\nConnection: close\r\nContent-Type: application/json";
+    let length = body.len();
+    format!("POST {path} HTTP/1.1\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
+}
+
+fn post(model: &Model, path: &str, body: &Value) -> Reply {
+    exchange(model, &request(path, body))
+}
+
+fn get(model: &Model, path: &str) -> Reply {
+    let text = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    exchange(model, text.as_bytes())
+}
+
+const ANTHROPIC: &str = "/v1/messages?beta=true";
+const RESPONSES: &str = "/v1/responses";
+const CHAT: &str = "/v1/chat/completions";
+
+/// A Messages request with this prompt and this many tool results behind it.
+fn anthropic(prompt: &str, results: usize) -> Value {
+    let mut messages = vec![json!({"role": "user", "content": prompt})];
+    for _ in 0..results {
+        messages.push(json!({"role": "assistant", "content": [{"type": "tool_use"}]}));
+        let result = json!({"type": "tool_result", "tool_use_id": "t", "content": "out"});
+        messages.push(json!({"role": "user", "content": [result]}));
+    }
+    let schema = json!({"properties": {"command": {"type": "string"}, "description": {}}});
+    json!({
+        "model": "claude-x", "messages": messages, "metadata": {"user_id": "u_session_s1"},
+        "tools": [{"name": "Read"}, {"name": "Bash", "input_schema": schema}],
+    })
+}
+
+/// A Responses request with this prompt and this many tool results behind it.
+fn responses(prompt: &str, results: usize) -> Value {
+    let content = json!([{"type": "input_text", "text": prompt}]);
+    let mut input = vec![json!({"type": "message", "role": "user", "content": content})];
+    for _ in 0..results {
+        input.push(json!({"type": "function_call_output", "call_id": "c", "output": "out"}));
+    }
+    let parameters = json!({"properties": {"cmd": {"type": "string"}}});
+    let tool = json!({"type": "function", "name": "exec_command", "parameters": parameters});
+    json!({"model": "gpt-x", "input": input, "prompt_cache_key": "k1", "tools": [tool]})
+}
+
+/// A chat request with this prompt and this many tool results behind it.
+fn chat(prompt: &str, results: usize) -> Value {
+    let mut messages = vec![
+        json!({"role": "system", "content": "s"}),
+        json!({"role": "user", "content": [{"type": "text", "text": prompt}]}),
+    ];
+    for _ in 0..results {
+        messages.push(json!({"role": "tool", "tool_call_id": "c", "content": "out"}));
+    }
+    let parameters = json!({
+        "properties": {"command": {"type": "string"}, "timeout": {"type": "number"}},
+        "required": ["command", "timeout"],
+    });
+    let tool = json!({"type": "function", "function": {"name": "bash", "parameters": parameters}});
+    json!({"model": "chat-x", "messages": messages, "user": "k2", "tools": [tool]})
+}
+
+fn streamed(mut body: Value) -> Value {
+    body["stream"] = json!(true);
+    body
+}
+
+fn names(events: &[(String, Value)]) -> Vec<&str> {
+    events.iter().map(|(name, _)| name.as_str()).collect()
+}
+
+/// Joins what the events of this name say at this place.
+fn joined(events: &[(String, Value)], name: &str, place: &str) -> String {
+    let of = events.iter().filter(|(n, _)| n == name);
+    of.filter_map(|(_, data)| data.pointer(place).and_then(Value::as_str)).collect()
+}
+
+fn the_only(model: &Model) -> Request {
+    let requests = model.requests();
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    requests[0].clone()
+}
+
+fn ended(requests: &[Request]) -> bool {
+    requests.iter().all(|request| request.end != End::Open)
+}
+
+#[test]
+fn messages_whole() {
+    let model = start();
+    let prompt = "hi [[think:let me see]] [[tool:echo 1]] [[say:all done]]";
+    let step = post(&model, ANTHROPIC, &anthropic(prompt, 0)).json();
+    assert_eq!(step["type"], "message");
+    assert_eq!(step["model"], "claude-x");
+    assert_eq!(step["stop_reason"], "tool_use");
+    assert_eq!(step["content"][0]["thinking"], "let me see");
+    assert_eq!(step["content"][1], json!({"type": "text", "text": "step 1 of 1"}));
+    assert_eq!(step["content"][2]["name"], "Bash");
+    let input = json!({"command": "echo 1", "description": "scripted command"});
+    assert_eq!(step["content"][2]["input"], input);
+    let last = post(&model, ANTHROPIC, &anthropic(prompt, 1)).json();
+    assert_eq!(last["stop_reason"], "end_turn");
+    assert_eq!(last["content"][1], json!({"type": "text", "text": "all done"}));
+}
+
+#[test]
+fn messages_as_events() {
+    let model = start();
+    let prompt = "[[think:hm]] [[tool:echo 1]] [[say: all  done\nnow ]]";
+    let step = post(&model, ANTHROPIC, &streamed(anthropic(prompt, 0))).events();
+    for (name, data) in &step {
+        assert_eq!(data["type"], name.as_str());
+    }
+    let start = ["content_block_start", "content_block_delta"];
+    let expected = [
+        &["message_start"],
+        &start[..],
+        &["content_block_delta", "content_block_stop"], // a thought is signed
+        &start,
+        &[
+            "content_block_delta",
+            "content_block_delta",
+            "content_block_delta",
+            "content_block_stop",
+        ],
+        &start,
+        &["content_block_stop", "message_delta", "message_stop"],
+    ];
+    assert_eq!(names(&step), expected.concat());
+    assert_eq!(joined(&step, "content_block_delta", "/delta/thinking"), "hm");
+    assert_eq!(joined(&step, "content_block_delta", "/delta/text"), "step 1 of 1");
+    let call = joined(&step, "content_block_delta", "/delta/partial_json");
+    let call: Value = serde_json::from_str(&call).expect("JSON");
+    assert_eq!(call["command"], "echo 1");
+    assert_eq!(joined(&step, "message_delta", "/delta/stop_reason"), "tool_use");
+    let indices: Vec<u64> = step.iter().filter_map(|(_, data)| data["index"].as_u64()).collect();
+    assert!(indices.is_sorted() && indices.last() == Some(&2), "{indices:?}");
+
+    let last = post(&model, ANTHROPIC, &streamed(anthropic(prompt, 1))).events();
+    assert_eq!(joined(&last, "content_block_delta", "/delta/text"), " all  done\nnow ");
+    assert_eq!(joined(&last, "message_delta", "/delta/stop_reason"), "end_turn");
+    assert_eq!(names(&last).last(), Some(&"message_stop"));
+}
+
+#[test]
+fn responses_whole() {
+    let model = start();
+    let prompt = "[[think:hm]] [[tool:echo 1]] [[call:space/look {\"at\": [1]}]] [[say:done]]";
+    let step = post(&model, RESPONSES, &responses(prompt, 0)).json();
+    assert_eq!(step["status"], "completed");
+    assert_eq!(step["output"][0]["summary"][0]["text"], "hm");
+    assert_eq!(step["output"][1]["type"], "function_call");
+    assert_eq!(step["output"][1]["name"], "exec_command");
+    assert_eq!(step["output"][1]["arguments"], r#"{"cmd":"echo 1"}"#);
+    let step = post(&model, RESPONSES, &responses(prompt, 1)).json();
+    assert_eq!(step["output"][1]["namespace"], "space");
+    assert_eq!(step["output"][1]["name"], "look");
+    assert_eq!(step["output"][1]["arguments"], r#"{"at":[1]}"#);
+    let last = post(&model, RESPONSES, &responses(prompt, 2)).json();
+    assert_eq!(last["output"][1]["content"][0]["text"], "done");
+    assert_eq!(last["usage"]["output_tokens_details"]["reasoning_tokens"], 3);
+}
+
+#[test]
+fn responses_as_events() {
+    let model = start();
+    let prompt = "[[think:hm]] [[tool:echo 1]] [[say:all is done]]";
+    let step = post(&model, RESPONSES, &streamed(responses(prompt, 0))).events();
+    for (number, (name, data)) in step.iter().enumerate() {
+        assert_eq!(data["type"], name.as_str());
+        assert_eq!(data["sequence_number"], number);
+    }
+    let expected = [
+        "response.created",
+        "response.output_item.added",
+        "response.reasoning_summary_part.added",
+        "response.reasoning_summary_text.delta",
+        "response.reasoning_summary_text.done",
+        "response.reasoning_summary_part.done",
+        "response.output_item.done",
+        "response.output_item.added",
+        "response.function_call_arguments.delta",
+        "response.function_call_arguments.done",
+        "response.output_item.done",
+        "response.completed",
+    ];
+    assert_eq!(names(&step), expected);
+    let last = post(&model, RESPONSES, &streamed(responses(prompt, 1))).events();
+    assert_eq!(joined(&last, "response.output_text.delta", "/delta"), "all is done");
+    let (_, completed) = last.last().expect("an event");
+    assert_eq!(completed["response"]["output"][1]["content"][0]["text"], "all is done");
+    let (_, created) = &last[0];
+    assert_eq!(created["response"]["id"], completed["response"]["id"]);
+    assert_eq!(created["response"]["status"], "in_progress");
+}
+
+#[test]
+fn chat_whole() {
+    let model = start();
+    let prompt = "[[think:hm]] [[tool:echo 1]] [[say:done]]";
+    let step = post(&model, CHAT, &chat(prompt, 0)).json();
+    assert_eq!(step["object"], "chat.completion");
+    assert_eq!(step["choices"][0]["finish_reason"], "tool_calls");
+    let message = &step["choices"][0]["message"];
+    assert_eq!(message["reasoning_content"], "hm");
+    let function = &message["tool_calls"][0]["function"];
+    assert_eq!(function["name"], "bash");
+    let arguments: Value =
+        serde_json::from_str(function["arguments"].as_str().expect("a string")).expect("JSON");
+    assert_eq!(arguments, json!({"command": "echo 1", "timeout": 60_000}));
+    let last = post(&model, CHAT, &chat(prompt, 1)).json();
+    assert_eq!(last["choices"][0]["message"]["content"], "done");
+    assert_eq!(last["choices"][0]["finish_reason"], "stop");
+}
+
+#[test]
+fn chat_as_events() {
+    let model = start();
+    let prompt = "[[tool:echo 1]] [[say:all is done]]";
+    let step = post(&model, CHAT, &streamed(chat(prompt, 0))).events();
+    assert!(step.iter().all(|(name, _)| name.is_empty()));
+    let calls = "/choices/0/delta/tool_calls/0";
+    assert_eq!(joined(&step, "", &format!("{calls}/function/name")), "bash");
+    assert_eq!(joined(&step, "", "/choices/0/finish_reason"), "tool_calls");
+    let index = step.iter().find_map(|(_, data)| data.pointer(&format!("{calls}/index")));
+    assert_eq!(index, Some(&json!(0)));
+    let last = post(&model, CHAT, &streamed(chat(prompt, 1))).events();
+    assert_eq!(joined(&last, "", "/choices/0/delta/content"), "all is done");
+    assert_eq!(joined(&last, "", "/choices/0/finish_reason"), "stop");
+    let [.., (_, usage), (_, done)] = &last[..] else { panic!("{last:?}") };
+    assert_eq!(usage["choices"], json!([]));
+    assert!(usage["usage"]["total_tokens"].is_u64(), "{usage}");
+    assert_eq!(*done, Value::Null);
+}
+
+#[test]
+fn an_error_is_given_as_often_as_scripted() {
+    let model = start();
+    let prompt = "[[error:429*2]] [[say:carried on]]";
+    for expected in [429, 429, 200, 200] {
+        let reply = post(&model, ANTHROPIC, &streamed(anthropic(prompt, 0)));
+        assert_eq!(reply.status, expected);
+        assert_eq!(reply.head.contains("retry-after: 1"), expected == 429);
+        if expected == 429 {
+            assert_eq!(reply.json()["error"]["type"], "rate_limit_error");
+        }
+    }
+    // Another prompt has its own count; without a number it never ends.
+    assert_eq!(post(&model, CHAT, &chat("[[error:429*1]] other", 0)).status, 429);
+    for _ in 0..3 {
+        let reply = post(&model, RESPONSES, &streamed(responses("[[error:529]]", 0)));
+        assert_eq!(
+            (reply.status, reply.json()["error"]["code"].as_str()),
+            (529, Some("overloaded_error"))
+        );
+    }
+    let statuses: Vec<u16> = model.requests().iter().map(|request| request.status).collect();
+    assert_eq!(statuses, [429, 429, 200, 200, 429, 529, 529, 529]);
+    assert!(
+        model.requests().iter().all(|request| request.usage.is_some() == (request.status == 200))
+    );
+}
+
+#[test]
+fn a_cut_ends_in_the_middle_of_the_final_answer() {
+    let model = start();
+    let prompt = "[[tool:echo 1]] [[cut]] [[say:one two]]";
+    for (path, body) in
+        [(ANTHROPIC, anthropic as fn(&str, usize) -> Value), (RESPONSES, responses), (CHAT, chat)]
+    {
+        let step = post(&model, path, &streamed(body(prompt, 0)));
+        assert!(!step.body.contains("two") && step.body.contains("echo 1"), "{step:?}");
+        assert!(model.wait_for(PATIENCE, ended));
+        assert_eq!(model.requests().last().map(|request| request.end), Some(End::Answered));
+        let last = post(&model, path, &streamed(body(prompt, 1)));
+        assert_eq!(last.status, 200);
+        last.events(); // whole ones, as far as they go
+        assert!(last.body.contains("one ") && !last.body.contains("two"), "{last:?}");
+        let whole = post(&model, path, &body(prompt, 1));
+        let promised: usize = whole
+            .head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "))
+            .and_then(|length| length.parse().ok())
+            .expect("a length");
+        assert_eq!(whole.body.len(), promised / 2);
+    }
+    let cut: Vec<Request> =
+        model.requests().into_iter().filter(|request| request.end == End::Cut).collect();
+    assert_eq!(cut.len(), 6);
+    // Only Messages says something about usage before the end: what went in.
+    let reported = |request: &&Request| request.usage.is_some();
+    let early: Vec<&Request> = cut.iter().filter(reported).collect();
+    assert_eq!(early.len(), 1);
+    assert_eq!((early[0].api, early[0].usage.map(|usage| usage.output)), (Api::Anthropic, Some(1)));
+}
+
+#[test]
+fn a_delay_comes_before_the_first_byte_and_a_drip_between_the_words() {
+    let model = start();
+    let begun = Instant::now();
+    let mut stream = connect(&model);
+    let body = streamed(anthropic("[[delay:0.3]] [[drip:0.4]] [[say:a b c d]]", 0));
+    stream.write_all(&request(ANTHROPIC, &body)).expect("it reads");
+    let mut first = [0; 1];
+    stream.read_exact(&mut first).expect("an answer");
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    let text = rest(&mut stream);
+    assert!(begun.elapsed() >= Duration::from_millis(700));
+    assert!(text.contains("message_stop"));
+    assert!(model.wait_for(PATIENCE, ended));
+    let request = the_only(&model);
+    let took = request.ended_ms.expect("an end") - request.at_ms;
+    assert!((700..20_000).contains(&took), "{took} ms");
+}
+
+#[test]
+fn whatever_waits_ends_when_the_model_is_dropped() {
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    let model = Model::start(Options { log: Some(log.path().to_owned()), ..Options::default() })
+        .expect("a port on loopback");
+    let prompts = ["[[hang]]", &format!("[[delay:{LONG}]]"), &format!("[[drip:{LONG}]] a b")];
+    let mut waiting: Vec<TcpStream> = Vec::new();
+    for prompt in prompts {
+        let mut stream = connect(&model);
+        stream.write_all(&request(RESPONSES, &streamed(responses(prompt, 0)))).expect("it reads");
+        waiting.push(stream);
+    }
+    waiting.push(connect(&model)); // and one that says nothing
+    assert!(model.wait_for(PATIENCE, |requests| requests.len() == 3));
+    assert!(!model.wait_for(Duration::from_millis(50), ended));
+    let address = model.url().strip_prefix("http://").expect("an address").to_owned();
+    let (dropped, done) = mpsc::channel();
+    thread::spawn(move || {
+        drop(model);
+        dropped.send(()).expect("the test waits");
+    });
+    done.recv_timeout(PATIENCE).expect("the model stops");
+    for mut stream in waiting {
+        let text = rest(&mut stream);
+        assert!(!text.contains("response.completed"), "{text}");
+    }
+    TcpStream::connect(address).expect_err("nobody listens any more");
+    let lines = std::fs::read_to_string(log.path()).expect("the log");
+    let mut ends: Vec<String> = Vec::new();
+    for line in lines.lines() {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        ends.push(format!("{} {}", line["prompt"].as_str().unwrap_or("?"), line["end"]));
+    }
+    ends.sort();
+    let expected = [
+        format!("[[delay:{LONG}]] \"stopped\""),
+        format!("[[drip:{LONG}]] a b \"stopped\""),
+        "[[hang]] \"open\"".to_owned(), // it was logged when it began to hang, and only then
+    ];
+    assert_eq!(ends, expected);
+}
+
+#[test]
+fn a_client_that_leaves_a_hanging_request_is_noticed() {
+    let model = start();
+    let mut stream = connect(&model);
+    stream.write_all(&request(ANTHROPIC, &anthropic("[[hang]]", 0))).expect("it reads");
+    assert!(model.wait_for(PATIENCE, |requests| requests.len() == 1));
+    assert_eq!(the_only(&model).end, End::Open);
+    drop(stream);
+    assert!(model.wait_for(PATIENCE, ended));
+    let request = the_only(&model);
+    assert_eq!((request.end, request.status, request.usage), (End::Gone, 0, None));
+}
+
+#[test]
+fn a_body_may_come_in_chunks_and_in_pieces() {
+    let model = start();
+    let body = anthropic("[[say:é in chunks]]", 0).to_string();
+    let mut bytes = Vec::new();
+    // Twice: the second is only found where the first has ended, behind its trailer.
+    for connection in ["keep-alive", "close"] {
+        let head = "POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n";
+        bytes.extend(format!("{head}Connection: {connection}\r\n\r\n").as_bytes());
+        for chunk in body.as_bytes().chunks(7) {
+            bytes.extend(format!("{:x};x=y\r\n", chunk.len()).as_bytes());
+            bytes.extend(chunk);
+            bytes.extend(b"\r\n");
+        }
+        bytes.extend(b"0\r\nTrailer: x\r\n\r\n");
+    }
+    let mut stream = connect(&model);
+    stream.set_nodelay(true).expect("a socket");
+    for piece in bytes.chunks(11) {
+        stream.write_all(piece).expect("it reads");
+    }
+    let text = rest(&mut stream);
+    assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 2, "{text}");
+    assert_eq!(text.matches("\"é in chunks\"").count(), 2, "{text}");
+}
+
+#[test]
+fn a_connection_is_kept_and_may_run_ahead() {
+    let model = start();
+    let mut bytes = Vec::new();
+    for say in ["one", "two", "three"] {
+        let mut next = request(CHAT, &chat(&format!("[[say:{say}]]"), 0));
+        if say != "three" {
+            let text = String::from_utf8(next).expect("text");
+            next = text.replace("Connection: close\r\n", "").into_bytes();
+        }
+        bytes.extend(next);
+    }
+    let mut stream = connect(&model);
+    stream.write_all(&bytes).expect("it reads");
+    let text = rest(&mut stream);
+    assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 3);
+    let at = ["one", "two", "three"].map(|say| text.find(&format!("\"{say}\"")));
+    assert!(at.is_sorted() && at[0].is_some(), "{at:?}");
+}
+
+#[test]
+fn a_client_that_expects_to_be_asked_for_its_body_is() {
+    let model = start();
+    let text = String::from_utf8(request(CHAT, &chat("[[say:x]]", 0))).expect("text");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let mut stream = connect(&model);
+    stream
+        .write_all(format!("{head}\r\nExpect: 100-continue\r\n\r\n").as_bytes())
+        .expect("it reads");
+    let mut asked = [0; 25];
+    stream.read_exact(&mut asked).expect("it asks");
+    assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(body.as_bytes()).expect("it reads");
+    assert_eq!(Reply::of(&rest(&mut stream)).status, 200);
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_the_server_lives_on() {
+    let model = start();
+    let head = "POST /v1/messages HTTP/1.1\r\n";
+    let long = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+    let cases = [
+        (400, "\x16\x03\x01\x02 not http at all\r\n\r\n".to_owned()),
+        (400, "GET / HTTP/1.1\r\nbroken".to_owned()),
+        (400, format!("{head}Content-Length: -1\r\n\r\n")),
+        (400, format!("{head}Content-Length: 1\r\nContent-Length: 2\r\n\r\n{{}}")),
+        (400, format!("{head}Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n")),
+        (400, format!("{head}Content-Length: 9\r\n\r\n{{}}")),
+        (400, format!("{head}Transfer-Encoding: chunked\r\n\r\nzz\r\n")),
+        (400, format!("{head}Transfer-Encoding: chunked\r\n\r\n2\r\n{{}}xx0\r\n\r\n")),
+        (413, format!("{head}Content-Length: 67108865\r\n\r\n")),
+        (413, format!("{head}Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n")),
+        (415, format!("{head}Content-Encoding: zstd\r\nContent-Length: 2\r\n\r\n{{}}")),
+        (431, long),
+    ];
+    for (status, text) in &cases {
+        let mut stream = connect(&model);
+        // The server may have refused it before the end.
+        let sent = stream.write_all(text.as_bytes());
+        let shut = stream.shutdown(Shutdown::Write);
+        let reply = Reply::of(&rest(&mut stream));
+        assert_eq!(reply.status, *status, "{text:.80?} {sent:?} {shut:?} {reply:?}");
+        assert_eq!(reply.json()["type"], "error");
+    }
+    assert_eq!(model.requests().len(), cases.len());
+    let not_json = exchange(
+        &model,
+        format!("{head}Connection: close\r\nContent-Length: 1\r\n\r\n{{").as_bytes(),
+    );
+    assert_eq!(not_json.status, 400);
+    let bad_script = post(&model, CHAT, &chat("[[delay:soon]]", 0));
+    assert_eq!(bad_script.status, 400);
+    assert!(bad_script.body.contains("bad script: `delay` wants seconds"), "{bad_script:?}");
+    assert_eq!(post(&model, "/v1/nowhere", &json!({})).status, 404);
+    assert_eq!(get(&model, ANTHROPIC).status, 404);
+    assert_eq!(post(&model, CHAT, &chat("still there", 0)).status, 200);
+}
+
+#[test]
+fn models_tokens_and_a_look_whether_somebody_is_there() {
+    let model = start();
+    let models = get(&model, "/v1/models?limit=1000").json();
+    assert!(models["data"].as_array().is_some_and(|data| data.len() == 2), "{models}");
+    let counted = post(&model, "/v1/messages/count_tokens?beta=true", &anthropic("x", 0)).json();
+    assert!(counted["input_tokens"].as_u64().is_some_and(|tokens| tokens > 10), "{counted}");
+    let head = exchange(&model, b"HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n");
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    let apis: Vec<Api> = model.requests().iter().map(|request| request.api).collect();
+    assert_eq!(apis, [Api::Models, Api::CountTokens, Api::Other]);
+}
+
+#[test]
+fn a_title_is_asked_for_without_tools_and_does_not_run_the_script() {
+    let model = start();
+    let prompt = "[[error:500*1]] [[tool:echo 1]] [[say:x]]";
+    for (path, mut body) in [
+        (ANTHROPIC, anthropic(prompt, 0)),
+        (RESPONSES, responses(prompt, 0)),
+        (CHAT, chat(prompt, 0)),
+    ] {
+        body["tools"] = json!([]);
+        let reply = post(&model, path, &body);
+        assert_eq!(reply.status, 200);
+        assert!(reply.body.contains("\"Scripted title\""), "{reply:?}");
+    }
+    let mut body = anthropic(prompt, 0);
+    body["tools"] = Value::Null;
+    body["output_config"] = json!({"format": {"type": "json_schema"}});
+    let title = post(&model, ANTHROPIC, &body).json();
+    assert_eq!(title["content"][0]["text"], r#"{"title":"Scripted title"}"#);
+    assert!(model.requests().iter().all(|request| request.side && request.prompt == prompt));
+    // None of these has used up the error.
+    assert_eq!(post(&model, CHAT, &chat(prompt, 0)).status, 500);
+    assert_eq!(model.requests().last().map(|request| request.side), Some(false));
+}
+
+#[test]
+fn what_is_recorded_is_what_was_said() {
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    let options = Options { log: Some(log.path().to_owned()), usage: Some((123, 45)), port: 0 };
+    let model = Model::start(options).expect("a port on loopback");
+    let prompt = "do [[tool:echo 1]] [[say:ok]]";
+    let before = jiff::Timestamp::now().as_millisecond();
+    let step = post(&model, ANTHROPIC, &streamed(anthropic(prompt, 0))).events();
+    let spoken = post(&model, RESPONSES, &responses(prompt, 1)).json()["usage"].clone();
+    let chatted = post(&model, CHAT, &streamed(chat(prompt, 0))).events();
+    assert!(model.wait_for(PATIENCE, |requests| requests.len() == 3 && ended(requests)));
+    let after = jiff::Timestamp::now().as_millisecond();
+
+    let requests = model.requests();
+    let [first, second, third] = &requests[..] else { panic!("{requests:?}") };
+    let names = |r: &Request| {
+        (r.api, r.model.clone().unwrap_or_default(), r.key.clone().unwrap_or_default())
+    };
+    assert_eq!(names(first), (Api::Anthropic, "claude-x".to_owned(), "s1".to_owned()));
+    assert_eq!(names(second), (Api::Responses, "gpt-x".to_owned(), "k1".to_owned()));
+    assert_eq!(names(third), (Api::Chat, "chat-x".to_owned(), "k2".to_owned()));
+    let counts = |r: &Request| (r.steps_done, r.tools, r.side, r.stream, r.status);
+    assert_eq!(counts(first), (0, 2, false, true, 200));
+    assert_eq!(counts(second), (1, 1, false, false, 200));
+    assert_eq!(counts(third), (0, 1, false, true, 200));
+    for request in &requests {
+        assert_eq!((request.prompt.as_str(), request.end), (prompt, End::Answered));
+        let end = request.ended_ms.expect("an end");
+        assert!(before <= request.at_ms && request.at_ms <= end && end <= after, "{request:?}");
+    }
+    assert_eq!((first.method.as_str(), first.path.as_str()), ("POST", "/v1/messages"));
+
+    // The same numbers, read from what the client got.
+    let number =
+        |data: &Value, place: &str| data.pointer(place).and_then(Value::as_u64).expect("a number");
+    let (_, told) = step.iter().find(|(name, _)| name == "message_delta").expect("usage");
+    let told = Usage {
+        input: number(told, "/usage/input_tokens"),
+        output: number(told, "/usage/output_tokens"),
+        cache_read: number(told, "/usage/cache_read_input_tokens"),
+        cache_write: number(told, "/usage/cache_creation_input_tokens"),
+        reasoning: 0,
+    };
+    assert_eq!(first.usage, Some(told));
+    assert_eq!((told.input, told.output), (123, 45));
+    let told = Usage {
+        input: number(&spoken, "/input_tokens"),
+        output: number(&spoken, "/output_tokens"),
+        cache_read: number(&spoken, "/input_tokens_details/cached_tokens"),
+        cache_write: 0,
+        reasoning: number(&spoken, "/output_tokens_details/reasoning_tokens"),
+    };
+    assert_eq!(second.usage, Some(told));
+    let (_, chatted) = chatted.iter().find(|(_, data)| data["usage"].is_object()).expect("usage");
+    let told = Usage {
+        input: number(chatted, "/usage/prompt_tokens"),
+        output: number(chatted, "/usage/completion_tokens"),
+        cache_read: number(chatted, "/usage/prompt_tokens_details/cached_tokens"),
+        cache_write: 0,
+        reasoning: number(chatted, "/usage/completion_tokens_details/reasoning_tokens"),
+    };
+    assert_eq!(third.usage, Some(told));
+
+    // And the log says what memory says; a line is written just after the record has ended.
+    drop(model);
+    let lines = std::fs::read_to_string(log.path()).expect("the log");
+    let lines: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(json!(lines), json!(requests));
+}
+
+#[test]
+fn the_program_says_where_it_listens_and_ends_by_a_signal() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let port_file = dir.path().join("port");
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_model"))
+        .arg("--port-file")
+        .arg(&port_file)
+        .args(["--usage", "7,8"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program");
+    let mut line = String::new();
+    let mut out = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
+    std::io::BufRead::read_line(&mut out, &mut line).expect("a line");
+    let port = std::fs::read_to_string(&port_file).expect("the port's file");
+    assert_eq!(line, format!("http://127.0.0.1:{port}\n"));
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).expect("it listens");
+    stream.write_all(&request(CHAT, &chat("[[say:x]]", 0))).expect("it reads");
+    let usage = Reply::of(&rest(&mut stream)).json()["usage"].clone();
+    assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(7), &json!(8)));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("our own child");
+    assert!(child.wait().expect("it ends").success());
+}
