@@ -2,7 +2,9 @@
 
 mod ends;
 mod headless;
+mod hosted;
 mod lineage;
+mod terminal;
 
 use std::path::{Path, PathBuf};
 
@@ -43,6 +45,38 @@ pub static SCENARIOS: &[Scenario] = &[
     headless("stale-lock", "a lock file that nobody holds, beside a new session", ends::stale_lock),
     headless("recycled-pid", "a stranger has the dead agent's pid", ends::recycled_pid),
     headless("older-than-a-month", "a session of long ago is found when asked for", ends::old),
+    terminal(
+        "terminal-idle",
+        "a terminal before its first prompt, after a turn, after /quit",
+        terminal::idle,
+    ),
+    terminal(
+        "terminal-unprompted",
+        "a terminal killed before its first prompt",
+        terminal::unprompted,
+    ),
+    terminal(
+        "terminal-interrupted",
+        "Esc while the model thinks: it is the user's move",
+        terminal::interrupted,
+    ),
+    terminal(
+        "terminal-approval",
+        "a command waits for approval: no source says so, hence `running` and a note",
+        terminal::approval,
+    ),
+    terminal("terminal-question", "the model asks its user (plan mode)", terminal::question),
+    terminal(
+        "hosted-approval",
+        "a command waits for approval in the shared server",
+        hosted::approval,
+    ),
+    terminal("hosted-two", "two terminals, two sessions, one process", hosted::two),
+    terminal(
+        "hosted-terminal-killed",
+        "the terminal dies, its turn goes on",
+        hosted::terminal_killed,
+    ),
 ];
 
 type Play = fn(&mut Stage) -> Result<(), Trouble>;
@@ -57,6 +91,10 @@ const fn core(name: &'static str, shows: &'static str, play: Play) -> Scenario {
 
 const fn headless(name: &'static str, shows: &'static str, play: Play) -> Scenario {
     scenario(name, shows, Needs::Headless, play)
+}
+
+const fn terminal(name: &'static str, shows: &'static str, play: Play) -> Scenario {
+    scenario(name, shows, Needs::Terminal, play)
 }
 
 /// Writes the settings of a Codex that talks to our model, asks nothing at its start, and tries once.
