@@ -71,6 +71,7 @@ pub struct Claim {
     pids: Option<Vec<u32>>,
     hosted: Option<bool>,
     tokens: Option<Value>,
+    note: Option<&'static str>,
 }
 
 impl Claim {
@@ -96,6 +97,7 @@ impl Claim {
             pids: None,
             hosted: None,
             tokens: None,
+            note: None,
         }
     }
 
@@ -143,6 +145,13 @@ impl Claim {
         self
     }
 
+    /// Claims that one of its notes holds this text.
+    #[must_use]
+    pub fn noting(mut self, text: &'static str) -> Self {
+        self.note = Some(text);
+        self
+    }
+
     fn is_live(&self) -> bool {
         !matches!(self.status, "stopped" | "error")
     }
@@ -178,6 +187,12 @@ impl Claim {
         {
             wrong
                 .push(format!("reason.detail does not hold `{text}`: {}", row["reason"]["detail"]));
+        }
+        if let Some(text) = self.note {
+            let mut notes = row["notes"].as_array().into_iter().flatten();
+            if !notes.any(|n| n.as_str().is_some_and(|n| n.contains(text))) {
+                wrong.push(format!("no note holds `{text}`: {}", row["notes"]));
+            }
         }
         wrong
     }

@@ -106,8 +106,8 @@ impl Stage {
         let name = format!("t{}", self.terminals);
         let mut all = self.environment();
         all.extend(env.iter().cloned());
-        // A socket's path has a limit that a home may exceed.
-        let socket = std::env::temp_dir().join(format!("lab-{}.tmux", std::process::id()));
+        // Beside the home: every stage is pid 1 of its namespace, so a pid would name them all alike.
+        let socket = self.home.with_file_name("tmux");
         Terminal::start(&socket, &name, cwd, &all, argv).map_err(|e| e.to_string())
     }
 

@@ -57,6 +57,21 @@ impl Terminal {
         self.press("Enter")
     }
 
+    /// Pastes a text as a terminal does, waits until it is shown, and presses Enter: a program that
+    /// watches for fast typing cannot take that key for a part of the text.
+    pub fn paste_line(&self, text: &str) -> std::io::Result<()> {
+        self.tmux(&["set-buffer", "-b", &self.name, text])?;
+        self.tmux(&["paste-buffer", "-p", "-d", "-b", &self.name, "-t", &self.name])?;
+        let shown = text.chars().take(12).collect::<String>();
+        for _ in 0..2000 {
+            if self.screen()?.contains(&shown) {
+                return self.press("Enter");
+            }
+            std::thread::park_timeout(std::time::Duration::from_millis(25));
+        }
+        Err(std::io::Error::other(format!("`{shown}` was never shown")))
+    }
+
     /// Presses one key, as tmux names it.
     pub fn press(&self, key: &str) -> std::io::Result<()> {
         self.tmux(&["send-keys", "-t", &self.name, key]).map(drop)

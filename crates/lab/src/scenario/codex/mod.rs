@@ -1,0 +1,249 @@
+//! Codex, as it is started, watched and ended by people and scripts.
+
+mod ends;
+mod headless;
+mod hosted;
+mod lineage;
+mod terminal;
+
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{Needs, Scenario};
+use crate::process::{Held, Started, comm, descendants};
+use crate::stage::{PATIENCE, Stage, Trouble};
+
+/// A tool that never ends by itself.
+const TOOL: &str = "tail -f /dev/null";
+
+/// Every scenario of Codex.
+pub static SCENARIOS: &[Scenario] = &[
+    core("starting", "`codex exec` from its first moment on", headless::starting),
+    core("model-call", "`codex exec` while the model thinks, and its end", headless::model_call),
+    core("killed-in-tool", "SIGKILL in a tool: the lock file stays behind", ends::killed_in_tool),
+    core("failed-401", "the model refuses the key: the turn failed", ends::failed_401),
+    core("interrupted-in-tool", "SIGINT in a tool: an interrupted turn", ends::interrupted_in_tool),
+    core("terminated", "SIGTERM in a tool: nothing is written any more", ends::terminated),
+    core("resumed", "a finished session goes on under its id", lineage::resumed),
+    core("index-missing", "the index is gone: the records alone say the same", ends::index_missing),
+    headless("tokens", "tokens over several answers, as the model counted", headless::tokens),
+    headless("logs", "the messages of a session, as they were said", headless::logs),
+    headless("paused", "SIGSTOP while the model thinks, and SIGCONT", headless::paused),
+    headless("two-in-one-directory", "two sessions work in one directory", headless::two),
+    headless("moved-home", "CODEX_HOME set for the agent only", headless::moved_home),
+    headless("wrapper-killed", "the Node wrapper dies, the agent works on", headless::no_wrapper),
+    headless("launcher-killed", "the shell that started it dies", headless::no_launcher),
+    headless("subagent", "a subagent works below its parent", lineage::subagent),
+    headless("forked", "a fork has its own id, and its own tokens only", lineage::forked),
+    headless("second-writer", "a resume of a running session is refused", lineage::second_writer),
+    headless("failed-429", "the model's limit: the turn failed", ends::failed_429),
+    headless("failed-500", "the model's server fails: the turn failed", ends::failed_500),
+    headless("interrupted-in-model-call", "SIGINT while the model thinks", ends::interrupted),
+    headless("killed-in-model-call", "SIGKILL while the model thinks", ends::killed),
+    headless("stale-lock", "a lock file that nobody holds, beside a new session", ends::stale_lock),
+    headless("recycled-pid", "a stranger has the dead agent's pid", ends::recycled_pid),
+    headless("older-than-a-month", "a session of long ago is found when asked for", ends::old),
+    terminal(
+        "terminal-idle",
+        "a terminal before its first prompt, after a turn, after /quit",
+        terminal::idle,
+    ),
+    terminal(
+        "terminal-unprompted",
+        "a terminal killed before its first prompt",
+        terminal::unprompted,
+    ),
+    terminal(
+        "terminal-interrupted",
+        "Esc while the model thinks: it is the user's move",
+        terminal::interrupted,
+    ),
+    terminal(
+        "terminal-approval",
+        "a command waits for approval: no source says so, hence `running` and a note",
+        terminal::approval,
+    ),
+    terminal("terminal-question", "the model asks its user (plan mode)", terminal::question),
+    terminal(
+        "hosted-approval",
+        "a command waits for approval in the shared server",
+        hosted::approval,
+    ),
+    terminal("hosted-two", "two terminals, two sessions, one process", hosted::two),
+    terminal(
+        "hosted-terminal-killed",
+        "the terminal dies, its turn goes on",
+        hosted::terminal_killed,
+    ),
+];
+
+type Play = fn(&mut Stage) -> Result<(), Trouble>;
+
+const fn scenario(name: &'static str, shows: &'static str, needs: Needs, play: Play) -> Scenario {
+    Scenario { agent: "codex", name, shows, needs, unknown_because: None, play }
+}
+
+const fn core(name: &'static str, shows: &'static str, play: Play) -> Scenario {
+    scenario(name, shows, Needs::Core, play)
+}
+
+const fn headless(name: &'static str, shows: &'static str, play: Play) -> Scenario {
+    scenario(name, shows, Needs::Headless, play)
+}
+
+const fn terminal(name: &'static str, shows: &'static str, play: Play) -> Scenario {
+    scenario(name, shows, Needs::Terminal, play)
+}
+
+/// Writes the settings of a Codex that talks to our model, asks nothing at its start, and tries once.
+fn settings(stage: &Stage, folder: &str, daemon: bool) -> Result<(), Trouble> {
+    let (url, work) = (stage.model.url(), stage.home.join("ws"));
+    let trusted = ["a", "b"].map(|name| {
+        format!("[projects.\"{}\"]\ntrust_level = \"trusted\"\n", work.join(name).display())
+    });
+    stage.write(
+        &format!("{folder}/config.toml"),
+        &format!(
+            r#"model = "fake-codex-1"
+model_provider = "fake"
+check_for_update_on_startup = false
+approval_policy = "on-request"
+sandbox_mode = "workspace-write"
+[analytics]
+enabled = false
+[features]
+plugins = false
+apps = false
+daemon_auto_start = {daemon}
+[model_providers.fake]
+name = "fake"
+base_url = "{url}/v1"
+env_key = "FAKE_OPENAI_KEY"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+[tui]
+screen_reader_detection_done = true
+{}"#,
+            trusted.concat()
+        ),
+    )
+}
+
+fn env() -> Vec<(String, String)> {
+    vec![("FAKE_OPENAI_KEY".into(), "sk-fake".into())]
+}
+
+/// The words of `codex exec`; `how` is nothing, or `resume` or `fork` with an id.
+fn words<'a>(how: &[&'a str], prompt: &'a str) -> Vec<&'a str> {
+    let mut words = vec!["codex", "exec", "--json", "--skip-git-repo-check"];
+    words.push("--dangerously-bypass-approvals-and-sandbox");
+    words.extend(how);
+    words.push(prompt);
+    words
+}
+
+/// A `codex exec` that was started here: what we started, the agent itself, and the thread it has.
+struct Exec {
+    started: Started,
+    native: Held,
+    id: String,
+    home: PathBuf,
+}
+
+fn exec(stage: &Stage, cwd: &Path, prompt: &str) -> Result<Exec, Trouble> {
+    launch(stage, cwd, &words(&[], prompt))
+}
+
+/// Starts these words, a `codex exec` or something that starts one, and waits for its thread.
+fn launch(stage: &Stage, cwd: &Path, argv: &[&str]) -> Result<Exec, Trouble> {
+    settings(stage, ".codex", false)?;
+    let before = said(stage).len();
+    let started = stage.start(cwd, &env(), argv)?;
+    adopt(stage, started, before, stage.home.join(".codex"))
+}
+
+/// Takes what has just been started for a `codex exec` that speaks from there in the log.
+fn adopt(stage: &Stage, started: Started, from: usize, home: PathBuf) -> Result<Exec, Trouble> {
+    let id = stage.until("codex says which thread it has", || {
+        let text = said(stage);
+        let line = text.get(from..)?.lines().find(|l| l.contains("thread.started"))?;
+        let event: Value = serde_json::from_str(line).ok()?;
+        event["thread_id"].as_str().map(str::to_owned)
+    })?;
+    let native = native(stage, started.pid())?;
+    Ok(Exec { started, native, id, home })
+}
+
+/// Everything the programs of this stage have said so far.
+fn said(stage: &Stage) -> String {
+    let bytes = std::fs::read(stage.home.join("said.log")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Finds the agent itself: under a Node that can, the wrapper becomes the agent; else it is its child.
+fn native(stage: &Stage, pid: u32) -> Result<Held, Trouble> {
+    stage.until("the native codex runs", || {
+        let mut pids = vec![pid];
+        pids.extend(descendants(pid));
+        Held::of(pids.into_iter().find(|p| comm(*p) == "codex")?).ok()
+    })
+}
+
+impl Exec {
+    /// Waits until the model has the prompt and the records do.
+    fn asked(&self, stage: &Stage, word: &str) -> Result<(), Trouble> {
+        stage.until_asked(word, |r| !r.side && r.prompt.starts_with(word))?;
+        self.recorded(stage, word)
+    }
+
+    /// Waits until the records hold this text.
+    fn recorded(&self, stage: &Stage, text: &str) -> Result<(), Trouble> {
+        recorded(stage, &self.home, &self.id, text)
+    }
+
+    /// Waits until the agent is in the tool that never ends, by its processes and its records.
+    fn in_tool(&self, stage: &Stage) -> Result<(), Trouble> {
+        drop(stage.until_below(self.native.pid, TOOL)?);
+        self.recorded(stage, "\"function_call\"")
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Trouble> {
+        self.native.signal(signal).map_err(|e| e.to_string())
+    }
+
+    /// Waits for the end of the agent and of what we started.
+    fn ended(&mut self) -> Result<(), Trouble> {
+        if !self.native.ended_within(PATIENCE) {
+            return Err("codex did not end".into());
+        }
+        self.started.wait(PATIENCE).map(drop).map_err(|e| e.to_string())
+    }
+}
+
+/// Finds the rollout of a thread below a Codex home.
+fn rollout(home: &Path, id: &str) -> Option<PathBuf> {
+    let ending = format!("{id}.jsonl");
+    let mut folders = vec![home.join("sessions")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.to_string_lossy().ends_with(&ending) {
+                return Some(path);
+            }
+        }
+    }
+    None
+}
+
+/// Waits until the rollout of a thread holds this text.
+fn recorded(stage: &Stage, home: &Path, id: &str, text: &str) -> Result<(), Trouble> {
+    stage.until(&format!("the rollout of {id} holds `{text}`"), || {
+        let records = std::fs::read_to_string(rollout(home, id)?).ok()?;
+        records.contains(text).then_some(())
+    })
+}
