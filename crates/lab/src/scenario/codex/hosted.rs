@@ -11,17 +11,17 @@ use crate::judge::Claim;
 use crate::process::Held;
 use crate::stage::{PATIENCE, Stage, Trouble};
 
-/// The shared server, and what it has put outside the home.
+/// The shared server, and the name of its socket, which is outside the home.
 struct Server {
     held: Held,
-    socket: Option<std::path::PathBuf>,
+    socket: std::path::PathBuf,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         // It ends with the namespace; its socket would outlive that.
-        if let Some(socket) = &self.socket {
-            let _gone = std::fs::remove_file(socket);
+        if let Ok(socket) = std::fs::read_link(&self.socket) {
+            let _gone = std::fs::remove_file(&socket);
             let _gone = std::fs::remove_file(socket.with_extension("lock"));
         }
     }
@@ -38,7 +38,7 @@ fn first(stage: &mut Stage) -> Result<(Server, Tui), Trouble> {
         Held::of(u32::try_from(record["pid"].as_u64()?).ok()?).ok()
     })?;
     let socket = home.join("app-server-control/app-server-control.sock");
-    let server = Server { held, socket: std::fs::read_link(socket).ok() };
+    let server = Server { held, socket };
     let id = thread(stage, &server, &[])?;
     Ok((server, Tui { terminal, native, id }))
 }

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{Needs, Scenario};
-use crate::process::{Held, Started, comm, descendants};
+use crate::process::{Held, Started, descendants};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
 /// A tool that never ends by itself.
@@ -188,8 +188,14 @@ fn native(stage: &Stage, pid: u32) -> Result<Held, Trouble> {
     stage.until("the native codex runs", || {
         let mut pids = vec![pid];
         pids.extend(descendants(pid));
-        Held::of(pids.into_iter().find(|p| comm(*p) == "codex")?).ok()
+        Held::of(pids.into_iter().find(|p| is_native(*p))?).ok()
     })
+}
+
+/// The wrapper is a script of the same name, and bears it until its interpreter runs: ask for the file.
+fn is_native(pid: u32) -> bool {
+    let file = std::fs::read_link(format!("/proc/{pid}/exe"));
+    file.is_ok_and(|f| f.file_name().is_some_and(|name| name == "codex"))
 }
 
 impl Exec {

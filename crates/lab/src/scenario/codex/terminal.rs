@@ -13,6 +13,9 @@ use crate::terminal::Terminal;
 /// A command that Codex may not run without being allowed to.
 pub(super) const FORBIDDEN: &str = "touch /etc/agentctl-lab";
 
+/// What our model answers to whoever wants a title.
+const TITLE: &[u8] = b"Scripted title";
+
 /// A Codex in a terminal: the window, the program in it, and its thread.
 pub(super) struct Tui {
     pub(super) terminal: Terminal,
@@ -82,7 +85,23 @@ impl Tui {
     /// Waits until the model has the prompt and the records do.
     pub(super) fn asked(&self, stage: &Stage, word: &str) -> Result<(), Trouble> {
         stage.until_asked(word, |r| !r.side && r.prompt.starts_with(word))?;
-        self.recorded(stage, word)
+        self.recorded(stage, word)?;
+        self.titled(stage)
+    }
+
+    /// Waits until the title that Codex asks the model for is in its index: later it would make two
+    /// looks differ.
+    fn titled(&self, stage: &Stage) -> Result<(), Trouble> {
+        let home = stage.home.join(".codex");
+        stage.until("its title is in the index", || {
+            let list = std::fs::read_to_string(home.join("session_index.jsonl")).ok()?;
+            list.lines().find(|l| l.contains(&self.id))?;
+            let holds = |name: &str| {
+                let bytes = std::fs::read(home.join(name)).unwrap_or_default();
+                bytes.windows(TITLE.len()).any(|w| w == TITLE)
+            };
+            (holds("state_5.sqlite-wal") || holds("state_5.sqlite")).then_some(())
+        })
     }
 
     pub(super) fn recorded(&self, stage: &Stage, text: &str) -> Result<(), Trouble> {
@@ -100,6 +119,7 @@ pub(super) fn idle(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect_that("there is only a lock", records.is_none(), format!("{records:?}"));
     stage.expect("before the first prompt", &tui.is("idle").because(None))?;
     tui.enter("greeting [[say:hello]]")?;
+    tui.asked(stage, "greeting")?;
     tui.recorded(stage, "\"task_complete\"")?;
     stage.expect("after a turn", &tui.is("idle").because(None).spent(spent(1)))?;
     tui.enter("/quit")?;
