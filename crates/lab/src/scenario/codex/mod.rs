@@ -28,6 +28,9 @@ pub static SCENARIOS: &[Scenario] = &[
     core("terminated", "SIGTERM in a tool: nothing is written any more", ends::terminated),
     core("resumed", "a finished session goes on under its id", lineage::resumed),
     core("index-missing", "the index is gone: the records alone say the same", ends::index_missing),
+    headless("ending", "`codex exec` until after its last moment", headless::ending),
+    headless("ephemeral", "a session without records: a process at work", headless::ephemeral),
+    headless("namesake", "it works in a directory called `app-server`", headless::namesake),
     headless("tokens", "tokens over several answers, as the model counted", headless::tokens),
     headless("logs", "the messages of a session, as they were said", headless::logs),
     headless("paused", "SIGSTOP while the model thinks, and SIGCONT", headless::paused),
@@ -65,6 +68,7 @@ pub static SCENARIOS: &[Scenario] = &[
         "a command waits for approval: no source says so, hence `running` and a note",
         terminal::approval,
     ),
+    terminal("terminal-namesake", "it works in a directory called `exec`", terminal::namesake),
     terminal("terminal-question", "the model asks its user (plan mode)", terminal::question),
     terminal(
         "hosted-approval",

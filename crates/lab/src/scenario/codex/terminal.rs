@@ -25,15 +25,24 @@ pub(super) struct Tui {
 
 /// Starts one that owns its session, and waits until it can be typed into.
 fn tui(stage: &mut Stage, name: &str) -> Result<Tui, Trouble> {
+    own(stage, name, &[])
+}
+
+/// The same, with further words.
+fn own(stage: &mut Stage, name: &str, words: &[&str]) -> Result<Tui, Trouble> {
     settings(stage, ".codex", false)?;
-    let (terminal, native) = open(stage, name)?;
+    let (terminal, native) = open(stage, name, words)?;
     let pid = native.pid;
     let id = stage.until("it holds a lock", || threads_of(pid).into_iter().next())?;
     Ok(Tui { terminal, native, id })
 }
 
 /// Opens a terminal with Codex in it, and waits until it shows its prompt.
-pub(super) fn open(stage: &mut Stage, name: &str) -> Result<(Terminal, Held), Trouble> {
+pub(super) fn open(
+    stage: &mut Stage,
+    name: &str,
+    words: &[&str],
+) -> Result<(Terminal, Held), Trouble> {
     let cwd = stage.directory(name)?;
     let mut env = env();
     // What it fetches beyond loopback is refused at once.
@@ -41,7 +50,8 @@ pub(super) fn open(stage: &mut Stage, name: &str) -> Result<(Terminal, Held), Tr
         env.push((proxy.into(), "http://127.0.0.1:9".into()));
     }
     env.push(("NO_PROXY".into(), "127.0.0.1".into()));
-    let terminal = stage.terminal(&cwd, &env, &["codex"])?;
+    let argv: Vec<&str> = ["codex"].into_iter().chain(words.iter().copied()).collect();
+    let terminal = stage.terminal(&cwd, &env, &argv)?;
     let pane = terminal.process().map_err(|e| e.to_string())?;
     let native = native(stage, pane.pid)?;
     shows(stage, &terminal, "fake-codex-1")?;
@@ -193,4 +203,11 @@ pub(super) fn question(stage: &mut Stage) -> Result<(), Trouble> {
     tui.press("Escape")?;
     tui.recorded(stage, "\"turn_aborted\"")?;
     stage.expect("after Esc", &tui.is("idle").because(None))
+}
+
+/// A directory with the name of a subcommand, given as people give it.
+pub(super) fn namesake(stage: &mut Stage) -> Result<(), Trouble> {
+    drop(stage.directory("a/exec")?);
+    let tui = own(stage, "a", &["-C", "exec"])?;
+    stage.expect("before the first prompt", &tui.is("idle").because(None))
 }
