@@ -254,7 +254,7 @@ pub(super) fn namesake(stage: &mut Stage) -> Result<(), Trouble> {
     let running = Claim::of(&agent.id, "running").because(None).served_by(&[agent.native.pid]);
     stage.expect("while the model thinks", &running.hosted(false))?;
     let rows = stage.rows(&[])?;
-    let there = matches!(rows.as_slice(), [row] if row["cwd"] == &*work.to_string_lossy());
+    let there = matches!(rows.as_slice(), [row] if row["cwd"] == *work.to_string_lossy());
     stage.expect_that("its directory", there, format!("{rows:?}"));
     Ok(())
 }
