@@ -197,3 +197,64 @@ pub(super) fn no_launcher(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect_that("the agent lives", tool, format!("it died with its launcher: {line}"));
     stage.expect("after the launcher's end", &in_tool(&agent))
 }
+
+/// Looks until it has ended: first it runs, then its turn is over, then it has finished, and never
+/// anything else or anything twice.
+pub(super) fn ending(stage: &mut Stage) -> Result<(), Trouble> {
+    const ORDER: [(&str, Option<&str>); 3] =
+        [("running", None), ("idle", None), ("stopped", Some("finished"))];
+    let cwd = stage.directory("a")?;
+    let mut agent = exec(stage, &cwd, "ending [[tool:true]] [[say:done]]")?;
+    let (mut wrong, mut at, mut looks) = (Vec::new(), 0, 0);
+    stage.until("it has ended, and one look more", || {
+        let over = !agent.native.lives();
+        let rows = stage.rows(&["-a"]).unwrap_or_default();
+        let mine: Vec<&Value> = rows.iter().filter(|r| r["id"] == agent.id.as_str()).collect();
+        let said = |r: &Value| (r["status"].clone(), r["outcome"].clone());
+        match mine.as_slice() {
+            [row] => match ORDER.iter().position(|(s, o)| (json!(s), json!(o)) == said(row)) {
+                Some(now) if now >= at => at = now,
+                _ => wrong.push(format!("look {looks}: {:?}: {}", said(row), row["evidence"])),
+            },
+            more => wrong.push(format!("look {looks}: {} rows", more.len())),
+        }
+        looks += 1;
+        over.then_some(())
+    })?;
+    stage.expect_that("in every look until its end", wrong.is_empty(), wrong.join("\n"));
+    agent.ended()?;
+    stage.expect("after its end", &finished(&agent).spent(spent(2)))
+}
+
+pub(super) fn ephemeral(stage: &mut Stage) -> Result<(), Trouble> {
+    let cwd = stage.directory("a")?;
+    let mut argv = words(&[], "forgetting [[hang]]");
+    argv.insert(2, "--ephemeral");
+    let mut agent = launch(stage, &cwd, &argv)?;
+    stage.until_asked("the prompt", |r| r.prompt.starts_with("forgetting"))?;
+    let records = super::rollout(&agent.home, &agent.id);
+    stage.expect_that("it keeps no records", records.is_none(), format!("{records:?}"));
+    let running = Claim::of_process(agent.native.pid, "running").served_by(&[agent.native.pid]);
+    stage.expect("while the model thinks", &running.hosted(false))?;
+    agent.signal(Signal::KILL)?;
+    agent.ended()?;
+    let rows = stage.rows(&["-a", "--since", "all"])?;
+    stage.expect_that("after its end there is nothing", rows.is_empty(), format!("{rows:?}"));
+    Ok(())
+}
+
+/// A directory with the name of the server's subcommand, given as people give it.
+pub(super) fn namesake(stage: &mut Stage) -> Result<(), Trouble> {
+    let cwd = stage.directory("a")?;
+    let work = stage.directory("a/app-server")?;
+    let mut argv = words(&[], "thinking [[hang]]");
+    argv.splice(2..2, ["-C", "app-server"]);
+    let agent = launch(stage, &cwd, &argv)?;
+    agent.asked(stage, "thinking")?;
+    let running = Claim::of(&agent.id, "running").because(None).served_by(&[agent.native.pid]);
+    stage.expect("while the model thinks", &running.hosted(false))?;
+    let rows = stage.rows(&[])?;
+    let there = matches!(rows.as_slice(), [row] if row["cwd"] == *work.to_string_lossy());
+    stage.expect_that("its directory", there, format!("{rows:?}"));
+    Ok(())
+}

@@ -2,6 +2,8 @@
 //!
 //! Codex copies itself (about 400 MB) into its home to start that server.
 
+use std::path::PathBuf;
+
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -11,18 +13,22 @@ use crate::judge::Claim;
 use crate::process::Held;
 use crate::stage::{PATIENCE, Stage, Trouble};
 
-/// The shared server, and what it has put outside the home.
+/// The shared server, and the Codex home it serves.
 struct Server {
     held: Held,
-    socket: Option<std::path::PathBuf>,
+    home: PathBuf,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It ends with the namespace; its socket would outlive that.
-        if let Some(socket) = &self.socket {
-            let _gone = std::fs::remove_file(socket);
-            let _gone = std::fs::remove_file(socket.with_extension("lock"));
+        // They end with the namespace; their sockets, outside the home, would outlive that.
+        for name in
+            ["app-server-control/app-server-control.sock", "app-server-daemon/daemon-updater.sock"]
+        {
+            if let Ok(socket) = std::fs::read_link(self.home.join(name)) {
+                let _gone = std::fs::remove_file(&socket);
+                let _gone = std::fs::remove_file(socket.with_extension("lock"));
+            }
         }
     }
 }
@@ -30,22 +36,21 @@ impl Drop for Server {
 /// Starts the first terminal, and with it the server.
 fn first(stage: &mut Stage) -> Result<(Server, Tui), Trouble> {
     settings(stage, ".codex", true)?;
-    let (terminal, native) = open(stage, "a")?;
+    let (terminal, native) = open(stage, "a", &[])?;
     let home = stage.home.join(".codex");
     let held = stage.until("the server runs", || {
         let record = std::fs::read(home.join("app-server-daemon/daemon.pid")).ok()?;
         let record: Value = serde_json::from_slice(&record).ok()?;
         Held::of(u32::try_from(record["pid"].as_u64()?).ok()?).ok()
     })?;
-    let socket = home.join("app-server-control/app-server-control.sock");
-    let server = Server { held, socket: std::fs::read_link(socket).ok() };
+    let server = Server { held, home };
     let id = thread(stage, &server, &[])?;
     Ok((server, Tui { terminal, native, id }))
 }
 
 /// Starts one more terminal.
 fn second(stage: &mut Stage, server: &Server, first: &Tui) -> Result<Tui, Trouble> {
-    let (terminal, native) = open(stage, "b")?;
+    let (terminal, native) = open(stage, "b", &[])?;
     let id = thread(stage, server, &[&first.id])?;
     Ok(Tui { terminal, native, id })
 }

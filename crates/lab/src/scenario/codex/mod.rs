@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{Needs, Scenario};
-use crate::process::{Held, Started, comm, descendants};
+use crate::process::{Held, Started, descendants};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
 /// A tool that never ends by itself.
@@ -28,6 +28,9 @@ pub static SCENARIOS: &[Scenario] = &[
     core("terminated", "SIGTERM in a tool: nothing is written any more", ends::terminated),
     core("resumed", "a finished session goes on under its id", lineage::resumed),
     core("index-missing", "the index is gone: the records alone say the same", ends::index_missing),
+    headless("ending", "`codex exec` until after its last moment", headless::ending),
+    headless("ephemeral", "a session without records: a process at work", headless::ephemeral),
+    headless("namesake", "it works in a directory called `app-server`", headless::namesake),
     headless("tokens", "tokens over several answers, as the model counted", headless::tokens),
     headless("logs", "the messages of a session, as they were said", headless::logs),
     headless("paused", "SIGSTOP while the model thinks, and SIGCONT", headless::paused),
@@ -65,6 +68,7 @@ pub static SCENARIOS: &[Scenario] = &[
         "a command waits for approval: no source says so, hence `running` and a note",
         terminal::approval,
     ),
+    terminal("terminal-namesake", "it works in a directory called `exec`", terminal::namesake),
     terminal("terminal-question", "the model asks its user (plan mode)", terminal::question),
     terminal(
         "hosted-approval",
@@ -188,8 +192,14 @@ fn native(stage: &Stage, pid: u32) -> Result<Held, Trouble> {
     stage.until("the native codex runs", || {
         let mut pids = vec![pid];
         pids.extend(descendants(pid));
-        Held::of(pids.into_iter().find(|p| comm(*p) == "codex")?).ok()
+        Held::of(pids.into_iter().find(|p| is_native(*p))?).ok()
     })
+}
+
+/// The wrapper is a script of the same name, and bears it until its interpreter runs: ask for the file.
+fn is_native(pid: u32) -> bool {
+    let file = std::fs::read_link(format!("/proc/{pid}/exe"));
+    file.is_ok_and(|f| f.file_name().is_some_and(|name| name == "codex"))
 }
 
 impl Exec {

@@ -13,6 +13,9 @@ use crate::terminal::Terminal;
 /// A command that Codex may not run without being allowed to.
 pub(super) const FORBIDDEN: &str = "touch /etc/agentctl-lab";
 
+/// What our model answers to whoever wants a title.
+const TITLE: &[u8] = b"Scripted title";
+
 /// A Codex in a terminal: the window, the program in it, and its thread.
 pub(super) struct Tui {
     pub(super) terminal: Terminal,
@@ -22,15 +25,24 @@ pub(super) struct Tui {
 
 /// Starts one that owns its session, and waits until it can be typed into.
 fn tui(stage: &mut Stage, name: &str) -> Result<Tui, Trouble> {
+    own(stage, name, &[])
+}
+
+/// The same, with further words.
+fn own(stage: &mut Stage, name: &str, words: &[&str]) -> Result<Tui, Trouble> {
     settings(stage, ".codex", false)?;
-    let (terminal, native) = open(stage, name)?;
+    let (terminal, native) = open(stage, name, words)?;
     let pid = native.pid;
     let id = stage.until("it holds a lock", || threads_of(pid).into_iter().next())?;
     Ok(Tui { terminal, native, id })
 }
 
 /// Opens a terminal with Codex in it, and waits until it shows its prompt.
-pub(super) fn open(stage: &mut Stage, name: &str) -> Result<(Terminal, Held), Trouble> {
+pub(super) fn open(
+    stage: &mut Stage,
+    name: &str,
+    words: &[&str],
+) -> Result<(Terminal, Held), Trouble> {
     let cwd = stage.directory(name)?;
     let mut env = env();
     // What it fetches beyond loopback is refused at once.
@@ -38,7 +50,8 @@ pub(super) fn open(stage: &mut Stage, name: &str) -> Result<(Terminal, Held), Tr
         env.push((proxy.into(), "http://127.0.0.1:9".into()));
     }
     env.push(("NO_PROXY".into(), "127.0.0.1".into()));
-    let terminal = stage.terminal(&cwd, &env, &["codex"])?;
+    let argv: Vec<&str> = ["codex"].into_iter().chain(words.iter().copied()).collect();
+    let terminal = stage.terminal(&cwd, &env, &argv)?;
     let pane = terminal.process().map_err(|e| e.to_string())?;
     let native = native(stage, pane.pid)?;
     shows(stage, &terminal, "fake-codex-1")?;
@@ -82,7 +95,23 @@ impl Tui {
     /// Waits until the model has the prompt and the records do.
     pub(super) fn asked(&self, stage: &Stage, word: &str) -> Result<(), Trouble> {
         stage.until_asked(word, |r| !r.side && r.prompt.starts_with(word))?;
-        self.recorded(stage, word)
+        self.recorded(stage, word)?;
+        self.titled(stage)
+    }
+
+    /// Waits until the title that Codex asks the model for is in its index: later it would make two
+    /// looks differ.
+    fn titled(&self, stage: &Stage) -> Result<(), Trouble> {
+        let home = stage.home.join(".codex");
+        stage.until("its title is in the index", || {
+            let list = std::fs::read_to_string(home.join("session_index.jsonl")).ok()?;
+            list.lines().find(|l| l.contains(&self.id))?;
+            let holds = |name: &str| {
+                let bytes = std::fs::read(home.join(name)).unwrap_or_default();
+                bytes.windows(TITLE.len()).any(|w| w == TITLE)
+            };
+            (holds("state_5.sqlite-wal") || holds("state_5.sqlite")).then_some(())
+        })
     }
 
     pub(super) fn recorded(&self, stage: &Stage, text: &str) -> Result<(), Trouble> {
@@ -100,6 +129,7 @@ pub(super) fn idle(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect_that("there is only a lock", records.is_none(), format!("{records:?}"));
     stage.expect("before the first prompt", &tui.is("idle").because(None))?;
     tui.enter("greeting [[say:hello]]")?;
+    tui.asked(stage, "greeting")?;
     tui.recorded(stage, "\"task_complete\"")?;
     stage.expect("after a turn", &tui.is("idle").because(None).spent(spent(1)))?;
     tui.enter("/quit")?;
@@ -173,4 +203,11 @@ pub(super) fn question(stage: &mut Stage) -> Result<(), Trouble> {
     tui.press("Escape")?;
     tui.recorded(stage, "\"turn_aborted\"")?;
     stage.expect("after Esc", &tui.is("idle").because(None))
+}
+
+/// A directory with the name of a subcommand, given as people give it.
+pub(super) fn namesake(stage: &mut Stage) -> Result<(), Trouble> {
+    drop(stage.directory("a/exec")?);
+    let tui = own(stage, "a", &["-C", "exec"])?;
+    stage.expect("before the first prompt", &tui.is("idle").because(None))
 }
