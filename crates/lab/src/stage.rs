@@ -106,8 +106,8 @@ impl Stage {
         let name = format!("t{}", self.terminals);
         let mut all = self.environment();
         all.extend(env.iter().cloned());
-        // A socket's path has a limit that a home may exceed.
-        let socket = std::env::temp_dir().join(format!("lab-{}.tmux", std::process::id()));
+        // Its own also when stages are set side by side: every namespace has the same few pids.
+        let socket = self.home.with_file_name("tmux");
         Terminal::start(&socket, &name, cwd, &all, argv).map_err(|e| e.to_string())
     }
 
