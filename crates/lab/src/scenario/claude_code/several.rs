@@ -147,7 +147,7 @@ pub(super) fn background(stage: &mut Stage) -> Result<(), Trouble> {
     if !process.ended_within(crate::stage::PATIENCE) {
         return Err("`claude stop` did not end it".into());
     }
-    stage.expect("after `claude stop`", &stopped(&id, "killed"))?;
+    stage.expect("after `claude stop`", &stopped(&id, "interrupted"))?;
     let rows = stage.rows(&[])?;
     stage.expect_that("no row lives", rows.is_empty(), Value::from(rows).to_string());
     Ok(())

@@ -21,7 +21,8 @@ fn until_over(stage: &Stage, tui: &Tui, id: &str, answer: &str) -> Result<(), Tr
         let at = lines.iter().rposition(|l| answers(l, answer));
         at.is_some_and(|at| lines[at..].iter().any(|l| l["subtype"] == "turn_duration"))
             && then(lines, |l| answers(l, answer), "last-prompt")
-    })?;
+    })
+    .map_err(|e| tui.with_screen(&e))?;
     tui.until_says(stage, "idle", None).map(drop)
 }
 
@@ -39,7 +40,7 @@ pub(super) fn idle(stage: &mut Stage) -> Result<(), Trouble> {
 
 fn gone(tui: &Tui) -> Result<(), Trouble> {
     let ended = tui.process.ended_within(PATIENCE);
-    if ended { Ok(()) } else { Err("it did not end".to_owned()) }
+    if ended { Ok(()) } else { Err(tui.with_screen("it did not end")) }
 }
 
 pub(super) fn permission(stage: &mut Stage) -> Result<(), Trouble> {
@@ -50,6 +51,7 @@ pub(super) fn permission(stage: &mut Stage) -> Result<(), Trouble> {
     until_asking(stage, &id, "made-by-tool")?;
     let claim = Claim::of(&id, "waiting").because(Some("permission")).served_by(&[tui.pid()]);
     stage.expect("while it asks", &claim.about_what("touch made-by-tool"))?;
+    tui.until_shown(stage, "❯ 1.")?;
     tui.press("Enter")?;
     until_over(stage, &tui, &id, "made it")?;
     stage.expect("after the answer", &idle_claim(&id, tui.pid()))
@@ -74,6 +76,7 @@ pub(super) fn question(stage: &mut Stage) -> Result<(), Trouble> {
     until_asking(stage, &id, "Which colour?")?;
     let claim = Claim::of(&id, "waiting").because(Some("question")).served_by(&[tui.pid()]);
     stage.expect("while it asks", &claim.about_what("Which colour?"))?;
+    tui.until_shown(stage, "❯ 1.")?;
     tui.press("Enter")?;
     until_over(stage, &tui, &id, "thank you")?;
     stage.expect("after the answer", &idle_claim(&id, tui.pid()))
@@ -87,6 +90,7 @@ pub(super) fn plan(stage: &mut Stage) -> Result<(), Trouble> {
     until_asking(stage, &id, "1. do it")?;
     let claim = Claim::of(&id, "waiting").because(Some("plan")).served_by(&[tui.pid()]);
     stage.expect("while it asks", &claim.about_what("1. do it"))?;
+    tui.until_shown(stage, "❯ 1.")?;
     tui.press("Enter")?;
     until_over(stage, &tui, &id, "planned")?;
     stage.expect("after the answer", &idle_claim(&id, tui.pid()))
@@ -96,7 +100,7 @@ pub(super) fn trust(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     settle(stage, &[])?;
     let tui = Tui::start(stage, &cwd, &[])?;
-    tui.until_shown(stage, "trust")?;
+    tui.until_shown(stage, "Esc to cancel")?;
     let claim = Claim::of_process(tui.pid(), "waiting").because(Some("trust"));
     stage.expect("at the dialog", &claim.served_by(&[tui.pid()]))?;
     tui.press("Escape")?;

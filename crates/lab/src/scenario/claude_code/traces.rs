@@ -34,8 +34,8 @@ pub(super) fn recycled_pid(stage: &mut Stage) -> Result<(), Trouble> {
         end(&mut started).ok()?;
         None
     })?;
-    let stale = live_record(stage, pid).exists() && stranger.held.lives();
-    stage.expect_that("a stranger has the pid of the record", stale, "the scenario shows nothing");
+    let both = live_record(stage, pid).exists() && stranger.held.lives();
+    stage.expect_that("a stranger has the pid of the record", both, "the scenario shows nothing");
     stage.expect("the session", &stopped(&id, "killed"))?;
     let rows = stage.rows(&[])?;
     stage.expect_that("nothing lives", rows.is_empty(), Value::from(rows).to_string());
@@ -118,8 +118,8 @@ pub(super) fn refused_tool(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect("after its end", &stopped(&id, "finished"))?;
     let rows = stage.rows(&["-a"])?;
     let notes = rows.iter().flat_map(|r| r["notes"].as_array().into_iter().flatten());
-    let noted = notes.filter_map(Value::as_str).any(|n| n.contains("refused"));
-    stage.expect_that("a note tells", noted, Value::from(rows).to_string());
+    let tells = notes.filter_map(Value::as_str).any(|n| n.contains("refused"));
+    stage.expect_that("a note tells", tells, Value::from(rows).to_string());
     Ok(())
 }
 

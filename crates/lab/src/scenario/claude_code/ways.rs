@@ -45,10 +45,10 @@ pub(super) fn print_with(
     stage: &Stage,
     cwd: &Path,
     prompt: &str,
-    args: &[&str],
+    more: &[&str],
 ) -> Result<Started, Trouble> {
     let argv: Vec<&str> =
-        ["claude", "-p", prompt].into_iter().chain(args.iter().copied()).collect();
+        ["claude", "-p", prompt].into_iter().chain(more.iter().copied()).collect();
     stage.start(cwd, &env(stage), &argv)
 }
 
@@ -57,7 +57,7 @@ pub(super) fn settle(stage: &Stage, trusted: &[&Path]) -> Result<(), Trouble> {
     let trust = json!({"allowedTools": [], "hasTrustDialogAccepted": true});
     let projects: serde_json::Map<String, Value> =
         trusted.iter().map(|p| (p.to_string_lossy().into_owned(), trust.clone())).collect();
-    let state = json!({
+    let answered = json!({
         "hasCompletedOnboarding": true,
         "customApiKeyResponses": {"approved": [&KEY[KEY.len() - 20..]], "rejected": []},
         "bypassPermissionsModeAccepted": true,
@@ -66,7 +66,7 @@ pub(super) fn settle(stage: &Stage, trusted: &[&Path]) -> Result<(), Trouble> {
         "hasSeenAutoModeEntryWarning": true,
         "projects": projects,
     });
-    stage.write(".claude.json", &state.to_string())?;
+    stage.write(".claude.json", &answered.to_string())?;
     let settings = json!({
         "skipDangerousModePermissionPrompt": true,
         "permissions": {"defaultMode": "default"},
@@ -82,8 +82,8 @@ pub(super) struct Tui {
 
 impl Tui {
     /// Starts it in a directory.
-    pub(super) fn start(stage: &mut Stage, cwd: &Path, args: &[&str]) -> Result<Self, Trouble> {
-        let argv: Vec<&str> = ["claude"].into_iter().chain(args.iter().copied()).collect();
+    pub(super) fn start(stage: &mut Stage, cwd: &Path, more: &[&str]) -> Result<Self, Trouble> {
+        let argv: Vec<&str> = ["claude"].into_iter().chain(more.iter().copied()).collect();
         let env = env(stage);
         let terminal = stage.terminal(cwd, &env, &argv)?;
         let process = stage.until("claude runs in the terminal", || {
@@ -127,7 +127,12 @@ impl Tui {
         let shown = stage.until(&format!("the screen shows `{text}`"), || {
             self.terminal.screen().ok()?.contains(text).then_some(())
         });
-        shown.map_err(|e| format!("{e}:\n{}", self.terminal.screen().unwrap_or_default().trim()))
+        shown.map_err(|e| self.with_screen(&e))
+    }
+
+    /// Adds what the screen shows to a trouble.
+    pub(super) fn with_screen(&self, trouble: &str) -> Trouble {
+        format!("{trouble}:\n{}", self.terminal.screen().unwrap_or_default().trim())
     }
 
     /// Waits until its live record says this.
@@ -140,7 +145,7 @@ impl Tui {
         let said = until_live(stage, self.pid(), |r| {
             r["status"] == status && r["waitingFor"].as_str() == waiting_for
         });
-        said.map_err(|e| format!("{e}:\n{}", self.terminal.screen().unwrap_or_default().trim()))
+        said.map_err(|e| self.with_screen(&e))
     }
 }
 
@@ -199,8 +204,15 @@ pub(super) fn until_written(
     fits: impl Fn(&[Value]) -> bool,
 ) -> Result<(), Trouble> {
     let claude = stage.home.join(".claude");
-    stage.until(&format!("the conversation of {id} holds {what}"), || {
-        fits(&lines(&conversation(&claude, id)?)).then_some(())
+    let read = || conversation(&claude, id).map(|p| lines(&p));
+    let done = stage
+        .until(&format!("the conversation of {id} holds {what}"), || fits(&read()?).then_some(()));
+    done.map_err(|e| {
+        let kinds = read().unwrap_or_default().into_iter().map(|l| match l["subtype"].as_str() {
+            Some(subtype) => subtype.to_owned(),
+            None => l["type"].as_str().unwrap_or("?").to_owned(),
+        });
+        format!("{e}; it holds {}", kinds.collect::<Vec<_>>().join(", "))
     })
 }
 
@@ -237,7 +249,7 @@ pub(super) fn until_calling(
             l["type"] == "user"
                 && l["message"]["content"].as_str().is_some_and(|c| c.starts_with(prompt))
         };
-        then(lines, asks, "api-request") && then(lines, asks, "last-prompt")
+        then(lines, asks, "api-request")
     })
 }
 
