@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::headless::{running, stopped};
 use super::ways::{
-    Tui, WORK, answers, calls, id, settle, then, told, until_calling, until_live, until_written,
+    Tui, WORK, answers, id, lines, live_record, settle, told, until_called, until_calling,
+    until_live, until_written,
 };
 use crate::judge::Claim;
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -20,7 +21,6 @@ fn until_over(stage: &Stage, tui: &Tui, id: &str, answer: &str) -> Result<(), Tr
     until_written(stage, id, "the turn's end", |lines| {
         let at = lines.iter().rposition(|l| answers(l, answer));
         at.is_some_and(|at| lines[at..].iter().any(|l| l["subtype"] == "turn_duration"))
-            && then(lines, |l| answers(l, answer), "last-prompt")
     })
     .map_err(|e| tui.with_screen(&e))?;
     tui.until_says(stage, "idle", None).map(drop)
@@ -48,18 +48,12 @@ pub(super) fn permission(stage: &mut Stage) -> Result<(), Trouble> {
     let tui = Tui::ready(stage, &cwd, &id, &["--permission-mode", "default"])?;
     tui.prompt("make [[tool:touch made-by-tool]] [[say:made it]]")?;
     tui.until_says(stage, "waiting", Some("permission prompt"))?;
-    until_asking(stage, &id, "made-by-tool")?;
+    until_called(stage, &id, "made-by-tool")?;
     let claim = Claim::of(&id, "waiting").because(Some("permission")).served_by(&[tui.pid()]);
     stage.expect("while it asks", &claim.about_what("touch made-by-tool"))?;
-    tui.until_shown(stage, "❯ 1.")?;
-    tui.press("Enter")?;
+    tui.accept(stage)?;
     until_over(stage, &tui, &id, "made it")?;
     stage.expect("after the answer", &idle_claim(&id, tui.pid()))
-}
-
-/// Waits until the call that a person is asked about is on disk.
-fn until_asking(stage: &Stage, id: &str, text: &str) -> Result<(), Trouble> {
-    until_written(stage, id, "the call", |lines| then(lines, |l| calls(l, text), "last-prompt"))
 }
 
 pub(super) fn question(stage: &mut Stage) -> Result<(), Trouble> {
@@ -73,11 +67,10 @@ pub(super) fn question(stage: &mut Stage) -> Result<(), Trouble> {
     let questions = questions.to_string().replace("]}]", "] } ]");
     tui.prompt(&format!("ask [[call:AskUserQuestion {questions}]] [[say:thank you]]"))?;
     tui.until_says(stage, "waiting", Some("input needed"))?;
-    until_asking(stage, &id, "Which colour?")?;
+    until_called(stage, &id, "Which colour?")?;
     let claim = Claim::of(&id, "waiting").because(Some("question")).served_by(&[tui.pid()]);
     stage.expect("while it asks", &claim.about_what("Which colour?"))?;
-    tui.until_shown(stage, "❯ 1.")?;
-    tui.press("Enter")?;
+    tui.accept(stage)?;
     until_over(stage, &tui, &id, "thank you")?;
     stage.expect("after the answer", &idle_claim(&id, tui.pid()))
 }
@@ -87,11 +80,10 @@ pub(super) fn plan(stage: &mut Stage) -> Result<(), Trouble> {
     let tui = Tui::ready(stage, &cwd, &id, &["--permission-mode", "plan"])?;
     tui.prompt(r#"plan it [[call:ExitPlanMode {"plan":"1. do it"}]] [[say:planned]]"#)?;
     tui.until_says(stage, "waiting", Some("permission prompt"))?;
-    until_asking(stage, &id, "1. do it")?;
+    until_called(stage, &id, "1. do it")?;
     let claim = Claim::of(&id, "waiting").because(Some("plan")).served_by(&[tui.pid()]);
     stage.expect("while it asks", &claim.about_what("1. do it"))?;
-    tui.until_shown(stage, "❯ 1.")?;
-    tui.press("Enter")?;
+    tui.accept(stage)?;
     until_over(stage, &tui, &id, "planned")?;
     stage.expect("after the answer", &idle_claim(&id, tui.pid()))
 }
@@ -103,8 +95,7 @@ pub(super) fn trust(stage: &mut Stage) -> Result<(), Trouble> {
     tui.until_shown(stage, "Esc to cancel")?;
     let claim = Claim::of_process(tui.pid(), "waiting").because(Some("trust"));
     stage.expect("at the dialog", &claim.served_by(&[tui.pid()]))?;
-    tui.press("Escape")?;
-    gone(&tui)?;
+    tui.press_until(stage, "Escape", "it ends", || !tui.process.lives())?;
     let rows = stage.rows(&["-a"])?;
     stage.expect_that("after it was refused", rows.is_empty(), Value::from(rows).to_string());
     Ok(())
@@ -128,12 +119,13 @@ pub(super) fn escape(stage: &mut Stage) -> Result<(), Trouble> {
     tui.prompt("think [[hang]]")?;
     until_calling(stage, tui.pid(), &id, "think")?;
     stage.expect("while the model thinks", &running(&id, &[tui.pid()]))?;
-    tui.press("Escape")?;
-    tui.until_says(stage, "idle", None)?;
+    let record = live_record(stage, tui.pid());
+    tui.press_until(stage, "Escape", "the turn is interrupted", || {
+        lines(&record).iter().any(|r| r["status"] == "idle")
+    })?;
     stage.expect("after Esc", &idle_claim(&id, tui.pid()))?;
-    tui.process.signal(Signal::HUP).map_err(told)?;
-    gone(&tui)?;
-    stage.expect("after it was closed", &stopped(&id, "interrupted"))
+    tui.press_until(stage, "C-c", "it ends", || !tui.process.lives())?;
+    stage.expect("after it was quit", &stopped(&id, "interrupted"))
 }
 
 pub(super) fn clear(stage: &mut Stage) -> Result<(), Trouble> {
@@ -160,7 +152,6 @@ pub(super) fn background_shell(stage: &mut Stage) -> Result<(), Trouble> {
     let work = stage.until_below(tui.pid(), WORK)?;
     until_written(stage, &id, "the turn's end", |lines| {
         lines.iter().any(|l| l["subtype"] == "turn_duration")
-            && then(lines, |l| answers(l, "started it"), "last-prompt")
     })?;
     let claim = Claim::of(&id, "idle").because(Some("background")).served_by(&[tui.pid()]);
     stage.expect("while the shell works", &claim)?;

@@ -117,9 +117,34 @@ impl Tui {
         self.terminal.type_line(text).map_err(told)
     }
 
-    /// Presses a key.
-    pub(super) fn press(&self, key: &str) -> Result<(), Trouble> {
-        self.terminal.press(key).map_err(told)
+    /// Presses a key until it has its effect: a dialog takes none at first, against those who type on.
+    pub(super) fn press_until(
+        &self,
+        stage: &Stage,
+        key: &str,
+        what: &str,
+        has_effect: impl Fn() -> bool,
+    ) -> Result<(), Trouble> {
+        let mut looks = 0;
+        let done = stage.until(what, || {
+            if has_effect() {
+                return Some(Ok(()));
+            }
+            looks += 1;
+            let pressed =
+                if looks % 50 == 1 { self.terminal.press(key).map_err(told) } else { Ok(()) };
+            pressed.err().filter(|_| !has_effect()).map(Err)
+        });
+        done.map_err(|e| self.with_screen(&e))?
+    }
+
+    /// Chooses what a dialog offers first, and waits until it is answered.
+    pub(super) fn accept(&self, stage: &Stage) -> Result<(), Trouble> {
+        self.until_shown(stage, "❯ 1.")?;
+        let path = live_record(stage, self.pid());
+        self.press_until(stage, "Enter", "the dialog is answered", || {
+            lines(&path).iter().any(|r| r["status"] != "waiting")
+        })
     }
 
     /// Waits until the screen shows this.
@@ -256,8 +281,13 @@ pub(super) fn until_calling(
 /// Waits until [`WORK`] runs below a session's process, and the call of it is on disk.
 pub(super) fn until_working(stage: &Stage, pid: u32, id: &str) -> Result<Held, Trouble> {
     let tool = stage.until_below(pid, WORK)?;
-    until_written(stage, id, "the tool's call", |lines| {
-        then(lines, |l| calls(l, WORK), "last-prompt")
-    })?;
+    until_called(stage, id, WORK)?;
     Ok(tool)
+}
+
+/// Waits until a call of a tool whose arguments hold this text is on disk.
+pub(super) fn until_called(stage: &Stage, id: &str, text: &str) -> Result<(), Trouble> {
+    until_written(stage, id, "the tool's call", |lines| {
+        lines.iter().any(|l| calls(l, text)) && lines.iter().any(|l| l["type"] == "last-prompt")
+    })
 }
