@@ -1,0 +1,160 @@
+//! Claude Code in a terminal, with a person before it.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::headless::{running, stopped};
+use super::ways::{
+    Tui, WORK, answers, id, lines, live_record, settle, told, until_called, until_calling,
+    until_live, until_written,
+};
+use crate::judge::Claim;
+use crate::stage::{PATIENCE, Stage, Trouble};
+
+/// Claims that it is the user's move.
+fn idle_claim(id: &str, pid: u32) -> Claim {
+    Claim::of(id, "idle").because(None).served_by(&[pid]).hosted(false)
+}
+
+/// Waits until a turn that ends in this answer is over, on screen and on disk.
+fn until_over(stage: &Stage, tui: &Tui, id: &str, answer: &str) -> Result<(), Trouble> {
+    until_written(stage, id, "the turn's end", |lines| {
+        let at = lines.iter().rposition(|l| answers(l, answer));
+        at.is_some_and(|at| lines[at..].iter().any(|l| l["subtype"] == "turn_duration"))
+    })
+    .map_err(|e| tui.with_screen(&e))?;
+    tui.until_says(stage, "idle", None).map(drop)
+}
+
+pub(super) fn idle(stage: &mut Stage) -> Result<(), Trouble> {
+    let (cwd, id) = (stage.directory("a")?, id());
+    let tui = Tui::ready(stage, &cwd, &id, &[])?;
+    stage.expect("before the first prompt", &idle_claim(&id, tui.pid()))?;
+    tui.prompt("hello [[say:hello back]]")?;
+    until_over(stage, &tui, &id, "hello back")?;
+    stage.expect("after a turn", &idle_claim(&id, tui.pid()))?;
+    tui.prompt("/exit")?;
+    gone(&tui)?;
+    stage.expect("after /exit", &stopped(&id, "finished"))
+}
+
+fn gone(tui: &Tui) -> Result<(), Trouble> {
+    let ended = tui.process.ended_within(PATIENCE);
+    if ended { Ok(()) } else { Err(tui.with_screen("it did not end")) }
+}
+
+pub(super) fn permission(stage: &mut Stage) -> Result<(), Trouble> {
+    let (cwd, id) = (stage.directory("a")?, id());
+    let tui = Tui::ready(stage, &cwd, &id, &["--permission-mode", "default"])?;
+    tui.prompt("make [[tool:touch made-by-tool]] [[say:made it]]")?;
+    tui.until_says(stage, "waiting", Some("permission prompt"))?;
+    until_called(stage, &id, "made-by-tool")?;
+    let claim = Claim::of(&id, "waiting").because(Some("permission")).served_by(&[tui.pid()]);
+    stage.expect("while it asks", &claim.about_what("touch made-by-tool"))?;
+    tui.accept(stage)?;
+    until_over(stage, &tui, &id, "made it")?;
+    stage.expect("after the answer", &idle_claim(&id, tui.pid()))
+}
+
+pub(super) fn question(stage: &mut Stage) -> Result<(), Trouble> {
+    let (cwd, id) = (stage.directory("a")?, id());
+    let tui = Tui::ready(stage, &cwd, &id, &[])?;
+    let options = json!([{"label": "A", "description": "a"}, {"label": "B", "description": "b"} ]);
+    let questions = json!({"questions": [{
+        "question": "Which colour?", "header": "H", "multiSelect": false, "options": options,
+    } ]});
+    // JSON that ends in two brackets would end the directive.
+    let questions = questions.to_string().replace("]}]", "] } ]");
+    tui.prompt(&format!("ask [[call:AskUserQuestion {questions}]] [[say:thank you]]"))?;
+    tui.until_says(stage, "waiting", Some("input needed"))?;
+    until_called(stage, &id, "Which colour?")?;
+    let claim = Claim::of(&id, "waiting").because(Some("question")).served_by(&[tui.pid()]);
+    stage.expect("while it asks", &claim.about_what("Which colour?"))?;
+    tui.accept(stage)?;
+    until_over(stage, &tui, &id, "thank you")?;
+    stage.expect("after the answer", &idle_claim(&id, tui.pid()))
+}
+
+pub(super) fn plan(stage: &mut Stage) -> Result<(), Trouble> {
+    let (cwd, id) = (stage.directory("a")?, id());
+    let tui = Tui::ready(stage, &cwd, &id, &["--permission-mode", "plan"])?;
+    tui.prompt(r#"plan it [[call:ExitPlanMode {"plan":"1. do it"}]] [[say:planned]]"#)?;
+    tui.until_says(stage, "waiting", Some("permission prompt"))?;
+    until_called(stage, &id, "1. do it")?;
+    let claim = Claim::of(&id, "waiting").because(Some("plan")).served_by(&[tui.pid()]);
+    stage.expect("while it asks", &claim.about_what("1. do it"))?;
+    tui.accept(stage)?;
+    until_over(stage, &tui, &id, "planned")?;
+    stage.expect("after the answer", &idle_claim(&id, tui.pid()))
+}
+
+pub(super) fn trust(stage: &mut Stage) -> Result<(), Trouble> {
+    let cwd = stage.directory("a")?;
+    settle(stage, &[])?;
+    let tui = Tui::start(stage, &cwd, &[])?;
+    tui.until_shown(stage, "Esc to cancel")?;
+    let claim = Claim::of_process(tui.pid(), "waiting").because(Some("trust"));
+    stage.expect("at the dialog", &claim.served_by(&[tui.pid()]))?;
+    tui.press_until(stage, "Escape", "it ends", || !tui.process.lives())?;
+    let rows = stage.rows(&["-a"])?;
+    stage.expect_that("after it was refused", rows.is_empty(), Value::from(rows).to_string());
+    Ok(())
+}
+
+pub(super) fn retrying(stage: &mut Stage) -> Result<(), Trouble> {
+    let (cwd, id) = (stage.directory("a")?, id());
+    let tui = Tui::ready(stage, &cwd, &id, &[])?;
+    tui.prompt("try [[error:529]]")?;
+    // The pause after the fourth try is the first that is longer than all our questions take.
+    until_written(stage, &id, "four requests", |lines| {
+        lines.iter().filter(|l| l["type"] == "api-request").count() >= 4
+    })?;
+    let claim = Claim::of(&id, "running").because(Some("retrying")).served_by(&[tui.pid()]);
+    stage.expect("between two tries", &claim)
+}
+
+pub(super) fn escape(stage: &mut Stage) -> Result<(), Trouble> {
+    let (cwd, id) = (stage.directory("a")?, id());
+    let tui = Tui::ready(stage, &cwd, &id, &[])?;
+    tui.prompt("think [[hang]]")?;
+    until_calling(stage, tui.pid(), &id, "think")?;
+    stage.expect("while the model thinks", &running(&id, &[tui.pid()]))?;
+    let record = live_record(stage, tui.pid());
+    tui.press_until(stage, "Escape", "the turn is interrupted", || {
+        lines(&record).iter().any(|r| r["status"] == "idle")
+    })?;
+    stage.expect("after Esc", &idle_claim(&id, tui.pid()))?;
+    tui.press_until(stage, "C-c", "it ends", || !tui.process.lives())?;
+    stage.expect("after it was quit", &stopped(&id, "interrupted"))
+}
+
+pub(super) fn clear(stage: &mut Stage) -> Result<(), Trouble> {
+    let (cwd, id) = (stage.directory("a")?, id());
+    let tui = Tui::ready(stage, &cwd, &id, &[])?;
+    tui.prompt("hello [[say:hello back]]")?;
+    until_over(stage, &tui, &id, "hello back")?;
+    tui.prompt("/clear")?;
+    let record = until_live(stage, tui.pid(), |r| r["sessionId"] != id.as_str())?;
+    let new = record["sessionId"].as_str().unwrap_or_default().to_owned();
+    tui.until_says(stage, "idle", None)?;
+    tui.prompt("again [[say:hello again]]")?;
+    until_over(stage, &tui, &new, "hello again")?;
+    stage.expect("the old id", &stopped(&id, "finished"))?;
+    stage.expect("the new id", &idle_claim(&new, tui.pid()))
+}
+
+pub(super) fn background_shell(stage: &mut Stage) -> Result<(), Trouble> {
+    let (cwd, id) = (stage.directory("a")?, id());
+    let tui = Tui::ready(stage, &cwd, &id, &["--dangerously-skip-permissions"])?;
+    let shell = json!({"command": WORK, "run_in_background": true, "description": "d"});
+    tui.prompt(&format!("start [[call:Bash {shell}]] [[say:started it]]"))?;
+    tui.until_says(stage, "shell", None)?;
+    let work = stage.until_below(tui.pid(), WORK)?;
+    until_written(stage, &id, "the turn's end", |lines| {
+        lines.iter().any(|l| l["subtype"] == "turn_duration")
+    })?;
+    let claim = Claim::of(&id, "idle").because(Some("background")).served_by(&[tui.pid()]);
+    stage.expect("while the shell works", &claim)?;
+    work.signal(Signal::KILL).map_err(told)?;
+    tui.until_says(stage, "idle", None).map(drop)
+}
