@@ -156,6 +156,15 @@ pub(super) fn killed_in_tool(stage: &mut Stage) -> Result<(), Trouble> {
     tool.signal(Signal::KILL).map_err(told)
 }
 
+pub(super) fn not_reaped(stage: &mut Stage) -> Result<(), Trouble> {
+    let (cwd, id) = (stage.directory("a")?, id());
+    let agent = print_mode(stage, &cwd, &id, "think [[hang]]")?;
+    until_calling(stage, agent.pid(), &id, "think")?;
+    agent.held.signal(Signal::KILL).map_err(told)?;
+    until_state(stage, agent.pid(), |s| s == 'Z')?;
+    stage.expect("as a zombie", &stopped(&id, "killed"))
+}
+
 fn stays_behind(stage: &mut Stage, pid: u32) {
     let left = live_record(stage, pid).exists();
     let lost = "it is gone: the scenario shows nothing";

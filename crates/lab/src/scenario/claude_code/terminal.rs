@@ -1,12 +1,14 @@
 //! Claude Code in a terminal, with a person before it.
 
+use std::path::Path;
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::headless::{running, stopped};
 use super::ways::{
-    Tui, WORK, answers, id, lines, live_record, settle, told, until_called, until_calling,
-    until_live, until_written,
+    Tui, WORK, answers, id, lines, live_record, settle, told, unsettle, until_called,
+    until_calling, until_live, until_written,
 };
 use crate::judge::Claim;
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -99,6 +101,47 @@ pub(super) fn trust(stage: &mut Stage) -> Result<(), Trouble> {
     let rows = stage.rows(&["-a"])?;
     stage.expect_that("after it was refused", rows.is_empty(), Value::from(rows).to_string());
     Ok(())
+}
+
+pub(super) fn key_dialog(stage: &mut Stage) -> Result<(), Trouble> {
+    let cwd = stage.directory("a")?;
+    settle(stage, &[&cwd])?;
+    unsettle(stage, ".claude.json", "customApiKeyResponses")?;
+    at_dialog(stage, &cwd, &[], "API key")
+}
+
+pub(super) fn bypass_dialog(stage: &mut Stage) -> Result<(), Trouble> {
+    let cwd = stage.directory("a")?;
+    settle(stage, &[&cwd])?;
+    unsettle(stage, ".claude.json", "bypassPermissionsModeAccepted")?;
+    unsettle(stage, ".claude/settings.json", "skipDangerousModePermissionPrompt")?;
+    at_dialog(stage, &cwd, &["--dangerously-skip-permissions"], "Bypass Permissions")
+}
+
+/// Compares at a dialog that comes before there is a session.
+fn at_dialog(stage: &mut Stage, cwd: &Path, args: &[&str], text: &str) -> Result<(), Trouble> {
+    let tui = Tui::start(stage, cwd, args)?;
+    tui.until_shown(stage, text)?;
+    tui.until_shown(stage, "Enter to confirm")?;
+    let claim = Claim::of_process(tui.pid(), "waiting").because(Some("dialog"));
+    stage.expect("at the dialog", &claim.served_by(&[tui.pid()]))
+}
+
+pub(super) fn subagent_permission(stage: &mut Stage) -> Result<(), Trouble> {
+    let (cwd, id) = (stage.directory("a")?, id());
+    let tui = Tui::ready(stage, &cwd, &id, &["--permission-mode", "default"])?;
+    let task = json!({
+        "description": "sub", "subagent_type": "general-purpose", "run_in_background": true,
+        "prompt": "subtask [[tool:touch made-by-sub]] [[say:sub done]]",
+    });
+    tui.prompt(&format!("delegate [[call:Agent {task}]] [[say:delegated]]"))?;
+    tui.until_says(stage, "waiting", Some("permission prompt"))?;
+    until_written(stage, &id, "the main turn's end", |lines| {
+        lines.iter().any(|l| l["subtype"] == "turn_duration")
+    })?;
+    tui.until_says(stage, "waiting", Some("permission prompt"))?;
+    let claim = Claim::of(&id, "waiting").because(Some("permission")).served_by(&[tui.pid()]);
+    stage.expect("while it asks", &claim.about_what("touch made-by-sub"))
 }
 
 pub(super) fn retrying(stage: &mut Stage) -> Result<(), Trouble> {

@@ -74,6 +74,14 @@ pub(super) fn settle(stage: &Stage, trusted: &[&Path]) -> Result<(), Trouble> {
     stage.write(".claude/settings.json", &settings.to_string())
 }
 
+/// Takes back one answer that [`settle`] has preset.
+pub(super) fn unsettle(stage: &Stage, file: &str, answer: &str) -> Result<(), Trouble> {
+    let text = fs::read_to_string(stage.home.join(file)).map_err(told)?;
+    let mut answered: Value = serde_json::from_str(&text).map_err(told)?;
+    answered.as_object_mut().and_then(|a| a.remove(answer)).ok_or("it was not answered")?;
+    stage.write(file, &answered.to_string())
+}
+
 /// A Claude Code in a terminal.
 pub(super) struct Tui {
     pub(super) terminal: Terminal,
