@@ -55,6 +55,7 @@ pub static SCENARIOS: &[Scenario] = &[
     ),
     core("recycled-pid", "a stranger has the pid of a stale live record", traces::recycled_pid),
     headless("moved-home", "CLAUDE_CONFIG_DIR in the agent's environment only", traces::moved_home),
+    headless("no-traces", "a session that keeps no conversation", traces::no_traces),
     headless("long-ago", "a session that ended more than a month ago", traces::long_ago),
     core("tokens", "tokens as the model counted them, a subagent's too", traces::tokens),
     headless("refused-tool", "`-p` may not use a tool: a note says so", traces::refused_tool),
