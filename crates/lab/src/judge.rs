@@ -251,6 +251,11 @@ fn settled(row: &Value) -> Value {
     row["cost_usd"] = Value::Null;
     for evidence in row["evidence"].as_array_mut().into_iter().flatten() {
         evidence["at"] = Value::Null;
+        // How many processes a look saw is of its moment, too: strangers come and go.
+        if evidence["source"] == "kernel:process table" {
+            let says = evidence["says"].as_str().unwrap_or_default();
+            evidence["says"] = says.replace(|c: char| c.is_ascii_digit(), "").into();
+        }
     }
     row
 }
