@@ -38,8 +38,10 @@ pub(super) fn forked(stage: &mut Stage) -> Result<(), Trouble> {
     let mut agent = print_with(stage, &cwd, "second [[say:second done]]", &args)?;
     end(&mut agent)?;
     let once = json!({"input": 1000, "output": 50, "cache_read": 7, "cache_write": 11});
-    stage.expect("the parent", &stopped(&id, "finished").spent(once.clone()))?;
-    stage.expect("the fork", &stopped(&fork, "finished").spent(once))
+    stage.expect("the parent", &stopped(&id, "finished").spent(once))?;
+    // A fork's own file begins with its parent's messages, and they are part of its conversation.
+    let both = json!({"input": 2000, "output": 100, "cache_read": 14, "cache_write": 22});
+    stage.expect("the fork", &stopped(&fork, "finished").spent(both))
 }
 
 pub(super) fn same_directory(stage: &mut Stage) -> Result<(), Trouble> {
