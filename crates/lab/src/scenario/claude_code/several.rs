@@ -149,7 +149,8 @@ pub(super) fn background(stage: &mut Stage) -> Result<(), Trouble> {
     if !process.ended_within(crate::stage::PATIENCE) {
         return Err("`claude stop` did not end it".into());
     }
-    stage.expect("after `claude stop`", &stopped(&id, "interrupted"))?;
+    // No outcome is claimed: the conversation ends in the open prompt, without a word of a stop.
+    stage.expect("after `claude stop`", &Claim::of(&id, "stopped").served_by(&[]))?;
     let rows = stage.rows(&[])?;
     stage.expect_that("no row lives", rows.is_empty(), Value::from(rows).to_string());
     Ok(())
