@@ -116,8 +116,10 @@ pub struct Served {
     pub state: Option<State>,
     /// For a process without a session: it may be serving one of its directory all the same.
     pub may_serve: bool,
-    /// Where it works.
+    /// Where it works, as the live source says.
     pub cwd: Option<String>,
+    /// Where its process stands: good enough where nothing else says where it works.
+    pub stands_in: Option<String>,
     /// The name the live record gives it.
     pub name: Option<String>,
     /// When the session or its process began.
@@ -127,6 +129,12 @@ pub struct Served {
 }
 
 impl Served {
+    /// Returns the directory of a process that serves no known session.
+    #[must_use]
+    pub fn directory(&self) -> Option<&str> {
+        self.cwd.as_deref().or(self.stands_in.as_deref())
+    }
+
     /// Makes the claim that somebody we cannot see serves that session.
     #[must_use]
     pub fn unseen(id: String, why: impl Into<String>) -> Self {
@@ -140,6 +148,7 @@ impl Served {
             state: Some(State { status: Status::Unknown, reason }),
             may_serve: false,
             cwd: None,
+            stands_in: None,
             name: None,
             started_at: None,
             evidence: Vec::new(),
@@ -157,7 +166,8 @@ impl Served {
             single_prompt: false,
             state: None,
             may_serve: false,
-            cwd: process.cwd.as_ref().map(|p| p.to_string_lossy().into_owned()),
+            cwd: None,
+            stands_in: process.cwd.as_ref().map(|p| p.to_string_lossy().into_owned()),
             name: None,
             started_at: process.started_at,
             evidence: Vec::new(),

@@ -150,7 +150,8 @@ impl View {
             session.processes.extend(claim.by.iter().cloned());
             session.hosted |= claim.hosted;
             // Where the vendor's live record says it works now counts before an older line.
-            session.cwd = claim.cwd.clone().or(session.cwd.take());
+            let said = claim.cwd.clone().or(session.cwd.take());
+            session.cwd = said.or_else(|| claim.stands_in.clone());
             session.name = claim.name.clone().or(session.name.take());
             session.started_at = session.started_at.or(claim.started_at);
             session.evidence.extend(claim.evidence.iter().cloned());
@@ -194,7 +195,7 @@ impl View {
 
 fn could_serve(process: &Served, cwd: Option<&str>, last_activity: Option<Time>) -> bool {
     process.may_serve
-        && (cwd.is_none() || process.cwd.is_none() || process.cwd.as_deref() == cwd)
+        && (cwd.is_none() || process.directory().is_none() || process.directory() == cwd)
         && match (process.started_at, last_activity) {
             (Some(start), Some(last)) => last.millis() + START_GRAIN_MS >= start.millis(),
             _ => true,

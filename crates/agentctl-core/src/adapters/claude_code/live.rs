@@ -114,7 +114,7 @@ fn served(look: &Look, root: &Root, entry: &file::Entry, pid: u32, found: &mut F
     let streams = process.argv.iter().any(|a| a.contains("stream-json") && !a.contains("output"))
         && process.argv.iter().any(|a| a.starts_with("--input-format"));
     served.single_prompt = record.entrypoint.as_deref() == Some("sdk-cli") && !streams;
-    served.cwd = record.cwd.or(served.cwd);
+    served.cwd = record.cwd;
     // A derived name is the directory's; only one that somebody gave is a name.
     let given = matches!(record.name_source.as_deref(), Some("user" | "peer"));
     served.name = record.name.filter(|_| given);

@@ -121,7 +121,8 @@ fn holder(
         // The kernel's list may leave out a lock that is held; whoever holds it has the file open.
         let open =
             |p: &&Process| kernel.has_open(p.id.pid, meta.dev(), meta.ino()).unwrap_or(false);
-        pids.extend(look.table.processes.iter().filter(open).map(|p| p.id.pid));
+        let codex = look.table.processes.iter().filter(|p| is_codex(p));
+        pids.extend(codex.filter(open).map(|p| p.id.pid));
     }
     for pid in pids {
         // The inode alone may be another file system's: the open descriptor settles it.
@@ -132,7 +133,7 @@ fn holder(
                 served.single_prompt = matches!(role(&process), Role::Executes);
                 if served.hosted {
                     // A server works where its first client stood: that says nothing of its threads.
-                    (served.cwd, served.started_at) = (None, None);
+                    (served.stands_in, served.started_at) = (None, None);
                     hosts.insert(pid, process);
                 }
                 served

@@ -69,7 +69,7 @@ fn converse(look: &Look, path: PathBuf, served: &mut [&mut Served]) -> Result<()
             Err(error) => return Err(error),
         };
         let thread = &reply["thread"];
-        served.cwd = thread["cwd"].as_str().map(str::to_owned).or(served.cwd.take());
+        served.cwd = thread["cwd"].as_str().map(str::to_owned);
         served.state = state(&thread["status"]);
         let says = format!("thread status {}", thread["status"]);
         served.evidence.push(look.evidence(format!("{NAME}:app-server thread/read"), says));
