@@ -45,22 +45,25 @@ pub(crate) fn start(home: &Path, manifest: &Manifest, agent: &str, programs: &Pa
     }
     let mut command = Command::new(&program);
     command.arg(POSE).env_clear().env("HOME", home).current_dir(home);
+    let lock = home.join(".codex/thread-writer-locks").join(format!("{}.lock", made.id));
     if agent == "codex" {
-        let lock = home.join(".codex/thread-writer-locks").join(format!("{}.lock", made.id));
         std::fs::write(&lock, "").expect("written");
-        command.arg(lock).arg(home.join(&made.path));
+        command.arg(&lock).arg(home.join(&made.path));
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut agent_process = Beside::start(&mut command);
-    let stdout = agent_process.0.stdout.take().expect("piped");
+    let mut posing = Beside::start(&mut command);
+    let stdout = posing.child.stdout.take().expect("piped");
     BufReader::new(stdout).read_line(&mut String::new()).expect("ready");
-    if agent != "codex" {
-        let pid = agent_process.0.id();
-        let record = live_record(made, pid as usize, start_ticks(pid));
-        let records = home.join(".claude/sessions");
-        std::fs::write(records.join(format!("{pid}.json")), record).expect("written");
+    if agent == "codex" {
+        posing.files.push(lock);
+    } else {
+        let pid = posing.child.id();
+        let record = home.join(".claude/sessions").join(format!("{pid}.json"));
+        std::fs::write(&record, live_record(made, pid as usize, start_ticks(pid)))
+            .expect("written");
+        posing.files.push(record);
     }
-    agent_process
+    posing
 }
 
 fn is_open(made: &testkit::generate::Made, agent: &str) -> bool {
