@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use testkit::generate::{Manifest, Outcome, live_record};
+use testkit::generate::{Made, Manifest, Outcome, live_record};
 
 use crate::measure::Beside;
 
@@ -33,11 +33,12 @@ pub(crate) fn hold() -> ! {
     }
 }
 
-/// Starts a process that serves the newest unfinished session of this agent.
+/// Starts a process that serves a session of this agent. It is alike in every home, a finished one of
+/// about 64 kB, so that only the number of the others differs.
 pub(crate) fn start(home: &Path, manifest: &Manifest, agent: &str, programs: &Path) -> Beside {
-    let made = manifest.sessions.iter().rfind(|s| s.adapter == agent).expect("some");
-    let killed = |s: &&_| is_open(s, agent);
-    let made = manifest.sessions.iter().rfind(killed).unwrap_or(made);
+    let finished = |s: &&Made| s.adapter == agent && s.outcome == Outcome::Finished;
+    let alike = manifest.sessions.iter().filter(finished);
+    let made = alike.min_by_key(|s| s.bytes.abs_diff(64 << 10)).expect("some");
     let program = programs.join(if agent == "codex" { "codex" } else { "claude" });
     std::fs::create_dir_all(programs).expect("made");
     if !program.exists() {
@@ -64,10 +65,6 @@ pub(crate) fn start(home: &Path, manifest: &Manifest, agent: &str, programs: &Pa
         posing.files.push(record);
     }
     posing
-}
-
-fn is_open(made: &testkit::generate::Made, agent: &str) -> bool {
-    made.adapter == agent && made.outcome == Outcome::Killed
 }
 
 /// When a process began: the twentieth field behind its name.
