@@ -13,6 +13,9 @@ use crate::judge::{Check, Verdict};
 use crate::scenario::Scenario;
 use crate::stage::Stage;
 
+/// The file in a kept home that says where it was played.
+pub const WAS: &str = ".lab-was";
+
 /// Longer than any scenario needs, even on a loaded machine.
 const LIMIT: Duration = Duration::from_mins(4);
 
@@ -53,8 +56,10 @@ pub fn in_namespace(scenario: &Scenario, props: &Props, stop: &Arc<AtomicBool>) 
         Ok((child, folder)) => {
             let played = finish(child, folder.path(), stop);
             if let Some(keep) = &props.keep {
-                // What was asked to be kept is moved; a name that is taken is the caller's affair.
-                let _kept = std::fs::rename(folder.path().join("home"), keep);
+                // What was asked to be kept is moved, and remembers where it was: its files say so.
+                let was = folder.path().join("home");
+                let _said = std::fs::write(was.join(WAS), was.to_string_lossy().as_bytes());
+                let _kept = std::fs::rename(was, keep);
             }
             played
         }

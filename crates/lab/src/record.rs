@@ -1,10 +1,13 @@
 //! Turning the home of a scenario into a fixture: long vendor texts become filler of the same length,
 //! paths become `/home/ada`, and secrets are not there to begin with.
+//!
+//! Lines are changed in place, character by character: order, spelling and everything else an adapter
+//! might stumble over stay as the agent wrote them.
 
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use crate::play::WAS;
 
 /// Strings longer than this are vendor prose, unless they are somebody's words.
 const LONG: usize = 120;
@@ -14,6 +17,7 @@ const KEPT: [&str; 9] =
 
 /// Copies what an adapter reads from `home` to `fixture`, shortened and cleaned.
 pub fn record(home: &Path, fixture: &Path, source: &str) -> std::io::Result<()> {
+    let was = fs::read_to_string(home.join(WAS))?;
     for part in [
         ".claude/projects",
         ".claude/sessions",
@@ -23,64 +27,92 @@ pub fn record(home: &Path, fixture: &Path, source: &str) -> std::io::Result<()> 
     ] {
         let from = home.join(part);
         if from.is_dir() {
-            copy(&from, &fixture.join(part), &home.to_string_lossy())?;
+            copy(&from, &fixture.join(part), &was)?;
         }
     }
     fs::write(fixture.join("SOURCE"), source)
 }
 
-fn copy(from: &Path, to: &Path, home: &str) -> std::io::Result<()> {
+fn copy(from: &Path, to: &Path, was: &str) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
-        let name = entry.file_name().to_string_lossy().replace(&slug(home), &slug("/home/ada"));
+        let name = entry.file_name().to_string_lossy().replace(&slug(was), &slug("/home/ada"));
         let target = to.join(name);
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            copy(&entry.path(), &target, home)?;
+            copy(&entry.path(), &target, was)?;
         } else if kind.is_file() && !target.to_string_lossy().ends_with(".key") {
             let text = String::from_utf8_lossy(&fs::read(entry.path())?).into_owned();
-            fs::write(target, clean(&text, home))?;
+            fs::write(target, clean(&text, was))?;
         }
     }
     Ok(())
 }
 
-/// The same text as somebody named ada would have it, line by line.
-fn clean(text: &str, home: &str) -> String {
+/// The same text as somebody named ada would have it, long texts filled.
+fn clean(text: &str, was: &str) -> String {
+    let text = text.replace(was, "/home/ada").replace(&slug(was), &slug("/home/ada"));
     let mut out = String::with_capacity(text.len());
-    for line in text.split_inclusive('\n') {
-        let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
-        let body = body.replace(home, "/home/ada").replace(&slug(home), &slug("/home/ada"));
-        match serde_json::from_str::<Value>(&body) {
-            Ok(mut value) => {
-                shorten(&mut value, false);
-                out.push_str(&value.to_string());
-            }
+    let mut key = String::new();
+    let mut rest = text.as_str();
+    while let Some(open) = rest.find('"') {
+        let (before, string) = rest.split_at(open + 1);
+        out.push_str(before);
+        let Some(end) = closing(string) else {
             // A torn line is a fact about the agent, too.
-            Err(_) => out.push_str(&body),
+            rest = string;
+            break;
+        };
+        let body = &string[..end];
+        rest = &string[end..];
+        if rest.starts_with("\":") {
+            body.clone_into(&mut key);
+            out.push_str(body);
+        } else if body.len() > if KEPT.contains(&key.as_str()) { 4 * LONG } else { LONG } {
+            out.extend(std::iter::repeat_n('x', body.len()));
+        } else {
+            out.push_str(body);
         }
-        out.push_str(end);
+        out.push('"');
+        rest = &rest[1..];
     }
+    out.push_str(rest);
     out
 }
 
-fn shorten(value: &mut Value, kept: bool) {
-    match value {
-        Value::String(text) if text.len() > LONG && (!kept || text.len() > 4 * LONG) => {
-            *text = "x".repeat(text.len());
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| shorten(item, kept)),
-        Value::Object(map) => {
-            for (key, item) in map.iter_mut() {
-                shorten(item, KEPT.contains(&key.as_str()));
-            }
-        }
-        _ => {}
-    }
+/// Where a string that has just been opened ends.
+fn closing(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    text.bytes().position(|b| {
+        let ends = b == b'"' && !escaped;
+        escaped = b == b'\\' && !escaped;
+        ends
+    })
 }
 
 /// How Claude Code names the folder of a directory.
 fn slug(path: &str) -> String {
     path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_prose_is_filled_and_nothing_else_moves() {
+        let prose = "p".repeat(200);
+        let line = format!(
+            r#"{{"type":"user","cwd":"/tmp/lab-x/home/ws","text":"{}","base":"{prose}","q":"a \"b\" c"}}"#,
+            "said ".repeat(30)
+        );
+        let cleaned = clean(&format!("{line}\n{{\"torn"), "/tmp/lab-x/home");
+        let expected =
+            line.replace("/tmp/lab-x/home", "/home/ada").replace(&prose, &"x".repeat(200));
+        assert_eq!(cleaned, format!("{expected}\n{{\"torn"));
+        for part in cleaned.lines().take(1) {
+            serde_json::from_str::<serde_json::Value>(part).expect("still JSON");
+        }
+    }
 }

@@ -371,6 +371,21 @@ pub fn existing_roots(paths: impl IntoIterator<Item = PathBuf>) -> Vec<Root> {
     roots
 }
 
+/// Adds the homes that live processes name: a first start is seen before its home is made.
+#[must_use]
+pub fn with_homes_of_the_living(
+    mut roots: Vec<Root>,
+    homes: impl IntoIterator<Item = PathBuf>,
+) -> Vec<Root> {
+    for home in homes {
+        let root = Root { path: file::resolve_root(&home) };
+        if root.path.is_absolute() && !roots.contains(&root) {
+            roots.push(root);
+        }
+    }
+    roots
+}
+
 /// Makes a fault of this adapter about something in a home.
 #[must_use]
 pub fn fault(adapter: &'static str, root: &Root, code: &'static str, message: String) -> Fault {

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store, Turn,
-    existing_roots, not_regular, skipped, version_beside,
+    existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
@@ -60,14 +60,9 @@ impl Adapter for ClaudeCode {
         paths.extend(host.var("CLAUDE_CONFIG_DIR").map(PathBuf::from));
         paths.extend(host.roots.get(NAME).cloned().unwrap_or_default());
         // Whoever started it may have moved its home: the process itself says where it is.
-        paths.extend(
-            look.table
-                .processes
-                .iter()
-                .filter(|p| live::is_claude(p))
-                .filter_map(|p| home_of(look, p)),
-        );
-        existing_roots(paths)
+        let living = look.table.processes.iter().filter(|p| live::is_claude(p));
+        let homes = living.filter_map(|p| home_of(look, p));
+        with_homes_of_the_living(existing_roots(paths), homes)
     }
 
     fn installation(&self, host: &Host) -> Installation {

@@ -68,22 +68,41 @@ enum Role {
 
 fn role(process: &Process) -> Role {
     #[rustfmt::skip]
-    const OTHERS: [&str; 18] = [
+    const OTHERS: [&str; 17] = [
         "app-server", "login", "logout", "mcp", "mcp-server", "completion", "debug", "apply", "cloud",
-        "features", "help", "queue", "sandbox", "plugin", "update", "doctor", "--version", "--help",
+        "features", "help", "queue", "sandbox", "plugin", "update", "doctor", "execpolicy",
     ];
-    let mut words = process.argv.iter().skip(1);
-    if words.clone().any(|a| a == "exec" || a == "e") {
-        Role::Executes
-    } else if words.any(|a| OTHERS.contains(&a.as_str())) {
-        Role::Other
-    } else {
-        Role::Terminal
+    match command(process) {
+        Some("exec" | "e") => Role::Executes,
+        Some(word) if OTHERS.contains(&word) => Role::Other,
+        _ if process.argv.iter().any(|a| a == "--version" || a == "--help") => Role::Other,
+        _ => Role::Terminal,
     }
 }
 
 fn is_server(process: &Process) -> bool {
-    process.argv.iter().any(|a| a == "app-server")
+    command(process) == Some("app-server")
+}
+
+/// The first word that is neither an option nor an option's value: the subcommand, or a prompt.
+/// `codex -C exec` works in a folder of that name.
+fn command(process: &Process) -> Option<&str> {
+    #[rustfmt::skip]
+    const WITH_VALUE: [&str; 24] = [
+        "-c", "--config", "-m", "--model", "-p", "--profile", "-C", "--cd", "-s", "--sandbox", "-a",
+        "--ask-for-approval", "-i", "--image", "--enable", "--disable", "--add-dir", "--color",
+        "--oss-provider", "--local-provider", "--remote", "-o", "--output-last-message",
+        "--output-schema",
+    ];
+    let mut words = process.argv.iter().skip(1);
+    while let Some(word) = words.next() {
+        if WITH_VALUE.contains(&word.as_str()) {
+            words.next();
+        } else if !word.starts_with('-') {
+            return Some(word);
+        }
+    }
+    None
 }
 
 fn holder(

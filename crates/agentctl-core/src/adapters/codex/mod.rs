@@ -19,7 +19,7 @@ use index::Index;
 
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store,
-    existing_roots, not_regular, skipped, version_beside,
+    existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
@@ -59,10 +59,9 @@ impl Adapter for Codex {
         paths.extend(host.var("CODEX_HOME").map(PathBuf::from));
         paths.extend(host.roots.get(NAME).cloned().unwrap_or_default());
         // Whoever started it may have moved its home: the process itself says where it is.
-        paths.extend(
-            look.table.processes.iter().filter(|p| is_codex(p)).filter_map(|p| home_of(look, p)),
-        );
-        existing_roots(paths)
+        let living = look.table.processes.iter().filter(|p| is_codex(p));
+        let homes = living.filter_map(|p| home_of(look, p));
+        with_homes_of_the_living(existing_roots(paths), homes)
     }
 
     fn installation(&self, host: &Host) -> Installation {

@@ -161,6 +161,14 @@ pub(super) fn not_reaped(stage: &mut Stage) -> Result<(), Trouble> {
     let agent = print_mode(stage, &cwd, &id, "think [[hang]]")?;
     until_calling(stage, agent.pid(), &id, "think")?;
     agent.held.signal(Signal::KILL).map_err(told)?;
+    // The first thread may be a zombie while others still end: the process has ended with the last.
+    if !agent.held.ended_within(crate::stage::PATIENCE) {
+        return Err("it did not end".into());
+    }
+    // Its first thread is a zombie before the others have ended; only then has the process.
+    if !agent.held.ended_within(crate::stage::PATIENCE) {
+        return Err("it did not die".into());
+    }
     until_state(stage, agent.pid(), |s| s == 'Z')?;
     stage.expect("as a zombie", &stopped(&id, "killed"))
 }

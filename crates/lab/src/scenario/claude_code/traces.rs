@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::headless::{running, stopped};
 use super::ways::{
     conversation, end, env, id, lines, live_record, print_mode, print_with, told, until_calling,
+    until_live,
 };
 use crate::model::Api;
 use crate::process::Started;
@@ -55,6 +56,20 @@ pub(super) fn moved_home(stage: &mut Stage) -> Result<(), Trouble> {
         written.iter().any(|l| l["type"] == "last-prompt").then_some(())
     })?;
     stage.expect("while the model thinks", &running(&id, &[agent.pid()]))
+}
+
+pub(super) fn no_traces(stage: &mut Stage) -> Result<(), Trouble> {
+    let (cwd, id) = (stage.directory("a")?, id());
+    let args = ["--session-id", &id, "--no-session-persistence"];
+    let mut agent = print_with(stage, &cwd, "think [[hang]]", &args)?;
+    stage.until_asked("the prompt", |r| r.prompt == "think [[hang]]")?;
+    until_live(stage, agent.pid(), |r| r["status"] == "busy")?;
+    stage.expect("while the model thinks", &running(&id, &[agent.pid()]))?;
+    agent.held.signal(Signal::TERM).map_err(told)?;
+    end(&mut agent)?;
+    let rows = stage.rows(&["-a", "--since", "all"])?;
+    stage.expect_that("after its end, nothing", rows.is_empty(), Value::from(rows).to_string());
+    Ok(())
 }
 
 pub(super) fn long_ago(stage: &mut Stage) -> Result<(), Trouble> {
@@ -109,7 +124,8 @@ pub(super) fn tokens(stage: &mut Stage) -> Result<(), Trouble> {
 pub(super) fn refused_tool(stage: &mut Stage) -> Result<(), Trouble> {
     let (cwd, id) = (stage.directory("a")?, id());
     let file = stage.home.join("forbidden");
-    let prompt = format!("work [[tool:touch {}]] [[say:could not]]", file.display());
+    // What is told of its tools after the first call would push a refusal out of the tail.
+    let prompt = format!("work [[tool:echo]] [[tool:touch {}]] [[say:could not]]", file.display());
     let args = ["--session-id", &id, "--permission-mode", "default"];
     end(&mut print_with(stage, &cwd, &prompt, &args)?)?;
     if file.exists() {

@@ -68,7 +68,6 @@ fn is(tui: &Tui, server: &Server, status: &'static str) -> Claim {
 
 pub(super) fn approval(stage: &mut Stage) -> Result<(), Trouble> {
     let (server, tui) = first(stage)?;
-    stage.expect("before the first prompt", &is(&tui, &server, "idle").because(None))?;
     tui.enter(&forbidden("asking"))?;
     tui.asked(stage, "asking")?;
     shows(stage, &tui.terminal, "Yes, proceed")?;
