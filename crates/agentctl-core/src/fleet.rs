@@ -502,8 +502,10 @@ pub(crate) fn written(store: &dyn Store, locator: &Locator) -> Found<Locator> {
 
 /// Reads many records on as many threads as there are cores; order is kept, thread after thread.
 fn read_all(store: &dyn Store, locators: &[Locator], depth: Depth) -> Vec<Vec<Record>> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-    if locators.len() < 64 || threads == 1 {
+    // Asking how many cores there are means reading a dozen files: only for many records.
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    let threads = if locators.len() < 64 { 1 } else { cores() };
+    if threads == 1 {
         return vec![locators.iter().map(|l| store.record(l, depth)).collect()];
     }
     let share = locators.len().div_ceil(threads);

@@ -105,7 +105,9 @@ pub fn open(path: &Path, uid: u32) -> Result<Opened, Skip> {
 /// Reads a small file whole.
 pub fn read_small(path: &Path, uid: u32, most: u64) -> Result<Vec<u8>, Skip> {
     let opened = open(path, uid)?;
-    let mut bytes = Vec::new();
+    // One byte more than there is: the read that finds the end needs room too.
+    let expected = usize::try_from(opened.size.min(most) + 1).unwrap_or(0);
+    let mut bytes = Vec::with_capacity(expected);
     opened.file.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most { Err(Skip::TooLarge(most)) } else { Ok(bytes) }
 }

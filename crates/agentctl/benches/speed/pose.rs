@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use testkit::generate::{Manifest, Outcome, live_record};
+use testkit::generate::{Made, Manifest, Outcome, live_record};
 
 use crate::measure::Beside;
 
@@ -33,11 +33,12 @@ pub(crate) fn hold() -> ! {
     }
 }
 
-/// Starts a process that serves the newest unfinished session of this agent.
+/// Starts a process that serves a session of this agent. It is alike in every home, a finished one of
+/// about 64 kB, so that only the number of the others differs.
 pub(crate) fn start(home: &Path, manifest: &Manifest, agent: &str, programs: &Path) -> Beside {
-    let made = manifest.sessions.iter().rfind(|s| s.adapter == agent).expect("some");
-    let killed = |s: &&_| is_open(s, agent);
-    let made = manifest.sessions.iter().rfind(killed).unwrap_or(made);
+    let finished = |s: &&Made| s.adapter == agent && s.outcome == Outcome::Finished;
+    let alike = manifest.sessions.iter().filter(finished);
+    let made = alike.min_by_key(|s| s.bytes.abs_diff(64 << 10)).expect("some");
     let program = programs.join(if agent == "codex" { "codex" } else { "claude" });
     std::fs::create_dir_all(programs).expect("made");
     if !program.exists() {
@@ -45,26 +46,25 @@ pub(crate) fn start(home: &Path, manifest: &Manifest, agent: &str, programs: &Pa
     }
     let mut command = Command::new(&program);
     command.arg(POSE).env_clear().env("HOME", home).current_dir(home);
+    let lock = home.join(".codex/thread-writer-locks").join(format!("{}.lock", made.id));
     if agent == "codex" {
-        let lock = home.join(".codex/thread-writer-locks").join(format!("{}.lock", made.id));
         std::fs::write(&lock, "").expect("written");
-        command.arg(lock).arg(home.join(&made.path));
+        command.arg(&lock).arg(home.join(&made.path));
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut agent_process = Beside::start(&mut command);
-    let stdout = agent_process.0.stdout.take().expect("piped");
+    let mut posing = Beside::start(&mut command);
+    let stdout = posing.child.stdout.take().expect("piped");
     BufReader::new(stdout).read_line(&mut String::new()).expect("ready");
-    if agent != "codex" {
-        let pid = agent_process.0.id();
-        let record = live_record(made, pid as usize, start_ticks(pid));
-        let records = home.join(".claude/sessions");
-        std::fs::write(records.join(format!("{pid}.json")), record).expect("written");
+    if agent == "codex" {
+        posing.files.push(lock);
+    } else {
+        let pid = posing.child.id();
+        let record = home.join(".claude/sessions").join(format!("{pid}.json"));
+        std::fs::write(&record, live_record(made, pid as usize, start_ticks(pid)))
+            .expect("written");
+        posing.files.push(record);
     }
-    agent_process
-}
-
-fn is_open(made: &testkit::generate::Made, agent: &str) -> bool {
-    made.adapter == agent && made.outcome == Outcome::Killed
+    posing
 }
 
 /// When a process began: the twentieth field behind its name.

@@ -281,7 +281,7 @@ fn live_agents(home: &Home, programs: &Path) -> [Beside; 3] {
     let demo = Beside::start(&mut ours(&home.path, &["demo-agent", "-p", "work on [[hang]]"]));
     let [claude, codex] =
         AGENTS.map(|agent| pose::start(&home.path, &home.manifest, agent, programs));
-    let pids = [demo.0.id(), claude.0.id(), codex.0.id()];
+    let pids = [demo.child.id(), claude.child.id(), codex.child.id()];
     testkit::eventually("the live agents are listed", || {
         let listed = ours(&home.path, &["list", "--json"]).stdout(Stdio::piped()).output().ok()?;
         let listed: Value = serde_json::from_slice(&listed.stdout).ok()?;
