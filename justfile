@@ -55,3 +55,8 @@ lab *args:
 # The headless core of it, as CI plays it
 lab-core *args:
     cargo run --release --locked -p lab -- run --core {{args}}
+
+# Keep the home of a scenario as a fixture and write down what is found in it: just record codex tool 0.170.0-tool
+record agent scenario case *args:
+    cargo run --release --locked -p lab -- record {{agent}} {{scenario}} crates/testkit/fixtures/{{agent}}/{{case}} {{args}}
+    INSTA_UPDATE=always cargo test -p agentctl --test it fixtures

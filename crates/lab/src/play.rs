@@ -74,7 +74,12 @@ fn start(scenario: &Scenario, props: &Props) -> Result<(Child, tempfile::TempDir
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-root-user"]);
     }
-    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(program);
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+    if has_ip() {
+        // Nothing but its own loopback: whatever an agent would like to call cannot be reached.
+        command.arg("--net");
+    }
+    command.arg(program);
     command.args(["play", scenario.agent, scenario.name, "--version", &props.agent.version]);
     command.arg("--bin").arg(&props.agent.bin).arg("--agentctl").arg(&props.agentctl);
     command.arg("--folder").arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
@@ -115,8 +120,25 @@ fn finish(mut child: Child, folder: &Path, stop: &Arc<AtomicBool>) -> Played {
     }
 }
 
+/// Says whether a network namespace can be given its loopback.
+#[must_use]
+pub fn has_ip() -> bool {
+    Command::new("ip")
+        .arg("-V")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success())
+}
+
 /// Plays one scenario here: we are inside the namespace.
 pub fn here(scenario: &Scenario, props: &Props, folder: &Path) -> Result<(), String> {
+    if has_ip() {
+        let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
+        if !up.is_ok_and(|s| s.success()) {
+            return Err("the namespace's loopback cannot be set up".into());
+        }
+    }
     let mut stage = Stage::new(folder, props.agent.clone(), props.agentctl.clone())?;
     let trouble = (scenario.play)(&mut stage).err();
     let played = Played { checks: stage.into_checks(), trouble };

@@ -238,6 +238,42 @@ fn exec_is_starting_until_its_prompt_has_arrived() {
 }
 
 #[test]
+fn only_the_first_word_says_what_a_process_is() {
+    sandboxed(|| {
+        let home = home();
+        rollout(&home, A, &[started(), json!({"type": "task_complete"})]);
+        let terminal = exec(&home, &[A], &["-C", "exec", "-c", "x=app-server"]);
+        let row = list(&home).session(A);
+        assert_eq!((&row["status"], &row["hosted"]), (&"idle".into(), &false.into()));
+        // Where the thread works is what it wrote, not where its process stands.
+        assert_eq!(row["cwd"], home.path().to_string_lossy().as_ref());
+        assert_ne!(row["cwd"], home.path().join("ws").to_string_lossy().as_ref());
+        drop(terminal);
+        rollout(&home, A, &[started()]);
+        let _agent = exec(&home, &[A], &["exec", "-C", "app-server"]);
+        let row = list(&home).session(A);
+        assert_eq!((&row["status"], &row["hosted"]), (&"running".into(), &false.into()));
+    });
+}
+
+#[test]
+fn a_first_start_is_seen_before_its_home_is_made() {
+    sandboxed(|| {
+        let home = home();
+        for (name, script) in [("codex", &["exec"][..]), ("claude", &["-p"])] {
+            let mut agent = home.agent(name, "ws", script);
+            agent.ready();
+            let rows = list(&home).sessions();
+            assert_eq!(rows.len(), 1, "{name}");
+            assert_eq!(
+                (&rows[0]["pid"], &rows[0]["status"]),
+                (&agent.pid().into(), &"running".into())
+            );
+        }
+    });
+}
+
+#[test]
 fn a_terminal_has_a_row_of_its_own_only_without_a_server() {
     sandboxed(|| {
         let home = home();

@@ -70,27 +70,43 @@ fn verdicts(document: &Value) -> String {
 
 const ALL: [&str; 6] = ["list", "-a", "--since", "all", "--tree", "--json"];
 
-#[test]
-fn claude_code_2_1_325() {
-    sandboxed(|| {
-        let home = planted("claude-code", "2.1.325");
+/// Every recorded case of one agent: the verdicts, the whole document, and `status` for each row.
+fn check(agent: &str) {
+    let mut cases: Vec<String> = std::fs::read_dir(fixtures_dir().join(agent))
+        .expect("recorded homes")
+        .flatten()
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .collect();
+    cases.sort();
+    for case in cases {
+        let home = planted(agent, &case);
         let document = settled(&home, &ALL);
-        insta::assert_snapshot!("claude-code-2.1.325-verdicts", verdicts(&document));
-        insta::assert_json_snapshot!("claude-code-2.1.325", document);
+        insta::assert_snapshot!(format!("{agent}-{case}-verdicts"), verdicts(&document));
+        insta::assert_json_snapshot!(format!("{agent}-{case}"), document);
         assert_list_equals_status(&home);
-    });
+    }
 }
 
 #[test]
-fn codex_0_166_0() {
+fn recorded_homes_of_claude_code() {
+    sandboxed(|| check("claude-code"));
+}
+
+#[test]
+fn recorded_homes_of_codex() {
+    sandboxed(|| check("codex"));
+}
+
+#[test]
+fn recorded_homes_of_demo() {
+    sandboxed(|| check("demo"));
+}
+
+#[test]
+fn the_rollouts_of_codex_say_the_same_without_its_index() {
     sandboxed(|| {
         let home = planted("codex", "0.166.0");
         let document = settled(&home, &ALL);
-        insta::assert_snapshot!("codex-0.166.0-verdicts", verdicts(&document));
-        insta::assert_json_snapshot!("codex-0.166.0", document);
-        assert_list_equals_status(&home);
-
-        // The rollouts say the same without the index.
         std::fs::remove_file(home.path().join(".codex/state_5.sqlite")).expect("removed");
         let told = |document: &Value| {
             let mut document = document.clone();
@@ -103,20 +119,7 @@ fn codex_0_166_0() {
             document
         };
         let without = settled(&home, &ALL);
-        assert_eq!(
-            told(&without),
-            told(&document),
-            "the index tells another story than the rollouts"
-        );
-        assert_list_equals_status(&home);
-    });
-}
-
-#[test]
-fn demo_0_1_0() {
-    sandboxed(|| {
-        let home = planted("demo", "0.1.0");
-        insta::assert_json_snapshot!("demo-0.1.0", settled(&home, &ALL));
+        assert_eq!(told(&without), told(&document));
         assert_list_equals_status(&home);
     });
 }

@@ -10,8 +10,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::headless::{finished, in_tool, spent};
-use super::{Exec, TOOL, exec, rollout};
+use super::{Exec, TOOL, exec, launch, rollout, words};
 use crate::judge::Claim;
+use crate::model::Request;
 use crate::process::Started;
 use crate::stage::{PATIENCE, Stage, Trouble};
 
@@ -93,6 +94,23 @@ pub(super) fn failed_429(stage: &mut Stage) -> Result<(), Trouble> {
 
 pub(super) fn failed_500(stage: &mut Stage) -> Result<(), Trouble> {
     failed(stage, "500")
+}
+
+/// Codex writes no word about a retry: that it works is all there is to know, and it is true.
+pub(super) fn retrying(stage: &mut Stage) -> Result<(), Trouble> {
+    let cwd = stage.directory("a")?;
+    let mut words = words(&[], "trying [[error:500*3]] [[say:at last]]");
+    words.splice(2..2, ["-c", "model_providers.fake.request_max_retries=5"]);
+    let mut agent = launch(stage, &cwd, &words)?;
+    let tries =
+        |requests: &[Request]| requests.iter().filter(|r| r.prompt.starts_with("trying")).count();
+    if !stage.model.wait_for(crate::stage::PATIENCE, |requests| tries(requests) >= 3) {
+        return Err("it was not tried again".into());
+    }
+    let running = Claim::of(&agent.id, "running").because(None).served_by(&[agent.native.pid]);
+    stage.expect("between two tries", &running)?;
+    agent.ended()?;
+    stage.expect("after its end", &finished(&agent))
 }
 
 /// Removes the index, with all that `SQLite` has beside it; says how many files that were.

@@ -68,6 +68,11 @@ pub static SCENARIOS: &[Scenario] = &[
         "a command waits for approval: no source says so, hence `running` and a note",
         terminal::approval,
     ),
+    headless(
+        "retrying",
+        "the server fails, Codex tries again: no source says so, hence `running`",
+        ends::retrying,
+    ),
     terminal("terminal-namesake", "it works in a directory called `exec`", terminal::namesake),
     terminal("terminal-question", "the model asks its user (plan mode)", terminal::question),
     terminal(
