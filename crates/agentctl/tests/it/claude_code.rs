@@ -152,7 +152,7 @@ fn escape_before_the_first_answer_is_no_killing() {
         let claude = Claude::new();
         let mut asked = prompt("x");
         let goodbye = json!({"type": "cost-state", "totalCostUSD": 0});
-        for (entrypoint, outcome) in [("cli", "interrupted"), ("sdk-cli", "killed")] {
+        for (entrypoint, outcome) in [("cli", "unknown"), ("sdk-cli", "killed")] {
             asked["entrypoint"] = entrypoint.into();
             claude.transcript(A, &[asked.clone(), goodbye.clone()]);
             assert_eq!(claude.row(A)["outcome"], outcome, "{entrypoint}");

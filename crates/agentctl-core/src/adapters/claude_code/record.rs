@@ -268,9 +268,11 @@ impl Tail {
             self.decided = Some(Turn::Interrupted);
         } else if is_prompt(&text) {
             self.decide_open();
-            // Escape before the first answer leaves no mark but an orderly end.
+            // Escape before the first answer leaves no mark but an orderly end; so does SIGTERM.
             if self.goodbye && line.has_terminal() {
-                self.decided = Some(Turn::Interrupted);
+                let why =
+                    "its last prompt has no answer and it left in order: interrupted or terminated";
+                self.decided = Some(Turn::Undecided(why.into()));
             }
         }
     }
