@@ -53,6 +53,15 @@ impl Search<'_> {
             // `@last` is our newest launch; there is no launch yet that could have left a run.
             return Vec::new();
         }
+        // A whole id lies where its agent would put it: most questions end here.
+        let id = text.to_owned();
+        let expected = self.ask(move |store| Found {
+            rows: store.expected(&id).into_iter().collect(),
+            ..Found::default()
+        });
+        if !expected.is_empty() {
+            return expected;
+        }
         let looks_like_path = text.starts_with(['/', '.', '~']);
         let by_name = self.by_prefix(text);
         let exact: Vec<Target> = by_name

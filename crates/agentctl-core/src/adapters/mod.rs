@@ -292,6 +292,11 @@ pub trait Store: Sync {
     /// Returns the sessions written since then, by name; subagents are left out.
     fn history(&self, since_ms: Option<i64>) -> Found<Locator>;
 
+    /// Looks for a session where one of this whole id must be, listing nothing: a quick first try.
+    fn expected(&self, _id: &str) -> Option<Locator> {
+        None
+    }
+
     /// Finds sessions whose id begins with this text, by name, over all history.
     fn find(&self, prefix: &str) -> Found<Locator> {
         let mut found = self.history(None);

@@ -140,6 +140,15 @@ impl Entry {
 
 /// Lists a directory that is a real directory of this user; a missing one is empty.
 pub fn list(directory: &Path, uid: u32) -> Result<Vec<Entry>, Skip> {
+    list_wanted(directory, uid, &|_| true)
+}
+
+/// As [`list`], but only of names that are wanted: the others cost next to nothing.
+pub fn list_wanted(
+    directory: &Path,
+    uid: u32,
+    wanted: &dyn Fn(&str) -> bool,
+) -> Result<Vec<Entry>, Skip> {
     let meta = match fs::symlink_metadata(directory) {
         Ok(meta) => meta,
         Err(error) => match Skip::from(error) {
@@ -156,7 +165,9 @@ pub fn list(directory: &Path, uid: u32) -> Result<Vec<Entry>, Skip> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        if let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) {
+        if let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type())
+            && wanted(&name)
+        {
             entries.push(Entry { name, path: entry.path(), kind });
         }
     }

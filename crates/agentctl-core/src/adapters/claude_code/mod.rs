@@ -276,6 +276,10 @@ impl Store for ClaudeStore<'_> {
         found
     }
 
+    fn expected(&self, id: &str) -> Option<Locator> {
+        self.exact(id)?.pop()
+    }
+
     fn find(&self, prefix: &str) -> Found<Locator> {
         if let Some(rows) = self.exact(prefix) {
             return Found { rows, ..Found::default() };

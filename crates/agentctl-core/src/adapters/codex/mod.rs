@@ -120,11 +120,17 @@ impl CodexStore<'_> {
     }
 
     /// Visits every rollout below `sessions/` by name; what cannot be one is reported.
-    fn each_rollout(&self, visit: &mut dyn FnMut(&str, &file::Entry)) -> Found<Locator> {
+    fn each_rollout(
+        &self,
+        wanted: &dyn Fn(&str) -> bool,
+        visit: &mut dyn FnMut(&str, &file::Entry),
+    ) -> Found<Locator> {
+        let is_number = |name: &str| name.bytes().all(|b| b.is_ascii_digit());
+        let names = |name: &str| is_number(name) || id_of(name).is_some_and(wanted);
         let mut found = Found::default();
         let mut pending = vec![(self.root.path.join("sessions"), 0)];
         while let Some((directory, depth)) = pending.pop() {
-            let entries = match file::list(&directory, self.uid()) {
+            let entries = match file::list_wanted(&directory, self.uid(), &names) {
                 Ok(entries) => entries,
                 Err(skip) => {
                     found.faults.push(skipped(NAME, self.root, &directory, &skip));
@@ -134,7 +140,7 @@ impl CodexStore<'_> {
             };
             for entry in entries {
                 // Year, month, day: what stands in a day's place may hide what is asked for.
-                let is_step = depth < 3 && entry.name.bytes().all(|b| b.is_ascii_digit());
+                let is_step = depth < 3 && is_number(&entry.name);
                 if is_step && entry.kind.is_dir() {
                     pending.push((entry.path, depth + 1));
                 } else if is_step {
@@ -198,7 +204,7 @@ impl Store for CodexStore<'_> {
             index.load();
         }
         let mut rows = Vec::new();
-        let mut found = self.each_rollout(&mut |id, entry| {
+        let mut found = self.each_rollout(&|_| true, &mut |id, entry| {
             if entry.is_since(since_ms) {
                 let parent = index.and_then(|index| index.parent(id));
                 rows.push(Locator { id: id.to_owned(), path: Some(entry.path.clone()), parent });
@@ -211,19 +217,18 @@ impl Store for CodexStore<'_> {
         found
     }
 
+    fn expected(&self, id: &str) -> Option<Locator> {
+        self.born_here(id)
+    }
+
     fn find(&self, prefix: &str) -> Found<Locator> {
         if let Some(exact) = self.born_here(prefix) {
             return Found { rows: vec![exact], ..Found::default() };
         }
         let mut rows = Vec::new();
-        let listed = self.each_rollout(&mut |id, entry| {
-            if id.starts_with(prefix) {
-                rows.push(Locator {
-                    id: id.to_owned(),
-                    path: Some(entry.path.clone()),
-                    parent: None,
-                });
-            }
+        let listed = self.each_rollout(&|id| id.starts_with(prefix), &mut |id, entry| {
+            let path = Some(entry.path.clone());
+            rows.push(Locator { id: id.to_owned(), path, parent: None });
         });
         let faults = if listed.whole { Vec::new() } else { listed.faults };
         Found { rows, faults, whole: listed.whole }
@@ -258,7 +263,7 @@ impl Store for CodexStore<'_> {
         // Without an index the first line of every rollout says whose child it is.
         let by_parent = self.families.get_or_init(|| {
             let mut families: HashMap<String, Vec<Locator>> = HashMap::new();
-            let listed = self.each_rollout(&mut |id, entry| {
+            let listed = self.each_rollout(&|_| true, &mut |id, entry| {
                 if let Some(parent) = rollout::parent_of(&entry.path, self.uid()) {
                     let (id, path) = (id.to_owned(), Some(entry.path.clone()));
                     let child = Locator { id, path, parent: Some(parent.clone()) };
