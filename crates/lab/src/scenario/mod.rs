@@ -33,6 +33,35 @@ pub struct Scenario {
     pub play: fn(&mut Stage) -> Result<(), Trouble>,
 }
 
+/// An agent's name, from which its scenarios are listed.
+struct Agent(&'static str);
+
+type Play = fn(&mut Stage) -> Result<(), Trouble>;
+
+impl Agent {
+    const fn core(&self, name: &'static str, shows: &'static str, play: Play) -> Scenario {
+        self.scenario(name, shows, Needs::Core, play)
+    }
+
+    const fn headless(&self, name: &'static str, shows: &'static str, play: Play) -> Scenario {
+        self.scenario(name, shows, Needs::Headless, play)
+    }
+
+    const fn terminal(&self, name: &'static str, shows: &'static str, play: Play) -> Scenario {
+        self.scenario(name, shows, Needs::Terminal, play)
+    }
+
+    const fn scenario(
+        &self,
+        name: &'static str,
+        shows: &'static str,
+        needs: Needs,
+        play: Play,
+    ) -> Scenario {
+        Scenario { agent: self.0, name, shows, needs, unknown_because: None, play }
+    }
+}
+
 /// Returns every scenario, agent by agent.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
     claude_code::SCENARIOS.iter().chain(codex::SCENARIOS)

@@ -11,100 +11,124 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Needs, Scenario};
+use super::{Agent, Scenario};
 use crate::process::{Held, Started, descendants};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
 /// A tool that never ends by itself.
 const TOOL: &str = "tail -f /dev/null";
 
+const CODEX: Agent = Agent("codex");
+
 /// Every scenario of Codex.
 pub static SCENARIOS: &[Scenario] = &[
-    core("starting", "`codex exec` from its first moment on", headless::starting),
-    core("model-call", "`codex exec` while the model thinks, and its end", headless::model_call),
-    core("killed-in-tool", "SIGKILL in a tool: the lock file stays behind", ends::killed_in_tool),
-    core("failed-401", "the model refuses the key: the turn failed", ends::failed_401),
-    core("interrupted-in-tool", "SIGINT in a tool: an interrupted turn", ends::interrupted_in_tool),
-    core("terminated", "SIGTERM in a tool: nothing is written any more", ends::terminated),
-    core("resumed", "a finished session goes on under its id", lineage::resumed),
-    core("index-missing", "the index is gone: the records alone say the same", ends::index_missing),
-    headless("ending", "`codex exec` until after its last moment", headless::ending),
-    headless("ephemeral", "a session without records: a process at work", headless::ephemeral),
-    headless("namesake", "it works in a directory called `app-server`", headless::namesake),
-    headless("tokens", "tokens over several answers, as the model counted", headless::tokens),
-    headless("logs", "the messages of a session, as they were said", headless::logs),
-    headless("paused", "SIGSTOP while the model thinks, and SIGCONT", headless::paused),
-    headless("two-in-one-directory", "two sessions work in one directory", headless::two),
-    headless("moved-home", "CODEX_HOME set for the agent only", headless::moved_home),
-    headless("wrapper-killed", "the Node wrapper dies, the agent works on", headless::no_wrapper),
-    headless("launcher-killed", "the shell that started it dies", headless::no_launcher),
-    headless("subagent", "a subagent works below its parent", lineage::subagent),
-    headless("forked", "a fork has its own id, and its own tokens only", lineage::forked),
-    headless("second-writer", "a resume of a running session is refused", lineage::second_writer),
-    headless("failed-429", "the model's limit: the turn failed", ends::failed_429),
-    headless("failed-500", "the model's server fails: the turn failed", ends::failed_500),
-    headless("interrupted-in-model-call", "SIGINT while the model thinks", ends::interrupted),
-    headless("killed-in-model-call", "SIGKILL while the model thinks", ends::killed),
-    headless("stale-lock", "a lock file that nobody holds, beside a new session", ends::stale_lock),
-    headless("recycled-pid", "a stranger has the dead agent's pid", ends::recycled_pid),
-    headless("older-than-a-month", "a session of long ago is found when asked for", ends::old),
-    terminal(
+    CODEX.core("starting", "`codex exec` from its first moment on", headless::starting),
+    CODEX.core(
+        "model-call",
+        "`codex exec` while the model thinks, and its end",
+        headless::model_call,
+    ),
+    CODEX.core(
+        "killed-in-tool",
+        "SIGKILL in a tool: the lock file stays behind",
+        ends::killed_in_tool,
+    ),
+    CODEX.core("failed-401", "the model refuses the key: the turn failed", ends::failed_401),
+    CODEX.core(
+        "interrupted-in-tool",
+        "SIGINT in a tool: an interrupted turn",
+        ends::interrupted_in_tool,
+    ),
+    CODEX.core("terminated", "SIGTERM in a tool: nothing is written any more", ends::terminated),
+    CODEX.core("resumed", "a finished session goes on under its id", lineage::resumed),
+    CODEX.core(
+        "index-missing",
+        "the index is gone: the records alone say the same",
+        ends::index_missing,
+    ),
+    CODEX.headless("ending", "`codex exec` until after its last moment", headless::ending),
+    CODEX.headless(
+        "ephemeral",
+        "a session without records: a process at work",
+        headless::ephemeral,
+    ),
+    CODEX.headless("namesake", "it works in a directory called `app-server`", headless::namesake),
+    CODEX.headless("tokens", "tokens over several answers, as the model counted", headless::tokens),
+    CODEX.headless("logs", "the messages of a session, as they were said", headless::logs),
+    CODEX.headless("paused", "SIGSTOP while the model thinks, and SIGCONT", headless::paused),
+    CODEX.headless("two-in-one-directory", "two sessions work in one directory", headless::two),
+    CODEX.headless("moved-home", "CODEX_HOME set for the agent only", headless::moved_home),
+    CODEX.headless(
+        "wrapper-killed",
+        "the Node wrapper dies, the agent works on",
+        headless::no_wrapper,
+    ),
+    CODEX.headless("launcher-killed", "the shell that started it dies", headless::no_launcher),
+    CODEX.headless("subagent", "a subagent works below its parent", lineage::subagent),
+    CODEX.headless("forked", "a fork has its own id, and its own tokens only", lineage::forked),
+    CODEX.headless(
+        "second-writer",
+        "a resume of a running session is refused",
+        lineage::second_writer,
+    ),
+    CODEX.headless("failed-429", "the model's limit: the turn failed", ends::failed_429),
+    CODEX.headless("failed-500", "the model's server fails: the turn failed", ends::failed_500),
+    CODEX.headless("interrupted-in-model-call", "SIGINT while the model thinks", ends::interrupted),
+    CODEX.headless("killed-in-model-call", "SIGKILL while the model thinks", ends::killed),
+    CODEX.headless(
+        "stale-lock",
+        "a lock file that nobody holds, beside a new session",
+        ends::stale_lock,
+    ),
+    CODEX.headless("recycled-pid", "a stranger has the dead agent's pid", ends::recycled_pid),
+    CODEX.headless(
+        "older-than-a-month",
+        "a session of long ago is found when asked for",
+        ends::old,
+    ),
+    CODEX.terminal(
         "terminal-idle",
         "a terminal before its first prompt, after a turn, after /quit",
         terminal::idle,
     ),
-    terminal(
+    CODEX.terminal(
         "terminal-unprompted",
         "a terminal killed before its first prompt",
         terminal::unprompted,
     ),
-    terminal(
+    CODEX.terminal(
         "terminal-interrupted",
         "Esc while the model thinks: it is the user's move",
         terminal::interrupted,
     ),
-    terminal(
+    CODEX.terminal(
         "terminal-approval",
         "a command waits for approval: no source says so, hence `running` and a note",
         terminal::approval,
     ),
-    headless(
+    CODEX.headless(
         "retrying",
         "the server fails, Codex tries again: no source says so, hence `running`",
         ends::retrying,
     ),
-    terminal("terminal-namesake", "it works in a directory called `exec`", terminal::namesake),
-    terminal("terminal-question", "the model asks its user (plan mode)", terminal::question),
-    terminal(
+    CODEX.terminal(
+        "terminal-namesake",
+        "it works in a directory called `exec`",
+        terminal::namesake,
+    ),
+    CODEX.terminal("terminal-question", "the model asks its user (plan mode)", terminal::question),
+    CODEX.terminal(
         "hosted-approval",
         "a command waits for approval in the shared server",
         hosted::approval,
     ),
-    terminal("hosted-two", "two terminals, two sessions, one process", hosted::two),
-    terminal(
+    CODEX.terminal("hosted-two", "two terminals, two sessions, one process", hosted::two),
+    CODEX.terminal(
         "hosted-terminal-killed",
         "the terminal dies, its turn goes on",
         hosted::terminal_killed,
     ),
 ];
-
-type Play = fn(&mut Stage) -> Result<(), Trouble>;
-
-const fn scenario(name: &'static str, shows: &'static str, needs: Needs, play: Play) -> Scenario {
-    Scenario { agent: "codex", name, shows, needs, unknown_because: None, play }
-}
-
-const fn core(name: &'static str, shows: &'static str, play: Play) -> Scenario {
-    scenario(name, shows, Needs::Core, play)
-}
-
-const fn headless(name: &'static str, shows: &'static str, play: Play) -> Scenario {
-    scenario(name, shows, Needs::Headless, play)
-}
-
-const fn terminal(name: &'static str, shows: &'static str, play: Play) -> Scenario {
-    scenario(name, shows, Needs::Terminal, play)
-}
 
 /// Writes the settings of a Codex that talks to our model, asks nothing at its start, and tries once.
 fn settings(stage: &Stage, folder: &str, daemon: bool) -> Result<(), Trouble> {
