@@ -16,11 +16,17 @@ pub struct Deadlines {
     pub live: Duration,
     /// Questions over all history.
     pub all: Duration,
+    /// A launched agent's first words.
+    pub launch: Duration,
 }
 
 impl Default for Deadlines {
     fn default() -> Self {
-        Self { live: Duration::from_secs(2), all: Duration::from_secs(10) }
+        Self {
+            live: Duration::from_secs(2),
+            all: Duration::from_secs(10),
+            launch: Duration::from_secs(10),
+        }
     }
 }
 
@@ -37,6 +43,8 @@ pub struct Host {
     pub env: BTreeMap<String, String>,
     /// Extra agent homes from the configuration, by adapter name.
     pub roots: BTreeMap<String, Vec<PathBuf>>,
+    /// Settings of single adapters from the configuration.
+    pub settings: BTreeMap<String, BTreeMap<String, String>>,
     /// The kernel this user's processes run on.
     pub kernel: Kernel,
     /// The clock.
@@ -65,6 +73,18 @@ impl Host {
             Some(path) if path.is_absolute() => path.to_owned(),
             _ => self.home.join(default),
         }
+    }
+
+    /// Returns where runs, manual locks and the like are kept: nothing that says what lives.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.xdg("XDG_STATE_HOME", ".local/state").join("agentctl")
+    }
+
+    /// Returns a setting of an adapter from the configuration, if it is given.
+    #[must_use]
+    pub fn setting(&self, adapter: &str, key: &str) -> Option<&str> {
+        self.settings.get(adapter)?.get(key).map(String::as_str)
     }
 
     /// Returns the first executable file of this name on the user's PATH.

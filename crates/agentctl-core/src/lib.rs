@@ -20,5 +20,6 @@ pub mod kernel;
 pub mod model;
 pub mod native;
 pub mod resolve;
+pub mod runs;
 pub mod talk;
 pub mod transcript;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The version written into every JSON document we emit.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -48,6 +48,13 @@ impl Serialize for Time {
     }
 }
 
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("not an RFC 3339 time"))
+    }
+}
+
 impl JsonSchema for Time {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Time".into()
@@ -63,7 +70,7 @@ impl JsonSchema for Time {
 }
 
 /// A process, named so that a recycled pid can never be mistaken for it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 pub struct ProcId {
     /// Process id in the observer's pid namespace.
     pub pid: u32,
@@ -243,7 +250,7 @@ impl Reason {
 }
 
 /// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Exit {
     /// The exit code, when it exited.
     pub code: Option<i32>,

@@ -27,6 +27,7 @@ fn look(home: &Path) -> Look {
         program: PathBuf::from("agentctl"),
         env: BTreeMap::new(),
         roots: BTreeMap::new(),
+        settings: BTreeMap::new(),
         kernel: Kernel::open().expect("a kernel"),
         clock,
         deadlines: Deadlines::default(),

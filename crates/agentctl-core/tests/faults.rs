@@ -142,9 +142,10 @@ impl World {
             program: PathBuf::from("agentctl"),
             env: BTreeMap::new(),
             roots: BTreeMap::new(),
+            settings: BTreeMap::new(),
             kernel: Kernel::open().expect("a kernel"),
             clock: || Time(jiff::Timestamp::now()),
-            deadlines: Deadlines { live: limit, all: limit },
+            deadlines: Deadlines { live: limit, all: limit, ..Deadlines::default() },
         })
     }
 

@@ -316,9 +316,10 @@ fn host() -> Arc<Host> {
         program: PathBuf::from("agentctl"),
         env: BTreeMap::new(),
         roots: BTreeMap::new(),
+        settings: BTreeMap::new(),
         kernel: Kernel::open().expect("a kernel"),
         clock: || at(1000),
-        deadlines: Deadlines { live: limit, all: limit },
+        deadlines: Deadlines { live: limit, all: limit, ..Deadlines::default() },
     })
 }
 

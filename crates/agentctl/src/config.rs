@@ -79,6 +79,7 @@ pub fn host() -> Result<Arc<Host>, Failure> {
         home,
         env,
         roots: BTreeMap::new(),
+        settings: BTreeMap::new(),
         kernel,
         clock,
         deadlines: Deadlines::default(),

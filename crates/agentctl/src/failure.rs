@@ -22,6 +22,12 @@ pub enum Kind {
     NotFound,
     /// Several sessions fit.
     Ambiguous,
+    /// It would be unsafe: occupied, locked, already served.
+    Refused,
+    /// `wait`: a human is needed first.
+    Blocked,
+    /// `wait`: the time was up.
+    TimedOut,
     /// Nobody reads what we print: success.
     BrokenPipe,
 }
@@ -34,6 +40,9 @@ impl Kind {
             Self::Usage => 2,
             Self::Unanswered => 3,
             Self::NotFound | Self::Ambiguous => 4,
+            Self::Refused => 5,
+            Self::Blocked => 10,
+            Self::TimedOut => 124,
         }
     }
 
@@ -44,6 +53,9 @@ impl Kind {
             Self::Unanswered => "unknown",
             Self::NotFound => "session_not_found",
             Self::Ambiguous => "session_ambiguous",
+            Self::Refused => "refused",
+            Self::Blocked => "waiting",
+            Self::TimedOut => "timed_out",
         }
     }
 }

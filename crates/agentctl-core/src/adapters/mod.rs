@@ -6,6 +6,7 @@
 
 pub mod claude_code;
 pub mod codex;
+pub mod control;
 pub mod demo;
 
 use std::io::Read;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use self::control::Control;
 use crate::host::Host;
 use crate::kernel::{Brief, Liveness, Process, Table};
 use crate::model::{
@@ -371,6 +373,11 @@ pub trait Adapter: Sync {
 
     /// Turns one native line into messages. A message with nothing but `usage` belongs to the one before.
     fn messages(&self, line: &[u8]) -> Vec<Message>;
+
+    /// Returns how it is moved; `None` where it can only be looked at.
+    fn control(&self) -> Option<&dyn Control> {
+        None
+    }
 }
 
 /// Collects homes, links resolved, each once, missing ones left out.

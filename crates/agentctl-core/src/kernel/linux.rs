@@ -137,6 +137,7 @@ impl Kernel {
                 boot_id: self.boot_id.clone(),
             },
             parent_pid: stat.parent_pid,
+            session: stat.session,
             paused: stat.is_paused(),
             comm: stat.comm,
             argv: argv
@@ -295,23 +296,29 @@ impl Kernel {
         Ok(false)
     }
 
+    /// Takes hold of exactly this process; `None` when it is gone. What is held can be signalled and
+    /// waited for without ever meaning another one.
+    pub fn hold(&self, id: &ProcId) -> io::Result<Option<Held>> {
+        let Some(raw) = i32::try_from(id.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(None);
+        };
+        let Some(handle) = open_handle(raw)? else { return Ok(None) };
+        // The identity is read while the pidfd is held: what it then names cannot change any more.
+        match self.process(id.pid)? {
+            Some(now) if same_process(&now.id, id) && !has_exited(&handle)? => {
+                Ok(Some(Held { id: id.clone(), handle }))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Sends a signal to exactly this process, through a pidfd that was verified to be it.
     ///
     /// Returns `false` when it is gone; a stranger that inherited its pid is never reached.
     pub fn signal(&self, id: &ProcId, signal: Signal) -> io::Result<bool> {
-        let Some(raw) = i32::try_from(id.pid).ok().and_then(Pid::from_raw) else {
-            return Ok(false);
-        };
-        let Some(handle) = open_handle(raw)? else { return Ok(false) };
-        // The identity is read while the pidfd is held: what it then names cannot change any more.
-        match self.process(id.pid)? {
-            Some(now) if same_process(&now.id, id) && !has_exited(&handle)? => {}
-            _ => return Ok(false),
-        }
-        match pidfd_send_signal(&handle, signal) {
-            Ok(()) => Ok(true),
-            Err(Errno::SRCH) => Ok(false),
-            Err(error) => Err(error.into()),
+        match self.hold(id)? {
+            Some(held) => held.signal(signal),
+            None => Ok(false),
         }
     }
 
@@ -321,31 +328,75 @@ impl Kernel {
     }
 }
 
+/// A process we have hold of: its pidfd was verified to name it and nobody else.
+#[derive(Debug)]
+pub struct Held {
+    id: ProcId,
+    handle: OwnedFd,
+}
+
+impl Held {
+    /// Returns its name.
+    #[must_use]
+    pub fn id(&self) -> &ProcId {
+        &self.id
+    }
+
+    /// Sends it a signal; `false` when it is gone.
+    pub fn signal(&self, signal: Signal) -> io::Result<bool> {
+        match pidfd_send_signal(&self.handle, signal) {
+            Ok(()) => Ok(true),
+            Err(Errno::SRCH) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Says whether it has exited, reaped or not.
+    #[must_use]
+    pub fn has_exited(&self) -> bool {
+        has_exited(&self.handle).unwrap_or(false)
+    }
+
+    /// Blocks until all of these have exited or the time is up; says whether they have.
+    pub fn wait_for_all(held: &[Self], timeout: Duration) -> io::Result<bool> {
+        let until = std::time::Instant::now() + timeout;
+        loop {
+            let living: Vec<&Self> = held.iter().filter(|h| !h.has_exited()).collect();
+            let left = until.saturating_duration_since(std::time::Instant::now());
+            if living.is_empty() || left.is_zero() {
+                return Ok(living.is_empty());
+            }
+            let mut fds: Vec<_> =
+                living.iter().map(|h| PollFd::new(&h.handle, PollFlags::IN)).collect();
+            let limit = Timespec::try_from(left).ok();
+            match poll(&mut fds, limit.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
 /// Waits for the exit of processes that need not be ours. A wake-up is a hint to look again.
 #[derive(Debug, Default)]
 pub struct ExitWatch {
-    held: Vec<(ProcId, OwnedFd)>,
+    held: Vec<Held>,
 }
 
 impl ExitWatch {
     /// Begins to watch a process; returns `false` when it is gone already.
     pub fn add(&mut self, kernel: &Kernel, id: &ProcId) -> io::Result<bool> {
-        let Some(raw) = i32::try_from(id.pid).ok().and_then(Pid::from_raw) else {
-            return Ok(false);
-        };
-        let Some(handle) = open_handle(raw)? else { return Ok(false) };
-        if !matches!(kernel.liveness(id), Liveness::Alive { .. }) {
-            return Ok(false);
-        }
-        self.held.push((id.clone(), handle));
-        Ok(true)
+        let held = kernel.hold(id)?;
+        let lives = held.is_some();
+        self.held.extend(held);
+        Ok(lives)
     }
 
     /// Blocks until at least one watched process has exited, or the time is up; forgets those it returns.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<ProcId>> {
         let limit = timeout.and_then(|t| Timespec::try_from(t).ok());
         let mut fds: Vec<_> =
-            self.held.iter().map(|(_, fd)| PollFd::new(fd, PollFlags::IN)).collect();
+            self.held.iter().map(|h| PollFd::new(&h.handle, PollFlags::IN)).collect();
         match poll(&mut fds, limit.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -355,8 +406,8 @@ impl ExitWatch {
         let (gone, held) =
             std::mem::take(&mut self.held).into_iter().partition(|_| flags.next().unwrap_or(false));
         self.held = held;
-        let gone: Vec<(ProcId, OwnedFd)> = gone;
-        Ok(gone.into_iter().map(|(id, _)| id).collect())
+        let gone: Vec<Held> = gone;
+        Ok(gone.into_iter().map(|h| h.id).collect())
     }
 }
 
@@ -366,6 +417,7 @@ struct Stat {
     comm: String,
     state: u8,
     parent_pid: u32,
+    session: u32,
     start_ticks: u64,
 }
 
@@ -379,8 +431,9 @@ impl Stat {
         let mut fields = rest.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
         let parent_pid = fields.next()?.parse().ok()?;
-        let start_ticks = fields.nth(17)?.parse().ok()?;
-        Some(Self { comm, state, parent_pid, start_ticks })
+        let session = fields.nth(1)?.parse().ok()?;
+        let start_ticks = fields.nth(15)?.parse().ok()?;
+        Some(Self { comm, state, parent_pid, session, start_ticks })
     }
 
     fn has_exited(&self) -> bool {

@@ -104,6 +104,7 @@ impl Kernel {
                 boot_id: self.boot_id.clone(),
             },
             parent_pid: seen.parent().map_or(0, sysinfo::Pid::as_u32),
+            session: seen.session_id().map_or(0, sysinfo::Pid::as_u32),
             comm: seen.name().to_string_lossy().into_owned(),
             paused: seen.status() == ProcessStatus::Stop,
             argv: seen.cmd().iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
@@ -202,6 +203,15 @@ impl Kernel {
         ))
     }
 
+    /// Takes hold of exactly this process, as far as macOS can promise that; `None` when it is gone.
+    pub fn hold(&self, id: &ProcId) -> io::Result<Option<Held>> {
+        match self.liveness(id) {
+            Liveness::Alive { .. } => Ok(Some(Held { kernel: self.clone(), id: id.clone() })),
+            Liveness::Gone => Ok(None),
+            Liveness::Unknown(why) => Err(io::Error::other(why)),
+        }
+    }
+
     /// Sends a signal to exactly this process, as far as macOS can promise that.
     ///
     /// Returns `false` when it is gone. The start time is compared right before the signal, but there is
@@ -219,6 +229,50 @@ impl Kernel {
             Err(Errno::SRCH) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// A process we have hold of. There is no handle here: each use verifies it anew.
+#[derive(Debug)]
+pub struct Held {
+    kernel: Kernel,
+    id: ProcId,
+}
+
+impl Held {
+    /// Returns its name.
+    #[must_use]
+    pub fn id(&self) -> &ProcId {
+        &self.id
+    }
+
+    /// Sends it a signal; `false` when it is gone.
+    pub fn signal(&self, signal: Signal) -> io::Result<bool> {
+        self.kernel.signal(&self.id, signal)
+    }
+
+    /// Says whether it has exited, reaped or not.
+    #[must_use]
+    pub fn has_exited(&self) -> bool {
+        self.kernel.liveness(&self.id) == Liveness::Gone
+    }
+
+    /// Blocks until all of these have exited or the time is up; says whether they have.
+    pub fn wait_for_all(held: &[Self], timeout: Duration) -> io::Result<bool> {
+        let until = std::time::Instant::now() + timeout;
+        let mut watch = ExitWatch::default();
+        let mut living = 0;
+        for one in held {
+            living += usize::from(watch.add(&one.kernel, &one.id)?);
+        }
+        while living > 0 {
+            let left = until.saturating_duration_since(std::time::Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            living = living.saturating_sub(watch.wait(Some(left))?.len());
+        }
+        Ok(true)
     }
 }
 

@@ -20,7 +20,7 @@ mod spawn;
 
 use std::path::PathBuf;
 
-pub use platform::{ExitWatch, Kernel};
+pub use platform::{ExitWatch, Held, Kernel};
 pub use spawn::{Spawn, Stdio};
 
 use crate::model::{ProcId, Time};
@@ -66,6 +66,8 @@ pub struct Process {
     pub id: ProcId,
     /// Its parent's pid at the moment of the look.
     pub parent_pid: u32,
+    /// The pid of its session's leader.
+    pub session: u32,
     /// The kernel's short name for it.
     pub comm: String,
     /// A signal holds it.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -33,6 +34,8 @@ pub struct Spawn {
     pub stdout: Stdio,
     /// Standard error.
     pub stderr: Stdio,
+    /// A further descriptor the program gets, under the number it has here.
+    pub keep: Option<OwnedFd>,
 }
 
 impl Spawn {
@@ -42,10 +45,14 @@ impl Spawn {
         let mut command = Command::new(&self.program);
         command.args(&self.args).env_clear().envs(self.env).current_dir(&self.cwd);
         command.stdin(stream(self.stdin)).stdout(stream(self.stdout)).stderr(stream(self.stderr));
-        // SAFETY: `setsid` is async-signal-safe and touches no memory of the parent.
+        let keep = self.keep;
+        // SAFETY: both calls are async-signal-safe and touch no memory of the parent.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
                 rustix::process::setsid()?;
+                if let Some(keep) = &keep {
+                    rustix::io::fcntl_setfd(keep, rustix::io::FdFlags::empty())?;
+                }
                 Ok(())
             });
         }

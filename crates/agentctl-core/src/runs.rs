@@ -1,0 +1,356 @@
+//! What a launch leaves behind: `runs/<run-id>/` with its spec, the agent's output and how it ended.
+//!
+//! None of it says whether anything lives: a status never comes from here. `spec.json` is what was
+//! asked for, `started.json` which process that became, `session.json` which session it told us,
+//! `exit.json` how its parent saw it end. Wipe the folder and only these launch-only facts are gone.
+//! Every file is written beside its place, flushed, and moved there; nothing is readable by others.
+
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::adapters::control::{Begin, Permissions};
+use crate::host::Host;
+use crate::kernel::{Liveness, Process};
+use crate::model::{Exit, ProcId, Time, is_session_id};
+
+/// The variable that names a run in the environment of its agent.
+pub const MARKER: &str = "AGENTCTL_RUN";
+
+/// The text in [`MARKER`]: which run, and which process was meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// The run.
+    pub run: String,
+    /// The pid of the agent the text was written for.
+    pub pid: u32,
+    /// When that process began.
+    pub start_ticks: u64,
+}
+
+impl Marker {
+    /// Reads the text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.strip_prefix("v1:")?.split(':');
+        let run = parts.next().filter(|r| is_session_id(r))?.to_owned();
+        let (pid, start_ticks) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        parts.next().is_none().then_some(Self { run, pid, start_ticks })
+    }
+
+    /// Says whether this process is the one it was written for; others inherited it.
+    #[must_use]
+    pub fn names(&self, process: &ProcId) -> bool {
+        self.pid == process.pid && self.start_ticks == process.start_ticks
+    }
+}
+
+impl std::fmt::Display for Marker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "v1:{}:{}:{}", self.run, self.pid, self.start_ticks)
+    }
+}
+
+/// Returns the marker in a process's environment, if it has one and may be read.
+#[must_use]
+pub fn marker_of(host: &Host, process: &Process) -> Option<Marker> {
+    let values = host.kernel.environ(&process.id, &[MARKER]).ok()?;
+    Marker::parse(values.first()?.as_deref()?)
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Spec {
+    /// The run's id.
+    pub run: String,
+    /// The adapter.
+    pub adapter: String,
+    /// What it began with.
+    pub begin: Begin,
+    /// The session id, where it was known before the agent said a word.
+    pub session: Option<String>,
+    /// Where it works.
+    pub cwd: PathBuf,
+    /// The model asked for.
+    pub model: Option<String>,
+    /// The name given.
+    pub name: Option<String>,
+    /// The group given.
+    pub group: Option<String>,
+    /// What it may do without asking.
+    pub permissions: Permissions,
+    /// The names of variables set for it; their values are nobody's business.
+    pub env: Vec<String>,
+    /// What is run when it has ended.
+    pub on_complete: Option<Vec<String>>,
+    /// When it was launched.
+    pub at: Time,
+}
+
+/// Which process the agent became.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Started {
+    /// The agent's process.
+    pub process: ProcId,
+    /// When.
+    pub at: Time,
+}
+
+/// Which session the agent told us.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Told {
+    session: String,
+}
+
+/// How its parent saw it end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ended {
+    /// Code or signal.
+    #[serde(flatten)]
+    pub exit: Exit,
+    /// When.
+    pub at: Time,
+}
+
+/// All runs of this user.
+#[derive(Clone, Debug)]
+pub struct Runs {
+    directory: PathBuf,
+    uid: u32,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its id.
+    pub id: String,
+    /// Its folder.
+    pub directory: PathBuf,
+    uid: u32,
+}
+
+impl Runs {
+    /// Returns where this user's runs are kept.
+    #[must_use]
+    pub fn of(host: &Host) -> Self {
+        Self { directory: host.state().join("runs"), uid: host.kernel.uid() }
+    }
+
+    /// Makes the folder of a new run, with its spec and prompt in it.
+    pub fn create(&self, spec: &Spec, prompt: &[u8]) -> io::Result<Run> {
+        private_directory(&self.directory)?;
+        let run = self.run(&spec.run);
+        DirBuilder::new().mode(0o700).create(&run.directory)?;
+        run.write("spec.json", spec)?;
+        private_file(&run.prompt())?.write_all(prompt)?;
+        Ok(run)
+    }
+
+    /// Returns the run of this id.
+    #[must_use]
+    pub fn run(&self, id: &str) -> Run {
+        Run { id: id.to_owned(), directory: self.directory.join(id), uid: self.uid }
+    }
+
+    /// Returns all runs that are kept, newest first.
+    pub fn all(&self) -> io::Result<Vec<Run>> {
+        let entries = match fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let names = entries.flatten().filter_map(|e| e.file_name().into_string().ok());
+        let mut names: Vec<String> = names.filter(|n| is_session_id(n)).collect();
+        names.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(names.iter().map(|name| self.run(name)).collect())
+    }
+
+    /// Removes the runs that ended longer ago than this.
+    pub fn evict(&self, host: &Host, keep: Duration) -> io::Result<()> {
+        let keep_ms = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
+        let before = host.now().millis().saturating_sub(keep_ms);
+        for run in self.all()? {
+            if run.over(host).is_some_and(|at| at.millis() < before) {
+                run.remove()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the newest run of each session, by adapter and session id.
+    #[must_use]
+    pub fn by_session(&self) -> HashMap<(String, String), (Run, Spec)> {
+        let mut newest = HashMap::new();
+        for run in self.all().unwrap_or_default() {
+            let Some(spec) = run.spec() else { continue };
+            let Some(session) = run.session().or_else(|| spec.session.clone()) else { continue };
+            newest.entry((spec.adapter.clone(), session)).or_insert((run, spec));
+        }
+        newest
+    }
+}
+
+impl Run {
+    /// Opens the run in this folder.
+    #[must_use]
+    pub fn at(directory: &Path, uid: u32) -> Option<Self> {
+        let id = directory.file_name()?.to_str().filter(|n| is_session_id(n))?.to_owned();
+        Some(Self { id, directory: directory.to_owned(), uid })
+    }
+
+    /// Returns the file that holds the prompt.
+    #[must_use]
+    pub fn prompt(&self) -> PathBuf {
+        self.directory.join("prompt")
+    }
+
+    /// Returns the file the agent's stdout goes to.
+    #[must_use]
+    pub fn stdout(&self) -> PathBuf {
+        self.directory.join("stdout")
+    }
+
+    /// Returns the file the agent's stderr goes to.
+    #[must_use]
+    pub fn stderr(&self) -> PathBuf {
+        self.directory.join("stderr")
+    }
+
+    /// Returns what was asked for.
+    #[must_use]
+    pub fn spec(&self) -> Option<Spec> {
+        self.read("spec.json")
+    }
+
+    /// Returns which process the agent became, once it has.
+    #[must_use]
+    pub fn started(&self) -> Option<Started> {
+        self.read("started.json")
+    }
+
+    /// Returns the session the agent told us, once it has.
+    #[must_use]
+    pub fn session(&self) -> Option<String> {
+        self.read("session.json").map(|told: Told| told.session).filter(|s| is_session_id(s))
+    }
+
+    /// Returns how its parent saw it end, once it has.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ended> {
+        self.read("exit.json")
+    }
+
+    /// Writes which process the agent became.
+    pub fn write_started(&self, started: &Started) -> io::Result<()> {
+        self.write("started.json", started)
+    }
+
+    /// Writes which session the agent told us.
+    pub fn write_session(&self, session: &str) -> io::Result<()> {
+        self.write("session.json", &Told { session: session.to_owned() })
+    }
+
+    /// Writes how the agent ended.
+    pub fn write_ended(&self, ended: &Ended) -> io::Result<()> {
+        self.write("exit.json", ended)
+    }
+
+    /// Returns when it was over: ended as its parent saw it, or its process gone without a word. `None`
+    /// while it may still be at work.
+    #[must_use]
+    pub fn over(&self, host: &Host) -> Option<Time> {
+        if let Some(ended) = self.ended() {
+            return Some(ended.at);
+        }
+        match self.started() {
+            Some(started) => (host.kernel.liveness(&started.process) == Liveness::Gone)
+                .then(|| self.touched().unwrap_or(started.at)),
+            // A launcher that was killed before its agent began; or one that is at it right now.
+            None => {
+                let at = self.touched()?;
+                (host.now().millis() - at.millis() > 3_600_000).then_some(at)
+            }
+        }
+    }
+
+    /// Returns how many bytes it takes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        entries.filter_map(|e| e.metadata().ok()).map(|m| m.len()).sum()
+    }
+
+    /// Removes it.
+    pub fn remove(&self) -> io::Result<()> {
+        match fs::remove_dir_all(&self.directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn touched(&self) -> Option<Time> {
+        let modified = fs::symlink_metadata(&self.directory).ok()?.modified().ok()?;
+        let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
+        Time::from_millis(i64::try_from(since.as_millis()).ok()?)
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let bytes = crate::native::file::read_small(&self.directory.join(name), self.uid, 1 << 20);
+        serde_json::from_slice(&bytes.ok()?).ok()
+    }
+
+    /// Moves the text into its place. It is not forced to the disk: a power cut that could lose it
+    /// ends the agent it speaks of as well, and what is not whole is not read.
+    fn write(&self, name: &str, value: &impl Serialize) -> io::Result<()> {
+        let place = self.directory.join(name);
+        let beside = self.directory.join(format!(".{name}.{}", std::process::id()));
+        let mut file = private_file(&beside)?;
+        file.write_all(&serde_json::to_vec_pretty(value)?)?;
+        file.write_all(b"\n")?;
+        fs::rename(&beside, &place)
+    }
+}
+
+/// Makes a directory, and those above it, for this user only.
+pub fn private_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Makes a new file for this user only; what is there is emptied.
+pub fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    options.open(path)
+}
+
+/// Returns the beginning of a file, at most this much; empty when there is none.
+#[must_use]
+pub fn beginning(path: &Path, most: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(path) {
+        // What could be read before an error was said.
+        let _said = file.take(most).read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_is_read_as_it_was_written_and_rubbish_is_none() {
+        let marker = Marker { run: "0199-ab".into(), pid: 42, start_ticks: 17 };
+        assert_eq!(Marker::parse(&marker.to_string()), Some(marker));
+        for rubbish in ["", "v1:", "v1:a:1", "v1:a:x:2", "v2:a:1:2", "v1:a:1:2:3", "v1:../a:1:2"] {
+            assert_eq!(Marker::parse(rubbish), None, "{rubbish}");
+        }
+    }
+}
