@@ -230,7 +230,8 @@ impl Stopping<'_> {
             let acted = if session.status.is_live() {
                 self.end(&session)
             } else {
-                self.sweep_after(&session)
+                self.sweep_after(&session);
+                Ok(())
             };
             if let Err(verdict) = acted {
                 return (verdict, self.look_again());
@@ -299,7 +300,7 @@ impl Stopping<'_> {
         match plan {
             Stop::Signals(ladder) => self.signal(&agents, ladder, &mut tree),
             Stop::Run { program, args, set } => {
-                self.ask_program(&agents, &act::Order { program, args, set })?
+                self.ask_program(&agents, &act::Order { program, args, set })?;
             }
             Stop::Ask => self.ask_server(&look, &root, session)?,
             Stop::Refuse(_) => {}
@@ -490,13 +491,12 @@ impl Stopping<'_> {
     }
 
     /// Sweeps what a session that nobody serves has left behind, where its marks prove it.
-    fn sweep_after(&mut self, session: &Session) -> Result<(), Verdict> {
+    fn sweep_after(&mut self, session: &Session) {
         let others = self.others(session);
         let none = Agents { held: Vec::new(), shown: Vec::new() };
         let mut tree = Tree::new(self.host, self.roots(session, &none, others));
         while tree.grow() > 0 && !self.left().is_zero() {}
         self.sweep(tree, session, None);
-        Ok(())
     }
 
     /// Ends everything the session has started: asked first, then killed, until a look finds nothing.

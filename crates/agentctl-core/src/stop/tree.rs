@@ -266,8 +266,12 @@ impl<'a> Tree<'a> {
             return Some(Verdict::Spared(Spared::Session(at)));
         }
         if let Some(run) = shim_of(&seen.process) {
-            let ours = self.roots.run.as_deref() == Some(run);
-            return Some(if ours { Verdict::Shim } else { Verdict::Spared(Spared::Run) });
+            return Some(match run {
+                run if self.roots.run.as_deref() == Some(run) => Verdict::Shim,
+                // Ours was started by hand inside that run: what is orphaned there may be ours.
+                run if self.roots.text.as_deref() == Some(run) => Verdict::Stranger,
+                _ => Verdict::Spared(Spared::Run),
+            });
         }
         if seen.hook_of.is_some() && seen.hook_of == self.roots.run {
             return Some(Verdict::Spared(Spared::Hook));
@@ -367,8 +371,8 @@ impl<'a> Tree<'a> {
             .filter(|s| verdicts.get(&s.process.id.pid) == Some(&Verdict::Loose))
             .filter_map(|seen| {
                 let line = std::iter::once(seen).chain(ancestors(table, seen));
-                line.filter_map(|s| carriers.get(&s.process.id.pid))
-                    .next()
+                let mut line = line;
+                line.find_map(|s| carriers.get(&s.process.id.pid))
                     .map(|w| (seen.process.id.pid, *w))
             })
             .collect();

@@ -11,6 +11,9 @@ mod fixtures;
 mod hostile;
 mod readme;
 mod recycle;
+mod stop;
+mod stop_hosted;
+mod stop_tree;
 mod terminal;
 mod tidy;
 
