@@ -15,8 +15,10 @@
 
 pub mod adapters;
 pub mod fleet;
+pub mod hooks;
 pub mod host;
 pub mod kernel;
+pub mod launch;
 pub mod model;
 pub mod native;
 pub mod resolve;

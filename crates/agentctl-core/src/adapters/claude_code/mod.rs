@@ -6,6 +6,7 @@
 //! session id: `/clear` changes the id under the same process. Facts and versions:
 //! `docs/agents/claude-code.md`.
 
+mod control;
 mod lines;
 mod live;
 mod messages;
@@ -74,6 +75,10 @@ impl Adapter for ClaudeCode {
 
     fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
         Box::new(ClaudeStore { look, root, folders: OnceLock::new(), served: OnceLock::new() })
+    }
+
+    fn control(&self) -> Option<&dyn super::control::Control> {
+        Some(self)
     }
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {

@@ -5,6 +5,7 @@
 //! such sessions are hosted, and only that server knows whether it waits for a human. Facts and
 //! versions: `docs/agents/codex.md`.
 
+mod control;
 mod index;
 mod live;
 mod messages;
@@ -72,6 +73,10 @@ impl Adapter for Codex {
 
     fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
         Box::new(CodexStore { look, root, index: OnceLock::new(), families: OnceLock::new() })
+    }
+
+    fn control(&self) -> Option<&dyn super::control::Control> {
+        Some(self)
     }
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {

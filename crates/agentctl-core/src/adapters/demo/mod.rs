@@ -5,6 +5,8 @@
 //! behind by SIGKILL); `sessions/<id>.jsonl` is the conversation, append-only. This adapter is the
 //! example CONTRIBUTING.md walks through.
 
+mod control;
+
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -69,6 +71,10 @@ impl Adapter for Demo {
 
     fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
         Box::new(DemoStore { look, root })
+    }
+
+    fn control(&self) -> Option<&dyn super::control::Control> {
+        Some(self)
     }
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
