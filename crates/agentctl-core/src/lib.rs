@@ -17,6 +17,7 @@ pub mod adapters;
 pub mod fleet;
 pub mod host;
 pub mod kernel;
+pub mod locks;
 pub mod model;
 pub mod native;
 pub mod resolve;

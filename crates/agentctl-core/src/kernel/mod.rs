@@ -117,6 +117,17 @@ impl Table {
     }
 }
 
+/// The environment of a process, read at a moment when it may not be there yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Environ {
+    /// The process is becoming another program: nothing can be read of it yet.
+    Forming,
+    /// It has none.
+    Empty,
+    /// The values asked for.
+    Values(Vec<Option<String>>),
+}
+
 /// A file lock somebody holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLock {
