@@ -181,7 +181,8 @@ fn served(session: &Session) -> String {
 }
 
 fn missing(faults: &[Fault]) -> String {
-    let said: Vec<String> = faults.iter().map(|f| format!("{}: {}", f.adapter, f.message)).collect();
+    let said: Vec<String> =
+        faults.iter().map(|f| format!("{}: {}", f.adapter, f.message)).collect();
     said.join("; ")
 }
 
@@ -275,8 +276,7 @@ fn check(
     if !found.holders.is_empty() {
         return Err(LaunchError::Held { directory, holders: found.holders });
     }
-    let unasked: Vec<Fault> =
-        found.faults.iter().filter(|f| locks::leaves_out_an_agent(f)).cloned().collect();
+    let unasked: Vec<Fault> = found.faults.iter().filter(|f| locks::is_blind(f)).cloned().collect();
     if !unasked.is_empty() {
         return Err(LaunchError::Unsure { directory, faults: unasked });
     }

@@ -19,6 +19,7 @@ pub mod hooks;
 pub mod host;
 pub mod kernel;
 pub mod launch;
+pub mod locks;
 pub mod model;
 pub mod native;
 pub mod resolve;

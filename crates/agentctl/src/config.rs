@@ -237,7 +237,9 @@ fn settings(
         };
         let Some(setting) = known.iter().find(|s| s.key == key) else {
             let keys: Vec<_> = known.iter().map(|s| s.key).collect();
-            return Err(wrong("there is no such key".into()).hint(format!("keys: {}", keys.join(", "))));
+            return Err(
+                wrong("there is no such key".into()).hint(format!("keys: {}", keys.join(", ")))
+            );
         };
         if !setting.values.contains(&value.as_str()) {
             let values = setting.values.join(" or ");

@@ -15,9 +15,7 @@ use std::time::Duration;
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet;
 use agentctl_core::hooks::{self, Facts, Moment};
-use agentctl_core::kernel::{
-    Kernel, Spawn, Stdio, adopt_orphans, become_program, inherited, reap,
-};
+use agentctl_core::kernel::{Kernel, Spawn, Stdio, adopt_orphans, become_program, inherited, reap};
 use agentctl_core::launch::{self, EXEC, SHIM};
 use agentctl_core::model::Exit;
 use agentctl_core::resolve::resolve;

@@ -9,14 +9,14 @@ use crate::model::{Message, Role, Target};
 use crate::transcript::Transcript;
 
 /// A place in a record from which on a message is looked for.
-pub struct Arrival {
+pub(super) struct Arrival {
     transcript: Option<Transcript>,
 }
 
 impl Arrival {
     /// Marks the end of the record as it is now; a session without one begins at its beginning.
     #[must_use]
-    pub fn expected(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Self {
+    pub(super) fn expected(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Self {
         let mut transcript = Transcript::open(host, adapters, target).ok();
         if let Some(open) = &mut transcript {
             // What is there already is not the answer.
@@ -27,14 +27,14 @@ impl Arrival {
 
     /// Begins at the beginning of a record that is not there yet.
     #[must_use]
-    pub fn unwritten() -> Self {
+    pub(super) fn unwritten() -> Self {
         Self { transcript: None }
     }
 
     /// Waits until the record holds this message; says whether it came to that. `over` says that
     /// whoever would write it is gone.
     #[must_use]
-    pub fn wait(
+    pub(super) fn wait(
         mut self,
         host: &Arc<Host>,
         adapters: Adapters,

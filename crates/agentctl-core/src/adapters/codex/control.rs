@@ -84,7 +84,8 @@ impl Control for Codex {
             Some("another Codex has this thread open; `agentctl status` shows which")
         } else if said("401") || said("log in") || said("login") || said("Missing environment") {
             Some("run `codex login`, or set the key your provider wants")
-        } else if said("model") && (said("not exist") || said("not found") || said("not supported")) {
+        } else if said("model") && (said("not exist") || said("not found") || said("not supported"))
+        {
             Some("name another with --model")
         } else {
             None

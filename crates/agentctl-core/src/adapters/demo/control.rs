@@ -64,7 +64,8 @@ impl Control for Demo {
     }
 
     fn stop(&self, _look: &Look, _root: &Root, _session: &Session) -> Stop {
-        Stop::Signals(&[(Signal::TERM, Duration::from_secs(5))])
+        const LADDER: &[(Signal, Duration)] = &[(Signal::TERM, Duration::from_secs(5))];
+        Stop::Signals(LADDER)
     }
 
     fn watched(&self, root: &Root, _session: &Session) -> Vec<PathBuf> {
