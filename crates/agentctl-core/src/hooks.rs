@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
-use crate::model::{Exit, SCHEMA_VERSION, Session, Time, Tokens};
+use crate::model::{Exit, Outcome, SCHEMA_VERSION, Session, Time, Tokens};
 use crate::runs::{Run, Spec, private_file};
 
 /// How long a hook may take.
@@ -109,7 +109,7 @@ impl<'a> Facts<'a> {
             ("AGENTCTL_GROUP", text(self.group)),
             ("AGENTCTL_MODEL", text(self.model)),
             ("AGENTCTL_STATUS", text(self.session.map(|s| s.status.word()))),
-            ("AGENTCTL_OUTCOME", text(self.session.and_then(|s| s.outcome).map(|o| o.word()))),
+            ("AGENTCTL_OUTCOME", text(self.session.and_then(|s| s.outcome).map(Outcome::word))),
             ("AGENTCTL_EXIT_CODE", number(code.map(|c| c.to_string()))),
             ("AGENTCTL_SIGNAL", number(self.exit.and_then(|e| e.signal).map(|s| s.to_string()))),
             ("AGENTCTL_DURATION_SECONDS", number(self.duration_seconds.map(|d| d.to_string()))),

@@ -6,6 +6,7 @@
 //! prompt is a file and so is what it says. No agent is named here.
 
 mod arrival;
+mod error;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use self::arrival::Arrival;
+pub use self::error::LaunchError;
 use crate::adapters::Adapter;
 use crate::adapters::control::{Begin, Control, FirstWords, Handshake, Order, Refusal, Start};
 use crate::fleet::{self, Adapters};
@@ -70,128 +72,6 @@ pub struct Launched {
     pub exempt: Vec<Holder>,
     /// What could not be asked on the way.
     pub faults: Vec<Fault>,
-}
-
-/// Why a launch failed.
-#[derive(Debug, thiserror::Error)]
-pub enum LaunchError {
-    /// The agent cannot be asked for this.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The directory is not there.
-    #[error("{} is not a directory: {why}", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The reason.
-        why: String,
-    },
-    /// Somebody works there, or has locked it.
-    #[error("{} is {}", directory.display(), held_by(holders))]
-    Held {
-        /// The directory.
-        directory: PathBuf,
-        /// By whom.
-        holders: Vec<Holder>,
-    },
-    /// Whether somebody works there could not be told.
-    #[error("whether {} is free is unknown: {}", directory.display(), missing(faults))]
-    Unsure {
-        /// The directory.
-        directory: PathBuf,
-        /// Who could not be asked.
-        faults: Vec<Fault>,
-    },
-    /// A live process serves the session that was to be continued.
-    #[error("session {} is being served: {}", .0.id.as_deref().unwrap_or("-"), served(.0))]
-    Served(Box<Session>),
-    /// Whether anyone serves it could not be told.
-    #[error("whether session {session} is being served is unknown: {why}")]
-    Unclear {
-        /// The session.
-        session: String,
-        /// Why not.
-        why: String,
-    },
-    /// The agent came up, but its record does not hold the message.
-    #[error("{agent} came up, but the message is not in the record of session {session}: {words}")]
-    Unheard {
-        /// The adapter.
-        agent: &'static str,
-        /// The session.
-        session: String,
-        /// What the agent said last.
-        words: String,
-        /// What to do about it.
-        advice: Option<&'static str>,
-    },
-    /// Others were launching there all the time.
-    #[error("{} is being launched into by somebody else", .0.display())]
-    Busy(PathBuf),
-    /// The agent ended before it told its session.
-    #[error("{agent} ended before its session began ({}): {words}", how(*exit))]
-    Died {
-        /// The adapter.
-        agent: &'static str,
-        /// How it ended.
-        exit: Option<Exit>,
-        /// What it said last.
-        words: String,
-        /// What to do about it.
-        advice: Option<&'static str>,
-    },
-    /// The agent said that it cannot.
-    #[error("{agent}: {words}")]
-    Failed {
-        /// The adapter.
-        agent: &'static str,
-        /// What it said.
-        words: String,
-        /// What to do about it.
-        advice: Option<&'static str>,
-    },
-    /// The agent did not tell its session in time.
-    #[error("{agent} did not tell its session within {} ms and was ended: {words}", limit.as_millis())]
-    Silent {
-        /// The adapter.
-        agent: &'static str,
-        /// How long it was given.
-        limit: Duration,
-        /// What it said so far.
-        words: String,
-    },
-    /// Something of ours failed.
-    #[error("{what}: {source}")]
-    Io {
-        /// What was attempted.
-        what: &'static str,
-        /// Why it failed.
-        source: std::io::Error,
-    },
-}
-
-fn held_by(holders: &[Holder]) -> String {
-    holders.iter().map(|h| h.what.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-fn served(session: &Session) -> String {
-    let pids: Vec<String> = session.processes.iter().map(|p| p.pid.to_string()).collect();
-    let hosted = if session.hosted { ", which other sessions share" } else { "" };
-    format!("pid {}{hosted}, {}", pids.join(", "), session.status.word())
-}
-
-fn missing(faults: &[Fault]) -> String {
-    let said: Vec<String> =
-        faults.iter().map(|f| format!("{}: {}", f.adapter, f.message)).collect();
-    said.join("; ")
-}
-
-fn how(exit: Option<Exit>) -> String {
-    match exit {
-        Some(Exit { code: Some(code), .. }) => format!("exit {code}"),
-        Some(Exit { signal: Some(signal), .. }) => format!("signal {signal}"),
-        _ => "its parent was killed".into(),
-    }
 }
 
 fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> LaunchError {
@@ -390,6 +270,9 @@ fn spawn_shim(
     .detached()
 }
 
+/// The agent has ended: how, if its parent lived to say.
+struct Over(Option<Exit>);
+
 /// A launcher waiting for its agent's first words.
 struct Waiting<'a> {
     host: &'a Arc<Host>,
@@ -422,7 +305,7 @@ impl Waiting<'_> {
                 }
                 _ => {}
             }
-            if let Some(exit) = over {
+            if let Some(Over(exit)) = over {
                 // It told its session and has already done what it was asked.
                 if let (Some((id, _)), Some(Exit { code: Some(0), .. })) = (&nearly, exit) {
                     return Ok((id.clone(), self.process()));
@@ -488,9 +371,9 @@ impl Waiting<'_> {
     }
 
     /// Returns how it ended if it has: by its parent's word, or because neither it nor its parent lives.
-    fn over(&mut self) -> Option<Option<Exit>> {
+    fn over(&mut self) -> Option<Over> {
         if let Some(ended) = self.run.ended() {
-            return Some(Some(ended.exit));
+            return Some(Over(Some(ended.exit)));
         }
         let shim_is_gone = matches!(self.shim.try_wait(), Ok(Some(_)));
         if !shim_is_gone {
@@ -498,10 +381,10 @@ impl Waiting<'_> {
         }
         // Written between the two looks, perhaps.
         if let Some(ended) = self.run.ended() {
-            return Some(Some(ended.exit));
+            return Some(Over(Some(ended.exit)));
         }
         let lives = runs::agents(self.host).any(|(_, marker)| marker.run == self.run.id);
-        (!lives).then_some(None)
+        (!lives).then_some(Over(None))
     }
 
     fn died(&self, exit: Option<Exit>, first: &(Vec<u8>, Vec<u8>)) -> LaunchError {

@@ -114,6 +114,7 @@ impl Spawn {
 }
 
 /// Becomes another program, with one more variable set. Returns only when that fails.
+#[must_use]
 pub fn become_program(program: &OsStr, args: &[OsString], name: &str, value: &str) -> io::Error {
     let set = [(OsString::from(name), OsString::from(value))];
     command(Path::new(program), args, &set, &[]).exec()

@@ -359,13 +359,14 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
         }
         LaunchError::Unsure { .. } => Failure::new(Kind::Refused, message)
             .hint("`agentctl doctor` shows what is wrong; --force goes in all the same"),
-        LaunchError::Busy(_) => Failure::new(Kind::Refused, message).hint("try again"),
+        LaunchError::Busy(_) | LaunchError::Unclear { .. } => {
+            Failure::new(Kind::Refused, message).hint("try again")
+        }
         LaunchError::Served(session) => {
             let id = session.id.clone().unwrap_or_default();
             Failure::new(Kind::Refused, message)
                 .hint(format!("`agentctl stop {id}` first, or `resume --fork` where the agent can"))
         }
-        LaunchError::Unclear { .. } => Failure::new(Kind::Refused, message).hint("try again"),
         LaunchError::Died { advice, .. }
         | LaunchError::Failed { advice, .. }
         | LaunchError::Unheard { advice, .. } => {
