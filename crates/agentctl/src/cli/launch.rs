@@ -31,7 +31,13 @@ pub(super) struct LaunchArgs {
     /// The agent (default: the configured one, else the first that is installed)
     adapter: Option<String>,
     /// What to do; `-` reads it from stdin
-    #[arg(short, long, value_name = "TEXT", required_unless_present = "prompt_file")]
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        required_unless_present = "prompt_file",
+        allow_hyphen_values = true
+    )]
     prompt: Option<String>,
     /// Read what to do from a file
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]

@@ -155,6 +155,12 @@ impl Control for ClaudeCode {
             "CLAUDE_CODE_MESSAGING_SOCKET",
             "CLAUDE_CODE_MESSAGING_TOKEN",
             "CLAUDE_CODE_EXECPATH",
+            "CLAUDE_CODE_SESSION_ATTENDED",
+            "CLAUDE_CODE_HOST_SHORT_TEMP_DIRS",
+            "CLAUDE_EFFORT",
+            "CLAUDE_JOB_DIR",
+            "CLAUDE_ENV_FILE",
+            "CLAUDE_PROJECT_DIR",
             "AI_AGENT",
         ]
     }
