@@ -12,6 +12,7 @@ mod rows;
 mod runs;
 mod schema;
 mod status;
+mod stop;
 mod why;
 
 use std::ffi::OsString;
@@ -56,6 +57,7 @@ enum Command {
     Resume(resume::ResumeArgs),
     Runs(runs::RunsArgs),
     Prune(runs::PruneArgs),
+    Stop(stop::StopArgs),
     Doctor(doctor::DoctorArgs),
     Adapters(adapters::AdaptersArgs),
     Demo(demo::DemoArgs),
@@ -99,6 +101,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             runs::cmd_runs(ui, &host, &defaults, &args)
         }
         Command::Prune(args) => runs::cmd_prune(ui, &host()?, &args),
+        Command::Stop(args) => stop::cmd_stop(ui, &host()?, &args),
         Command::Doctor(args) => doctor::cmd_doctor(ui, &host()?, &args),
         Command::Adapters(args) => adapters::cmd_adapters(ui, &host()?, &args),
         Command::Demo(args) => demo::cmd_demo(ui, &host()?, &args),

@@ -13,7 +13,7 @@ use crate::ui::Ui;
 /// Print the JSON schemas of what agentctl prints
 #[derive(Args)]
 pub(super) struct SchemaArgs {
-    /// Only this one: list, status, logs, why, doctor, adapters, error
+    /// Only this one: list, status, logs, stop, why, doctor, adapters, error
     name: Option<String>,
 }
 
@@ -24,6 +24,7 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
     BTreeMap::from([
         ("list", value(schemars::schema_for!(Listing))),
         ("status", value(schemars::schema_for!(Session))),
+        ("stop", value(schemars::schema_for!(super::stop::Document))),
         ("logs", value(schemars::schema_for!(Message))),
         ("why", value(schemars::schema_for!(super::why::Why<'_>))),
         ("doctor", value(schemars::schema_for!(super::doctor::Report))),

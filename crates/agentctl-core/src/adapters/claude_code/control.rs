@@ -136,13 +136,11 @@ impl Control for ClaudeCode {
     }
 
     fn stop(&self, look: &Look, root: &Root, session: &Session) -> Stop {
-        let _ = (look, root, session);
-        Stop::Refuse(String::new())
+        super::stop::plan(look, root, session)
     }
 
     fn marks(&self, session: &Session) -> Vec<Mark> {
-        let _ = session;
-        Vec::new()
+        super::stop::marks(session)
     }
 
     fn own_variables(&self) -> &'static [&'static str] {

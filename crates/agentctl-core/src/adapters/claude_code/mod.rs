@@ -11,12 +11,14 @@ mod lines;
 mod live;
 mod messages;
 mod record;
+pub(super) mod stop;
 mod tokens;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store, Turn,
     existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
@@ -77,12 +79,12 @@ impl Adapter for ClaudeCode {
         Box::new(ClaudeStore { look, root, folders: OnceLock::new(), served: OnceLock::new() })
     }
 
-    fn control(&self) -> Option<&dyn super::control::Control> {
-        Some(self)
-    }
-
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn control(&self) -> Option<&dyn Control> {
+        Some(self)
     }
 }
 

@@ -121,18 +121,15 @@ impl Control for Codex {
     }
 
     fn stop(&self, look: &Look, root: &Root, session: &Session) -> Stop {
-        let _ = (look, root, session);
-        Stop::Refuse(String::new())
+        super::stop::plan(look, root, session)
     }
 
     fn interrupt(&self, look: &Look, root: &Root, session: &Session) -> Result<String, String> {
-        let _ = (look, root, session);
-        Err(String::new())
+        super::stop::interrupt(look, root, session)
     }
 
     fn marks(&self, session: &Session) -> Vec<Mark> {
-        let _ = session;
-        Vec::new()
+        super::stop::marks(session)
     }
 
     fn own_variables(&self) -> &'static [&'static str] {

@@ -64,7 +64,8 @@ impl Control for Demo {
     }
 
     fn stop(&self, _look: &Look, _root: &Root, _session: &Session) -> Stop {
-        const LADDER: &[(Signal, Duration)] = &[(Signal::TERM, Duration::from_secs(5))];
+        // SIGTERM is its orderly end, and it takes its tool along.
+        const LADDER: &[(Signal, Duration)] = &[(Signal::TERM, Duration::from_secs(2))];
         Stop::Signals(LADDER)
     }
 
