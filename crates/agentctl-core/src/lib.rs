@@ -15,8 +15,11 @@
 
 pub mod adapters;
 pub mod fleet;
+pub mod hooks;
 pub mod host;
 pub mod kernel;
+pub mod launch;
+pub mod locks;
 pub mod model;
 pub mod native;
 pub mod resolve;

@@ -150,11 +150,16 @@ impl Ui {
         self.talk(AnsiColor::Red.on_default().bold(), "error: ", text);
     }
 
+    /// Says what went wrong beside what was asked for.
+    pub fn warn(&mut self, text: &str) {
+        self.talk(AnsiColor::Yellow.on_default().bold(), "warning: ", text);
+    }
+
     /// Says which source failed.
     pub fn warn_fault(&mut self, fault: &Fault) {
         let place = fault.root.as_deref().map(|r| format!(" ({r})")).unwrap_or_default();
         let text = format!("{}{place}: {}", fault.adapter, fault.message);
-        self.talk(AnsiColor::Yellow.on_default().bold(), "warning: ", &text);
+        self.warn(&text);
     }
 
     fn talk(&mut self, style: Style, prefix: &str, text: &str) {

@@ -8,7 +8,6 @@ pub mod claude_code;
 pub mod codex;
 pub mod control;
 pub mod demo;
-mod interim;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,8 @@
 //! that exited in between is gone and what was read of it is dropped. `kill(pid, 0)` is never asked: a
 //! zombie answers it.
 
+mod standing;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
@@ -243,17 +245,6 @@ impl Kernel {
             }
         }
         Ok(false)
-    }
-
-    /// Returns the values of these variables in the environment a process was started with.
-    pub fn environ(&self, id: &ProcId, names: &[&str]) -> io::Result<Vec<Option<String>>> {
-        let directory = open_process_directory(id.pid)?;
-        let bytes = read_at(directory.as_fd(), "environ")?;
-        // Still there after the read, so it was there when the directory was opened.
-        if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
-            return Err(io::Error::other("the process has gone"));
-        }
-        Ok(names.iter().map(|name| environ_value(&bytes, name)).collect())
     }
 
     /// Lists the file locks the kernel shows in this pid namespace.
@@ -532,13 +523,6 @@ fn gone_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
         }
         Err(error) => Err(error),
     }
-}
-
-fn environ_value(environ: &[u8], name: &str) -> Option<String> {
-    environ.split(|b| *b == 0).find_map(|entry| {
-        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        Some(String::from_utf8_lossy(value).into_owned())
-    })
 }
 
 /// Reads lines like `5: FLOCK  ADVISORY  WRITE 2725 fe:00:5751231 0 EOF`; waiters (`->`) hold nothing.

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use sysinfo::{ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System, UpdateKind};
 
-use super::{Brief, FileLock, Liveness, Mechanism, Process, Table};
+use super::{Brief, Environ, FileLock, Liveness, Mechanism, Process, Table};
 use crate::model::{ProcId, Time};
 
 /// The kernel as this process sees it. Cheap to clone; holds no state about anyone.
@@ -185,6 +185,24 @@ impl Kernel {
             ));
         }
         Ok(names.iter().map(|name| environ_value(seen.environ(), name)).collect())
+    }
+
+    /// Looks closely at the processes of this user whose working directory this is, links resolved.
+    #[must_use]
+    pub fn standing_in(&self, directory: &Path) -> Table {
+        let mut table = self.table(&|_| true);
+        table.processes.retain(|p| p.cwd.as_deref() == Some(directory));
+        table
+    }
+
+    /// Reads these variables as [`Kernel::environ`] does. None shown at all may mean that the process is
+    /// becoming another program, or that macOS hides them: both look like an empty environment here.
+    pub fn environ_now(&self, id: &ProcId, names: &[&str]) -> io::Result<Environ> {
+        match self.environ(id, names) {
+            Ok(values) => Ok(Environ::Values(values)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Environ::Empty),
+            Err(error) => Err(error),
+        }
     }
 
     /// Fails: macOS does not tell who holds a file lock.

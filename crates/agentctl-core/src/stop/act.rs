@@ -9,7 +9,6 @@ use crate::adapters::{Look, Root};
 use crate::fleet;
 use crate::kernel::{Held, Spawn, Stdio};
 use crate::model::{Session, Status};
-use rustix::process::Signal;
 
 /// How long the agent's own command may take.
 const COMMAND: Duration = Duration::from_secs(10);
@@ -60,28 +59,20 @@ impl Stopping<'_> {
 
     /// Returns its exit code; `None` when it took too long and was killed.
     fn run_program(&self, order: &Order) -> std::io::Result<Option<i32>> {
-        let mut env = self.host.env.clone();
-        env.extend(order.set.iter().cloned());
+        let set = order.set.iter().map(|(k, v)| (k.into(), v.into()));
         let spawn = Spawn {
             program: order.program.clone(),
             args: order.args.clone(),
-            env: env.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
+            set: set.collect(),
+            unset: Vec::new(),
             cwd: self.host.home.clone(),
             stdin: Stdio::Null,
             stdout: Stdio::Null,
             stderr: Stdio::Null,
             keep: None,
         };
-        let mut child = spawn.detached()?;
-        if let Some(process) = self.host.kernel.process(child.id())?
-            && let Some(held) = self.host.kernel.hold(&process.id)?
-            && !Held::wait_for_all(&[&held], COMMAND)?
-        {
-            held.signal(Signal::KILL)?;
-            child.wait()?;
-            return Ok(None);
-        }
-        Ok(Some(child.wait()?.code().unwrap_or(-1)))
+        let exit = spawn.attended(COMMAND, 4 << 10)?.exit;
+        Ok(exit.map(|exit| exit.code.unwrap_or(-1)))
     }
 
     /// Asks the server that hosts the session, and waits until its turn is over.

@@ -29,6 +29,8 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("why", value(schemars::schema_for!(super::why::Why<'_>))),
         ("doctor", value(schemars::schema_for!(super::doctor::Report))),
         ("adapters", value(schemars::schema_for!(super::adapters::Report))),
+        ("runs", value(schemars::schema_for!(super::runs::RunsReport))),
+        ("prune", value(schemars::schema_for!(super::runs::PruneReport))),
         ("error", value(schemars::schema_for!(crate::failure::ErrorDocument<'_>))),
     ])
 }

@@ -6,6 +6,7 @@
 //! session id: `/clear` changes the id under the same process. Facts and versions:
 //! `docs/agents/claude-code.md`.
 
+mod control;
 mod lines;
 mod live;
 mod messages;

@@ -5,6 +5,7 @@
 //! such sessions are hosted, and only that server knows whether it waits for a human. Facts and
 //! versions: `docs/agents/codex.md`.
 
+mod control;
 mod index;
 mod live;
 mod messages;

@@ -5,15 +5,15 @@
 //! behind by SIGKILL); `sessions/<id>.jsonl` is the conversation, append-only. This adapter is the
 //! example CONTRIBUTING.md walks through.
 
+mod control;
+
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::control::{Control, Stop};
+use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, State, Store,
     Turn, existing_roots, not_regular, skipped,
@@ -446,12 +446,4 @@ fn count(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> {
     })?;
     record.tokens = (pass.oversized == 0).then_some(tokens);
     Ok(())
-}
-
-/// How it is ended: SIGTERM is its orderly end, and it takes its tool along.
-const LADDER: &[(Signal, Duration)] = &[(Signal::TERM, Duration::from_secs(2))];
-
-/// Returns how to stop a session of the demo agent.
-pub(super) fn plan() -> Stop {
-    Stop::Signals(LADDER)
 }
