@@ -230,8 +230,7 @@ impl Stopping<'_> {
             let acted = if session.status.is_live() {
                 self.end(&session)
             } else {
-                self.sweep_after(&session);
-                Ok(())
+                self.sweep_after(&session)
             };
             if let Err(verdict) = acted {
                 return (verdict, self.look_again());
@@ -297,6 +296,10 @@ impl Stopping<'_> {
         // All that lives now is held before the first signal.
         while tree.grow() > 0 && !self.left().is_zero() {}
         let since = agents.held.iter().map(|h| h.id().start_ticks).min();
+        if tree.is_around_us() {
+            // An agent that is asked to end ends its tools, and this command is one: do the rest first.
+            tree.end_beside_us(GRACE.min(self.left() / 4));
+        }
         match plan {
             Stop::Signals(ladder) => self.signal(&agents, ladder, &mut tree),
             Stop::Run { program, args, set } => {
@@ -491,12 +494,19 @@ impl Stopping<'_> {
     }
 
     /// Sweeps what a session that nobody serves has left behind, where its marks prove it.
-    fn sweep_after(&mut self, session: &Session) {
+    fn sweep_after(&mut self, session: &Session) -> Result<(), Verdict> {
         let others = self.others(session);
         let none = Agents { held: Vec::new(), shown: Vec::new() };
+        let look = fleet::look(self.host, self.adapters, self.host.deadlines.live);
+        let root = self.root(&look, session);
+        // One that is about to be served again is kept from it.
+        if let Stop::Run { program, args, set } = self.control.stop(&look, &root, session) {
+            self.ask_program(&none, &act::Order { program, args, set })?;
+        }
         let mut tree = Tree::new(self.host, self.roots(session, &none, others));
         while tree.grow() > 0 && !self.left().is_zero() {}
         self.sweep(tree, session, None);
+        Ok(())
     }
 
     /// Ends everything the session has started: asked first, then killed, until a look finds nothing.

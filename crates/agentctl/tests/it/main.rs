@@ -15,6 +15,7 @@ mod readme;
 mod recycle;
 mod stop;
 mod stop_hosted;
+mod stop_launched;
 mod stop_tree;
 mod terminal;
 mod tidy;

@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use testkit::{Agent, Dice, Echo, TestHome, eventually, next_pid, rounds, sandboxed};
@@ -24,14 +24,14 @@ pub(crate) fn written_pid(path: &Path) -> u32 {
 }
 
 /// A demo agent at work.
-pub(crate) fn demo(home: &TestHome, id: &str, prompt: &str) -> Child {
+pub(crate) fn demo(home: &TestHome, id: &str, prompt: &str) -> Agent {
     let mut command = home.command(&["demo-agent", "--session-id", id, "-p", prompt]);
-    let child = command.stdout(Stdio::null()).spawn().expect("starts");
+    let agent = Agent { child: command.stdout(Stdio::null()).spawn().expect("starts") };
     eventually("it runs", || {
         let listed = home.run(&["list", "--json"]).sessions();
         listed.into_iter().find(|s| s["id"] == id && s["prompt"].is_string())
     });
-    child
+    agent
 }
 
 pub(crate) fn status(home: &TestHome, id: &str) -> Value {
@@ -46,11 +46,11 @@ fn an_agent_that_nobody_launched_is_stopped_once_and_for_all() {
         let said = home.run(&["stop", "victim"]);
         assert_eq!(said.code, Some(0), "{}", said.stderr);
         assert!(
-            said.stdout.starts_with(&format!("stopped demo victim (pid {}", agent.id())),
+            said.stdout.starts_with(&format!("stopped demo victim (pid {}", agent.pid())),
             "{said:?}"
         );
-        assert!(!lives(agent.id()));
-        assert_eq!(agent.wait().expect("reaped").code(), Some(143), "it was asked politely");
+        assert!(!lives(agent.pid()));
+        assert_eq!(agent.child.wait().expect("reaped").code(), Some(143), "it was asked politely");
         assert_eq!(status(&home, "victim")["status"], "stopped");
 
         let again = home.run(&["stop", "victim"]);
@@ -143,13 +143,17 @@ fn a_paused_agent_hears_the_signal() {
     sandboxed(|| {
         let home = home();
         let mut agent = demo(&home, "victim", "x [[hang]]");
-        let pause = format!("kill -STOP {}", agent.id());
+        let pause = format!("kill -STOP {}", agent.pid());
         assert!(Command::new("sh").args(["-c", &pause]).status().expect("a shell").success());
         eventually("it is paused", || {
             (status(&home, "victim")["reason"]["kind"] == "paused").then_some(())
         });
         assert_eq!(home.run(&["stop", "victim"]).code, Some(0));
-        assert_eq!(agent.wait().expect("reaped").code(), Some(143), "it could end in good order");
+        assert_eq!(
+            agent.child.wait().expect("reaped").code(),
+            Some(143),
+            "it could end in good order"
+        );
     });
 }
 
@@ -160,11 +164,11 @@ fn a_typo_among_several_stops_nobody() {
         let mut agents = ["first", "second"].map(|id| demo(&home, id, "x [[hang]]"));
         let said = home.run(&["stop", "first", "no-such-session", "second"]);
         assert_eq!(said.code, Some(4), "{}", said.stderr);
-        assert!(agents.iter().all(|a| lives(a.id())), "nobody was touched");
+        assert!(agents.iter().all(|a| lives(a.pid())), "nobody was touched");
         let told = home.run(&["stop", "first", "second", "first", "--json"]);
         assert_eq!(told.code, Some(0), "{}", told.stderr);
         assert_eq!(told.json()["stopped"].as_array().map(Vec::len), Some(2));
-        assert!(agents.iter_mut().all(|a| a.wait().expect("ended").code() == Some(143)));
+        assert!(agents.iter_mut().all(|a| a.child.wait().expect("ended").code() == Some(143)));
     });
 }
 
@@ -179,11 +183,11 @@ fn all_means_all_that_the_filters_admit() {
         assert_eq!(home.run(&["stop"]).code, Some(2));
         let said = home.run(&["stop", "--all", "--status", "waiting"]);
         assert_eq!(said.code, Some(0), "{}", said.stderr);
-        assert!(!lives(asking.id()) && lives(working.id()));
+        assert!(!lives(asking.pid()) && lives(working.pid()));
         assert_eq!(home.run(&["stop", "--all", "--adapter", "codex"]).code, Some(0));
-        assert!(lives(working.id()));
+        assert!(lives(working.pid()));
         assert_eq!(home.run(&["stop", "--all"]).code, Some(0));
-        assert!(!lives(working.id()));
+        assert!(!lives(working.pid()));
     });
 }
 
@@ -255,6 +259,21 @@ fn a_background_session_is_stopped_by_its_own_keeper() {
         let said = claude.home.run(&["stop", A]);
         assert_eq!(said.code, Some(0), "{said:?}");
         assert_eq!(agent.child.wait().expect("ended").signal(), Some(9), "by its keeper alone");
+    });
+}
+
+#[test]
+fn a_background_session_that_is_about_to_return_is_kept_from_it() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        claude.transcript(A, &[prompt("x")]);
+        let state =
+            json!({"state": "crashed", "detail": "SIGKILL (137); respawning", "sessionId": A});
+        claude.home.write(".claude/jobs/aaaaaaaa/state.json", state.to_string());
+        make_executable(&claude.home.write("bin/claude", "#!/bin/sh\necho \"$@\" > told\n"));
+        assert_eq!(claude.home.run(&["stop", A]).code, Some(0));
+        let told = std::fs::read_to_string(claude.home.path().join("told")).expect("run");
+        assert_eq!(told, "stop aaaaaaaa\n");
     });
 }
 

@@ -12,7 +12,7 @@ use crate::stop::{demo, lives, written_pid};
 const RUN: &str = "01a1de32-0000-7000-8000-00000000000a";
 
 /// The awkward ones, each a script that writes down its pid. `D` is the directory for that.
-const AWKWARD: [(&str, &str); 8] = [
+pub(crate) const AWKWARD: [(&str, &str); 8] = [
     ("child", "echo $$ > D/child; exec sleep 600"),
     ("group", "set -m; sh -c 'echo $$ > D/group; exec sleep 600' & wait"),
     ("session", "exec setsid sh -c 'echo $$ > D/session; exec sleep 600'"),
@@ -26,12 +26,12 @@ const AWKWARD: [(&str, &str); 8] = [
     ("deaf", "trap '' TERM; echo $$ > D/deaf; exec sleep 600"),
 ];
 
-struct Tree {
-    directory: PathBuf,
+pub(crate) struct Tree {
+    pub(crate) directory: PathBuf,
 }
 
 impl Tree {
-    fn new(home: &TestHome) -> Self {
+    pub(crate) fn new(home: &TestHome) -> Self {
         let directory = home.path().join("pids");
         std::fs::create_dir_all(&directory).expect("made");
         Self { directory }
@@ -45,7 +45,7 @@ impl Tree {
         starts.collect()
     }
 
-    fn pid(&self, name: &str) -> u32 {
+    pub(crate) fn pid(&self, name: &str) -> u32 {
         written_pid(&self.directory.join(name))
     }
 
@@ -54,7 +54,7 @@ impl Tree {
     }
 
     /// The names of those that live.
-    fn living(&self) -> Vec<&'static str> {
+    pub(crate) fn living(&self) -> Vec<&'static str> {
         let late = self.directory.join("late").exists().then(|| ("late", self.pid("late")));
         let all = self.pids().into_iter().chain(late);
         all.filter(|(_, pid)| lives(*pid)).map(|(name, _)| name).collect()
@@ -344,7 +344,7 @@ fn bystanders_are_left_alone() {
         for stranger in &mut strangers {
             assert!(stranger.answers(), "{told:#}");
         }
-        assert!(old.answers() && lives(other.pid()) && lives(worker.id()));
+        assert!(old.answers() && lives(other.pid()) && lives(worker.pid()));
         assert_eq!(claude.row(B)["status"], "running");
     });
 }
