@@ -278,7 +278,7 @@ impl Stopping<'_> {
             let why = format!("its process serves {} {who} too", other.adapter);
             return Err(Verdict::Refused(why, Some("--force ends both".into())));
         }
-        let look = fleet::look(self.host, self.adapters, self.host.deadlines.live);
+        let look = fleet::look(self.host, self.adapters, self.host.deadlines.all);
         let root = self.root(&look, session);
         let plan = self.control.stop(&look, &root, session);
         if let Stop::Refuse(why) = plan {
