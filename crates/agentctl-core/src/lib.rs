@@ -23,3 +23,4 @@ pub mod resolve;
 pub mod runs;
 pub mod talk;
 pub mod transcript;
+pub mod wait;

@@ -33,7 +33,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn exit_code(self) -> u8 {
+    /// Returns the exit code that says so.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
         match self {
             Self::BrokenPipe => 0,
             Self::Failed => 1,

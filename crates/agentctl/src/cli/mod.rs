@@ -9,6 +9,7 @@ mod manual;
 mod rows;
 mod schema;
 mod status;
+mod wait;
 mod why;
 
 use std::ffi::OsString;
@@ -47,6 +48,7 @@ enum Command {
     Why(why::WhyArgs),
     #[command(visible_aliases = ["peek", "tail"])]
     Logs(logs::LogsArgs),
+    Wait(wait::WaitArgs),
     Doctor(doctor::DoctorArgs),
     Adapters(adapters::AdaptersArgs),
     Demo(demo::DemoArgs),
@@ -77,6 +79,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Status(args) => status::cmd_status(ui, &host()?, &args),
         Command::Why(args) => why::cmd_why(ui, &host()?, &args),
         Command::Logs(args) => logs::cmd_logs(ui, &host()?, &args),
+        Command::Wait(args) => wait::cmd_wait(ui, &host()?, &args),
         Command::Doctor(args) => doctor::cmd_doctor(ui, &host()?, &args),
         Command::Adapters(args) => adapters::cmd_adapters(ui, &host()?, &args),
         Command::Demo(args) => demo::cmd_demo(ui, &host()?, &args),

@@ -13,6 +13,7 @@ mod readme;
 mod recycle;
 mod terminal;
 mod tidy;
+mod wait;
 
 use std::path::PathBuf;
 

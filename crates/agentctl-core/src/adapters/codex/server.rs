@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::NAME;
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::Process;
-use crate::model::{Reason, ReasonKind, Status};
-use crate::talk::{RpcSocket, TalkError};
+use crate::model::{Reason, ReasonKind, Session, Status};
+use crate::talk::{Pushing, RpcSocket, TalkError};
 
 /// A server that takes longer is not waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -52,14 +52,7 @@ fn socket_of(root: &Root, host: &Process) -> Option<PathBuf> {
 fn converse(look: &Look, path: PathBuf, served: &mut [&mut Served]) -> Result<(), TalkError> {
     let left = look.deadline.saturating_duration_since(Instant::now());
     let mut socket = RpcSocket::connect(&path, look.host.kernel.uid(), left.min(PATIENCE))?;
-    let quiet = ["configWarning", "remoteControl/status/changed", "deprecationNotice"];
-    let version = env!("CARGO_PKG_VERSION");
-    let hello = json!({
-        "clientInfo": { "name": "agentctl", "version": version },
-        "capabilities": { "optOutNotificationMethods": quiet },
-    });
-    socket.ask("initialize", &hello)?;
-    socket.notify("initialized")?;
+    greet(&mut socket)?;
     for served in served {
         let Some(id) = served.id.clone() else { continue };
         let reply = match socket.ask("thread/read", &json!({ "threadId": id })) {
@@ -75,6 +68,26 @@ fn converse(look: &Look, path: PathBuf, served: &mut [&mut Served]) -> Result<()
         served.evidence.push(look.evidence(format!("{NAME}:app-server thread/read"), says));
     }
     Ok(())
+}
+
+/// Opens the conversation. From then on the server says by itself when the status of a thread changes.
+fn greet(socket: &mut RpcSocket) -> Result<(), TalkError> {
+    let quiet = ["configWarning", "remoteControl/status/changed", "deprecationNotice"];
+    let version = env!("CARGO_PKG_VERSION");
+    let hello = json!({
+        "clientInfo": { "name": "agentctl", "version": version },
+        "capabilities": { "optOutNotificationMethods": quiet },
+    });
+    socket.ask("initialize", &hello)?;
+    socket.notify("initialized")
+}
+
+/// Returns the server that hosts a session, if it can be listened to.
+pub(super) fn pushing(look: &Look, root: &Root, session: &Session) -> Option<Pushing> {
+    let pid = session.pid.filter(|_| session.hosted)?;
+    let host = look.table.processes.iter().find(|p| p.id.pid == pid)?;
+    let socket = socket_of(root, host).filter(|p| std::fs::symlink_metadata(p).is_ok())?;
+    Some(Pushing { socket, greet })
 }
 
 fn state(status: &Value) -> Option<State> {
