@@ -119,8 +119,7 @@ pub enum Word<'a> {
 pub fn decide(until: Until, session: &Session, ends_by_itself: bool) -> Verdict {
     let ended = !session.status.is_live();
     match (until, session.status) {
-        (_, Status::Unknown) => Verdict::Pending,
-        (Until::TurnOver, Status::Running) => Verdict::Pending,
+        (_, Status::Unknown) | (Until::TurnOver, Status::Running) => Verdict::Pending,
         // It is leaving; only then its record says how the turn ended.
         (Until::TurnOver, Status::Idle) if ends_by_itself => Verdict::Pending,
         (Until::TurnOver, Status::Idle) => Verdict::Reached,

@@ -14,6 +14,7 @@ mod recycle;
 mod terminal;
 mod tidy;
 mod wait;
+mod wait_codex;
 
 use std::path::PathBuf;
 

@@ -12,7 +12,7 @@ use crate::claude_code::{A, B, Claude, prompt, record, said};
 use crate::home;
 
 /// A child that dies with the value.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -37,7 +37,7 @@ impl Running {
     }
 
     /// Waits until the waiter has armed what wakes it and sleeps.
-    fn asleep(self) -> Self {
+    pub(crate) fn asleep(self) -> Self {
         // poll or ppoll, on x86-64 and on arm64.
         let polls = |text: &str| ["7 ", "271 ", "73 "].iter().any(|n| text.starts_with(n));
         let path = format!("/proc/{}/syscall", self.0.id());
@@ -47,7 +47,15 @@ impl Running {
         self
     }
 
-    fn output(mut self) -> Output {
+    /// Does something that wakes the waiter, and waits until it sleeps again.
+    pub(crate) fn through(self, change: impl FnOnce()) -> Self {
+        let before = self.switches();
+        change();
+        eventually("the waiter wakes", || (self.switches() > before).then_some(()));
+        self.asleep()
+    }
+
+    pub(crate) fn output(mut self) -> Output {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         self.0.stdout.take().map(|mut s| s.read_to_string(&mut stdout).expect("read"));
         self.0.stderr.take().map(|mut s| s.read_to_string(&mut stderr).expect("read"));
@@ -55,7 +63,7 @@ impl Running {
     }
 }
 
-fn wait(home: &TestHome, args: &[&str]) -> Running {
+pub(crate) fn wait(home: &TestHome, args: &[&str]) -> Running {
     let all = [&["wait"], args].concat();
     let mut command = home.command(&all);
     Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts"))
@@ -88,7 +96,7 @@ fn gate(home: &TestHome, name: &str) -> std::path::PathBuf {
 }
 
 #[track_caller]
-fn assert_said(said: &Output, code: i32, line: &str) {
+pub(crate) fn assert_said(said: &Output, code: i32, line: &str) {
     assert_eq!((said.code, said.stdout.as_str()), (Some(code), line), "{}", said.stderr);
 }
 
@@ -319,15 +327,12 @@ fn a_session_that_another_process_takes_over_is_followed() {
         claude.transcript(A, &[prompt("x")]);
         let mut first = claude.live(A, &json!({"status": "busy"}));
         let waiter = wait(&claude.home, &[A]).asleep();
-        let before = waiter.switches();
-        let mut second = claude.live(A, &json!({"status": "busy"}));
-        eventually("the second is noticed", || (waiter.switches() > before).then_some(()));
-        first.kill();
-        let waiter = waiter.asleep();
-        claude.transcript(A, &[prompt("x"), said("done")]);
-        let mut waiter = waiter.asleep();
+        let mut second = None;
+        let waiter = waiter.through(|| second = Some(claude.live(A, &json!({"status": "busy"}))));
+        let waiter = waiter.through(|| first.kill());
+        let mut waiter = waiter.through(|| claude.transcript(A, &[prompt("x"), said("done")]));
         assert!(waiter.0.try_wait().expect("asked").is_none(), "its second process lives");
-        second.kill();
+        second.expect("started").kill();
         assert_said(&waiter.output(), 0, "aaaaaaaa  stopped  finished\n");
     });
 }
@@ -351,9 +356,9 @@ fn the_edges_of_a_live_record_are_noticed() {
         // No status, no transcript, not even its folder: it is starting.
         let starts = wait(&claude.home, &[A]).asleep();
         let waits = wait(&claude.home, &[A, "--for", "waiting"]).asleep();
-        claude.transcript(A, &[prompt("x")]);
-        rewrite(&claude, agent.pid(), &json!({"status": "busy"}));
-        let starts = starts.asleep();
+        let starts = starts.through(|| claude.transcript(A, &[prompt("x")]));
+        let busy = json!({"status": "busy"});
+        let starts = starts.through(|| rewrite(&claude, agent.pid(), &busy));
         rewrite(
             &claude,
             agent.pid(),
@@ -369,6 +374,14 @@ fn the_edges_of_a_live_record_are_noticed() {
     });
 }
 
+/// A line of a transcript, written now: no younger than the process that writes it.
+fn now(claude: &Claude, line: &Value) -> String {
+    let mut line = line.clone();
+    line["cwd"] = claude.cwd.clone().into();
+    line["timestamp"] = format!("{:.3}", jiff::Timestamp::now()).into();
+    format!("{line}\n")
+}
+
 #[test]
 fn a_process_for_one_prompt_is_over_when_it_has_left() {
     sandboxed(|| {
@@ -380,14 +393,14 @@ fn a_process_for_one_prompt_is_over_when_it_has_left() {
                 A,
                 &json!({"status": "busy", "entrypoint": "sdk-cli", "startedAt": 1_600_000_000_000_i64}),
             );
-            claude.transcript(A, &[prompt("x"), last]);
+            let text = now(&claude, &prompt("x")) + &now(&claude, &last);
+            claude.home.write(&format!(".claude/projects/-ws/{A}.jsonl"), text);
             let waiter = wait(&claude.home, &[A]).asleep();
             // It says idle once more, and then has no record for a moment.
-            rewrite(&claude, agent.pid(), &json!({"status": "idle"}));
-            let waiter = waiter.asleep();
-            std::fs::remove_file(claude.record_path.replace("{pid}", &agent.pid().to_string()))
-                .expect("removed");
-            let mut waiter = waiter.asleep();
+            let idle = json!({"status": "idle"});
+            let waiter = waiter.through(|| rewrite(&claude, agent.pid(), &idle));
+            let path = claude.record_path.replace("{pid}", &agent.pid().to_string());
+            let mut waiter = waiter.through(|| std::fs::remove_file(path).expect("removed"));
             assert!(waiter.0.try_wait().expect("asked").is_none(), "it is still leaving");
             agent.kill();
             assert_eq!(waiter.output().code, Some(code));
@@ -434,12 +447,7 @@ fn a_home_that_only_its_process_named_is_read_after_its_end() {
         claude.home.set("CLAUDE_CONFIG_DIR", moved.to_string_lossy());
         let mut agent = claude.live(A, &json!({"status": "busy"}));
         claude.home.set("CLAUDE_CONFIG_DIR", "");
-        let line = |line: &Value| {
-            let mut line = line.clone();
-            line["timestamp"] = "2026-11-15T08:00:00.000Z".into();
-            format!("{line}\n")
-        };
-        let text = line(&prompt("x")) + &line(&said("y"));
+        let text = now(&claude, &prompt("x")) + &now(&claude, &said("y"));
         claude.home.write(&format!("moved/projects/-ws/{A}.jsonl"), text);
         let waiter = wait(&claude.home, &[A]).asleep();
         agent.kill();
