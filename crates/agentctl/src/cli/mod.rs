@@ -13,6 +13,7 @@ mod runs;
 mod schema;
 mod status;
 mod stop;
+mod wait;
 mod why;
 
 use std::ffi::OsString;
@@ -58,6 +59,7 @@ enum Command {
     Runs(runs::RunsArgs),
     Prune(runs::PruneArgs),
     Stop(stop::StopArgs),
+    Wait(wait::WaitArgs),
     Doctor(doctor::DoctorArgs),
     Adapters(adapters::AdaptersArgs),
     Demo(demo::DemoArgs),
@@ -102,6 +104,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         }
         Command::Prune(args) => runs::cmd_prune(ui, &host()?, &args),
         Command::Stop(args) => stop::cmd_stop(ui, &host()?, &args),
+        Command::Wait(args) => wait::cmd_wait(ui, &host()?, &args),
         Command::Doctor(args) => doctor::cmd_doctor(ui, &host()?, &args),
         Command::Adapters(args) => adapters::cmd_adapters(ui, &host()?, &args),
         Command::Demo(args) => demo::cmd_demo(ui, &host()?, &args),
