@@ -4,6 +4,7 @@ mod adapters;
 mod demo;
 mod doctor;
 mod list;
+mod locks;
 mod logs;
 mod manual;
 mod rows;
@@ -47,6 +48,9 @@ enum Command {
     Why(why::WhyArgs),
     #[command(visible_aliases = ["peek", "tail"])]
     Logs(logs::LogsArgs),
+    Lock(locks::LockArgs),
+    Unlock(locks::UnlockArgs),
+    Locks(locks::LocksArgs),
     Doctor(doctor::DoctorArgs),
     Adapters(adapters::AdaptersArgs),
     Demo(demo::DemoArgs),
@@ -77,6 +81,9 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Status(args) => status::cmd_status(ui, &host()?, &args),
         Command::Why(args) => why::cmd_why(ui, &host()?, &args),
         Command::Logs(args) => logs::cmd_logs(ui, &host()?, &args),
+        Command::Lock(args) => locks::cmd_lock(ui, &host()?, &args),
+        Command::Unlock(args) => locks::cmd_unlock(ui, &host()?, &args),
+        Command::Locks(args) => locks::cmd_locks(ui, &host()?, &args),
         Command::Doctor(args) => doctor::cmd_doctor(ui, &host()?, &args),
         Command::Adapters(args) => adapters::cmd_adapters(ui, &host()?, &args),
         Command::Demo(args) => demo::cmd_demo(ui, &host()?, &args),

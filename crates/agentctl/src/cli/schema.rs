@@ -13,7 +13,7 @@ use crate::ui::Ui;
 /// Print the JSON schemas of what agentctl prints
 #[derive(Args)]
 pub(super) struct SchemaArgs {
-    /// Only this one: list, status, logs, why, doctor, adapters, error
+    /// Only this one: list, status, logs, why, locks, doctor, adapters, error
     name: Option<String>,
 }
 
@@ -26,6 +26,7 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("status", value(schemars::schema_for!(Session))),
         ("logs", value(schemars::schema_for!(Message))),
         ("why", value(schemars::schema_for!(super::why::Why<'_>))),
+        ("locks", value(schemars::schema_for!(super::locks::Report))),
         ("doctor", value(schemars::schema_for!(super::doctor::Report))),
         ("adapters", value(schemars::schema_for!(super::adapters::Report))),
         ("error", value(schemars::schema_for!(crate::failure::ErrorDocument<'_>))),
