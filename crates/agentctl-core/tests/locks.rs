@@ -130,8 +130,8 @@ fn the_other_processes() {
             let file = File::open(&place).expect("open");
             file.lock().expect("locked");
             println!("held");
-            let stat = std::fs::read_to_string("/proc/self/stat").expect("a stat line");
-            let start = stat.rsplit(") ").next().and_then(|s| s.split(' ').nth(19));
+            let line = std::fs::read_to_string("/proc/self/stat").expect("a stat line");
+            let start = line.rsplit(") ").next().and_then(|s| s.split(' ').nth(19));
             let marker = format!("v1:run:{}:{}", std::process::id(), start.expect("a start"));
             let mut agent = Command::new("env");
             agent.args(["sleep", "600"]).env("AGENTCTL_RUN", marker).stdout(Stdio::null());
