@@ -33,7 +33,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn exit_code(self) -> u8 {
+    /// Returns the exit code.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
         match self {
             Self::BrokenPipe => 0,
             Self::Failed => 1,
@@ -46,7 +48,9 @@ impl Kind {
         }
     }
 
-    fn code(self) -> &'static str {
+    /// Returns the word for scripts.
+    #[must_use]
+    pub fn code(self) -> &'static str {
         match self {
             Self::Failed | Self::BrokenPipe => "failed",
             Self::Usage => "usage",

@@ -349,10 +349,14 @@ impl Held {
     }
 
     /// Blocks until all of these have exited or the time is up; says whether they have.
-    pub fn wait_for_all(held: &[Self], timeout: Duration) -> io::Result<bool> {
+    pub fn wait_for_all(
+        held: &[impl std::borrow::Borrow<Self>],
+        timeout: Duration,
+    ) -> io::Result<bool> {
         let until = std::time::Instant::now() + timeout;
         loop {
-            let living: Vec<&Self> = held.iter().filter(|h| !h.has_exited()).collect();
+            let living: Vec<&Self> =
+                held.iter().map(std::borrow::Borrow::borrow).filter(|h| !h.has_exited()).collect();
             let left = until.saturating_duration_since(std::time::Instant::now());
             if living.is_empty() || left.is_zero() {
                 return Ok(living.is_empty());

@@ -276,11 +276,14 @@ impl Held {
     }
 
     /// Blocks until all of these have exited or the time is up; says whether they have.
-    pub fn wait_for_all(held: &[Self], timeout: Duration) -> io::Result<bool> {
+    pub fn wait_for_all(
+        held: &[impl std::borrow::Borrow<Self>],
+        timeout: Duration,
+    ) -> io::Result<bool> {
         let until = std::time::Instant::now() + timeout;
         let mut watch = ExitWatch::default();
         let mut living = 0;
-        for one in held {
+        for one in held.iter().map(std::borrow::Borrow::borrow) {
             living += usize::from(watch.add(&one.kernel, &one.id)?);
         }
         while living > 0 {

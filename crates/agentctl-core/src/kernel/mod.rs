@@ -21,7 +21,7 @@ mod spawn;
 use std::path::PathBuf;
 
 pub use platform::{ExitWatch, Held, Kernel};
-pub use spawn::{Spawn, Stdio};
+pub use spawn::{Attended, Spawn, Stdio, adopt_orphans, become_program, inherited, reap};
 
 use crate::model::{ProcId, Time};
 

@@ -3,13 +3,17 @@
 mod adapters;
 mod demo;
 mod doctor;
+mod launch;
 mod list;
 mod locks;
 mod logs;
 mod manual;
+mod resume;
 mod rows;
+mod runs;
 mod schema;
 mod status;
+mod stop;
 mod why;
 
 use std::ffi::OsString;
@@ -48,6 +52,13 @@ enum Command {
     Why(why::WhyArgs),
     #[command(visible_aliases = ["peek", "tail"])]
     Logs(logs::LogsArgs),
+    #[command(visible_alias = "run")]
+    Launch(launch::LaunchArgs),
+    #[command(visible_alias = "send")]
+    Resume(resume::ResumeArgs),
+    Runs(runs::RunsArgs),
+    Prune(runs::PruneArgs),
+    Stop(stop::StopArgs),
     Lock(locks::LockArgs),
     Unlock(locks::UnlockArgs),
     Locks(locks::LocksArgs),
@@ -81,6 +92,20 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Status(args) => status::cmd_status(ui, &host()?, &args),
         Command::Why(args) => why::cmd_why(ui, &host()?, &args),
         Command::Logs(args) => logs::cmd_logs(ui, &host()?, &args),
+        Command::Launch(args) => {
+            let (host, defaults) = crate::config::load()?;
+            launch::cmd_launch(ui, &host, &defaults, args)
+        }
+        Command::Resume(args) => {
+            let (host, defaults) = crate::config::load()?;
+            resume::cmd_resume(ui, &host, &defaults, args)
+        }
+        Command::Runs(args) => {
+            let (host, defaults) = crate::config::load()?;
+            runs::cmd_runs(ui, &host, &defaults, &args)
+        }
+        Command::Prune(args) => runs::cmd_prune(ui, &host()?, &args),
+        Command::Stop(args) => stop::cmd_stop(ui, &host()?, &args),
         Command::Lock(args) => locks::cmd_lock(ui, &host()?, &args),
         Command::Unlock(args) => locks::cmd_unlock(ui, &host()?, &args),
         Command::Locks(args) => locks::cmd_locks(ui, &host()?, &args),

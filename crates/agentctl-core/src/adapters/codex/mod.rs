@@ -5,11 +5,13 @@
 //! such sessions are hosted, and only that server knows whether it waits for a human. Facts and
 //! versions: `docs/agents/codex.md`.
 
+mod control;
 mod index;
 mod live;
 mod messages;
 mod rollout;
 mod server;
+pub(super) mod stop;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +19,7 @@ use std::sync::OnceLock;
 
 use index::Index;
 
+use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store,
     existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
@@ -71,11 +74,15 @@ impl Adapter for Codex {
     }
 
     fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
-        Box::new(CodexStore { look, root, index: OnceLock::new(), families: OnceLock::new() })
+        Box::new(CodexStore::open(look, root))
     }
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn control(&self) -> Option<&dyn Control> {
+        Some(self)
     }
 }
 
@@ -108,6 +115,12 @@ fn id_of(name: &str) -> Option<&str> {
     let stem = name.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
     let id = stem.get(stem.len().checked_sub(ID_CHARS)?..)?;
     is_session_id(id).then_some(id)
+}
+
+impl<'a> CodexStore<'a> {
+    fn open(look: &'a Look, root: &'a Root) -> Self {
+        Self { look, root, index: OnceLock::new(), families: OnceLock::new() }
+    }
 }
 
 impl CodexStore<'_> {
