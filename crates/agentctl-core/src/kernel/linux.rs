@@ -4,8 +4,8 @@
 //! that exited in between is gone and what was read of it is dropped. `kill(pid, 0)` is never asked: a
 //! zombie answers it.
 
-mod standing;
 mod exit_watch;
+mod standing;
 
 use std::ffi::OsStr;
 use std::fs;
