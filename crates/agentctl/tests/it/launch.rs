@@ -49,8 +49,11 @@ fn the_exit_code_is_the_agents_own() {
         assert_eq!((code(&fine), code(&failed)), (0, 1));
         let json = home.run(&["launch", "demo", "-p", "x [[hang]]", "--json"]).json();
         assert_eq!(json["status"], "running");
-        kill(u32::try_from(json["pid"].as_u64().expect("a pid")).expect("fits"));
         let id = json["id"].as_str().expect("an id");
+        eventually("its turn has begun", || {
+            Some(()).filter(|()| !status(&home, id)["prompt"].is_null())
+        });
+        kill(u32::try_from(json["pid"].as_u64().expect("a pid")).expect("fits"));
         let killed = eventually("the signal is known", || {
             Some(status(&home, id)).filter(|s| !s["exit"].is_null())
         });
