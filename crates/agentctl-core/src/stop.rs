@@ -307,10 +307,14 @@ impl Stopping<'_> {
         // All that lives now is held before the first signal.
         while tree.grow() > 0 && !self.left().is_zero() {}
         let since = agents.held.iter().map(|h| h.id().start_ticks).min();
+        if tree.is_around_us() {
+            // An agent that is asked to end ends its tools, and this command is one: do the rest first.
+            tree.end_beside_us(GRACE.min(self.left() / 4));
+        }
         match plan {
             Stop::Signals(ladder) => self.signal(&agents, ladder, &mut tree),
             Stop::Run { program, args, set } => {
-                self.ask_program(&agents, &act::Order { program, args, set })?
+                self.ask_program(&agents, &act::Order { program, args, set })?;
             }
             Stop::Ask => self.ask_server(&look, &root, session)?,
             Stop::Refuse(_) => {}
@@ -504,6 +508,12 @@ impl Stopping<'_> {
     fn sweep_after(&mut self, session: &Session) -> Result<(), Verdict> {
         let others = self.others(session);
         let none = Agents { held: Vec::new(), shown: Vec::new() };
+        let look = fleet::look(self.host, self.adapters, self.host.deadlines.live);
+        let root = self.root(&look, session);
+        // One that is about to be served again is kept from it.
+        if let Stop::Run { program, args, set } = self.control.stop(&look, &root, session) {
+            self.ask_program(&none, &act::Order { program, args, set })?;
+        }
         let mut tree = Tree::new(self.host, self.roots(session, &none, others));
         while tree.grow() > 0 && !self.left().is_zero() {}
         self.sweep(tree, session, None);

@@ -242,7 +242,7 @@ fn failure(target: &Target, report: &Report) -> Failure {
     match &report.verdict {
         Verdict::Refused(why, hint) => {
             let failure = Failure::new(Kind::Refused, format!("{name} was not stopped: {why}"));
-            hint.iter().fold(failure, |failure, hint| failure.hint(hint))
+            hint.iter().fold(failure, Failure::hint)
         }
         Verdict::Unknown(why) => {
             let message = format!("whether {name} lives is unknown: {why}");
@@ -266,9 +266,10 @@ fn say(ui: &mut Ui, target: &Target, report: &Report) -> Result<(), Failure> {
             );
             ui.line(&text)?;
         }
-        Verdict::Refused(why, _) => ui.error(&format!("{name} was not stopped: {why}")),
+        Verdict::Refused(why, _) | Verdict::Failed(why) => {
+            ui.error(&format!("{name} was not stopped: {why}"));
+        }
         Verdict::Unknown(why) => ui.error(&format!("whether {name} lives is unknown: {why}")),
-        Verdict::Failed(why) => ui.error(&format!("{name} was not stopped: {why}")),
     }
     for left in &report.left {
         let who = left.session.as_deref().unwrap_or("no session yet");
