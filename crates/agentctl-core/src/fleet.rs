@@ -6,6 +6,7 @@
 
 mod given_up;
 mod join;
+mod launched;
 mod observe;
 
 use std::collections::HashSet;
@@ -87,6 +88,7 @@ pub fn list(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Listing {
         list_adapter(adapter, look, &query)
     });
     let mut sessions: Vec<Session> = found.rows;
+    launched::add(host, &mut sessions);
     sessions.retain(|s| s.parent.is_some() || wanted.admits(s));
     sort(&mut sessions);
     let mut faults = found.faults;
@@ -173,6 +175,7 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
         }
         found
     });
+    launched::add(host, &mut found.rows);
     Inspected { session: found.rows.pop(), faults: found.faults }
 }
 

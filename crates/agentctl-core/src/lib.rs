@@ -15,12 +15,16 @@
 
 pub mod adapters;
 pub mod fleet;
+pub mod hooks;
 pub mod host;
 pub mod kernel;
+pub mod launch;
+pub mod locks;
 pub mod model;
 pub mod native;
 pub mod resolve;
 pub mod runs;
+pub mod stop;
 pub mod talk;
 pub mod transcript;
 pub mod wait;

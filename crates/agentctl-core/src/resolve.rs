@@ -8,7 +8,9 @@ use std::sync::Arc;
 use crate::adapters::Found;
 use crate::fleet::{Adapters, Query, each_adapter, list};
 use crate::host::Host;
+use crate::launch;
 use crate::model::{Fault, Locator, Session, Target};
+use crate::runs::Runs;
 
 /// Shortest prefix that is looked for.
 pub const PREFIX_CHARS: usize = 4;
@@ -49,9 +51,11 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn run(&mut self, text: &str) -> Vec<Target> {
-        if text.is_empty() || text == "@last" {
-            // `@last` is our newest launch; there is no launch yet that could have left a run.
+        if text.is_empty() {
             return Vec::new();
+        }
+        if text == "@last" {
+            return self.last();
         }
         // A whole id lies where its agent would put it: most questions end here.
         let id = text.to_owned();
@@ -109,6 +113,22 @@ impl Search<'_> {
         let all = list(self.host, self.adapters, &query);
         self.faults.extend(all.faults);
         pick(&all.sessions, |s| s.name.as_deref() == Some(text))
+    }
+
+    /// Our newest launch: of this adapter, where one was named.
+    fn last(&mut self) -> Vec<Target> {
+        let runs = Runs::of(self.host);
+        let newest = runs.all().unwrap_or_default().into_iter().find_map(|run| {
+            let spec = run.spec().filter(|s| self.only.is_none_or(|only| only == s.adapter))?;
+            let session = launch::session_of(self.host, self.adapters, &run, &spec)?;
+            let adapter = self.adapters.iter().find(|a| a.name() == spec.adapter)?;
+            Some((adapter.name(), session))
+        });
+        let Some((adapter, session)) = newest else { return Vec::new() };
+        let only = self.only.replace(adapter);
+        let found = self.run(&session);
+        self.only = only;
+        found
     }
 
     fn query(&self) -> Query {

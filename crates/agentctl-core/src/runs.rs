@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::adapters::control::{Begin, Permissions};
+use crate::hooks::{Moment, Report};
 use crate::host::Host;
 use crate::kernel::{Liveness, Process};
 use crate::model::{Exit, ProcId, Time, is_session_id};
@@ -62,6 +63,13 @@ impl std::fmt::Display for Marker {
 pub fn marker_of(host: &Host, process: &Process) -> Option<Marker> {
     let values = host.kernel.environ(&process.id, &[MARKER]).ok()?;
     Marker::parse(values.first()?.as_deref()?)
+}
+
+/// Returns the live agents that were launched from here, each with its marker.
+pub fn agents(host: &Host) -> impl Iterator<Item = (Process, Marker)> {
+    let table = host.kernel.table(&|_| true);
+    let marked = table.processes.into_iter().filter_map(|p| marker_of(host, &p).map(|m| (p, m)));
+    marked.filter(|(process, marker)| marker.names(&process.id))
 }
 
 /// What was asked for.
@@ -259,6 +267,17 @@ impl Run {
     /// Writes how the agent ended.
     pub fn write_ended(&self, ended: &Ended) -> io::Result<()> {
         self.write("exit.json", ended)
+    }
+
+    /// Returns how a hook of this run ended, once it has.
+    #[must_use]
+    pub fn report(&self, moment: Moment) -> Option<Report> {
+        self.read(&format!("{}.json", moment.word()))
+    }
+
+    /// Writes how a hook ended.
+    pub fn write_report(&self, moment: Moment, report: &Report) -> io::Result<()> {
+        self.write(&format!("{}.json", moment.word()), report)
     }
 
     /// Returns when it was over: ended as its parent saw it, or its process gone without a word. `None`

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agentctl_core::adapters;
+use agentctl_core::adapters::control::{Control, Permissions};
+use agentctl_core::adapters::{self};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::model::Time;
@@ -18,8 +19,58 @@ use crate::failure::{Failure, Kind};
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct File {
+    adapter: Option<String>,
+    model: Option<String>,
+    permissions: Option<Permissions>,
     roots: BTreeMap<String, Vec<PathBuf>>,
     deadline: Deadline,
+    runs: RunsTable,
+    hooks: Hooks,
+    #[serde(rename = "claude-code")]
+    claude_code: BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RunsTable {
+    keep: Option<Span>,
+}
+
+/// What is run when a session begins or ends, as argv.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hooks {
+    /// When it has begun.
+    pub on_create: Option<Vec<String>>,
+    /// When its agent has ended.
+    pub on_complete: Option<Vec<String>>,
+}
+
+/// What a launch does when nothing is said.
+#[derive(Clone, Debug)]
+pub struct Defaults {
+    /// The agent.
+    pub adapter: Option<String>,
+    /// Its model.
+    pub model: Option<String>,
+    /// What it may do without asking.
+    pub permissions: Permissions,
+    /// What is run when a session begins or ends.
+    pub hooks: Hooks,
+    /// How long ended runs are kept.
+    pub keep: Duration,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            adapter: None,
+            model: None,
+            permissions: Permissions::Default,
+            hooks: Hooks::default(),
+            keep: Duration::from_hours(7 * 24),
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -27,6 +78,7 @@ struct File {
 struct Deadline {
     live: Option<Span>,
     all: Option<Span>,
+    launch: Option<Span>,
 }
 
 /// A span as typed: `30s`, `10m`, `2h`, `7d`, `500ms`.
@@ -61,6 +113,11 @@ impl<'de> Deserialize<'de> for Span {
 
 /// Builds the world from the environment and the configuration file.
 pub fn host() -> Result<Arc<Host>, Failure> {
+    load().map(|(host, _)| host)
+}
+
+/// Builds the world, and returns beside it what a launch does when nothing is said.
+pub fn load() -> Result<(Arc<Host>, Defaults), Failure> {
     let env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
         .collect();
@@ -85,10 +142,11 @@ pub fn host() -> Result<Arc<Host>, Failure> {
         deadlines: Deadlines::default(),
     };
     let path = path(&host);
+    let mut defaults = Defaults::default();
     if let Some(file) = read(&path, host.var("AGENTCTL_CONFIG").is_some())? {
-        apply(&mut host, file, &path)?;
+        defaults = apply(&mut host, file, &path)?;
     }
-    Ok(Arc::new(host))
+    Ok((Arc::new(host), defaults))
 }
 
 /// Returns where the configuration file is.
@@ -98,8 +156,10 @@ pub fn path(host: &Host) -> PathBuf {
     host.var("AGENTCTL_CONFIG").map_or_else(default, PathBuf::from)
 }
 
+/// Returns the time now.
 #[allow(clippy::disallowed_methods)] // the one clock
-fn clock() -> Time {
+#[must_use]
+pub fn clock() -> Time {
     Time(jiff::Timestamp::now())
 }
 
@@ -118,20 +178,21 @@ fn read(path: &Path, must_exist: bool) -> Result<Option<File>, Failure> {
         let line = error.span().map_or(1, |s| text[..s.start].matches('\n').count() + 1);
         let message = error.message().replace('\n', " ");
         Failure::new(Kind::Failed, format!("{} line {line}: {message}", path.display()))
-            .hint("keys: [roots] with one list per adapter, [deadline] live and all")
+            .hint("keys: adapter, model, permissions, [roots], [deadline], [runs], [hooks], [claude-code]; the README lists them")
     })
 }
 
-fn apply(host: &mut Host, file: File, path: &Path) -> Result<(), Failure> {
-    for name in file.roots.keys() {
-        if !adapters::ALL.iter().any(|a| a.name() == name) {
-            let known: Vec<_> = adapters::ALL.iter().map(|a| a.name()).collect();
-            let message = format!("{}: roots.{name}: there is no such adapter", path.display());
-            return Err(
-                Failure::new(Kind::Failed, message).hint(format!("adapters: {}", known.join(", ")))
-            );
+fn apply(host: &mut Host, file: File, path: &Path) -> Result<Defaults, Failure> {
+    let known = || adapters::ALL.iter().map(|a| a.name());
+    let named = file.roots.keys().map(|name| ("roots.", name));
+    for (key, name) in named.chain(file.adapter.iter().map(|name| ("adapter = ", name))) {
+        if !known().any(|adapter| adapter == name) {
+            let message = format!("{}: {key}{name}: there is no such adapter", path.display());
+            let list = known().collect::<Vec<_>>().join(", ");
+            return Err(Failure::new(Kind::Failed, message).hint(format!("adapters: {list}")));
         }
     }
+    settings(host, "claude-code", file.claude_code, path)?;
     let expand = |p: PathBuf| match p.strip_prefix("~") {
         Ok(rest) => host.home.join(rest),
         Err(_) => p,
@@ -141,11 +202,51 @@ fn apply(host: &mut Host, file: File, path: &Path) -> Result<(), Failure> {
         .into_iter()
         .map(|(name, paths)| (name, paths.into_iter().map(expand).collect()))
         .collect();
-    if let Some(Span(live)) = file.deadline.live {
-        host.deadlines.live = live;
+    let deadlines = &mut host.deadlines;
+    for (place, given) in [
+        (&mut deadlines.live, file.deadline.live),
+        (&mut deadlines.all, file.deadline.all),
+        (&mut deadlines.launch, file.deadline.launch),
+    ] {
+        if let Some(Span(span)) = given {
+            *place = span;
+        }
     }
-    if let Some(Span(all)) = file.deadline.all {
-        host.deadlines.all = all;
+    let usual = Defaults::default();
+    Ok(Defaults {
+        adapter: file.adapter,
+        model: file.model,
+        permissions: file.permissions.unwrap_or(usual.permissions),
+        hooks: file.hooks,
+        keep: file.runs.keep.map_or(usual.keep, |Span(span)| span),
+    })
+}
+
+/// Takes over an adapter's own settings, each one it knows.
+fn settings(
+    host: &mut Host,
+    adapter: &str,
+    given: BTreeMap<String, String>,
+    path: &Path,
+) -> Result<(), Failure> {
+    let known = adapters::ALL.iter().find(|a| a.name() == adapter).and_then(|a| a.control());
+    let known = known.map_or(&[][..], Control::settings);
+    for (key, value) in &given {
+        let wrong = |what: String| {
+            Failure::new(Kind::Failed, format!("{}: {adapter}.{key}: {what}", path.display()))
+        };
+        let Some(setting) = known.iter().find(|s| s.key == key) else {
+            let keys: Vec<_> = known.iter().map(|s| s.key).collect();
+            return Err(
+                wrong("there is no such key".into()).hint(format!("keys: {}", keys.join(", ")))
+            );
+        };
+        if !setting.values.contains(&value.as_str()) {
+            let values = setting.values.join(" or ");
+            return Err(wrong(format!("`{value}` is not one of its values"))
+                .hint(format!("write {values}")));
+        }
     }
+    host.settings.insert(adapter.to_owned(), given);
     Ok(())
 }

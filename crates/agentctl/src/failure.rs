@@ -33,7 +33,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the exit code that says so.
+    /// Returns the exit code.
     #[must_use]
     pub fn exit_code(self) -> u8 {
         match self {
@@ -48,7 +48,9 @@ impl Kind {
         }
     }
 
-    fn code(self) -> &'static str {
+    /// Returns the word for scripts.
+    #[must_use]
+    pub fn code(self) -> &'static str {
         match self {
             Self::Failed | Self::BrokenPipe => "failed",
             Self::Usage => "usage",

@@ -7,5 +7,6 @@ pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod failure;
+pub mod shim;
 pub mod text;
 pub mod ui;

@@ -5,6 +5,10 @@ use std::process::ExitCode;
 use agentctl::ui::Ui;
 
 fn main() -> ExitCode {
+    // What stays behind every launched agent must be small: it is looked at before anything else.
+    if let Some(code) = agentctl::shim::dispatch() {
+        return code;
+    }
     agentctl::failure::report_panics_in_one_line();
     let mut ui = Ui::from_env();
     match agentctl::cli::run(std::env::args_os(), &mut ui) {

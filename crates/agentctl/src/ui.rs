@@ -52,6 +52,21 @@ impl Ui {
         self.terminal
     }
 
+    /// Says whether a person can be asked something.
+    #[must_use]
+    pub fn converses(&self) -> bool {
+        self.terminal && io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Asks a yes-or-no question; anything but yes is no.
+    pub fn confirm(&mut self, question: &str) -> io::Result<bool> {
+        self.out.flush()?;
+        write!(io::stderr(), "{} [y/N] ", clean(question))?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    }
+
     /// Returns the width to fit into; unbounded when piped.
     #[must_use]
     pub fn width(&self) -> Option<usize> {
@@ -135,11 +150,16 @@ impl Ui {
         self.talk(AnsiColor::Red.on_default().bold(), "error: ", text);
     }
 
+    /// Says what went wrong beside what was asked for.
+    pub fn warn(&mut self, text: &str) {
+        self.talk(AnsiColor::Yellow.on_default().bold(), "warning: ", text);
+    }
+
     /// Says which source failed.
     pub fn warn_fault(&mut self, fault: &Fault) {
         let place = fault.root.as_deref().map(|r| format!(" ({r})")).unwrap_or_default();
         let text = format!("{}{place}: {}", fault.adapter, fault.message);
-        self.talk(AnsiColor::Yellow.on_default().bold(), "warning: ", &text);
+        self.warn(&text);
     }
 
     fn talk(&mut self, style: Style, prefix: &str, text: &str) {

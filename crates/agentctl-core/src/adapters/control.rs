@@ -54,6 +54,8 @@ pub struct Order {
     pub permissions: Permissions,
     /// Further arguments, as given by the user.
     pub extra: Vec<OsString>,
+    /// The home of the session that is continued; `None` for the agent's usual one.
+    pub root: Option<PathBuf>,
 }
 
 /// The command that carries an order out.
@@ -97,8 +99,6 @@ pub struct FirstWords<'a> {
     pub stdout: &'a [u8],
     /// The beginning of its stderr.
     pub stderr: &'a [u8],
-    /// It has ended.
-    pub ended: bool,
 }
 
 impl FirstWords<'_> {
@@ -117,6 +117,8 @@ pub enum Handshake {
     Wait,
     /// It is up, and this is its real session id.
     Up(String),
+    /// This is its session id, but a refusal may follow: worth this much more time for another word.
+    Nearly(String, Duration),
     /// It says that it cannot.
     Failed(String),
 }
@@ -180,8 +182,8 @@ pub trait Control: Sync {
     /// Returns the command that carries out an order; the prompt will be its stdin.
     fn start(&self, host: &Host, order: &Order) -> Result<Start, Refusal>;
 
-    /// Says what the first words of a new process mean.
-    fn handshake(&self, words: &FirstWords<'_>) -> Handshake;
+    /// Says what the first words of a new process mean that was started for this order.
+    fn handshake(&self, host: &Host, order: &Order, words: &FirstWords<'_>) -> Handshake;
 
     /// Returns what to do about these last words of a process that failed.
     fn advice(&self, _words: &str) -> Option<&'static str> {

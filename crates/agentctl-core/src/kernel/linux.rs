@@ -5,6 +5,7 @@
 //! zombie answers it.
 
 mod exit_watch;
+mod standing;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -248,17 +249,6 @@ impl Kernel {
         Ok(false)
     }
 
-    /// Returns the values of these variables in the environment a process was started with.
-    pub fn environ(&self, id: &ProcId, names: &[&str]) -> io::Result<Vec<Option<String>>> {
-        let directory = open_process_directory(id.pid)?;
-        let bytes = read_at(directory.as_fd(), "environ")?;
-        // Still there after the read, so it was there when the directory was opened.
-        if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
-            return Err(io::Error::other("the process has gone"));
-        }
-        Ok(names.iter().map(|name| environ_value(&bytes, name)).collect())
-    }
-
     /// Lists the file locks the kernel shows in this pid namespace.
     ///
     /// The list is handed out a page at a time and by position, so a lock released between two pages
@@ -361,10 +351,14 @@ impl Held {
     }
 
     /// Blocks until all of these have exited or the time is up; says whether they have.
-    pub fn wait_for_all(held: &[Self], timeout: Duration) -> io::Result<bool> {
+    pub fn wait_for_all(
+        held: &[impl std::borrow::Borrow<Self>],
+        timeout: Duration,
+    ) -> io::Result<bool> {
         let until = std::time::Instant::now() + timeout;
         loop {
-            let living: Vec<&Self> = held.iter().filter(|h| !h.has_exited()).collect();
+            let living: Vec<&Self> =
+                held.iter().map(std::borrow::Borrow::borrow).filter(|h| !h.has_exited()).collect();
             let left = until.saturating_duration_since(std::time::Instant::now());
             if living.is_empty() || left.is_zero() {
                 return Ok(living.is_empty());
@@ -497,13 +491,6 @@ fn gone_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
         }
         Err(error) => Err(error),
     }
-}
-
-fn environ_value(environ: &[u8], name: &str) -> Option<String> {
-    environ.split(|b| *b == 0).find_map(|entry| {
-        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        Some(String::from_utf8_lossy(value).into_owned())
-    })
 }
 
 /// Reads lines like `5: FLOCK  ADVISORY  WRITE 2725 fe:00:5751231 0 EOF`; waiters (`->`) hold nothing.

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use sysinfo::{ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System, UpdateKind};
 
-use super::{Brief, FileLock, Liveness, Mechanism, Process, Table};
+use super::{Brief, Environ, FileLock, Liveness, Mechanism, Process, Table};
 use crate::model::{ProcId, Time};
 
 /// The kernel as this process sees it. Cheap to clone; holds no state about anyone.
@@ -187,6 +187,24 @@ impl Kernel {
         Ok(names.iter().map(|name| environ_value(seen.environ(), name)).collect())
     }
 
+    /// Looks closely at the processes of this user whose working directory this is, links resolved.
+    #[must_use]
+    pub fn standing_in(&self, directory: &Path) -> Table {
+        let mut table = self.table(&|_| true);
+        table.processes.retain(|p| p.cwd.as_deref() == Some(directory));
+        table
+    }
+
+    /// Reads these variables as [`Kernel::environ`] does. None shown at all may mean that the process is
+    /// becoming another program, or that macOS hides them: both look like an empty environment here.
+    pub fn environ_now(&self, id: &ProcId, names: &[&str]) -> io::Result<Environ> {
+        match self.environ(id, names) {
+            Ok(values) => Ok(Environ::Values(values)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Environ::Empty),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Fails: macOS does not tell who holds a file lock.
     pub fn file_locks(&self) -> io::Result<Vec<FileLock>> {
         Err(io::Error::new(
@@ -258,11 +276,14 @@ impl Held {
     }
 
     /// Blocks until all of these have exited or the time is up; says whether they have.
-    pub fn wait_for_all(held: &[Self], timeout: Duration) -> io::Result<bool> {
+    pub fn wait_for_all(
+        held: &[impl std::borrow::Borrow<Self>],
+        timeout: Duration,
+    ) -> io::Result<bool> {
         let until = std::time::Instant::now() + timeout;
         let mut watch = ExitWatch::default();
         let mut living = 0;
-        for one in held {
+        for one in held.iter().map(std::borrow::Borrow::borrow) {
             living += usize::from(watch.add(&one.kernel, &one.id)?);
         }
         while living > 0 {

@@ -21,7 +21,7 @@ mod spawn;
 use std::path::PathBuf;
 
 pub use platform::{ExitWatch, Held, Kernel};
-pub use spawn::{Spawn, Stdio};
+pub use spawn::{Attended, Spawn, Stdio, adopt_orphans, become_program, inherited, reap};
 
 use crate::model::{ProcId, Time};
 
@@ -115,6 +115,17 @@ impl Table {
                 && parent.exe == process.exe
         })
     }
+}
+
+/// The environment of a process, read at a moment when it may not be there yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Environ {
+    /// The process is becoming another program: nothing can be read of it yet.
+    Forming,
+    /// It has none.
+    Empty,
+    /// The values asked for.
+    Values(Vec<Option<String>>),
 }
 
 /// A file lock somebody holds.

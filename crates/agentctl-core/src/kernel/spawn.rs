@@ -1,12 +1,19 @@
-//! Starting a program in a session of its own, with no pipe anyone must feed or drain.
+//! Starting programs: in a session of their own with no pipe anyone must feed or drain, or attended to
+//! their end; and becoming another program.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::io::{self, Read};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group};
+
+use crate::model::Exit;
 
 /// Where one of the three standard streams goes.
 #[derive(Debug)]
@@ -17,15 +24,17 @@ pub enum Stdio {
     File(File),
 }
 
-/// What to start. The environment is given whole: nothing is inherited.
+/// What to start, in the environment of this process but for what is said here.
 #[derive(Debug)]
 pub struct Spawn {
     /// The program file.
     pub program: PathBuf,
     /// Its arguments, without the program's own name.
     pub args: Vec<OsString>,
-    /// Its whole environment.
-    pub env: Vec<(OsString, OsString)>,
+    /// Variables set for it.
+    pub set: Vec<(OsString, OsString)>,
+    /// Variables taken from it.
+    pub unset: Vec<String>,
     /// Its working directory.
     pub cwd: PathBuf,
     /// Standard input.
@@ -38,12 +47,20 @@ pub struct Spawn {
     pub keep: Option<OwnedFd>,
 }
 
+/// How an attended program ended.
+#[derive(Debug)]
+pub struct Attended {
+    /// Code or signal; `None` when it was still at it when the time was up, and was killed.
+    pub exit: Option<Exit>,
+    /// What it said, on both streams, up to the limit.
+    pub said: Vec<u8>,
+}
+
 impl Spawn {
     /// Starts the program in a new session, detached from the caller's terminal.
-    #[allow(clippy::disallowed_methods)] // the one place that may
     pub fn detached(self) -> io::Result<Child> {
-        let mut command = Command::new(&self.program);
-        command.args(&self.args).env_clear().envs(self.env).current_dir(&self.cwd);
+        let mut command = command(&self.program, &self.args, &self.set, &self.unset);
+        command.current_dir(&self.cwd);
         command.stdin(stream(self.stdin)).stdout(stream(self.stdout)).stderr(stream(self.stderr));
         let keep = self.keep;
         // SAFETY: both calls are async-signal-safe and touch no memory of the parent.
@@ -58,6 +75,105 @@ impl Spawn {
         }
         command.spawn()
     }
+
+    /// Runs the program to its end, in a process group of its own, and keeps at most `most` bytes of
+    /// what it says. When the time is up the group is killed. `stdout` and `stderr` are not looked at.
+    pub fn attended(self, limit: Duration, most: u64) -> io::Result<Attended> {
+        let (mut said, output) = io::pipe()?;
+        let mut command = command(&self.program, &self.args, &self.set, &self.unset);
+        command.current_dir(&self.cwd).process_group(0).stdin(stream(self.stdin));
+        command.stdout(output.try_clone()?).stderr(output);
+        let mut child = command.spawn()?;
+        // The command holds the pipe's other end; without it the pipe ends with the program.
+        drop(command);
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let (sender, words) = channel();
+        std::thread::spawn(move || {
+            let mut kept = Vec::new();
+            // What was said before a broken pipe was said; the rest is drained, or it would block.
+            let _said = said.by_ref().take(most).read_to_end(&mut kept);
+            let _unheard = sender.send(kept);
+            let _drained = io::copy(&mut said, &mut io::sink());
+        });
+        let (sender, ended) = channel();
+        std::thread::spawn(move || {
+            let _unheard = sender.send(child.wait());
+        });
+        let exit = match ended.recv_timeout(limit) {
+            Ok(status) => Some(exit_of(status?)),
+            Err(_) => {
+                // It has not been reaped, so the group is still its own.
+                let _gone = group.map(|g| kill_process_group(g, Signal::KILL));
+                None
+            }
+        };
+        // Something it left behind may hold the pipe: what was said so far is enough then.
+        let said = words.recv_timeout(Duration::from_millis(200)).unwrap_or_default();
+        Ok(Attended { exit, said })
+    }
+}
+
+/// Becomes another program, with one more variable set. Returns only when that fails.
+#[must_use]
+pub fn become_program(program: &OsStr, args: &[OsString], name: &str, value: &str) -> io::Error {
+    let set = [(OsString::from(name), OsString::from(value))];
+    command(Path::new(program), args, &set, &[]).exec()
+}
+
+/// Makes this process the one that orphans below it are given to, where the system can.
+pub fn adopt_orphans() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    Ok(())
+}
+
+/// Takes over a descriptor that this process was started with, and marks it to be closed by `exec`.
+///
+/// Fails for a number that is no open descriptor. To be called once for a number, at the start.
+pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: nothing in this process has used the number yet; it was handed over by the parent.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    match rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC) {
+        Ok(()) => Ok(fd),
+        Err(error) => {
+            std::mem::forget(fd);
+            Err(error.into())
+        }
+    }
+}
+
+/// Waits for a child to end: any child, adopted ones included. `None` when there is none left.
+pub fn reap() -> io::Result<Option<(u32, Exit)>> {
+    match rustix::io::retry_on_intr(|| rustix::process::wait(WaitOptions::empty())) {
+        Ok(Some((pid, status))) => {
+            let exit = Exit { code: status.exit_status(), signal: status.terminating_signal() };
+            Ok(u32::try_from(pid.as_raw_nonzero().get()).ok().map(|pid| (pid, exit)))
+        }
+        Ok(None) | Err(rustix::io::Errno::CHILD) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[allow(clippy::disallowed_methods)] // the one place that may
+fn command(
+    program: &Path,
+    args: &[OsString],
+    set: &[(OsString, OsString)],
+    unset: &[String],
+) -> Command {
+    let mut command = Command::new(program);
+    command.args(args);
+    for name in unset {
+        command.env_remove(name);
+    }
+    for (name, value) in set {
+        command.env(name, value);
+    }
+    command
+}
+
+fn exit_of(status: ExitStatus) -> Exit {
+    Exit { code: status.code(), signal: status.signal() }
 }
 
 fn stream(wanted: Stdio) -> std::process::Stdio {

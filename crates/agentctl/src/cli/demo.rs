@@ -122,7 +122,8 @@ fn start(host: &Host, scratch: &Path) -> Result<Vec<String>, Failure> {
         let spawn = Spawn {
             program: host.program.clone(),
             args: args.into_iter().map(Into::into).collect(),
-            env: host.env.iter().map(|(k, v)| (k.into(), v.into())).collect(),
+            set: Vec::new(),
+            unset: Vec::new(),
             cwd,
             stdin: Stdio::File(fs::File::open(&prompt_file)?),
             stdout: Stdio::File(log.try_clone()?),

@@ -3,12 +3,16 @@
 mod adapters;
 mod demo;
 mod doctor;
+mod launch;
 mod list;
 mod logs;
 mod manual;
+mod resume;
 mod rows;
+mod runs;
 mod schema;
 mod status;
+mod stop;
 mod wait;
 mod why;
 
@@ -48,6 +52,13 @@ enum Command {
     Why(why::WhyArgs),
     #[command(visible_aliases = ["peek", "tail"])]
     Logs(logs::LogsArgs),
+    #[command(visible_alias = "run")]
+    Launch(launch::LaunchArgs),
+    #[command(visible_alias = "send")]
+    Resume(resume::ResumeArgs),
+    Runs(runs::RunsArgs),
+    Prune(runs::PruneArgs),
+    Stop(stop::StopArgs),
     Wait(wait::WaitArgs),
     Doctor(doctor::DoctorArgs),
     Adapters(adapters::AdaptersArgs),
@@ -79,6 +90,20 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Status(args) => status::cmd_status(ui, &host()?, &args),
         Command::Why(args) => why::cmd_why(ui, &host()?, &args),
         Command::Logs(args) => logs::cmd_logs(ui, &host()?, &args),
+        Command::Launch(args) => {
+            let (host, defaults) = crate::config::load()?;
+            launch::cmd_launch(ui, &host, &defaults, args)
+        }
+        Command::Resume(args) => {
+            let (host, defaults) = crate::config::load()?;
+            resume::cmd_resume(ui, &host, &defaults, args)
+        }
+        Command::Runs(args) => {
+            let (host, defaults) = crate::config::load()?;
+            runs::cmd_runs(ui, &host, &defaults, &args)
+        }
+        Command::Prune(args) => runs::cmd_prune(ui, &host()?, &args),
+        Command::Stop(args) => stop::cmd_stop(ui, &host()?, &args),
         Command::Wait(args) => wait::cmd_wait(ui, &host()?, &args),
         Command::Doctor(args) => doctor::cmd_doctor(ui, &host()?, &args),
         Command::Adapters(args) => adapters::cmd_adapters(ui, &host()?, &args),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet;
 use agentctl_core::host::Host;
-use agentctl_core::model::{Fault, Session, Time, Tokens};
+use agentctl_core::model::{Fault, Session, Target, Time, Tokens};
 use clap::Args;
 
 use super::rows;
@@ -38,6 +38,14 @@ pub(super) fn cmd_status(ui: &mut Ui, host: &Arc<Host>, args: &StatusArgs) -> Ou
 
 /// Looks at the one session a person named.
 pub(super) fn inspect(host: &Arc<Host>, text: &str) -> Result<(Session, Vec<Fault>), Failure> {
+    inspect_target(host, text).map(|(_, session, faults)| (session, faults))
+}
+
+/// Looks at the one session a person named, and says where it lies.
+pub(super) fn inspect_target(
+    host: &Arc<Host>,
+    text: &str,
+) -> Result<(Target, Session, Vec<Fault>), Failure> {
     let (target, mut faults) = super::target(host, text)?;
     let mut inspected = fleet::inspect(host, ALL, &target);
     faults.append(&mut inspected.faults);
@@ -45,7 +53,7 @@ pub(super) fn inspect(host: &Arc<Host>, text: &str) -> Result<(Session, Vec<Faul
     faults.dedup();
     inspected.faults = faults;
     match inspected.session {
-        Some(session) => Ok((session, inspected.faults)),
+        Some(session) => Ok((target, session, inspected.faults)),
         None if inspected.faults.is_empty() => Err(super::not_found(text)),
         None => Err(Failure::new(Kind::Unanswered, format!("the state of `{text}` is unknown"))
             .beside(inspected.faults)),
@@ -93,6 +101,8 @@ fn lines(ui: &Ui, host: &Host, session: &Session) -> Vec<String> {
     );
     field("tokens", session.tokens.map(tokens));
     field("cost", session.cost_usd.map(|c| format!("${c:.4}")));
+    field("group", session.group.as_deref().map(one_line));
+    field("run", session.run.clone());
     field("parent", session.parent.clone());
     field("prompt", session.prompt.as_deref().map(|p| clean(p).replace('\n', " ")));
     field("home", Some(rows::directory(host, &session.root)));

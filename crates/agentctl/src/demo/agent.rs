@@ -38,6 +38,9 @@ pub struct AgentArgs {
     /// Continue this session
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
+    /// The name of the model it claims to use
+    #[arg(long, default_value = MODEL)]
+    model: String,
     /// Stay for further prompts when the turn is over
     #[arg(long)]
     stay: bool,
@@ -72,6 +75,7 @@ struct Agent {
     sender: Sender<Event>,
     told: Vec<String>,
     messages: u64,
+    model: String,
 }
 
 /// Runs the agent.
@@ -178,9 +182,10 @@ impl Agent {
             sender,
             told,
             messages: 0,
+            model: args.model.clone(),
         };
         if args.resume.is_none() {
-            agent.write(Line::Session { cwd, model: MODEL.into() })?;
+            agent.write(Line::Session { cwd, model: args.model.clone() })?;
         }
         agent.say_live("busy", None)?;
         speak(&format!("session {id}"));
@@ -231,7 +236,7 @@ impl Agent {
                 Step::Say(text) => {
                     speak(&text);
                     let (id, usage, at) = (self.id(), spend(&mut read, &text), self.now());
-                    self.write(Line::Say { id, text, model: MODEL.into(), usage, at })?;
+                    self.write(Line::Say { id, text, model: self.model.clone(), usage, at })?;
                     None
                 }
                 Step::Tool(command) => self.tool(command, &mut read)?,
@@ -259,7 +264,7 @@ impl Agent {
             id,
             call: call.clone(),
             command: command.clone(),
-            model: MODEL.into(),
+            model: self.model.clone(),
             usage,
             at,
         };

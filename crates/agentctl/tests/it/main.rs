@@ -9,6 +9,8 @@ mod codex;
 mod demo;
 mod fixtures;
 mod hostile;
+mod launch;
+mod launched;
 mod readme;
 mod recycle;
 mod terminal;

@@ -6,10 +6,12 @@
 //! session id: `/clear` changes the id under the same process. Facts and versions:
 //! `docs/agents/claude-code.md`.
 
+mod control;
 mod lines;
 mod live;
 mod messages;
 mod record;
+pub(super) mod stop;
 mod tokens;
 mod watch;
 
@@ -17,6 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store, Turn,
     existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
@@ -79,6 +82,10 @@ impl Adapter for ClaudeCode {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn control(&self) -> Option<&dyn Control> {
+        Some(self)
     }
 }
 

@@ -5,11 +5,13 @@
 //! such sessions are hosted, and only that server knows whether it waits for a human. Facts and
 //! versions: `docs/agents/codex.md`.
 
+mod control;
 mod index;
 mod live;
 mod messages;
 mod rollout;
 mod server;
+pub(super) mod stop;
 mod watch;
 
 use std::collections::HashMap;
@@ -18,6 +20,7 @@ use std::sync::OnceLock;
 
 use index::Index;
 
+use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store,
     existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
@@ -73,11 +76,15 @@ impl Adapter for Codex {
     }
 
     fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
-        Box::new(CodexStore { look, root, index: OnceLock::new(), families: OnceLock::new() })
+        Box::new(CodexStore::open(look, root))
     }
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn control(&self) -> Option<&dyn Control> {
+        Some(self)
     }
 }
 
@@ -122,6 +129,12 @@ fn birth_days(id: &str) -> Vec<String> {
         Some(at.0.strftime("%Y/%m/%d").to_string())
     };
     [0, -1, 1].into_iter().filter_map(day).collect()
+}
+
+impl<'a> CodexStore<'a> {
+    fn open(look: &'a Look, root: &'a Root) -> Self {
+        Self { look, root, index: OnceLock::new(), families: OnceLock::new() }
+    }
 }
 
 impl CodexStore<'_> {

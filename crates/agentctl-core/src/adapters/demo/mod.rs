@@ -5,12 +5,15 @@
 //! behind by SIGKILL); `sessions/<id>.jsonl` is the conversation, append-only. This adapter is the
 //! example CONTRIBUTING.md walks through.
 
+mod control;
+
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, State, Store,
     Turn, existing_roots, not_regular, skipped,
@@ -105,6 +108,10 @@ impl Adapter for Demo {
             Line::Session { .. } | Line::End { .. } | Line::Exit { .. } => return Vec::new(),
         }
         vec![message]
+    }
+
+    fn control(&self) -> Option<&dyn Control> {
+        Some(self)
     }
 }
 

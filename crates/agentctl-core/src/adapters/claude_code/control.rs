@@ -1,0 +1,188 @@
+//! How Claude Code is moved. The session id is ours to choose; the prompt comes on stdin; the first
+//! structured line says which session it really is.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{ClaudeCode, NAME};
+use crate::adapters::control::{
+    Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Permissions, Refusal, Setting,
+    Start, Stop,
+};
+use crate::adapters::{Look, Root};
+use crate::host::Host;
+use crate::model::Session;
+use crate::native::file;
+
+/// What decides who pays; kept or taken by the setting `billing`.
+const BILLING: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"];
+/// A refusal for want of a login follows the first line within 70 ms.
+const LOGIN_GRACE: Duration = Duration::from_millis(500);
+/// The warning about a model it does not know follows the first line within 25 ms.
+const MODEL_GRACE: Duration = Duration::from_millis(100);
+/// After that warning the model server itself has to say whether it knows it.
+const SERVER_GRACE: Duration = Duration::from_secs(5);
+
+impl Control for ClaudeCode {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            fork: true,
+            edits: "--permission-mode acceptEdits",
+            bypass: "--dangerously-skip-permissions",
+            stop: "SIGTERM, then SIGKILL; background sessions by `claude stop`",
+        }
+    }
+
+    fn start(&self, host: &Host, order: &Order) -> Result<Start, Refusal> {
+        let program = host.which("claude").ok_or_else(|| {
+            Refusal::new(
+                "the program `claude` is not installed, or not on your PATH",
+                "install Claude Code, or try `agentctl launch demo`",
+            )
+        })?;
+        let mut args: Vec<OsString> =
+            ["-p", "--output-format", "stream-json", "--verbose"].map(Into::into).to_vec();
+        let mut say = |words: &[&str]| args.extend(words.iter().map(Into::into));
+        let fresh = uuid::Uuid::new_v4().to_string();
+        let id = match &order.begin {
+            Begin::New => {
+                say(&["--session-id", &fresh]);
+                fresh
+            }
+            Begin::Resume(id) => {
+                say(&["--resume", id]);
+                id.clone()
+            }
+            Begin::Fork(from) => {
+                say(&["--resume", from, "--fork-session", "--session-id", &fresh]);
+                fresh
+            }
+        };
+        if let Some(model) = &order.model {
+            say(&["--model", model]);
+        }
+        if let Some(name) = &order.name {
+            say(&["--name", name]);
+        }
+        match order.permissions {
+            Permissions::Default => {}
+            Permissions::Edits => say(&["--permission-mode", "acceptEdits"]),
+            Permissions::Bypass => say(&["--dangerously-skip-permissions"]),
+        }
+        args.extend(order.extra.iter().cloned());
+        let strip = host.setting(NAME, "billing") == Some("subscription");
+        let unset = if strip { BILLING.map(str::to_owned).to_vec() } else { Vec::new() };
+        // A session of another home is continued there.
+        let moved = order.root.as_ref().filter(|root| **root != file::resolve_root(&home(host)));
+        let set = moved.map(|root| ("CLAUDE_CONFIG_DIR".into(), root.to_string_lossy().into()));
+        let set = set.into_iter().collect();
+        Ok(Start { program, args, set, unset, id: Some(id), keeps_name: true })
+    }
+
+    fn handshake(&self, host: &Host, order: &Order, words: &FirstWords<'_>) -> Handshake {
+        let lines: Vec<Value> = words.json_lines().collect();
+        let failed = lines.iter().find(|line| line["is_error"] == true);
+        // Asked for a conversation that is not there, it says so without a beginning.
+        if let Some(first) = failed.and_then(|line| line["errors"][0].as_str()) {
+            return Handshake::Failed(first.to_owned());
+        }
+        let init = lines.iter().find(|line| line["type"] == "system" && line["subtype"] == "init");
+        let Some(id) = init.and_then(|line| line["session_id"].as_str()) else {
+            return Handshake::Wait;
+        };
+        let refused = lines.iter().find(|line| {
+            let hopeless = ["authentication_failed", "model_not_found"];
+            line["is_api_error_message"] == true
+                && line["error"].as_str().is_some_and(|error| hopeless.contains(&error))
+        });
+        if let Some(line) = refused {
+            let said = line["message"]["content"][0]["text"].as_str();
+            return Handshake::Failed(said.unwrap_or("it was refused").to_owned());
+        }
+        let spoke = lines.iter().any(|line| line["type"] == "assistant");
+        if spoke {
+            return Handshake::Up(id.to_owned());
+        }
+        let doubted = memchr::memmem::find(words.stderr, b"unrecognized_model").is_some();
+        if doubted {
+            return Handshake::Nearly(id.to_owned(), SERVER_GRACE);
+        }
+        let keyless = init.is_some_and(|line| line["apiKeySource"] == "none") && !logged_in(host);
+        match (keyless, &order.model) {
+            (true, _) => Handshake::Nearly(id.to_owned(), LOGIN_GRACE),
+            (false, Some(_)) => Handshake::Nearly(id.to_owned(), MODEL_GRACE),
+            (false, None) => Handshake::Up(id.to_owned()),
+        }
+    }
+
+    fn advice(&self, words: &str) -> Option<&'static str> {
+        let said = |text: &str| words.contains(text);
+        if said("Not logged in") || said("/login") {
+            Some("run `claude` once and log in, or set ANTHROPIC_API_KEY")
+        } else if said("issue with the selected model") {
+            Some("name another with --model; `claude` alone shows those you may use")
+        } else if said("root/sudo privileges") {
+            Some("as root Claude Code skips permissions only with --env IS_SANDBOX=1")
+        } else if said("exceeds 10MB") {
+            Some("put long text in a file and name the file in the prompt")
+        } else if said("No conversation found") {
+            Some("`agentctl list --all --since all` shows the sessions there are")
+        } else {
+            None
+        }
+    }
+
+    fn stop(&self, look: &Look, root: &Root, session: &Session) -> Stop {
+        super::stop::plan(look, root, session)
+    }
+
+    fn marks(&self, session: &Session) -> Vec<Mark> {
+        super::stop::marks(session)
+    }
+
+    fn own_variables(&self) -> &'static [&'static str] {
+        &[
+            "CLAUDECODE",
+            "CLAUDE_PID",
+            "CLAUDE_CODE_SESSION_ID",
+            "CLAUDE_CODE_CHILD_SESSION",
+            "CLAUDE_CODE_ENTRYPOINT",
+            "CLAUDE_CODE_MESSAGING_SOCKET",
+            "CLAUDE_CODE_MESSAGING_TOKEN",
+            "CLAUDE_CODE_EXECPATH",
+            "CLAUDE_CODE_SESSION_ATTENDED",
+            "CLAUDE_CODE_HOST_SHORT_TEMP_DIRS",
+            "CLAUDE_EFFORT",
+            "CLAUDE_JOB_DIR",
+            "CLAUDE_ENV_FILE",
+            "CLAUDE_PROJECT_DIR",
+            "AI_AGENT",
+        ]
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        &[Setting { key: "billing", values: &["inherit", "subscription"] }]
+    }
+}
+
+/// Says whether anything is in sight that Claude Code could log in with.
+fn logged_in(host: &Host) -> bool {
+    const KEYS: [&str; 6] = [
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        "CLAUDE_CODE_USE_BEDROCK",
+        "CLAUDE_CODE_USE_VERTEX",
+        "CLAUDE_CODE_USE_FOUNDRY",
+    ];
+    KEYS.iter().any(|key| host.var(key).is_some()) || home(host).join(".credentials.json").is_file()
+}
+
+/// Returns the home a Claude Code started from here would use.
+fn home(host: &Host) -> PathBuf {
+    let moved = host.var("CLAUDE_CONFIG_DIR").map(PathBuf::from);
+    moved.unwrap_or_else(|| host.home.join(".claude"))
+}

@@ -1,0 +1,70 @@
+//! How the demo agent is moved: as simply as an agent could be.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::{Demo, SUBCOMMAND, home};
+use crate::adapters::control::{
+    Abilities, Begin, Control, FirstWords, Handshake, Order, Refusal, Start, Stop,
+};
+use crate::adapters::{Look, Root};
+use crate::host::Host;
+use crate::model::Session;
+use crate::native::file;
+
+impl Control for Demo {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            fork: false,
+            edits: "the same: it asks nobody",
+            bypass: "the same: it asks nobody",
+            stop: "SIGTERM, then SIGKILL",
+        }
+    }
+
+    fn start(&self, host: &Host, order: &Order) -> Result<Start, Refusal> {
+        let (how, id) = match &order.begin {
+            Begin::New => ("--session-id", uuid::Uuid::new_v4().to_string()),
+            Begin::Resume(id) => ("--resume", id.clone()),
+            Begin::Fork(_) => {
+                let why = "the demo agent cannot fork a session";
+                return Err(Refusal::new(why, "leave --fork out once the session has ended"));
+            }
+        };
+        let mut args: Vec<OsString> =
+            [SUBCOMMAND, "--prompt", "-", how, &id].map(Into::into).to_vec();
+        if let Some(model) = &order.model {
+            args.extend(["--model", model].map(Into::into));
+        }
+        args.extend(order.extra.iter().cloned());
+        // A session of another home is continued there.
+        let moved = order.root.as_ref().filter(|root| **root != file::resolve_root(&home(host)));
+        let data = moved.and_then(|root| root.parent());
+        let set = data.map(|d| ("XDG_DATA_HOME".into(), d.to_string_lossy().into_owned()));
+        Ok(Start {
+            program: host.program.clone(),
+            args,
+            set: set.into_iter().collect(),
+            unset: Vec::new(),
+            id: Some(id),
+            keeps_name: false,
+        })
+    }
+
+    fn handshake(&self, _host: &Host, _order: &Order, words: &FirstWords<'_>) -> Handshake {
+        let text = String::from_utf8_lossy(words.stdout);
+        let first = text.split_once('\n').map(|(line, _)| line);
+        match first.and_then(|line| line.strip_prefix("session ")) {
+            Some(id) => Handshake::Up(id.to_owned()),
+            None => Handshake::Wait,
+        }
+    }
+
+    fn stop(&self, _look: &Look, _root: &Root, _session: &Session) -> Stop {
+        // SIGTERM is its orderly end, and it takes its tool along.
+        const LADDER: &[(Signal, Duration)] = &[(Signal::TERM, Duration::from_secs(2))];
+        Stop::Signals(LADDER)
+    }
+}

@@ -1,0 +1,230 @@
+//! Programs that people want run when a session begins or ends.
+//!
+//! A hook is an argv, never a shell line. It gets what is known in `AGENTCTL_*` variables and as JSON on
+//! stdin, stands in the session's directory, has a time limit and a cap on what it may say; both its
+//! words and how it ended stay in the run's folder. A hook that fails changes nothing else.
+
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
+use crate::kernel::{Spawn, Stdio};
+use crate::model::{Exit, Outcome, SCHEMA_VERSION, Session, Time, Tokens};
+use crate::runs::{Run, Spec, private_file};
+
+/// How long a hook may take.
+const LIMIT: Duration = Duration::from_mins(5);
+/// So much of what it says is kept.
+const SAID_BYTES: u64 = 64 << 10;
+
+/// When a hook is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The session has begun.
+    Create,
+    /// The agent has ended.
+    Complete,
+}
+
+impl Moment {
+    /// Returns the word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Create => "on-create",
+            Self::Complete => "on-complete",
+        }
+    }
+}
+
+/// What a hook is told, on stdin.
+#[derive(Debug, Serialize)]
+pub struct Facts<'a> {
+    schema_version: u32,
+    hook: &'static str,
+    run: &'a str,
+    adapter: &'a str,
+    session_id: Option<&'a str>,
+    cwd: &'a Path,
+    branch: Option<String>,
+    group: Option<&'a str>,
+    model: Option<&'a str>,
+    exit: Option<Exit>,
+    duration_seconds: Option<f64>,
+    session: Option<&'a Session>,
+}
+
+impl<'a> Facts<'a> {
+    /// Collects what is known of a run and its session.
+    #[must_use]
+    pub fn of(
+        moment: Moment,
+        spec: &'a Spec,
+        session_id: Option<&'a str>,
+        session: Option<&'a Session>,
+    ) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            hook: moment.word(),
+            run: &spec.run,
+            adapter: &spec.adapter,
+            session_id,
+            cwd: &spec.cwd,
+            branch: branch(&spec.cwd),
+            group: spec.group.as_deref(),
+            model: session.and_then(|s| s.model.as_deref()).or(spec.model.as_deref()),
+            exit: None,
+            duration_seconds: None,
+            session,
+        }
+    }
+
+    /// Adds how the agent ended, and how long it took.
+    #[must_use]
+    pub fn ended(mut self, exit: Exit, from: Time, to: Time) -> Self {
+        self.exit = Some(exit);
+        let ms = u32::try_from((to.millis() - from.millis()).max(0)).unwrap_or(u32::MAX);
+        self.duration_seconds = Some(f64::from(ms) / 1000.0);
+        self
+    }
+
+    /// Returns the same as variables; what is not known is empty.
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let text = |t: Option<&str>| t.unwrap_or_default().to_owned();
+        let code = self.exit.and_then(|e| e.code.or(e.signal.map(|s| 128 + s)));
+        let tokens: Option<Tokens> = self.session.and_then(|s| s.tokens);
+        let count = |of: fn(Tokens) -> u64| tokens.map(of).map(|n| n.to_string());
+        let number = |n: Option<String>| n.unwrap_or_default();
+        vec![
+            ("AGENTCTL_HOOK", self.hook.to_owned()),
+            ("AGENTCTL_RUN_ID", self.run.to_owned()),
+            ("AGENTCTL_SESSION_ID", text(self.session_id)),
+            ("AGENTCTL_CWD", self.cwd.to_string_lossy().into_owned()),
+            ("AGENTCTL_ADAPTER", self.adapter.to_owned()),
+            ("AGENTCTL_BRANCH", text(self.branch.as_deref())),
+            ("AGENTCTL_GROUP", text(self.group)),
+            ("AGENTCTL_MODEL", text(self.model)),
+            ("AGENTCTL_STATUS", text(self.session.map(|s| s.status.word()))),
+            ("AGENTCTL_OUTCOME", text(self.session.and_then(|s| s.outcome).map(Outcome::word))),
+            ("AGENTCTL_EXIT_CODE", number(code.map(|c| c.to_string()))),
+            ("AGENTCTL_SIGNAL", number(self.exit.and_then(|e| e.signal).map(|s| s.to_string()))),
+            ("AGENTCTL_DURATION_SECONDS", number(self.duration_seconds.map(|d| d.to_string()))),
+            ("AGENTCTL_TOKENS_INPUT", number(count(|t| t.input))),
+            ("AGENTCTL_TOKENS_OUTPUT", number(count(|t| t.output))),
+            ("AGENTCTL_TOKENS_CACHE_READ", number(count(|t| t.cache_read))),
+            ("AGENTCTL_TOKENS_CACHE_WRITE", number(count(|t| t.cache_write))),
+        ]
+    }
+}
+
+/// How a hook ended, as kept in the run's folder.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Code or signal, when it ended by itself.
+    pub exit: Option<Exit>,
+    /// What kept it from being run, or from ending in time.
+    pub error: Option<String>,
+    /// When.
+    pub at: Time,
+}
+
+impl Report {
+    /// Returns what went wrong, in one sentence.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        match (&self.error, self.exit) {
+            (Some(error), _) => Some(error.clone()),
+            (None, Some(Exit { code: Some(0), .. })) => None,
+            (None, Some(Exit { code: Some(code), .. })) => Some(format!("it exited with {code}")),
+            (None, Some(Exit { signal: Some(signal), .. })) => {
+                Some(format!("signal {signal} ended it"))
+            }
+            (None, _) => Some("how it ended is not known".into()),
+        }
+    }
+}
+
+/// Runs a hook to its end and leaves what it said in the run's folder.
+#[must_use]
+pub fn run(host: &Host, moment: Moment, hook: &[String], facts: &Facts<'_>, run: &Run) -> Report {
+    let report = match attend(host, moment, hook, facts, run) {
+        Ok(exit) => {
+            let late = || format!("it was ended after {} s", LIMIT.as_secs());
+            let error = exit.is_none().then(late);
+            Report { exit, error, at: host.now() }
+        }
+        Err(error) => Report { exit: None, error: Some(error), at: host.now() },
+    };
+    // The folder may be gone: that changes nothing of what happened.
+    let _unkept = run.write_report(moment, &report);
+    report
+}
+
+fn attend(
+    host: &Host,
+    moment: Moment,
+    hook: &[String],
+    facts: &Facts<'_>,
+    run: &Run,
+) -> Result<Option<Exit>, String> {
+    let (name, args) = hook.split_first().ok_or("it is empty")?;
+    let program = program(host, name)?;
+    let told = run.directory.join(format!("{}.in.json", moment.word()));
+    let write = |file: &mut std::fs::File| {
+        file.write_all(&serde_json::to_vec_pretty(facts).unwrap_or_default())
+    };
+    private_file(&told).and_then(|mut f| write(&mut f)).map_err(|e| e.to_string())?;
+    let stdin = std::fs::File::open(&told).map_err(|e| e.to_string())?;
+    let variables = facts.variables();
+    let spawn = Spawn {
+        program,
+        args: args.iter().map(Into::into).collect(),
+        set: variables.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
+        unset: vec![crate::runs::MARKER.to_owned()],
+        cwd: facts.cwd.to_owned(),
+        stdin: Stdio::File(stdin),
+        stdout: Stdio::Null,
+        stderr: Stdio::Null,
+        keep: None,
+    };
+    let attended = spawn.attended(LIMIT, SAID_BYTES).map_err(|e| format!("{name}: {e}"))?;
+    let log = run.directory.join(format!("{}.log", moment.word()));
+    let _unkept = private_file(&log).and_then(|mut f| f.write_all(&attended.said));
+    Ok(attended.exit)
+}
+
+/// Finds a hook's program. One that others could change is not run.
+fn program(host: &Host, name: &str) -> Result<PathBuf, String> {
+    let found = if name.contains('/') {
+        Some(host.cwd.join(name)).filter(|p| p.is_file())
+    } else {
+        host.which(name)
+    };
+    let path = found.ok_or_else(|| format!("`{name}` is not a program"))?;
+    let meta = std::fs::metadata(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    if meta.uid() != host.kernel.uid() && meta.uid() != 0 {
+        return Err(format!("{} belongs to another user", path.display()));
+    }
+    if meta.mode() & 0o022 != 0 {
+        return Err(format!("{} can be written by others", path.display()));
+    }
+    Ok(path)
+}
+
+/// Returns the git branch a directory is on, by reading one file.
+fn branch(directory: &Path) -> Option<String> {
+    let git = directory.ancestors().map(|d| d.join(".git")).find(|g| g.exists())?;
+    let folder = if git.is_dir() {
+        git
+    } else {
+        // A worktree: the file names its folder.
+        let text = std::fs::read_to_string(&git).ok()?;
+        git.parent()?.join(text.trim().strip_prefix("gitdir: ")?)
+    };
+    let head = std::fs::read_to_string(folder.join("HEAD")).ok()?;
+    head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned)
+}

@@ -1,0 +1,81 @@
+//! Who stands in a directory, and what such a process was told when it began.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::{Kernel, Table, open_process_directory, read_at, same_process};
+use crate::kernel::Environ;
+use crate::model::ProcId;
+
+impl Kernel {
+    /// Looks closely at the processes of this user whose working directory this is, links resolved.
+    #[must_use]
+    pub fn standing_in(&self, directory: &Path) -> Table {
+        let mut table = Table::default();
+        let pids = match self.own_pids() {
+            Ok(pids) => pids,
+            Err(error) => {
+                table.gaps.push(format!("/proc could not be listed: {error}"));
+                return table;
+            }
+        };
+        table.seen = pids.len();
+        for pid in pids.into_iter().filter(|pid| stands_in(*pid, directory)) {
+            match self.process(pid) {
+                Ok(Some(process)) => table.processes.push(process),
+                Ok(None) => {}
+                Err(error) => table.gaps.push(format!("process {pid} could not be read: {error}")),
+            }
+        }
+        table
+    }
+
+    /// Returns the values of these variables in the environment a process was started with.
+    pub fn environ(&self, id: &ProcId, names: &[&str]) -> io::Result<Vec<Option<String>>> {
+        let directory = open_process_directory(id.pid)?;
+        let bytes = read_at(directory.as_fd(), "environ")?;
+        // Still there after the read, so it was there when the directory was opened.
+        if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
+            return Err(io::Error::other("the process has gone"));
+        }
+        Ok(names.iter().map(|name| environ_value(&bytes, name)).collect())
+    }
+
+    /// Reads these variables as [`Kernel::environ`] does, and tells an empty environment from one that
+    /// is not there yet.
+    ///
+    /// `execve` closes the close-on-exec descriptors first and fills in arguments and environment last:
+    /// for a moment both read as nothing. A program is always given an argument, so one without any is
+    /// in that moment.
+    pub fn environ_now(&self, id: &ProcId, names: &[&str]) -> io::Result<Environ> {
+        let directory = open_process_directory(id.pid)?;
+        let bytes = read_at(directory.as_fd(), "environ")?;
+        let forming = bytes.is_empty() && read_at(directory.as_fd(), "cmdline")?.is_empty();
+        if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
+            return Err(io::Error::other("the process has gone"));
+        }
+        Ok(match (bytes.is_empty(), forming) {
+            (_, true) => Environ::Forming,
+            (true, false) => Environ::Empty,
+            _ => Environ::Values(names.iter().map(|n| environ_value(&bytes, n)).collect()),
+        })
+    }
+}
+
+/// The kernel marks the name of a directory that was removed; one may also be called like that.
+fn stands_in(pid: u32, directory: &Path) -> bool {
+    let Ok(link) = rustix::fs::readlink(format!("/proc/{pid}/cwd"), Vec::new()) else {
+        return false;
+    };
+    let (wanted, link) = (directory.as_os_str().as_bytes(), link.as_bytes());
+    link == wanted || link.strip_suffix(b" (deleted)") == Some(wanted)
+}
+
+fn environ_value(environ: &[u8], name: &str) -> Option<String> {
+    environ.split(|b| *b == 0).find_map(|entry| {
+        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    })
+}

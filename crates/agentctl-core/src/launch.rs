@@ -1,0 +1,441 @@
+//! From an order to a session with its real id: the directory is entered, a shim is started, the shim
+//! starts the agent, and the agent's own first words say which session it is.
+//!
+//! Nothing is returned before the agent has told its id, and nothing is left running when it does not.
+//! Whoever is killed on the way, the agent lives on or was never there: it has a session of its own, its
+//! prompt is a file and so is what it says. No agent is named here.
+
+mod arrival;
+mod error;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use self::arrival::Arrival;
+pub use self::error::LaunchError;
+use crate::adapters::Adapter;
+use crate::adapters::control::{Begin, Control, FirstWords, Handshake, Order, Refusal, Start};
+use crate::fleet::{self, Adapters};
+use crate::host::Host;
+use crate::kernel::{Held, Process, Spawn, Stdio};
+use crate::locks::{self, Holder};
+use crate::model::{Exit, Fault, Locator, ProcId, Status, Target, is_session_id};
+use crate::native::watch::Watch;
+use crate::runs::{self, MARKER, Run, Runs, Spec};
+
+/// The hidden subcommand that is the parent of one agent.
+pub const SHIM: &str = "shim";
+/// The hidden subcommand that marks itself and becomes the agent.
+pub const EXEC: &str = "exec-agent";
+/// So much of what an agent says first is looked at.
+const FIRST_BYTES: u64 = 1 << 20;
+/// So much of its last words is shown.
+const LAST_WORDS: usize = 400;
+
+/// Everything that is wanted of a launch.
+pub struct Launch {
+    /// The agent.
+    pub adapter: &'static dyn Adapter,
+    /// What it is to do, the prompt apart.
+    pub order: Order,
+    /// The prompt.
+    pub prompt: Vec<u8>,
+    /// The group it belongs to.
+    pub group: Option<String>,
+    /// Variables set for the agent.
+    pub env: Vec<(String, String)>,
+    /// What is run when it has ended.
+    pub on_complete: Option<Vec<String>>,
+    /// Go in even where somebody works.
+    pub force: bool,
+    /// The session that is continued or forked.
+    pub from: Option<Target>,
+}
+
+/// A session that has begun.
+#[derive(Debug)]
+pub struct Launched {
+    /// The run.
+    pub run: Run,
+    /// The agent's own session id.
+    pub session: String,
+    /// The agent's process, where the shim lived to name it.
+    pub process: Option<ProcId>,
+    /// Who works in the directory and was no hindrance: an ancestor of ours.
+    pub exempt: Vec<Holder>,
+    /// What could not be asked on the way.
+    pub faults: Vec<Fault>,
+}
+
+fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> LaunchError {
+    move |source| LaunchError::Io { what, source }
+}
+
+/// Starts an agent and returns once it has told its real session id.
+pub fn launch(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    mut launch: Launch,
+) -> Result<Launched, LaunchError> {
+    let agent = launch.adapter.name();
+    let control = launch.adapter.control().ok_or_else(|| {
+        Refusal::new(format!("{agent} cannot be launched from here"), "see `agentctl adapters`")
+    })?;
+    launch.order.cwd = directory(&launch.order.cwd)?;
+    let start = control.start(host, &launch.order)?;
+    let cwd = launch.order.cwd.clone();
+    let entry = locks::enter(host, &cwd, host.deadlines.launch).map_err(|e| match e {
+        locks::EnterError::Busy => LaunchError::Busy(cwd.clone()),
+        locks::EnterError::Io(source) => {
+            LaunchError::Io { what: "the directory cannot be entered", source }
+        }
+    })?;
+    let (exempt, faults) = check(host, adapters, &launch)?;
+    let arrival = launch.from.as_ref().filter(|_| !matches!(launch.order.begin, Begin::New));
+    let arrival = arrival.map(|from| match launch.order.begin {
+        Begin::Resume(_) => Arrival::expected(host, adapters, from),
+        _ => Arrival::unwritten(),
+    });
+    let spec = spec(host, &launch, &start);
+    let runs = Runs::of(host);
+    let run = runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be made"))?;
+    // It stands before anything can happen that it should tell.
+    let watch = Watch::directories([run.directory.as_path()]).ok();
+    let shim = spawn_shim(host, &run, &launch, &start, entry.into_fd())
+        .map_err(io("the agent's parent cannot be started"))?;
+    let mut waiting = Waiting { host, run: &run, shim, watch, control, launch: &launch };
+    let up = waiting.for_first_words().and_then(|(session, process)| {
+        run.write_session(&session).map_err(io("the run's session cannot be written"))?;
+        if let Some(arrival) = arrival {
+            waiting.for_arrival(adapters, arrival, &session)?;
+        }
+        Ok((session, process))
+    });
+    match up {
+        Ok((session, process)) => Ok(Launched { run, session, process, exempt, faults }),
+        Err(error) => {
+            // Nobody is left behind; what it said stays in the run's folder.
+            end(host, &run.id);
+            Err(error)
+        }
+    }
+}
+
+/// Returns the real path of a directory that is there.
+fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
+    let missing = |why: String| LaunchError::Directory { path: path.to_owned(), why };
+    let real = std::fs::canonicalize(path).map_err(|e| missing(e.to_string()))?;
+    if real.is_dir() { Ok(real) } else { Err(missing("it is a file".into())) }
+}
+
+/// Asks whether the directory is free, while nobody else can enter it.
+fn check(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    launch: &Launch,
+) -> Result<(Vec<Holder>, Vec<Fault>), LaunchError> {
+    if let (Begin::Resume(id), Some(from)) = (&launch.order.begin, &launch.from) {
+        unserved(host, adapters, id, from)?;
+    }
+    if launch.force {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let directory = launch.order.cwd.clone();
+    let mut found = locks::occupancy(host, adapters, &directory);
+    if let Begin::Fork(from) = &launch.order.begin {
+        // Whoever forks a session at work means to work beside it.
+        found.holders.retain(|h| h.session.as_ref() != Some(from));
+    }
+    if !found.holders.is_empty() {
+        return Err(LaunchError::Held { directory, holders: found.holders });
+    }
+    let unasked: Vec<Fault> = found.faults.iter().filter(|f| locks::is_blind(f)).cloned().collect();
+    if !unasked.is_empty() {
+        return Err(LaunchError::Unsure { directory, faults: unasked });
+    }
+    Ok((found.exempt, found.faults))
+}
+
+/// Two writers would tear a session apart: it is continued only when nobody serves it.
+fn unserved(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    id: &str,
+    from: &Target,
+) -> Result<(), LaunchError> {
+    let found = fleet::inspect(host, adapters, from);
+    let unclear = |why: String| LaunchError::Unclear { session: id.to_owned(), why };
+    let Some(session) = found.session else {
+        let why = found.faults.first().map(|f| f.message.clone());
+        return Err(unclear(why.unwrap_or_else(|| "it is not there any more".into())));
+    };
+    if !session.processes.is_empty() {
+        return Err(LaunchError::Served(Box::new(session)));
+    }
+    if session.status == Status::Unknown {
+        let why = session.reason.and_then(|r| r.detail);
+        return Err(unclear(why.unwrap_or_else(|| "its sources contradict each other".into())));
+    }
+    // An agent that was started for it a moment ago has not told anyone yet.
+    let runs = Runs::of(host);
+    let continues = |run: &str| {
+        runs.run(run).spec().is_some_and(|spec| spec.begin == Begin::Resume(id.to_owned()))
+    };
+    match runs::agents(host).find(|(_, marker)| continues(&marker.run)) {
+        Some((process, _)) => {
+            Err(unclear(format!("pid {} was started to continue it", process.id.pid)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Ends everything that carries the mark of this run.
+fn end(host: &Host, run: &str) {
+    for _ in 0..20 {
+        let table = host.kernel.table(&|_| true);
+        let marked = |p: &&Process| runs::marker_of(host, p).is_some_and(|m| m.run == run);
+        let held: Vec<Held> = table
+            .processes
+            .iter()
+            .filter(marked)
+            .filter_map(|p| host.kernel.hold(&p.id).ok().flatten())
+            .collect();
+        if held.is_empty() {
+            return;
+        }
+        for process in &held {
+            let _gone = process.signal(Signal::KILL);
+        }
+        let _late = Held::wait_for_all(&held, Duration::from_secs(1));
+    }
+}
+
+fn spec(host: &Host, launch: &Launch, start: &Start) -> Spec {
+    let order = &launch.order;
+    Spec {
+        run: uuid::Uuid::now_v7().to_string(),
+        adapter: launch.adapter.name().to_owned(),
+        begin: order.begin.clone(),
+        session: start.id.clone(),
+        cwd: order.cwd.clone(),
+        model: order.model.clone(),
+        name: order.name.clone(),
+        group: launch.group.clone(),
+        permissions: order.permissions,
+        env: launch.env.iter().map(|(name, _)| name.clone()).collect(),
+        on_complete: launch.on_complete.clone(),
+        at: host.now(),
+    }
+}
+
+/// Starts the agent's parent, which inherits the directory's mutex and hands it on.
+fn spawn_shim(
+    host: &Host,
+    run: &Run,
+    launch: &Launch,
+    start: &Start,
+    mutex: OwnedFd,
+) -> std::io::Result<Child> {
+    let mut args: Vec<OsString> = vec![
+        SHIM.into(),
+        run.directory.clone().into(),
+        mutex.as_raw_fd().to_string().into(),
+        start.program.clone().into(),
+    ];
+    args.extend(start.args.iter().cloned());
+    // What an agent around us set for its tools would make the new one think that it is one.
+    let mut unset: Vec<String> = vec![MARKER.to_owned()];
+    let controls = crate::adapters::ALL.iter().filter_map(|a| a.control());
+    unset.extend(controls.flat_map(Control::own_variables).map(ToString::to_string));
+    unset.extend(start.unset.iter().cloned());
+    let set = start.set.iter().chain(&launch.env);
+    Spawn {
+        program: host.program.clone(),
+        args,
+        set: set.map(|(k, v)| (k.into(), v.into())).collect(),
+        unset,
+        cwd: launch.order.cwd.clone(),
+        stdin: Stdio::Null,
+        stdout: Stdio::Null,
+        stderr: Stdio::Null,
+        keep: Some(mutex),
+    }
+    .detached()
+}
+
+/// The agent has ended: how, if its parent lived to say.
+struct Over(Option<Exit>);
+
+/// A launcher waiting for its agent's first words.
+struct Waiting<'a> {
+    host: &'a Arc<Host>,
+    run: &'a Run,
+    shim: Child,
+    watch: Option<Watch>,
+    control: &'a dyn Control,
+    launch: &'a Launch,
+}
+
+impl Waiting<'_> {
+    fn for_first_words(&mut self) -> Result<(String, Option<ProcId>), LaunchError> {
+        let limit = self.host.deadlines.launch;
+        let until = Instant::now() + limit;
+        // When it first told its id, and how much longer a refusal is worth waiting for.
+        let mut nearly: Option<(String, Instant, Duration)> = None;
+        loop {
+            // Its end is looked for before its words, so that the words are all there were.
+            let over = self.over();
+            let first = self.words();
+            let words = FirstWords { stdout: &first.0, stderr: &first.1 };
+            match self.control.handshake(self.host, &self.launch.order, &words) {
+                Handshake::Up(id) if is_session_id(&id) => return Ok((id, self.process())),
+                Handshake::Failed(words) => {
+                    let agent = self.launch.adapter.name();
+                    let advice = self.control.advice(&words);
+                    return Err(LaunchError::Failed { agent, words, advice });
+                }
+                Handshake::Nearly(id, grace) if is_session_id(&id) => {
+                    let since = nearly.map_or_else(Instant::now, |(_, since, _)| since);
+                    nearly = Some((id, since, grace));
+                }
+                _ => {}
+            }
+            if let Some(Over(exit)) = over {
+                // It told its session and has already done what it was asked.
+                if let (Some((id, ..)), Some(Exit { code: Some(0), .. })) = (&nearly, exit) {
+                    return Ok((id.clone(), self.process()));
+                }
+                return Err(self.died(exit, &first));
+            }
+            let now = Instant::now();
+            if let Some((id, since, grace)) = &nearly
+                && now >= *since + *grace
+            {
+                return Ok((id.clone(), self.process()));
+            }
+            if now >= until {
+                let words = last_words(&first.0, &first.1);
+                let agent = self.launch.adapter.name();
+                return Err(LaunchError::Silent { agent, limit, words });
+            }
+            let next =
+                nearly.as_ref().map_or(until, |(_, since, grace)| until.min(*since + *grace));
+            self.sleep(next.saturating_duration_since(now));
+        }
+    }
+
+    /// Waits until the session's own record holds the message.
+    fn for_arrival(
+        &mut self,
+        adapters: Adapters,
+        arrival: Arrival,
+        session: &str,
+    ) -> Result<(), LaunchError> {
+        let Some(from) = &self.launch.from else { return Ok(()) };
+        let message = String::from_utf8_lossy(&self.launch.prompt).into_owned();
+        let mut target = from.clone();
+        if target.session.as_ref().is_none_or(|l| l.id != session) {
+            target.session = Some(Locator { id: session.to_owned(), path: None, parent: None });
+        }
+        let host = self.host;
+        if arrival.wait(host, adapters, &target, &message, || self.over().is_some()) {
+            return Ok(());
+        }
+        let (stdout, stderr) = self.words();
+        let words = last_words(&stdout, &stderr);
+        let advice = self.control.advice(&words);
+        let (agent, session) = (self.launch.adapter.name(), session.to_owned());
+        Err(LaunchError::Unheard { agent, session, words, advice })
+    }
+
+    /// Waits for a file event; the shim's own death sends none, so it is looked at now and then.
+    fn sleep(&self, left: Duration) {
+        let nap = left.min(Duration::from_millis(100));
+        match &self.watch {
+            Some(watch) => drop(watch.wait(nap)),
+            None => std::thread::park_timeout(nap.min(Duration::from_millis(10))),
+        }
+    }
+
+    fn words(&self) -> (Vec<u8>, Vec<u8>) {
+        let read = |path: PathBuf| runs::beginning(&path, FIRST_BYTES);
+        (read(self.run.stdout()), read(self.run.stderr()))
+    }
+
+    fn process(&self) -> Option<ProcId> {
+        self.run.started().map(|s| s.process)
+    }
+
+    /// Returns how it ended if it has: by its parent's word, or because neither it nor its parent lives.
+    fn over(&mut self) -> Option<Over> {
+        if let Some(ended) = self.run.ended() {
+            return Some(Over(Some(ended.exit)));
+        }
+        let shim_is_gone = matches!(self.shim.try_wait(), Ok(Some(_)));
+        if !shim_is_gone {
+            return None;
+        }
+        // Written between the two looks, perhaps.
+        if let Some(ended) = self.run.ended() {
+            return Some(Over(Some(ended.exit)));
+        }
+        let lives = runs::agents(self.host).any(|(_, marker)| marker.run == self.run.id);
+        (!lives).then_some(Over(None))
+    }
+
+    fn died(&self, exit: Option<Exit>, first: &(Vec<u8>, Vec<u8>)) -> LaunchError {
+        let words = last_words(&first.0, &first.1);
+        let advice = self.control.advice(&words);
+        LaunchError::Died { agent: self.launch.adapter.name(), exit, words, advice }
+    }
+}
+
+/// Returns what an agent said last, on one line: on stderr, or else on stdout.
+fn last_words(stdout: &[u8], stderr: &[u8]) -> String {
+    let said = [stderr, stdout].into_iter().map(String::from_utf8_lossy);
+    let Some(said) = said.into_iter().find(|s| !s.trim().is_empty()) else {
+        return "it said nothing".into();
+    };
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    let last = lines[lines.len().saturating_sub(3)..].join(" · ");
+    crate::model::shorten(&last, LAST_WORDS)
+}
+
+/// Returns the session of a run: as the launcher wrote it, as it was chosen, or as the agent told it
+/// when nobody listened any more.
+#[must_use]
+pub fn session_of(host: &Host, adapters: Adapters, run: &Run, spec: &Spec) -> Option<String> {
+    if let Some(session) = run.session() {
+        return Some(session);
+    }
+    let adapter = adapters.iter().find(|a| a.name() == spec.adapter)?;
+    let (stdout, stderr) =
+        (runs::beginning(&run.stdout(), FIRST_BYTES), runs::beginning(&run.stderr(), FIRST_BYTES));
+    let words = FirstWords { stdout: &stdout, stderr: &stderr };
+    let order = Order {
+        begin: spec.begin.clone(),
+        cwd: spec.cwd.clone(),
+        model: spec.model.clone(),
+        name: spec.name.clone(),
+        permissions: spec.permissions,
+        extra: Vec::new(),
+        root: None,
+    };
+    match adapter.control()?.handshake(host, &order, &words) {
+        Handshake::Up(id) | Handshake::Nearly(id, _) => Some(id).filter(|id| is_session_id(id)),
+        Handshake::Wait | Handshake::Failed(_) => spec.session.clone(),
+    }
+}
+
+/// Opens a run's output for its agent: what is there is kept.
+pub fn output(path: &Path) -> std::io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}

@@ -1,0 +1,489 @@
+//! Who occupies a directory, and what a person said about it.
+//!
+//! Occupancy is derived, never stored: a directory is occupied while a live session works in it, whoever
+//! started it, and free in the instant the last one ends. What is stored is a person's word only: a
+//! manual lock. The race between two launches is closed by [`enter`], the directory's own mutex, held
+//! over *check, spawn, exec*.
+//!
+//! # Why nobody is overlooked
+//!
+//! Who holds the mutex and looks must see every agent that was launched under it before:
+//!
+//! - Until an agent's `exec` the mutex is held: by the launcher, then the shim, then the starter, who all
+//!   share one description. Killing any of them changes nothing: the next in line still has it, or
+//!   nobody has and there will be no agent. So a starter cannot be met by who holds the mutex, unless
+//!   its launch went without (the directory was replaced in between, or a wiped stand-in file where the
+//!   file system has no locks). It is counted all the same, since what it will become is an agent.
+//! - The `exec` drops the mutex a moment *before* arguments and environment of the new program can be
+//!   read. A process that shows neither is looked at again until it does; one that still does not when
+//!   the time is up counts as occupying: refusing is safe.
+//! - An agent its adapter cannot recognise yet (an interpreter that has not become it) carries the marker
+//!   that names its own process. Those that inherited the marker are its descendants and occupy nothing.
+//! - The marked are looked for before the sessions are listed: one that hands over to a child in between
+//!   is seen as the one or as the other.
+
+mod manual;
+mod mutex;
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+pub use self::manual::Manual;
+use self::manual::{Folder, Kept};
+pub use self::mutex::{EnterError, Entry, enter};
+use crate::fleet::{self, Adapters, Query};
+use crate::host::Host;
+use crate::kernel::{Environ, ExitWatch, Process};
+use crate::model::{Fault, ProcId, Session, Time};
+use crate::runs::{MARKER, Marker, Runs};
+
+/// How faults of our own are named.
+const SOURCE: &str = "agentctl";
+/// The hidden subcommand that becomes the agent.
+const STARTER: &str = "exec-agent";
+/// So long may a process take to become another program before it counts as it is.
+const FORMING_LIMIT: Duration = Duration::from_secs(2);
+/// So long is a process without any environment looked at again.
+const EMPTY_LIMIT: Duration = Duration::from_millis(100);
+/// How long a manual lock waits for a launch to be through.
+const LOCK_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why a directory is not free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A live session works in it.
+    Occupied,
+    /// A person locked it.
+    Manual,
+}
+
+impl Kind {
+    /// Returns the word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Occupied => "occupied",
+            Self::Manual => "manual",
+        }
+    }
+}
+
+/// One who keeps a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Holder {
+    /// Why it is not free.
+    pub kind: Kind,
+    /// The session that works there.
+    pub session: Option<String>,
+    /// Its adapter.
+    pub adapter: Option<&'static str>,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Who locked it.
+    pub by: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
+    /// Since when.
+    pub since: Option<Time>,
+    /// Until when, where the lock expires.
+    pub until: Option<Time>,
+    /// Who it is, in a few words.
+    #[serde(skip)]
+    pub what: String,
+}
+
+/// One row of `agentctl locks`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Lock {
+    /// The directory, links resolved.
+    pub directory: String,
+    /// Who keeps it.
+    #[serde(flatten)]
+    pub holder: Holder,
+}
+
+/// Who keeps one directory.
+#[derive(Clone, Debug, Default)]
+pub struct Occupancy {
+    /// Those that keep others out.
+    pub holders: Vec<Holder>,
+    /// Those we come from: an agent may start a helper where it works.
+    pub exempt: Vec<Holder>,
+    /// What could not be asked; see [`is_blind`].
+    pub faults: Vec<Fault>,
+}
+
+/// Why a directory could not be locked or unlocked.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Somebody has locked it already.
+    #[error("{} is locked already: {}", .0.directory, .0.holder.what)]
+    Locked(Box<Lock>),
+    /// It is not locked.
+    #[error("{0} is not locked")]
+    NotLocked(String),
+    /// A launch was at work there all the time.
+    #[error("a launch is at work in {0}")]
+    Busy(String),
+    /// The locks that are there could not be read.
+    #[error("{0}")]
+    Unreadable(String),
+    /// It could not be done.
+    #[error("{0}: {1}")]
+    Io(String, std::io::Error),
+}
+
+/// Says whether a fault means that a whole source was not asked: then nobody knows whether a directory
+/// is free. Any other fault concerns single files and leaves the answer as good as it is.
+#[must_use]
+pub fn is_blind(fault: &Fault) -> bool {
+    fault.root.is_none() && matches!(fault.code, "timeout" | "panicked" | "failed")
+}
+
+/// Says who keeps this directory (its real path). Whoever acts on the answer holds its [`Entry`].
+#[must_use]
+pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occupancy {
+    let mut answer = Occupancy::default();
+    let ancestors = ancestors(host);
+    let marked = marked(host, adapters, directory, &mut answer.faults);
+    let listing = fleet::list(host, adapters, &Query::default());
+    answer.faults.extend(listing.faults);
+    let mut found: Vec<(Vec<ProcId>, Holder)> = Vec::new();
+    for session in listing.sessions.iter().filter(|s| works_in(host, s, directory)) {
+        found.push((session.processes.clone(), session_holder(session)));
+    }
+    // What an adapter knows it knows better, also where it works.
+    let known = |id: &ProcId| listing.sessions.iter().any(|s| s.processes.contains(id));
+    found.extend(marked.into_iter().filter(|(id, _)| !known(id)).map(|(id, h)| (vec![id], h)));
+    for (processes, holder) in found {
+        let ours = processes.iter().any(|p| ancestors.contains(p));
+        if ours { &mut answer.exempt } else { &mut answer.holders }.push(holder);
+    }
+    answer.holders.extend(manual_holder(host, directory, &mut answer.faults));
+    answer
+}
+
+/// Returns every directory that somebody works in or has locked.
+#[must_use]
+pub fn all(host: &Arc<Host>, adapters: Adapters) -> (Vec<Lock>, Vec<Fault>) {
+    let launched = launched(host, adapters);
+    let listing = fleet::list(host, adapters, &Query::default());
+    let mut faults = listing.faults;
+    let mut locks: Vec<Lock> = Vec::new();
+    for session in &listing.sessions {
+        let Some(cwd) = &session.cwd else { continue };
+        locks.push(Lock {
+            directory: real_text(host, session, cwd),
+            holder: session_holder(session),
+        });
+    }
+    let known = |id: &ProcId| listing.sessions.iter().any(|s| s.processes.contains(id));
+    locks.extend(launched.into_iter().filter(|(id, _)| !known(id)).map(|(_, lock)| lock));
+    let folder = Folder::of(host);
+    match folder.all() {
+        Ok(kept) => {
+            for kept in kept {
+                match kept {
+                    Kept::Lock(manual) => locks.push(manual_lock(&manual)),
+                    Kept::Unreadable { path, why } => faults.push(folder.fault(&path, &why)),
+                }
+            }
+        }
+        Err(skip) => faults.push(folder.blind(&skip)),
+    }
+    locks.sort_by(|a, b| {
+        let key = |l: &Lock| (l.directory.clone(), l.holder.kind == Kind::Occupied, l.holder.since);
+        key(a).cmp(&key(b))
+    });
+    faults.sort();
+    faults.dedup();
+    (locks, faults)
+}
+
+/// Locks a directory (its real path) until it is unlocked or the time has come. One that is occupied may
+/// be locked: it keeps the next one out.
+pub fn lock(
+    host: &Host,
+    directory: &Path,
+    by: Option<String>,
+    reason: Option<String>,
+    until: Option<Time>,
+) -> Result<Lock, LockError> {
+    let name = directory.to_string_lossy().into_owned();
+    // A launch that is looking right now must see it, or be through.
+    let entry = enter(host, directory, LOCK_LIMIT).map_err(|e| failed(&name, e))?;
+    let mut faults = Vec::new();
+    if let Some(holder) = manual_holder(host, directory, &mut faults) {
+        return Err(LockError::Locked(Box::new(Lock { directory: name, holder })));
+    }
+    if let Some(blind) = faults.into_iter().find(is_blind) {
+        return Err(LockError::Unreadable(blind.message));
+    }
+    let manual = Manual { directory: name.clone(), by, reason, since: host.now(), until };
+    Folder::of(host).put(directory, &manual).map_err(|e| failed(&name, e))?;
+    drop(entry);
+    Ok(manual_lock(&manual))
+}
+
+/// Takes a manual lock away; a directory that is no more can still be unlocked.
+pub fn unlock(host: &Host, directory: &Path) -> Result<(), LockError> {
+    let name = directory.to_string_lossy().into_owned();
+    match Folder::of(host).take(directory) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(LockError::NotLocked(name)),
+        Err(error) => Err(failed(&name, error)),
+    }
+}
+
+/// Returns the real path of a directory, links resolved; of one that is no more, where it was.
+#[must_use]
+pub fn real_path(host: &Host, path: &Path) -> PathBuf {
+    resolve(&host.cwd.join(path), 40)
+}
+
+fn resolve(path: &Path, links_left: u8) -> PathBuf {
+    if let Ok(real) = std::fs::canonicalize(path) {
+        return real;
+    }
+    let (Some(parent), Some(last)) = (path.parent(), path.components().next_back()) else {
+        return path.to_owned();
+    };
+    let parent = resolve(parent, links_left);
+    match (last, std::fs::read_link(path)) {
+        (_, Ok(target)) if links_left > 0 => resolve(&parent.join(target), links_left - 1),
+        (Component::ParentDir, _) => parent.parent().unwrap_or(&parent).to_owned(),
+        (Component::CurDir, _) => parent,
+        _ => parent.join(last),
+    }
+}
+
+fn failed(name: &str, error: EnterError) -> LockError {
+    match error {
+        EnterError::Busy => LockError::Busy(name.to_owned()),
+        EnterError::Io(error) => LockError::Io(name.to_owned(), error),
+    }
+}
+
+fn works_in(host: &Host, session: &Session, directory: &Path) -> bool {
+    session.cwd.as_ref().is_some_and(|cwd| Path::new(&real_text(host, session, cwd)) == directory)
+}
+
+/// A directory as a session names it, links resolved. What the kernel says needs no resolving: a dead
+/// mount somewhere must not hold us up.
+fn real_text(host: &Host, session: &Session, cwd: &str) -> String {
+    let stands = |id: &ProcId| host.kernel.process(id.pid).ok().flatten().and_then(|p| p.cwd);
+    if session.processes.iter().any(|p| stands(p).as_deref() == Some(Path::new(cwd))) {
+        return cwd.to_owned();
+    }
+    resolve(Path::new(cwd), 40).to_string_lossy().into_owned()
+}
+
+fn session_holder(session: &Session) -> Holder {
+    let name = match &session.id {
+        Some(id) => format!("{} session {id}", session.adapter),
+        None => format!("a {} process without a session yet", session.adapter),
+    };
+    let what = match session.pid {
+        Some(pid) => format!("{name} (pid {pid})"),
+        None => name,
+    };
+    Holder {
+        kind: Kind::Occupied,
+        session: session.id.clone(),
+        adapter: Some(session.adapter),
+        pid: session.pid,
+        by: None,
+        reason: None,
+        since: session.started_at,
+        until: None,
+        what,
+    }
+}
+
+fn manual_lock(manual: &Manual) -> Lock {
+    let by = manual.by.as_ref().map_or_else(|| "a person".to_owned(), |by| format!("`{by}`"));
+    let why = manual.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    let holder = Holder {
+        kind: Kind::Manual,
+        session: None,
+        adapter: None,
+        pid: None,
+        by: manual.by.clone(),
+        reason: manual.reason.clone(),
+        since: Some(manual.since),
+        until: manual.until,
+        what: format!("{by} locked it{why}"),
+    };
+    Lock { directory: manual.directory.clone(), holder }
+}
+
+/// Returns the manual lock of a directory. One that cannot be read is one all the same.
+fn manual_holder(host: &Host, directory: &Path, faults: &mut Vec<Fault>) -> Option<Holder> {
+    let folder = Folder::of(host);
+    let kept = match folder.all() {
+        Ok(kept) => kept,
+        Err(skip) => {
+            faults.push(folder.blind(&skip));
+            return None;
+        }
+    };
+    let (name, place) = (directory.to_string_lossy(), folder.place(directory));
+    let mut holder = None;
+    for kept in kept {
+        match kept {
+            Kept::Lock(manual) if manual.directory == name => {
+                holder = Some(manual_lock(&manual).holder);
+            }
+            Kept::Unreadable { path, why } if path == place => {
+                faults.push(folder.fault(&path, &why));
+                holder = holder.or(Some(Holder {
+                    what: format!("a lock that cannot be read ({why})"),
+                    ..blank(Kind::Manual)
+                }));
+            }
+            _ => {}
+        }
+    }
+    holder
+}
+
+fn blank(kind: Kind) -> Holder {
+    Holder {
+        kind,
+        session: None,
+        adapter: None,
+        pid: None,
+        by: None,
+        reason: None,
+        since: None,
+        until: None,
+        what: String::new(),
+    }
+}
+
+/// Returns this process and those it comes from.
+fn ancestors(host: &Host) -> Vec<ProcId> {
+    let mut found: Vec<ProcId> = Vec::new();
+    let mut pid = std::process::id();
+    while pid != 0
+        && let Ok(Some(process)) = host.kernel.process(pid)
+        && !found.contains(&process.id)
+    {
+        pid = process.parent_pid;
+        found.push(process.id);
+    }
+    found
+}
+
+/// What a process that stands in a directory turned out to be.
+enum Seen {
+    /// An agent we launched.
+    Launched(Marker),
+    /// It is about to become one, or something: it has not said so in time.
+    Beginning,
+    /// Nobody of ours; or nobody any more.
+    Stranger,
+}
+
+/// Returns the processes in this directory that are agents launched by us, by their own environment.
+fn marked(
+    host: &Host,
+    adapters: Adapters,
+    directory: &Path,
+    faults: &mut Vec<Fault>,
+) -> Vec<(ProcId, Holder)> {
+    let table = host.kernel.standing_in(directory);
+    if let Some(gap) = table.gaps.first() {
+        let message = format!("not every process could be looked at: {gap}");
+        faults.push(Fault { adapter: SOURCE, root: None, code: "failed", message });
+    }
+    let began = Instant::now();
+    let me = std::process::id();
+    let mut found = Vec::new();
+    for process in table.processes.iter().filter(|p| p.id.pid != me) {
+        match look(host, process, began) {
+            Seen::Launched(marker) => {
+                found.push((process.id.clone(), launched_holder(host, adapters, process, &marker)));
+            }
+            Seen::Beginning => {
+                let what = format!("a process that is just beginning (pid {})", process.id.pid);
+                let pid = Some(process.id.pid);
+                let holder =
+                    Holder { pid, since: process.started_at, what, ..blank(Kind::Occupied) };
+                found.push((process.id.clone(), holder));
+            }
+            Seen::Stranger => {}
+        }
+    }
+    found
+}
+
+/// Looks at one process until it can be read or the time is up.
+fn look(host: &Host, process: &Process, began: Instant) -> Seen {
+    loop {
+        let now = match host.kernel.process(process.id.pid) {
+            Ok(Some(now)) if now.id == process.id => now,
+            _ => return Seen::Stranger,
+        };
+        let starter = now.argv.get(1).is_some_and(|arg| arg == STARTER);
+        let limit = match host.kernel.environ_now(&process.id, &[MARKER]) {
+            Ok(Environ::Values(values)) if !starter => {
+                let marker = values.into_iter().flatten().next().and_then(|t| Marker::parse(&t));
+                return match marker.filter(|m| m.names(&process.id)) {
+                    Some(marker) => Seen::Launched(marker),
+                    None => Seen::Stranger,
+                };
+            }
+            Ok(Environ::Empty) if !starter => EMPTY_LIMIT,
+            Ok(_) => FORMING_LIMIT,
+            // Gone, or closed to us: what is closed to us is none we launched.
+            Err(_) => return Seen::Stranger,
+        };
+        if began.elapsed() >= limit {
+            return if limit == EMPTY_LIMIT { Seen::Stranger } else { Seen::Beginning };
+        }
+        // Woken by its end; the kernel has no event for the end of an `exec`.
+        let mut watch = ExitWatch::default();
+        if matches!(watch.add(&host.kernel, &process.id), Ok(true)) {
+            let _hint = watch.wait(Some(Duration::from_millis(1)));
+        }
+    }
+}
+
+fn launched_holder(host: &Host, adapters: Adapters, process: &Process, marker: &Marker) -> Holder {
+    let run = Runs::of(host).run(&marker.run);
+    let spec = run.spec();
+    let session = run.session().or_else(|| spec.as_ref().and_then(|s| s.session.clone()));
+    let name = spec.as_ref().map(|s| s.adapter.as_str());
+    let adapter = adapters.iter().map(|a| a.name()).find(|n| Some(*n) == name);
+    let pid = process.id.pid;
+    let what = match (adapter, &session) {
+        (Some(adapter), Some(id)) => format!("{adapter} session {id} (pid {pid})"),
+        (Some(adapter), None) => format!("a {adapter} process without a session yet (pid {pid})"),
+        _ => format!("an agent launched as run {} (pid {pid})", marker.run),
+    };
+    let pid = Some(pid);
+    Holder { session, adapter, pid, since: process.started_at, what, ..blank(Kind::Occupied) }
+}
+
+/// Returns the agents whose runs say that they began and whose processes still say so themselves.
+fn launched(host: &Host, adapters: Adapters) -> Vec<(ProcId, Lock)> {
+    let runs = Runs::of(host).all().unwrap_or_default();
+    let living = runs.into_iter().filter(|run| run.ended().is_none()).filter_map(|run| {
+        let started = run.started()?;
+        let process = host.kernel.process(started.process.pid).ok().flatten()?;
+        let marker = crate::runs::marker_of(host, &process)?;
+        let directory = process.cwd.as_ref()?.to_string_lossy().into_owned();
+        if process.id != started.process || !marker.names(&process.id) {
+            return None;
+        }
+        let holder = launched_holder(host, adapters, &process, &marker);
+        Some((process.id.clone(), Lock { directory, holder }))
+    });
+    living.collect()
+}

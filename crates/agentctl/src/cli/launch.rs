@@ -1,0 +1,389 @@
+//! `agentctl launch`: start a session, print its real id.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use agentctl_core::adapters::control::{Begin, Order, Permissions};
+use agentctl_core::adapters::{ALL, Adapter};
+use agentctl_core::fleet;
+use agentctl_core::hooks::{self, Facts, Moment};
+use agentctl_core::host::Host;
+use agentctl_core::launch::{Launch, LaunchError, Launched, launch};
+use agentctl_core::locks::{self, Holder};
+use agentctl_core::model::{Locator, Session, Target};
+use agentctl_core::runs::Runs;
+use clap::{Args, ValueEnum};
+
+use super::rows;
+use crate::config::{Defaults, Span};
+use crate::failure::{Failure, Kind, Outcome};
+use crate::ui::{Ui, age};
+
+/// Start a session and print its id
+///
+/// The agent runs on its own: it survives this command, this shell and everything else of agentctl. The
+/// id is the agent's real one, alone on stdout, so that `id=$(agentctl launch …)` works.
+#[derive(Args)]
+pub(super) struct LaunchArgs {
+    /// The agent (default: the configured one, else the first that is installed)
+    adapter: Option<String>,
+    /// What to do; `-` reads it from stdin
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        required_unless_present = "prompt_file",
+        allow_hyphen_values = true
+    )]
+    prompt: Option<String>,
+    /// Read what to do from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    prompt_file: Option<PathBuf>,
+    /// Where it works (default: here)
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// Name the session
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// What launches and resumes have in common.
+#[derive(Args)]
+pub(super) struct Flags {
+    /// The model, in the agent's own words
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Put it in a group, for `list --group` and `stop --all --group`
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// Set a variable for the agent (repeatable)
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<(String, String)>,
+    /// What it may do without asking (default: the agent's own default)
+    #[arg(long, value_enum)]
+    permissions: Option<PermissionsArg>,
+    /// Go in even where somebody works or a lock stands
+    #[arg(long)]
+    force: bool,
+    /// Wait until the turn is over; the exit code says how (see `wait`)
+    #[arg(long)]
+    wait: bool,
+    /// Show the conversation until the turn is over; the exit code says how
+    #[arg(long)]
+    follow: bool,
+    /// With --wait or --follow: give up after this long, and leave it running
+    #[arg(long, value_name = "SPAN")]
+    timeout: Option<Span>,
+    /// Run this when the session has begun
+    #[arg(long, value_name = "COMMAND", value_parser = words)]
+    on_create: Option<Words>,
+    /// Run this when the agent has ended
+    #[arg(long, value_name = "COMMAND", value_parser = words)]
+    on_complete: Option<Words>,
+    /// Print the session as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Further arguments for the agent itself
+    #[arg(last = true, value_name = "ARGS")]
+    extra: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PermissionsArg {
+    /// The agent's own default
+    Default,
+    /// Files may be changed without asking
+    Edits,
+    /// Everything, without asking
+    Bypass,
+}
+
+impl From<PermissionsArg> for Permissions {
+    fn from(arg: PermissionsArg) -> Self {
+        match arg {
+            PermissionsArg::Default => Self::Default,
+            PermissionsArg::Edits => Self::Edits,
+            PermissionsArg::Bypass => Self::Bypass,
+        }
+    }
+}
+
+/// A hook as typed, split by shell-word rules; no shell runs it.
+#[derive(Clone)]
+struct Words(Vec<String>);
+
+fn words(text: &str) -> Result<Words, String> {
+    match shlex::split(text) {
+        Some(words) if !words.is_empty() => Ok(Words(words)),
+        Some(_) => Err("it is empty".into()),
+        None => Err("a quote in it does not end".into()),
+    }
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write it like NAME=VALUE".into()),
+    }
+}
+
+/// What is launched, and what it is launched for.
+pub(super) struct Wanted {
+    pub(super) adapter: &'static dyn Adapter,
+    pub(super) prompt: Vec<u8>,
+    pub(super) begin: Begin,
+    pub(super) cwd: PathBuf,
+    pub(super) name: Option<String>,
+    pub(super) from: Option<Target>,
+}
+
+pub(super) fn cmd_launch(
+    ui: &mut Ui,
+    host: &Arc<Host>,
+    defaults: &Defaults,
+    args: LaunchArgs,
+) -> Outcome {
+    let adapter = adapter(ui, host, defaults, args.adapter.as_deref())?;
+    let prompt = prompt(args.prompt.as_deref(), args.prompt_file.as_deref())?;
+    let cwd = args.cwd.map_or_else(|| host.cwd.clone(), |dir| host.cwd.join(dir));
+    let wanted = Wanted { adapter, prompt, begin: Begin::New, cwd, name: args.name, from: None };
+    start(ui, host, defaults, args.flags, wanted)
+}
+
+/// Returns the agent that was named, configured, or else is installed.
+fn adapter(
+    ui: &mut Ui,
+    host: &Host,
+    defaults: &Defaults,
+    named: Option<&str>,
+) -> Result<&'static dyn Adapter, Failure> {
+    if let Some(name) = named.or(defaults.adapter.as_deref()) {
+        let found = ALL.iter().find(|a| a.name() == name);
+        return found.copied().ok_or_else(|| {
+            let known: Vec<_> = ALL.iter().map(|a| a.name()).collect();
+            Failure::new(Kind::Usage, format!("there is no adapter named `{name}`"))
+                .hint(format!("adapters: {}", known.join(", ")))
+        });
+    }
+    let installed = |a: &&&'static dyn Adapter| {
+        a.name() != "demo" && a.control().is_some() && a.installation(host).program.is_some()
+    };
+    match ALL.iter().find(installed) {
+        Some(adapter) => {
+            if !ui.wants_json() {
+                ui.note(&format!("launching {}", adapter.name()));
+            }
+            Ok(*adapter)
+        }
+        None => Err(Failure::new(
+            Kind::Failed,
+            "no coding agent is installed, or none is on your PATH",
+        )
+        .hint("`agentctl launch demo -p …` needs none; `agentctl adapters` lists those we know")),
+    }
+}
+
+/// Returns what was asked for: typed, from stdin, or from a file.
+pub(super) fn prompt(
+    text: Option<&str>,
+    file: Option<&std::path::Path>,
+) -> Result<Vec<u8>, Failure> {
+    let bytes = match (text, file) {
+        (Some("-"), _) => {
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes)?;
+            bytes
+        }
+        (Some(text), _) => text.as_bytes().to_vec(),
+        (None, Some(file)) => std::fs::read(file).map_err(|e| {
+            Failure::new(Kind::Failed, format!("{} cannot be read: {e}", file.display()))
+                .hint("give the prompt with -p TEXT, or name a file that is there")
+        })?,
+        (None, None) => Vec::new(),
+    };
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(
+            Failure::new(Kind::Usage, "the prompt is empty").hint("say what to do: -p TEXT")
+        );
+    }
+    Ok(bytes)
+}
+
+/// Launches, tells, and stays as long as it was asked to.
+pub(super) fn start(
+    ui: &mut Ui,
+    host: &Arc<Host>,
+    defaults: &Defaults,
+    flags: Flags,
+    wanted: Wanted,
+) -> Outcome {
+    let root = wanted.from.as_ref().map(|t| PathBuf::from(&t.root));
+    let order = Order {
+        begin: wanted.begin,
+        cwd: wanted.cwd,
+        model: flags.model.or_else(|| defaults.model.clone()),
+        name: wanted.name,
+        permissions: flags.permissions.map_or(defaults.permissions, Into::into),
+        extra: flags.extra,
+        root,
+    };
+    let hooks = &defaults.hooks;
+    let on_create = flags.on_create.map(|w| w.0).or_else(|| hooks.on_create.clone());
+    let on_complete = flags.on_complete.map(|w| w.0).or_else(|| hooks.on_complete.clone());
+    let adapter = wanted.adapter;
+    let asked = Launch {
+        adapter,
+        order,
+        prompt: wanted.prompt,
+        group: flags.group,
+        env: flags.env,
+        on_complete: on_complete.map(|hook| absolute(host, hook)),
+        force: flags.force,
+        from: wanted.from,
+    };
+    // What ended long ago makes room; a folder that cannot be tidied is no reason not to launch.
+    let _untidied = Runs::of(host).evict(host, defaults.keep);
+    let launched = launch(host, ALL, asked).map_err(|e| failed(host, e))?;
+    for fault in &launched.faults {
+        ui.warn_fault(fault);
+    }
+    for holder in &launched.exempt {
+        ui.note(&format!("beside {}, which this was launched from", holder.what));
+    }
+    let target = target(host, adapter, &launched);
+    let session = target.as_ref().and_then(|t| fleet::inspect(host, ALL, t).session);
+    told(ui, &launched, session.as_ref(), flags.json, flags.follow)?;
+    if let Some(hook) = on_create {
+        created(ui, host, &launched, session.as_ref(), &hook);
+    }
+    let _ = (flags.wait, flags.timeout);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A hook's own file is named from where the user stands, not from where the agent works.
+fn absolute(host: &Host, mut hook: Vec<String>) -> Vec<String> {
+    if let Some(program) = hook.first_mut().filter(|p| p.contains('/')) {
+        *program = host.cwd.join(&*program).to_string_lossy().into_owned();
+    }
+    hook
+}
+
+/// Finds the new session among those of its agent.
+fn target(host: &Arc<Host>, adapter: &dyn Adapter, launched: &Launched) -> Option<Target> {
+    let named = format!("{}:{}", adapter.name(), launched.session);
+    let mut found = agentctl_core::resolve::resolve(host, ALL, &named).targets;
+    let same = |t: &Target| t.session.as_ref().is_some_and(|l: &Locator| l.id == launched.session);
+    found.retain(same);
+    found.into_iter().next()
+}
+
+fn told(
+    ui: &mut Ui,
+    launched: &Launched,
+    session: Option<&Session>,
+    json: bool,
+    follow: bool,
+) -> Result<(), Failure> {
+    match session {
+        _ if follow => ui.note(&format!("session {}", launched.session)),
+        Some(session) if json => ui.json(session)?,
+        _ if json => {
+            let why = format!("session {} began, but cannot be looked at", launched.session);
+            return Err(Failure::new(Kind::Unanswered, why));
+        }
+        _ => ui.line(&launched.session)?,
+    }
+    Ok(ui.flush()?)
+}
+
+/// Runs the hook for a new session; what goes wrong with it is told and changes nothing.
+fn created(
+    ui: &mut Ui,
+    host: &Host,
+    launched: &Launched,
+    session: Option<&Session>,
+    hook: &[String],
+) {
+    let Some(spec) = launched.run.spec() else { return };
+    let facts = Facts::of(Moment::Create, &spec, Some(&launched.session), session);
+    let report = hooks::run(host, Moment::Create, hook, &facts, &launched.run);
+    if let Some(why) = report.failure() {
+        ui.warn(&format!("the on-create hook failed: {why}"));
+    }
+}
+
+/// Says who keeps a directory: id, pid and age, or the name on the lock.
+fn held(host: &Host, holder: &Holder) -> String {
+    let since = holder.since.map(|t| age(host.now(), t));
+    let facts = [holder.pid.map(|p| format!("pid {p}")), since, holder.reason.clone()];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
+    match holder.kind {
+        locks::Kind::Occupied => {
+            let adapter = holder.adapter.unwrap_or("an agent");
+            let session = holder.session.as_deref().unwrap_or("without a session yet");
+            format!("occupied by {adapter} {session}{facts}")
+        }
+        locks::Kind::Manual => {
+            format!("locked by {}{facts}", holder.by.as_deref().unwrap_or("somebody"))
+        }
+    }
+}
+
+/// Says why a launch failed, what to do about it, and with which exit code.
+fn failed(host: &Host, error: LaunchError) -> Failure {
+    let message = error.to_string();
+    match error {
+        LaunchError::Refused(refusal) => {
+            let failure = Failure::new(Kind::Failed, message);
+            match refusal.hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        }
+        LaunchError::Directory { .. } => {
+            Failure::new(Kind::Failed, message).hint("name one that is there with --cwd")
+        }
+        LaunchError::Held { directory, holders } => {
+            let by: Vec<String> = holders.iter().map(|h| held(host, h)).collect();
+            let directory = rows::directory(host, &directory.to_string_lossy());
+            let message = format!("{directory} is {}", by.join(" and "));
+            let stop =
+                holders.iter().find_map(|h| h.session.clone().or(h.pid.map(|p| p.to_string())));
+            let failure = Failure::new(Kind::Refused, message);
+            match stop {
+                Some(id) => {
+                    failure.hint(format!("`agentctl stop {id}` ends it; --force goes in beside it"))
+                }
+                None => failure.hint("`agentctl unlock` lifts it; --force goes in all the same"),
+            }
+        }
+        LaunchError::Unsure { .. } => Failure::new(Kind::Refused, message)
+            .hint("`agentctl doctor` shows what is wrong; --force goes in all the same"),
+        LaunchError::Busy(_) | LaunchError::Unclear { .. } => {
+            Failure::new(Kind::Refused, message).hint("try again")
+        }
+        LaunchError::Served(session) => {
+            let id = session.id.clone().unwrap_or_default();
+            Failure::new(Kind::Refused, message)
+                .hint(format!("`agentctl stop {id}` first, or `resume --fork` where the agent can"))
+        }
+        LaunchError::Died { advice, .. }
+        | LaunchError::Failed { advice, .. }
+        | LaunchError::Unheard { advice, .. } => {
+            let failure = Failure::new(Kind::Failed, message);
+            match advice {
+                Some(advice) => failure.hint(advice),
+                None => failure.hint("`agentctl runs` shows where all it said is kept"),
+            }
+        }
+        LaunchError::Silent { .. } => Failure::new(Kind::Failed, message)
+            .hint("`launch = \"30s\"` below [deadline] in the configuration gives it longer"),
+        LaunchError::Io { .. } => Failure::new(Kind::Failed, message),
+    }
+}

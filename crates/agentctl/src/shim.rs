@@ -1,0 +1,145 @@
+//! The parent of exactly one launched agent, and the moment in which a process becomes that agent.
+//!
+//! Both are hidden subcommands, looked at before any argument is parsed, so that what stays behind each
+//! agent is small. The shim is no witness: nobody asks it whether a session lives. Kill it and the agent
+//! goes on; only its exit code will not be known.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use agentctl_core::adapters::ALL;
+use agentctl_core::fleet;
+use agentctl_core::hooks::{self, Facts, Moment};
+use agentctl_core::kernel::{Kernel, Spawn, Stdio, adopt_orphans, become_program, inherited, reap};
+use agentctl_core::launch::{self, EXEC, SHIM};
+use agentctl_core::model::Exit;
+use agentctl_core::resolve::resolve;
+use agentctl_core::runs::{Ended, MARKER, Marker, Run, Spec, Started};
+
+/// Orphans of the agent are kept together so long after its end, for whoever stops it.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Runs one of the two, if that is what was asked for.
+#[must_use]
+pub fn dispatch() -> Option<ExitCode> {
+    let mut args = std::env::args_os().skip(1);
+    let result = match args.next()?.to_str()? {
+        SHIM => parent(&args.collect::<Vec<_>>()),
+        EXEC => become_agent(&args.collect::<Vec<_>>()),
+        _ => return None,
+    };
+    Some(match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The agent's own stderr, or nobody's.
+            let _unread = writeln!(io::stderr(), "agentctl: {error}");
+            ExitCode::from(127)
+        }
+    })
+}
+
+fn usage() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "this subcommand is for agentctl itself")
+}
+
+fn number(text: &OsString) -> io::Result<i32> {
+    text.to_str().and_then(|t| t.parse().ok()).ok_or_else(usage)
+}
+
+/// `exec-agent <run> <mutex> <program> <args…>`: marks itself and becomes the agent.
+fn become_agent(args: &[OsString]) -> io::Result<()> {
+    let [run, mutex, program, rest @ ..] = args else { return Err(usage()) };
+    // From here on the agent's exec, and nothing else, gives the directory free.
+    let _mutex = inherited(number(mutex)?)?;
+    let kernel = Kernel::open()?;
+    let me = kernel.process(std::process::id())?.ok_or_else(|| io::Error::other("no /proc"))?;
+    let marker = Marker {
+        run: run.to_string_lossy().into_owned(),
+        pid: me.id.pid,
+        start_ticks: me.id.start_ticks,
+    };
+    let error = become_program(program, rest, MARKER, &marker.to_string());
+    Err(io::Error::new(error.kind(), format!("{} cannot be run: {error}", program.display())))
+}
+
+/// `shim <run folder> <mutex> <program> <args…>`: starts the agent, sees it end, says how.
+fn parent(args: &[OsString]) -> io::Result<()> {
+    let [folder, mutex, rest @ ..] = args else { return Err(usage()) };
+    adopt_orphans()?;
+    let run = Run::at(Path::new(folder), rustix::process::geteuid().as_raw()).ok_or_else(usage)?;
+    let mut exec: Vec<OsString> = vec![EXEC.into(), run.id.clone().into(), mutex.clone()];
+    exec.extend(rest.iter().cloned());
+    let spawn = Spawn {
+        program: std::env::current_exe()?,
+        args: exec,
+        set: Vec::new(),
+        unset: Vec::new(),
+        cwd: std::env::current_dir()?,
+        stdin: Stdio::File(File::open(run.prompt())?),
+        stdout: Stdio::File(launch::output(&run.stdout())?),
+        stderr: Stdio::File(launch::output(&run.stderr())?),
+        // The shim's own hold on the directory ends as soon as the agent-to-be has one.
+        keep: Some(inherited(number(mutex)?)?),
+    };
+    let agent = spawn.detached()?.id();
+    let kernel = Kernel::open()?;
+    if let Some(process) = kernel.process(agent)? {
+        run.write_started(&Started { process: process.id, at: crate::config::clock() })?;
+    }
+    drop(kernel);
+    let exit = loop {
+        match reap()? {
+            Some((pid, exit)) if pid == agent => break exit,
+            Some(_) => {}
+            None => return Err(io::Error::other("the agent is not ours to wait for")),
+        }
+    };
+    let ended = Ended { exit, at: crate::config::clock() };
+    run.write_ended(&ended)?;
+    if let Some(spec) = run.spec() {
+        complete(&run, &spec, &ended);
+    }
+    linger();
+    Ok(())
+}
+
+/// Runs what was wanted at the end, with what is then known of the session.
+fn complete(run: &Run, spec: &Spec, ended: &Ended) {
+    let Some(hook) = &spec.on_complete else { return };
+    // Without a world to look at there is nothing to tell; a broken configuration is told elsewhere.
+    let Ok((host, _)) = crate::config::load() else { return };
+    let id = launch::session_of(&host, ALL, run, spec);
+    let session = id.as_ref().and_then(|id| {
+        let found = resolve(&host, ALL, &format!("{}:{id}", spec.adapter));
+        fleet::inspect(&host, ALL, found.targets.first()?).session
+    });
+    let began = run.started().map_or(spec.at, |s| s.at);
+    let facts = Facts::of(Moment::Complete, spec, id.as_deref(), session.as_ref());
+    let facts = facts.ended(ended.exit, began, ended.at);
+    let _kept = hooks::run(&host, Moment::Complete, hook, &facts, run);
+}
+
+/// Stays the parent of what the agent left behind until that is gone, or for a few seconds.
+fn linger() {
+    let (sender, alone) = channel();
+    std::thread::spawn(move || {
+        while let Ok(Some(_)) = reap() {}
+        let _leaving: Result<(), _> = sender.send(());
+    });
+    let _late = alone.recv_timeout(LINGER);
+}
+
+/// How an agent's end is shown: never as a status.
+#[must_use]
+pub fn words(exit: Exit) -> String {
+    match (exit.code, exit.signal) {
+        (Some(code), _) => format!("exit {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "-".into(),
+    }
+}
