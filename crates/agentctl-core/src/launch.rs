@@ -16,24 +16,23 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-
 use self::arrival::Arrival;
 pub use self::error::LaunchError;
 use crate::adapters::Adapter;
 use crate::adapters::control::{Begin, Control, FirstWords, Handshake, Order, Refusal, Start};
 use crate::fleet::{self, Adapters};
 use crate::host::Host;
-use crate::kernel::{Held, Process, Spawn, Stdio};
+use crate::kernel::{Spawn, Stdio};
 use crate::locks::{self, Holder};
 use crate::model::{Exit, Fault, Locator, ProcId, Status, Target, is_session_id};
 use crate::native::watch::Watch;
 use crate::runs::{self, MARKER, Run, Runs, Spec};
+use crate::stop;
 
 /// The hidden subcommand that is the parent of one agent.
 pub const SHIM: &str = "shim";
 /// The hidden subcommand that marks itself and becomes the agent.
-pub const EXEC: &str = "exec-agent";
+pub const EXEC: &str = locks::STARTER;
 /// So much of what an agent says first is looked at.
 const FIRST_BYTES: u64 = 1 << 20;
 /// So much of its last words is shown.
@@ -122,7 +121,7 @@ pub fn launch(
         Ok((session, process)) => Ok(Launched { run, session, process, exempt, faults }),
         Err(error) => {
             // Nobody is left behind; what it said stays in the run's folder.
-            end(host, &run.id);
+            stop::end_run(host, &run.id);
             Err(error)
         }
     }
@@ -193,27 +192,6 @@ fn unserved(
             Err(unclear(format!("pid {} was started to continue it", process.id.pid)))
         }
         None => Ok(()),
-    }
-}
-
-/// Ends everything that carries the mark of this run.
-fn end(host: &Host, run: &str) {
-    for _ in 0..20 {
-        let table = host.kernel.table(&|_| true);
-        let marked = |p: &&Process| runs::marker_of(host, p).is_some_and(|m| m.run == run);
-        let held: Vec<Held> = table
-            .processes
-            .iter()
-            .filter(marked)
-            .filter_map(|p| host.kernel.hold(&p.id).ok().flatten())
-            .collect();
-        if held.is_empty() {
-            return;
-        }
-        for process in &held {
-            let _gone = process.signal(Signal::KILL);
-        }
-        let _late = Held::wait_for_all(&held, Duration::from_secs(1));
     }
 }
 

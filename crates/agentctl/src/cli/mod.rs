@@ -14,6 +14,7 @@ mod runs;
 mod schema;
 mod status;
 mod stop;
+mod wait;
 mod why;
 
 use std::ffi::OsString;
@@ -59,6 +60,7 @@ enum Command {
     Runs(runs::RunsArgs),
     Prune(runs::PruneArgs),
     Stop(stop::StopArgs),
+    Wait(wait::WaitArgs),
     Lock(locks::LockArgs),
     Unlock(locks::UnlockArgs),
     Locks(locks::LocksArgs),
@@ -106,6 +108,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         }
         Command::Prune(args) => runs::cmd_prune(ui, &host()?, &args),
         Command::Stop(args) => stop::cmd_stop(ui, &host()?, &args),
+        Command::Wait(args) => wait::cmd_wait(ui, &host()?, &args),
         Command::Lock(args) => locks::cmd_lock(ui, &host()?, &args),
         Command::Unlock(args) => locks::cmd_unlock(ui, &host()?, &args),
         Command::Locks(args) => locks::cmd_locks(ui, &host()?, &args),

@@ -337,7 +337,7 @@ fn an_order_is_put_in_the_agents_own_words() {
         let codex = r#"echo '{"type":"thread.started","thread_id":"01a1df41-0000-7000-8000-000000000000"}'"#;
         script(&home, "codex", &format!("{tell}; {codex}"));
         let read = |name: &str| fs::read_to_string(home.path().join(name)).expect("written");
-        let mut launch = |agent: &str, more: &[&str]| {
+        let launch = |agent: &str, more: &[&str]| {
             let mut args = vec!["launch", agent, "-p", "-x\n"];
             args.extend(more);
             let launched = home.run(&args);

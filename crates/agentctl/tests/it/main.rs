@@ -15,6 +15,8 @@ mod readme;
 mod recycle;
 mod terminal;
 mod tidy;
+mod wait;
+mod wait_codex;
 
 use std::path::PathBuf;
 

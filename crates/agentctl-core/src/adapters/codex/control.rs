@@ -135,11 +135,6 @@ impl Control for Codex {
     fn own_variables(&self) -> &'static [&'static str] {
         &["CODEX_THREAD_ID", "CODEX_SESSION_ID", "CODEX_TOOL_CALL_ID", "CODEX_CI", "CODEX_VERSION"]
     }
-
-    fn watched(&self, root: &Root, session: &Session) -> Vec<PathBuf> {
-        let _ = session;
-        vec![root.path.clone()]
-    }
 }
 
 /// Returns the home a Codex started from here would use.
