@@ -11,6 +11,7 @@ mod fixtures;
 mod hostile;
 mod launch;
 mod launched;
+mod locks;
 mod readme;
 mod recycle;
 mod terminal;
