@@ -32,7 +32,7 @@ use crate::stop;
 /// The hidden subcommand that is the parent of one agent.
 pub const SHIM: &str = "shim";
 /// The hidden subcommand that marks itself and becomes the agent.
-pub const EXEC: &str = "exec-agent";
+pub const EXEC: &str = locks::STARTER;
 /// So much of what an agent says first is looked at.
 const FIRST_BYTES: u64 = 1 << 20;
 /// So much of its last words is shown.

@@ -12,6 +12,7 @@ mod hooks;
 mod hostile;
 mod launch;
 mod launched;
+mod locks;
 mod readme;
 mod recycle;
 mod resume;
