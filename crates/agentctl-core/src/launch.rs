@@ -16,26 +16,27 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-
 use self::arrival::Arrival;
 pub use self::error::LaunchError;
 use crate::adapters::Adapter;
 use crate::adapters::control::{Begin, Control, FirstWords, Handshake, Order, Refusal, Start};
-use crate::fleet::{self, Adapters};
+use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
-use crate::kernel::{Held, Process, Spawn, Stdio};
+use crate::kernel::{Spawn, Stdio};
 use crate::locks::{self, Holder};
 use crate::model::{Exit, Fault, Locator, ProcId, Status, Target, is_session_id};
 use crate::native::watch::Watch;
 use crate::runs::{self, MARKER, Run, Runs, Spec};
+use crate::stop;
 
 /// The hidden subcommand that is the parent of one agent.
 pub const SHIM: &str = "shim";
 /// The hidden subcommand that marks itself and becomes the agent.
-pub const EXEC: &str = "exec-agent";
+pub const EXEC: &str = locks::STARTER;
 /// So much of what an agent says first is looked at.
 const FIRST_BYTES: u64 = 1 << 20;
+/// An agent that has said nothing for so long is looked for in its own live records too.
+const SLOW: Duration = Duration::from_secs(1);
 /// So much of its last words is shown.
 const LAST_WORDS: usize = 400;
 
@@ -111,7 +112,7 @@ pub fn launch(
     let shim = spawn_shim(host, &run, &launch, &start, entry.into_fd())
         .map_err(io("the agent's parent cannot be started"))?;
     let mut waiting = Waiting { host, run: &run, shim, watch, control, launch: &launch };
-    let up = waiting.for_first_words().and_then(|(session, process)| {
+    let up = waiting.for_first_words(adapters).and_then(|(session, process)| {
         run.write_session(&session).map_err(io("the run's session cannot be written"))?;
         if let Some(arrival) = arrival {
             waiting.for_arrival(adapters, arrival, &session)?;
@@ -122,7 +123,7 @@ pub fn launch(
         Ok((session, process)) => Ok(Launched { run, session, process, exempt, faults }),
         Err(error) => {
             // Nobody is left behind; what it said stays in the run's folder.
-            end(host, &run.id);
+            stop::end_run(host, &run.id);
             Err(error)
         }
     }
@@ -196,27 +197,6 @@ fn unserved(
     }
 }
 
-/// Ends everything that carries the mark of this run.
-fn end(host: &Host, run: &str) {
-    for _ in 0..20 {
-        let table = host.kernel.table(&|_| true);
-        let marked = |p: &&Process| runs::marker_of(host, p).is_some_and(|m| m.run == run);
-        let held: Vec<Held> = table
-            .processes
-            .iter()
-            .filter(marked)
-            .filter_map(|p| host.kernel.hold(&p.id).ok().flatten())
-            .collect();
-        if held.is_empty() {
-            return;
-        }
-        for process in &held {
-            let _gone = process.signal(Signal::KILL);
-        }
-        let _late = Held::wait_for_all(&held, Duration::from_secs(1));
-    }
-}
-
 fn spec(host: &Host, launch: &Launch, start: &Start) -> Spec {
     let order = &launch.order;
     Spec {
@@ -284,7 +264,10 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    fn for_first_words(&mut self) -> Result<(String, Option<ProcId>), LaunchError> {
+    fn for_first_words(
+        &mut self,
+        adapters: Adapters,
+    ) -> Result<(String, Option<ProcId>), LaunchError> {
         let limit = self.host.deadlines.launch;
         let until = Instant::now() + limit;
         // When it first told its id, and how much longer a refusal is worth waiting for.
@@ -315,6 +298,12 @@ impl Waiting<'_> {
                 return Err(self.died(exit, &first));
             }
             let now = Instant::now();
+            if nearly.is_none()
+                && now + limit > until + SLOW
+                && let Some(id) = self.registered(adapters)
+            {
+                return Ok((id, self.process()));
+            }
             if let Some((id, since, grace)) = &nearly
                 && now >= *since + *grace
             {
@@ -329,6 +318,16 @@ impl Waiting<'_> {
                 nearly.as_ref().map_or(until, |(_, since, grace)| until.min(*since + *grace));
             self.sleep(next.saturating_duration_since(now));
         }
+    }
+
+    /// Returns the session its process serves by its own live record: some say that long before they
+    /// say a word.
+    fn registered(&self, adapters: Adapters) -> Option<String> {
+        let process = self.process()?;
+        let adapter = Some(self.launch.adapter.name().to_owned());
+        let query = Query { adapter, ..Query::default() };
+        let living = fleet::list(self.host, adapters, &query).sessions;
+        living.into_iter().find(|s| s.processes.contains(&process))?.id
     }
 
     /// Waits until the session's own record holds the message.

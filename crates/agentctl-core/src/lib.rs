@@ -27,3 +27,4 @@ pub mod runs;
 pub mod stop;
 pub mod talk;
 pub mod transcript;
+pub mod wait;

@@ -186,6 +186,17 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
     }
 }
 
+/// Ends a run that never came to a session: its agent, and everything that was started below its shim.
+pub fn end_run(host: &Host, run: &str) {
+    let until = Instant::now() + PATIENCE;
+    let roots = Roots { run: Some(run.to_owned()), text: Some(run.to_owned()), ..Roots::default() };
+    let mut tree = Tree::new(host, roots);
+    while Instant::now() < until && (tree.grow() > 0 || !tree.is_gone()) {
+        tree.signal_all(Signal::KILL, How::Killed);
+        tree.wait(DEATH);
+    }
+}
+
 /// What stands in the way before anything is looked at closely.
 fn hindrance(session: &Session) -> Option<Verdict> {
     let live = session.status.is_live();

@@ -33,7 +33,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the exit code.
+    /// Returns the exit code that says so.
     #[must_use]
     pub fn exit_code(self) -> u8 {
         match self {
@@ -123,6 +123,12 @@ impl Failure {
     pub fn beside(mut self, faults: Vec<Fault>) -> Self {
         self.faults = faults;
         self
+    }
+
+    /// Says it on stderr only, where data stands on stdout already, and returns the exit code.
+    pub fn beside_data(self, ui: &mut Ui) -> ExitCode {
+        ui.error(&self.message);
+        ExitCode::from(self.kind.exit_code())
     }
 
     /// Says it once and returns the exit code.

@@ -13,12 +13,11 @@ use crate::adapters::Adapter;
 use crate::adapters::control::Mark;
 use crate::host::Host;
 use crate::kernel::{Brief, Held, Liveness, Process};
+use crate::launch::SHIM;
 use crate::model::{ProcId, is_session_id, shorten};
 use crate::runs::{MARKER, Marker};
 use rustix::process::Signal;
 
-/// The hidden subcommand that is the parent of one launched agent.
-const SHIM: &str = "shim";
 /// What a hook's environment says: that it is one, and whose.
 const HOOK: [&str; 2] = ["AGENTCTL_HOOK", "AGENTCTL_RUN_ID"];
 

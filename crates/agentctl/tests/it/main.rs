@@ -8,17 +8,23 @@ mod cli;
 mod codex;
 mod demo;
 mod fixtures;
+mod hooks;
 mod hostile;
 mod launch;
 mod launched;
+mod locks;
 mod readme;
 mod recycle;
+mod resume;
+mod seed_failures;
 mod stop;
 mod stop_hosted;
 mod stop_launched;
 mod stop_tree;
 mod terminal;
 mod tidy;
+mod wait;
+mod wait_codex;
 
 use std::path::PathBuf;
 

@@ -166,11 +166,6 @@ impl Control for ClaudeCode {
     fn settings(&self) -> &'static [Setting] {
         &[Setting { key: "billing", values: &["inherit", "subscription"] }]
     }
-
-    fn watched(&self, root: &Root, session: &Session) -> Vec<PathBuf> {
-        let _ = session;
-        vec![root.path.clone()]
-    }
 }
 
 /// Says whether anything is in sight that Claude Code could log in with.

@@ -13,6 +13,7 @@ mod messages;
 mod record;
 pub(super) mod stop;
 mod tokens;
+mod watch;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -331,5 +332,10 @@ impl Store for ClaudeStore<'_> {
 
     fn children(&self, locator: &Locator) -> Found<Locator> {
         self.subagents(locator)
+    }
+
+    fn watched(&self, locator: &Locator) -> Vec<PathBuf> {
+        let expected = || self.served.get().and_then(|served| served.get(&locator.id)).cloned();
+        watch::places(&self.root.path, locator.path.clone().or_else(expected))
     }
 }

@@ -133,12 +133,16 @@ impl Control for Codex {
     }
 
     fn own_variables(&self) -> &'static [&'static str] {
-        &["CODEX_THREAD_ID", "CODEX_SESSION_ID", "CODEX_TOOL_CALL_ID", "CODEX_CI", "CODEX_VERSION"]
-    }
-
-    fn watched(&self, root: &Root, session: &Session) -> Vec<PathBuf> {
-        let _ = session;
-        vec![root.path.clone()]
+        &[
+            "CODEX_THREAD_ID",
+            "CODEX_SESSION_ID",
+            "CODEX_TOOL_CALL_ID",
+            "CODEX_CI",
+            "CODEX_VERSION",
+            "CODEX_APPLY_PATCH_PRESERVE_LINE_ENDINGS",
+            "CODEX_MANAGED_BY_NPM",
+            "CODEX_MANAGED_PACKAGE_ROOT",
+        ]
     }
 }
 

@@ -13,7 +13,7 @@ use super::NAME;
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::Process;
 use crate::model::{Reason, ReasonKind, Session, Status};
-use crate::talk::{RpcSocket, TalkError};
+use crate::talk::{Pushing, RpcSocket, TalkError};
 
 /// A server that takes longer is not waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -74,14 +74,7 @@ pub(super) fn hello(look: &Look, path: &Path, manner: Manner) -> Result<RpcSocke
         Manner::Acts => (true, 6 * PATIENCE),
     };
     let mut socket = RpcSocket::connect(path, look.host.kernel.uid(), left.min(limit))?;
-    let quiet = ["configWarning", "remoteControl/status/changed", "deprecationNotice"];
-    let version = env!("CARGO_PKG_VERSION");
-    let hello = json!({
-        "clientInfo": { "name": "agentctl", "version": version },
-        "capabilities": { "optOutNotificationMethods": quiet, "experimentalApi": acts },
-    });
-    socket.ask("initialize", &hello)?;
-    socket.notify("initialized")?;
+    introduce(&mut socket, acts)?;
     Ok(socket)
 }
 
@@ -102,6 +95,26 @@ fn converse(look: &Look, path: &Path, served: &mut [&mut Served]) -> Result<(), 
         served.evidence.push(look.evidence(format!("{NAME}:app-server thread/read"), says));
     }
     Ok(())
+}
+
+/// Says who we are. From then on the server says by itself when the status of a thread changes.
+fn introduce(socket: &mut RpcSocket, experimental: bool) -> Result<(), TalkError> {
+    let quiet = ["configWarning", "remoteControl/status/changed", "deprecationNotice"];
+    let version = env!("CARGO_PKG_VERSION");
+    let hello = json!({
+        "clientInfo": { "name": "agentctl", "version": version },
+        "capabilities": { "optOutNotificationMethods": quiet, "experimentalApi": experimental },
+    });
+    socket.ask("initialize", &hello)?;
+    socket.notify("initialized")
+}
+
+/// Returns the server that hosts a session, if it can be listened to.
+pub(super) fn pushing(look: &Look, root: &Root, session: &Session) -> Option<Pushing> {
+    let pid = session.pid.filter(|_| session.hosted)?;
+    let host = look.table.processes.iter().find(|p| p.id.pid == pid)?;
+    let socket = socket_of(root, host).filter(|p| std::fs::symlink_metadata(p).is_ok())?;
+    Some(Pushing { socket, greet: |socket| introduce(socket, false) })
 }
 
 fn state(status: &Value) -> Option<State> {

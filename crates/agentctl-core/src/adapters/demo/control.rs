@@ -1,7 +1,6 @@
 //! How the demo agent is moved: as simply as an agent could be.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -67,9 +66,5 @@ impl Control for Demo {
         // SIGTERM is its orderly end, and it takes its tool along.
         const LADDER: &[(Signal, Duration)] = &[(Signal::TERM, Duration::from_secs(2))];
         Stop::Signals(LADDER)
-    }
-
-    fn watched(&self, root: &Root, _session: &Session) -> Vec<PathBuf> {
-        vec![root.path.join("live"), root.path.join("sessions")]
     }
 }

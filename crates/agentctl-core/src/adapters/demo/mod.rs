@@ -358,6 +358,11 @@ impl Store for DemoStore<'_> {
         record.evidence.push(self.look.evidence(source, says));
         record
     }
+
+    fn watched(&self, locator: &Locator) -> Vec<PathBuf> {
+        let conversation = format!("sessions/{}.jsonl", locator.id);
+        vec![self.root.path.join("live"), self.root.path.join(conversation)]
+    }
 }
 
 fn read_head(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> {
