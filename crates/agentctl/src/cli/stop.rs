@@ -129,7 +129,9 @@ pub(super) fn cmd_stop(ui: &mut Ui, host: &Arc<Host>, args: &StopArgs) -> Outcom
         survivors: Vec::new(),
         failed: Vec::new(),
     };
-    let mut worst = 0;
+    // What could not be listed could not be stopped.
+    let missing = args.all && !faults.is_empty();
+    let mut worst = if missing { Kind::Unanswered.exit_code() } else { 0 };
     for target in &targets {
         let report = stop::stop(host, ALL, target, options);
         let code = exit_code(&report);
