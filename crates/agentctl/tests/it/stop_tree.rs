@@ -207,22 +207,33 @@ fn a_launched_agent_below_the_one_that_is_stopped_lives_on() {
         );
         let agent = claude.home.write("inner.sh", agent);
         let folder = claude.home.at(&format!(".local/state/agentctl/runs/{inner_run}"));
+        let nested_shim = claude.home.at("nested.pid");
         let nested = format!(
-            "exec {} shim {} stay reaper start 'exec sh {}'",
+            "echo $$ > {}; exec {} shim {} stay reaper start 'exec sh {}'",
+            nested_shim.display(),
             program.display(),
             folder.display(),
             agent.display()
         );
+        // What a third run, whose shim and agent are gone, has left to the outer shim.
+        let left = claude.home.at("left.pid");
+        let third = format!(
+            "AGENTCTL_RUN=v1:third:9:9 sh -c 'echo $$ > {}; exec sleep 600' & exit",
+            left.display()
+        );
         // The nested shim is a child of the outer agent, and all carry the outer run's text or their own.
-        let (_shim, outer) = launched(&claude, RUN, A, &["start".into(), nested]);
+        let (_shim, outer) =
+            launched(&claude, RUN, A, &["start", &nested, "start", &third].map(String::from));
         let inner = eventually("the inner one lives", || {
             claude.list().sessions().into_iter().find(|s| s["id"] == B && s["pid"].is_u64())
         });
         let inner = u32::try_from(inner["pid"].as_u64().expect("a pid")).expect("a pid");
         let tool = written_pid(&claude.home.path().join("tool"));
+        let (nested_shim, left) = (written_pid(&nested_shim), written_pid(&left));
         let (code, told) = stop(&claude, A);
         assert_eq!(code, Some(0), "{told:#}");
         assert!(!lives(outer) && lives(inner) && lives(tool), "{told:#}");
+        assert!(lives(nested_shim) && lives(left), "{told:#}");
         assert_eq!(stop(&claude, B).0, Some(0));
         assert!(!lives(inner) && !lives(tool));
     });
