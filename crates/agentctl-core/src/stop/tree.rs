@@ -195,7 +195,7 @@ impl<'a> Tree<'a> {
         for pid in &pids {
             self.decide(*pid, &table, &mut verdicts, 0);
         }
-        self.has_shim = verdicts.values().any(|v| *v == Verdict::Shim);
+        self.has_shim |= verdicts.values().any(|v| *v == Verdict::Shim);
         self.leave_carriers(&table, &mut verdicts);
         self.name_the_nested(&table, &verdicts);
         let mut fresh = 0;
@@ -501,12 +501,22 @@ impl<'a> Tree<'a> {
         let mut memo = HashMap::new();
         let mut pids: Vec<u32> = table.keys().copied().collect();
         pids.sort_unstable();
+        for pid in &pids {
+            self.decide(*pid, &table, &mut memo, 0);
+        }
+        // What carries this command or another session is a person's terminal, not a forgotten tool.
+        let spared = table
+            .values()
+            .filter(|s| matches!(memo.get(&s.process.id.pid), Some(Verdict::Spared(_))));
+        let carriers: HashSet<u32> =
+            spared.flat_map(|s| ancestors(&table, s)).map(|s| s.process.id.pid).collect();
         let suspicious = pids.into_iter().filter_map(|pid| {
             let seen = table.get(&pid)?;
             let stands = seen.process.cwd.as_deref()?;
             let there = stands == cwd || (!wide && stands.starts_with(cwd));
             let young = seen.process.id.start_ticks >= since_ticks;
-            let nobodys = self.decide(pid, &table, &mut memo, 0) == Verdict::Stranger
+            let nobodys = memo.get(&pid) == Some(&Verdict::Stranger)
+                && !carriers.contains(&pid)
                 && self.other_of(seen, &table).is_none()
                 && seen.hook_of.is_none();
             let orphan = is_reaper(seen.process.parent_pid, table.get(&seen.process.parent_pid));

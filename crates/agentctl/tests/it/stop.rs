@@ -1,9 +1,11 @@
 //! Stopping one session: politely, then not; said only when it is true; never a stranger.
 
+use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 use testkit::{Agent, Dice, Echo, TestHome, eventually, next_pid, rounds, sandboxed};
 
@@ -188,6 +190,62 @@ fn all_means_all_that_the_filters_admit() {
         assert!(lives(working.pid()));
         assert_eq!(home.run(&["stop", "--all"]).code, Some(0));
         assert!(!lives(working.pid()));
+    });
+}
+
+/// Runs the program on a terminal where somebody has typed this, and returns its exit code.
+fn typed(home: &TestHome, words: &[u8], args: &[&str]) -> Option<i32> {
+    use std::io::{Read, Write};
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&terminal).expect("granted");
+    unlockpt(&terminal).expect("unlocked");
+    let name = ptsname(&terminal, Vec::new()).expect("a name");
+    let open = || File::options().read(true).write(true).open(name.to_str().expect("UTF-8"));
+    let mut command = home.command(args);
+    command.stdin(open().expect("opened")).stdout(open().expect("opened"));
+    let mut child = command.stderr(open().expect("opened")).spawn().expect("starts");
+    drop(command);
+    let mut terminal = File::from(terminal);
+    terminal.write_all(words).expect("typed");
+    let mut said = Vec::new();
+    // The terminal ends with an error when the last writer has left.
+    let _left = terminal.read_to_end(&mut said);
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("stop this session? [y/N]"), "{said}");
+    assert!(said.contains("working"), "it shows what would be stopped: {said}");
+    child.wait().expect("ends").code()
+}
+
+#[test]
+fn at_a_terminal_all_is_confirmed_first() {
+    sandboxed(|| {
+        let home = home();
+        let agent = demo(&home, "working", "x [[hang]]");
+        for no in [&b"n\n"[..], b"\n", b"yesterday\n", b"\x04"] {
+            assert_eq!(typed(&home, no, &["stop", "--all"]), Some(5));
+            assert!(lives(agent.pid()));
+        }
+        assert_eq!(typed(&home, b"y\n", &["stop", "--all"]), Some(0));
+        assert!(!lives(agent.pid()));
+    });
+}
+
+#[test]
+fn one_process_of_two_sessions_is_ended_by_force_only() {
+    sandboxed(|| {
+        let home = home();
+        let ids = ["01a1de32-5fe1-74e1-aa0a-48f1eed298bf", "01a1de32-5fe1-74e1-aa0a-48f1eed298c0"];
+        let locks = ids.map(|id| {
+            home.at(&format!(".codex/thread-writer-locks/{id}.lock")).to_string_lossy().into_owned()
+        });
+        let mut agent = home.agent("codex", "ws", &["lock", &locks[0], "lock", &locks[1]]);
+        agent.ready();
+        let said = home.run(&["stop", ids[0]]);
+        assert_eq!(said.code, Some(5), "{said:?}");
+        assert!(said.stderr.contains(ids[1]) && said.stderr.contains("--force"), "{said:?}");
+        assert!(lives(agent.pid()));
+        assert_eq!(home.run(&["stop", ids[0], "--force"]).code, Some(0));
+        assert!(!lives(agent.pid()));
     });
 }
 

@@ -129,7 +129,7 @@ fn a_hosted_session_is_interrupted_and_its_server_is_left_alone() {
             server.pid()
         );
         assert_eq!(said.stdout, told);
-        assert_eq!(heard.interrupts(), [json!({"threadId": A, "turnId": "turn-a"})]);
+        assert_eq!(heard.interrupts(), [json!({"threadId": A, "turnId": ""})]);
         assert!(lives(server.pid()), "it serves others");
         assert!(!lives(tools[0]) && lives(tools[1]), "only its own tool is ended");
         let rows = home.run(&["list", "-a", "--since", "all", "--json"]);
@@ -138,12 +138,21 @@ fn a_hosted_session_is_interrupted_and_its_server_is_left_alone() {
             (&"idle".into(), &"running".into())
         );
 
+        let again = home.run(&["stop", A]);
+        assert!(
+            again.stdout.starts_with(&format!("codex {A} was at rest already; it rests")),
+            "{again:?}"
+        );
         let told = home.run(&["stop", A, "--force", "--json"]);
         assert_eq!(told.code, Some(0), "{told:?}");
         let told = told.json();
         assert_eq!(
-            (&told["stopped"][0]["rests_in"], &told["stopped"][0]["status"]),
-            (&server.pid().into(), &"idle".into())
+            (
+                &told["stopped"][0]["rests_in"],
+                &told["stopped"][0]["status"],
+                &told["stopped"][0]["already"]
+            ),
+            (&server.pid().into(), &"idle".into(), &true.into())
         );
         assert!(lives(server.pid()) && lives(tools[1]), "not even by force");
     });

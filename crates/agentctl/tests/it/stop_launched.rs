@@ -32,13 +32,13 @@ fn start(home: &TestHome, script: &Path, more: &[&str]) -> String {
 #[test]
 fn of_what_was_launched_nothing_is_left() {
     sandboxed(|| {
-        for force in [None, Some("--force")] {
+        for haste in [None, Some("--force"), Some("--timeout=0s")] {
             let home = home();
             let tree = Tree::new(&home);
             let id = start(&home, &tool(&home, &tree, "wait\n"), &[]);
             assert_eq!(tree.living().len(), 8);
             let mut args = vec!["stop", &id, "--json"];
-            args.extend(force);
+            args.extend(haste);
             let told = home.run(&args);
             assert_eq!(told.code, Some(0), "{told:?}");
             assert_eq!(told.json()["survivors"], json!([]));
