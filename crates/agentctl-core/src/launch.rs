@@ -26,15 +26,13 @@ use crate::kernel::{Spawn, Stdio};
 use crate::locks::{self, Holder};
 use crate::model::{Exit, Fault, Locator, ProcId, Status, Target, is_session_id};
 use crate::native::watch::Watch;
-use crate::runs::{self, MARKER, Run, Runs, Spec};
+use crate::runs::{self, FIRST_BYTES, MARKER, Run, Runs, Spec};
 use crate::stop;
 
 /// The hidden subcommand that is the parent of one agent.
 pub const SHIM: &str = "shim";
 /// The hidden subcommand that marks itself and becomes the agent.
 pub const EXEC: &str = locks::STARTER;
-/// So much of what an agent says first is looked at.
-const FIRST_BYTES: u64 = 1 << 20;
 /// An agent that has said nothing for so long is looked for in its own live records too.
 const SLOW: Duration = Duration::from_secs(1);
 /// So much of its last words is shown.
@@ -405,32 +403,6 @@ fn last_words(stdout: &[u8], stderr: &[u8]) -> String {
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     let last = lines[lines.len().saturating_sub(3)..].join(" · ");
     crate::model::shorten(&last, LAST_WORDS)
-}
-
-/// Returns the session of a run: as the launcher wrote it, as it was chosen, or as the agent told it
-/// when nobody listened any more.
-#[must_use]
-pub fn session_of(host: &Host, adapters: Adapters, run: &Run, spec: &Spec) -> Option<String> {
-    if let Some(session) = run.session() {
-        return Some(session);
-    }
-    let adapter = adapters.iter().find(|a| a.name() == spec.adapter)?;
-    let (stdout, stderr) =
-        (runs::beginning(&run.stdout(), FIRST_BYTES), runs::beginning(&run.stderr(), FIRST_BYTES));
-    let words = FirstWords { stdout: &stdout, stderr: &stderr };
-    let order = Order {
-        begin: spec.begin.clone(),
-        cwd: spec.cwd.clone(),
-        model: spec.model.clone(),
-        name: spec.name.clone(),
-        permissions: spec.permissions,
-        extra: Vec::new(),
-        root: None,
-    };
-    match adapter.control()?.handshake(host, &order, &words) {
-        Handshake::Up(id) | Handshake::Nearly(id, _) => Some(id).filter(|id| is_session_id(id)),
-        Handshake::Wait | Handshake::Failed(_) => spec.session.clone(),
-    }
 }
 
 /// Opens a run's output for its agent: what is there is kept.

@@ -20,7 +20,7 @@ use crate::fleet::{self, Adapters, Inspected, Query};
 use crate::host::Host;
 use crate::kernel::{Held, Liveness, Process};
 use crate::model::{Fault, ProcId, Session, Status, Target};
-use crate::runs::{Marker, Runs, marker_of};
+use crate::runs::{Marker, marker_of};
 use tree::{Other, Roots, Tree};
 
 /// How long all of it may take beyond the agent's own politeness.
@@ -432,8 +432,7 @@ impl Stopping<'_> {
         if let Some(marker) = wrapped {
             return Some(marker.run.clone());
         }
-        let key = (session.adapter.to_owned(), session.id.clone()?);
-        Runs::of(self.host).by_session().remove(&key).map(|(run, _)| run.id)
+        session.run.clone()
     }
 
     fn descends(&self, process: &Process, from: &ProcId) -> bool {

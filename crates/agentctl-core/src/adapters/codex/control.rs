@@ -17,8 +17,9 @@ use crate::host::Host;
 use crate::model::Session;
 use crate::native::file;
 
-/// A refusal for want of a key, or the warning about an unknown model, follows within 50 ms.
-const GRACE: Duration = Duration::from_millis(150);
+/// A refusal for want of a key, or the warning about an unknown model, follows within 50 ms; on a busy
+/// machine within some hundred.
+const GRACE: Duration = Duration::from_millis(400);
 /// After that warning the model server itself has to say whether it knows it.
 const SERVER_GRACE: Duration = Duration::from_secs(3);
 
