@@ -416,7 +416,8 @@ fn spawn_with(entry: Entry, script: &str) -> Actor {
     let spawn = Spawn {
         program: "/bin/sh".into(),
         args: vec!["-c".into(), script.into()],
-        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        set: Vec::new(),
+        unset: Vec::new(),
         cwd: "/".into(),
         stdin: agentctl_core::kernel::Stdio::Null,
         stdout: agentctl_core::kernel::Stdio::Null,
