@@ -12,6 +12,7 @@ mod hostile;
 mod launch;
 mod launched;
 mod locks;
+mod races;
 mod readme;
 mod recycle;
 mod terminal;
