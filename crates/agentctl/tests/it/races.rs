@@ -183,7 +183,7 @@ impl Stage {
         let mut tampered = false;
         let mut cast = Cast::default();
         let mut racing: Vec<Child> = (0..count).map(|_| self.launcher()).collect();
-        let patience = Instant::now() + Duration::from_secs(120);
+        let patience = Instant::now() + Duration::from_mins(2);
         let alive = loop {
             let players = self.players();
             let alive = cast.alive(&players);
@@ -247,7 +247,7 @@ impl Stage {
         tally.without_agent += usize::from(alive.is_empty());
         self.clear(&mut cast);
         // When everything has died it is open at once: the next round shows it too.
-        if alive.is_empty() || number % 10 == 0 {
+        if alive.is_empty() || number.is_multiple_of(10) {
             let answer: Output = self.launcher().wait_with_output().into();
             assert_eq!(answer.code, Some(0), "round {number}, seed {seed}: {}", answer.stderr);
             eventually("it has begun", || (!cast.alive(&self.players()).is_empty()).then_some(()));
