@@ -7,6 +7,7 @@
 
 mod arrival;
 mod error;
+mod prepare;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -105,6 +106,7 @@ pub fn launch(
     let spec = spec(host, &launch, &start);
     let runs = Runs::of(host);
     let run = runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be made"))?;
+    prepare::run(host, &launch, control, &start, &run)?;
     // It stands before anything can happen that it should tell.
     let watch = Watch::directories([run.directory.as_path()]).ok();
     let shim = spawn_shim(host, &run, &launch, &start, entry.into_fd())
@@ -213,6 +215,21 @@ fn spec(host: &Host, launch: &Launch, start: &Start) -> Spec {
     }
 }
 
+/// The variables an agent is started with beyond our own.
+fn set(launch: &Launch, start: &Start) -> Vec<(OsString, OsString)> {
+    let set = start.set.iter().chain(&launch.env);
+    set.map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+/// What an agent around us set for its tools would make the new one think that it is one.
+fn unset(start: &Start) -> Vec<String> {
+    let mut unset: Vec<String> = vec![MARKER.to_owned()];
+    let controls = crate::adapters::ALL.iter().filter_map(|a| a.control());
+    unset.extend(controls.flat_map(Control::own_variables).map(ToString::to_string));
+    unset.extend(start.unset.iter().cloned());
+    unset
+}
+
 /// Starts the agent's parent, which inherits the directory's mutex and hands it on.
 fn spawn_shim(
     host: &Host,
@@ -228,17 +245,11 @@ fn spawn_shim(
         start.program.clone().into(),
     ];
     args.extend(start.args.iter().cloned());
-    // What an agent around us set for its tools would make the new one think that it is one.
-    let mut unset: Vec<String> = vec![MARKER.to_owned()];
-    let controls = crate::adapters::ALL.iter().filter_map(|a| a.control());
-    unset.extend(controls.flat_map(Control::own_variables).map(ToString::to_string));
-    unset.extend(start.unset.iter().cloned());
-    let set = start.set.iter().chain(&launch.env);
     Spawn {
         program: host.program.clone(),
         args,
-        set: set.map(|(k, v)| (k.into(), v.into())).collect(),
-        unset,
+        set: set(launch, start),
+        unset: unset(start),
         cwd: launch.order.cwd.clone(),
         stdin: Stdio::Null,
         stdout: Stdio::Null,
@@ -325,7 +336,8 @@ impl Waiting<'_> {
         let adapter = Some(self.launch.adapter.name().to_owned());
         let query = Query { adapter, ..Query::default() };
         let living = fleet::list(self.host, adapters, &query).sessions;
-        living.into_iter().find(|s| s.processes.contains(&process))?.id
+        let found = living.into_iter().find(|s| s.processes.contains(&process))?;
+        found.id.clone().filter(|_| self.control.is_up(&found))
     }
 
     /// Waits until the session's own record holds the message.

@@ -3,6 +3,8 @@
 //! The core performs, bounds and closes these conversations; an adapter only says what to ask. A
 //! socket is spoken to only if it belongs to this user.
 
+pub mod http;
+
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;

@@ -1,17 +1,18 @@
 //! Reading a conversation: its last messages, then what is appended, in one shape for every agent.
 //!
 //! Only whole lines are read and each only once: a follower remembers the offset behind the last one
-//! and waits for the kernel's file events in between.
+//! and waits for the kernel's file events in between. Where no file holds a conversation its store is
+//! asked for all of it, and what was told before is passed over.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::adapters::{Adapter, Found};
+use crate::adapters::{Adapter, Conversation, Found};
 use crate::fleet::{Adapters, each_adapter, written};
 use crate::host::Host;
-use crate::model::{Message, Role, Target};
+use crate::model::{Locator, Message, Role, Target};
 use crate::native::watch::Watch;
 use crate::native::{file, jsonl};
 
@@ -42,8 +43,18 @@ pub struct Transcript {
     adapter: &'static dyn Adapter,
     path: PathBuf,
     uid: u32,
+    /// How far it was read: bytes of a file, or lines of what a store told.
     end: u64,
     counted: HashSet<String>,
+    /// Where no file holds the conversation: whom to ask for it.
+    kept: Option<Kept>,
+}
+
+/// A conversation that only its store can tell.
+struct Kept {
+    host: Arc<Host>,
+    adapters: Adapters,
+    target: Target,
 }
 
 impl Transcript {
@@ -60,20 +71,25 @@ impl Transcript {
                 for root in adapter.roots(look).iter().filter(|r| r.label() == wanted.root) {
                     let store = adapter.store(look, root);
                     let lies = written(store.as_ref(), locator);
-                    found.rows.extend(lies.rows.into_iter().filter_map(|l| l.path));
+                    let kept = |l: &Locator| store.conversation(l).is_some();
+                    let kept = lies.rows.first().is_some_and(kept);
+                    let paths = lies.rows.into_iter().filter_map(|l| l.path);
+                    found.rows.extend(paths.map(|path| (path, kept)));
                     found.faults.extend(lies.faults);
                 }
             }
             found
         });
         let hidden = found.faults.first().map(|f| f.message.clone());
-        let path = found.rows.into_iter().next().ok_or(match hidden {
+        let (path, kept) = found.rows.into_iter().next().ok_or(match hidden {
             Some(why) => TranscriptError::Hidden(why),
             None => TranscriptError::Unwritten,
         })?;
         let adapter = adapters.iter().find(|a| a.name() == target.adapter);
         let adapter = *adapter.ok_or(TranscriptError::Unwritten)?;
-        Ok(Self { adapter, path, uid: host.kernel.uid(), end: 0, counted: HashSet::new() })
+        let kept = kept.then(|| Kept { host: Arc::clone(host), adapters, target: target.clone() });
+        let (uid, counted) = (host.kernel.uid(), HashSet::new());
+        Ok(Self { adapter, path, uid, end: 0, counted, kept })
     }
 
     /// Returns the file.
@@ -133,8 +149,15 @@ impl Transcript {
         &mut self,
         visit: &mut dyn FnMut(&'static dyn Adapter, &[u8]) -> bool,
     ) -> Result<(), TranscriptError> {
-        let opened = file::open(&self.path, self.uid).map_err(|e| self.unreadable(&e))?;
         let adapter = self.adapter;
+        if let Some(kept) = &self.kept {
+            let lines = kept.lines().map_err(|e| self.unreadable(&e))?;
+            self.end = lines.len() as u64;
+            // The newest first, until there are enough.
+            let _enough = lines.iter().rev().all(|line| visit(adapter, line));
+            return Ok(());
+        }
+        let opened = file::open(&self.path, self.uid).map_err(|e| self.unreadable(&e))?;
         let mut end = None;
         let read =
             jsonl::tail_from(&opened.file, opened.size, 64 << 10, TAIL_BYTES, &mut |at, line| {
@@ -153,6 +176,16 @@ impl Transcript {
         &mut self,
         visit: &mut dyn FnMut(&'static dyn Adapter, &[u8]),
     ) -> Result<(), TranscriptError> {
+        if let Some(kept) = &self.kept {
+            let lines = kept.lines().map_err(|e| self.unreadable(&e))?;
+            // Fewer than before: somebody took back what was said.
+            let known = usize::try_from(self.end).unwrap_or(usize::MAX);
+            for line in lines.iter().skip(known) {
+                visit(self.adapter, line);
+            }
+            self.end = lines.len() as u64;
+            return Ok(());
+        }
         let opened = file::open(&self.path, self.uid).map_err(|e| self.unreadable(&e))?;
         if opened.size < self.end {
             // Rewritten from the start: everything in it is new.
@@ -187,6 +220,32 @@ impl Transcript {
 
     fn unreadable(&self, why: &dyn std::fmt::Display) -> TranscriptError {
         TranscriptError::Unreadable { path: self.path.display().to_string(), why: why.to_string() }
+    }
+}
+
+impl Kept {
+    /// Asks for the whole conversation.
+    fn lines(&self) -> Result<Vec<Vec<u8>>, String> {
+        let wanted = self.target.clone();
+        let limit = self.host.deadlines.all;
+        let mut found = each_adapter(&self.host, self.adapters, limit, move |adapter, look| {
+            let mut found = Found::default();
+            if let (true, Some(locator)) = (adapter.name() == wanted.adapter, &wanted.session) {
+                for root in adapter.roots(look).iter().filter(|r| r.label() == wanted.root) {
+                    match adapter.store(look, root).conversation(locator) {
+                        Some(Ok(conversation)) => found.rows.push(conversation),
+                        Some(Err(fault)) => found.faults.push(fault),
+                        None => {}
+                    }
+                }
+            }
+            found
+        });
+        match (found.rows.pop(), found.faults.first()) {
+            (Some(Conversation { lines, .. }), _) => Ok(lines),
+            (None, Some(fault)) => Err(fault.message.clone()),
+            (None, None) => Err("it is not there any more".into()),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ pub mod claude_code;
 pub mod codex;
 pub mod control;
 pub mod demo;
+pub mod opencode;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ use crate::native::file;
 use crate::talk::Pushing;
 
 /// Every adapter there is. The order is the order of `agentctl adapters`.
-pub static ALL: &[&dyn Adapter] = &[&claude_code::ClaudeCode, &codex::Codex, &demo::Demo];
+pub static ALL: &[&dyn Adapter] = &[&claude_code::ClaudeCode, &codex::Codex, &opencode::OpenCode, &demo::Demo];
 
 /// One look at the world: what an adapter may use to answer. Everything is handed in.
 #[derive(Clone, Debug)]
@@ -276,6 +277,15 @@ impl Record {
     }
 }
 
+/// A conversation that a server keeps: its messages as native lines, oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Conversation {
+    /// What was said.
+    pub lines: Vec<Vec<u8>>,
+    /// What is being said: it will be said again when it is whole.
+    pub unfinished: Option<Vec<u8>>,
+}
+
 /// How much of a record is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
@@ -324,6 +334,11 @@ pub trait Store: Sync {
     /// Returns the subagents of a session.
     fn children(&self, _locator: &Locator) -> Found<Locator> {
         Found::default()
+    }
+
+    /// Returns a session's conversation where no file holds it; `None` where one does.
+    fn conversation(&self, _locator: &Locator) -> Option<Result<Conversation, Fault>> {
+        None
     }
 
     /// Returns the directories and files where a change of this session shows: a hint to look again.
