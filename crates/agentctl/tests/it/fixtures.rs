@@ -98,6 +98,11 @@ fn recorded_homes_of_codex() {
 }
 
 #[test]
+fn recorded_homes_of_opencode() {
+    sandboxed(|| check("opencode"));
+}
+
+#[test]
 fn recorded_homes_of_demo() {
     sandboxed(|| check("demo"));
 }
