@@ -58,6 +58,9 @@ impl Control for OpenCode {
             args.push(format!("--model={model}").into());
         }
         let mut set = elsewhere(host, order);
+        // It believes this variable before it asks where it is. One that names another folder makes
+        // `run` listen there and never hear of its own session.
+        set.push(("PWD".into(), order.cwd.to_string_lossy().into_owned()));
         match order.permissions {
             Permissions::Default => {}
             Permissions::Edits => set.push(("OPENCODE_PERMISSION".into(), edits(host))),

@@ -63,7 +63,8 @@ fn channels(data: &Path, uid: u32) -> Vec<PathBuf> {
     entries.into_iter().map(|entry| entry.path).collect()
 }
 
-fn has_open(look: &Look, process: &Process, path: &Path) -> bool {
+/// Says whether a process has a file open.
+pub(super) fn has_open(look: &Look, process: &Process, path: &Path) -> bool {
     let kernel = &look.host.kernel;
     let Ok(opened) = file::open(path, kernel.uid()) else { return false };
     let (device, inode) = opened.identity;

@@ -4,11 +4,12 @@
 //! Folder and time alone join nothing: a process that none of these explains may be serving a session of
 //! its folder, and then neither is known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, PoisonError};
 
-use super::entry::Newest;
+use super::entry::{Newest, Part};
 use super::home::{Home, Role, continues_some, is_opencode, told_session};
-use super::log::{self, Told};
+use super::log::{self, Heard};
 use super::server::{self, Word};
 use super::{Backend, NAME};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
@@ -18,8 +19,28 @@ use crate::model::{Reason, ReasonKind, Status};
 /// A start time has a grain of 10 ms, and the clocks differ a little.
 const GRAIN_MS: i64 = 20;
 
+/// Permissions whose use shows at once: the tool is done in a moment, or writes that it has begun. Of
+/// others nothing tells whether it still asks or is at it.
+#[rustfmt::skip]
+const SHOWS: [&str; 17] = [
+    "bash", "edit", "write", "patch", "apply_patch", "read", "glob", "grep", "list", "task",
+    "todowrite", "todoread", "skill", "external_directory", "doom_loop", "plan_enter", "plan_exit",
+];
+
+/// What is said where nobody tells whether a permission that was asked for has been given.
+pub(super) const DOUBT: &str =
+    "its open tool asked for a permission; only its terminal shows whether that was given";
+
+/// Sessions of which that is said.
+pub(super) type Doubts = Mutex<HashSet<String>>;
+
 /// Reads who serves what in a home.
-pub(super) fn read(look: &Look, root: &Root, backend: &Backend<'_>) -> Found<Served> {
+pub(super) fn read(
+    look: &Look,
+    root: &Root,
+    backend: &Backend<'_>,
+    doubts: &Doubts,
+) -> Found<Served> {
     let mut found = Found::default();
     for process in look.table.processes.iter().filter(|p| is_opencode(p)) {
         let role = Role::of(process);
@@ -32,8 +53,8 @@ pub(super) fn read(look: &Look, root: &Root, backend: &Backend<'_>) -> Found<Ser
         if look.has_ended(process) {
             continue;
         }
-        let told = log::read(&look.host.kernel, process, &home.data);
-        let one = One { look, root, backend, process, role, told };
+        let heard = log::read(&look.host.kernel, process, &home.data);
+        let one = One { look, root, backend, doubts, process, role, heard };
         one.claim(&mut found);
     }
     found
@@ -44,9 +65,10 @@ struct One<'a> {
     look: &'a Look,
     root: &'a Root,
     backend: &'a Backend<'a>,
+    doubts: &'a Doubts,
     process: &'a Process,
     role: Role,
-    told: Option<Told>,
+    heard: Heard,
 }
 
 /// Why a session counts as served.
@@ -88,12 +110,12 @@ impl One<'_> {
         if let (Role::Run, Some(id)) = (self.role, argued) {
             let says = format!("pid {pid} was started to continue it");
             let source = "kernel:arguments".to_owned();
-            let spoken = self.told.iter().flat_map(|t| &t.sessions).find(|s| s.id == id);
+            let spoken = self.heard.told().into_iter().flat_map(|t| &t.sessions).find(|s| s.id == id);
             let failed_call = spoken.and_then(|s| s.failed_call.clone());
             claims.insert(id.to_owned(), Claim { source, says, failed_call });
             return claims;
         }
-        let spoken = self.told.as_ref().map_or(&[][..], |told| &told.sessions);
+        let spoken = self.heard.told().map_or(&[][..], |told| &told.sessions);
         let newest = spoken.last().map(|last| self.backend.top(&last.id));
         for spoken in spoken {
             let top = self.backend.top(&spoken.id);
@@ -125,7 +147,7 @@ impl One<'_> {
         let server = server::of(self.look, self.process)?;
         let mut folders: Vec<String> =
             claims.keys().filter_map(|id| self.backend.row(id)?.directory).collect();
-        if self.told.is_none() && folders.is_empty() {
+        if self.heard.told().is_none() && folders.is_empty() {
             // The log tells nothing: it was certainly asked about the folder it stands in.
             folders.extend(self.process.cwd.iter().map(|c| c.to_string_lossy().into_owned()));
         }
@@ -144,7 +166,7 @@ impl One<'_> {
 
     /// The session whose open command is what this process has started.
     fn by_tool(&self) -> Option<(String, Claim)> {
-        if self.told.as_ref().is_some_and(|told| !told.cut) {
+        if self.heard.told().is_some_and(|told| !told.cut) || !self.has_begun() {
             return None;
         }
         let (start, cwd) = (self.process.started_at?, self.process.cwd.as_ref()?);
@@ -153,10 +175,7 @@ impl One<'_> {
         if rows.is_empty() {
             return None;
         }
-        let everybody = self.look.host.kernel.table(&|_| true);
-        let pid = self.process.id.pid;
-        let below = everybody.processes.iter().filter(|p| p.parent_pid == pid);
-        let tools: Vec<(u32, String)> = below.map(|p| (p.id.pid, shell_words(p))).collect();
+        let (pid, tools) = (self.process.id.pid, self.tools());
         let fits = |command: &str| tools.iter().find(|(_, words)| words == command);
         let fitting: Vec<_> =
             rows.iter().filter_map(|(row, c)| Some((row, fits(c)?.0))).collect();
@@ -165,6 +184,14 @@ impl One<'_> {
         let source = "kernel:process table".to_owned();
         let says = format!("its open command is pid {tool}, which pid {pid} has started");
         Some((row.id.clone(), Claim { source, says, failed_call: None }))
+    }
+
+    /// What this process has started: pids and commands.
+    fn tools(&self) -> Vec<(u32, String)> {
+        let everybody = self.look.host.kernel.table(&|_| true);
+        let ours = |p: &&Process| p.parent_pid == self.process.id.pid;
+        let below = everybody.processes.iter().filter(ours);
+        below.map(|p| (p.id.pid, shell_words(p))).collect()
     }
 
     fn served(&self, id: String, claim: Claim, word: Option<&Word>) -> Served {
@@ -233,11 +260,15 @@ impl One<'_> {
             _ => {}
         }
         let open = newest.is_some_and(Newest::needs_parts);
-        let asking = self.told.as_ref().and_then(|told| told.asking.clone());
+        let asking = self.heard.told().and_then(|told| told.asking.clone());
         if let Some(what) = asking.filter(|_| self.role != Role::Run && self.waits(id, newest)) {
-            let reason = Some(Reason::with(ReasonKind::Permission, &what));
-            let says = format!("it asks for permission ({what}), and has not gone on since");
-            return (Some(State { status: Status::Waiting, reason }), Some(says));
+            let (permission, _) = what.split_once(':').unwrap_or((&what, ""));
+            if SHOWS.contains(&permission) {
+                let says = format!("it asks for permission ({what}), and has not gone on since");
+                let reason = Some(Reason::with(ReasonKind::Permission, &what));
+                return (Some(State { status: Status::Waiting, reason }), Some(says));
+            }
+            self.doubts.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
         }
         if let Some(why) = failed_call.filter(|_| open) {
             let says = format!("the model call failed: {why}");
@@ -248,38 +279,60 @@ impl One<'_> {
 
     /// A tool of the session, or of one that works for it, has been called and shows no sign of life.
     fn waits(&self, id: &str, newest: Option<&Newest>) -> bool {
-        let held = |n: &Newest| n.parts.iter().any(super::entry::Part::has_not_begun);
-        newest.is_some_and(held)
-            || self.backend.descendants(id).iter().any(|row| row.newest.as_ref().is_some_and(held))
+        let rows = self.backend.descendants(id);
+        let newest = newest.into_iter().chain(rows.iter().filter_map(|row| row.newest.as_ref()));
+        let held: Vec<&Part> = newest.flat_map(|n| &n.parts).filter(|p| p.has_not_begun()).collect();
+        if held.is_empty() {
+            return false;
+        }
+        // A command that has just been allowed runs before it is written down that it does.
+        let tools = self.tools();
+        let runs = |part: &&Part| part.command().is_some_and(|c| tools.iter().any(|t| t.1 == c));
+        !held.iter().all(|part| runs(part))
+    }
+
+    /// Says whether it has opened its database: before that it serves nothing.
+    fn has_begun(&self) -> bool {
+        let path = super::home::database(&self.root.path);
+        super::home::has_open(self.look, self.process, &path)
     }
 
     /// A process of which nothing says which session it serves.
     fn unjoined(&self) -> Option<Served> {
         let pid = self.process.id.pid;
         let mut served = Served::by(None, self.process);
-        let source = format!("{NAME}:log/opencode.log");
-        let (status, reason, says) = match (&self.told, self.role) {
+        let starting = || Some(Reason::of(ReasonKind::Starting));
+        let log = format!("{NAME}:log/opencode.log");
+        let (status, reason, source, says) = match (&self.heard, self.role) {
             // A server without sessions is no session.
-            (Some(_), Role::Server) => return None,
-            (Some(told), role) if !told.cut && !continues_some(self.process) => {
+            (Heard::Told(_), Role::Server) => return None,
+            (Heard::Nothing, role) if !self.has_begun() => {
+                if role == Role::Server {
+                    return None;
+                }
+                let says = format!("pid {pid} has not opened its database yet");
+                (Status::Running, starting(), "kernel:open files".to_owned(), says)
+            }
+            (Heard::Told(told), role) if !told.cut && !continues_some(self.process) => {
                 let says = format!("pid {pid} has written of no session");
                 match role {
-                    Role::Run => (Status::Running, Some(Reason::of(ReasonKind::Starting)), says),
-                    _ => (Status::Idle, None, says),
+                    Role::Run => (Status::Running, starting(), log, says),
+                    _ => (Status::Idle, None, log, says),
                 }
             }
-            (told, role) => {
+            (heard, role) => {
                 served.may_serve = true;
                 served.hosted = role == Role::Server;
                 if role == Role::Server {
-                    (served.stands_in, served.cwd) = (None, None);
+                    served.stands_in = None;
                 }
                 let why = "which session it serves is not known";
-                let says = match told {
-                    Some(_) => format!("pid {pid} has written of no session that we could read"),
-                    None => format!("pid {pid} has written nothing that we could read"),
+                let says = match heard {
+                    Heard::Told(_) => format!("pid {pid} has written of no session that we found"),
+                    Heard::Nothing => format!("pid {pid} has written nothing"),
+                    Heard::Unreadable => format!("what pid {pid} has written cannot be told"),
                 };
-                (Status::Unknown, Some(Reason::with(ReasonKind::Ambiguous, why)), says)
+                (Status::Unknown, Some(Reason::with(ReasonKind::Ambiguous, why)), log, says)
             }
         };
         served.state = Some(State { status, reason });
@@ -290,7 +343,7 @@ impl One<'_> {
 
 /// The shell command a session is in.
 fn command_of(newest: &Newest) -> Option<&str> {
-    newest.parts.iter().find_map(super::entry::Part::command)
+    newest.parts.iter().find_map(Part::command)
 }
 
 /// What a shell was told, or what it became: it executes its last command itself.

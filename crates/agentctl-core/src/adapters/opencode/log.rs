@@ -37,18 +37,46 @@ pub(super) struct Spoken {
     pub(super) failed_call: Option<String>,
 }
 
-/// Returns what a process has written; `None` when that cannot be told.
-pub(super) fn read(kernel: &Kernel, process: &Process, data: &Path) -> Option<Told> {
-    let opened = file::open(&data.join("log/opencode.log"), kernel.uid()).ok()?;
+/// What could be learnt of a process from the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// It has written.
+    Told(Told),
+    /// It has written nothing (yet).
+    Nothing,
+    /// Whether it has cannot be told.
+    Unreadable,
+}
+
+impl Heard {
+    pub(super) fn told(&self) -> Option<&Told> {
+        match self {
+            Self::Told(told) => Some(told),
+            _ => None,
+        }
+    }
+}
+
+/// Returns what a process has written.
+pub(super) fn read(kernel: &Kernel, process: &Process, data: &Path) -> Heard {
+    let opened = match file::open(&data.join("log/opencode.log"), kernel.uid()) {
+        Ok(opened) => opened,
+        Err(file::Skip::Missing) => return Heard::Nothing,
+        Err(_) => return Heard::Unreadable,
+    };
     let (device, inode) = opened.identity;
-    let positions = kernel.positions(&process.id, device, inode).ok()?;
+    let Ok(positions) = kernel.positions(&process.id, device, inode) else {
+        return Heard::Unreadable;
+    };
     // It has several descriptors on the file; those it never wrote through are at the beginning.
-    let end = positions.into_iter().max().filter(|end| *end > 0)?;
+    let Some(end) = positions.into_iter().max().filter(|end| *end > 0) else {
+        return Heard::Nothing;
+    };
     let mut window = WINDOW;
     loop {
-        let told = told(&opened.file, end, window)?;
+        let Some(told) = told(&opened.file, end, window) else { return Heard::Unreadable };
         if !told.cut || !told.sessions.is_empty() || window >= WINDOW_MOST {
-            return Some(told);
+            return Heard::Told(told);
         }
         window *= 4;
     }

@@ -16,10 +16,11 @@ mod server;
 mod stop;
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, PoisonError};
 
 use self::database::{Database, Row};
 use self::files::Files;
+use self::live::Doubts;
 use super::control::Control;
 use super::{
     Adapter, Capabilities, Conversation, Depth, Found, Installation, Look, Record, Root, Served,
@@ -67,7 +68,7 @@ impl Adapter for OpenCode {
     }
 
     fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
-        Box::new(OpenCodeStore { look, root, backend: OnceLock::new() })
+        Box::new(OpenCodeStore { look, root, backend: OnceLock::new(), doubts: Doubts::default() })
     }
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
@@ -155,6 +156,8 @@ struct OpenCodeStore<'a> {
     root: &'a Root,
     /// Opened when first needed, dropped with the question.
     backend: OnceLock<Backend<'a>>,
+    /// Sessions of which the living do not tell enough.
+    doubts: Doubts,
 }
 
 impl<'a> OpenCodeStore<'a> {
@@ -190,7 +193,7 @@ impl<'a> OpenCodeStore<'a> {
 
 impl Store for OpenCodeStore<'_> {
     fn live(&self) -> Found<Served> {
-        live::read(self.look, self.root, self.backend())
+        live::read(self.look, self.root, self.backend(), &self.doubts)
     }
 
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
@@ -228,6 +231,10 @@ impl Store for OpenCodeStore<'_> {
             Backend::Broken(why) => return Self::unreadable(why.clone()),
         };
         (record.tokens, record.cost_usd) = spent.unzip();
+        if let Turn::Open { doubt, .. } = &mut record.turn {
+            let doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+            *doubt = doubts.contains(&locator.id).then_some(live::DOUBT);
+        }
         let says = record.turn.says();
         record.evidence.push(self.look.evidence(self.source(), says));
         record

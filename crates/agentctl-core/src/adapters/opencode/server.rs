@@ -69,10 +69,11 @@ pub(super) fn ask(look: &Look, server: &Http, folders: &[String]) -> Result<Word
 }
 
 impl Word {
+    /// Counts a request of a session at work: after an abort it stays in the list, and nobody waits.
     fn needed(&mut self, request: &Value, reason: Reason) {
-        if let Some(id) = request["sessionID"].as_str() {
-            let state = State { status: Status::Waiting, reason: Some(reason) };
-            self.at_work.insert(id.to_owned(), state);
+        let state = request["sessionID"].as_str().and_then(|id| self.at_work.get_mut(id));
+        if let Some(state) = state {
+            *state = State { status: Status::Waiting, reason: Some(reason) };
         }
     }
 }
