@@ -26,7 +26,8 @@ use crate::native::file;
 use crate::talk::Pushing;
 
 /// Every adapter there is. The order is the order of `agentctl adapters`.
-pub static ALL: &[&dyn Adapter] = &[&claude_code::ClaudeCode, &codex::Codex, &opencode::OpenCode, &demo::Demo];
+pub static ALL: &[&dyn Adapter] =
+    &[&claude_code::ClaudeCode, &codex::Codex, &opencode::OpenCode, &demo::Demo];
 
 /// One look at the world: what an adapter may use to answer. Everything is handed in.
 #[derive(Clone, Debug)]

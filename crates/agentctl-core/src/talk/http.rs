@@ -236,7 +236,8 @@ mod tests {
             said
         };
         assert!(says(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n").contains("password"));
-        let moved = b"HTTP/1.1 302 Found\r\nLocation: http://example.org/\r\nContent-Length: 0\r\n\r\n";
+        let moved =
+            b"HTTP/1.1 302 Found\r\nLocation: http://example.org/\r\nContent-Length: 0\r\n\r\n";
         assert!(says(moved).contains("302"));
         assert!(says(b"SSH-2.0-OpenSSH_9\r\n\r\n").contains("no HTTP"));
         assert!(says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{").contains("cut off"));
@@ -258,7 +259,9 @@ mod tests {
 
     #[test]
     fn base64_is_that_of_everybody_else() {
-        for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+        for (plain, coded) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
+        {
             assert_eq!(base64(plain.as_bytes()), coded);
         }
     }

@@ -207,7 +207,8 @@ impl Database {
     fn query(&self, clause: &str, params: impl Params) -> SqlResult<Vec<Row>> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let mut statement = connection.prepare_cached(&format!("{} {clause}", self.select))?;
-        let mut rows: Vec<Row> = statement.query_map(params, read)?.collect::<SqlResult<_>>()?;
+        let mut rows: Vec<Row> =
+            statement.query_map(params, |row| Ok(read(row)))?.collect::<SqlResult<_>>()?;
         rows.retain(|row| is_session_id(&row.id));
         let open: Vec<&str> = rows
             .iter()
@@ -374,7 +375,7 @@ fn select(session: &HashSet<String>) -> String {
     )
 }
 
-fn read(row: &SqlRow<'_>) -> SqlResult<Row> {
+fn read(row: &SqlRow<'_>) -> Row {
     // A column of another type than expected is a fact we do not have.
     let text =
         |at: usize| row.get::<_, Option<String>>(at).ok().flatten().filter(|t| !t.is_empty());
@@ -396,7 +397,7 @@ fn read(row: &SqlRow<'_>) -> SqlResult<Row> {
         info: text(16).and_then(|data| serde_json::from_str(&data).ok()),
         parts: Vec::new(),
     });
-    Ok(Row {
+    Row {
         id: text(0).unwrap_or_default(),
         parent: text(1),
         directory: text(2),
@@ -407,7 +408,7 @@ fn read(row: &SqlRow<'_>) -> SqlResult<Row> {
         tokens: tokens(),
         prompt: text(12),
         newest,
-    })
+    }
 }
 
 fn columns(connection: &Connection, table: &str) -> SqlResult<HashSet<String>> {

@@ -219,10 +219,7 @@ impl Newest {
             }
         }
         if let Some(error) = &info.error {
-            return match error.is_abort() {
-                true => Turn::Interrupted,
-                false => Turn::Failed(error.text()),
-            };
+            return if error.is_abort() { Turn::Interrupted } else { Turn::Failed(error.text()) };
         }
         if info.is_unsettled() {
             if info.time.completed.is_some() && self.refused().is_some() {

@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use super::entry::{ENTRY_BYTES, Info, Newest, Part, Times, sum, title};
 use super::NAME;
+use super::entry::{ENTRY_BYTES, Info, Newest, Part, Times, sum, title};
 use crate::adapters::{Found, Record, Root, not_regular, skipped};
 use crate::model::{Locator, Time, Tokens, is_session_id, shorten};
 use crate::native::file;

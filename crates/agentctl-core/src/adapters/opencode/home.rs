@@ -24,7 +24,8 @@ impl Home {
     fn new(data: PathBuf, database: Option<&str>) -> Self {
         let named = database.filter(|name| !name.is_empty() && *name != ":memory:");
         // Joining an absolute path replaces the folder.
-        let database = named.map(|name| data.join(name)).filter(|path| *path != data.join(DATABASE));
+        let database =
+            named.map(|name| data.join(name)).filter(|path| *path != data.join(DATABASE));
         let root = file::resolve_root(&database.unwrap_or_else(|| data.clone()));
         Self { data, root }
     }
@@ -58,7 +59,8 @@ impl Home {
 
 /// Versions off the beaten track keep a database of their own: `opencode-<channel>.db`.
 fn channels(data: &Path, uid: u32) -> Vec<PathBuf> {
-    let is_channel = |name: &str| name.starts_with("opencode-") && name.ends_with(".db");
+    let is_channel =
+        |name: &str| name.strip_suffix(".db").is_some_and(|n| n.starts_with("opencode-"));
     let entries = file::list_wanted(data, uid, &is_channel).unwrap_or_default();
     entries.into_iter().map(|entry| entry.path).collect()
 }

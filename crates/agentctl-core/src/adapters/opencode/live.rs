@@ -110,7 +110,8 @@ impl One<'_> {
         if let (Role::Run, Some(id)) = (self.role, argued) {
             let says = format!("pid {pid} was started to continue it");
             let source = "kernel:arguments".to_owned();
-            let spoken = self.heard.told().into_iter().flat_map(|t| &t.sessions).find(|s| s.id == id);
+            let spoken =
+                self.heard.told().into_iter().flat_map(|t| &t.sessions).find(|s| s.id == id);
             let failed_call = spoken.and_then(|s| s.failed_call.clone());
             claims.insert(id.to_owned(), Claim { source, says, failed_call });
             return claims;
@@ -120,13 +121,15 @@ impl One<'_> {
         for spoken in spoken {
             let top = self.backend.top(&spoken.id);
             // A terminal stays in the session it was last in; others it left go on only if at work.
-            let counts = self.role == Role::Server || spoken.at_work || Some(&top) == newest.as_ref();
+            let counts =
+                self.role == Role::Server || spoken.at_work || Some(&top) == newest.as_ref();
             if !counts {
                 continue;
             }
             let says = format!("pid {pid} wrote of it last (its place in the log names its run)");
             let source = format!("{NAME}:log/opencode.log");
-            let claim = claims.entry(top.clone()).or_insert(Claim { source, says, failed_call: None });
+            let claim =
+                claims.entry(top.clone()).or_insert(Claim { source, says, failed_call: None });
             if top == spoken.id {
                 claim.failed_call.clone_from(&spoken.failed_call);
             }
@@ -146,7 +149,7 @@ impl One<'_> {
         }
         let server = server::of(self.look, self.process)?;
         let mut folders: Vec<String> =
-            claims.keys().filter_map(|id| self.backend.row(id)?.directory).collect();
+            claims.keys().filter_map(|id| self.backend.row(id).ok()??.directory).collect();
         if self.heard.told().is_none() && folders.is_empty() {
             // The log tells nothing: it was certainly asked about the folder it stands in.
             folders.extend(self.process.cwd.iter().map(|c| c.to_string_lossy().into_owned()));
@@ -171,14 +174,14 @@ impl One<'_> {
         }
         let (start, cwd) = (self.process.started_at?, self.process.cwd.as_ref()?);
         let rows = self.backend.open_since(&cwd.to_string_lossy(), start.millis());
-        let rows: Vec<_> = rows.iter().filter_map(|row| Some((row, command_of(row.newest.as_ref()?)?))).collect();
+        let rows: Vec<_> =
+            rows.iter().filter_map(|row| Some((row, command_of(row.newest.as_ref()?)?))).collect();
         if rows.is_empty() {
             return None;
         }
         let (pid, tools) = (self.process.id.pid, self.tools());
         let fits = |command: &str| tools.iter().find(|(_, words)| words == command);
-        let fitting: Vec<_> =
-            rows.iter().filter_map(|(row, c)| Some((row, fits(c)?.0))).collect();
+        let fitting: Vec<_> = rows.iter().filter_map(|(row, c)| Some((row, fits(c)?.0))).collect();
         // Two that fit are two that may be.
         let [(row, tool)] = fitting.as_slice() else { return None };
         let source = "kernel:process table".to_owned();
@@ -195,7 +198,9 @@ impl One<'_> {
     }
 
     fn served(&self, id: String, claim: Claim, word: Option<&Word>) -> Served {
-        let row = self.backend.row(&id);
+        let known = self.backend.row(&id);
+        let blind = known.is_err();
+        let row = known.unwrap_or_default();
         let newest = row.as_ref().and_then(|row| row.newest.as_ref());
         let mut served = Served::by(Some(id.clone()), self.process);
         served.hosted = self.role == Role::Server;
@@ -215,6 +220,10 @@ impl One<'_> {
             };
             served.evidence.push(self.look.evidence(format!("{NAME}:port"), says));
             served.state = Some(state);
+            return served;
+        }
+        if blind {
+            // Its record decides, or says that it cannot be read.
             return served;
         }
         let (state, says) = self.silent(&id, newest, claim.failed_call);
@@ -250,7 +259,7 @@ impl One<'_> {
         let running = |reason| Some(State { status: Status::Running, reason: Some(reason) });
         match (self.role, newest.filter(of_its_time)) {
             // The prompt it was started for is not there yet, or nobody answers it yet.
-            (Role::Run, mine) if mine.filter(|n| answers(n)).is_none() => {
+            (Role::Run, mine) if mine.as_ref().is_none_or(|n| !answers(n)) => {
                 return (running(Reason::of(ReasonKind::Starting)), None);
             }
             // An open turn from before its time was left by somebody who died.
@@ -281,14 +290,15 @@ impl One<'_> {
     fn waits(&self, id: &str, newest: Option<&Newest>) -> bool {
         let rows = self.backend.descendants(id);
         let newest = newest.into_iter().chain(rows.iter().filter_map(|row| row.newest.as_ref()));
-        let held: Vec<&Part> = newest.flat_map(|n| &n.parts).filter(|p| p.has_not_begun()).collect();
+        let held: Vec<&Part> =
+            newest.flat_map(|n| &n.parts).filter(|p| p.has_not_begun()).collect();
         if held.is_empty() {
             return false;
         }
         // A command that has just been allowed runs before it is written down that it does.
         let tools = self.tools();
         let runs = |part: &&Part| part.command().is_some_and(|c| tools.iter().any(|t| t.1 == c));
-        !held.iter().all(|part| runs(part))
+        !held.iter().all(runs)
     }
 
     /// Says whether it has opened its database: before that it serves nothing.

@@ -120,9 +120,10 @@ impl Told {
             let what = line.permission.as_deref().unwrap_or("something");
             let patterns = line.patterns.as_deref().and_then(|p| serde_json::from_str(p).ok());
             let patterns: Vec<String> = patterns.unwrap_or_default();
-            self.asking = Some(match patterns.is_empty() {
-                true => what.to_owned(),
-                false => format!("{what}: {}", patterns.join(", ")),
+            self.asking = Some(if patterns.is_empty() {
+                what.to_owned()
+            } else {
+                format!("{what}: {}", patterns.join(", "))
             });
             return;
         }
@@ -210,7 +211,8 @@ fn value(text: &str) -> (String, &str) {
     });
     let end = end.map_or(text.len(), |(at, _)| at + 1);
     let quoted = &text[..end];
-    let plain = serde_json::from_str(quoted).unwrap_or_else(|_| quoted.trim_matches('"').to_owned());
+    let plain =
+        serde_json::from_str(quoted).unwrap_or_else(|_| quoted.trim_matches('"').to_owned());
     (plain, &text[end..])
 }
 
@@ -238,12 +240,16 @@ timestamp=T level=INFO run=aa message=stream session.id=ses_one small=true agent
 
     #[test]
     fn what_goes_on_asks_no_more() {
-        let more = format!("{LOG}timestamp=T level=INFO run=aa message=loop session.id=ses_one step=1\n\
-            timestamp=T level=ERROR run=aa message=\"stream error\" session.id=ses_one agent=build error.error=\"AI_APICallError: 429\"\n");
+        let more = format!(
+            "{LOG}timestamp=T level=INFO run=aa message=loop session.id=ses_one step=1\n\
+            timestamp=T level=ERROR run=aa message=\"stream error\" session.id=ses_one agent=build error.error=\"AI_APICallError: 429\"\n"
+        );
         let told = gather(more.as_bytes(), "aa");
         assert_eq!(told.asking, None);
         assert_eq!(told.sessions[0].failed_call.as_deref(), Some("AI_APICallError: 429"));
-        let over = format!("{more}timestamp=T level=INFO run=aa message=\"exiting loop\" session.id=ses_one\n");
+        let over = format!(
+            "{more}timestamp=T level=INFO run=aa message=\"exiting loop\" session.id=ses_one\n"
+        );
         let told = gather(over.as_bytes(), "aa");
         assert_eq!((told.sessions[0].at_work, &told.sessions[0].failed_call), (false, &None));
     }
@@ -257,7 +263,8 @@ timestamp=T level=INFO run=aa message=stream session.id=ses_one small=true agent
         let ends: Vec<u64> =
             memchr::memchr_iter(b'\n', LOG.as_bytes()).map(|at| at as u64 + 1).collect();
         let first = |end: u64, window: u64| told(&log, end, window).map(|t| t.sessions);
-        let names = |sessions: Vec<Spoken>| -> Vec<String> { sessions.into_iter().map(|s| s.id).collect() };
+        let names =
+            |sessions: Vec<Spoken>| -> Vec<String> { sessions.into_iter().map(|s| s.id).collect() };
         assert_eq!(first(ends[0], WINDOW), Some(vec![]));
         assert_eq!(names(first(ends[2], WINDOW).expect("told")), ["ses_two"]);
         assert_eq!(names(first(ends[3], WINDOW).expect("told")), ["ses_one"]);

@@ -56,9 +56,10 @@ fn line(info: &str, part: Option<&String>, tells: &str) -> Option<Vec<u8>> {
     // Both are JSON already; old files spread it over many lines.
     let compact = |text: &str| {
         let raw: &RawValue = serde_json::from_str(text).ok()?;
-        match text.contains('\n') {
-            true => serde_json::from_str::<Value>(text).ok().map(|value| value.to_string()),
-            false => Some(raw.get().to_owned()),
+        if text.contains('\n') {
+            serde_json::from_str::<Value>(text).ok().map(|value| value.to_string())
+        } else {
+            Some(raw.get().to_owned())
         }
     };
     let part = match part {
@@ -85,18 +86,17 @@ fn message(line: Line) -> Option<Message> {
     };
     let Some(part) = part else {
         let error = info.error.as_ref()?;
-        let said = match error.is_abort() {
-            true => "interrupted".to_owned(),
-            false => format!("the turn failed: {}", error.text()),
+        let said = if error.is_abort() {
+            "interrupted".to_owned()
+        } else {
+            format!("the turn failed: {}", error.text())
         };
         return Some(Message { text: Some(said), ..base(Role::System, info.time.completed) });
     };
     match (part.kind.as_str(), tells.as_str()) {
         // Put there by OpenCode itself: the content of a file somebody named, a reminder.
         ("text", _) if part.synthetic => None,
-        ("text", _) => {
-            Some(Message { text: part.text, model, ..base(role, part.time.start) })
-        }
+        ("text", _) => Some(Message { text: part.text, model, ..base(role, part.time.start) }),
         ("step-finish", _) => {
             let usage = part.tokens.map(Into::into);
             Some(Message { usage, ..base(Role::Assistant, None) })
@@ -109,10 +109,7 @@ fn message(line: Line) -> Option<Message> {
             let is_error = part.state.status == "error";
             let text = part.state.output.or(part.state.error).unwrap_or_default();
             let result = ToolResult { id: part.call_id, text, is_error };
-            Some(Message {
-                tool_results: vec![result],
-                ..base(Role::Tool, part.state.time.end)
-            })
+            Some(Message { tool_results: vec![result], ..base(Role::Tool, part.state.time.end) })
         }
         _ => None,
     }

@@ -80,6 +80,9 @@ impl Adapter for OpenCode {
     }
 }
 
+/// The store does not say how far a session has come in a way that its processes could be judged by.
+struct Blind;
+
 /// Where the sessions of a home are.
 enum Backend<'a> {
     /// Since 1.2.
@@ -116,11 +119,11 @@ impl<'a> Backend<'a> {
         }
     }
 
-    /// Returns a session as it is now.
-    fn row(&self, id: &str) -> Option<Row> {
+    /// Returns a session as it is now; fails where the living cannot be compared with it.
+    fn row(&self, id: &str) -> Result<Option<Row>, Blind> {
         match self {
-            Self::Database(database) => database.fresh(id).ok().flatten(),
-            _ => None,
+            Self::Database(database) => database.fresh(id).map_err(|_| Blind),
+            _ => Err(Blind),
         }
     }
 

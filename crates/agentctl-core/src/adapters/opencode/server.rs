@@ -82,9 +82,10 @@ fn permission(request: &Value) -> String {
     let what = request["permission"].as_str().unwrap_or("something");
     let patterns = request["patterns"].as_array().into_iter().flatten();
     let patterns: Vec<&str> = patterns.filter_map(Value::as_str).collect();
-    match patterns.is_empty() {
-        true => shorten(what, 160),
-        false => shorten(&format!("{what}: {}", patterns.join(", ")), 160),
+    if patterns.is_empty() {
+        shorten(what, 160)
+    } else {
+        shorten(&format!("{what}: {}", patterns.join(", ")), 160)
     }
 }
 
