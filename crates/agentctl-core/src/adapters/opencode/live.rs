@@ -173,7 +173,7 @@ impl One<'_> {
             return None;
         }
         let (start, cwd) = (self.process.started_at?, self.process.cwd.as_ref()?);
-        let rows = self.backend.open_since(&cwd.to_string_lossy(), start.millis());
+        let rows = self.backend.open_since(&cwd.to_string_lossy(), start.millis() - GRAIN_MS);
         let rows: Vec<_> =
             rows.iter().filter_map(|row| Some((row, command_of(row.newest.as_ref()?)?))).collect();
         if rows.is_empty() {
