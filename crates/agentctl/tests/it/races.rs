@@ -163,10 +163,13 @@ impl Stage {
 
     /// One of those who may be killed, as the dice fall. Starters and shims are few and brief: each part
     /// is as likely as the others.
-    fn victim(&mut self, players: &[Player]) -> Option<usize> {
+    fn victim(&mut self, players: &[Player], spare: bool) -> Option<usize> {
         let of = |part: Part| (0..players.len()).filter(move |i| players[*i].part == part);
-        let parts = [Part::Launcher, Part::Shim, Part::Starter];
-        let there: Vec<Part> = parts.into_iter().filter(|p| of(*p).next().is_some()).collect();
+        let parts: &[Part] = match spare {
+            true => &[Part::Shim, Part::Starter],
+            false => &[Part::Launcher, Part::Shim, Part::Starter],
+        };
+        let there: Vec<Part> = parts.iter().copied().filter(|p| of(*p).next().is_some()).collect();
         if there.is_empty() {
             return None;
         }
@@ -181,7 +184,9 @@ impl Stage {
         // A quarter of the rounds is left alone: there exactly one must win.
         let mut kills = if self.dice.below(4) == 0 { 0 } else { 1 + self.dice.below(6) };
         let alone = kills == 0;
-        let mut tampered = false;
+        // In some only shims and starters die: then every agent that lives must have been told of.
+        let spare = self.dice.below(3) == 0;
+        let (mut tampered, mut bereft) = (false, false);
         let mut cast = Cast::default();
         let mut racing: Vec<Child> = (0..count).map(|_| self.launcher()).collect();
         let patience = Instant::now() + Duration::from_mins(2);
@@ -196,13 +201,14 @@ impl Stage {
             assert!(Instant::now() < patience, "round {number}, seed {seed}: {players:?}");
             if kills > 0
                 && self.dice.below(5) == 0
-                && let Some(index) = self.victim(&players)
+                && let Some(index) = self.victim(&players, spare)
                 && self.kill(&players[index])
             {
                 kills -= 1;
                 // A child of a launcher looks like it until it has become the shim.
                 let launcher = racing.iter().any(|c| c.id() == players[index].pid);
                 tampered |= !launcher;
+                bereft |= launcher;
                 match players[index].part {
                     _ if launcher => tally.launchers_killed += 1,
                     Part::Starter => tally.starters_killed += 1,
@@ -240,8 +246,9 @@ impl Stage {
         }
         let sessions: Vec<String> = alive.iter().map(|(_, session)| session.clone()).collect();
         assert!(winners.len() <= 1, "round {number}, seed {seed}: {winners:?}");
-        if !winners.is_empty() {
-            assert_eq!(winners, sessions, "round {number}, seed {seed}: who won is alive");
+        // Who won is alive; and who lives was told of, unless whoever would have told was killed.
+        if !winners.is_empty() || !bereft {
+            assert_eq!(winners, sessions, "round {number}, seed {seed}: {answers:?}");
         }
         if alone {
             assert_eq!(winners.len(), 1, "round {number}, seed {seed}: {answers:?}");
