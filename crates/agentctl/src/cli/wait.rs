@@ -128,6 +128,16 @@ pub(super) fn wait_for(
     written?;
     if show == Show::Json {
         ui.json(&report(host, &waited))?;
+    }
+    let ended = ended(&waited, wish, show);
+    // The process ends now: taking the watches back would only delay it.
+    agentctl_core::kernel::leave_quickly();
+    std::mem::forget(waited.watched);
+    ended
+}
+
+fn ended(waited: &Waited, wish: Wish, show: Show) -> Outcome {
+    if show == Show::Json {
         return Ok(ExitCode::from(kind(waited.end).map_or(0, Kind::exit_code)));
     }
     answer(&waited, wish)
