@@ -150,7 +150,7 @@ fn failure(host: &Host, directory: &Path, error: LockError) -> Failure {
     match error {
         LockError::Locked(lock) => Failure::new(
             Kind::Refused,
-            format!("{name} is locked already: {}", who(host, &lock.holder)),
+            format!("{name} is locked already: {}", who(&lock.holder)),
         )
         .hint("`agentctl unlock` takes the lock away"),
         LockError::NotLocked(_) => Failure::new(Kind::Failed, format!("{name} is not locked"))
@@ -174,7 +174,7 @@ fn shown(host: &Host, directory: &Path) -> String {
 }
 
 /// Who keeps a directory, and for how long yet.
-fn who(host: &Host, holder: &Holder) -> String {
+fn who(holder: &Holder) -> String {
     let left = holder.until.map(|until| {
         let local = until.0.to_zoned(jiff::tz::TimeZone::system());
         format!(" (until {})", local.strftime("%Y-%m-%d %H:%M"))
@@ -189,7 +189,7 @@ fn table(ui: &Ui, host: &Host, locks: &[Lock]) -> Vec<String> {
     let cells = |lock: &Lock| {
         let since = lock.holder.since.map_or_else(|| "-".to_owned(), |since| age(now, since));
         let directory = rows::directory(host, &lock.directory);
-        [lock.holder.kind.word().to_owned(), since, directory, who(host, &lock.holder)]
+        [lock.holder.kind.word().to_owned(), since, directory, who(&lock.holder)]
     };
     let rows: Vec<[String; 4]> = locks.iter().map(cells).collect();
     let mut widths = HEADER.map(columns);
