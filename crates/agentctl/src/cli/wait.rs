@@ -140,7 +140,7 @@ fn ended(waited: &Waited, wish: Wish, show: Show) -> Outcome {
     if show == Show::Json {
         return Ok(ExitCode::from(kind(waited.end).map_or(0, Kind::exit_code)));
     }
-    answer(&waited, wish)
+    answer(waited, wish)
 }
 
 /// Shows a conversation as it is written until its turn is over; the exit code says how it ended. A
