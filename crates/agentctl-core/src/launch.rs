@@ -389,6 +389,12 @@ impl Waiting<'_> {
         if let Some(ended) = self.run.ended() {
             return Some(Over(Some(ended.exit)));
         }
+        // Its starter may have outlived the shim. It holds the directory until it is the agent: whoever
+        // is on the way keeps us out, and nobody can be when we get in.
+        let entry = locks::enter(self.host, &self.launch.order.cwd, Duration::ZERO);
+        if matches!(entry, Err(locks::EnterError::Busy)) {
+            return None;
+        }
         let lives = runs::agents(self.host).any(|(_, marker)| marker.run == self.run.id);
         (!lives).then_some(Over(None))
     }
