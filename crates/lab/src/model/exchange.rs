@@ -15,6 +15,9 @@ use super::{Api, End, Request, Room, Usage, anthropic, chat, responses};
 
 const MODELS: [&str; 2] = ["claude-fake-1", "fake-codex-1"];
 
+/// A model whose name begins like this is refused as the vendors refuse one they do not have.
+const UNKNOWN: &str = "nosuch";
+
 /// What a request asks, whatever API it came by.
 #[derive(Debug)]
 pub(super) struct Asked {
@@ -221,6 +224,13 @@ impl Exchange<'_> {
 
     /// Does what the script says.
     fn play(&mut self, api: Api, body: &Value, asked: &Asked) -> io::Result<After> {
+        if let Some(model) = body["model"].as_str().filter(|m| m.starts_with(UNKNOWN)) {
+            let (status, body) = match api {
+                Api::Responses | Api::Chat => (400, responses::no_model(model)),
+                _ => (404, anthropic::error("not_found_error", &format!("model: {model}"))),
+            };
+            return self.json(status, &body);
+        }
         let script = match Script::of(&asked.prompt) {
             _ if asked.tools.is_empty() => title(asked),
             Ok(script) => script,
