@@ -7,6 +7,7 @@
 mod given_up;
 mod join;
 mod launched;
+mod observe;
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use given_up::Ticket;
 pub use join::{View, join};
+pub use observe::{Observation, Observed, observe};
 
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
 use crate::host::Host;
@@ -161,7 +163,7 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
             let live = store.live();
             let mut question = Question::new(adapter, look, root, store.as_ref(), live);
             match &wanted.session {
-                Some(locator) => question.add_one(locator),
+                Some(locator) => question.add_one(locator, Depth::Whole),
                 None => {
                     let locators = question.possibly_served();
                     question.add(&locators, Depth::Outline);
@@ -371,10 +373,10 @@ impl<'a> Question<'a> {
         record
     }
 
-    /// Reads one session in full; a subagent is judged by its parent's process.
-    fn add_one(&mut self, locator: &Locator) {
+    /// Reads one session; a subagent is judged by its parent's process.
+    fn add_one(&mut self, locator: &Locator, depth: Depth) {
         let locator = self.written(locator);
-        let record = self.store.record(&locator, Depth::Whole);
+        let record = self.store.record(&locator, depth);
         let Some(parent) = record.parent.clone() else {
             return self.push(&locator, record);
         };
@@ -461,6 +463,7 @@ impl<'a> Question<'a> {
                 join::changed_under_us(&mut row.session);
             }
         }
+        self.view = view;
     }
 
     fn finish(mut self, found: &mut Found<Session>) {

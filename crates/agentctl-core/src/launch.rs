@@ -16,19 +16,18 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-
 use self::arrival::Arrival;
 pub use self::error::LaunchError;
 use crate::adapters::Adapter;
 use crate::adapters::control::{Begin, Control, FirstWords, Handshake, Order, Refusal, Start};
 use crate::fleet::{self, Adapters};
 use crate::host::Host;
-use crate::kernel::{Held, Process, Spawn, Stdio};
+use crate::kernel::{Spawn, Stdio};
 use crate::locks::{self, Holder};
-use crate::model::{Exit, Fault, Locator, ProcId, Session, Status, Target, is_session_id};
+use crate::model::{Exit, Fault, Locator, ProcId, Status, Target, is_session_id};
 use crate::native::watch::Watch;
 use crate::runs::{self, MARKER, Run, Runs, Spec};
+use crate::stop;
 
 /// The hidden subcommand that is the parent of one agent.
 pub const SHIM: &str = "shim";
@@ -122,7 +121,7 @@ pub fn launch(
         Ok((session, process)) => Ok(Launched { run, session, process, exempt, faults }),
         Err(error) => {
             // Nobody is left behind; what it said stays in the run's folder.
-            end(host, &run.id);
+            stop::end_run(host, &run.id);
             Err(error)
         }
     }
@@ -196,27 +195,6 @@ fn unserved(
     }
 }
 
-/// Ends everything that carries the mark of this run.
-fn end(host: &Host, run: &str) {
-    for _ in 0..20 {
-        let table = host.kernel.table(&|_| true);
-        let marked = |p: &&Process| runs::marker_of(host, p).is_some_and(|m| m.run == run);
-        let held: Vec<Held> = table
-            .processes
-            .iter()
-            .filter(marked)
-            .filter_map(|p| host.kernel.hold(&p.id).ok().flatten())
-            .collect();
-        if held.is_empty() {
-            return;
-        }
-        for process in &held {
-            let _gone = process.signal(Signal::KILL);
-        }
-        let _late = Held::wait_for_all(&held, Duration::from_secs(1));
-    }
-}
-
 fn spec(host: &Host, launch: &Launch, start: &Start) -> Spec {
     let order = &launch.order;
     Spec {
@@ -287,7 +265,8 @@ impl Waiting<'_> {
     fn for_first_words(&mut self) -> Result<(String, Option<ProcId>), LaunchError> {
         let limit = self.host.deadlines.launch;
         let until = Instant::now() + limit;
-        let mut nearly: Option<(String, Instant)> = None;
+        // When it first told its id, and how much longer a refusal is worth waiting for.
+        let mut nearly: Option<(String, Instant, Duration)> = None;
         loop {
             // Its end is looked for before its words, so that the words are all there were.
             let over = self.over();
@@ -301,20 +280,21 @@ impl Waiting<'_> {
                     return Err(LaunchError::Failed { agent, words, advice });
                 }
                 Handshake::Nearly(id, grace) if is_session_id(&id) => {
-                    nearly.get_or_insert((id, Instant::now() + grace));
+                    let since = nearly.map_or_else(Instant::now, |(_, since, _)| since);
+                    nearly = Some((id, since, grace));
                 }
                 _ => {}
             }
             if let Some(Over(exit)) = over {
                 // It told its session and has already done what it was asked.
-                if let (Some((id, _)), Some(Exit { code: Some(0), .. })) = (&nearly, exit) {
+                if let (Some((id, ..)), Some(Exit { code: Some(0), .. })) = (&nearly, exit) {
                     return Ok((id.clone(), self.process()));
                 }
                 return Err(self.died(exit, &first));
             }
             let now = Instant::now();
-            if let Some((id, grace)) = &nearly
-                && now >= *grace
+            if let Some((id, since, grace)) = &nearly
+                && now >= *since + *grace
             {
                 return Ok((id.clone(), self.process()));
             }
@@ -323,7 +303,8 @@ impl Waiting<'_> {
                 let agent = self.launch.adapter.name();
                 return Err(LaunchError::Silent { agent, limit, words });
             }
-            let next = nearly.as_ref().map_or(until, |(_, grace)| until.min(*grace));
+            let next =
+                nearly.as_ref().map_or(until, |(_, since, grace)| until.min(*since + *grace));
             self.sleep(next.saturating_duration_since(now));
         }
     }

@@ -24,5 +24,7 @@ pub mod model;
 pub mod native;
 pub mod resolve;
 pub mod runs;
+pub mod stop;
 pub mod talk;
 pub mod transcript;
+pub mod wait;

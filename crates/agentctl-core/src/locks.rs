@@ -14,9 +14,11 @@
 //!   nobody has and there will be no agent. So a starter cannot be met by who holds the mutex, unless
 //!   its launch went without (the directory was replaced in between, or a wiped stand-in file where the
 //!   file system has no locks). It is counted all the same, since what it will become is an agent.
-//! - The `exec` drops the mutex a moment *before* arguments and environment of the new program can be
-//!   read. A process that shows neither is looked at again until it does; one that still does not when
-//!   the time is up counts as occupying: refusing is safe.
+//! - While a process becomes another program, neither its arguments nor its environment can be read. On
+//!   Linux the mutex outlasts that moment (a file closed by `exec` is let go on the way back to the new
+//!   program), but a script becomes its interpreter in a second `exec`. So a process that shows nothing
+//!   is looked at again until it does; one that still does not when the time is up counts as occupying:
+//!   refusing is safe.
 //! - An agent its adapter cannot recognise yet (an interpreter that has not become it) carries the marker
 //!   that names its own process. Those that inherited the marker are its descendants and occupy nothing.
 //! - The marked are looked for before the sessions are listed: one that hands over to a child in between
@@ -254,11 +256,16 @@ fn resolve(path: &Path, links_left: u8) -> PathBuf {
         return path.to_owned();
     };
     let parent = resolve(parent, links_left);
-    match (last, std::fs::read_link(path)) {
-        (_, Ok(target)) if links_left > 0 => resolve(&parent.join(target), links_left - 1),
-        (Component::ParentDir, _) => parent.parent().unwrap_or(&parent).to_owned(),
-        (Component::CurDir, _) => parent,
-        _ => parent.join(last),
+    match last {
+        Component::CurDir => parent,
+        Component::ParentDir => parent.parent().unwrap_or(&parent).to_owned(),
+        last => {
+            let here = parent.join(last);
+            match std::fs::read_link(&here) {
+                Ok(target) if links_left > 0 => resolve(&parent.join(target), links_left - 1),
+                _ => here,
+            }
+        }
     }
 }
 
@@ -425,24 +432,34 @@ fn marked(
 
 /// Looks at one process until it can be read or the time is up.
 fn look(host: &Host, process: &Process, began: Instant) -> Seen {
+    let named = || match host.kernel.process(process.id.pid) {
+        Ok(Some(now)) if now.id == process.id => Some(now),
+        _ => None,
+    };
     loop {
-        let now = match host.kernel.process(process.id.pid) {
-            Ok(Some(now)) if now.id == process.id => now,
-            _ => return Seen::Stranger,
+        let Some(before) = named() else { return Seen::Stranger };
+        // What is closed to us is none we launched.
+        let Ok(environ) = host.kernel.environ_now(&process.id, &[MARKER]) else {
+            return Seen::Stranger;
         };
-        let starter = now.argv.get(1).is_some_and(|arg| arg == STARTER);
-        let limit = match host.kernel.environ_now(&process.id, &[MARKER]) {
-            Ok(Environ::Values(values)) if !starter => {
+        let Some(after) = named() else { return Seen::Stranger };
+        let starter = after.argv.get(1).is_some_and(|arg| arg == STARTER);
+        let limit = match environ {
+            Environ::Values(values) => {
                 let marker = values.into_iter().flatten().next().and_then(|t| Marker::parse(&t));
-                return match marker.filter(|m| m.names(&process.id)) {
-                    Some(marker) => Seen::Launched(marker),
-                    None => Seen::Stranger,
-                };
+                match marker.filter(|m| m.names(&process.id)) {
+                    Some(marker) => return Seen::Launched(marker),
+                    None if starter => FORMING_LIMIT,
+                    // It became another program while we looked: that may be the marked one.
+                    None if before.argv != after.argv => EMPTY_LIMIT,
+                    None => return Seen::Stranger,
+                }
             }
-            Ok(Environ::Empty) if !starter => EMPTY_LIMIT,
-            Ok(_) => FORMING_LIMIT,
-            // Gone, or closed to us: what is closed to us is none we launched.
-            Err(_) => return Seen::Stranger,
+            Environ::Empty if starter => FORMING_LIMIT,
+            Environ::Empty => EMPTY_LIMIT,
+            // No program at all: a thread of the kernel, or one that is leaving.
+            Environ::Forming if after.exe.is_none() => return Seen::Stranger,
+            Environ::Forming => FORMING_LIMIT,
         };
         if began.elapsed() >= limit {
             return if limit == EMPTY_LIMIT { Seen::Stranger } else { Seen::Beginning };
@@ -477,11 +494,11 @@ fn launched(host: &Host, adapters: Adapters) -> Vec<(ProcId, Lock)> {
     let living = runs.into_iter().filter(|run| run.ended().is_none()).filter_map(|run| {
         let started = run.started()?;
         let process = host.kernel.process(started.process.pid).ok().flatten()?;
-        let marker = crate::runs::marker_of(host, &process)?;
-        let directory = process.cwd.as_ref()?.to_string_lossy().into_owned();
-        if process.id != started.process || !marker.names(&process.id) {
+        if process.id != started.process {
             return None;
         }
+        let Seen::Launched(marker) = look(host, &process, Instant::now()) else { return None };
+        let directory = process.cwd.as_ref()?.to_string_lossy().into_owned();
         let holder = launched_holder(host, adapters, &process, &marker);
         Some((process.id.clone(), Lock { directory, holder }))
     });

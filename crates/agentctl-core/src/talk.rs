@@ -4,9 +4,10 @@
 //! socket is spoken to only if it belongs to this user.
 
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -38,26 +39,28 @@ pub enum TalkError {
 /// A stream whose every read and write ends in time, however slowly the other side drips.
 struct Bounded {
     stream: UnixStream,
-    until: Instant,
+    /// `None` once it only listens, and never blocks.
+    until: Option<Instant>,
 }
 
 impl Bounded {
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let Some(until) = self.until else { return Ok(None) };
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
     }
 }
 
 impl Read for Bounded {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.set_read_timeout(self.left()?)?;
         self.stream.read(buffer)
     }
 }
 
 impl Write for Bounded {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.set_write_timeout(self.left()?)?;
         self.stream.write(buffer)
     }
 
@@ -84,7 +87,7 @@ impl RpcSocket {
         if let Some(peer) = peer_uid(&stream).filter(|peer| *peer != uid) {
             return Err(TalkError::Foreign(peer));
         }
-        let stream = Bounded { stream, until };
+        let stream = Bounded { stream, until: Some(until) };
         let config = tungstenite::protocol::WebSocketConfig::default()
             .max_message_size(Some(FRAME_BYTES))
             .max_frame_size(Some(FRAME_BYTES));
@@ -124,12 +127,65 @@ impl RpcSocket {
         }
     }
 
+    /// Goes on listening only, for as long as it is kept.
+    pub fn listen(mut self) -> io::Result<Pushes> {
+        let bounded = self.socket.get_mut();
+        bounded.until = None;
+        bounded.stream.set_nonblocking(true)?;
+        Ok(Pushes { socket: self.socket })
+    }
+
     fn send(&mut self, value: &Value) -> Result<(), TalkError> {
         self.socket.send(Message::text(value.to_string())).map_err(|e| late_or(&e))
     }
 
     fn receive(&mut self) -> Result<Message, TalkError> {
         self.socket.read().map_err(|e| late_or(&e))
+    }
+}
+
+/// A server that says by itself when something changes: a hint to look again.
+pub struct Pushes {
+    socket: WebSocket<Bounded>,
+}
+
+impl Pushes {
+    /// Passes over what was said so far; says whether the server is still there.
+    pub fn skip(&mut self) -> bool {
+        loop {
+            match self.socket.read() {
+                Ok(Message::Close(_)) => return false,
+                Ok(_) => {}
+                Err(tungstenite::Error::Io(error)) => {
+                    return error.kind() == io::ErrorKind::WouldBlock;
+                }
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+impl AsFd for Pushes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.get_ref().stream.as_fd()
+    }
+}
+
+/// Where a server says by itself when something changes, and how it is greeted so that it does.
+#[derive(Clone, Debug)]
+pub struct Pushing {
+    /// Its socket.
+    pub socket: PathBuf,
+    /// Says what it wants to hear first.
+    pub greet: fn(&mut RpcSocket) -> Result<(), TalkError>,
+}
+
+impl Pushing {
+    /// Connects, greets and listens.
+    pub fn follow(&self, uid: u32, limit: Duration) -> Result<Pushes, TalkError> {
+        let mut socket = RpcSocket::connect(&self.socket, uid, limit)?;
+        (self.greet)(&mut socket)?;
+        socket.listen().map_err(TalkError::Unreachable)
     }
 }
 

@@ -33,7 +33,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn exit_code(self) -> u8 {
+    /// Returns the exit code that says so.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
         match self {
             Self::BrokenPipe => 0,
             Self::Failed => 1,
@@ -46,7 +48,9 @@ impl Kind {
         }
     }
 
-    fn code(self) -> &'static str {
+    /// Returns the word for scripts.
+    #[must_use]
+    pub fn code(self) -> &'static str {
         match self {
             Self::Failed | Self::BrokenPipe => "failed",
             Self::Usage => "usage",
@@ -119,6 +123,12 @@ impl Failure {
     pub fn beside(mut self, faults: Vec<Fault>) -> Self {
         self.faults = faults;
         self
+    }
+
+    /// Says it on stderr only, where data stands on stdout already, and returns the exit code.
+    pub fn beside_data(self, ui: &mut Ui) -> ExitCode {
+        ui.error(&self.message);
+        ExitCode::from(self.kind.exit_code())
     }
 
     /// Says it once and returns the exit code.

@@ -52,6 +52,21 @@ impl Ui {
         self.terminal
     }
 
+    /// Says whether a person can be asked something.
+    #[must_use]
+    pub fn converses(&self) -> bool {
+        self.terminal && io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Asks a yes-or-no question; anything but yes is no.
+    pub fn confirm(&mut self, question: &str) -> io::Result<bool> {
+        self.out.flush()?;
+        write!(io::stderr(), "{} [y/N] ", clean(question))?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    }
+
     /// Returns the width to fit into; unbounded when piped.
     #[must_use]
     pub fn width(&self) -> Option<usize> {

@@ -212,12 +212,4 @@ pub trait Control: Sync {
     fn settings(&self) -> &'static [Setting] {
         &[]
     }
-
-    /// Returns the directories where a change of this session's state shows: a hint to look again.
-    fn watched(&self, root: &Root, session: &Session) -> Vec<PathBuf>;
-
-    /// Returns a socket that says when a hosted session changes: see [`Control::follow`].
-    fn follow(&self, _root: &Root, _session: &Session) -> Option<crate::talk::RpcSocket> {
-        None
-    }
 }

@@ -18,9 +18,11 @@ use self::control::Control;
 use crate::host::Host;
 use crate::kernel::{Brief, Liveness, Process, Table};
 use crate::model::{
-    Evidence, Exit, Fault, Locator, Message, ProcId, Reason, ReasonKind, Status, Time, Tokens,
+    Evidence, Exit, Fault, Locator, Message, ProcId, Reason, ReasonKind, Session, Status, Time,
+    Tokens,
 };
 use crate::native::file;
+use crate::talk::Pushing;
 
 /// Every adapter there is. The order is the order of `agentctl adapters`.
 pub static ALL: &[&dyn Adapter] = &[&claude_code::ClaudeCode, &codex::Codex, &demo::Demo];
@@ -322,6 +324,16 @@ pub trait Store: Sync {
     /// Returns the subagents of a session.
     fn children(&self, _locator: &Locator) -> Found<Locator> {
         Found::default()
+    }
+
+    /// Returns the directories and files where a change of this session shows: a hint to look again.
+    fn watched(&self, _locator: &Locator) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// Returns the server that says by itself when this session changes, where one does.
+    fn pushing(&self, _session: &Session) -> Option<Pushing> {
+        None
     }
 }
 

@@ -71,6 +71,17 @@ impl View {
         self.served.contains_key(id)
     }
 
+    /// Returns what is claimed about this session.
+    pub(super) fn claims(&self, id: &str) -> &[Served] {
+        self.served.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the session that the process with this pid serves.
+    pub(super) fn served_by(&self, pid: u32) -> Option<&str> {
+        let mut claims = self.served.values().flatten();
+        claims.find(|claim| claim.by.iter().any(|p| p.pid == pid))?.id.as_deref()
+    }
+
     /// Returns the processes that serve no known session.
     pub fn unjoined(&self) -> impl Iterator<Item = &Served> {
         self.unjoined.iter()

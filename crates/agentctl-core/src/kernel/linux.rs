@@ -4,6 +4,7 @@
 //! that exited in between is gone and what was read of it is dropped. `kill(pid, 0)` is never asked: a
 //! zombie answers it.
 
+mod exit_watch;
 mod standing;
 
 use std::ffi::OsStr;
@@ -19,6 +20,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fstat, fstatfs, openat, readlinkat, stat
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+pub use self::exit_watch::ExitWatch;
 use super::{Brief, FileLock, Liveness, Mechanism, Process, Table};
 use crate::model::{ProcId, Time};
 
@@ -349,10 +351,14 @@ impl Held {
     }
 
     /// Blocks until all of these have exited or the time is up; says whether they have.
-    pub fn wait_for_all(held: &[Self], timeout: Duration) -> io::Result<bool> {
+    pub fn wait_for_all(
+        held: &[impl std::borrow::Borrow<Self>],
+        timeout: Duration,
+    ) -> io::Result<bool> {
         let until = std::time::Instant::now() + timeout;
         loop {
-            let living: Vec<&Self> = held.iter().filter(|h| !h.has_exited()).collect();
+            let living: Vec<&Self> =
+                held.iter().map(std::borrow::Borrow::borrow).filter(|h| !h.has_exited()).collect();
             let left = until.saturating_duration_since(std::time::Instant::now());
             if living.is_empty() || left.is_zero() {
                 return Ok(living.is_empty());
@@ -365,40 +371,6 @@ impl Held {
                 Err(error) => return Err(error.into()),
             }
         }
-    }
-}
-
-/// Waits for the exit of processes that need not be ours. A wake-up is a hint to look again.
-#[derive(Debug, Default)]
-pub struct ExitWatch {
-    held: Vec<Held>,
-}
-
-impl ExitWatch {
-    /// Begins to watch a process; returns `false` when it is gone already.
-    pub fn add(&mut self, kernel: &Kernel, id: &ProcId) -> io::Result<bool> {
-        let held = kernel.hold(id)?;
-        let lives = held.is_some();
-        self.held.extend(held);
-        Ok(lives)
-    }
-
-    /// Blocks until at least one watched process has exited, or the time is up; forgets those it returns.
-    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<ProcId>> {
-        let limit = timeout.and_then(|t| Timespec::try_from(t).ok());
-        let mut fds: Vec<_> =
-            self.held.iter().map(|h| PollFd::new(&h.handle, PollFlags::IN)).collect();
-        match poll(&mut fds, limit.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let exited: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let mut flags = exited.into_iter();
-        let (gone, held) =
-            std::mem::take(&mut self.held).into_iter().partition(|_| flags.next().unwrap_or(false));
-        self.held = held;
-        let gone: Vec<Held> = gone;
-        Ok(gone.into_iter().map(|h| h.id).collect())
     }
 }
 

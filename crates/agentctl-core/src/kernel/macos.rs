@@ -8,7 +8,7 @@
 
 use std::ffi::{OsStr, c_char, c_int, c_void};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -276,11 +276,14 @@ impl Held {
     }
 
     /// Blocks until all of these have exited or the time is up; says whether they have.
-    pub fn wait_for_all(held: &[Self], timeout: Duration) -> io::Result<bool> {
+    pub fn wait_for_all(
+        held: &[impl std::borrow::Borrow<Self>],
+        timeout: Duration,
+    ) -> io::Result<bool> {
         let until = std::time::Instant::now() + timeout;
         let mut watch = ExitWatch::default();
         let mut living = 0;
-        for one in held {
+        for one in held.iter().map(std::borrow::Borrow::borrow) {
             living += usize::from(watch.add(&one.kernel, &one.id)?);
         }
         while living > 0 {
@@ -335,13 +338,30 @@ impl ExitWatch {
 
     /// Blocks until at least one watched process has exited, or the time is up; forgets those it returns.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<ProcId>> {
+        self.wait_beside(&[], timeout)
+    }
+
+    /// Does the same, and also returns when one of these can be read.
+    pub fn wait_beside(
+        &mut self,
+        others: &[BorrowedFd<'_>],
+        timeout: Option<Duration>,
+    ) -> io::Result<Vec<ProcId>> {
         let mut gone = std::mem::take(&mut self.exited);
         if self.queue.is_none() {
             self.queue = Some(kqueue()?);
         }
         let Some(queue) = &self.queue else { return Ok(gone) };
+        // A closed descriptor leaves the queue by itself; one that is there already is not added twice.
+        for other in others {
+            let filter = EventFilter::Read(other.as_raw_fd());
+            let change = [Event::new(filter, EventFlags::ADD, std::ptr::null_mut())];
+            let mut none: [Event; 0] = [];
+            // SAFETY: the descriptor is borrowed for longer than this call.
+            unsafe { kevent(queue, &change, &mut none[..], Some(Duration::ZERO)) }?;
+        }
         let timeout = if gone.is_empty() { timeout } else { Some(Duration::ZERO) };
-        let mut events: Vec<Event> = Vec::with_capacity(self.held.len().max(1));
+        let mut events: Vec<Event> = Vec::with_capacity((self.held.len() + others.len()).max(1));
         // SAFETY: the change list is empty; no file descriptor is named.
         match unsafe { kevent(queue, &[], rustix::buffer::spare_capacity(&mut events), timeout) } {
             Ok(_) | Err(Errno::INTR) => {}

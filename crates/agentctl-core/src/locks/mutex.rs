@@ -14,6 +14,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use crate::host::Host;
 use crate::runs::private_directory;
@@ -58,60 +59,48 @@ impl AsFd for Entry {
 pub fn enter(host: &Host, directory: &Path, limit: Duration) -> Result<Entry, EnterError> {
     let until = Instant::now() + limit;
     loop {
-        let opened = open_directory(directory)?;
-        let identity = identity(&opened)?;
-        let file = take_or_stand_in(host, opened, identity, until)?;
+        let identity = identity(directory)?;
+        let file = take_directory(host, directory, identity, until)?;
         // While we waited the directory may have been replaced: what we hold would then keep nobody out.
-        match std::fs::metadata(directory) {
-            Ok(now) if (now.dev(), now.ino()) == identity => return Ok(Entry { file }),
-            Ok(_) if Instant::now() < until => {}
-            Ok(_) => return Err(EnterError::Busy),
-            Err(error) => return Err(error.into()),
+        if self::identity(directory)? == identity {
+            return Ok(Entry { file });
+        }
+        if Instant::now() >= until {
+            return Err(EnterError::Busy);
         }
     }
 }
 
-/// Locks the directory, or where its file system refuses that a file that stands for it.
-fn take_or_stand_in(
+/// Locks the directory, or where that cannot be done at all a file that stands for it.
+fn take_directory(
     host: &Host,
-    opened: Opened,
+    directory: &Path,
     identity: (u64, u64),
     until: Instant,
 ) -> Result<File, EnterError> {
-    if let Opened::Readable(file) = opened {
-        match take(file, until) {
-            Err(EnterError::Io(_)) => {}
-            answer => return answer,
-        }
-    }
-    take(stand_in(host, identity)?, until)
-}
-
-/// A directory, opened as far as we may.
-enum Opened {
-    Readable(File),
-    /// Entered but not listed: it can be named, not locked.
-    Unreadable(File),
-}
-
-fn open_directory(path: &Path) -> io::Result<Opened> {
-    let open = |flags: OFlags| {
-        let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
-    };
-    match open(OFlags::empty()) {
-        Ok(file) => Ok(Opened::Readable(file)),
-        #[cfg(target_os = "linux")]
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open(OFlags::PATH).map(Opened::Unreadable)
-        }
-        Err(error) => Err(error),
+    let flags = OFlags::DIRECTORY | OFlags::NONBLOCK;
+    let opened =
+        OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(directory);
+    match opened.map_err(EnterError::Io).and_then(|file| take(file, until)) {
+        Err(EnterError::Io(error)) if has_no_lock(&error) => take(stand_in(host, identity)?, until),
+        answer => answer,
     }
 }
 
-fn identity(opened: &Opened) -> io::Result<(u64, u64)> {
-    let (Opened::Readable(file) | Opened::Unreadable(file)) = opened;
-    let meta = file.metadata()?;
+/// Says whether every process of this user would get this answer: only then all agree on the other file.
+fn has_no_lock(error: &io::Error) -> bool {
+    let refused =
+        [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL, Errno::BADF].map(Errno::raw_os_error);
+    // It may be entered but not listed, and what cannot be opened cannot be locked.
+    error.kind() == io::ErrorKind::PermissionDenied
+        || error.raw_os_error().is_some_and(|code| refused.contains(&code))
+}
+
+fn identity(directory: &Path) -> io::Result<(u64, u64)> {
+    let meta = std::fs::metadata(directory)?;
+    if !meta.is_dir() {
+        return Err(Errno::NOTDIR.into());
+    }
     Ok((meta.dev(), meta.ino()))
 }
 

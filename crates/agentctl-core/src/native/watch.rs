@@ -3,8 +3,15 @@
 //! The directory is watched rather than the file, so that a file that does not exist yet, or is
 //! replaced, is seen too.
 
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
@@ -47,4 +54,135 @@ impl Watch {
             Err(RecvTimeoutError::Disconnected) => true,
         }
     }
+}
+
+/// What matters in a directory: everything, or what has one of these names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Names {
+    All,
+    Only(BTreeSet<OsString>),
+}
+
+type Wanted = BTreeMap<PathBuf, Names>;
+
+/// A standing watch on places that may come and go, with a descriptor to poll.
+///
+/// Each place is a directory, where every change matters, or a file. Of one that does not exist yet the
+/// nearest directory above it is watched for the next step of its path.
+pub struct Alarm {
+    watcher: RecommendedWatcher,
+    wanted: Arc<Mutex<Wanted>>,
+    /// The directories that are watched, as they were then.
+    standing: BTreeMap<PathBuf, (u64, u64)>,
+    bell: UnixStream,
+}
+
+impl Alarm {
+    /// Makes an alarm that watches nothing yet.
+    pub fn new() -> io::Result<Self> {
+        let (bell, rope) = UnixStream::pair()?;
+        bell.set_nonblocking(true)?;
+        rope.set_nonblocking(true)?;
+        let wanted: Arc<Mutex<Wanted>> = Arc::default();
+        let known = Arc::clone(&wanted);
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            let known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            // What was lost may have mattered.
+            if event.map_or(true, |e| e.need_rescan() || matters(&known, &e)) {
+                // Full means that it rings already, closed that nobody waits.
+                let _rings = (&rope).write(&[1]);
+            }
+        })
+        .map_err(io::Error::other)?;
+        Ok(Self { watcher, wanted, standing: BTreeMap::new(), bell })
+    }
+
+    /// Watches these places and no others; says whether that is news: what happened there before was
+    /// not noticed.
+    pub fn set(&mut self, places: &[PathBuf]) -> io::Result<bool> {
+        let wanted = wanted(places);
+        let mut news = false;
+        {
+            let mut known = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+            if *known != wanted {
+                known.clone_from(&wanted);
+                news = true;
+            }
+        }
+        let gone: Vec<PathBuf> = self
+            .standing
+            .iter()
+            .filter(|(path, identity)| {
+                !wanted.contains_key(*path) || identity_of(path) != Some(**identity)
+            })
+            .map(|(path, _)| path.clone())
+            .collect();
+        for path in gone {
+            // The kernel ends the watch on a directory that is removed.
+            let _ended = self.watcher.unwatch(&path);
+            self.standing.remove(&path);
+        }
+        for path in wanted.into_keys() {
+            if self.standing.contains_key(&path) {
+                continue;
+            }
+            let Some(identity) = identity_of(&path) else { continue };
+            self.watcher.watch(&path, RecursiveMode::NonRecursive).map_err(io::Error::other)?;
+            self.standing.insert(path, identity);
+            news = true;
+        }
+        Ok(news)
+    }
+
+    /// Forgets that it rang.
+    pub fn quiet(&mut self) {
+        let mut rings = [0; 64];
+        while self.bell.read(&mut rings).is_ok_and(|count| count > 0) {}
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_dir).map(|m| (m.dev(), m.ino()))
+}
+
+fn wanted(places: &[PathBuf]) -> Wanted {
+    let mut wanted = Wanted::new();
+    for place in places {
+        if place.is_dir() {
+            wanted.insert(place.clone(), Names::All);
+            continue;
+        }
+        let mut step = place.as_path();
+        while let (Some(above), Some(name)) = (step.parent(), step.file_name()) {
+            if above.is_dir() {
+                let names = wanted.entry(above.to_owned());
+                if let Names::Only(names) = names.or_insert_with(|| Names::Only(BTreeSet::new())) {
+                    names.insert(name.to_owned());
+                }
+                break;
+            }
+            step = above;
+        }
+    }
+    wanted
+}
+
+/// Says whether an event concerns what is watched. Reading is no change, ours least of all.
+fn matters(wanted: &Wanted, event: &notify::Event) -> bool {
+    let concerns = |path: &PathBuf| {
+        let within = path.parent().and_then(|above| wanted.get(above));
+        let named = match within {
+            Some(Names::All) => true,
+            Some(Names::Only(names)) => path.file_name().is_some_and(|name| names.contains(name)),
+            None => false,
+        };
+        named || wanted.contains_key(path)
+    };
+    !event.kind.is_access() && (event.paths.is_empty() || event.paths.iter().any(concerns))
 }

@@ -12,6 +12,7 @@ mod measure;
 mod pose;
 mod promises;
 mod table;
+mod waiting;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,6 +50,10 @@ impl Options {
 fn main() -> ExitCode {
     if pose::is_asked() {
         pose::hold();
+    }
+    if let Some(pid) = waiting::is_asked() {
+        waiting::plainly(pid);
+        return ExitCode::SUCCESS;
     }
     let Some(options) = Options::from_args() else { return ExitCode::SUCCESS };
     let directory = std::env::var_os("AGENTCTL_BENCH_DIR")

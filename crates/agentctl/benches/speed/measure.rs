@@ -81,6 +81,15 @@ pub(crate) fn median(times: Vec<Duration>) -> f64 {
     middle(times.into_iter().map(milliseconds).collect())
 }
 
+/// Returns the time that this share of them does not exceed, in milliseconds.
+pub(crate) fn percentile(times: &[Duration], share: f64) -> f64 {
+    let mut figures: Vec<f64> = times.iter().copied().map(milliseconds).collect();
+    figures.sort_by(f64::total_cmp);
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let place = (figures.len() as f64 * share).ceil() as usize; // a few hundred at most
+    figures.get(place.saturating_sub(1)).copied().unwrap_or_default()
+}
+
 fn middle(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or_default()

@@ -9,10 +9,12 @@ use testkit::generate::{Made, Manifest, Plan, home, leave_live_records};
 
 use crate::Options;
 use crate::measure::{
-    Beside, Times, command, compare, follow, median, names, ours, peak, processes, repeat,
+    Beside, Times, command, compare, follow, median, names, ours, peak, percentile, processes,
+    repeat,
 };
 use crate::pose;
 use crate::table::Row;
+use crate::waiting::{death, plain};
 
 const SEED: u64 = 1;
 const LARGEST: u64 = 25_000_000;
@@ -41,6 +43,7 @@ pub(crate) fn all(options: &Options, directory: &Path) -> Vec<Row> {
     bench.one_session();
     bench.tokens();
     bench.following();
+    bench.dying();
     bench.rows
 }
 
@@ -274,6 +277,58 @@ impl Bench<'_> {
             }
         }
     }
+
+    /// An agent is killed while somebody waits for it, among 10,000 old sessions.
+    fn dying(&mut self) {
+        const MOST_MS: f64 = 20.0;
+        let rounds = self.options.runs * 10;
+        for agent in ["demo", AGENTS[0], AGENTS[1]] {
+            let what = format!("`wait`, {agent}: death of the agent to its end");
+            if !self.wanted(&what) {
+                continue;
+            }
+            let home = self.largest_home();
+            let programs = self.directory.join("programs");
+            let (mut theirs, mut took) = (Vec::new(), Vec::new());
+            for _ in 0..rounds {
+                let (agent, _) = one_live_agent(home, agent, &programs);
+                let pid = agent.child.id();
+                theirs.push(death(agent, &mut plain(pid)));
+            }
+            for _ in 0..rounds {
+                let (agent, id) = one_live_agent(home, agent, &programs);
+                took.push(death(agent, &mut ours(&home.path, &["wait", &id, "--for", "stopped"])));
+            }
+            let _clean = std::fs::remove_dir_all(home.path.join(".local"));
+            let [p50, p99] = [0.5, 0.99].map(|share| percentile(&took, share));
+            let reference = [0.5, 0.99].map(|share| percentile(&theirs, share));
+            self.rows.push(Row {
+                what,
+                reference: format!("a bare pidfd poll, {rounds} deaths"),
+                theirs: format!("{:.1}, p99 {:.1}", reference[0], reference[1]),
+                ours: format!("{p50:.1}, p99 {p99:.1}"),
+                result: format!("p99 {p99:.1} ms, {:.1} times", p99 / reference[1]),
+                target: format!("p99 at most {MOST_MS:.0} ms"),
+                kept: Some(p99 <= MOST_MS),
+            });
+        }
+    }
+}
+
+/// Starts one agent of this kind, and returns it with the session it serves.
+fn one_live_agent(home: &Home, agent: &str, programs: &Path) -> (Beside, String) {
+    let started = if agent == "demo" {
+        Beside::start(&mut ours(&home.path, &["demo-agent", "-p", "work on [[hang]]"]))
+    } else {
+        pose::start(&home.path, &home.manifest, agent, programs)
+    };
+    let id = testkit::eventually("the live agent is listed", || {
+        let listed = ours(&home.path, &["list", "--json"]).stdout(Stdio::piped()).output().ok()?;
+        let listed: Value = serde_json::from_slice(&listed.stdout).ok()?;
+        let served = |s: &&Value| s["pid"] == started.child.id();
+        listed["sessions"].as_array()?.iter().find(served)?["id"].as_str().map(str::to_owned)
+    });
+    (started, id)
 }
 
 /// Starts an agent of each kind that works until it is killed, and waits until they are seen.

@@ -15,9 +15,12 @@ use agentctl_core::launch::{Launch, LaunchError, Launched, launch};
 use agentctl_core::locks::{self, Holder};
 use agentctl_core::model::{Locator, Session, Target};
 use agentctl_core::runs::Runs;
+use agentctl_core::wait::{Enough, Until, Wish};
 use clap::{Args, ValueEnum};
 
+use super::logs::Form;
 use super::rows;
+use super::wait::{self, Show};
 use crate::config::{Defaults, Span};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::{Ui, age};
@@ -31,7 +34,13 @@ pub(super) struct LaunchArgs {
     /// The agent (default: the configured one, else the first that is installed)
     adapter: Option<String>,
     /// What to do; `-` reads it from stdin
-    #[arg(short, long, value_name = "TEXT", required_unless_present = "prompt_file")]
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        required_unless_present = "prompt_file",
+        allow_hyphen_values = true
+    )]
     prompt: Option<String>,
     /// Read what to do from a file
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
@@ -251,12 +260,30 @@ pub(super) fn start(
     }
     let target = target(host, adapter, &launched);
     let session = target.as_ref().and_then(|t| fleet::inspect(host, ALL, t).session);
-    told(ui, &launched, session.as_ref(), flags.json, flags.follow)?;
+    // One document: with --wait it is the session as it was when the turn was over.
+    let later = flags.json && flags.wait && !flags.follow;
+    if !later {
+        told(ui, &launched, session.as_ref(), flags.json, flags.follow)?;
+    }
     if let Some(hook) = on_create {
         created(ui, host, &launched, session.as_ref(), &hook);
     }
-    let _ = (flags.wait, flags.timeout);
-    Ok(ExitCode::SUCCESS)
+    let timeout = flags.timeout.map(|Span(span)| span);
+    let wish = Wish { until: Until::TurnOver, enough: Enough::All, timeout };
+    let form = if flags.json { Form::Json } else { Form::Human };
+    let Some(target) = target.filter(|_| flags.follow || flags.wait) else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    if flags.follow {
+        return wait::follow(ui, host, &target, wish, form);
+    }
+    let waited = wait::wait_for(ui, host, std::slice::from_ref(&target), wish, Show::Nothing);
+    if later {
+        let session = fleet::inspect(host, ALL, &target).session;
+        told(ui, &launched, session.as_ref(), true, false)?;
+        return waited.or_else(|failure| Ok(failure.beside_data(ui)));
+    }
+    waited
 }
 
 /// A hook's own file is named from where the user stands, not from where the agent works.

@@ -51,7 +51,7 @@ pub(super) struct ListArgs {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum StatusArg {
+pub(super) enum StatusArg {
     Waiting,
     Running,
     Idle,
@@ -73,7 +73,7 @@ impl From<StatusArg> for Status {
     }
 }
 
-fn adapter_name(text: &str) -> Result<String, String> {
+pub(super) fn adapter_name(text: &str) -> Result<String, String> {
     let known: Vec<_> = ALL.iter().map(|a| a.name()).collect();
     if known.contains(&text) {
         return Ok(text.to_owned());

@@ -41,7 +41,12 @@ pub(super) fn cmd_logs(ui: &mut Ui, host: &Arc<Host>, args: &LogsArgs) -> Outcom
     let mut transcript = Transcript::open(host, ALL, &target).map_err(failed)?;
     // The watch stands before the first read, so that nothing written in between is missed.
     let watch = args.follow.then(|| transcript.watch());
-    if !show(ui, args, &mut transcript, Part::Last)? && !args.json && !args.raw {
+    let form = match (args.json, args.raw) {
+        (true, _) => Form::Json,
+        (_, true) => Form::Raw,
+        _ => Form::Human,
+    };
+    if !show(ui, form, &mut transcript, Part::Last(args.count))? && form == Form::Human {
         ui.note("no messages yet");
     }
     let Some(watch) = watch else { return Ok(super::answered(ui, &faults)) };
@@ -57,26 +62,41 @@ pub(super) fn cmd_logs(ui: &mut Ui, host: &Arc<Host>, args: &LogsArgs) -> Outcom
             Ok(watch) => drop(watch.wait(Duration::from_secs(5))),
             Err(_) => super::pause(Duration::from_secs(1)),
         }
-        show(ui, args, &mut transcript, Part::More)?;
+        show(ui, form, &mut transcript, Part::More)?;
     }
 }
 
-enum Part {
-    Last,
+/// How messages are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As people read them.
+    Human,
+    /// One JSON object each.
+    Json,
+    /// The agent's own lines.
+    Raw,
+}
+
+/// Which messages are shown.
+#[derive(Clone, Copy)]
+pub(super) enum Part {
+    /// The last ones.
+    Last(usize),
+    /// Those written since.
     More,
 }
 
 /// Shows a part of the conversation; says whether there was anything.
-fn show(
+pub(super) fn show(
     ui: &mut Ui,
-    args: &LogsArgs,
+    form: Form,
     transcript: &mut Transcript,
     part: Part,
 ) -> Result<bool, Failure> {
     let mut any = false;
-    if args.raw {
+    if form == Form::Raw {
         let lines = match part {
-            Part::Last => transcript.last_raw(args.count),
+            Part::Last(count) => transcript.last_raw(count),
             Part::More => transcript.more_raw(),
         };
         for line in lines.map_err(failed)? {
@@ -86,12 +106,12 @@ fn show(
         }
     } else {
         let messages = match part {
-            Part::Last => transcript.last(args.count),
+            Part::Last(count) => transcript.last(count),
             Part::More => transcript.more(),
         };
         for message in messages.map_err(failed)? {
             any = true;
-            if args.json {
+            if form == Form::Json {
                 ui.json_line(&message)?;
             } else {
                 for line in human(ui, &message) {

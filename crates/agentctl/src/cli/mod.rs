@@ -5,6 +5,7 @@ mod demo;
 mod doctor;
 mod launch;
 mod list;
+mod locks;
 mod logs;
 mod manual;
 mod resume;
@@ -12,6 +13,8 @@ mod rows;
 mod runs;
 mod schema;
 mod status;
+mod stop;
+mod wait;
 mod why;
 
 use std::ffi::OsString;
@@ -56,6 +59,11 @@ enum Command {
     Resume(resume::ResumeArgs),
     Runs(runs::RunsArgs),
     Prune(runs::PruneArgs),
+    Stop(stop::StopArgs),
+    Wait(wait::WaitArgs),
+    Lock(locks::LockArgs),
+    Unlock(locks::UnlockArgs),
+    Locks(locks::LocksArgs),
     Doctor(doctor::DoctorArgs),
     Adapters(adapters::AdaptersArgs),
     Demo(demo::DemoArgs),
@@ -99,6 +107,11 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             runs::cmd_runs(ui, &host, &defaults, &args)
         }
         Command::Prune(args) => runs::cmd_prune(ui, &host()?, &args),
+        Command::Stop(args) => stop::cmd_stop(ui, &host()?, &args),
+        Command::Wait(args) => wait::cmd_wait(ui, &host()?, &args),
+        Command::Lock(args) => locks::cmd_lock(ui, &host()?, &args),
+        Command::Unlock(args) => locks::cmd_unlock(ui, &host()?, &args),
+        Command::Locks(args) => locks::cmd_locks(ui, &host()?, &args),
         Command::Doctor(args) => doctor::cmd_doctor(ui, &host()?, &args),
         Command::Adapters(args) => adapters::cmd_adapters(ui, &host()?, &args),
         Command::Demo(args) => demo::cmd_demo(ui, &host()?, &args),

@@ -23,6 +23,7 @@ pub(super) struct ResumeArgs {
     /// Session id or prefix, name, or adapter:id
     id: String,
     /// What to say; `-` reads it from stdin
+    #[arg(allow_hyphen_values = true)]
     message: String,
     /// Leave the session as it is and go on in a copy with an id of its own
     #[arg(long)]

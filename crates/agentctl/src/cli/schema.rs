@@ -13,7 +13,7 @@ use crate::ui::Ui;
 /// Print the JSON schemas of what agentctl prints
 #[derive(Args)]
 pub(super) struct SchemaArgs {
-    /// Only this one: list, status, logs, why, doctor, adapters, error
+    /// Only this one, by the name of its command (or `error`)
     name: Option<String>,
 }
 
@@ -24,8 +24,11 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
     BTreeMap::from([
         ("list", value(schemars::schema_for!(Listing))),
         ("status", value(schemars::schema_for!(Session))),
+        ("stop", value(schemars::schema_for!(super::stop::Document))),
         ("logs", value(schemars::schema_for!(Message))),
         ("why", value(schemars::schema_for!(super::why::Why<'_>))),
+        ("wait", value(schemars::schema_for!(super::wait::Report))),
+        ("locks", value(schemars::schema_for!(super::locks::Report))),
         ("doctor", value(schemars::schema_for!(super::doctor::Report))),
         ("adapters", value(schemars::schema_for!(super::adapters::Report))),
         ("runs", value(schemars::schema_for!(super::runs::RunsReport))),

@@ -239,7 +239,7 @@ fn a_live_process_with_a_record_nobody_can_read_is_not_missing() {
         assert_eq!(listed.code, Some(3));
         assert_eq!(
             (&listed.session(A)["status"], &listed.session(A)["reason"]["kind"]),
-            (&"unknown".into(), &"ambiguous".into())
+            (&"unknown".into(), &"unreadable".into())
         );
 
         let mut unsigned: Value = serde_json::from_str(&good).expect("JSON");
@@ -520,5 +520,26 @@ fn subagents_work_under_their_parent() {
             (&row["reason"]["kind"], &row["reason"]["detail"]),
             (&"permission".into(), &"Grep: needle".into())
         );
+    });
+}
+
+#[test]
+fn a_torn_record_of_a_live_process_proves_nobody_unserved() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        // Older than the process: a session that was resumed and has not gone on yet.
+        claude.transcript(A, &[prompt("x")]);
+        assert_eq!(claude.row(A)["outcome"], "killed");
+        let mut agent = claude.home.agent("claude", "ws", &["write", &claude.record_path, ""]);
+        agent.ready();
+        let listed = claude.list();
+        assert_eq!(
+            (&listed.session(A)["status"], listed.code),
+            (&"unknown".into(), Some(3)),
+            "{}",
+            listed.stderr
+        );
+        agent.kill();
+        assert_eq!(claude.row(A)["outcome"], "killed", "a stale record says nothing");
     });
 }

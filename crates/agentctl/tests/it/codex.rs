@@ -9,14 +9,14 @@ use testkit::{Agent, TestHome, eventually, sandboxed};
 
 use crate::{assert_list_equals_status, fixtures_dir, home};
 
-const A: &str = "01a1de32-5fe1-74e1-aa0a-48f1eed298bf";
+pub(crate) const A: &str = "01a1de32-5fe1-74e1-aa0a-48f1eed298bf";
 const B: &str = "01a1de32-5fe1-74e1-aa0a-48f1eed298c0";
 
-fn lock(home: &TestHome, id: &str) -> String {
+pub(crate) fn lock(home: &TestHome, id: &str) -> String {
     home.at(&format!(".codex/thread-writer-locks/{id}.lock")).to_string_lossy().into_owned()
 }
 
-fn rollout(home: &TestHome, id: &str, payloads: &[Value]) -> PathBuf {
+pub(crate) fn rollout(home: &TestHome, id: &str, payloads: &[Value]) -> PathBuf {
     let meta = json!({"id": id, "session_id": id, "cwd": home.path(), "timestamp": "2026-11-15T07:53:25.730Z", "originator": "codex_exec", "source": "exec"});
     let mut text = format!(
         "{}\n",
@@ -33,19 +33,19 @@ fn rollout(home: &TestHome, id: &str, payloads: &[Value]) -> PathBuf {
     home.write(&format!(".codex/sessions/2026/11/15/rollout-2026-11-15T07-53-25-{id}.jsonl"), text)
 }
 
-fn asked(text: &str) -> Value {
+pub(crate) fn asked(text: &str) -> Value {
     json!({"type": "item_completed", "item": {"type": "UserMessage", "content": [{"type": "text", "text": text}]}})
 }
 
-fn call(name: &str, arguments: &Value) -> Value {
+pub(crate) fn call(name: &str, arguments: &Value) -> Value {
     json!({"type": "function_call", "name": name, "call_id": "c1", "arguments": arguments.to_string()})
 }
 
-fn started() -> Value {
+pub(crate) fn started() -> Value {
     json!({"type": "task_started", "turn_id": "t"})
 }
 
-fn exec(home: &TestHome, ids: &[&str], before: &[&str]) -> Agent {
+pub(crate) fn exec(home: &TestHome, ids: &[&str], before: &[&str]) -> Agent {
     let locks: Vec<String> = ids.iter().map(|id| lock(home, id)).collect();
     let mut script: Vec<&str> = before.to_vec();
     for path in &locks {

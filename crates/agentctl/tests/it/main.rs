@@ -9,10 +9,14 @@ mod codex;
 mod demo;
 mod fixtures;
 mod hostile;
+mod launch;
+mod launched;
 mod readme;
 mod recycle;
 mod terminal;
 mod tidy;
+mod wait;
+mod wait_codex;
 
 use std::path::PathBuf;
 

@@ -136,13 +136,11 @@ impl Control for ClaudeCode {
     }
 
     fn stop(&self, look: &Look, root: &Root, session: &Session) -> Stop {
-        let _ = (look, root, session);
-        Stop::Refuse(String::new())
+        super::stop::plan(look, root, session)
     }
 
     fn marks(&self, session: &Session) -> Vec<Mark> {
-        let _ = session;
-        Vec::new()
+        super::stop::marks(session)
     }
 
     fn own_variables(&self) -> &'static [&'static str] {
@@ -155,17 +153,18 @@ impl Control for ClaudeCode {
             "CLAUDE_CODE_MESSAGING_SOCKET",
             "CLAUDE_CODE_MESSAGING_TOKEN",
             "CLAUDE_CODE_EXECPATH",
+            "CLAUDE_CODE_SESSION_ATTENDED",
+            "CLAUDE_CODE_HOST_SHORT_TEMP_DIRS",
+            "CLAUDE_EFFORT",
+            "CLAUDE_JOB_DIR",
+            "CLAUDE_ENV_FILE",
+            "CLAUDE_PROJECT_DIR",
             "AI_AGENT",
         ]
     }
 
     fn settings(&self) -> &'static [Setting] {
         &[Setting { key: "billing", values: &["inherit", "subscription"] }]
-    }
-
-    fn watched(&self, root: &Root, session: &Session) -> Vec<PathBuf> {
-        let _ = session;
-        vec![root.path.clone()]
     }
 }
 

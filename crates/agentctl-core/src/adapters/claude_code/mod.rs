@@ -11,12 +11,15 @@ mod lines;
 mod live;
 mod messages;
 mod record;
+pub(super) mod stop;
 mod tokens;
+mod watch;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store, Turn,
     existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
@@ -77,12 +80,12 @@ impl Adapter for ClaudeCode {
         Box::new(ClaudeStore { look, root, folders: OnceLock::new(), served: OnceLock::new() })
     }
 
-    fn control(&self) -> Option<&dyn super::control::Control> {
-        Some(self)
-    }
-
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn control(&self) -> Option<&dyn Control> {
+        Some(self)
     }
 }
 
@@ -329,5 +332,10 @@ impl Store for ClaudeStore<'_> {
 
     fn children(&self, locator: &Locator) -> Found<Locator> {
         self.subagents(locator)
+    }
+
+    fn watched(&self, locator: &Locator) -> Vec<PathBuf> {
+        let expected = || self.served.get().and_then(|served| served.get(&locator.id)).cloned();
+        watch::places(&self.root.path, locator.path.clone().or_else(expected))
     }
 }

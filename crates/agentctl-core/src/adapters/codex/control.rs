@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -15,6 +16,11 @@ use crate::adapters::{Look, Root};
 use crate::host::Host;
 use crate::model::Session;
 use crate::native::file;
+
+/// A refusal for want of a key, or the warning about an unknown model, follows within 50 ms.
+const GRACE: Duration = Duration::from_millis(150);
+/// After that warning the model server itself has to say whether it knows it.
+const SERVER_GRACE: Duration = Duration::from_secs(3);
 
 impl Control for Codex {
     fn abilities(&self) -> Abilities {
@@ -36,7 +42,8 @@ impl Control for Codex {
         let mut args: Vec<OsString> = ["exec", "--json"].map(Into::into).to_vec();
         let mut say = |words: &[&str]| args.extend(words.iter().map(Into::into));
         if let Some(model) = &order.model {
-            say(&["--model", model]);
+            // One word: a name that begins with a dash is a name all the same.
+            say(&[&format!("--model={model}")]);
         }
         match order.permissions {
             Permissions::Default => {}
@@ -59,20 +66,41 @@ impl Control for Codex {
         // The prompt is read from stdin.
         args.push("-".into());
         // A thread of another home is continued there.
-        let usual = host.var("CODEX_HOME").map(PathBuf::from);
-        let usual = file::resolve_root(&usual.unwrap_or_else(|| host.home.join(".codex")));
+        let usual = file::resolve_root(&home(host));
         let moved = order.root.as_ref().filter(|root| **root != usual);
         let set = moved.map(|root| ("CODEX_HOME".into(), root.to_string_lossy().into()));
         let set = set.into_iter().collect();
         Ok(Start { program, args, set, unset: Vec::new(), id, keeps_name: false })
     }
 
-    fn handshake(&self, _host: &Host, _order: &Order, words: &FirstWords<'_>) -> Handshake {
-        let mut lines = words.json_lines();
-        let started = lines.find(|line: &Value| line["type"] == "thread.started");
-        match started.as_ref().and_then(|line| line["thread_id"].as_str()) {
-            Some(id) => Handshake::Up(id.to_owned()),
-            None => Handshake::Wait,
+    fn handshake(&self, host: &Host, order: &Order, words: &FirstWords<'_>) -> Handshake {
+        let lines: Vec<Value> = words.json_lines().collect();
+        let started = lines.iter().find(|line| line["type"] == "thread.started");
+        let Some(id) = started.and_then(|line| line["thread_id"].as_str()) else {
+            return Handshake::Wait;
+        };
+        // Asked for a thread it does not know, it may begin another one without a word.
+        if let Begin::Resume(wanted) = &order.begin
+            && wanted != id
+        {
+            return Handshake::Failed(format!("no thread {wanted}; it began {id} instead"));
+        }
+        let failed = lines.iter().find(|line| line["type"] == "turn.failed");
+        if let Some(message) = failed.and_then(|line| line["error"]["message"].as_str()) {
+            return Handshake::Failed(message.to_owned());
+        }
+        let item = |line: &&Value| line["item"]["type"].as_str().is_some_and(|t| t != "error");
+        if lines.iter().any(|line| item(&line)) {
+            return Handshake::Up(id.to_owned());
+        }
+        let says =
+            |text: &str| lines.iter().any(|l| l["item"]["message"].to_string().contains(text));
+        match (&order.model, logged_in(host, order)) {
+            (Some(_), _) if says("Model metadata for") => {
+                Handshake::Nearly(id.to_owned(), SERVER_GRACE)
+            }
+            (Some(_), _) | (None, false) => Handshake::Nearly(id.to_owned(), GRACE),
+            (None, true) => Handshake::Up(id.to_owned()),
         }
     }
 
@@ -93,26 +121,30 @@ impl Control for Codex {
     }
 
     fn stop(&self, look: &Look, root: &Root, session: &Session) -> Stop {
-        let _ = (look, root, session);
-        Stop::Refuse(String::new())
+        super::stop::plan(look, root, session)
     }
 
     fn interrupt(&self, look: &Look, root: &Root, session: &Session) -> Result<String, String> {
-        let _ = (look, root, session);
-        Err(String::new())
+        super::stop::interrupt(look, root, session)
     }
 
     fn marks(&self, session: &Session) -> Vec<Mark> {
-        let _ = session;
-        Vec::new()
+        super::stop::marks(session)
     }
 
     fn own_variables(&self) -> &'static [&'static str] {
         &["CODEX_THREAD_ID", "CODEX_SESSION_ID", "CODEX_TOOL_CALL_ID", "CODEX_CI", "CODEX_VERSION"]
     }
+}
 
-    fn watched(&self, root: &Root, session: &Session) -> Vec<PathBuf> {
-        let _ = session;
-        vec![root.path.clone()]
-    }
+/// Returns the home a Codex started from here would use.
+fn home(host: &Host) -> PathBuf {
+    host.var("CODEX_HOME").map_or_else(|| host.home.join(".codex"), PathBuf::from)
+}
+
+/// Says whether anything is in sight that Codex could log in with.
+fn logged_in(host: &Host, order: &Order) -> bool {
+    let home = order.root.clone().unwrap_or_else(|| home(host));
+    let keys = ["OPENAI_API_KEY", "CODEX_API_KEY"];
+    keys.iter().any(|key| host.var(key).is_some()) || home.join("auth.json").is_file()
 }

@@ -11,6 +11,8 @@ mod live;
 mod messages;
 mod rollout;
 mod server;
+pub(super) mod stop;
+mod watch;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,14 +20,16 @@ use std::sync::OnceLock;
 
 use index::Index;
 
+use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store,
     existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
-use crate::model::{Locator, Message, is_session_id};
+use crate::model::{Locator, Message, Session, Time, is_session_id};
 use crate::native::file;
+use crate::talk::Pushing;
 
 pub(super) const NAME: &str = "codex";
 /// Length of a thread id, a UUID.
@@ -72,15 +76,15 @@ impl Adapter for Codex {
     }
 
     fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
-        Box::new(CodexStore { look, root, index: OnceLock::new(), families: OnceLock::new() })
-    }
-
-    fn control(&self) -> Option<&dyn super::control::Control> {
-        Some(self)
+        Box::new(CodexStore::open(look, root))
     }
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn control(&self) -> Option<&dyn Control> {
+        Some(self)
     }
 }
 
@@ -113,6 +117,24 @@ fn id_of(name: &str) -> Option<&str> {
     let stem = name.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
     let id = stem.get(stem.len().checked_sub(ID_CHARS)?..)?;
     is_session_id(id).then_some(id)
+}
+
+/// The folders in which a thread may lie that was born when its id says: the local day, which is at
+/// most one off.
+fn birth_days(id: &str) -> Vec<String> {
+    let hex: String = id.chars().filter(|c| *c != '-').take(12).collect();
+    let born_ms = i64::from_str_radix(&hex, 16).ok().filter(|_| id.len() == ID_CHARS);
+    let day = |days: i64| {
+        let at = Time::from_millis(born_ms?.checked_add(days * 86_400_000)?)?;
+        Some(at.0.strftime("%Y/%m/%d").to_string())
+    };
+    [0, -1, 1].into_iter().filter_map(day).collect()
+}
+
+impl<'a> CodexStore<'a> {
+    fn open(look: &'a Look, root: &'a Root) -> Self {
+        Self { look, root, index: OnceLock::new(), families: OnceLock::new() }
+    }
 }
 
 impl CodexStore<'_> {
@@ -181,12 +203,7 @@ impl CodexStore<'_> {
 
     /// A thread id holds the time of its birth, and the folders are days: look there first.
     fn born_here(&self, id: &str) -> Option<Locator> {
-        let hex: String = id.chars().filter(|c| *c != '-').take(12).collect();
-        let born_ms = i64::from_str_radix(&hex, 16).ok().filter(|_| id.len() == ID_CHARS)?;
-        // The folder is the local day, which is at most one off.
-        [0, -1, 1].into_iter().find_map(|day| {
-            let at = crate::model::Time::from_millis(born_ms.checked_add(day * 86_400_000)?)?;
-            let day = at.0.strftime("%Y/%m/%d").to_string();
+        birth_days(id).into_iter().find_map(|day| {
             let entries =
                 file::list(&self.root.path.join("sessions").join(day), self.uid()).ok()?;
             let entry =
@@ -282,5 +299,13 @@ impl Store for CodexStore<'_> {
         });
         let rows = by_parent.0.get(&locator.id).cloned().unwrap_or_default();
         Found { rows, faults: Vec::new(), whole: by_parent.1 }
+    }
+
+    fn watched(&self, locator: &Locator) -> Vec<PathBuf> {
+        watch::places(&self.root.path, locator)
+    }
+
+    fn pushing(&self, session: &Session) -> Option<Pushing> {
+        server::pushing(self.look, self.root, session)
     }
 }

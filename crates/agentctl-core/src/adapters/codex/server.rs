@@ -4,7 +4,7 @@
 //! there is no socket nothing is claimed; where there is one and it fails, that is a fault.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::NAME;
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::Process;
-use crate::model::{Reason, ReasonKind, Status};
-use crate::talk::{RpcSocket, TalkError};
+use crate::model::{Reason, ReasonKind, Session, Status};
+use crate::talk::{Pushing, RpcSocket, TalkError};
 
 /// A server that takes longer is not waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -32,7 +32,7 @@ pub(super) fn ask(
         }
         let theirs = |s: &&mut Served| s.hosted && s.by.iter().any(|p| p.pid == *pid);
         let mut served: Vec<&mut Served> = found.rows.iter_mut().filter(theirs).collect();
-        if let Err(error) = converse(look, path, &mut served) {
+        if let Err(error) = converse(look, &path, &mut served) {
             let message =
                 format!("its app-server (pid {pid}) did not say whether anyone is needed: {error}");
             found.faults.push(fault(NAME, root, "unreachable", message));
@@ -49,17 +49,24 @@ fn socket_of(root: &Root, host: &Process) -> Option<PathBuf> {
     Some(PathBuf::from(listens)).filter(|p| p.is_absolute())
 }
 
-fn converse(look: &Look, path: PathBuf, served: &mut [&mut Served]) -> Result<(), TalkError> {
+/// Returns the socket of the server that hosts a session.
+pub(super) fn socket_of_host(look: &Look, root: &Root, session: &Session) -> Option<PathBuf> {
+    let server = session.processes.first()?;
+    let process = look.host.kernel.process(server.pid).ok().flatten()?;
+    let path = socket_of(root, &process).filter(|_| process.id == *server)?;
+    std::fs::symlink_metadata(&path).is_ok().then_some(path)
+}
+
+/// Begins a conversation; some methods must be opted in to.
+pub(super) fn hello(look: &Look, path: &Path, experimental: bool) -> Result<RpcSocket, TalkError> {
     let left = look.deadline.saturating_duration_since(Instant::now());
-    let mut socket = RpcSocket::connect(&path, look.host.kernel.uid(), left.min(PATIENCE))?;
-    let quiet = ["configWarning", "remoteControl/status/changed", "deprecationNotice"];
-    let version = env!("CARGO_PKG_VERSION");
-    let hello = json!({
-        "clientInfo": { "name": "agentctl", "version": version },
-        "capabilities": { "optOutNotificationMethods": quiet },
-    });
-    socket.ask("initialize", &hello)?;
-    socket.notify("initialized")?;
+    let mut socket = RpcSocket::connect(path, look.host.kernel.uid(), left.min(PATIENCE))?;
+    introduce(&mut socket, experimental)?;
+    Ok(socket)
+}
+
+fn converse(look: &Look, path: &Path, served: &mut [&mut Served]) -> Result<(), TalkError> {
+    let mut socket = hello(look, path, false)?;
     for served in served {
         let Some(id) = served.id.clone() else { continue };
         let reply = match socket.ask("thread/read", &json!({ "threadId": id })) {
@@ -75,6 +82,26 @@ fn converse(look: &Look, path: PathBuf, served: &mut [&mut Served]) -> Result<()
         served.evidence.push(look.evidence(format!("{NAME}:app-server thread/read"), says));
     }
     Ok(())
+}
+
+/// Says who we are. From then on the server says by itself when the status of a thread changes.
+fn introduce(socket: &mut RpcSocket, experimental: bool) -> Result<(), TalkError> {
+    let quiet = ["configWarning", "remoteControl/status/changed", "deprecationNotice"];
+    let version = env!("CARGO_PKG_VERSION");
+    let hello = json!({
+        "clientInfo": { "name": "agentctl", "version": version },
+        "capabilities": { "optOutNotificationMethods": quiet, "experimentalApi": experimental },
+    });
+    socket.ask("initialize", &hello)?;
+    socket.notify("initialized")
+}
+
+/// Returns the server that hosts a session, if it can be listened to.
+pub(super) fn pushing(look: &Look, root: &Root, session: &Session) -> Option<Pushing> {
+    let pid = session.pid.filter(|_| session.hosted)?;
+    let host = look.table.processes.iter().find(|p| p.id.pid == pid)?;
+    let socket = socket_of(root, host).filter(|p| std::fs::symlink_metadata(p).is_ok())?;
+    Some(Pushing { socket, greet: |socket| introduce(socket, false) })
 }
 
 fn state(status: &Value) -> Option<State> {

@@ -1,7 +1,6 @@
 //! How the demo agent is moved: as simply as an agent could be.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -64,11 +63,8 @@ impl Control for Demo {
     }
 
     fn stop(&self, _look: &Look, _root: &Root, _session: &Session) -> Stop {
-        const LADDER: &[(Signal, Duration)] = &[(Signal::TERM, Duration::from_secs(5))];
+        // SIGTERM is its orderly end, and it takes its tool along.
+        const LADDER: &[(Signal, Duration)] = &[(Signal::TERM, Duration::from_secs(2))];
         Stop::Signals(LADDER)
-    }
-
-    fn watched(&self, root: &Root, _session: &Session) -> Vec<PathBuf> {
-        vec![root.path.join("live"), root.path.join("sessions")]
     }
 }

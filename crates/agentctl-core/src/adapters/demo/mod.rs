@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, State, Store,
     Turn, existing_roots, not_regular, skipped,
@@ -73,10 +74,6 @@ impl Adapter for Demo {
         Box::new(DemoStore { look, root })
     }
 
-    fn control(&self) -> Option<&dyn super::control::Control> {
-        Some(self)
-    }
-
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         let Ok(line) = serde_json::from_slice::<Line>(line) else { return Vec::new() };
         let at = line.at();
@@ -111,6 +108,10 @@ impl Adapter for Demo {
             Line::Session { .. } | Line::End { .. } | Line::Exit { .. } => return Vec::new(),
         }
         vec![message]
+    }
+
+    fn control(&self) -> Option<&dyn Control> {
+        Some(self)
     }
 }
 
@@ -356,6 +357,11 @@ impl Store for DemoStore<'_> {
         let says = record.turn.says();
         record.evidence.push(self.look.evidence(source, says));
         record
+    }
+
+    fn watched(&self, locator: &Locator) -> Vec<PathBuf> {
+        let conversation = format!("sessions/{}.jsonl", locator.id);
+        vec![self.root.path.join("live"), self.root.path.join(conversation)]
     }
 }
 

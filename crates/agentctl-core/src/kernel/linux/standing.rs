@@ -46,9 +46,8 @@ impl Kernel {
     /// Reads these variables as [`Kernel::environ`] does, and tells an empty environment from one that
     /// is not there yet.
     ///
-    /// `execve` closes the close-on-exec descriptors first and fills in arguments and environment last:
-    /// for a moment both read as nothing. A program is always given an argument, so one without any is
-    /// in that moment.
+    /// `execve` fills in arguments and environment last: for a moment both read as nothing. A program is
+    /// always given an argument, so one without any is in that moment.
     pub fn environ_now(&self, id: &ProcId, names: &[&str]) -> io::Result<Environ> {
         let directory = open_process_directory(id.pid)?;
         let bytes = read_at(directory.as_fd(), "environ")?;

@@ -1,0 +1,67 @@
+//! How a Claude Code session is ended, and what it marks.
+//!
+//! SIGTERM is its orderly end: it kills its tools, removes its live record and leaves. A background
+//! session is kept by Claude Code's own daemon, which would start it again: that one is asked.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde::Deserialize;
+
+use crate::adapters::control::{Mark, Stop};
+use crate::adapters::{Look, Root};
+use crate::model::{Session, is_session_id};
+use crate::native::file;
+
+/// It takes a quarter of a second; a busy machine gets more.
+const LADDER: &[(Signal, Duration)] = &[(Signal::TERM, Duration::from_secs(5))];
+/// A background session is known to its daemon by the beginning of its id.
+const SHORT: usize = 8;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept {
+    kind: Option<String>,
+    job_id: Option<String>,
+}
+
+/// Returns how to stop this session.
+pub(in crate::adapters) fn plan(look: &Look, root: &Root, session: &Session) -> Stop {
+    let kept = session.processes.iter().find_map(|p| background(look, root, p.pid));
+    let Some(kept) = kept else { return Stop::Signals(LADDER) };
+    let short = || session.id.as_deref().and_then(|id| id.get(..SHORT)).map(str::to_owned);
+    let Some(job) = kept.job_id.filter(|j| is_session_id(j)).or_else(short) else {
+        return Stop::Refuse("it is a background session without an id".into());
+    };
+    let installed = || look.host.which("claude");
+    let own = || {
+        let served = session.processes.first()?;
+        look.host.kernel.process(served.pid).ok().flatten()?.exe.filter(|exe| exe.is_file())
+    };
+    let Some(program) = installed().or_else(own) else {
+        return Stop::Refuse("only `claude stop` can end it, and there is no `claude`".into());
+    };
+    let usual = file::resolve_root(&look.host.home.join(".claude"));
+    let moved = (root.path != usual).then(|| ("CLAUDE_CONFIG_DIR".to_owned(), root.label()));
+    let args = vec!["stop".into(), job.into()];
+    Stop::Run { program, args, set: moved.into_iter().collect() }
+}
+
+/// Returns the live record of a process if Claude Code's daemon keeps it.
+fn background(look: &Look, root: &Root, pid: u32) -> Option<Kept> {
+    let path = root.path.join("sessions").join(format!("{pid}.json"));
+    let uid = look.host.kernel.uid();
+    // It is rewritten in place: a torn read is tried again.
+    let read = || file::read_small(&path, uid, 256 << 10).ok();
+    let kept: Kept =
+        (0..5).find_map(|_| read().and_then(|bytes| serde_json::from_slice(&bytes).ok()))?;
+    kept.kind.as_deref().is_some_and(|kind| kind == "bg").then_some(kept)
+}
+
+/// Returns the variables that its tools and hooks carry.
+pub(in crate::adapters) fn marks(session: &Session) -> Vec<Mark> {
+    let id = session.id.iter().map(|id| Mark { name: "CLAUDE_CODE_SESSION_ID", value: id.clone() });
+    let pids = session.processes.iter().filter(|_| !session.hosted);
+    let pids = pids.map(|p| Mark { name: "CLAUDE_PID", value: p.pid.to_string() });
+    id.chain(pids).collect()
+}

@@ -1,0 +1,154 @@
+//! One look at sessions that somebody waits for: the same verdict as everywhere, without counting
+//! tokens, and beside it what would tell that a further look is worth while.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Adapters, Question, each_adapter};
+use crate::adapters::{Depth, Found, Root};
+use crate::host::Host;
+use crate::model::{Fault, Locator, ProcId, Session, Status, Target};
+use crate::talk::Pushing;
+
+/// What one look says about one session, and where the next change would show.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// The session; `None` when no source knows it (any more), or the look failed.
+    pub session: Option<Session>,
+    /// Its processes were started for one prompt: they end by themselves when its turn is over.
+    pub ends_by_itself: bool,
+    /// The processes whose exit may change it.
+    pub processes: Vec<ProcId>,
+    /// The directories and files where a change shows.
+    pub places: Vec<PathBuf>,
+    /// The server that says by itself when it changes.
+    pub pushing: Option<Pushing>,
+}
+
+/// What one look says about several sessions.
+#[derive(Debug)]
+pub struct Observation {
+    /// In the order they were asked for.
+    pub seen: Vec<Observed>,
+    /// What failed.
+    pub faults: Vec<Fault>,
+}
+
+/// Looks at these sessions once, each home at most once.
+#[must_use]
+pub fn observe(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    targets: &[Target],
+    limit: Duration,
+) -> Observation {
+    let mut seen = vec![Observed::default(); targets.len()];
+    let targets: Arc<[Target]> = targets.into();
+    let asked = narrowed(adapters, &targets);
+    let found = each_adapter(host, asked, limit, move |adapter, look| {
+        let mut found = Found::default();
+        let theirs = targets.iter().enumerate().filter(|(_, t)| t.adapter == adapter.name());
+        let theirs: Vec<(usize, &Target)> = theirs.collect();
+        if theirs.is_empty() {
+            return found;
+        }
+        let mut roots = adapter.roots(look);
+        // A home that only a live process named is where it was when that process has gone.
+        for (_, target) in &theirs {
+            if !roots.iter().any(|root| root.label() == target.root) {
+                roots.push(Root { path: PathBuf::from(&target.root) });
+            }
+        }
+        for root in &roots {
+            let here: Vec<_> =
+                theirs.iter().copied().filter(|(_, t)| t.root == root.label()).collect();
+            if !here.is_empty() {
+                let store = adapter.store(look, root);
+                let live = store.live();
+                let mut question = Question::new(adapter, look, root, store.as_ref(), live);
+                found.rows.extend(question.observe(&here));
+                found.faults.append(&mut question.faults);
+            }
+        }
+        found
+    });
+    for (index, observed) in found.rows {
+        seen[index] = observed;
+    }
+    let mut faults = found.faults;
+    faults.sort();
+    faults.dedup();
+    Observation { seen, faults }
+}
+
+/// Nobody else's processes are looked at when all targets are of one adapter.
+fn narrowed(adapters: Adapters, targets: &[Target]) -> Adapters {
+    let Some(first) = targets.first() else { return &[] };
+    let place = adapters.iter().position(|a| a.name() == first.adapter);
+    match place {
+        Some(at) if targets.iter().all(|t| t.adapter == first.adapter) => &adapters[at..=at],
+        _ => adapters,
+    }
+}
+
+impl Question<'_> {
+    fn observe(&mut self, targets: &[(usize, &Target)]) -> Vec<(usize, Observed)> {
+        let mut places = Vec::new();
+        for (index, target) in targets {
+            match (&target.session, target.pid) {
+                (Some(locator), _) => self.add_one(locator, Depth::Outline),
+                (None, Some(pid)) => self.add_process(pid),
+                (None, None) => {}
+            }
+            places.push((*index, self.rows.len()));
+        }
+        self.confirm();
+        let mut seen = Vec::new();
+        let mut before = 0;
+        for (index, end) in places {
+            let observed = match self.rows.get(before..end) {
+                Some([.., row]) => self.observed(&row.locator, row.session.clone()),
+                // A process without a session: its home's live records tell when it gets one, or ends.
+                _ => Observed { places: self.store.watched(&nobody()), ..Observed::default() },
+            };
+            before = end;
+            seen.push((index, observed));
+        }
+        seen
+    }
+
+    /// Adds the session that a process serves, or the process while it serves none.
+    fn add_process(&mut self, pid: u32) {
+        if let Some(id) = self.view.served_by(pid).map(str::to_owned) {
+            return self.add_one(&Locator { id, path: None, parent: None }, Depth::Outline);
+        }
+        let known = self.rows.len();
+        let locators = self.possibly_served();
+        self.add(&locators, Depth::Outline);
+        self.add_unjoined(|s| s.by.iter().any(|p| p.pid == pid));
+        let rows = self.rows.split_off(known);
+        self.rows.extend(rows.into_iter().filter(|row| row.session.id.is_none()).take(1));
+    }
+
+    fn observed(&self, locator: &Locator, session: Session) -> Observed {
+        let claims = self.view.claims(&locator.id);
+        let mut processes = session.processes.clone();
+        // Whoever may be serving it settles the doubt by leaving.
+        if session.status == Status::Unknown {
+            let suspects = self.view.unjoined().flat_map(|served| served.by.iter().cloned());
+            processes.extend(suspects);
+        }
+        Observed {
+            ends_by_itself: !claims.is_empty() && claims.iter().all(|c| c.single_prompt),
+            processes,
+            places: self.store.watched(locator),
+            pushing: self.store.pushing(&session),
+            session: Some(session),
+        }
+    }
+}
+
+fn nobody() -> Locator {
+    Locator { id: String::new(), path: None, parent: None }
+}

@@ -1,0 +1,130 @@
+//! Why a launch failed: matchable, each with one sentence for people.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::adapters::control::Refusal;
+use crate::locks::Holder;
+use crate::model::{Exit, Fault, Session};
+
+/// Why a launch failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The agent cannot be asked for this.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The directory is not there.
+    #[error("{} is not a directory: {why}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// Somebody works there, or has locked it.
+    #[error("{} is {}", directory.display(), held_by(holders))]
+    Held {
+        /// The directory.
+        directory: PathBuf,
+        /// By whom.
+        holders: Vec<Holder>,
+    },
+    /// Whether somebody works there could not be told.
+    #[error("whether {} is free is unknown: {}", directory.display(), missing(faults))]
+    Unsure {
+        /// The directory.
+        directory: PathBuf,
+        /// Who could not be asked.
+        faults: Vec<Fault>,
+    },
+    /// A live process serves the session that was to be continued.
+    #[error("session {} is being served: {}", .0.id.as_deref().unwrap_or("-"), served(.0))]
+    Served(Box<Session>),
+    /// Whether anyone serves it could not be told.
+    #[error("whether session {session} is being served is unknown: {why}")]
+    Unclear {
+        /// The session.
+        session: String,
+        /// Why not.
+        why: String,
+    },
+    /// The agent came up, but its record does not hold the message.
+    #[error("{agent} came up, but the message is not in the record of session {session}: {words}")]
+    Unheard {
+        /// The adapter.
+        agent: &'static str,
+        /// The session.
+        session: String,
+        /// What the agent said last.
+        words: String,
+        /// What to do about it.
+        advice: Option<&'static str>,
+    },
+    /// Others were launching there all the time.
+    #[error("{} is being launched into by somebody else", .0.display())]
+    Busy(PathBuf),
+    /// The agent ended before it told its session.
+    #[error("{agent} ended before its session began ({}): {words}", how(*exit))]
+    Died {
+        /// The adapter.
+        agent: &'static str,
+        /// How it ended.
+        exit: Option<Exit>,
+        /// What it said last.
+        words: String,
+        /// What to do about it.
+        advice: Option<&'static str>,
+    },
+    /// The agent said that it cannot.
+    #[error("{agent}: {words}")]
+    Failed {
+        /// The adapter.
+        agent: &'static str,
+        /// What it said.
+        words: String,
+        /// What to do about it.
+        advice: Option<&'static str>,
+    },
+    /// The agent did not tell its session in time.
+    #[error("{agent} did not tell its session within {} ms and was ended: {words}", limit.as_millis())]
+    Silent {
+        /// The adapter.
+        agent: &'static str,
+        /// How long it was given.
+        limit: Duration,
+        /// What it said so far.
+        words: String,
+    },
+    /// Something of ours failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was attempted.
+        what: &'static str,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}
+
+fn held_by(holders: &[Holder]) -> String {
+    holders.iter().map(|h| h.what.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn served(session: &Session) -> String {
+    let pids: Vec<String> = session.processes.iter().map(|p| p.pid.to_string()).collect();
+    let hosted = if session.hosted { ", which other sessions share" } else { "" };
+    format!("pid {}{hosted}, {}", pids.join(", "), session.status.word())
+}
+
+fn missing(faults: &[Fault]) -> String {
+    let said: Vec<String> =
+        faults.iter().map(|f| format!("{}: {}", f.adapter, f.message)).collect();
+    said.join("; ")
+}
+
+fn how(exit: Option<Exit>) -> String {
+    match exit {
+        Some(Exit { code: Some(code), .. }) => format!("exit {code}"),
+        Some(Exit { signal: Some(signal), .. }) => format!("signal {signal}"),
+        _ => "its parent was killed".into(),
+    }
+}

@@ -1,0 +1,233 @@
+//! `agentctl lock`, `unlock`, `locks`: a person's word about a directory, and who occupies one.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use agentctl_core::adapters::ALL;
+use agentctl_core::host::Host;
+use agentctl_core::locks::{self, Holder, Kind as Why, Lock, LockError};
+use agentctl_core::model::{Fault, SCHEMA_VERSION, Time};
+use anstyle::{AnsiColor, Style};
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::rows;
+use crate::config::Span;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::text::{columns, fit, fit_path, one_line};
+use crate::ui::{Ui, age};
+
+/// So much of a reason is kept, in characters.
+const REASON_MOST: usize = 2000;
+/// So much of a name.
+const NAME_MOST: usize = 200;
+
+/// Keep launches out of a directory until it is unlocked
+///
+/// A lock is your word, not a process: it stays until `agentctl unlock` or until its time is over. A
+/// directory in which an agent works can be locked too: that keeps the next one out.
+#[derive(Args)]
+pub(super) struct LockArgs {
+    /// The directory; the current one if not given
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Who locks it; your user name if not given
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// For how long: 30m, 2h, 7d; until it is unlocked if not given
+    #[arg(long, value_name = "SPAN")]
+    ttl: Option<Span>,
+}
+
+/// Take the lock from a directory
+#[derive(Args)]
+pub(super) struct UnlockArgs {
+    /// The directory; the current one if not given
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+/// Show which directories are occupied or locked, and by whom
+///
+/// A directory is occupied while an agent works in it, whoever started it, and free when the last one has
+/// ended. `manual` is what somebody said with `agentctl lock`.
+#[derive(Args)]
+pub(super) struct LocksArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// The answer to `locks --json`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Report {
+    schema_version: u32,
+    /// One row per directory and holder.
+    locks: Vec<Lock>,
+    /// What could not be asked.
+    faults: Vec<Fault>,
+}
+
+pub(super) fn cmd_lock(ui: &mut Ui, host: &Arc<Host>, args: &LockArgs) -> Outcome {
+    let directory = directory(host, args.directory.as_deref())?;
+    let user = || host.var("USER").or_else(|| host.var("LOGNAME"));
+    let by = short("--by", args.by.as_deref().or_else(user), NAME_MOST)?;
+    let reason = short("--reason", args.reason.as_deref(), REASON_MOST)?;
+    let until = args.ttl.map(|span| until(host, span)).transpose()?;
+    let lock = locks::lock(host, &directory, by, reason, until)
+        .map_err(|error| failure(host, &directory, error))?;
+    let end = lock.holder.until.map(|until| format!(" until {until}"));
+    ui.note(&format!("locked {}{}", shown(host, &directory), end.unwrap_or_default()));
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn cmd_unlock(ui: &mut Ui, host: &Arc<Host>, args: &UnlockArgs) -> Outcome {
+    let directory = directory(host, args.directory.as_deref())?;
+    locks::unlock(host, &directory).map_err(|error| failure(host, &directory, error))?;
+    ui.note(&format!("unlocked {}", shown(host, &directory)));
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn cmd_locks(ui: &mut Ui, host: &Arc<Host>, args: &LocksArgs) -> Outcome {
+    let (locks, faults) = locks::all(host, ALL);
+    let report = Report { schema_version: SCHEMA_VERSION, locks, faults };
+    if args.json {
+        ui.json(&report)?;
+    } else if report.locks.is_empty() {
+        let whole = report.faults.is_empty();
+        ui.note(if whole { "nothing is locked or occupied" } else { "no lock could be shown" });
+    } else {
+        for line in table(ui, host, &report.locks) {
+            ui.line(&line)?;
+        }
+        ui.flush()?;
+    }
+    Ok(super::answered(ui, &report.faults))
+}
+
+/// Returns the real path of the directory meant. What "here" is must be known: no other directory is
+/// meant when this one has been removed.
+fn directory(host: &Host, given: Option<&Path>) -> Result<PathBuf, Failure> {
+    match given {
+        Some(path) if path.as_os_str().is_empty() => {
+            Err(Failure::new(Kind::Usage, "the directory has no name"))
+        }
+        Some(path) if path.is_absolute() => Ok(locks::real_path(host, path)),
+        relative => match std::env::current_dir() {
+            Ok(here) => Ok(locks::real_path(host, &here.join(relative.unwrap_or(Path::new(""))))),
+            Err(error) => Err(Failure::new(
+                Kind::Failed,
+                format!("the current directory is no more: {error}"),
+            )
+            .hint("name the directory by its whole path")),
+        },
+    }
+}
+
+/// Returns a text that is given, not blank and not endless.
+fn short(name: &str, text: Option<&str>, most: usize) -> Result<Option<String>, Failure> {
+    let Some(text) = text.map(str::trim).filter(|t| !t.is_empty()) else { return Ok(None) };
+    if text.chars().count() <= most {
+        return Ok(Some(text.to_owned()));
+    }
+    Err(Failure::new(Kind::Usage, format!("{name} is longer than {most} characters")))
+}
+
+fn until(host: &Host, Span(span): Span) -> Result<Time, Failure> {
+    if span.is_zero() {
+        return Err(Failure::new(Kind::Usage, "--ttl: a lock for no time at all locks nothing"));
+    }
+    let end = i64::try_from(span.as_millis()).ok().and_then(|s| host.now().millis().checked_add(s));
+    end.and_then(Time::from_millis)
+        .ok_or_else(|| Failure::new(Kind::Usage, "--ttl: no calendar reaches that far"))
+}
+
+fn failure(host: &Host, directory: &Path, error: LockError) -> Failure {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    let name = shown(host, directory);
+    match error {
+        LockError::Locked(lock) => Failure::new(
+            Kind::Refused,
+            format!("{name} is locked already: {}", who(host, &lock.holder)),
+        )
+        .hint("`agentctl unlock` takes the lock away"),
+        LockError::NotLocked(_) => Failure::new(Kind::Failed, format!("{name} is not locked"))
+            .hint("`agentctl locks` shows what is locked or occupied"),
+        LockError::Busy(_) => {
+            Failure::new(Kind::Refused, format!("a launch is at work in {name}; try again"))
+        }
+        LockError::Unreadable(why) => Failure::new(Kind::Failed, why),
+        LockError::Io(_, error) if error.kind() == NotFound => {
+            Failure::new(Kind::Failed, format!("there is no directory {name}"))
+        }
+        LockError::Io(_, error) if error.kind() == NotADirectory => {
+            Failure::new(Kind::Failed, format!("{name} is not a directory"))
+        }
+        LockError::Io(_, error) => Failure::new(Kind::Failed, format!("{name}: {error}")),
+    }
+}
+
+fn shown(host: &Host, directory: &Path) -> String {
+    rows::directory(host, &directory.to_string_lossy())
+}
+
+/// Who keeps a directory, and for how long yet.
+fn who(host: &Host, holder: &Holder) -> String {
+    let left = holder.until.map(|until| format!(" (for another {})", age(until, host.now())));
+    one_line(&format!("{}{}", holder.what, left.unwrap_or_default()))
+}
+
+const HEADER: [&str; 4] = ["KIND", "SINCE", "DIRECTORY", "WHO"];
+
+fn table(ui: &Ui, host: &Host, locks: &[Lock]) -> Vec<String> {
+    let now = host.now();
+    let cells = |lock: &Lock| {
+        let since = lock.holder.since.map_or_else(|| "-".to_owned(), |since| age(now, since));
+        let directory = rows::directory(host, &lock.directory);
+        [lock.holder.kind.word().to_owned(), since, directory, who(host, &lock.holder)]
+    };
+    let rows: Vec<[String; 4]> = locks.iter().map(cells).collect();
+    let mut widths = HEADER.map(columns);
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(columns(cell));
+        }
+    }
+    if let Some(total) = ui.width() {
+        let room = total.saturating_sub(widths[0] + widths[1] + 6);
+        if widths[2] + widths[3] > room {
+            widths[2] = widths[2].min((room / 3).max(12));
+            widths[3] = room.saturating_sub(widths[2]).max(12);
+        }
+    }
+    let style = |why| match why {
+        Why::Occupied => AnsiColor::Green.on_default(),
+        Why::Manual => AnsiColor::Yellow.on_default(),
+    };
+    let bold = Style::new().bold();
+    let mut lines = vec![line(ui, &HEADER.map(str::to_owned), &widths, bold, bold)];
+    for (row, lock) in rows.iter().zip(locks) {
+        lines.push(line(ui, row, &widths, style(lock.holder.kind), Style::new()));
+    }
+    lines
+}
+
+fn line(ui: &Ui, row: &[String; 4], widths: &[usize; 4], first: Style, rest: Style) -> String {
+    let mut out = String::new();
+    for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
+        let text = match (ui.width(), index) {
+            (None, _) => cell.clone(),
+            (Some(_), 2) => fit_path(cell, *width),
+            (Some(_), _) => fit(cell, *width),
+        };
+        ui.paint_onto(&mut out, if index == 0 { first } else { rest }, &text);
+        out.extend(std::iter::repeat_n(' ', width.saturating_sub(columns(&text)) + 2));
+    }
+    out.truncate(out.trim_end().len());
+    out
+}

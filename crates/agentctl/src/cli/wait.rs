@@ -1,0 +1,277 @@
+//! `agentctl wait`: blocks until sessions are where a script wants them, and says so by its exit code.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{TryRecvError, channel};
+use std::time::Duration;
+
+use agentctl_core::adapters::ALL;
+use agentctl_core::fleet;
+use agentctl_core::host::Host;
+use agentctl_core::model::{Outcome as Ended, SCHEMA_VERSION, Session, Status, Target};
+use agentctl_core::transcript::Transcript;
+use agentctl_core::wait::{Awaited, End, Enough, Until, Verdict, Waited, Wish, Word, wait};
+use clap::{Args, ValueEnum};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::logs::{self, Form, Part};
+use crate::config::Span;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::text::one_line;
+use crate::ui::Ui;
+
+/// A follower looks whether its turn is over at least so often; words wake it at once.
+const FOLLOW_PACE: Duration = Duration::from_millis(100);
+
+/// Wait until a turn is over, or a status is reached
+///
+/// Exit codes: 0 idle or finished (with --for: reached), 1 failed, killed or interrupted (with --for: it
+/// can no longer be reached), 10 a human is needed first, 124 the time was up. Of several sessions each
+/// must get there; one that needs a human is told at once. What is unknown is waited for.
+#[derive(Args)]
+pub(super) struct WaitArgs {
+    /// Session ids or prefixes, names, pids, directories, or adapter:id
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    /// Wait for this status instead; `stopped` means that nothing serves it any more
+    #[arg(long = "for", value_name = "STATUS", value_enum)]
+    status: Option<Wanted>,
+    /// The first of them is enough
+    #[arg(long)]
+    any: bool,
+    /// Give up after this time: 30s, 10m, 2h
+    #[arg(long, value_name = "SPAN")]
+    timeout: Option<Span>,
+    /// Print one JSON document at the end
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Wanted {
+    Running,
+    Waiting,
+    Idle,
+    Stopped,
+    Error,
+}
+
+impl From<Wanted> for Until {
+    fn from(wanted: Wanted) -> Self {
+        Self::Status(match wanted {
+            Wanted::Running => Status::Running,
+            Wanted::Waiting => Status::Waiting,
+            Wanted::Idle => Status::Idle,
+            Wanted::Stopped => Status::Stopped,
+            Wanted::Error => Status::Error,
+        })
+    }
+}
+
+/// What `wait --json` prints.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Report {
+    /// The version of this document.
+    schema_version: u32,
+    /// The sessions, in the order they were asked for, as they were last seen.
+    sessions: Vec<Session>,
+    /// The time was up before all (or, with `--any`, one) of them got there.
+    timed_out: bool,
+}
+
+/// What is shown on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Show {
+    /// One line for each session when it is decided.
+    Lines,
+    /// One JSON document at the end.
+    Json,
+    /// Nothing: the exit code tells.
+    Nothing,
+}
+
+pub(super) fn cmd_wait(ui: &mut Ui, host: &Arc<Host>, args: &WaitArgs) -> Outcome {
+    let mut targets: Vec<Target> = Vec::new();
+    for id in &args.ids {
+        let (target, faults) = super::target(host, id)?;
+        for fault in &faults {
+            ui.warn_fault(fault);
+        }
+        if !targets.contains(&target) {
+            targets.push(target);
+        }
+    }
+    let wish = Wish {
+        until: args.status.map_or(Until::TurnOver, Until::from),
+        enough: if args.any { Enough::Any } else { Enough::All },
+        timeout: args.timeout.map(|Span(time)| time),
+    };
+    wait_for(ui, host, &targets, wish, if args.json { Show::Json } else { Show::Lines })
+}
+
+/// Waits for these sessions and returns the exit code of the contract; `launch --wait` does the same.
+pub(super) fn wait_for(
+    ui: &mut Ui,
+    host: &Arc<Host>,
+    targets: &[Target],
+    wish: Wish,
+    show: Show,
+) -> Outcome {
+    let mut written = Ok(());
+    let waited = wait(host, ALL, targets, wish, &mut |word| {
+        let said = say(ui, show, &word);
+        if written.is_ok() {
+            written = said;
+        }
+    })?;
+    written?;
+    if show == Show::Json {
+        ui.json(&report(host, &waited))?;
+        return Ok(ExitCode::from(kind(waited.end).map_or(0, Kind::exit_code)));
+    }
+    answer(&waited, wish)
+}
+
+/// Shows a conversation as it is written until its turn is over; the exit code says how it ended.
+pub(super) fn follow(
+    ui: &mut Ui,
+    host: &Arc<Host>,
+    target: &Target,
+    wish: Wish,
+    form: Form,
+) -> Outcome {
+    let (sender, ended) = channel();
+    let (their_host, theirs) = (Arc::clone(host), target.clone());
+    std::thread::spawn(move || {
+        let waited = wait(&their_host, ALL, &[theirs], wish, &mut |_| {});
+        // Whoever followed may have gone.
+        let _unheard = sender.send(waited);
+    });
+    let mut transcript: Option<Transcript> = None;
+    loop {
+        // Its end is looked for before its words, so that none of them is missed.
+        let waited = match ended.try_recv() {
+            Ok(waited) => Some(waited?),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                return Err(Failure::new(Kind::Failed, "waiting for it broke off"));
+            }
+        };
+        if transcript.is_none() {
+            transcript = Transcript::open(host, ALL, target).ok();
+        }
+        let watch = transcript.as_ref().and_then(|t| t.watch().ok());
+        if let Some(transcript) = &mut transcript {
+            logs::show(ui, form, transcript, Part::More)?;
+        }
+        if let Some(waited) = waited {
+            return answer(&waited, wish);
+        }
+        match watch {
+            Some(watch) => drop(watch.wait(FOLLOW_PACE)),
+            None => super::pause(FOLLOW_PACE),
+        }
+    }
+}
+
+fn answer(waited: &Waited, wish: Wish) -> Outcome {
+    match waited.end {
+        End::Reached => Ok(ExitCode::SUCCESS),
+        End::Missed => Ok(ExitCode::from(Kind::Failed.exit_code())),
+        End::Blocked => Err(blocked(waited)),
+        End::TimedOut => Err(timed_out(waited, wish.timeout.unwrap_or_default())),
+    }
+}
+
+fn kind(end: End) -> Option<Kind> {
+    match end {
+        End::Reached => None,
+        End::Missed => Some(Kind::Failed),
+        End::Blocked => Some(Kind::Blocked),
+        End::TimedOut => Some(Kind::TimedOut),
+    }
+}
+
+fn say(ui: &mut Ui, show: Show, word: &Word<'_>) -> std::io::Result<()> {
+    match word {
+        Word::Decided(session) => {
+            if show == Show::Lines {
+                ui.line(&line(session))?;
+                ui.flush()?;
+            }
+        }
+        Word::Unknown(session) => {
+            let why = reason(session).unwrap_or_else(|| "no source says".to_owned());
+            ui.note(&format!("what {} does is unknown ({why}): waiting goes on", name(session)));
+        }
+        Word::NeedsHuman(session) => {
+            ui.note(&format!("{}: waiting goes on", needs_human(session)));
+        }
+        Word::Fault(fault) => ui.warn_fault(fault),
+        Word::Paced(why) => ui.note(&format!("{why}: looking once a second instead")),
+    }
+    Ok(())
+}
+
+/// `2a658488  stopped  finished`
+fn line(session: &Session) -> String {
+    let ended = session.outcome.map(|outcome| match (outcome, reason(session)) {
+        (Ended::Failed, Some(why)) => why,
+        (outcome, _) => outcome.word().to_owned(),
+    });
+    let more = ended.or_else(|| reason(session)).map(|m| format!("  {m}")).unwrap_or_default();
+    format!("{}  {}{more}", name(session), session.status.word())
+}
+
+fn name(session: &Session) -> String {
+    const SHORT: usize = 8;
+    match (&session.id, session.pid) {
+        (Some(id), _) => id.get(..SHORT).unwrap_or(id).to_owned(),
+        (None, Some(pid)) => format!("pid {pid}"),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+fn reason(session: &Session) -> Option<String> {
+    let reason = session.reason.as_ref()?;
+    let detail = reason.detail.as_ref().map(|d| format!(": {}", one_line(d)));
+    Some(format!("{}{}", reason.kind.word(), detail.unwrap_or_default()))
+}
+
+fn needs_human(session: &Session) -> String {
+    let why = reason(session).map(|r| format!(" ({r})")).unwrap_or_default();
+    format!("{} waits for a human{why}", name(session))
+}
+
+fn blocked(waited: &Waited) -> Failure {
+    let is_blocked = |s: &&Awaited| s.verdict == Verdict::Blocked;
+    let session = waited.sessions.iter().find(is_blocked).and_then(|s| s.session.as_ref());
+    let message = session.map_or_else(|| "a human is needed first".to_owned(), needs_human);
+    Failure::new(Kind::Blocked, message)
+}
+
+fn timed_out(waited: &Waited, after: Duration) -> Failure {
+    let open = waited.sessions.iter().filter(|s| s.verdict == Verdict::Pending);
+    let open = open.map(|s| match &s.session {
+        Some(session) => format!("{} is {}", name(session), session.status.word()),
+        None => "one could not be looked at".to_owned(),
+    });
+    let open: Vec<String> = open.collect();
+    let message = format!("gave up after {} s: {}", after.as_secs_f64(), open.join(", "));
+    Failure::new(Kind::TimedOut, message)
+}
+
+/// Adds what only a reading of the whole record tells, unless it has gone on since.
+fn report(host: &Arc<Host>, waited: &Waited) -> Report {
+    let sessions = waited.sessions.iter().filter_map(|awaited| {
+        let mut session = awaited.session.clone()?;
+        let whole = fleet::inspect(host, ALL, &awaited.target).session;
+        if let Some(whole) = whole.filter(|w| w.last_activity_at == session.last_activity_at) {
+            (session.tokens, session.cost_usd) = (whole.tokens, whole.cost_usd);
+        }
+        Some(session)
+    });
+    let timed_out = waited.end == End::TimedOut;
+    Report { schema_version: SCHEMA_VERSION, sessions: sessions.collect(), timed_out }
+}

@@ -1,0 +1,418 @@
+//! Launching: the real id, an agent that depends on nobody, nothing left behind when it fails.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use serde_json::Value;
+use testkit::{eventually, sandboxed};
+
+use crate::home;
+use crate::launched::{
+    Seen, everyone, folder, kill, launch, marked, runs, script, shims, status, until_stopped,
+};
+
+#[test]
+fn the_real_id_is_printed_alone_and_the_session_lives() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[say:hi]] [[hang]]", &["--group", "g1", "--name", "nice"]);
+        let row = home.run(&["list", "--json"]).session(&id);
+        assert_eq!((&row["status"], &row["adapter"]), (&"running".into(), &"demo".into()));
+        assert_eq!(row["cwd"], home.path().join("w").to_string_lossy().as_ref());
+        assert_eq!((&row["group"], &row["name"]), (&"g1".into(), &"nice".into()));
+        let kept = runs(&home);
+        assert_eq!((kept.len(), &kept[0]["id"]), (1, &row["run"]));
+        assert_eq!((&kept[0]["session"], &kept[0]["ended_at"]), (&row["id"], &Value::Null));
+        assert_eq!(status(&home, "@last")["id"], id.as_str());
+        assert_eq!(status(&home, "nice")["id"], id.as_str(), "a name given at launch is a name");
+        assert_eq!(home.run(&["list", "--group", "g1", "--json"]).sessions().len(), 1);
+        assert!(home.run(&["list", "--group", "g2", "--json"]).sessions().is_empty());
+        crate::assert_list_equals_status(&home);
+    });
+}
+
+#[test]
+fn the_exit_code_is_the_agents_own() {
+    sandboxed(|| {
+        let home = home();
+        let fine = launch(&home, "a", "x [[say:done]]", &[]);
+        let failed = launch(&home, "b", "x [[error:no luck]]", &[]);
+        assert_eq!(until_stopped(&home, &fine)["outcome"], "finished");
+        assert_eq!(until_stopped(&home, &failed)["outcome"], "failed");
+        let code = |id: &str| {
+            eventually("its parent has said how it ended", || {
+                let run = runs(&home).into_iter().find(|r| r["session"] == id)?;
+                run["exit"]["code"].as_i64()
+            })
+        };
+        assert_eq!((code(&fine), code(&failed)), (0, 1));
+        let json = home.run(&["launch", "demo", "-p", "x [[hang]]", "--json"]).json();
+        assert_eq!(json["status"], "running");
+        kill(u32::try_from(json["pid"].as_u64().expect("a pid")).expect("fits"));
+        let id = json["id"].as_str().expect("an id");
+        let killed = eventually("the signal is known", || {
+            Some(status(&home, id)).filter(|s| !s["exit"].is_null())
+        });
+        assert_eq!((&killed["exit"]["signal"], &killed["outcome"]), (&9.into(), &"killed".into()));
+    });
+}
+
+#[test]
+fn the_agent_depends_on_nobody() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[hang]]", &[]);
+        let pid = status(&home, &id)["pid"].as_u64().expect("a pid");
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("a stat line");
+        let session =
+            stat.rsplit(") ").next().and_then(|s| s.split(' ').nth(3)).expect("a session");
+        assert_eq!(session, pid.to_string(), "a session of its own");
+        for fd in 0..3 {
+            let meta = fs::metadata(format!("/proc/{pid}/fd/{fd}")).expect("open");
+            assert!(meta.file_type().is_file(), "stream {fd} is a regular file");
+        }
+        let extra: Vec<_> = fs::read_dir(format!("/proc/{pid}/fd"))
+            .expect("listed")
+            .flatten()
+            .filter_map(|e| fs::read_link(e.path()).ok())
+            .filter(|target| *target == home.path().join("w"))
+            .collect();
+        assert!(extra.is_empty(), "the directory's mutex was not handed to the agent: {extra:?}");
+        let shim = shims().pop().expect("its parent");
+        let resident = fs::read_to_string(format!("/proc/{}/status", shim.pid)).expect("a status");
+        let resident = resident.lines().find(|l| l.starts_with("RssAnon:")).expect("a line");
+        let kilobytes: u64 =
+            resident.split_whitespace().nth(1).expect("a number").parse().expect("a number");
+        println!("the shim keeps {kilobytes} kB to itself");
+        assert!(kilobytes <= 1024, "{resident}");
+    });
+}
+
+#[test]
+fn killing_the_shim_changes_no_status() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[ask:Go on?]] [[say:done]]", &[]);
+        eventually("it asks", || Some(status(&home, &id)).filter(|s| s["status"] == "waiting"));
+        let before = status(&home, &id);
+        kill(shims().pop().expect("its parent").pid);
+        eventually("the shim is gone", || shims().is_empty().then_some(()));
+        let after = status(&home, &id);
+        assert_eq!(crate::comparable(&before), crate::comparable(&after));
+        let refused = home.run(&["launch", "demo", "-p", "y", "--cwd", "w"]);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        assert_eq!(home.run(&["demo-agent", "--tell", &id, "-p", "yes"]).code, Some(0));
+        assert_eq!(until_stopped(&home, &id)["outcome"], "finished");
+        assert_eq!(runs(&home)[0]["exit"], Value::Null, "nobody saw how it ended");
+        assert!(!runs(&home)[0]["ended_at"].is_null(), "but that it did");
+    });
+}
+
+#[test]
+fn wiping_everything_of_ours_changes_no_answer() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[say:hi]] [[hang]]", &["--group", "g"]);
+        let bare = |mut row: Value| {
+            for launch_only in ["group", "run", "name", "exit"] {
+                row[launch_only] = Value::Null;
+            }
+            crate::comparable(&row)
+        };
+        let before = bare(status(&home, &id));
+        kill(shims().pop().expect("its parent").pid);
+        fs::remove_dir_all(home.path().join(".local/state/agentctl")).expect("wiped");
+        assert_eq!(bare(status(&home, &id)), before);
+        assert_eq!(home.run(&["list", "--json"]).sessions().len(), 1);
+        assert!(home.run(&["logs", &id]).stdout.contains("hi"));
+        assert_eq!(home.run(&["launch", "demo", "-p", "y", "--cwd", "w"]).code, Some(5));
+    });
+}
+
+#[test]
+fn the_prompt_stands_in_no_argument_and_nothing_is_readable_by_others() {
+    sandboxed(|| {
+        let home = home();
+        let secret = "the-secret-of-this-test";
+        let long = format!("x {secret} [[hang]] {}", "word ".repeat(200_000));
+        assert!(long.len() > 1_000_000);
+        let file = home.write("prompt.txt", &long);
+        folder(&home, "w");
+        let file = file.to_string_lossy().into_owned();
+        let launched = home.run(&[
+            "launch",
+            "demo",
+            "--prompt-file",
+            &file,
+            "--cwd",
+            "w",
+            "--env",
+            "TOKEN=hush-hush",
+        ]);
+        assert_eq!(launched.code, Some(0), "{}", launched.stderr);
+        let id = launched.stdout.trim();
+        for process in everyone() {
+            assert!(!process.argv.iter().any(|a| a.contains(secret)), "argv of {}", process.pid);
+        }
+        let first: Value = eventually("it wrote what it was asked", || {
+            let said = home.run(&["logs", id, "--json"]).stdout;
+            said.lines().next().map(|line| serde_json::from_str(line).expect("JSON"))
+        });
+        assert_eq!(first["text"].as_str().map(str::len), Some(long.len()), "it arrived whole");
+        let agent = marked().into_iter().find(|p| p.argv.iter().any(|a| a == "demo-agent"));
+        assert!(agent.expect("it lives").environ.contains(&"TOKEN=hush-hush".to_owned()));
+        let mut folders = vec![home.path().join(".local/state/agentctl")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).expect("listed").flatten() {
+                let meta = entry.metadata().expect("a file");
+                assert_eq!(meta.mode() & 0o077, 0, "{}", entry.path().display());
+                if meta.is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    let text = fs::read(entry.path()).expect("read");
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    assert!(!text.contains("hush-hush"), "{}", entry.path().display());
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn the_marker_names_the_agent_and_a_nested_launch_is_clean() {
+    sandboxed(|| {
+        let mut home = home();
+        // As inside the tools of other agents.
+        for inherited in ["CLAUDECODE", "CLAUDE_PID", "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID"] {
+            home.set(inherited, "outer");
+        }
+        home.set("AGENTCTL_RUN", "v1:outer:1:1");
+        home.set("MINE", "kept");
+        let id = launch(&home, "w", "x [[tool:exec sleep 600]]", &[]);
+        let session = eventually("its tool runs", || {
+            Some(status(&home, &id)).filter(|s| s["reason"]["kind"] == "tool")
+        });
+        let marked = eventually("both are marked", || Some(marked()).filter(|m| m.len() == 2));
+        let text = |p: &Seen| {
+            let own = p.environ.iter().filter(|v| v.starts_with("AGENTCTL_RUN=")).cloned();
+            own.collect::<Vec<_>>()
+        };
+        let pid = session["pid"].as_u64().expect("a pid");
+        let start = session["processes"][0]["start_ticks"].as_u64().expect("ticks");
+        let run = session["run"].as_str().expect("a run");
+        for process in &marked {
+            assert_eq!(text(process), [format!("AGENTCTL_RUN=v1:{run}:{pid}:{start}")]);
+            assert!(process.environ.contains(&"MINE=kept".to_owned()));
+            assert!(
+                !process.environ.iter().any(|v| v.ends_with("=outer")),
+                "{:?}",
+                process.environ
+            );
+        }
+        let shim = shims().pop().expect("its parent");
+        assert!(text(&shim).is_empty(), "the shim is no descendant of its agent");
+    });
+}
+
+#[test]
+fn an_agent_that_dies_or_is_silent_leaves_nothing_running() {
+    sandboxed(|| {
+        let mut home = home();
+        home.set("ANTHROPIC_API_KEY", "k");
+        home.write(".config/agentctl/config.toml", "[deadline]\nlaunch = \"400ms\"\n");
+        let fails = |what: &str, words: &str| {
+            let failed = home.run(&["launch", "claude-code", "-p", "x"]);
+            assert_eq!((failed.code, failed.stdout.as_str()), (Some(1), ""), "{what}");
+            assert!(failed.stderr.contains(words), "{what}: {}", failed.stderr);
+            eventually("nothing is left", || {
+                (marked().is_empty() && shims().is_empty()).then_some(())
+            });
+            assert!(home.run(&["list", "--json"]).sessions().is_empty(), "{what}");
+        };
+        script(&home, "claude", "echo 'Error: something is amiss' >&2; exit 3");
+        fails("dies at once", "(exit 3): Error: something is amiss");
+        script(&home, "claude", "kill -9 $$");
+        fails("is killed", "(signal 9): it said nothing");
+        script(&home, "claude", "echo thinking >&2; (setsid sleep 600 &); sleep 600");
+        fails(
+            "says nothing that counts",
+            "did not tell its session within 400 ms and was ended: thinking",
+        );
+        script(
+            &home,
+            "claude",
+            "printf '{\"type\":\"system\",\"subtype\":\"init\",\"session_id\"'; sleep 600",
+        );
+        fails("stops in the middle of a line", "did not tell its session");
+        fs::remove_file(home.path().join("bin/claude")).expect("removed");
+        home.write("bin/claude", "#!/nonexistent/interpreter\n");
+        fs::set_permissions(home.path().join("bin/claude"), fs::Permissions::from_mode(0o755))
+            .expect("executable");
+        fails("cannot be executed", "cannot be run");
+        assert!(runs(&home).iter().all(|r| r["session"].is_null() || !r["ended_at"].is_null()));
+    });
+}
+
+#[test]
+fn what_the_agent_says_about_itself_becomes_one_sentence_and_a_hint() {
+    sandboxed(|| {
+        let home = home();
+        let said = |agent: &str, text: &str, more: &[&str]| {
+            script(&home, if agent == "codex" { "codex" } else { "claude" }, text);
+            let mut args = vec!["launch", agent, "-p", "x"];
+            args.extend(more);
+            let failed = home.run(&args);
+            assert_eq!((failed.code, failed.stdout.as_str()), (Some(1), ""), "{}", failed.stderr);
+            failed.stderr
+        };
+        let init =
+            r#"echo '{"type":"system","subtype":"init","session_id":"a","apiKeySource":"none"}'"#;
+        let refused = r#"echo '{"type":"assistant","is_api_error_message":true,"error":"authentication_failed","message":{"content":[{"text":"Not logged in"}]}}'"#;
+        let stderr = said("claude-code", &format!("{init}; {refused}; exit 1"), &[]);
+        assert!(
+            stderr.contains("error: claude-code: Not logged in\nhint: run `claude`"),
+            "{stderr}"
+        );
+        let refused = r#"echo '{"type":"assistant","is_api_error_message":true,"error":"model_not_found","message":{"content":[{"text":"There is an issue with the selected model (x)"}]}}'"#;
+        let doubt = "echo '[claude-code:unrecognized_model] {}' >&2";
+        let late = format!("{init}; {doubt}; read _ < \"$HOME/gate\"; {refused}; exit 1");
+        rustix::fs::mkfifoat(rustix::fs::CWD, home.at("gate"), rustix::fs::Mode::RWXU)
+            .expect("a gate");
+        let gate = home.at("gate");
+        let opener = std::thread::spawn(move || fs::write(gate, "go\n"));
+        let stderr = said("claude-code", &late, &["--model", "x"]);
+        assert!(stderr.contains("hint: name another with --model"), "{stderr}");
+        opener.join().expect("joined").expect("opened");
+        let git = "echo 'Not inside a trusted directory and --skip-git-repo-check was not specified.' >&2; exit 1";
+        let stderr = said("codex", git, &[]);
+        assert!(
+            stderr.contains("hint: launch in a git repository, or add `-- --skip-git"),
+            "{stderr}"
+        );
+        let key = r#"echo '{"type":"thread.started","thread_id":"t"}'; echo '{"type":"turn.failed","error":{"message":"Missing environment variable: `K`."}}'; exit 1"#;
+        let stderr = said("codex", key, &[]);
+        assert!(stderr.contains("hint: run `codex login`"), "{stderr}");
+    });
+}
+
+#[test]
+fn bad_input_is_refused_before_anything_is_started() {
+    sandboxed(|| {
+        let home = home();
+        home.write("file", "x");
+        for (args, code, words) in [
+            (vec!["launch", "nosuch", "-p", "x"], 2, "no adapter named `nosuch`"),
+            (vec!["launch", "demo"], 2, "--prompt"),
+            (vec!["launch", "demo", "-p", " \n"], 2, "the prompt is empty"),
+            (vec!["launch", "demo", "--prompt-file", "nosuch"], 1, "nosuch cannot be read"),
+            (vec!["launch", "demo", "-p", "x", "--cwd", "nosuch"], 1, "is not a directory"),
+            (vec!["launch", "demo", "-p", "x", "--cwd", "file"], 1, "is not a directory"),
+            (vec!["launch", "demo", "-p", "x", "--env", "novalue"], 2, "NAME=VALUE"),
+            (vec!["launch", "demo", "-p", "x", "--on-complete", "'open"], 2, "a quote in it"),
+            (vec!["launch", "demo", "-p", "x", "--permissions", "all"], 2, "possible values"),
+            (vec!["launch", "claude-code", "-p", "x"], 1, "`claude` is not installed"),
+            (vec!["launch", "codex", "-p", "x"], 1, "`codex` is not installed"),
+            (vec!["launch", "-p", "x"], 1, "no coding agent is installed"),
+            (vec!["resume", "nosuch", "x"], 4, "no session matches"),
+        ] {
+            let refused = home.run(&args);
+            assert_eq!(refused.code, Some(code), "{args:?}: {}", refused.stderr);
+            assert!(refused.stderr.contains(words), "{args:?}: {}", refused.stderr);
+            assert!(refused.stdout.is_empty(), "{args:?}");
+        }
+        assert!(runs(&home).is_empty() && marked().is_empty());
+    });
+}
+
+#[test]
+fn an_order_is_put_in_the_agents_own_words() {
+    sandboxed(|| {
+        let mut home = home();
+        home.set("ANTHROPIC_API_KEY", "k");
+        home.set("OPENAI_API_KEY", "k");
+        let tell = r#"printf '%s\n' "$@" > "$HOME/args"; env > "$HOME/env"; cat > "$HOME/prompt""#;
+        let claude = r#"echo '{"type":"system","subtype":"init","session_id":"'$6'"}'"#;
+        script(&home, "claude", &format!("{tell}; {claude}"));
+        let codex = r#"echo '{"type":"thread.started","thread_id":"01a1df41-0000-7000-8000-000000000000"}'"#;
+        script(&home, "codex", &format!("{tell}; {codex}"));
+        let read = |name: &str| fs::read_to_string(home.path().join(name)).expect("written");
+        let launch = |agent: &str, more: &[&str]| {
+            let mut args = vec!["launch", agent, "-p", "-x\n"];
+            args.extend(more);
+            let launched = home.run(&args);
+            assert_eq!(launched.code, Some(0), "{}", launched.stderr);
+            assert_eq!(read("prompt"), "-x\n", "as it was given");
+            (
+                launched.stdout.trim().to_owned(),
+                read("args").lines().map(str::to_owned).collect::<Vec<_>>(),
+            )
+        };
+        let (id, args) = launch(
+            "claude-code",
+            &["--model", "m", "--name", "n", "--permissions", "edits", "--", "--more"],
+        );
+        let expected = format!(
+            "-p --output-format stream-json --verbose --session-id {id} --model m --name n --permission-mode acceptEdits --more"
+        );
+        assert_eq!(args.join(" "), expected);
+        let (_, args) = launch("claude-code", &["--permissions", "bypass"]);
+        assert_eq!(args.last().map(String::as_str), Some("--dangerously-skip-permissions"));
+        assert!(read("env").contains("ANTHROPIC_API_KEY=k"), "the environment is left alone");
+        let (id, args) =
+            launch("codex", &["--model", "m", "--permissions", "edits", "--", "--more"]);
+        assert_eq!(id, "01a1df41-0000-7000-8000-000000000000");
+        assert_eq!(args.join(" "), "exec --json --model=m --sandbox workspace-write --more -");
+        let (_, args) = launch("codex", &["--permissions", "bypass"]);
+        assert_eq!(args.join(" "), "exec --json --dangerously-bypass-approvals-and-sandbox -");
+        let config = "adapter = \"claude-code\"\nmodel = \"cm\"\npermissions = \"bypass\"\n[claude-code]\nbilling = \"subscription\"\n";
+        home.write(".config/agentctl/config.toml", config);
+        let launched = home.run(&["launch", "-p", "x"]);
+        assert_eq!(launched.code, Some(0), "{}", launched.stderr);
+        assert!(read("args").ends_with("--model\ncm\n--dangerously-skip-permissions\n"));
+        assert!(!read("env").contains("ANTHROPIC_"), "{}", read("env"));
+        home.write(".config/agentctl/config.toml", "[claude-code]\nbilling = \"none\"\n");
+        let refused = home.run(&["launch", "-p", "x"]);
+        assert!(
+            refused.stderr.contains("claude-code.billing: `none` is not one of its values"),
+            "{}",
+            refused.stderr
+        );
+    });
+}
+
+#[test]
+fn runs_are_listed_pruned_and_evicted() {
+    sandboxed(|| {
+        let home = home();
+        let done = launch(&home, "a", "x [[say:done]]", &[]);
+        let live = launch(&home, "b", "x [[hang]]", &[]);
+        until_stopped(&home, &done);
+        eventually("its end is written", || {
+            let runs = runs(&home);
+            let run = runs.iter().find(|r| r["session"] == done.as_str()).expect("kept");
+            (!run["exit"].is_null()).then_some(())
+        });
+        let listed = home.run(&["runs"]);
+        assert!(listed.stdout.contains("exit 0") && listed.stderr.contains("2 runs"), "{listed:?}");
+        let dry = home.run(&["prune", "--dry-run", "--json"]).json();
+        assert_eq!(
+            (&dry["dry_run"], dry["pruned"].as_array().map(Vec::len)),
+            (&true.into(), Some(1))
+        );
+        assert_eq!(runs(&home).len(), 2);
+        assert_eq!(home.run(&["prune", "--older-than", "1h"]).code, Some(0));
+        assert_eq!(runs(&home).len(), 2, "it ended a moment ago");
+        let pruned = home.run(&["prune"]);
+        assert!(pruned.stderr.contains("removed 1 ended run"), "{}", pruned.stderr);
+        let left = runs(&home);
+        assert_eq!((left.len(), &left[0]["session"]), (1, &live.as_str().into()));
+        assert_eq!(status(&home, &done)["outcome"], "finished", "sessions are not ours to prune");
+        // What ended longer ago than the configuration says goes by itself.
+        let run = Path::new(left[0]["directory"].as_str().expect("a folder"));
+        fs::write(run.join("exit.json"), r#"{"code":0,"signal":null,"at":"2020-01-01T00:00:00Z"}"#)
+            .expect("written");
+        assert!(runs(&home).is_empty());
+        assert_eq!(status(&home, &live)["status"], "running", "a run is never a status");
+    });
+}
