@@ -5,16 +5,13 @@ use crate::process::{Held, named};
 use crate::stage::{Stage, Trouble};
 
 /// A daemon that remembers nothing: no parent, no session, no environment.
-const BARE: &str = "/usr/bin/sleep 900001";
+const BARE: &str = "sleep 900001";
 /// A daemon that keeps its environment.
-const DAEMON: &str = "/usr/bin/sleep 900002";
+const DAEMON: &str = "sleep 900002";
 
 /// A prompt whose tool starts daemons and then works.
 fn busy() -> String {
-    format!(
-        "work [[tool:env -i /usr/bin/setsid -f {BARE}; /usr/bin/setsid -f {DAEMON}; {WORK}]] \
-         [[say:never]]"
-    )
+    format!("work [[tool:env -i setsid -f {BARE};setsid -f {DAEMON};{WORK}]] [[say:never]]")
 }
 
 /// Waits for both daemons.
