@@ -20,21 +20,21 @@ use self::arrival::Arrival;
 pub use self::error::LaunchError;
 use crate::adapters::Adapter;
 use crate::adapters::control::{Begin, Control, FirstWords, Handshake, Order, Refusal, Start};
-use crate::fleet::{self, Adapters};
+use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
 use crate::locks::{self, Holder};
 use crate::model::{Exit, Fault, Locator, ProcId, Status, Target, is_session_id};
 use crate::native::watch::Watch;
-use crate::runs::{self, MARKER, Run, Runs, Spec};
+use crate::runs::{self, FIRST_BYTES, MARKER, Run, Runs, Spec};
 use crate::stop;
 
 /// The hidden subcommand that is the parent of one agent.
 pub const SHIM: &str = "shim";
 /// The hidden subcommand that marks itself and becomes the agent.
-pub const EXEC: &str = "exec-agent";
-/// So much of what an agent says first is looked at.
-const FIRST_BYTES: u64 = 1 << 20;
+pub const EXEC: &str = locks::STARTER;
+/// An agent that has said nothing for so long is looked for in its own live records too.
+const SLOW: Duration = Duration::from_secs(1);
 /// So much of its last words is shown.
 const LAST_WORDS: usize = 400;
 
@@ -110,7 +110,7 @@ pub fn launch(
     let shim = spawn_shim(host, &run, &launch, &start, entry.into_fd())
         .map_err(io("the agent's parent cannot be started"))?;
     let mut waiting = Waiting { host, run: &run, shim, watch, control, launch: &launch };
-    let up = waiting.for_first_words().and_then(|(session, process)| {
+    let up = waiting.for_first_words(adapters).and_then(|(session, process)| {
         run.write_session(&session).map_err(io("the run's session cannot be written"))?;
         if let Some(arrival) = arrival {
             waiting.for_arrival(adapters, arrival, &session)?;
@@ -262,7 +262,10 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    fn for_first_words(&mut self) -> Result<(String, Option<ProcId>), LaunchError> {
+    fn for_first_words(
+        &mut self,
+        adapters: Adapters,
+    ) -> Result<(String, Option<ProcId>), LaunchError> {
         let limit = self.host.deadlines.launch;
         let until = Instant::now() + limit;
         // When it first told its id, and how much longer a refusal is worth waiting for.
@@ -293,6 +296,12 @@ impl Waiting<'_> {
                 return Err(self.died(exit, &first));
             }
             let now = Instant::now();
+            if nearly.is_none()
+                && now + limit > until + SLOW
+                && let Some(id) = self.registered(adapters)
+            {
+                return Ok((id, self.process()));
+            }
             if let Some((id, since, grace)) = &nearly
                 && now >= *since + *grace
             {
@@ -307,6 +316,16 @@ impl Waiting<'_> {
                 nearly.as_ref().map_or(until, |(_, since, grace)| until.min(*since + *grace));
             self.sleep(next.saturating_duration_since(now));
         }
+    }
+
+    /// Returns the session its process serves by its own live record: some say that long before they
+    /// say a word.
+    fn registered(&self, adapters: Adapters) -> Option<String> {
+        let process = self.process()?;
+        let adapter = Some(self.launch.adapter.name().to_owned());
+        let query = Query { adapter, ..Query::default() };
+        let living = fleet::list(self.host, adapters, &query).sessions;
+        living.into_iter().find(|s| s.processes.contains(&process))?.id
     }
 
     /// Waits until the session's own record holds the message.
@@ -384,32 +403,6 @@ fn last_words(stdout: &[u8], stderr: &[u8]) -> String {
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     let last = lines[lines.len().saturating_sub(3)..].join(" · ");
     crate::model::shorten(&last, LAST_WORDS)
-}
-
-/// Returns the session of a run: as the launcher wrote it, as it was chosen, or as the agent told it
-/// when nobody listened any more.
-#[must_use]
-pub fn session_of(host: &Host, adapters: Adapters, run: &Run, spec: &Spec) -> Option<String> {
-    if let Some(session) = run.session() {
-        return Some(session);
-    }
-    let adapter = adapters.iter().find(|a| a.name() == spec.adapter)?;
-    let (stdout, stderr) =
-        (runs::beginning(&run.stdout(), FIRST_BYTES), runs::beginning(&run.stderr(), FIRST_BYTES));
-    let words = FirstWords { stdout: &stdout, stderr: &stderr };
-    let order = Order {
-        begin: spec.begin.clone(),
-        cwd: spec.cwd.clone(),
-        model: spec.model.clone(),
-        name: spec.name.clone(),
-        permissions: spec.permissions,
-        extra: Vec::new(),
-        root: None,
-    };
-    match adapter.control()?.handshake(host, &order, &words) {
-        Handshake::Up(id) | Handshake::Nearly(id, _) => Some(id).filter(|id| is_session_id(id)),
-        Handshake::Wait | Handshake::Failed(_) => spec.session.clone(),
-    }
 }
 
 /// Opens a run's output for its agent: what is there is kept.

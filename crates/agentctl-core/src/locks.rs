@@ -46,7 +46,7 @@ use crate::runs::{MARKER, Marker, Runs};
 /// How faults of our own are named.
 const SOURCE: &str = "agentctl";
 /// The hidden subcommand that becomes the agent.
-const STARTER: &str = "exec-agent";
+pub const STARTER: &str = "exec-agent";
 /// So long may a process take to become another program before it counts as it is.
 const FORMING_LIMIT: Duration = Duration::from_secs(2);
 /// So long is a process without any environment looked at again.

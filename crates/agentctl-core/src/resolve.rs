@@ -6,9 +6,8 @@
 use std::sync::Arc;
 
 use crate::adapters::Found;
-use crate::fleet::{Adapters, Query, each_adapter, list};
+use crate::fleet::{self, Adapters, Query, each_adapter, list};
 use crate::host::Host;
-use crate::launch;
 use crate::model::{Fault, Locator, Session, Target};
 use crate::runs::Runs;
 
@@ -120,7 +119,7 @@ impl Search<'_> {
         let runs = Runs::of(self.host);
         let newest = runs.all().unwrap_or_default().into_iter().find_map(|run| {
             let spec = run.spec().filter(|s| self.only.is_none_or(|only| only == s.adapter))?;
-            let session = launch::session_of(self.host, self.adapters, &run, &spec)?;
+            let session = fleet::session_of(self.host, self.adapters, &run, &spec)?;
             let adapter = self.adapters.iter().find(|a| a.name() == spec.adapter)?;
             Some((adapter.name(), session))
         });

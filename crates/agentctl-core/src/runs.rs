@@ -5,7 +5,6 @@
 //! `exit.json` how its parent saw it end. Wipe the folder and only these launch-only facts are gone.
 //! Every file is written beside its place, flushed, and moved there; nothing is readable by others.
 
-use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -21,6 +20,8 @@ use crate::host::Host;
 use crate::kernel::{Liveness, Process};
 use crate::model::{Exit, ProcId, Time, is_session_id};
 
+/// So much of what an agent says first is looked at.
+pub const FIRST_BYTES: u64 = 1 << 20;
 /// The variable that names a run in the environment of its agent.
 pub const MARKER: &str = "AGENTCTL_RUN";
 
@@ -189,18 +190,6 @@ impl Runs {
             }
         }
         Ok(())
-    }
-
-    /// Returns the newest run of each session, by adapter and session id.
-    #[must_use]
-    pub fn by_session(&self) -> HashMap<(String, String), (Run, Spec)> {
-        let mut newest = HashMap::new();
-        for run in self.all().unwrap_or_default() {
-            let Some(spec) = run.spec() else { continue };
-            let Some(session) = run.session().or_else(|| spec.session.clone()) else { continue };
-            newest.entry((spec.adapter.clone(), session)).or_insert((run, spec));
-        }
-        newest
     }
 }
 

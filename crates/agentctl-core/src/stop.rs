@@ -20,7 +20,7 @@ use crate::fleet::{self, Adapters, Inspected, Query};
 use crate::host::Host;
 use crate::kernel::{Held, Liveness, Process};
 use crate::model::{Fault, ProcId, Session, Status, Target};
-use crate::runs::{Marker, Runs, marker_of};
+use crate::runs::{Marker, marker_of};
 use tree::{Other, Roots, Tree};
 
 /// How long all of it may take beyond the agent's own politeness.
@@ -31,6 +31,9 @@ const GRACE: Duration = Duration::from_secs(1);
 const DEATH: Duration = Duration::from_secs(2);
 /// The pace at which a server's answer is looked for.
 const PACE: Duration = Duration::from_millis(20);
+
+/// The fault of a signal that could not be sent.
+const SIGNAL: &str = "signal";
 
 /// How a session is to be stopped.
 #[derive(Clone, Copy, Debug, Default)]
@@ -289,16 +292,20 @@ impl Stopping<'_> {
             let why = format!("its process serves {} {who} too", other.adapter);
             return Err(Verdict::Refused(why, Some("--force ends both".into())));
         }
-        let look = fleet::look(self.host, self.adapters, self.host.deadlines.live);
+        let look = fleet::look(self.host, self.adapters, self.host.deadlines.all);
         let root = self.root(&look, session);
         let plan = self.control.stop(&look, &root, session);
         if let Stop::Refuse(why) = plan {
             return Err(Verdict::Refused(why, None));
         }
-        if let Stop::Signals(ladder) = plan
-            && self.options.timeout.is_none()
-        {
-            self.deadline += ladder.iter().map(|(_, time)| *time).sum();
+        if let Stop::Signals(ladder) = plan {
+            if session.hosted {
+                let why = "its process serves other sessions and is never signalled";
+                return Err(Verdict::Refused(why.into(), None));
+            }
+            if self.options.timeout.is_none() {
+                self.deadline += ladder.iter().map(|(_, time)| *time).sum();
+            }
         }
         let asks = matches!(plan, Stop::Ask);
         let agents =
@@ -307,10 +314,14 @@ impl Stopping<'_> {
         // All that lives now is held before the first signal.
         while tree.grow() > 0 && !self.left().is_zero() {}
         let since = agents.held.iter().map(|h| h.id().start_ticks).min();
+        if tree.is_around_us() {
+            // An agent that is asked to end ends its tools, and this command is one: do the rest first.
+            tree.end_beside_us(GRACE.min(self.left() / 4));
+        }
         match plan {
             Stop::Signals(ladder) => self.signal(&agents, ladder, &mut tree),
             Stop::Run { program, args, set } => {
-                self.ask_program(&agents, &act::Order { program, args, set })?
+                self.ask_program(&agents, &act::Order { program, args, set })?;
             }
             Stop::Ask => self.ask_server(&look, &root, session)?,
             Stop::Refuse(_) => {}
@@ -379,8 +390,9 @@ impl Stopping<'_> {
         for other in &mut others {
             other.processes.retain(|p| !ids.contains(p));
         }
-        let lost = self.faults.iter().filter(|f| f.root.is_none()).map(|f| f.adapter);
-        let lost: Vec<&str> = lost.collect();
+        // A fault of a whole adapter, not of one of its homes: all its sessions may be missing.
+        let lost = self.faults.iter().filter(|f| f.root.is_none() && f.code != SIGNAL);
+        let lost: Vec<&str> = lost.map(|f| f.adapter).collect();
         Roots {
             servers: if ids.is_empty() { session.processes.clone() } else { Vec::new() },
             agents: ids,
@@ -420,8 +432,7 @@ impl Stopping<'_> {
         if let Some(marker) = wrapped {
             return Some(marker.run.clone());
         }
-        let key = (session.adapter.to_owned(), session.id.clone()?);
-        Runs::of(self.host).by_session().remove(&key).map(|(run, _)| run.id)
+        session.run.clone()
     }
 
     fn descends(&self, process: &Process, from: &ProcId) -> bool {
@@ -486,7 +497,7 @@ impl Stopping<'_> {
             Err(error) => {
                 let message = format!("pid {} could not be signalled: {error}", held.id().pid);
                 let adapter = self.adapter.name();
-                self.faults.push(Fault { adapter, root: None, code: "signal", message });
+                self.faults.push(Fault { adapter, root: None, code: SIGNAL, message });
             }
         }
     }
@@ -504,6 +515,12 @@ impl Stopping<'_> {
     fn sweep_after(&mut self, session: &Session) -> Result<(), Verdict> {
         let others = self.others(session);
         let none = Agents { held: Vec::new(), shown: Vec::new() };
+        let look = fleet::look(self.host, self.adapters, self.host.deadlines.live);
+        let root = self.root(&look, session);
+        // One that is about to be served again is kept from it.
+        if let Stop::Run { program, args, set } = self.control.stop(&look, &root, session) {
+            self.ask_program(&none, &act::Order { program, args, set })?;
+        }
         let mut tree = Tree::new(self.host, self.roots(session, &none, others));
         while tree.grow() > 0 && !self.left().is_zero() {}
         self.sweep(tree, session, None);
@@ -517,18 +534,20 @@ impl Stopping<'_> {
             tree.signal_all(Signal::TERM, How::Asked);
             tree.wait(GRACE.min(self.left()));
         }
+        let mut killed = false;
         loop {
             let fresh = tree.grow();
-            if (tree.is_gone() && fresh == 0) || self.left().is_zero() {
+            if (tree.is_gone() && fresh == 0) || (killed && self.left().is_zero()) {
                 break;
             }
+            killed = true;
             // What is held still starts nothing new: look until nothing new is found, then kill.
             tree.freeze();
             while tree.grow() > 0 && !self.left().is_zero() {
                 tree.freeze();
             }
             tree.signal_all(Signal::KILL, How::Killed);
-            tree.wait(DEATH.min(self.left()));
+            tree.wait(DEATH.min(self.left().max(GRACE / 4)));
         }
         self.survivors.extend(tree.survivors());
         if let Some(since) = since.filter(|_| !tree.has_shim) {

@@ -113,7 +113,7 @@ fn complete(run: &Run, spec: &Spec, ended: &Ended) {
     let Some(hook) = &spec.on_complete else { return };
     // Without a world to look at there is nothing to tell; a broken configuration is told elsewhere.
     let Ok((host, _)) = crate::config::load() else { return };
-    let id = launch::session_of(&host, ALL, run, spec);
+    let id = fleet::session_of(&host, ALL, run, spec);
     let session = id.as_ref().and_then(|id| {
         let found = resolve(&host, ALL, &format!("{}:{id}", spec.adapter));
         fleet::inspect(&host, ALL, found.targets.first()?).session

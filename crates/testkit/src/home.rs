@@ -54,6 +54,17 @@ impl Output {
     }
 }
 
+impl From<std::io::Result<std::process::Output>> for Output {
+    fn from(output: std::io::Result<std::process::Output>) -> Self {
+        let output = output.expect("the program runs");
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
 impl TestHome {
     /// Makes a home in which `program` is run.
     #[must_use]
@@ -113,12 +124,7 @@ impl TestHome {
     /// Runs the program under test.
     #[must_use]
     pub fn run(&self, args: &[&str]) -> Output {
-        let output = self.command(args).output().expect("the program runs");
-        Output {
-            code: output.status.code(),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        self.command(args).output().into()
     }
 
     /// Starts a fake agent under this program name, in this directory below the home.

@@ -63,8 +63,8 @@ pub enum LaunchError {
     /// Others were launching there all the time.
     #[error("{} is being launched into by somebody else", .0.display())]
     Busy(PathBuf),
-    /// The agent ended before it told its session.
-    #[error("{agent} ended before its session began ({}): {words}", how(*exit))]
+    /// The agent ended at once, and not well.
+    #[error("{agent} ended at once ({}): {words}", how(*exit))]
     Died {
         /// The adapter.
         agent: &'static str,

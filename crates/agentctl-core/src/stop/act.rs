@@ -50,7 +50,8 @@ impl Stopping<'_> {
         // What it took is the agent's own politeness.
         self.deadline += began.elapsed();
         match code {
-            _ if dead => Ok(()),
+            Some(0) if dead => Ok(()),
+            _ if dead && !agents.held.is_empty() => Ok(()),
             Some(0) => Err(failed("was taken, yet the process lives on".into())),
             Some(code) => Err(failed(format!("failed with exit code {code}"))),
             None => Err(failed("did not come back in time".into())),

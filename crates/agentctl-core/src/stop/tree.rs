@@ -112,6 +112,8 @@ pub(super) struct Tree<'a> {
     unheld: BTreeMap<u32, Survivor>,
     /// The run's shim lives: what the agent has orphaned is below it.
     pub(super) has_shim: bool,
+    /// The processes between the agent and this very command, if it runs inside the session.
+    above_us: HashSet<u32>,
 }
 
 impl<'a> Tree<'a> {
@@ -131,6 +133,7 @@ impl<'a> Tree<'a> {
             carriers: BTreeMap::new(),
             unheld: BTreeMap::new(),
             has_shim: false,
+            above_us: HashSet::new(),
         };
         let table = tree.look();
         tree.place(&table);
@@ -176,6 +179,11 @@ impl<'a> Tree<'a> {
         for (other, around) in self.roots.others.iter_mut().zip(around) {
             other.around_us = around;
         }
+        let line = table.get(&std::process::id()).map(|us| ancestors(table, us));
+        let line: Vec<&ProcId> = line.into_iter().flatten().map(|s| &s.process.id).collect();
+        if line.iter().any(|id| self.roots.agents.contains(id)) {
+            self.above_us = line.iter().map(|id| id.pid).collect();
+        }
     }
 
     /// Looks once more and takes hold of everything new; returns how many that were.
@@ -187,7 +195,7 @@ impl<'a> Tree<'a> {
         for pid in &pids {
             self.decide(*pid, &table, &mut verdicts, 0);
         }
-        self.has_shim = verdicts.values().any(|v| *v == Verdict::Shim);
+        self.has_shim |= verdicts.values().any(|v| *v == Verdict::Shim);
         self.leave_carriers(&table, &mut verdicts);
         self.name_the_nested(&table, &verdicts);
         let mut fresh = 0;
@@ -265,8 +273,12 @@ impl<'a> Tree<'a> {
             return Some(Verdict::Spared(Spared::Session(at)));
         }
         if let Some(run) = shim_of(&seen.process) {
-            let ours = self.roots.run.as_deref() == Some(run);
-            return Some(if ours { Verdict::Shim } else { Verdict::Spared(Spared::Run) });
+            return Some(match run {
+                run if self.roots.run.as_deref() == Some(run) => Verdict::Shim,
+                // Ours was started by hand inside that run: what is orphaned there may be ours.
+                run if self.roots.text.as_deref() == Some(run) => Verdict::Stranger,
+                _ => Verdict::Spared(Spared::Run),
+            });
         }
         if seen.hook_of.is_some() && seen.hook_of == self.roots.run {
             return Some(Verdict::Spared(Spared::Hook));
@@ -293,6 +305,8 @@ impl<'a> Tree<'a> {
             Verdict::Spared(Spared::Server) if self.is_marked_below_server(seen, table) => {
                 elsewhere().unwrap_or(Verdict::Loose)
             }
+            // A shell that became this command had started something before.
+            Verdict::Spared(Spared::Us) if self.is_around_us() => Verdict::Intact,
             Verdict::Spared(why) => Verdict::Spared(why),
             Verdict::Stranger if self.is_evident(seen, table) => {
                 elsewhere().unwrap_or(Verdict::Loose)
@@ -366,8 +380,8 @@ impl<'a> Tree<'a> {
             .filter(|s| verdicts.get(&s.process.id.pid) == Some(&Verdict::Loose))
             .filter_map(|seen| {
                 let line = std::iter::once(seen).chain(ancestors(table, seen));
-                line.filter_map(|s| carriers.get(&s.process.id.pid))
-                    .next()
+                let mut line = line;
+                line.find_map(|s| carriers.get(&s.process.id.pid))
                     .map(|w| (seen.process.id.pid, *w))
             })
             .collect();
@@ -392,6 +406,27 @@ impl<'a> Tree<'a> {
                 self.left.insert(pid, left);
             }
         }
+    }
+
+    /// Says whether this very command was started by the session.
+    pub(super) fn is_around_us(&self) -> bool {
+        !self.above_us.is_empty()
+    }
+
+    /// Ends all but the processes that this command runs below, as long as there is time.
+    pub(super) fn end_beside_us(&mut self, grace: std::time::Duration) {
+        let above = std::mem::take(&mut self.above_us);
+        let members = std::mem::take(&mut self.members);
+        let (ours, beside): (Vec<Member>, Vec<Member>) =
+            members.into_iter().partition(|m| above.contains(&m.process.id.pid));
+        self.members = beside;
+        self.signal_all(Signal::TERM, How::Asked);
+        if !self.wait(grace) {
+            self.signal_all(Signal::KILL, How::Killed);
+            self.wait(grace);
+        }
+        self.members.extend(ours);
+        self.above_us = above;
     }
 
     /// Says whether nothing of it lives any more.
@@ -466,12 +501,22 @@ impl<'a> Tree<'a> {
         let mut memo = HashMap::new();
         let mut pids: Vec<u32> = table.keys().copied().collect();
         pids.sort_unstable();
+        for pid in &pids {
+            self.decide(*pid, &table, &mut memo, 0);
+        }
+        // What carries this command or another session is a person's terminal, not a forgotten tool.
+        let spared = table
+            .values()
+            .filter(|s| matches!(memo.get(&s.process.id.pid), Some(Verdict::Spared(_))));
+        let carriers: HashSet<u32> =
+            spared.flat_map(|s| ancestors(&table, s)).map(|s| s.process.id.pid).collect();
         let suspicious = pids.into_iter().filter_map(|pid| {
             let seen = table.get(&pid)?;
             let stands = seen.process.cwd.as_deref()?;
             let there = stands == cwd || (!wide && stands.starts_with(cwd));
             let young = seen.process.id.start_ticks >= since_ticks;
-            let nobodys = self.decide(pid, &table, &mut memo, 0) == Verdict::Stranger
+            let nobodys = memo.get(&pid) == Some(&Verdict::Stranger)
+                && !carriers.contains(&pid)
                 && self.other_of(seen, &table).is_none()
                 && seen.hook_of.is_none();
             let orphan = is_reaper(seen.process.parent_pid, table.get(&seen.process.parent_pid));

@@ -277,13 +277,13 @@ pub(super) fn start(
     if flags.follow {
         return wait::follow(ui, host, &target, wish, form);
     }
-    let waited = wait::wait_for(ui, host, std::slice::from_ref(&target), wish, Show::Nothing);
+    let ended = wait::wait_for(ui, host, std::slice::from_ref(&target), wish, Show::Nothing);
     if later {
         let session = fleet::inspect(host, ALL, &target).session;
         told(ui, &launched, session.as_ref(), true, false)?;
-        return waited.or_else(|failure| Ok(failure.beside_data(ui)));
+        return ended.or_else(|failure| Ok(failure.beside_data(ui)));
     }
-    waited
+    ended
 }
 
 /// A hook's own file is named from where the user stands, not from where the agent works.

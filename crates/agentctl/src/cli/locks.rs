@@ -114,9 +114,6 @@ pub(super) fn cmd_locks(ui: &mut Ui, host: &Arc<Host>, args: &LocksArgs) -> Outc
 /// meant when this one has been removed.
 fn directory(host: &Host, given: Option<&Path>) -> Result<PathBuf, Failure> {
     match given {
-        Some(path) if path.as_os_str().is_empty() => {
-            Err(Failure::new(Kind::Usage, "the directory has no name"))
-        }
         Some(path) if path.is_absolute() => Ok(locks::real_path(host, path)),
         relative => match std::env::current_dir() {
             Ok(here) => Ok(locks::real_path(host, &here.join(relative.unwrap_or(Path::new(""))))),

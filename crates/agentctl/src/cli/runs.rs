@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use agentctl_core::adapters::ALL;
+use agentctl_core::fleet::session_of;
 use agentctl_core::hooks::Moment;
 use agentctl_core::host::Host;
-use agentctl_core::launch::session_of;
 use agentctl_core::model::{Exit, SCHEMA_VERSION, Time};
 use agentctl_core::runs::{Run, Runs, Spec};
 use clap::Args;

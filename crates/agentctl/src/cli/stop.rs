@@ -84,7 +84,7 @@ struct StoppedRow {
     status: Option<Status>,
     /// How its last turn ended.
     outcome: Option<How>,
-    /// Nothing served it when we came.
+    /// There was nothing to stop: nothing served it, or no turn of it was running.
     already: bool,
     /// Its turn is over and it rests in this shared server, which serves others too.
     rests_in: Option<u32>,
@@ -129,7 +129,9 @@ pub(super) fn cmd_stop(ui: &mut Ui, host: &Arc<Host>, args: &StopArgs) -> Outcom
         survivors: Vec::new(),
         failed: Vec::new(),
     };
-    let mut worst = 0;
+    // What could not be listed could not be stopped.
+    let missing = args.all && !faults.is_empty();
+    let mut worst = if missing { Kind::Unanswered.exit_code() } else { 0 };
     for target in &targets {
         let report = stop::stop(host, ALL, target, options);
         let code = exit_code(&report);
@@ -242,7 +244,7 @@ fn failure(target: &Target, report: &Report) -> Failure {
     match &report.verdict {
         Verdict::Refused(why, hint) => {
             let failure = Failure::new(Kind::Refused, format!("{name} was not stopped: {why}"));
-            hint.iter().fold(failure, |failure, hint| failure.hint(hint))
+            hint.iter().fold(failure, Failure::hint)
         }
         Verdict::Unknown(why) => {
             let message = format!("whether {name} lives is unknown: {why}");
@@ -259,16 +261,21 @@ fn say(ui: &mut Ui, target: &Target, report: &Report) -> Result<(), Failure> {
         Verdict::Stopped => ui.line(&format!("stopped {name}{}", about(report)))?,
         Verdict::Already => ui.line(&format!("{name} was stopped already{}", about(report)))?,
         Verdict::Rests(server) => {
+            let turn = if rested(report) {
+                format!("{name} was at rest already")
+            } else {
+                format!("stopped {name}: its turn was interrupted")
+            };
             let text = format!(
-                "stopped {name}: its turn was interrupted; it rests in a shared server (pid {server}) \
-                 that also serves others{}",
+                "{turn}; it rests in a shared server (pid {server}) that also serves others{}",
                 about(report)
             );
             ui.line(&text)?;
         }
-        Verdict::Refused(why, _) => ui.error(&format!("{name} was not stopped: {why}")),
+        Verdict::Refused(why, _) | Verdict::Failed(why) => {
+            ui.error(&format!("{name} was not stopped: {why}"));
+        }
         Verdict::Unknown(why) => ui.error(&format!("whether {name} lives is unknown: {why}")),
-        Verdict::Failed(why) => ui.error(&format!("{name} was not stopped: {why}")),
     }
     for left in &report.left {
         let who = left.session.as_deref().unwrap_or("no session yet");
@@ -282,6 +289,11 @@ fn say(ui: &mut Ui, target: &Target, report: &Report) -> Result<(), Failure> {
         ui.error(&one_line(&text));
     }
     Ok(())
+}
+
+/// Says whether no turn of it was running when we came.
+fn rested(report: &Report) -> bool {
+    report.before.as_ref().is_some_and(|s| s.status == Status::Idle)
 }
 
 /// `(pid 6224 and 3 processes it had started)`
@@ -306,6 +318,10 @@ fn about(report: &Report) -> String {
 impl Document {
     fn add(&mut self, target: &Target, report: Report) {
         let id = target.session.as_ref().map(|l| l.id.clone());
+        let already = match &report.verdict {
+            Verdict::Rests(_) => rested(&report),
+            verdict => *verdict == Verdict::Already,
+        };
         let rows = report.survivors.into_iter().map(|s| SurvivorRow {
             pid: s.pid,
             command: s.command,
@@ -322,7 +338,7 @@ impl Document {
                     pid: report.before.as_ref().and_then(|s| s.pid),
                     status: after.map(|s| s.status),
                     outcome: after.and_then(|s| s.outcome),
-                    already: report.verdict == Verdict::Already,
+                    already,
                     rests_in: match report.verdict {
                         Verdict::Rests(server) => Some(server),
                         _ => None,

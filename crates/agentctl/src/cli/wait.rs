@@ -262,15 +262,16 @@ fn timed_out(waited: &Waited, after: Duration) -> Failure {
     Failure::new(Kind::TimedOut, message)
 }
 
-/// Adds what only a reading of the whole record tells, unless it has gone on since.
+/// Adds what only a reading of the whole record and its run tell, unless it has gone on since.
 fn report(host: &Arc<Host>, waited: &Waited) -> Report {
     let sessions = waited.sessions.iter().filter_map(|awaited| {
-        let mut session = awaited.session.clone()?;
+        let session = awaited.session.clone()?;
+        let same = |whole: &Session| {
+            (whole.status, whole.outcome) == (session.status, session.outcome)
+                && whole.last_activity_at == session.last_activity_at
+        };
         let whole = fleet::inspect(host, ALL, &awaited.target).session;
-        if let Some(whole) = whole.filter(|w| w.last_activity_at == session.last_activity_at) {
-            (session.tokens, session.cost_usd) = (whole.tokens, whole.cost_usd);
-        }
-        Some(session)
+        Some(whole.filter(same).unwrap_or(session))
     });
     let timed_out = waited.end == End::TimedOut;
     Report { schema_version: SCHEMA_VERSION, sessions: sessions.collect(), timed_out }

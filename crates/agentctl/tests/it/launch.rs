@@ -49,8 +49,11 @@ fn the_exit_code_is_the_agents_own() {
         assert_eq!((code(&fine), code(&failed)), (0, 1));
         let json = home.run(&["launch", "demo", "-p", "x [[hang]]", "--json"]).json();
         assert_eq!(json["status"], "running");
-        kill(u32::try_from(json["pid"].as_u64().expect("a pid")).expect("fits"));
         let id = json["id"].as_str().expect("an id");
+        eventually("its turn has begun", || {
+            Some(()).filter(|()| !status(&home, id)["prompt"].is_null())
+        });
+        kill(u32::try_from(json["pid"].as_u64().expect("a pid")).expect("fits"));
         let killed = eventually("the signal is known", || {
             Some(status(&home, id)).filter(|s| !s["exit"].is_null())
         });
@@ -105,7 +108,9 @@ fn killing_the_shim_changes_no_status() {
         assert_eq!(home.run(&["demo-agent", "--tell", &id, "-p", "yes"]).code, Some(0));
         assert_eq!(until_stopped(&home, &id)["outcome"], "finished");
         assert_eq!(runs(&home)[0]["exit"], Value::Null, "nobody saw how it ended");
-        assert!(!runs(&home)[0]["ended_at"].is_null(), "but that it did");
+        eventually("but that it did", || {
+            Some(()).filter(|()| !runs(&home)[0]["ended_at"].is_null())
+        });
     });
 }
 
@@ -231,7 +236,7 @@ fn an_agent_that_dies_or_is_silent_leaves_nothing_running() {
             assert!(home.run(&["list", "--json"]).sessions().is_empty(), "{what}");
         };
         script(&home, "claude", "echo 'Error: something is amiss' >&2; exit 3");
-        fails("dies at once", "(exit 3): Error: something is amiss");
+        fails("dies at once", "ended at once (exit 3): Error: something is amiss");
         script(&home, "claude", "kill -9 $$");
         fails("is killed", "(signal 9): it said nothing");
         script(&home, "claude", "echo thinking >&2; (setsid sleep 600 &); sleep 600");
@@ -414,5 +419,26 @@ fn runs_are_listed_pruned_and_evicted() {
             .expect("written");
         assert!(runs(&home).is_empty());
         assert_eq!(status(&home, &live)["status"], "running", "a run is never a status");
+    });
+}
+
+#[test]
+fn an_agent_that_registers_before_it_speaks_is_up() {
+    sandboxed(|| {
+        let mut home = home();
+        home.set("ANTHROPIC_API_KEY", "k");
+        // As with a tool server that is slow to start: the record is there, the first line is not.
+        let register = r#"
+while [ $# -gt 0 ]; do [ "$1" = --session-id ] && id=$2; shift; done
+start=$(sed 's/.*) //' /proc/$$/stat | cut -d' ' -f20)
+mkdir -p "$HOME/.claude/sessions"
+printf '{"pid":%s,"sessionId":"%s","cwd":"%s","procStart":"%s","pidDomain":"linux:%s:%s","status":"busy"}' \
+  $$ "$id" "$PWD" "$start" "$(cat /etc/machine-id)" "$(readlink /proc/$$/ns/pid)" > "$HOME/.claude/sessions/$$.json"
+mkfifo "$HOME/gate"; read _ < "$HOME/gate""#;
+        script(&home, "claude", register);
+        let launched = home.run(&["launch", "claude-code", "-p", "x"]);
+        assert_eq!(launched.code, Some(0), "{}", launched.stderr);
+        let row = home.run(&["list", "--json"]).session(launched.stdout.trim());
+        assert_eq!(row["status"], "running");
     });
 }

@@ -80,9 +80,14 @@ pub(crate) fn marked() -> Vec<Seen> {
     all
 }
 
+/// Kills a process with SIGKILL and returns when it is dead, reaped or not.
 pub(crate) fn kill(pid: u32) {
-    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a pid");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+    let pid = Pid::from_raw(pid.cast_signed()).expect("a pid");
+    let held = pidfd_open(pid, PidfdFlags::empty()).expect("it is there");
+    pidfd_send_signal(&held, Signal::KILL).expect("killed");
+    poll(&mut [PollFd::new(&held, PollFlags::IN)], None).expect("it dies");
 }
 
 pub(crate) fn runs(home: &TestHome) -> Vec<Value> {

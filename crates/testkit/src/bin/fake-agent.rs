@@ -7,17 +7,21 @@
 //! - `remove PATH`: removes a file
 //! - `say TEXT`: says so, then goes on
 //! - `exit CODE`: ends
+//! - `env NAME VALUE`: sets a variable for what it starts
+//! - `start SCRIPT`: starts a shell with this script as a child and goes on
+//! - `reaper`: becomes the one that orphans below it are given to
 //!
 //! At the end it says `ready <pid>` and stays until its stdin is closed or somebody kills it.
-#![allow(clippy::expect_used, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let mut held: Vec<File> = Vec::new();
+    let mut env: Vec<(String, String)> = Vec::new();
     while let Some(verb) = args.next() {
         let mut word = || fill(&args.next().expect("an argument"));
         match verb.as_str() {
@@ -44,6 +48,18 @@ fn main() -> ExitCode {
             "open" => held.push(File::open(word()).expect("open")),
             "remove" => std::fs::remove_file(word()).expect("removed"),
             "say" => println!("{}", word()),
+            "env" => env.push((word(), word())),
+            "start" => {
+                let mut shell = Command::new("sh");
+                shell.arg("-c").arg(word()).envs(env.iter().cloned());
+                // It speaks to nobody: whoever waits for our words must not wait for its end.
+                shell.stdin(Stdio::null()).stdout(Stdio::null());
+                drop(shell.spawn().expect("started"));
+            }
+            "reaper" => {
+                let me = Some(rustix::process::getpid());
+                rustix::process::set_child_subreaper(me).expect("a reaper");
+            }
             "exit" => return ExitCode::from(word().parse::<u8>().expect("a code")),
             // An argument an agent would take for itself: `app-server`, `-p`, …
             _ => {}

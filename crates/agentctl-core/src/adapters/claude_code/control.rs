@@ -21,8 +21,9 @@ use crate::native::file;
 const BILLING: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"];
 /// A refusal for want of a login follows the first line within 70 ms.
 const LOGIN_GRACE: Duration = Duration::from_millis(500);
-/// The warning about a model it does not know follows the first line within 25 ms.
-const MODEL_GRACE: Duration = Duration::from_millis(100);
+/// The warning about a model it does not know follows the first line within 25 ms; on a busy machine
+/// within some hundred.
+const MODEL_GRACE: Duration = Duration::from_millis(500);
 /// After that warning the model server itself has to say whether it knows it.
 const SERVER_GRACE: Duration = Duration::from_secs(5);
 

@@ -28,6 +28,7 @@ struct Kept {
 /// Returns how to stop this session.
 pub(in crate::adapters) fn plan(look: &Look, root: &Root, session: &Session) -> Stop {
     let kept = session.processes.iter().find_map(|p| background(look, root, p.pid));
+    let kept = kept.or_else(|| crashed(look, root, session));
     let Some(kept) = kept else { return Stop::Signals(LADDER) };
     let short = || session.id.as_deref().and_then(|id| id.get(..SHORT)).map(str::to_owned);
     let Some(job) = kept.job_id.filter(|j| is_session_id(j)).or_else(short) else {
@@ -56,6 +57,17 @@ fn background(look: &Look, root: &Root, pid: u32) -> Option<Kept> {
     let kept: Kept =
         (0..5).find_map(|_| read().and_then(|bytes| serde_json::from_slice(&bytes).ok()))?;
     kept.kind.as_deref().is_some_and(|kind| kind == "bg").then_some(kept)
+}
+
+/// Returns the job of a background session that was killed: its keeper starts it again within seconds.
+fn crashed(look: &Look, root: &Root, session: &Session) -> Option<Kept> {
+    let id = session.id.as_deref().filter(|_| session.processes.is_empty())?;
+    let job = id.get(..SHORT)?;
+    let path = root.path.join("jobs").join(job).join("state.json");
+    let bytes = file::read_small(&path, look.host.kernel.uid(), 1 << 20).ok()?;
+    let state: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
+    (state["state"] == "crashed" && state["sessionId"] == id)
+        .then(|| Kept { kind: None, job_id: Some(job.to_owned()) })
 }
 
 /// Returns the variables that its tools and hooks carry.

@@ -17,8 +17,9 @@ use crate::host::Host;
 use crate::model::Session;
 use crate::native::file;
 
-/// A refusal for want of a key, or the warning about an unknown model, follows within 50 ms.
-const GRACE: Duration = Duration::from_millis(150);
+/// A refusal for want of a key, or the warning about an unknown model, follows within 50 ms; on a busy
+/// machine within some hundred.
+const GRACE: Duration = Duration::from_millis(400);
 /// After that warning the model server itself has to say whether it knows it.
 const SERVER_GRACE: Duration = Duration::from_secs(3);
 
@@ -133,7 +134,16 @@ impl Control for Codex {
     }
 
     fn own_variables(&self) -> &'static [&'static str] {
-        &["CODEX_THREAD_ID", "CODEX_SESSION_ID", "CODEX_TOOL_CALL_ID", "CODEX_CI", "CODEX_VERSION"]
+        &[
+            "CODEX_THREAD_ID",
+            "CODEX_SESSION_ID",
+            "CODEX_TOOL_CALL_ID",
+            "CODEX_CI",
+            "CODEX_VERSION",
+            "CODEX_APPLY_PATCH_PRESERVE_LINE_ENDINGS",
+            "CODEX_MANAGED_BY_NPM",
+            "CODEX_MANAGED_PACKAGE_ROOT",
+        ]
     }
 }
 

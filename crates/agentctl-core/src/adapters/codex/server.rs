@@ -57,16 +57,29 @@ pub(super) fn socket_of_host(look: &Look, root: &Root, session: &Session) -> Opt
     std::fs::symlink_metadata(&path).is_ok().then_some(path)
 }
 
-/// Begins a conversation; some methods must be opted in to.
-pub(super) fn hello(look: &Look, path: &Path, experimental: bool) -> Result<RpcSocket, TalkError> {
+/// What a conversation is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// A quick look.
+    Looks,
+    /// Something is wanted, which takes its time; some of it must be opted in to.
+    Acts,
+}
+
+/// Begins a conversation.
+pub(super) fn hello(look: &Look, path: &Path, manner: Manner) -> Result<RpcSocket, TalkError> {
     let left = look.deadline.saturating_duration_since(Instant::now());
-    let mut socket = RpcSocket::connect(path, look.host.kernel.uid(), left.min(PATIENCE))?;
-    introduce(&mut socket, experimental)?;
+    let (acts, limit) = match manner {
+        Manner::Looks => (false, PATIENCE),
+        Manner::Acts => (true, 6 * PATIENCE),
+    };
+    let mut socket = RpcSocket::connect(path, look.host.kernel.uid(), left.min(limit))?;
+    introduce(&mut socket, acts)?;
     Ok(socket)
 }
 
 fn converse(look: &Look, path: &Path, served: &mut [&mut Served]) -> Result<(), TalkError> {
-    let mut socket = hello(look, path, false)?;
+    let mut socket = hello(look, path, Manner::Looks)?;
     for served in served {
         let Some(id) = served.id.clone() else { continue };
         let reply = match socket.ask("thread/read", &json!({ "threadId": id })) {

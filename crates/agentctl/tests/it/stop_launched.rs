@@ -1,0 +1,146 @@
+//! Stopping what `agentctl launch` has started: nothing is left, and hooks still run.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use testkit::{TestHome, eventually, sandboxed};
+
+use crate::home;
+use crate::launched::{folder, launch, shims, status};
+use crate::stop::{lives, written_pid};
+use crate::stop_tree::{AWKWARD, Tree};
+
+/// One script that starts all the awkward ones and stays.
+fn tool(home: &TestHome, tree: &Tree, last: &str) -> PathBuf {
+    let place = tree.directory.display().to_string();
+    let mut text = String::new();
+    for (name, script) in AWKWARD {
+        let script = script.replace("D/", &format!("{place}/"));
+        let part = home.write(&format!("parts/{name}.sh"), script);
+        text.push_str(&format!("sh {} &\n", part.display()));
+    }
+    for (name, _) in AWKWARD {
+        text.push_str(&format!("until [ -s {place}/{name} ]; do :; done\n"));
+    }
+    home.write("parts/all.sh", text + last)
+}
+
+fn start(home: &TestHome, script: &Path, more: &[&str]) -> String {
+    launch(home, "ws", &format!("x [[tool:sh {}]]", script.display()), more)
+}
+
+#[test]
+fn of_what_was_launched_nothing_is_left() {
+    sandboxed(|| {
+        for haste in [None, Some("--force"), Some("--timeout=0s")] {
+            let home = home();
+            let tree = Tree::new(&home);
+            let id = start(&home, &tool(&home, &tree, "wait\n"), &[]);
+            assert_eq!(tree.living().len(), 8);
+            let mut args = vec!["stop", &id, "--json"];
+            args.extend(haste);
+            let told = home.run(&args);
+            assert_eq!(told.code, Some(0), "{told:?}");
+            assert_eq!(told.json()["survivors"], json!([]));
+            assert_eq!(tree.living(), Vec::<&str>::new(), "{told:?}");
+            assert_eq!(status(&home, &id)["status"], "stopped");
+            eventually("the shim ends by itself", || shims().is_empty().then_some(()));
+        }
+    });
+}
+
+#[test]
+fn with_its_shim_killed_what_is_marked_goes_and_the_rest_is_named() {
+    sandboxed(|| {
+        let home = home();
+        let tree = Tree::new(&home);
+        let id = start(&home, &tool(&home, &tree, "wait\n"), &[]);
+        assert_eq!(tree.living().len(), 8);
+        crate::launched::kill(shims()[0].pid);
+        eventually("it is gone", || shims().is_empty().then_some(()));
+        // Nothing of ours is needed: the processes themselves say whose they are.
+        std::fs::remove_dir_all(home.path().join(".local/state/agentctl")).expect("removed");
+        let told = home.run(&["stop", &id, "--json"]);
+        assert_eq!(tree.living(), ["bare"], "{told:?}");
+        assert_eq!(told.code, Some(1), "{told:?}");
+        assert_eq!(told.json()["survivors"][0]["pid"], tree.pid("bare"));
+    });
+}
+
+#[test]
+fn the_hook_of_a_stopped_session_runs_to_its_end() {
+    sandboxed(|| {
+        let home = home();
+        let tree = Tree::new(&home);
+        let (fifo, place) = (home.at("hook/go"), home.at("hook/done"));
+        assert!(
+            std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success()
+        );
+        let hook = home.at("hook/pid");
+        let text = format!(
+            "echo $$ > {}; read go < {}; echo $go > {}",
+            hook.display(),
+            fifo.display(),
+            place.display()
+        );
+        let text = home.write("hook/hook.sh", text);
+        let id = start(
+            &home,
+            &tool(&home, &tree, "wait\n"),
+            &["--on-complete", &format!("sh {}", text.display())],
+        );
+        assert_eq!(tree.living().len(), 8);
+        let told = home.run(&["stop", &id, "--json"]);
+        assert_eq!(told.code, Some(0), "{told:?}");
+        assert_eq!(tree.living(), Vec::<&str>::new());
+        assert!(lives(written_pid(&hook)), "it is no process of the agent's: {told:?}");
+        std::fs::write(&fifo, "fine\n").expect("told");
+        eventually("the hook is done", || {
+            std::fs::read_to_string(&place).ok().filter(|s| s == "fine\n")
+        });
+    });
+}
+
+#[test]
+fn a_launch_from_inside_outlives_the_one_it_was_launched_from() {
+    sandboxed(|| {
+        let home = home();
+        let tree = Tree::new(&home);
+        let inner = home.at("inner");
+        let cwd = folder(&home, "inside");
+        let last = format!(
+            "{} launch demo -p 'x [[hang]]' --cwd {cwd} > {}\nwait\n",
+            env!("CARGO_BIN_EXE_agentctl"),
+            inner.display()
+        );
+        let outer = start(&home, &tool(&home, &tree, &last), &[]);
+        let inner = eventually("the inner one is launched", || {
+            Some(std::fs::read_to_string(&inner).ok()?.strip_suffix('\n')?.to_owned())
+        });
+        let told = home.run(&["stop", &outer, "--json"]);
+        assert_eq!(told.code, Some(0), "{told:?}");
+        assert_eq!(tree.living(), Vec::<&str>::new());
+        assert_eq!(status(&home, &inner)["status"], "running", "{told:?}");
+        assert_eq!(home.run(&["stop", &inner]).code, Some(0));
+        eventually("both shims are gone", || shims().is_empty().then_some(()));
+    });
+}
+
+/// The agent kills its tool when it is asked to end, and `stop` runs in that tool.
+#[test]
+fn one_that_stops_itself_takes_everything_along() {
+    sandboxed(|| {
+        let home = home();
+        let tree = Tree::new(&home);
+        let last = format!(
+            "exec {} stop {}\n",
+            env!("CARGO_BIN_EXE_agentctl"),
+            home.path().join("ws").display()
+        );
+        let id = start(&home, &tool(&home, &tree, &last), &[]);
+        eventually("it has stopped", || {
+            Some(status(&home, &id)).filter(|s| s["status"] == "stopped")
+        });
+        assert_eq!(tree.living(), Vec::<&str>::new());
+    });
+}

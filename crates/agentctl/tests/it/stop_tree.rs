@@ -1,0 +1,454 @@
+//! Stopping everything a session has started, and nothing else.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use testkit::{Agent, Echo, TestHome, eventually, sandboxed};
+
+use crate::claude_code::{A, B, Claude, prompt, record};
+use crate::stop::{demo, lives, written_pid};
+
+const RUN: &str = "01a1de32-0000-7000-8000-00000000000a";
+
+/// The awkward ones, each a script that writes down its pid. `D` is the directory for that.
+pub(crate) const AWKWARD: [(&str, &str); 8] = [
+    ("child", "echo $$ > D/child; exec sleep 600"),
+    ("group", "set -m; sh -c 'echo $$ > D/group; exec sleep 600' & wait"),
+    ("session", "exec setsid sh -c 'echo $$ > D/session; exec sleep 600'"),
+    ("orphan", "sh -c 'echo $$ > D/orphan; exec sleep 600' & exit"),
+    ("daemon", "setsid sh -c 'echo $$ > D/daemon; exec sleep 600' & exit"),
+    ("bare", "env -i PATH=/usr/bin:/bin setsid sh -c 'echo $$ > D/bare; exec sleep 600' & exit"),
+    (
+        "heir",
+        "exec sh -c 'trap \"sh -c \\\"echo \\\\$\\\\$ > D/late; exec sleep 600\\\" & exit\" TERM; echo $$ > D/heir; sleep 600 & wait'",
+    ),
+    ("deaf", "trap '' TERM; echo $$ > D/deaf; exec sleep 600"),
+];
+
+pub(crate) struct Tree {
+    pub(crate) directory: PathBuf,
+}
+
+impl Tree {
+    pub(crate) fn new(home: &TestHome) -> Self {
+        let directory = home.path().join("pids");
+        std::fs::create_dir_all(&directory).expect("made");
+        Self { directory }
+    }
+
+    fn script(&self) -> Vec<String> {
+        let place = self.directory.to_string_lossy();
+        let starts = AWKWARD.iter().flat_map(|(_, script)| {
+            ["start".to_owned(), script.replace("D/", &format!("{place}/"))]
+        });
+        starts.collect()
+    }
+
+    pub(crate) fn pid(&self, name: &str) -> u32 {
+        written_pid(&self.directory.join(name))
+    }
+
+    fn pids(&self) -> Vec<(&'static str, u32)> {
+        AWKWARD.iter().map(|(name, _)| (*name, self.pid(name))).collect()
+    }
+
+    /// The names of those that live.
+    pub(crate) fn living(&self) -> Vec<&'static str> {
+        let late = self.directory.join("late").exists().then(|| ("late", self.pid("late")));
+        let all = self.pids().into_iter().chain(late);
+        all.filter(|(_, pid)| lives(*pid)).map(|(name, _)| name).collect()
+    }
+}
+
+/// A fake Claude Code whose tools carry its marks.
+fn adopted(claude: &Claude, id: &str, script: &[String]) -> Agent {
+    let record = record(id, &claude.cwd, &json!({"status": "busy"}));
+    let mut all = vec!["env", "CLAUDE_PID", "{pid}", "env", "CLAUDE_CODE_SESSION_ID", id];
+    all.extend(script.iter().map(String::as_str));
+    all.extend(["write", &claude.record_path, &record]);
+    let mut agent = claude.home.agent("claude", "ws", &all);
+    agent.ready();
+    claude.transcript(id, &[prompt("x")]);
+    agent
+}
+
+fn stop(claude: &Claude, id: &str) -> (Option<i32>, Value) {
+    let told = claude.home.run(&["stop", id, "--json"]);
+    (told.code, told.json())
+}
+
+#[test]
+fn of_an_adopted_agent_all_that_can_be_told_goes_and_the_rest_is_named() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let tree = Tree::new(&claude.home);
+        let _agent = adopted(&claude, A, &tree.script());
+        assert_eq!(tree.living().len(), 8);
+        let (code, told) = stop(&claude, A);
+        assert_eq!(tree.living(), ["bare"], "{told:#}");
+        assert_eq!(code, Some(1), "{told:#}");
+        let survivors = told["survivors"].as_array().expect("a list");
+        assert_eq!(survivors.len(), 1, "{told:#}");
+        assert_eq!(
+            (&survivors[0]["pid"], &survivors[0]["command"], &survivors[0]["why"]),
+            (
+                &tree.pid("bare").into(),
+                &"sleep 600".into(),
+                &"may have been started by it; not ended".into()
+            )
+        );
+        let row = &told["stopped"][0];
+        assert_eq!(row["status"], "stopped");
+        let how = |name: &str| {
+            let ended = row["ended"].as_array().expect("a list");
+            ended.iter().find(|e| e["pid"] == tree.pid(name)).map(|e| e["how"].clone())
+        };
+        assert_eq!((how("daemon"), how("deaf")), (Some("asked".into()), Some("killed".into())));
+        assert!(how("heir").is_some(), "{told:#}");
+        let said = claude.home.run(&["stop", A]);
+        assert_eq!(said.code, Some(0), "what is only suspected is named once: {said:?}");
+    });
+}
+
+/// Starts a launched agent below a stand-in for the shim.
+fn launched(claude: &Claude, run: &str, id: &str, script: &[String]) -> (Agent, u32) {
+    let record = record(id, &claude.cwd, &json!({"status": "busy"}));
+    let program = claude.home.at("bin/claude");
+    if !program.exists() {
+        std::fs::copy(testkit::fake_agent(), &program).expect("copied");
+    }
+    let mut words: Vec<String> = script.to_vec();
+    words.extend(["write".into(), claude.record_path.clone(), record]);
+    let quoted: Vec<String> =
+        words.iter().map(|w| format!("'{}'", w.replace('\'', "'\\''"))).collect();
+    let text = format!(
+        "export AGENTCTL_RUN=v1:{run}:$$:$(cut -d' ' -f22 /proc/$$/stat)\nexec {} {} < /dev/zero\n",
+        program.display(),
+        quoted.join(" ")
+    );
+    let file = claude.home.write(&format!("{run}.sh"), text);
+    let folder = claude.home.at(&format!(".local/state/agentctl/runs/{run}"));
+    let start = format!("exec sh {}", file.display());
+    let shim = ["shim", &folder.to_string_lossy(), "reaper", "start", &start];
+    let mut shim = claude.home.agent("shim-of-a-run", "ws", &shim);
+    shim.ready();
+    claude.transcript(id, &[prompt("x")]);
+    let row = eventually("it lives", || {
+        claude.list().sessions().into_iter().find(|s| s["id"] == id && s["pid"].is_u64())
+    });
+    (shim, u32::try_from(row["pid"].as_u64().expect("a pid")).expect("a pid"))
+}
+
+#[test]
+fn of_a_launched_agent_nothing_is_left() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let tree = Tree::new(&claude.home);
+        let (shim, agent) = launched(&claude, RUN, A, &tree.script());
+        assert_eq!(tree.living().len(), 8);
+        let (code, told) = stop(&claude, A);
+        assert_eq!((code, &told["survivors"]), (Some(0), &json!([])), "{told:#}");
+        assert_eq!(tree.living(), Vec::<&str>::new());
+        assert!(!lives(agent) && lives(shim.pid()), "the shim ends by itself");
+    });
+}
+
+#[test]
+fn by_force_nothing_is_left_either() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let tree = Tree::new(&claude.home);
+        let (_shim, _) = launched(&claude, RUN, A, &tree.script());
+        tree.pids();
+        let told = claude.home.run(&["stop", A, "--force", "--json"]);
+        assert_eq!(told.code, Some(0), "{told:?}");
+        assert_eq!(tree.living(), Vec::<&str>::new());
+        let told = told.json();
+        let ended = told["stopped"][0]["ended"].as_array().expect("a list");
+        assert!(ended.iter().all(|e| e["how"] != "asked"), "{told:#}");
+    });
+}
+
+#[test]
+fn an_agent_launched_inside_another_is_a_session_of_its_own() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let inner_run = "01a1de32-0000-7000-8000-00000000000b";
+        let (outer_shim, outer) = launched(&claude, RUN, A, &[]);
+        // As a launch from inside would: the inner shim is given to the outer one when its launcher ends.
+        let tree = Tree::new(&claude.home);
+        let (inner_shim, inner) = launched(&claude, inner_run, B, &tree.script());
+        drop(outer_shim);
+        let (code, told) = stop(&claude, A);
+        assert_eq!(code, Some(0), "{told:#}");
+        assert!(!lives(outer) && lives(inner) && lives(inner_shim.pid()));
+        assert_eq!(tree.living().len(), 8, "{told:#}");
+        let (code, told) = stop(&claude, B);
+        assert_eq!(code, Some(0), "{told:#}");
+        assert_eq!(tree.living(), Vec::<&str>::new());
+    });
+}
+
+#[test]
+fn a_launched_agent_below_the_one_that_is_stopped_lives_on() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let inner_run = "01a1de32-0000-7000-8000-00000000000b";
+        let record = record(B, &claude.cwd, &json!({"status": "busy"}));
+        let program = claude.home.at("bin/claude");
+        std::fs::copy(testkit::fake_agent(), &program).expect("copied");
+        claude.transcript(B, &[prompt("x")]);
+        let agent = format!(
+            "export AGENTCTL_RUN=v1:{inner_run}:$$:$(cut -d' ' -f22 /proc/$$/stat)\nexec {} write '{}' '{record}' start 'echo $$ > {}; exec sleep 600' < /dev/zero\n",
+            program.display(),
+            claude.record_path,
+            claude.home.at("tool").display()
+        );
+        let agent = claude.home.write("inner.sh", agent);
+        let folder = claude.home.at(&format!(".local/state/agentctl/runs/{inner_run}"));
+        let nested = format!(
+            "exec {} shim {} reaper start 'exec sh {}' < /dev/zero",
+            program.display(),
+            folder.display(),
+            agent.display()
+        );
+        // The nested shim is a child of the outer agent, and all carry the outer run's text or their own.
+        let (_shim, outer) = launched(&claude, RUN, A, &["start".into(), nested]);
+        let inner = eventually("the inner one lives", || {
+            claude.list().sessions().into_iter().find(|s| s["id"] == B && s["pid"].is_u64())
+        });
+        let inner = u32::try_from(inner["pid"].as_u64().expect("a pid")).expect("a pid");
+        let tool = written_pid(&claude.home.path().join("tool"));
+        let (code, told) = stop(&claude, A);
+        assert_eq!(code, Some(0), "{told:#}");
+        assert!(!lives(outer) && lives(inner) && lives(tool), "{told:#}");
+        assert_eq!(stop(&claude, B).0, Some(0));
+        assert!(!lives(inner) && !lives(tool));
+    });
+}
+
+#[test]
+fn an_agent_started_by_hand_inside_another_is_left_alone_and_named() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let record = record(B, &claude.cwd, &json!({"status": "busy"}));
+        let program = claude.home.at("bin/claude");
+        std::fs::copy(testkit::fake_agent(), &program).expect("copied");
+        claude.transcript(B, &[prompt("x")]);
+        let place = claude.home.at("pids/x").parent().expect("a parent").to_owned();
+        // Its own tool is orphaned and carries its mark beside the run's text.
+        let inner = format!(
+            "exec {} env CLAUDE_PID {{pid}} env CLAUDE_CODE_SESSION_ID {B} start 'sh -c \"echo \\$\\$ > {}/inner; exec sleep 600\" & exit' write '{}' '{record}' < /dev/zero",
+            program.display(),
+            place.display(),
+            claude.record_path
+        );
+        let inner = claude.home.write("inner.sh", inner);
+        let script = [
+            "env",
+            "CLAUDE_PID",
+            "{pid}",
+            "env",
+            "CLAUDE_CODE_SESSION_ID",
+            A,
+            "start",
+            &format!("exec sh {}", inner.display()),
+            "start",
+            &format!("sh -c 'echo $$ > {}/outer; exec sleep 600' & exit", place.display()),
+        ];
+        let script: Vec<String> = script.iter().map(ToString::to_string).collect();
+        let (_shim, outer) = launched(&claude, RUN, A, &script);
+        let row = eventually("the inner one lives", || {
+            claude.list().sessions().into_iter().find(|s| s["id"] == B && s["pid"].is_u64())
+        });
+        let (theirs, ours) = (written_pid(&place.join("inner")), written_pid(&place.join("outer")));
+        let (code, told) = stop(&claude, A);
+        assert_eq!(code, Some(0), "{told:#}");
+        assert_eq!(claude.row(B)["status"], "running");
+        assert!(!lives(outer) && !lives(ours) && lives(theirs), "{told:#}");
+        let left = &told["stopped"][0]["left"];
+        assert_eq!((&left[0]["session"], &left[0]["pid"]), (&B.into(), &row["pid"]), "{told:#}");
+        let (code, told) = stop(&claude, B);
+        assert_eq!(code, Some(0), "{told:#}");
+        assert!(!lives(theirs));
+    });
+}
+
+#[test]
+fn an_inner_session_is_stopped_without_the_outer_one() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        // Both of the outer one's marks are inherited by all that the inner one starts.
+        let outer = adopted(&claude, A, &[]);
+        let tool = claude.home.at("pids/tool");
+        let start = format!("sh -c 'echo $$ > {}; exec sleep 600' & exit", tool.display());
+        let record = record(B, &claude.cwd, &json!({"status": "busy"}));
+        let mut home = claude;
+        home.home.set("CLAUDE_CODE_CHILD_OF", outer.pid().to_string());
+        home.home.set("CODEX_THREAD_ID", "unrelated");
+        let script = [
+            "env",
+            "CLAUDE_PID",
+            "{pid}",
+            "env",
+            "CLAUDE_CODE_SESSION_ID",
+            B,
+            "start",
+            &start,
+            "write",
+            &home.record_path,
+            &record,
+        ];
+        let mut inner = home.home.agent("claude", "ws", &script);
+        inner.ready();
+        home.transcript(B, &[prompt("x")]);
+        let tool = written_pid(&tool);
+        let (code, told) = stop(&home, B);
+        assert_eq!(code, Some(0), "{told:#}");
+        assert!(!lives(tool) && !lives(inner.pid()) && lives(outer.pid()));
+    });
+}
+
+#[test]
+fn bystanders_are_left_alone() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let tree = Tree::new(&claude.home);
+        // Older than the agent, in the same directory; of the same terminal session; another session's.
+        let mut old = Echo::start("cat", None);
+        let other = claude.live(B, &json!({"status": "busy"}));
+        claude.transcript(B, &[prompt("x")]);
+        let agent = adopted(&claude, A, &tree.script());
+        tree.pids();
+        // A mark of a process that once had this pid, and one that merely looks like it.
+        let foreign = |name: &str, value: &str| {
+            let mut command = std::process::Command::new("cat");
+            command
+                .env(name, value)
+                .current_dir(&claude.cwd)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped());
+            Echo { child: command.spawn().expect("started") }
+        };
+        let mut strangers = [
+            foreign("CLAUDE_PID", &format!("{}1", agent.pid())),
+            foreign("CLAUDE_CODE_SESSION_ID", B),
+            foreign("CLAUDE_CODE_SESSION", A),
+            foreign("AGENTCTL_RUN", &format!("v1:{RUN}:{}:1", agent.pid())),
+            foreign("PATH", "/usr/bin"),
+        ];
+        let worker = demo(&claude.home, "worker", "x [[hang]]");
+        let (_, told) = stop(&claude, A);
+        assert_eq!(tree.living(), ["bare"], "{told:#}");
+        for stranger in &mut strangers {
+            assert!(stranger.answers(), "{told:#}");
+        }
+        assert!(old.answers() && lives(other.pid()) && lives(worker.pid()));
+        assert_eq!(claude.row(B)["status"], "running");
+    });
+}
+
+#[test]
+fn a_mark_from_before_the_agent_began_is_another_ones() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let pid = 6000;
+        let mut command = std::process::Command::new("cat");
+        command.env("CLAUDE_PID", pid.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut older = Echo { child: command.spawn().expect("started") };
+        let tick =
+            std::fs::read_to_string(format!("/proc/{}/stat", older.pid())).expect("a stat line");
+        let tick = tick.rsplit(") ").next().and_then(|s| s.split(' ').nth(19)?.parse().ok());
+        testkit::after_tick(tick.expect("a tick"));
+        testkit::next_pid(pid);
+        let agent = adopted(&claude, A, &[]);
+        assert_eq!(agent.pid(), pid);
+        assert_eq!(stop(&claude, A).0, Some(0));
+        assert!(older.answers());
+    });
+}
+
+#[test]
+fn what_carries_another_session_is_not_pulled_away_from_under_it() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let record = record(B, &claude.cwd, &json!({"status": "idle"}));
+        let program = claude.home.at("bin/claude");
+        std::fs::copy(testkit::fake_agent(), &program).expect("copied");
+        claude.transcript(B, &[prompt("x")]);
+        let pid = claude.home.at("pids/multiplexer");
+        // Like a terminal multiplexer that somebody started from a tool, with another agent in it.
+        let inner = format!(
+            "exec {} write '{}' '{record}' < /dev/zero",
+            program.display(),
+            claude.record_path
+        );
+        let inner = claude.home.write("inner.sh", inner);
+        let script = format!(
+            "setsid sh -c 'echo $$ > {}; sh {} & wait' & exit",
+            pid.display(),
+            inner.display()
+        );
+        let agent = adopted(&claude, A, &["start".into(), script]);
+        let carrier = written_pid(&pid);
+        eventually("the inner one lives", || {
+            claude.list().sessions().into_iter().find(|s| s["id"] == B && s["pid"].is_u64())
+        });
+        let (code, told) = stop(&claude, A);
+        assert_eq!(code, Some(1), "{told:#}");
+        assert!(!lives(agent.pid()) && lives(carrier), "{told:#}");
+        assert_eq!(
+            (&told["survivors"][0]["pid"], &told["survivors"][0]["why"]),
+            (&carrier.into(), &"another session runs below it; not ended".into())
+        );
+        assert_eq!(claude.row(B)["status"], "idle");
+    });
+}
+
+#[test]
+fn what_a_dead_agent_left_behind_is_swept_where_it_is_marked() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let tree = Tree::new(&claude.home);
+        let mut agent = adopted(&claude, A, &tree.script());
+        tree.pids();
+        agent.kill();
+        let (code, told) = stop(&claude, A);
+        assert_eq!(code, Some(0), "{told:#}");
+        assert_eq!(told["stopped"][0]["already"], true);
+        assert_eq!(tree.living(), ["bare"], "nothing proves whose that is");
+    });
+}
+
+#[test]
+fn stop_works_from_inside_the_session_it_stops() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let out = claude.home.at("pids/out");
+        let script = format!(
+            "env -i HOME={} PATH=/usr/bin:/bin {} stop {A} > {}.part 2>&1; mv {}.part {}",
+            claude.home.path().display(),
+            env!("CARGO_BIN_EXE_agentctl"),
+            out.display(),
+            out.display(),
+            out.display()
+        );
+        let go = claude.home.at("pids/go");
+        let fifo = std::process::Command::new("mkfifo").arg(&go).status();
+        assert!(fifo.expect("mkfifo").success());
+        let start = format!("read go < {}; {script}", go.display());
+        let agent = adopted(&claude, A, &["start".into(), start]);
+        std::fs::write(&go, "go\n").expect("told");
+        eventually("the agent has ended", || (!lives(agent.pid())).then_some(()));
+        // Its own shell was ended with the rest: what it said is in the file it was given.
+        let part = out.with_extension("part");
+        let said = eventually("it says so", || {
+            std::fs::read_to_string(&part).ok().filter(|s| s.contains("stopped"))
+        });
+        assert!(
+            said.starts_with(&format!("stopped claude-code {A} (pid {}", agent.pid())),
+            "{said}"
+        );
+    });
+}
