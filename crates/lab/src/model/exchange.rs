@@ -237,7 +237,7 @@ impl Exchange<'_> {
             // Said aloud: a script that quietly did something else would prove nothing.
             Err(why) => return self.refuse(api, &format!("bad script: {why}")),
         };
-        if let Some(status) = self.room.fails(&asked.prompt, script.failure) {
+        if let Some(status) = self.room.fails(&asked.prompt, asked.steps_done, script.failure) {
             let kind = error_kind(status);
             return self.json(status, &error(api, kind, &format!("scripted {status}")));
         }

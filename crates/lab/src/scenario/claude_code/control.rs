@@ -23,6 +23,7 @@ impl Kind for Claude {
     const KEYLESS: &'static str = "Not logged in";
     const PERMITTED: [&'static str; 2] = ["acceptEdits", "bypassPermissions"];
     const STOPPED: &'static str = "killed";
+    const STOP_CODE: i32 = 143;
     const TOKENS: [(&'static str, &'static str); 2] = [("INPUT", "2000"), ("OUTPUT", "100")];
 
     fn settle(stage: &Stage) -> Result<(), Trouble> {

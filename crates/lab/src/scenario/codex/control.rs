@@ -20,6 +20,7 @@ impl Kind for Codex {
     const KEYLESS: &'static str = "FAKE_OPENAI_KEY";
     const PERMITTED: [&'static str; 2] = ["workspace-write", "danger-full-access"];
     const STOPPED: &'static str = "interrupted";
+    const STOP_CODE: i32 = 1;
     const TOKENS: [(&'static str, &'static str); 2] = [("INPUT", "1986"), ("OUTPUT", "100")];
 
     fn settle(stage: &Stage) -> Result<(), Trouble> {

@@ -53,7 +53,9 @@ pub(super) trait Kind {
     const PERMITTED: [&'static str; 2];
     /// What a killed turn is called: where the agent writes of its end, it was interrupted.
     const STOPPED: &'static str;
-    /// Tokens of one answer.
+    /// The exit code of a session that was stopped.
+    const STOP_CODE: i32;
+    /// The tokens of [`at_work`] to its end.
     const TOKENS: [(&'static str, &'static str); 2];
 }
 

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 
 use super::{
     Kind, WORK, agents, at_work, calling, finish, launch, marked, order, served, stopped,
-    until_ended, working,
+    until_ended, until_told, working,
 };
 use crate::order::Told;
 use crate::process::{Held, environment};
@@ -94,11 +94,12 @@ pub(super) fn nested_here<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
 fn inside<K: Kind>(stage: &mut Stage, outer: &str, inner: &str) -> Result<(), Trouble> {
     let there = stage.directory(inner)?;
     let said = stage.home.join("inner.out");
-    // Some agents keep keys from their tools.
+    // Some agents keep keys from their tools, or give them the PATH of a login shell.
     let keys: Vec<String> =
         K::env(stage, true).iter().map(|(k, v)| format!("--env {k}={v}")).collect();
     let line = format!(
-        "{} launch {} {} --permissions bypass --cwd {} -p 'within [[hang]]' >{} 2>&1",
+        "PATH={}:$PATH {} launch {} {} --permissions bypass --cwd {} -p 'within [[hang]]' >{} 2>&1",
+        stage.agent.bin.display(),
         stage.agentctl.display(),
         K::NAME,
         keys.join(" "),
@@ -126,11 +127,13 @@ fn inside<K: Kind>(stage: &mut Stage, outer: &str, inner: &str) -> Result<(), Tr
     let gone = !around.agent.lives() && !tool.lives();
     stage.expect_that("the outer one is stopped", told.code == Some(0) && gone, told.all());
     stage.expect_that("the inner one lives on", within.lives(), told.all());
+    until_told(stage, 1)?;
     stage.expect("the outer one, stopped", &stopped(&around.id))?;
     stage.expect("the inner one, after that", &calling(&id, pid))?;
     let told = stage.order(&stage.home, &K::env(stage, true), &["stop", &id])?;
     let gone = !within.lives();
     stage.expect_that("the inner one is stopped too", told.code == Some(0) && gone, told.all());
+    until_told(stage, 2)?;
     stage.expect("the inner one, stopped", &stopped(&id))
 }
 

@@ -37,6 +37,7 @@ pub(super) fn resumed<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect("resumed", &claim)?;
     let told = stage.order(&elsewhere, &K::env(stage, true), &["stop", &id])?;
     stage.expect_that("stopped", told.code == Some(0) && !agent.lives(), told.all());
+    until_told(stage, 2)?;
     stage.expect("after the stop", &stopped(&id).ended(K::STOPPED))
 }
 

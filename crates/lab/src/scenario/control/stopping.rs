@@ -1,6 +1,7 @@
 //! Sessions that are ended, with all they have started.
 
-use super::{Kind, WORK, calling, launch, others, stopped, until_ended, working};
+use super::{Kind, WORK, calling, launch, others, stopped, until_ended, until_told, working};
+use crate::judge::Claim;
 use crate::process::{Held, named};
 use crate::stage::{Stage, Trouble};
 
@@ -35,6 +36,11 @@ fn gone(stage: &mut Stage, what: &str, process: &Held, told: &str) {
     stage.expect_that(&format!("{what} is gone"), !process.lives(), told);
 }
 
+/// Claims an end by our hand, of which its parent knows the code.
+fn ended<K: Kind>(id: &str) -> Claim {
+    stopped(id).ended(K::STOPPED).with("/exit/code", K::STOP_CODE)
+}
+
 pub(super) fn in_tool<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     let launched = launch::<K>(stage, "a", &busy(), &[])?;
     let tool = K::until_working(stage, launched.agent.pid, &launched.id)?;
@@ -45,7 +51,8 @@ pub(super) fn in_tool<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     gone(stage, "its tool", &tool, &told);
     gone(stage, "its daemon", &daemon, &told);
     gone(stage, "its bare daemon", &bare, &told);
-    stage.expect("after the stop", &stopped(&launched.id).ended(K::STOPPED))?;
+    until_told(stage, 1)?;
+    stage.expect("after the stop", &ended::<K>(&launched.id))?;
     let left = stage.until("nothing lives", || others().is_empty().then_some(()));
     stage.expect_that("nothing is left", left.is_ok(), others().join("\n"));
     Ok(())
@@ -58,7 +65,8 @@ pub(super) fn in_call<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     K::until_calling(stage, beside.agent.pid, &beside.id, "beside")?;
     let told = stop::<K>(stage, &launched.id, 0)?;
     gone(stage, "the agent", &launched.agent, &told);
-    stage.expect("after the stop", &stopped(&launched.id).ended(K::STOPPED))?;
+    until_told(stage, 1)?;
+    stage.expect("after the stop", &ended::<K>(&launched.id))?;
     stage.expect("the one beside it", &calling(&beside.id, beside.agent.pid))
 }
 

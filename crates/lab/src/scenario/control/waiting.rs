@@ -4,8 +4,8 @@ use super::{Kind, agents, at_work, finish, order, stopped, until_told};
 use crate::judge::Claim;
 use crate::stage::{Stage, Trouble};
 
-/// A prompt that fails, and the one try that is made.
-const FAILING: &str = "fail [[error:401]]";
+/// A prompt that fails, though not at once.
+const FAILING: &str = "fail [[tool:true]] [[error:500]]";
 
 pub(super) fn waited<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     let (launched, tool) = at_work::<K>(stage, "a", &[])?;
@@ -44,6 +44,7 @@ pub(super) fn launched<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     let more = ["--wait", "--env", "CLAUDE_CODE_MAX_RETRIES=1"];
     let told = order::<K>(stage, &cwd, FAILING, &more)?;
     stage.expect_that("1 when it failed", told.code == Some(1), told.all());
+    // Whoever waited may go on at once: the directory is free.
     let told = order::<K>(stage, &cwd, "think [[hang]]", &["--wait", "--timeout", "2s"])?;
     stage.expect_that("124 when the time is up", told.code == Some(124), told.all());
     let lives = !agents().is_empty();
