@@ -157,7 +157,13 @@ pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occu
     answer.faults.extend(listing.faults);
     let mut found: Vec<(Vec<ProcId>, Holder)> = Vec::new();
     for session in listing.sessions.iter().filter(|s| works_in(host, s, directory)) {
-        found.push((session.processes.clone(), session_holder(session)));
+        // Before an agent has told its session, its run may know which one it will be.
+        let launched = marked.iter().find(|(id, _)| session.processes.contains(id));
+        let holder = match launched {
+            Some((_, holder)) if session.id.is_none() => holder.clone(),
+            _ => session_holder(session),
+        };
+        found.push((session.processes.clone(), holder));
     }
     // What an adapter knows it knows better, also where it works.
     let known = |id: &ProcId| listing.sessions.iter().any(|s| s.processes.contains(id));

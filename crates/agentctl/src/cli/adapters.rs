@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use agentctl_core::adapters::ALL;
+use agentctl_core::adapters::control::Abilities;
 use agentctl_core::host::Host;
 use agentctl_core::model::SCHEMA_VERSION;
 use clap::Args;
@@ -51,6 +52,32 @@ struct Row {
     cost: bool,
     /// Sees subagents.
     subagents: bool,
+    /// How it is moved; null where it can only be looked at.
+    control: Option<Control>,
+}
+
+/// How an agent is launched, resumed and stopped.
+#[derive(Serialize, JsonSchema)]
+struct Control {
+    /// `launch` starts it.
+    launch: bool,
+    /// `resume` continues its sessions.
+    resume: bool,
+    /// `resume --fork` copies them.
+    fork: bool,
+    /// What `--permissions edits` means to it.
+    edits: &'static str,
+    /// What `--permissions bypass` means to it.
+    bypass: &'static str,
+    /// How `stop` ends it.
+    stop: &'static str,
+}
+
+impl From<Abilities> for Control {
+    fn from(can: Abilities) -> Self {
+        let Abilities { fork, edits, bypass, stop } = can;
+        Self { launch: true, resume: true, fork, edits, bypass, stop }
+    }
 }
 
 pub(super) fn cmd_adapters(ui: &mut Ui, host: &Arc<Host>, args: &AdaptersArgs) -> Outcome {
@@ -69,6 +96,7 @@ pub(super) fn cmd_adapters(ui: &mut Ui, host: &Arc<Host>, args: &AdaptersArgs) -
                 tokens: can.tokens,
                 cost: can.cost,
                 subagents: can.subagents,
+                control: adapter.control().map(|c| c.abilities().into()),
             }
         })
         .collect();
@@ -95,6 +123,23 @@ pub(super) fn cmd_adapters(ui: &mut Ui, host: &Arc<Host>, args: &AdaptersArgs) -
             yes(row.subagents),
             row.waiting
         ))?;
+    }
+    ui.line("")?;
+    ui.line("AGENT        FORK  --permissions edits            --permissions bypass")?;
+    for row in &rows {
+        let Some(can) = &row.control else { continue };
+        ui.line(&format!(
+            "{:<11}  {:<4}  {:<29}  {}",
+            row.name,
+            yes(can.fork),
+            can.edits,
+            can.bypass
+        ))?;
+    }
+    ui.line("")?;
+    for row in &rows {
+        let how = row.control.as_ref().map_or("not from here", |can| can.stop);
+        ui.line(&format!("stop {:<11}  {how}", row.name))?;
     }
     ui.flush()?;
     Ok(ExitCode::SUCCESS)

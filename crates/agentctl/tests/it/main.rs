@@ -13,6 +13,7 @@ mod hostile;
 mod launch;
 mod launched;
 mod locks;
+mod races;
 mod readme;
 mod recycle;
 mod resume;
