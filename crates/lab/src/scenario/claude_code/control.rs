@@ -93,10 +93,11 @@ pub(super) fn background(stage: &mut Stage) -> Result<(), Trouble> {
     let [(first, one), (second, two)] = ids.as_slice() else { return Err("not two".into()) };
     let told = order(stage, &["stop", first])?;
     stage.expect_that("`stop`", told.code == Some(0) && !one.lives(), told.all());
-    let state = stage.home.join(format!(".claude/jobs/{}/state.json", &first[..8]));
-    let state = std::fs::read(state).ok().and_then(|b| serde_json::from_slice::<Value>(&b).ok());
-    let asked = state.as_ref().is_some_and(|s| s["state"] == "stopped");
-    stage.expect_that("its own service knows that it was stopped", asked, format!("{state:?}"));
+    let job = stage.home.join(format!(".claude/jobs/{}/state.json", &first[..8]));
+    let job = std::fs::read(job).map_err(|e| e.to_string())?;
+    let job: Value = serde_json::from_slice(&job).map_err(|e| e.to_string())?;
+    let asked = job["state"] == "stopped";
+    stage.expect_that("its own service knows that it was stopped", asked, job.to_string());
     stage.expect("after the stop", &Claim::of(first, "stopped").served_by(&[]))?;
     let running = Claim::of(second, "running").because(None).served_by(&[two.pid]);
     stage.expect("the other", &running)?;

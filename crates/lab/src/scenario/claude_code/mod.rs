@@ -117,4 +117,4 @@ pub static SCENARIOS: &[Scenario] = &[
 ];
 
 /// What is ordered of Claude Code as of the others.
-pub static CONTROL: [Scenario; 23] = shared::scenarios::<control::Claude>(&CLAUDE);
+pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Claude>(&CLAUDE);

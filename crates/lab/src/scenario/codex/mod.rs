@@ -142,7 +142,7 @@ pub static SCENARIOS: &[Scenario] = &[
 ];
 
 /// What is ordered of Codex as of the others.
-pub static CONTROL: [Scenario; 23] = shared::scenarios::<control::Codex>(&CODEX);
+pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Codex>(&CODEX);
 
 /// Writes the settings of a Codex that talks to our model, asks nothing at its start, and tries once.
 fn settings(stage: &Stage, folder: &str, daemon: bool) -> Result<(), Trouble> {

@@ -60,7 +60,7 @@ pub(super) trait Kind {
 }
 
 /// Lists what is played with an agent.
-pub(super) const fn scenarios<K: Kind>(agent: &Agent) -> [Scenario; 23] {
+pub(super) const fn scenarios<K: Kind>(agent: &Agent) -> [Scenario; 24] {
     [
         agent.core(
             "launched",
@@ -97,6 +97,7 @@ pub(super) const fn scenarios<K: Kind>(agent: &Agent) -> [Scenario; 23] {
             "a directory in use is refused, and free at once",
             occupying::occupied::<K>,
         ),
+        agent.headless("locked", "a person's lock keeps launches out", occupying::locked::<K>),
         agent.headless(
             "racing",
             "of two launches into one directory one wins",

@@ -1,6 +1,7 @@
 //! Who works in a directory, and agents that launch agents.
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use super::{
     Kind, WORK, agents, at_work, calling, finish, launch, marked, order, served, stopped,
@@ -44,6 +45,45 @@ pub(super) fn occupied<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     let told = order::<K>(stage, &cwd, "sixth [[say:now]]", &[])?;
     stage.expect_that("after its death", told.code == Some(0), told.all());
     Ok(())
+}
+
+pub(super) fn locked<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
+    let (launched, tool) = at_work::<K>(stage, "a", &[])?;
+    let rows = locks(stage)?;
+    let row = |kind: &str| rows.iter().find(|r| r["kind"] == kind).cloned().unwrap_or_default();
+    let occupied = row("occupied");
+    let right = rows.len() == 1
+        && occupied["session"] == launched.id.as_str()
+        && occupied["pid"] == launched.agent.pid
+        && occupied["directory"] == *launched.cwd.to_string_lossy();
+    stage.expect_that("`locks` names the session at work", right, format!("{rows:?}"));
+    let (home, env) = (stage.home.clone(), K::env(stage, true));
+    let path = launched.cwd.to_string_lossy();
+    let args = ["lock", &path, "--by", "ada", "--reason", "release day"];
+    let told = stage.order(&home, &env, &args)?;
+    stage.expect_that("`lock`", told.code == Some(0), told.all());
+    finish(stage, &launched.agent, &tool)?;
+    let rows = locks(stage)?;
+    let right = matches!(rows.as_slice(), [r] if r["kind"] == "manual" && r["by"] == "ada");
+    stage.expect_that("the lock stays, the session's hold is over", right, format!("{rows:?}"));
+    let told = order::<K>(stage, &launched.cwd, "second [[say:no]]", &[])?;
+    let named = told.stderr.contains("ada") && told.stderr.contains("release day");
+    stage.expect_that("`launch` is refused", told.fails(5) && named, told.all());
+    let args = ["resume", &launched.id, "third [[say:no]]"];
+    let told = stage.order(&home, &env, &args)?;
+    stage.expect_that("`resume` is refused", told.fails(5), told.all());
+    let told = stage.order(&home, &env, &["unlock", &path])?;
+    stage.expect_that("`unlock`", told.code == Some(0), told.all());
+    let told = order::<K>(stage, &launched.cwd, "fourth [[say:yes]]", &[])?;
+    stage.expect_that("`launch` goes in", told.line().is_ok(), told.all());
+    Ok(())
+}
+
+/// Returns the rows of `locks`.
+fn locks(stage: &Stage) -> Result<Vec<Value>, Trouble> {
+    let (_, stdout, stderr) = stage.ask(&["locks", "--json"])?;
+    let document: Value = serde_json::from_str(&stdout).map_err(|e| format!("{e}: {stderr}"))?;
+    Ok(document["locks"].as_array().cloned().unwrap_or_default())
 }
 
 pub(super) fn racing<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
@@ -110,8 +150,8 @@ fn inside<K: Kind>(stage: &mut Stage, outer: &str, inner: &str) -> Result<(), Tr
     let around = launch::<K>(stage, outer, &prompt, &[])?;
     let tool = K::until_working(stage, around.agent.pid, &around.id)?;
     let told = std::fs::read_to_string(&said).unwrap_or_default();
-    let live = K::serving(stage, &there);
-    let Some((id, pid)) = live.into_iter().find(|(id, _)| *id != around.id) else {
+    let served = K::serving(stage, &there);
+    let Some((id, pid)) = served.into_iter().find(|(id, _)| *id != around.id) else {
         return Err(format!("the inner launch failed: {told}"));
     };
     let within = Held::of(pid).map_err(|e| e.to_string())?;
