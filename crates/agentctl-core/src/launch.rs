@@ -35,6 +35,8 @@ pub const SHIM: &str = "shim";
 pub const EXEC: &str = locks::STARTER;
 /// An agent that has said nothing for so long is looked for in its own live records too.
 const SLOW: Duration = Duration::from_secs(1);
+/// One that is registered and still silent may only be busy; it is worth so much more time.
+const REGISTERED_GRACE: Duration = Duration::from_secs(3);
 /// So much of its last words is shown.
 const LAST_WORDS: usize = 400;
 
@@ -283,7 +285,11 @@ impl Waiting<'_> {
                     return Err(LaunchError::Failed { agent, words, advice });
                 }
                 Handshake::Nearly(id, grace) if is_session_id(&id) => {
-                    let since = nearly.map_or_else(Instant::now, |(_, since, _)| since);
+                    // Another doubt has its own time.
+                    let since = match nearly {
+                        Some((_, since, before)) if before == grace => since,
+                        _ => Instant::now(),
+                    };
                     nearly = Some((id, since, grace));
                 }
                 _ => {}
@@ -300,7 +306,7 @@ impl Waiting<'_> {
                 && now + limit > until + SLOW
                 && let Some(id) = self.registered(adapters)
             {
-                return Ok((id, self.process()));
+                nearly = Some((id, now, REGISTERED_GRACE));
             }
             if let Some((id, since, grace)) = &nearly
                 && now >= *since + *grace

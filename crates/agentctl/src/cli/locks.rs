@@ -175,7 +175,10 @@ fn shown(host: &Host, directory: &Path) -> String {
 
 /// Who keeps a directory, and for how long yet.
 fn who(host: &Host, holder: &Holder) -> String {
-    let left = holder.until.map(|until| format!(" (for another {})", age(until, host.now())));
+    let left = holder.until.map(|until| {
+        let local = until.0.to_zoned(jiff::tz::TimeZone::system());
+        format!(" (until {})", local.strftime("%Y-%m-%d %H:%M"))
+    });
     one_line(&format!("{}{}", holder.what, left.unwrap_or_default()))
 }
 

@@ -87,7 +87,7 @@ pub(super) enum Show {
     Lines,
     /// One JSON document at the end.
     Json,
-    /// Nothing: the exit code tells.
+    /// Nothing: the exit code tells, and a word on stderr.
     Nothing,
 }
 
@@ -128,18 +128,29 @@ pub(super) fn wait_for(
     written?;
     if show == Show::Json {
         ui.json(&report(host, &waited))?;
+    }
+    let ended = ended(&waited, wish, show);
+    // The process ends now: taking the watches back would only delay it.
+    agentctl_core::kernel::leave_quickly();
+    std::mem::forget(waited.watched);
+    ended
+}
+
+fn ended(waited: &Waited, wish: Wish, show: Show) -> Outcome {
+    if show == Show::Json {
         return Ok(ExitCode::from(kind(waited.end).map_or(0, Kind::exit_code)));
     }
     answer(&waited, wish)
 }
 
-/// Shows a conversation as it is written until its turn is over; the exit code says how it ended.
+/// Shows a conversation as it is written until its turn is over; the exit code says how it ended. A
+/// transcript that is open already goes on from where it stands.
 pub(super) fn follow(
     ui: &mut Ui,
     host: &Arc<Host>,
     target: &Target,
     wish: Wish,
-    form: Form,
+    (form, mut transcript): (Form, Option<Transcript>),
 ) -> Outcome {
     let (sender, ended) = channel();
     let (their_host, theirs) = (Arc::clone(host), target.clone());
@@ -148,7 +159,6 @@ pub(super) fn follow(
         // Whoever followed may have gone.
         let _unheard = sender.send(waited);
     });
-    let mut transcript: Option<Transcript> = None;
     loop {
         // Its end is looked for before its words, so that none of them is missed.
         let waited = match ended.try_recv() {
@@ -195,12 +205,14 @@ fn kind(end: End) -> Option<Kind> {
 
 fn say(ui: &mut Ui, show: Show, word: &Word<'_>) -> std::io::Result<()> {
     match word {
-        Word::Decided(session) => {
-            if show == Show::Lines {
+        Word::Decided(session) => match show {
+            Show::Lines => {
                 ui.line(&line(session))?;
                 ui.flush()?;
             }
-        }
+            Show::Nothing if session.status != Status::Waiting => ui.note(&line(session)),
+            Show::Json | Show::Nothing => {}
+        },
         Word::Unknown(session) => {
             let why = reason(session).unwrap_or_else(|| "no source says".to_owned());
             ui.note(&format!("what {} does is unknown ({why}): waiting goes on", name(session)));

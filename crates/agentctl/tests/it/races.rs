@@ -176,7 +176,8 @@ impl Stage {
 
     fn round(&mut self, number: u32, tally: &mut Tally) {
         let seed = self.dice.seed;
-        let count = 2 + usize::try_from(self.dice.below(7)).expect("few");
+        // Two to eight, rather few than many.
+        let count = 2 + usize::try_from(self.dice.below(7).min(self.dice.below(7))).expect("few");
         // A quarter of the rounds is left alone: there exactly one must win.
         let mut kills = if self.dice.below(4) == 0 { 0 } else { 1 + self.dice.below(6) };
         let alone = kills == 0;
@@ -208,12 +209,15 @@ impl Stage {
                     _ => tally.shims_killed += 1,
                 }
             }
-            std::thread::yield_now();
+            // Not a wait for anything: who races needs the cores more than who looks on.
+            std::thread::park_timeout(Duration::from_micros(self.dice.below(1500)));
         };
-        // Nobody is on the way any more: nobody may hold the directory.
-        let directory = fs::File::open(&self.place).expect("open");
-        assert!(directory.try_lock().is_ok(), "round {number}, seed {seed}: it stays shut");
-        drop(directory);
+        // Nobody is on the way any more, so nobody keeps the directory shut. An exec lets go of it on the
+        // way back to the new program, a moment after that can be seen.
+        eventually(&format!("it is open (round {number}, seed {seed})"), || {
+            let directory = fs::File::open(&self.place).expect("open");
+            directory.try_lock().ok()
+        });
         let answers: Vec<Output> =
             racing.into_iter().map(|c| c.wait_with_output().into()).collect();
         let mut winners = Vec::new();

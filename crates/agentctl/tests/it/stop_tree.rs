@@ -111,6 +111,25 @@ fn of_an_adopted_agent_all_that_can_be_told_goes_and_the_rest_is_named() {
     });
 }
 
+#[test]
+fn what_is_started_while_it_is_being_stopped_goes_too() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let tree = Tree::new(&claude.home);
+        let place = tree.directory.display().to_string();
+        let script = AWKWARD.iter().find(|(name, _)| *name == "heir").expect("there").1;
+        let script = script.replace("D/", &format!("{place}/"));
+        let _agent = adopted(&claude, A, &["start".into(), script]);
+        tree.pid("heir");
+        let (code, told) = stop(&claude, A);
+        assert_eq!(code, Some(0), "{told:#}");
+        let mark = format!("CLAUDE_CODE_SESSION_ID={A}");
+        let marked = crate::launched::everyone().into_iter().filter(|p| p.environ.contains(&mark));
+        let left: Vec<_> = marked.map(|p| (p.pid, p.argv)).collect();
+        assert!(left.is_empty(), "{left:?}");
+    });
+}
+
 /// Starts a launched agent below a stand-in for the shim.
 fn launched(claude: &Claude, run: &str, id: &str, script: &[String]) -> (Agent, u32) {
     let record = record(id, &claude.cwd, &json!({"status": "busy"}));
