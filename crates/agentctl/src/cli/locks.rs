@@ -148,11 +148,10 @@ fn failure(host: &Host, directory: &Path, error: LockError) -> Failure {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     let name = shown(host, directory);
     match error {
-        LockError::Locked(lock) => Failure::new(
-            Kind::Refused,
-            format!("{name} is locked already: {}", who(&lock.holder)),
-        )
-        .hint("`agentctl unlock` takes the lock away"),
+        LockError::Locked(lock) => {
+            Failure::new(Kind::Refused, format!("{name} is locked already: {}", who(&lock.holder)))
+                .hint("`agentctl unlock` takes the lock away")
+        }
         LockError::NotLocked(_) => Failure::new(Kind::Failed, format!("{name} is not locked"))
             .hint("`agentctl locks` shows what is locked or occupied"),
         LockError::Busy(_) => {
