@@ -326,6 +326,11 @@ fn bad_input_is_refused_before_anything_is_started() {
             assert!(refused.stderr.contains(words), "{args:?}: {}", refused.stderr);
             assert!(refused.stdout.is_empty(), "{args:?}");
         }
+        script(&home, "codex", "exit 1");
+        let long = home.write("long", "x".repeat((1 << 20) + 1)).to_string_lossy().into_owned();
+        let refused = home.run(&["launch", "codex", "--prompt-file", &long]);
+        assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+        assert!(refused.stderr.contains("1048577 characters; codex reads 1048576"), "{refused:?}");
         assert!(runs(&home).is_empty() && marked().is_empty());
     });
 }
