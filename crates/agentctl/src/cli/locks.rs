@@ -81,7 +81,7 @@ pub(super) fn cmd_lock(ui: &mut Ui, host: &Arc<Host>, args: &LockArgs) -> Outcom
     let until = args.ttl.map(|span| until(host, span)).transpose()?;
     let lock = locks::lock(host, &directory, by, reason, until)
         .map_err(|error| failure(host, &directory, error))?;
-    let end = lock.holder.until.map(|until| format!(" until {until}"));
+    let end = lock.holder.until.map(|until| format!(" until {}", local(until)));
     ui.note(&format!("locked {}{}", shown(host, &directory), end.unwrap_or_default()));
     Ok(ExitCode::SUCCESS)
 }
@@ -174,11 +174,13 @@ fn shown(host: &Host, directory: &Path) -> String {
 
 /// Who keeps a directory, and for how long yet.
 fn who(holder: &Holder) -> String {
-    let left = holder.until.map(|until| {
-        let local = until.0.to_zoned(jiff::tz::TimeZone::system());
-        format!(" (until {})", local.strftime("%Y-%m-%d %H:%M"))
-    });
+    let left = holder.until.map(|until| format!(" (until {})", local(until)));
     one_line(&format!("{}{}", holder.what, left.unwrap_or_default()))
+}
+
+/// A time as the clock on the wall shows it.
+fn local(time: Time) -> String {
+    time.0.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 const HEADER: [&str; 4] = ["KIND", "SINCE", "DIRECTORY", "WHO"];
