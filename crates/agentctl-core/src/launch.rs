@@ -89,6 +89,14 @@ pub fn launch(
     let control = launch.adapter.control().ok_or_else(|| {
         Refusal::new(format!("{agent} cannot be launched from here"), "see `agentctl adapters`")
     })?;
+    if let Some(most) = control.longest_prompt() {
+        let characters = String::from_utf8_lossy(&launch.prompt).chars().count();
+        if characters > most {
+            let why = format!("the prompt has {characters} characters; {agent} reads {most}");
+            let hint = "put long text in a file and name the file in the prompt";
+            return Err(Refusal::new(why, hint).into());
+        }
+    }
     launch.order.cwd = directory(&launch.order.cwd)?;
     let start = control.start(host, &launch.order)?;
     let cwd = launch.order.cwd.clone();

@@ -8,7 +8,9 @@ use std::time::Duration;
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet;
 use agentctl_core::host::Host;
+use agentctl_core::kernel::Held;
 use agentctl_core::model::{Outcome as Ended, SCHEMA_VERSION, Session, Status, Target};
+use agentctl_core::runs::Runs;
 use agentctl_core::transcript::Transcript;
 use agentctl_core::wait::{Awaited, End, Enough, Until, Verdict, Waited, Wish, Word, wait};
 use clap::{Args, ValueEnum};
@@ -126,6 +128,9 @@ pub(super) fn wait_for(
         }
     })?;
     written?;
+    for session in waited.sessions.iter().filter_map(|awaited| awaited.session.as_ref()) {
+        let_wrapper_leave(host, session);
+    }
     if show == Show::Json {
         ui.json(&report(host, &waited))?;
     }
@@ -136,11 +141,21 @@ pub(super) fn wait_for(
     ended
 }
 
+/// A program that only wraps a launched agent outlives it by a few moments, and keeps its directory: who
+/// has waited for the one is not to meet the other.
+fn let_wrapper_leave(host: &Host, session: &Session) {
+    const MOST: Duration = Duration::from_secs(2);
+    let over = session.run.as_ref().filter(|_| !session.status.is_live());
+    let started = over.and_then(|run| Runs::of(host).run(run).started());
+    let wrapper = started.and_then(|s| host.kernel.hold(&s.process).ok().flatten());
+    let _late = wrapper.map(|held| Held::wait_for_all(&[held], MOST));
+}
+
 fn ended(waited: &Waited, wish: Wish, show: Show) -> Outcome {
     if show == Show::Json {
         return Ok(ExitCode::from(kind(waited.end).map_or(0, Kind::exit_code)));
     }
-    answer(&waited, wish)
+    answer(waited, wish)
 }
 
 /// Shows a conversation as it is written until its turn is over; the exit code says how it ended. A
@@ -176,6 +191,9 @@ pub(super) fn follow(
             logs::show(ui, form, transcript, Part::More)?;
         }
         if let Some(waited) = waited {
+            for session in waited.sessions.iter().filter_map(|awaited| awaited.session.as_ref()) {
+                let_wrapper_leave(host, session);
+            }
             return answer(&waited, wish);
         }
         match watch {
