@@ -181,10 +181,8 @@ impl Stage {
     /// is as likely as the others.
     fn victim(&mut self, players: &[Player], spare: bool) -> Option<usize> {
         let of = |part: Part| (0..players.len()).filter(move |i| players[*i].part == part);
-        let parts: &[Part] = match spare {
-            true => &[Part::Shim, Part::Starter],
-            false => &[Part::Launcher, Part::Shim, Part::Starter],
-        };
+        let all = [Part::Shim, Part::Starter, Part::Launcher];
+        let parts = if spare { &all[..2] } else { &all[..] };
         let there: Vec<Part> = parts.iter().copied().filter(|p| of(*p).next().is_some()).collect();
         if there.is_empty() {
             return None;
