@@ -453,3 +453,34 @@ mkfifo "$HOME/gate"; read _ < "$HOME/gate""#;
         assert_eq!(row["status"], "running");
     });
 }
+
+#[test]
+fn to_wait_for_a_launch_is_to_know_all_of_it() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[say:done]]", &["--group", "g"]);
+        let waited = home.run(&["wait", &id, "--json"]);
+        assert_eq!(waited.code, Some(0), "{}", waited.stderr);
+        let session = waited.json()["sessions"][0].clone();
+        assert_eq!((&session["group"], session["run"].is_string()), (&"g".into(), true));
+        // Whoever waited finds the directory free, and everything said.
+        let json =
+            home.run(&["launch", "demo", "-p", "y [[error:no]]", "--cwd", "w", "--wait", "--json"]);
+        assert_eq!(json.code, Some(1), "{}", json.stderr);
+        assert_eq!(
+            (&json.json()["status"], &json.json()["exit"]["code"]),
+            (&"error".into(), &1.into())
+        );
+        let followed =
+            home.run(&["launch", "demo", "-p", "z [[say:hello]]", "--cwd", "w", "--follow"]);
+        assert_eq!(followed.code, Some(0), "{}", followed.stderr);
+        assert!(followed.stdout.contains("assistant") && followed.stdout.contains("hello"));
+        assert!(followed.stderr.starts_with("session "), "{}", followed.stderr);
+        let id = followed.stderr.trim_start_matches("session ").trim();
+        let resumed = home.run(&["resume", id, "more [[say:again]]", "--follow"]);
+        assert!(
+            resumed.stdout.contains("again") && !resumed.stdout.contains("hello"),
+            "{resumed:?}"
+        );
+    });
+}
