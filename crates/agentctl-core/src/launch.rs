@@ -25,7 +25,6 @@ use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
 use crate::locks::{self, Holder};
 use crate::model::{Exit, Fault, Locator, ProcId, Status, Target, is_session_id};
-use crate::native::watch::Watch;
 use crate::runs::{self, FIRST_BYTES, MARKER, Run, Runs, Spec};
 use crate::stop;
 
@@ -115,11 +114,9 @@ pub fn launch(
     let spec = spec(host, &launch, &start);
     let runs = Runs::of(host);
     let run = runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be made"))?;
-    // It stands before anything can happen that it should tell.
-    let watch = Watch::directories([run.directory.as_path()]).ok();
     let shim = spawn_shim(host, &run, &launch, &start, entry.into_fd())
         .map_err(io("the agent's parent cannot be started"))?;
-    let mut waiting = Waiting { host, run: &run, shim, watch, control, launch: &launch };
+    let mut waiting = Waiting { host, run: &run, shim, control, launch: &launch };
     let up = waiting.for_first_words(adapters).and_then(|(session, process)| {
         run.write_session(&session).map_err(io("the run's session cannot be written"))?;
         if let Some(arrival) = arrival {
@@ -266,7 +263,6 @@ struct Waiting<'a> {
     host: &'a Arc<Host>,
     run: &'a Run,
     shim: Child,
-    watch: Option<Watch>,
     control: &'a dyn Control,
     launch: &'a Launch,
 }
@@ -277,7 +273,8 @@ impl Waiting<'_> {
         adapters: Adapters,
     ) -> Result<(String, Option<ProcId>), LaunchError> {
         let limit = self.host.deadlines.launch;
-        let until = Instant::now() + limit;
+        let began = Instant::now();
+        let until = began + limit;
         // When it first told its id, and how much longer a refusal is worth waiting for.
         let mut nearly: Option<(String, Instant, Duration)> = None;
         loop {
@@ -311,7 +308,7 @@ impl Waiting<'_> {
             }
             let now = Instant::now();
             if nearly.is_none()
-                && now + limit > until + SLOW
+                && now > began + SLOW
                 && let Some(id) = self.registered(adapters)
             {
                 nearly = Some((id, now, REGISTERED_GRACE));
@@ -328,7 +325,7 @@ impl Waiting<'_> {
             }
             let next =
                 nearly.as_ref().map_or(until, |(_, since, grace)| until.min(*since + *grace));
-            self.sleep(next.saturating_duration_since(now));
+            self.sleep(began, next.saturating_duration_since(now));
         }
     }
 
@@ -366,13 +363,11 @@ impl Waiting<'_> {
         Err(LaunchError::Unheard { agent, session, words, advice })
     }
 
-    /// Waits for a file event; the shim's own death sends none, so it is looked at now and then.
-    fn sleep(&self, left: Duration) {
-        let nap = left.min(Duration::from_millis(100));
-        match &self.watch {
-            Some(watch) => drop(watch.wait(nap)),
-            None => std::thread::park_timeout(nap.min(Duration::from_millis(10))),
-        }
+    /// Waits a moment. A look at two files costs microseconds; taking a watch on them back again would
+    /// cost more than the agent's own start.
+    fn sleep(&self, began: Instant, left: Duration) {
+        let pace = if began.elapsed() < SLOW { 1 } else { 10 };
+        std::thread::park_timeout(left.min(Duration::from_millis(pace)));
     }
 
     fn words(&self) -> (Vec<u8>, Vec<u8>) {

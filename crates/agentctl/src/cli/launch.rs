@@ -265,6 +265,11 @@ pub(super) fn start(
     for holder in &launched.exempt {
         ui.note(&format!("beside {}, which this was launched from", holder.what));
     }
+    if on_create.is_none() && !(flags.json || flags.wait || flags.follow) {
+        // Its id is all that was asked for.
+        told(ui, &launched, None, false, false)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let target = target(host, adapter, &launched);
     let session = target.as_ref().and_then(|t| fleet::inspect(host, ALL, t).session);
     // One document: with --wait it is the session as it was when the turn was over.
