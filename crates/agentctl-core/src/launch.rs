@@ -325,7 +325,7 @@ impl Waiting<'_> {
             }
             let next =
                 nearly.as_ref().map_or(until, |(_, since, grace)| until.min(*since + *grace));
-            self.sleep(began, next.saturating_duration_since(now));
+            a_moment(began, next.saturating_duration_since(now));
         }
     }
 
@@ -361,13 +361,6 @@ impl Waiting<'_> {
         let advice = self.control.advice(&words);
         let (agent, session) = (self.launch.adapter.name(), session.to_owned());
         Err(LaunchError::Unheard { agent, session, words, advice })
-    }
-
-    /// Waits a moment. A look at two files costs microseconds; taking a watch on them back again would
-    /// cost more than the agent's own start.
-    fn sleep(&self, began: Instant, left: Duration) {
-        let pace = if began.elapsed() < SLOW { 1 } else { 10 };
-        std::thread::park_timeout(left.min(Duration::from_millis(pace)));
     }
 
     fn words(&self) -> (Vec<u8>, Vec<u8>) {
@@ -407,6 +400,13 @@ impl Waiting<'_> {
         let advice = self.control.advice(&words);
         LaunchError::Died { agent: self.launch.adapter.name(), exit, words, advice }
     }
+}
+
+/// Waits a moment. A look at two files costs microseconds; taking a watch on them back again would
+/// cost more than the agent's own start.
+fn a_moment(began: Instant, left: Duration) {
+    let pace = if began.elapsed() < SLOW { 1 } else { 10 };
+    std::thread::park_timeout(left.min(Duration::from_millis(pace)));
 }
 
 /// Returns what an agent said last, on one line: on stderr, or else on stdout.
