@@ -24,7 +24,7 @@ pub use observe::{Observation, Observed, observe};
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
 use crate::host::Host;
 use crate::kernel::Table;
-use crate::model::{Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target};
+use crate::model::{Fault, Listing, Locator, ReasonKind, SCHEMA_VERSION, Session, Status, Target};
 
 /// The adapters a question is put to.
 pub type Adapters = &'static [&'static dyn Adapter];
@@ -51,7 +51,8 @@ pub struct Query {
 impl Query {
     fn admits(&self, session: &Session) -> bool {
         // A thread that rests in a shared server is history until somebody moves it.
-        let rests = session.status == Status::Idle && session.hosted && !self.resting;
+        let at_work = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
+        let rests = session.status == Status::Idle && session.hosted && !at_work && !self.resting;
         (self.history.is_some() || (session.status.is_live() && !rests))
             && (self.statuses.is_empty() || self.statuses.contains(&session.status))
             && self.group.as_ref().is_none_or(|g| session.group.as_ref() == Some(g))
@@ -378,6 +379,9 @@ impl<'a> Question<'a> {
     fn add_one(&mut self, locator: &Locator, depth: Depth) {
         let locator = self.written(locator);
         let record = self.store.record(&locator, depth);
+        if record.absent {
+            return;
+        }
         let Some(parent) = record.parent.clone() else {
             return self.push(&locator, record);
         };
@@ -398,7 +402,7 @@ impl<'a> Question<'a> {
 
     fn push(&mut self, locator: &Locator, record: Record) {
         // A subagent belongs under its parent, wherever its own record lies.
-        if record.parent.is_some() {
+        if record.parent.is_some() || record.absent {
             return;
         }
         let record = self.admit_hidden(locator, record);
