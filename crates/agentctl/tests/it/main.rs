@@ -13,6 +13,7 @@ mod hostile;
 mod launch;
 mod launched;
 mod locks;
+mod openclaw;
 mod races;
 mod readme;
 mod recycle;
