@@ -14,6 +14,7 @@ mod launch;
 mod launched;
 mod locks;
 mod openclaw;
+mod openclaw_hostile;
 mod races;
 mod readme;
 mod recycle;

@@ -2,6 +2,7 @@
 
 pub mod claude_code;
 pub mod codex;
+pub mod openclaw;
 
 use crate::stage::{Stage, Trouble};
 
@@ -64,5 +65,5 @@ impl Agent {
 
 /// Returns every scenario, agent by agent.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    claude_code::SCENARIOS.iter().chain(codex::SCENARIOS)
+    claude_code::SCENARIOS.iter().chain(codex::SCENARIOS).chain(openclaw::SCENARIOS)
 }
