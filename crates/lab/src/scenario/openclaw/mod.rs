@@ -115,7 +115,9 @@ fn up(stage: &Stage) -> Result<Gateway, Trouble> {
     let port = PORT.to_string();
     let argv = ["openclaw", "gateway", "run", "--port", &port, "--bind", "loopback"];
     let started = stage.start(Path::new(&work), &env(), &argv)?;
-    let client = stage.until("the gateway lets us in", || Client::connect().ok())?;
+    // Its first start on a loaded machine takes more than a minute.
+    let let_in = || stage.until("the gateway lets us in", || Client::connect().ok());
+    let client = let_in().or_else(|_| let_in())?;
     Ok(Gateway { started, client })
 }
 
