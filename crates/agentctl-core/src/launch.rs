@@ -7,6 +7,7 @@
 
 mod arrival;
 mod error;
+mod remote;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -62,8 +63,8 @@ pub struct Launch {
 /// A session that has begun.
 #[derive(Debug)]
 pub struct Launched {
-    /// The run.
-    pub run: Run,
+    /// The run; `None` where a server carries it out, and nothing of it is kept here.
+    pub run: Option<Run>,
     /// The agent's own session id.
     pub session: String,
     /// The agent's process, where the shim lived to name it.
@@ -96,6 +97,9 @@ pub fn launch(
             return Err(Refusal::new(why, hint).into());
         }
     }
+    if let Some(remote) = control.remote() {
+        return remote::launch(host, adapters, remote, &launch);
+    }
     launch.order.cwd = directory(&launch.order.cwd)?;
     let start = control.start(host, &launch.order)?;
     let cwd = launch.order.cwd.clone();
@@ -125,7 +129,7 @@ pub fn launch(
         Ok((session, process))
     });
     match up {
-        Ok((session, process)) => Ok(Launched { run, session, process, exempt, faults }),
+        Ok((session, process)) => Ok(Launched { run: Some(run), session, process, exempt, faults }),
         Err(error) => {
             // Nobody is left behind; what it said stays in the run's folder.
             stop::end_run(host, &run.id);

@@ -196,8 +196,10 @@ fn clean(ui: &mut Ui, host: &Arc<Host>) -> Outcome {
         let locator = Locator { id: id.clone(), path: None, parent: None };
         let target = Target { adapter: "demo", root, session: Some(locator), pid: None };
         if let Ok(transcript) = agentctl_core::transcript::Transcript::open(host, ALL, &target) {
-            fs::remove_file(transcript.path())?;
-            removed += 1;
+            if let Some(path) = transcript.path() {
+                fs::remove_file(path)?;
+                removed += 1;
+            }
         }
     }
     if scratch.exists() {

@@ -154,9 +154,48 @@ pub(super) fn cmd_launch(
 ) -> Outcome {
     let adapter = adapter(ui, host, defaults, args.adapter.as_deref())?;
     let prompt = prompt(args.prompt.as_deref(), args.prompt_file.as_deref())?;
+    if args.cwd.is_some() && is_remote(adapter) {
+        return Err(no_directory(adapter));
+    }
     let cwd = args.cwd.map_or_else(|| host.cwd.clone(), |dir| host.cwd.join(dir));
     let wanted = Wanted { adapter, prompt, begin: Begin::New, cwd, name: args.name, from: None };
     start(ui, host, defaults, args.flags, wanted)
+}
+
+/// Says whether an agent's sessions live in a server: no directory and no hook of ours concerns them.
+pub(super) fn is_remote(adapter: &dyn Adapter) -> bool {
+    adapter.control().is_some_and(|control| control.remote().is_some())
+}
+
+pub(super) fn no_directory(adapter: &dyn Adapter) -> Failure {
+    let message = format!("{} works where its server says: --cwd cannot be heeded", adapter.name());
+    Failure::new(Kind::Usage, message).hint("leave it out")
+}
+
+/// Hooks need somebody here who sees a session begin and end.
+fn hooks_of(
+    ui: &mut Ui,
+    flags: &mut Flags,
+    hooks: &crate::config::Hooks,
+    adapter: &dyn Adapter,
+) -> Result<[Option<Vec<String>>; 2], Failure> {
+    let typed = [flags.on_create.take(), flags.on_complete.take()].map(|words| words.map(|w| w.0));
+    if !is_remote(adapter) {
+        let [create, complete] = typed;
+        let configured = |hook: &Option<Vec<String>>| hook.clone();
+        return Ok([
+            create.or_else(|| configured(&hooks.on_create)),
+            complete.or_else(|| configured(&hooks.on_complete)),
+        ]);
+    }
+    if typed.iter().any(Option::is_some) {
+        let message = format!("{} runs on a server: no hook is run for it", adapter.name());
+        return Err(Failure::new(Kind::Usage, message).hint("leave the hook out"));
+    }
+    if hooks.on_create.is_some() || hooks.on_complete.is_some() {
+        ui.note("it runs on a server: the configured hooks are not run for it");
+    }
+    Ok([None, None])
 }
 
 /// Returns the agent that was named, configured, or else is installed.
@@ -223,9 +262,10 @@ pub(super) fn start(
     ui: &mut Ui,
     host: &Arc<Host>,
     defaults: &Defaults,
-    flags: Flags,
+    mut flags: Flags,
     wanted: Wanted,
 ) -> Outcome {
+    let [on_create, on_complete] = hooks_of(ui, &mut flags, &defaults.hooks, wanted.adapter)?;
     let root = wanted.from.as_ref().map(|t| PathBuf::from(&t.root));
     let order = Order {
         begin: wanted.begin,
@@ -236,9 +276,6 @@ pub(super) fn start(
         extra: flags.extra,
         root,
     };
-    let hooks = &defaults.hooks;
-    let on_create = flags.on_create.map(|w| w.0).or_else(|| hooks.on_create.clone());
-    let on_complete = flags.on_complete.map(|w| w.0).or_else(|| hooks.on_complete.clone());
     let adapter = wanted.adapter;
     let asked = Launch {
         adapter,
@@ -342,9 +379,10 @@ fn created(
     session: Option<&Session>,
     hook: &[String],
 ) {
-    let Some(spec) = launched.run.spec() else { return };
+    let Some(run) = &launched.run else { return };
+    let Some(spec) = run.spec() else { return };
     let facts = Facts::of(Moment::Create, &spec, Some(&launched.session), session);
-    let report = hooks::run(host, Moment::Create, hook, &facts, &launched.run);
+    let report = hooks::run(host, Moment::Create, hook, &facts, run);
     if let Some(why) = report.failure() {
         ui.warn(&format!("the on-create hook failed: {why}"));
     }
@@ -396,6 +434,8 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
                 None => failure.hint("`agentctl unlock` lifts it; --force goes in all the same"),
             }
         }
+        LaunchError::Unanswered { agent, .. } => Failure::new(Kind::Unanswered, message)
+            .hint(format!("`agentctl list -a --adapter {agent}` shows what there is")),
         LaunchError::Unsure { .. } => Failure::new(Kind::Refused, message)
             .hint("`agentctl doctor` shows what is wrong; --force goes in all the same"),
         LaunchError::Busy(_) | LaunchError::Unclear { .. } => {

@@ -3,6 +3,7 @@
 pub mod claude_code;
 pub mod codex;
 mod control;
+pub mod openclaw;
 
 use crate::stage::{Stage, Trouble};
 
@@ -66,5 +67,6 @@ impl Agent {
 /// Returns every scenario, agent by agent.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
     let claude = claude_code::SCENARIOS.iter().chain(&claude_code::CONTROL);
-    claude.chain(codex::SCENARIOS).chain(&codex::CONTROL)
+    let codex = codex::SCENARIOS.iter().chain(&codex::CONTROL);
+    claude.chain(codex).chain(openclaw::SCENARIOS)
 }
