@@ -5,6 +5,7 @@
 //! the server itself is never signalled. No agent is named here.
 
 mod act;
+mod remote;
 mod tree;
 
 use std::sync::Arc;
@@ -121,6 +122,8 @@ pub struct Report {
     pub survivors: Vec<Survivor>,
     /// Sessions inside it that were left alone.
     pub left: Vec<Left>,
+    /// What else is worth saying.
+    pub notes: Vec<String>,
     /// What could not be asked on the way.
     pub faults: Vec<Fault>,
 }
@@ -134,6 +137,7 @@ impl Report {
             ended: Vec::new(),
             survivors: Vec::new(),
             left: Vec::new(),
+            notes: Vec::new(),
             faults: inspected.faults,
         }
     }
@@ -159,6 +163,9 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         let why = format!("{} can only be looked at from here", adapter.name());
         return Report::bare(Verdict::Refused(why, None), inspected);
     };
+    if control.remote().is_some() {
+        return remote::stop(host, adapters, target, (adapter, control), inspected, options);
+    }
     if let Some(verdict) = hindrance(&session) {
         return Report::bare(verdict, inspected);
     }
@@ -185,6 +192,7 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         ended: stopping.ended,
         survivors: stopping.survivors,
         left: stopping.left,
+        notes: Vec::new(),
         faults: stopping.faults,
     }
 }
@@ -250,8 +258,16 @@ impl Stopping<'_> {
                 return (verdict, self.look_again());
             }
             let seen = fleet::inspect(self.host, self.adapters, self.target);
-            self.faults.extend(seen.faults);
-            let Some(now) = seen.session else { return (done(was_live), None) };
+            let seen_faults = seen.faults;
+            self.faults.extend(seen_faults.iter().cloned());
+            let Some(now) = seen.session else {
+                // Nobody knows it; or nobody could say so.
+                let silent = seen_faults.iter().find(|f| f.adapter == self.adapter.name());
+                return match silent {
+                    Some(fault) => (Verdict::Unknown(fault.message.clone()), None),
+                    None => (done(was_live), None),
+                };
+            };
             match now.status {
                 Status::Stopped | Status::Error => return (done(was_live), Some(now)),
                 _ if session.hosted && now.hosted => {

@@ -64,6 +64,7 @@ fn host(home: &Path) -> Arc<Host> {
         env: BTreeMap::new(),
         roots: BTreeMap::new(),
         settings: BTreeMap::new(),
+        gateways: BTreeMap::new(),
         kernel: Kernel::open().expect("a kernel"),
         clock: || Time(jiff::Timestamp::now()),
         deadlines: Deadlines::default(),

@@ -104,6 +104,18 @@ impl Failure {
         Self { kind, message, candidates: Vec::new(), hints: Vec::new(), faults: Vec::new() }
     }
 
+    /// Says whether some source did not answer.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        self.kind == Kind::Unanswered
+    }
+
+    /// Returns its one sentence.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Adds what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -12,12 +12,20 @@ pub struct Package {
     pub name: &'static str,
     /// The version the scenarios were written against.
     pub pinned: &'static str,
+    /// The Node it wants, where that of the machine may not do.
+    pub node: Option<&'static str>,
 }
 
 /// The agents of the lab.
-pub const PACKAGES: [Package; 2] = [
-    Package { agent: "claude-code", name: "@anthropic-ai/claude-code", pinned: "2.1.325" },
-    Package { agent: "codex", name: "@openai/codex", pinned: "0.166.0" },
+pub const PACKAGES: [Package; 3] = [
+    Package {
+        agent: "claude-code",
+        name: "@anthropic-ai/claude-code",
+        pinned: "2.1.325",
+        node: None,
+    },
+    Package { agent: "codex", name: "@openai/codex", pinned: "0.166.0", node: None },
+    Package { agent: "openclaw", name: "openclaw", pinned: "2026.9.6", node: Some("26") },
 ];
 
 /// Where a version's programs are.
@@ -45,6 +53,13 @@ pub fn install(package: Package, version: &str, cache: &Path) -> Result<Installe
         return Ok(installed);
     }
     std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let node = match package.node {
+        Some(version) => {
+            let node = Package { agent: "node", name: "node", pinned: "", node: None };
+            Some(install(node, version, cache)?.bin)
+        }
+        None => None,
+    };
     let mut said = String::new();
     for _ in 0..3 {
         let mut npm = Command::new("npm");
@@ -57,8 +72,17 @@ pub fn install(package: Package, version: &str, cache: &Path) -> Result<Installe
             "--prefix",
         ]);
         npm.arg(&folder).arg(format!("{}@{version}", package.name));
+        if let Some(bin) = &node {
+            // What it runs while it is installed must be run by that Node already.
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            npm.env("PATH", format!("{}:{}", bin.display(), path.to_string_lossy()));
+        }
         match npm.output() {
             Ok(output) if output.status.success() => {
+                if let Some(bin) = &node {
+                    let _there =
+                        std::os::unix::fs::symlink(bin.join("node"), installed.bin.join("node"));
+                }
                 std::fs::write(&complete, "").map_err(|e| e.to_string())?;
                 return Ok(installed);
             }

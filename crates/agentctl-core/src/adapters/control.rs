@@ -198,6 +198,11 @@ pub trait Control: Sync {
         Vec::new()
     }
 
+    /// Returns how many characters of a prompt it reads; `None` where nothing is known to be too long.
+    fn longest_prompt(&self) -> Option<usize> {
+        None
+    }
+
     /// Says what the first words of a new process mean that was started for this order.
     fn handshake(&self, host: &Host, order: &Order, words: &FirstWords<'_>) -> Handshake;
 
@@ -220,6 +225,12 @@ pub trait Control: Sync {
         Err("it has no server to ask".into())
     }
 
+    /// Returns how its sessions are moved where they live in a server that is asked for everything; `None`
+    /// where they have processes here.
+    fn remote(&self) -> Option<&dyn Remote> {
+        None
+    }
+
     /// Returns the variables by which what a session started can be told.
     fn marks(&self, _session: &Session) -> Vec<Mark> {
         Vec::new()
@@ -234,4 +245,35 @@ pub trait Control: Sync {
     fn settings(&self) -> &'static [Setting] {
         &[]
     }
+}
+
+/// A session that a server began or continued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// The agent's own session id.
+    pub session: String,
+    /// The server, by its label.
+    pub root: String,
+}
+
+/// Why a server did not begin what was wanted.
+#[derive(Clone, Debug)]
+pub enum Unbegun {
+    /// It said no, or it was not asked.
+    Refused(Refusal),
+    /// It did not answer: whether it began is not known.
+    Unclear(String),
+}
+
+impl From<Refusal> for Unbegun {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// How sessions are moved that live in a server: no process, no directory and no run of ours. They are
+/// stopped by [`Control::interrupt`].
+pub trait Remote: Sync {
+    /// Has an order carried out with this message; returns once the server says that it has it.
+    fn begin(&self, look: &Look, order: &Order, message: &str) -> Result<Begun, Unbegun>;
 }

@@ -95,6 +95,14 @@ pub enum LaunchError {
         /// What it said so far.
         words: String,
     },
+    /// The server that was to carry it out did not answer: whether it did is not known.
+    #[error("{agent}: {why}")]
+    Unanswered {
+        /// The adapter.
+        agent: &'static str,
+        /// What is known.
+        why: String,
+    },
     /// Something of ours failed.
     #[error("{what}: {source}")]
     Io {

@@ -83,6 +83,8 @@ pub(super) fn cmd_demo(ui: &mut Ui, host: &Arc<Host>, args: &DemoArgs) -> Outcom
         (format!("why {waiting}"), "the evidence behind a status"),
         (format!("logs -f {running}"), "a conversation, as it is written"),
         (answer, "answer its question"),
+        (format!("stop {running}"), "end one, and all it has started"),
+        ("launch demo -p 'Say hi [[say:hi]]'".to_owned(), "start one of your own"),
         ("demo --clean".to_owned(), "end them, remove what they wrote"),
     ] {
         ui.note(&format!("  agentctl {command:<36}{what}"));
@@ -194,8 +196,10 @@ fn clean(ui: &mut Ui, host: &Arc<Host>) -> Outcome {
         let locator = Locator { id: id.clone(), path: None, parent: None };
         let target = Target { adapter: "demo", root, session: Some(locator), pid: None };
         if let Ok(transcript) = agentctl_core::transcript::Transcript::open(host, ALL, &target) {
-            fs::remove_file(transcript.path())?;
-            removed += 1;
+            if let Some(path) = transcript.path() {
+                fs::remove_file(path)?;
+                removed += 1;
+            }
         }
     }
     if scratch.exists() {

@@ -15,6 +15,7 @@ use agentctl_core::launch::{Launch, LaunchError, Launched, launch};
 use agentctl_core::locks::{self, Holder};
 use agentctl_core::model::{Locator, Session, Target};
 use agentctl_core::runs::Runs;
+use agentctl_core::transcript::Transcript;
 use agentctl_core::wait::{Enough, Until, Wish};
 use clap::{Args, ValueEnum};
 
@@ -153,9 +154,48 @@ pub(super) fn cmd_launch(
 ) -> Outcome {
     let adapter = adapter(ui, host, defaults, args.adapter.as_deref())?;
     let prompt = prompt(args.prompt.as_deref(), args.prompt_file.as_deref())?;
+    if args.cwd.is_some() && is_remote(adapter) {
+        return Err(no_directory(adapter));
+    }
     let cwd = args.cwd.map_or_else(|| host.cwd.clone(), |dir| host.cwd.join(dir));
     let wanted = Wanted { adapter, prompt, begin: Begin::New, cwd, name: args.name, from: None };
     start(ui, host, defaults, args.flags, wanted)
+}
+
+/// Says whether an agent's sessions live in a server: no directory and no hook of ours concerns them.
+pub(super) fn is_remote(adapter: &dyn Adapter) -> bool {
+    adapter.control().is_some_and(|control| control.remote().is_some())
+}
+
+pub(super) fn no_directory(adapter: &dyn Adapter) -> Failure {
+    let message = format!("{} works where its server says: --cwd cannot be heeded", adapter.name());
+    Failure::new(Kind::Usage, message).hint("leave it out")
+}
+
+/// Hooks need somebody here who sees a session begin and end.
+fn hooks_of(
+    ui: &mut Ui,
+    flags: &mut Flags,
+    hooks: &crate::config::Hooks,
+    adapter: &dyn Adapter,
+) -> Result<[Option<Vec<String>>; 2], Failure> {
+    let typed = [flags.on_create.take(), flags.on_complete.take()].map(|words| words.map(|w| w.0));
+    if !is_remote(adapter) {
+        let [create, complete] = typed;
+        let configured = |hook: &Option<Vec<String>>| hook.clone();
+        return Ok([
+            create.or_else(|| configured(&hooks.on_create)),
+            complete.or_else(|| configured(&hooks.on_complete)),
+        ]);
+    }
+    if typed.iter().any(Option::is_some) {
+        let message = format!("{} runs on a server: no hook is run for it", adapter.name());
+        return Err(Failure::new(Kind::Usage, message).hint("leave the hook out"));
+    }
+    if hooks.on_create.is_some() || hooks.on_complete.is_some() {
+        ui.note("it runs on a server: the configured hooks are not run for it");
+    }
+    Ok([None, None])
 }
 
 /// Returns the agent that was named, configured, or else is installed.
@@ -222,9 +262,10 @@ pub(super) fn start(
     ui: &mut Ui,
     host: &Arc<Host>,
     defaults: &Defaults,
-    flags: Flags,
+    mut flags: Flags,
     wanted: Wanted,
 ) -> Outcome {
+    let [on_create, on_complete] = hooks_of(ui, &mut flags, &defaults.hooks, wanted.adapter)?;
     let root = wanted.from.as_ref().map(|t| PathBuf::from(&t.root));
     let order = Order {
         begin: wanted.begin,
@@ -235,9 +276,6 @@ pub(super) fn start(
         extra: flags.extra,
         root,
     };
-    let hooks = &defaults.hooks;
-    let on_create = flags.on_create.map(|w| w.0).or_else(|| hooks.on_create.clone());
-    let on_complete = flags.on_complete.map(|w| w.0).or_else(|| hooks.on_complete.clone());
     let adapter = wanted.adapter;
     let asked = Launch {
         adapter,
@@ -249,6 +287,12 @@ pub(super) fn start(
         force: flags.force,
         from: wanted.from,
     };
+    // Who follows a session that goes on is shown what comes, not what was.
+    let resumed = matches!(asked.order.begin, Begin::Resume(_)).then_some(asked.from.as_ref());
+    let mut transcript = resumed.flatten().and_then(|t| Transcript::open(host, ALL, t).ok());
+    if let Some(open) = &mut transcript {
+        let _seen = open.last_raw(1);
+    }
     // What ended long ago makes room; a folder that cannot be tidied is no reason not to launch.
     let _untidied = Runs::of(host).evict(host, defaults.keep);
     let launched = launch(host, ALL, asked).map_err(|e| failed(host, e))?;
@@ -257,6 +301,11 @@ pub(super) fn start(
     }
     for holder in &launched.exempt {
         ui.note(&format!("beside {}, which this was launched from", holder.what));
+    }
+    if on_create.is_none() && !(flags.json || flags.wait || flags.follow) {
+        // Its id is all that was asked for.
+        told(ui, &launched, None, false, false)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let target = target(host, adapter, &launched);
     let session = target.as_ref().and_then(|t| fleet::inspect(host, ALL, t).session);
@@ -275,7 +324,7 @@ pub(super) fn start(
         return Ok(ExitCode::SUCCESS);
     };
     if flags.follow {
-        return wait::follow(ui, host, &target, wish, form);
+        return wait::follow(ui, host, &target, wish, (form, transcript));
     }
     let ended = wait::wait_for(ui, host, std::slice::from_ref(&target), wish, Show::Nothing);
     if later {
@@ -330,9 +379,10 @@ fn created(
     session: Option<&Session>,
     hook: &[String],
 ) {
-    let Some(spec) = launched.run.spec() else { return };
+    let Some(run) = &launched.run else { return };
+    let Some(spec) = run.spec() else { return };
     let facts = Facts::of(Moment::Create, &spec, Some(&launched.session), session);
-    let report = hooks::run(host, Moment::Create, hook, &facts, &launched.run);
+    let report = hooks::run(host, Moment::Create, hook, &facts, run);
     if let Some(why) = report.failure() {
         ui.warn(&format!("the on-create hook failed: {why}"));
     }
@@ -384,6 +434,8 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
                 None => failure.hint("`agentctl unlock` lifts it; --force goes in all the same"),
             }
         }
+        LaunchError::Unanswered { agent, .. } => Failure::new(Kind::Unanswered, message)
+            .hint(format!("`agentctl list -a --adapter {agent}` shows what there is")),
         LaunchError::Unsure { .. } => Failure::new(Kind::Refused, message)
             .hint("`agentctl doctor` shows what is wrong; --force goes in all the same"),
         LaunchError::Busy(_) | LaunchError::Unclear { .. } => {

@@ -283,6 +283,9 @@ fn say(ui: &mut Ui, target: &Target, report: &Report) -> Result<(), Failure> {
             format!("left alone: {} {who} (pid {}), a session of its own", left.adapter, left.pid);
         ui.note(&text);
     }
+    for note in &report.notes {
+        ui.note(note);
+    }
     for survivor in &report.survivors {
         let text =
             format!("still alive: pid {} ({}): {}", survivor.pid, survivor.command, survivor.why);

@@ -13,6 +13,8 @@ mod hostile;
 mod launch;
 mod launched;
 mod locks;
+mod openclaw;
+mod openclaw_hostile;
 mod opencode;
 mod opencode_control;
 mod opencode_hosted;

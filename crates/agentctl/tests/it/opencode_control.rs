@@ -189,7 +189,11 @@ fn a_conversation_is_told_once_and_only_what_will_not_change() {
             said.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect()
         };
         let all = lines("20");
-        assert_eq!(all.len(), 3, "{all:?}");
+        assert_eq!(all.len(), 4, "{all:?}");
+        assert_eq!(
+            all[3]["text"], "not yet",
+            "what is being said is shown, and again when it is whole"
+        );
         assert_eq!((&all[0]["role"], &all[0]["text"]), (&"user".into(), &"hello".into()));
         assert_eq!(all[1]["tool_calls"][0]["input"]["command"], "ls");
         assert_eq!(all[2]["tool_results"][0]["text"], "a\nb");
@@ -210,7 +214,7 @@ fn follow(home: &TestHome, connection: &Connection, open: &str) {
     let mut next = || -> Value {
         serde_json::from_str(&said.next().expect("a line").expect("read")).expect("JSON")
     };
-    for role in ["user", "assistant", "tool"] {
+    for role in ["user", "assistant", "tool", "assistant"] {
         assert_eq!(next()["role"], role);
     }
     let done = "{\"type\":\"text\",\"text\":\"now it is\",\"time\":{\"start\":1,\"end\":2}}";

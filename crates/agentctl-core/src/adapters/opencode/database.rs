@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::entry::{ENTRY_BYTES, Info, Model, Newest, Part, sum, title};
+use super::messages::Stored;
 use crate::adapters::{Found, Record};
 use crate::model::{Locator, Time, Tokens, is_session_id};
 use crate::native::sqlite::{self, Connection, Params, Row as SqlRow, SqlResult, StoreError};
@@ -273,7 +274,7 @@ impl Database {
     }
 
     /// Returns the messages of a session with their parts, oldest first, as their own texts.
-    pub(super) fn conversation(&self, id: &str) -> SqlResult<Vec<(String, String, Vec<String>)>> {
+    pub(super) fn conversation(&self, id: &str) -> SqlResult<Vec<Stored>> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let sql = format!(
             "select id, case when length(data) <= {ENTRY_BYTES} then data else '{{}}' end \

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::NAME;
 use super::entry::{ENTRY_BYTES, Info, Newest, Part, Times, sum, title};
+use super::messages::Stored;
 use crate::adapters::{Found, Record, Root, not_regular, skipped};
 use crate::model::{Locator, Time, Tokens, is_session_id, shorten};
 use crate::native::file;
@@ -211,10 +212,7 @@ impl<'a> Files<'a> {
     }
 
     /// Returns the messages of a session with their parts, oldest first, as their own texts.
-    pub(super) fn conversation(
-        &self,
-        id: &str,
-    ) -> Result<Vec<(String, String, Vec<String>)>, String> {
+    pub(super) fn conversation(&self, id: &str) -> Result<Vec<Stored>, String> {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let names = self.names(&self.storage().join("message").join(id))?;
         let read = |name: String| {

@@ -4,14 +4,13 @@
 //! more, in the order in which it was begun: what stands in a line once is never said again.
 
 use serde::Deserialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::entry::{Info, Part};
 use crate::adapters::Conversation;
 use crate::model::{Message, Role, Time, ToolResult};
 
-/// One line: a message, one of its parts, and which half of a tool call it tells.
+/// One line: what a message is, one of its parts, and which half of a tool call it tells.
 #[derive(Deserialize)]
 struct Line {
     info: Info,
@@ -20,53 +19,66 @@ struct Line {
     tells: String,
 }
 
+/// A message as the stores hold it: its id, its own text, those of its parts.
+pub(super) type Stored = (String, String, Vec<String>);
+
 /// Makes lines of messages and their parts, oldest first.
-pub(super) fn lines(messages: &[(String, String, Vec<String>)]) -> Conversation {
+pub(super) fn lines(messages: &[Stored]) -> Conversation {
     let mut all = Conversation::default();
     for (at, (_, data, parts)) in messages.iter().enumerate() {
-        let Ok(info) = serde_json::from_str::<Info>(data) else { continue };
+        let Ok(info) = serde_json::from_str::<Value>(data) else { continue };
+        let Ok(read) = serde_json::from_str::<Info>(data) else { continue };
         // What is followed by another message was given up, however open it looks.
-        let over = info.time.completed.is_some() || info.role == "user" || at + 1 < messages.len();
+        let over = read.time.completed.is_some() || read.role == "user" || at + 1 < messages.len();
         for text in parts {
+            let Ok(raw) = serde_json::from_str::<Value>(text) else { continue };
             let Ok(part) = serde_json::from_str::<Part>(text) else { continue };
             if part.is_tool() {
                 if part.state.status != "pending" {
-                    all.lines.extend(line(data, Some(text), "call"));
+                    all.lines.push(line(&info, Some(&called(&raw)), "call"));
                 }
                 if !part.is_open() {
-                    all.lines.extend(line(data, Some(text), "result"));
+                    all.lines.push(line(&info, Some(&raw), "result"));
                 } else if !over {
                     return all;
                 }
             } else if part.kind == "text" && !over && part.time.end.is_none() {
-                all.unfinished = line(data, Some(text), "part");
+                all.unfinished = Some(line(&info, Some(&raw), "part"));
                 return all;
             } else if matches!(part.kind.as_str(), "text" | "step-finish") {
-                all.lines.extend(line(data, Some(text), "part"));
+                all.lines.push(line(&info, Some(&raw), "part"));
             }
         }
-        if info.error.is_some() {
-            all.lines.extend(line(data, None, "end"));
+        if read.error.is_some() {
+            all.lines.push(line(&info, None, "end"));
         }
     }
     all
 }
 
-fn line(info: &str, part: Option<&String>, tells: &str) -> Option<Vec<u8>> {
-    // Both are JSON already; old files spread it over many lines.
-    let compact = |text: &str| {
-        let raw: &RawValue = serde_json::from_str(text).ok()?;
-        if text.contains('\n') {
-            serde_json::from_str::<Value>(text).ok().map(|value| value.to_string())
-        } else {
-            Some(raw.get().to_owned())
-        }
-    };
-    let part = match part {
-        Some(text) => format!(",\"part\":{}", compact(text)?),
-        None => String::new(),
-    };
-    Some(format!("{{\"tells\":\"{tells}\",\"info\":{}{part}}}", compact(info)?).into_bytes())
+/// A tool call as it was made: what becomes of it is another line.
+fn called(part: &Value) -> Value {
+    let state = &part["state"];
+    json!({
+        "id": part["id"], "type": "tool", "tool": part["tool"], "callID": part["callID"],
+        "state": {
+            "status": "running", "input": state["input"], "time": { "start": state["time"]["start"] },
+        },
+    })
+}
+
+/// Of the message only what was there from the beginning, so that the line never changes.
+fn line(info: &Value, part: Option<&Value>, tells: &str) -> Vec<u8> {
+    let mut short = serde_json::Map::new();
+    for key in ["id", "sessionID", "role", "agent", "modelID", "providerID", "model"] {
+        short.extend(info.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
+    short.insert("time".into(), json!({ "created": info["time"]["created"] }));
+    if part.is_none() {
+        short.insert("error".into(), info["error"].clone());
+        short.insert("time".into(), info["time"].clone());
+    }
+    json!({ "tells": tells, "info": short, "part": part }).to_string().into_bytes()
 }
 
 /// Turns one line into messages.
