@@ -16,6 +16,7 @@ tr '\0' '\n' < /proc/$$/environ > "$HOME/environ.$1"
 case "$1" in
 import)
     cat "$2" > "$HOME/imported"
+    echo $$ > "$HOME/importer"
     [ -e "$HOME/hangs" ] && exec sleep 600
     [ -e "$HOME/refuses" ] && { echo "cannot import that" >&2; exit 1; }
     echo "Imported session" ;;
@@ -95,10 +96,8 @@ fn what_fails_before_the_agent_fails_the_launch() {
         let late = home.run(&["launch", "opencode", "-p", "x"]);
         assert_eq!((late.code, read(&home, "arguments").as_str()), (Some(1), ""));
         assert!(late.stderr.contains("300 ms"), "{}", late.stderr);
-        eventually("nothing of it lives", || {
-            let sleeps = std::process::Command::new("pgrep").args(["-x", "sleep"]).output();
-            sleeps.expect("pgrep").stdout.is_empty().then_some(())
-        });
+        let importer = written_pid(&home.path().join("importer"));
+        eventually("nothing of it lives", || (!lives(importer)).then_some(()));
     });
 }
 
