@@ -17,7 +17,7 @@ pub struct Package {
 }
 
 /// The agents of the lab.
-pub const PACKAGES: [Package; 3] = [
+pub const PACKAGES: [Package; 4] = [
     Package {
         agent: "claude-code",
         name: "@anthropic-ai/claude-code",
@@ -25,6 +25,7 @@ pub const PACKAGES: [Package; 3] = [
         node: None,
     },
     Package { agent: "codex", name: "@openai/codex", pinned: "0.166.0", node: None },
+    Package { agent: "opencode", name: "opencode-ai", pinned: "1.18.33", node: None },
     Package { agent: "openclaw", name: "openclaw", pinned: "2026.9.6", node: Some("26") },
 ];
 

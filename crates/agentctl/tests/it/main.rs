@@ -18,6 +18,7 @@ mod openclaw_hostile;
 mod opencode;
 mod opencode_control;
 mod opencode_hosted;
+mod opencode_hostile;
 mod races;
 mod readme;
 mod recycle;
