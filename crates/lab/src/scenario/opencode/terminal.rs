@@ -47,7 +47,8 @@ impl Tui {
         let word = text.split(' ').next().unwrap_or_default();
         stage.until("the prompt is taken", || {
             if !self.terminal.screen().ok()?.contains(word) {
-                self.terminal.paste_line(text).ok()?;
+                // A long text that is pasted is shown as a mark.
+                self.terminal.type_line(text).ok()?;
             } else {
                 self.terminal.press("Enter").ok()?;
             }
