@@ -130,7 +130,7 @@ fn start(host: &Host, scratch: &Path) -> Result<Vec<String>, Failure> {
             stdin: Stdio::File(fs::File::open(&prompt_file)?),
             stdout: Stdio::File(log.try_clone()?),
             stderr: Stdio::File(log),
-            keep: None,
+            keep: Vec::new(),
         };
         spawn.detached().map_err(|e| {
             Failure::new(Kind::Failed, format!("the demo agent cannot be started: {e}"))

@@ -11,6 +11,7 @@ mod fixtures;
 mod hooks;
 mod hostile;
 mod launch;
+mod launch_odd;
 mod launched;
 mod locks;
 mod openclaw;
