@@ -83,6 +83,8 @@ pub struct World {
     pub asked: Vec<(String, Value)>,
     /// What an abort does not end, and to whom it refuses it.
     pub abort_needs_admin: bool,
+    /// It answers an abort and nothing after it.
+    pub mute_after_abort: bool,
     /// An abort is taken and changes nothing.
     pub abort_is_idle_talk: bool,
     /// Hang up so many times after taking a message, before answering.
@@ -383,6 +385,9 @@ fn aborted(world: &mut World, params: &Value) -> Result<Value, Value> {
     let admin = connects.is_some_and(|(_, p)| p["scopes"].to_string().contains("operator.admin"));
     if world.abort_needs_admin && !admin {
         return Err(json!({"code": "INVALID_REQUEST", "message": "unauthorized"}));
+    }
+    if world.mute_after_abort {
+        world.manner = Manner::NoAnswer;
     }
     let idle = world.abort_is_idle_talk;
     if let Some(row) = world.rows.iter_mut().find(|r| r["key"] == params["key"] && !idle) {
