@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use given_up::Ticket;
 pub use join::{View, join};
-pub use launched::session_of;
+pub use launched::{add as add_launches, session_of};
 pub use observe::{Observation, Observed, observe};
 
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
@@ -90,7 +90,7 @@ pub fn list(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Listing {
         list_adapter(adapter, look, &query)
     });
     let mut sessions: Vec<Session> = found.rows;
-    launched::add(host, adapters, &mut sessions);
+    add_launches(host, adapters, &mut sessions);
     sessions.retain(|s| s.parent.is_some() || wanted.admits(s));
     sort(&mut sessions);
     let mut faults = found.faults;
@@ -177,7 +177,7 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
         }
         found
     });
-    launched::add(host, adapters, &mut found.rows);
+    add_launches(host, adapters, &mut found.rows);
     Inspected { session: found.rows.pop(), faults: found.faults }
 }
 

@@ -26,7 +26,6 @@ use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
 use crate::locks::{self, Holder};
 use crate::model::{Exit, Fault, Locator, ProcId, Status, Target, is_session_id};
-use crate::native::watch::Watch;
 use crate::runs::{self, FIRST_BYTES, MARKER, Run, Runs, Spec};
 use crate::stop;
 
@@ -36,6 +35,8 @@ pub const SHIM: &str = "shim";
 pub const EXEC: &str = locks::STARTER;
 /// An agent that has said nothing for so long is looked for in its own live records too.
 const SLOW: Duration = Duration::from_secs(1);
+/// One that is registered and still silent may only be busy; it is worth so much more time.
+const REGISTERED_GRACE: Duration = Duration::from_secs(3);
 /// So much of its last words is shown.
 const LAST_WORDS: usize = 400;
 
@@ -88,6 +89,14 @@ pub fn launch(
     let control = launch.adapter.control().ok_or_else(|| {
         Refusal::new(format!("{agent} cannot be launched from here"), "see `agentctl adapters`")
     })?;
+    if let Some(most) = control.longest_prompt() {
+        let characters = String::from_utf8_lossy(&launch.prompt).chars().count();
+        if characters > most {
+            let why = format!("the prompt has {characters} characters; {agent} reads {most}");
+            let hint = "put long text in a file and name the file in the prompt";
+            return Err(Refusal::new(why, hint).into());
+        }
+    }
     if let Some(remote) = control.remote() {
         return remote::launch(host, adapters, remote, &launch);
     }
@@ -109,11 +118,9 @@ pub fn launch(
     let spec = spec(host, &launch, &start);
     let runs = Runs::of(host);
     let run = runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be made"))?;
-    // It stands before anything can happen that it should tell.
-    let watch = Watch::directories([run.directory.as_path()]).ok();
     let shim = spawn_shim(host, &run, &launch, &start, entry.into_fd())
         .map_err(io("the agent's parent cannot be started"))?;
-    let mut waiting = Waiting { host, run: &run, shim, watch, control, launch: &launch };
+    let mut waiting = Waiting { host, run: &run, shim, control, launch: &launch };
     let up = waiting.for_first_words(adapters).and_then(|(session, process)| {
         run.write_session(&session).map_err(io("the run's session cannot be written"))?;
         if let Some(arrival) = arrival {
@@ -260,7 +267,6 @@ struct Waiting<'a> {
     host: &'a Arc<Host>,
     run: &'a Run,
     shim: Child,
-    watch: Option<Watch>,
     control: &'a dyn Control,
     launch: &'a Launch,
 }
@@ -271,7 +277,8 @@ impl Waiting<'_> {
         adapters: Adapters,
     ) -> Result<(String, Option<ProcId>), LaunchError> {
         let limit = self.host.deadlines.launch;
-        let until = Instant::now() + limit;
+        let began = Instant::now();
+        let until = began + limit;
         // When it first told its id, and how much longer a refusal is worth waiting for.
         let mut nearly: Option<(String, Instant, Duration)> = None;
         loop {
@@ -287,7 +294,11 @@ impl Waiting<'_> {
                     return Err(LaunchError::Failed { agent, words, advice });
                 }
                 Handshake::Nearly(id, grace) if is_session_id(&id) => {
-                    let since = nearly.map_or_else(Instant::now, |(_, since, _)| since);
+                    // Another doubt has its own time.
+                    let since = match nearly {
+                        Some((_, since, before)) if before == grace => since,
+                        _ => Instant::now(),
+                    };
                     nearly = Some((id, since, grace));
                 }
                 _ => {}
@@ -301,10 +312,10 @@ impl Waiting<'_> {
             }
             let now = Instant::now();
             if nearly.is_none()
-                && now + limit > until + SLOW
+                && now > began + SLOW
                 && let Some(id) = self.registered(adapters)
             {
-                return Ok((id, self.process()));
+                nearly = Some((id, now, REGISTERED_GRACE));
             }
             if let Some((id, since, grace)) = &nearly
                 && now >= *since + *grace
@@ -318,7 +329,7 @@ impl Waiting<'_> {
             }
             let next =
                 nearly.as_ref().map_or(until, |(_, since, grace)| until.min(*since + *grace));
-            self.sleep(next.saturating_duration_since(now));
+            a_moment(began, next.saturating_duration_since(now));
         }
     }
 
@@ -356,15 +367,6 @@ impl Waiting<'_> {
         Err(LaunchError::Unheard { agent, session, words, advice })
     }
 
-    /// Waits for a file event; the shim's own death sends none, so it is looked at now and then.
-    fn sleep(&self, left: Duration) {
-        let nap = left.min(Duration::from_millis(100));
-        match &self.watch {
-            Some(watch) => drop(watch.wait(nap)),
-            None => std::thread::park_timeout(nap.min(Duration::from_millis(10))),
-        }
-    }
-
     fn words(&self) -> (Vec<u8>, Vec<u8>) {
         let read = |path: PathBuf| runs::beginning(&path, FIRST_BYTES);
         (read(self.run.stdout()), read(self.run.stderr()))
@@ -387,6 +389,12 @@ impl Waiting<'_> {
         if let Some(ended) = self.run.ended() {
             return Some(Over(Some(ended.exit)));
         }
+        // Its starter may have outlived the shim. It holds the directory until it is the agent: whoever
+        // is on the way keeps us out, and nobody can be when we get in.
+        let entry = locks::enter(self.host, &self.launch.order.cwd, Duration::ZERO);
+        if matches!(entry, Err(locks::EnterError::Busy)) {
+            return None;
+        }
         let lives = runs::agents(self.host).any(|(_, marker)| marker.run == self.run.id);
         (!lives).then_some(Over(None))
     }
@@ -396,6 +404,13 @@ impl Waiting<'_> {
         let advice = self.control.advice(&words);
         LaunchError::Died { agent: self.launch.adapter.name(), exit, words, advice }
     }
+}
+
+/// Waits a moment. A look at two files costs microseconds; taking a watch on them back again would
+/// cost more than the agent's own start.
+fn a_moment(began: Instant, left: Duration) {
+    let pace = if began.elapsed() < SLOW { 1 } else { 10 };
+    std::thread::park_timeout(left.min(Duration::from_millis(pace)));
 }
 
 /// Returns what an agent said last, on one line: on stderr, or else on stdout.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use waker::Waker;
 
-use crate::fleet::{Adapters, Observed, observe};
+use crate::fleet::{self, Adapters, Observed, observe};
 use crate::host::Host;
 use crate::model::{Evidence, Fault, Outcome, ProcId, Session, Status, Target};
 
@@ -97,6 +97,17 @@ pub struct Waited {
     pub sessions: Vec<Awaited>,
     /// How it ended.
     pub end: End,
+    /// What was watched. Giving that back takes the kernel a while: whoever ends anyway lets it be.
+    pub watched: Watched,
+}
+
+/// What was watched while waiting; it is given back with the value.
+pub struct Watched(#[allow(dead_code)] Waker);
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watched")
+    }
 }
 
 /// What is worth telling while waiting.
@@ -174,10 +185,10 @@ pub fn wait(
             watch.sessions[*at].see(host, wish.until, seen, look.faults.is_empty());
         }
         if let Some(end) = watch.end(tell) {
-            return Ok(watch.finish(end));
+            return Ok(finish(host, adapters, watch, end, waker));
         }
         if left().is_some_and(|left| left.is_zero()) {
-            return Ok(watch.finish(End::TimedOut));
+            return Ok(finish(host, adapters, watch, End::TimedOut, waker));
         }
         let looks = asked.into_iter().zip(look.seen);
         let open: Vec<(usize, Observed)> =
@@ -369,8 +380,13 @@ impl Watch {
         }
         next
     }
+}
 
-    fn finish(self, end: End) -> Waited {
-        Waited { sessions: self.sessions.into_iter().map(|s| s.awaited).collect(), end }
+/// What only a launch knows is added once, at the end: it decides nothing.
+fn finish(host: &Host, adapters: Adapters, watch: Watch, end: End, waker: Waker) -> Waited {
+    let mut sessions: Vec<Awaited> = watch.sessions.into_iter().map(|s| s.awaited).collect();
+    for awaited in &mut sessions {
+        fleet::add_launches(host, adapters, awaited.session.as_mut_slice());
     }
+    Waited { sessions, end, watched: Watched(waker) }
 }

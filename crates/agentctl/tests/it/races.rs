@@ -161,12 +161,29 @@ impl Stage {
             && pidfd_send_signal(&handle, Signal::KILL).is_ok()
     }
 
+    /// Holds a process by a signal; `None` when it was something else by then.
+    fn pause(&self, who: &Player) -> Option<OwnedFd> {
+        let handle = pidfd_open(raw(who.pid), PidfdFlags::empty()).ok()?;
+        pidfd_send_signal(&handle, Signal::STOP).ok()?;
+        let state = || fs::read_to_string(format!("/proc/{}/stat", who.pid)).ok();
+        eventually("it stands still", || {
+            state().is_none_or(|s| s.contains(") T ") || s.contains(") Z ")).then_some(())
+        });
+        let now = player(who.pid, &self.place, &self.runs);
+        if now.is_some_and(|now| now.part == who.part) {
+            return Some(handle);
+        }
+        let _gone = pidfd_send_signal(&handle, Signal::CONT);
+        None
+    }
+
     /// One of those who may be killed, as the dice fall. Starters and shims are few and brief: each part
     /// is as likely as the others.
-    fn victim(&mut self, players: &[Player]) -> Option<usize> {
+    fn victim(&mut self, players: &[Player], spare: bool) -> Option<usize> {
         let of = |part: Part| (0..players.len()).filter(move |i| players[*i].part == part);
-        let parts = [Part::Launcher, Part::Shim, Part::Starter];
-        let there: Vec<Part> = parts.into_iter().filter(|p| of(*p).next().is_some()).collect();
+        let all = [Part::Shim, Part::Starter, Part::Launcher];
+        let parts = if spare { &all[..2] } else { &all[..] };
+        let there: Vec<Part> = parts.iter().copied().filter(|p| of(*p).next().is_some()).collect();
         if there.is_empty() {
             return None;
         }
@@ -176,11 +193,14 @@ impl Stage {
 
     fn round(&mut self, number: u32, tally: &mut Tally) {
         let seed = self.dice.seed;
-        let count = 2 + usize::try_from(self.dice.below(7)).expect("few");
+        // Two to eight, rather few than many.
+        let count = 2 + usize::try_from(self.dice.below(7).min(self.dice.below(7))).expect("few");
         // A quarter of the rounds is left alone: there exactly one must win.
         let mut kills = if self.dice.below(4) == 0 { 0 } else { 1 + self.dice.below(6) };
         let alone = kills == 0;
-        let mut tampered = false;
+        // In some only shims and starters die: then every agent that lives must have been told of.
+        let spare = self.dice.below(3) == 0;
+        let (mut tampered, mut bereft) = (false, false);
         let mut cast = Cast::default();
         let mut racing: Vec<Child> = (0..count).map(|_| self.launcher()).collect();
         let patience = Instant::now() + Duration::from_mins(2);
@@ -195,25 +215,29 @@ impl Stage {
             assert!(Instant::now() < patience, "round {number}, seed {seed}: {players:?}");
             if kills > 0
                 && self.dice.below(5) == 0
-                && let Some(index) = self.victim(&players)
+                && let Some(index) = self.victim(&players, spare)
                 && self.kill(&players[index])
             {
                 kills -= 1;
                 // A child of a launcher looks like it until it has become the shim.
                 let launcher = racing.iter().any(|c| c.id() == players[index].pid);
                 tampered |= !launcher;
+                bereft |= launcher;
                 match players[index].part {
                     _ if launcher => tally.launchers_killed += 1,
                     Part::Starter => tally.starters_killed += 1,
                     _ => tally.shims_killed += 1,
                 }
             }
-            std::thread::yield_now();
+            // Not a wait for anything: who races needs the cores more than who looks on.
+            std::thread::park_timeout(Duration::from_micros(self.dice.below(1500)));
         };
-        // Nobody is on the way any more: nobody may hold the directory.
-        let directory = fs::File::open(&self.place).expect("open");
-        assert!(directory.try_lock().is_ok(), "round {number}, seed {seed}: it stays shut");
-        drop(directory);
+        // Nobody is on the way any more, so nobody keeps the directory shut. An exec lets go of it on the
+        // way back to the new program, a moment after that can be seen.
+        eventually(&format!("it is open (round {number}, seed {seed})"), || {
+            let directory = fs::File::open(&self.place).expect("open");
+            directory.try_lock().ok()
+        });
         let answers: Vec<Output> =
             racing.into_iter().map(|c| c.wait_with_output().into()).collect();
         let mut winners = Vec::new();
@@ -236,8 +260,9 @@ impl Stage {
         }
         let sessions: Vec<String> = alive.iter().map(|(_, session)| session.clone()).collect();
         assert!(winners.len() <= 1, "round {number}, seed {seed}: {winners:?}");
-        if !winners.is_empty() {
-            assert_eq!(winners, sessions, "round {number}, seed {seed}: who won is alive");
+        // Who won is alive; and who lives was told of, unless whoever would have told was killed.
+        if !winners.is_empty() || !bereft {
+            assert_eq!(winners, sessions, "round {number}, seed {seed}: {answers:?}");
         }
         if alone {
             assert_eq!(winners.len(), 1, "round {number}, seed {seed}: {answers:?}");
@@ -295,5 +320,53 @@ fn of_racing_launchers_at_most_one_gets_in_whoever_is_killed() {
         }
         println!("{rounds} rounds in {} s: {tally:?}", began.elapsed().as_secs());
         assert!(rounds < 100 || tally.shims_killed > 0 && tally.launchers_killed > 0, "{tally:?}");
+    });
+}
+
+#[test]
+fn a_starter_that_outlives_its_shim_is_waited_for() {
+    sandboxed(|| {
+        let stage = Stage::new();
+        let mut cast = Cast::default();
+        for _ in 0..500 {
+            let mut launcher = stage.launcher();
+            let caught = loop {
+                let players = stage.players();
+                let starter = players.into_iter().find(|p| p.part == Part::Starter);
+                if let Some(starter) = starter
+                    && let Some(handle) = stage.pause(&starter)
+                {
+                    break Some((starter, handle));
+                }
+                if launcher.try_wait().expect("ours").is_some() {
+                    break None;
+                }
+            };
+            let Some((starter, handle)) = caught else {
+                cast.alive(&stage.players());
+                stage.clear(&mut cast);
+                continue;
+            };
+            let players = stage.players();
+            let shim = players.iter().find(|p| p.pid == starter.parent && p.part == Part::Shim);
+            assert!(stage.kill(shim.expect("its parent")));
+            // Nobody else gets in meanwhile, and the launcher, who looks ten times a second, does not say
+            // that it is over.
+            let directory = fs::File::open(&stage.place).expect("open");
+            assert!(directory.try_lock().is_err(), "the starter holds the directory");
+            let looked = Instant::now() + Duration::from_millis(400);
+            while Instant::now() < looked {
+                assert!(launcher.try_wait().expect("ours").is_none(), "it waits for its agent");
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
+            pidfd_send_signal(&handle, Signal::CONT).expect("goes on");
+            let answer: Output = launcher.wait_with_output().into();
+            assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+            let alive = cast.alive(&stage.players());
+            let ids: Vec<&str> = alive.iter().map(|(_, session)| session.as_str()).collect();
+            assert_eq!(ids, [answer.stdout.trim()]);
+            return;
+        }
+        panic!("no starter could be caught");
     });
 }

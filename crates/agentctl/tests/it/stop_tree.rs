@@ -111,6 +111,25 @@ fn of_an_adopted_agent_all_that_can_be_told_goes_and_the_rest_is_named() {
     });
 }
 
+#[test]
+fn what_is_started_while_it_is_being_stopped_goes_too() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let tree = Tree::new(&claude.home);
+        let place = tree.directory.display().to_string();
+        let script = AWKWARD.iter().find(|(name, _)| *name == "heir").expect("there").1;
+        let script = script.replace("D/", &format!("{place}/"));
+        let _agent = adopted(&claude, A, &["start".into(), script]);
+        tree.pid("heir");
+        let (code, told) = stop(&claude, A);
+        assert_eq!(code, Some(0), "{told:#}");
+        let mark = format!("CLAUDE_CODE_SESSION_ID={A}");
+        let marked = crate::launched::everyone().into_iter().filter(|p| p.environ.contains(&mark));
+        let left: Vec<_> = marked.map(|p| (p.pid, p.argv)).collect();
+        assert!(left.is_empty(), "{left:?}");
+    });
+}
+
 /// Starts a launched agent below a stand-in for the shim.
 fn launched(claude: &Claude, run: &str, id: &str, script: &[String]) -> (Agent, u32) {
     let record = record(id, &claude.cwd, &json!({"status": "busy"}));
@@ -242,47 +261,61 @@ fn a_launched_agent_below_the_one_that_is_stopped_lives_on() {
 #[test]
 fn an_agent_started_by_hand_inside_another_is_left_alone_and_named() {
     sandboxed(|| {
-        let claude = Claude::new();
-        let record = record(B, &claude.cwd, &json!({"status": "busy"}));
-        let program = claude.home.at("bin/claude");
-        std::fs::copy(testkit::fake_agent(), &program).expect("copied");
-        claude.transcript(B, &[prompt("x")]);
-        let place = claude.home.at("pids/x").parent().expect("a parent").to_owned();
-        // Its own tool is orphaned and carries its mark beside the run's text.
-        let inner = format!(
-            "exec {} env CLAUDE_PID {{pid}} env CLAUDE_CODE_SESSION_ID {B} start 'sh -c \"echo \\$\\$ > {}/inner; exec sleep 600\" & exit' write '{}' '{record}' stay",
-            program.display(),
-            place.display(),
-            claude.record_path
-        );
-        let inner = claude.home.write("inner.sh", inner);
-        let script = [
-            "env",
-            "CLAUDE_PID",
-            "{pid}",
-            "env",
-            "CLAUDE_CODE_SESSION_ID",
-            A,
-            "start",
-            &format!("exec sh {}", inner.display()),
-            "start",
-            &format!("sh -c 'echo $$ > {}/outer; exec sleep 600' & exit", place.display()),
-        ];
-        let script: Vec<String> = script.iter().map(ToString::to_string).collect();
-        let (_shim, outer) = launched(&claude, RUN, A, &script);
-        let row = eventually("the inner one lives", || {
-            claude.list().sessions().into_iter().find(|s| s["id"] == B && s["pid"].is_u64())
-        });
-        let (theirs, ours) = (written_pid(&place.join("inner")), written_pid(&place.join("outer")));
-        let (code, told) = stop(&claude, A);
-        assert_eq!(code, Some(0), "{told:#}");
-        assert_eq!(claude.row(B)["status"], "running");
-        assert!(!lives(outer) && !lives(ours) && lives(theirs), "{told:#}");
-        let left = &told["stopped"][0]["left"];
-        assert_eq!((&left[0]["session"], &left[0]["pid"]), (&B.into(), &row["pid"]), "{told:#}");
-        let (code, told) = stop(&claude, B);
-        assert_eq!(code, Some(0), "{told:#}");
-        assert!(!lives(theirs));
+        for inner_first in [false, true] {
+            let claude = Claude::new();
+            let record = record(B, &claude.cwd, &json!({"status": "busy"}));
+            let program = claude.home.at("bin/claude");
+            std::fs::copy(testkit::fake_agent(), &program).expect("copied");
+            claude.transcript(B, &[prompt("x")]);
+            let place = claude.home.at("pids/x").parent().expect("a parent").to_owned();
+            // Its own tool is orphaned and carries its mark beside the run's text.
+            let inner = format!(
+                "exec {} env CLAUDE_PID {{pid}} env CLAUDE_CODE_SESSION_ID {B} start 'sh -c \"echo \\$\\$ > {}/inner; exec sleep 600\" & exit' write '{}' '{record}' stay",
+                program.display(),
+                place.display(),
+                claude.record_path
+            );
+            let inner = claude.home.write("inner.sh", inner);
+            let script = [
+                "env",
+                "CLAUDE_PID",
+                "{pid}",
+                "env",
+                "CLAUDE_CODE_SESSION_ID",
+                A,
+                "start",
+                &format!("exec sh {}", inner.display()),
+                "start",
+                &format!("sh -c 'echo $$ > {}/outer; exec sleep 600' & exit", place.display()),
+            ];
+            let script: Vec<String> = script.iter().map(ToString::to_string).collect();
+            let (_shim, outer) = launched(&claude, RUN, A, &script);
+            let row = eventually("the inner one lives", || {
+                claude.list().sessions().into_iter().find(|s| s["id"] == B && s["pid"].is_u64())
+            });
+            let (theirs, ours) =
+                (written_pid(&place.join("inner")), written_pid(&place.join("outer")));
+            if inner_first {
+                // It carries the outer run's text, and is not that run's agent.
+                let (code, told) = stop(&claude, B);
+                assert_eq!(code, Some(0), "{told:#}");
+                assert!(lives(outer) && lives(ours) && !lives(theirs), "{told:#}");
+                continue;
+            }
+            let (code, told) = stop(&claude, A);
+            assert_eq!(code, Some(0), "{told:#}");
+            assert_eq!(claude.row(B)["status"], "running");
+            assert!(!lives(outer) && !lives(ours) && lives(theirs), "{told:#}");
+            let left = &told["stopped"][0]["left"];
+            assert_eq!(
+                (&left[0]["session"], &left[0]["pid"]),
+                (&B.into(), &row["pid"]),
+                "{told:#}"
+            );
+            let (code, told) = stop(&claude, B);
+            assert_eq!(code, Some(0), "{told:#}");
+            assert!(!lives(theirs));
+        }
     });
 }
 

@@ -2,6 +2,7 @@
 
 pub mod claude_code;
 pub mod codex;
+mod control;
 pub mod openclaw;
 
 use crate::stage::{Stage, Trouble};
@@ -65,5 +66,7 @@ impl Agent {
 
 /// Returns every scenario, agent by agent.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    claude_code::SCENARIOS.iter().chain(codex::SCENARIOS).chain(openclaw::SCENARIOS)
+    let claude = claude_code::SCENARIOS.iter().chain(&claude_code::CONTROL);
+    let codex = codex::SCENARIOS.iter().chain(&codex::CONTROL);
+    claude.chain(codex).chain(openclaw::SCENARIOS)
 }
