@@ -277,7 +277,7 @@ pub(crate) fn each_root<T: Send>(
             let question = &question;
             let asked: Vec<_> =
                 several.iter().map(|root| scope.spawn(move || question(root))).collect();
-            let heard = asked.into_iter().map(|thread| thread.join());
+            let heard = asked.into_iter().map(std::thread::ScopedJoinHandle::join);
             heard.map(|h| h.unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
         }),
     };
