@@ -8,6 +8,7 @@ pub mod claude_code;
 pub mod codex;
 pub mod control;
 pub mod demo;
+pub mod pi;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ use crate::native::file;
 use crate::talk::Pushing;
 
 /// Every adapter there is. The order is the order of `agentctl adapters`.
-pub static ALL: &[&dyn Adapter] = &[&claude_code::ClaudeCode, &codex::Codex, &demo::Demo];
+pub static ALL: &[&dyn Adapter] = &[&claude_code::ClaudeCode, &codex::Codex, &pi::Pi, &demo::Demo];
 
 /// One look at the world: what an adapter may use to answer. Everything is handed in.
 #[derive(Clone, Debug)]
