@@ -9,6 +9,7 @@ pub mod codex;
 pub mod control;
 pub mod demo;
 pub mod pi;
+pub mod pi_rust;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,8 @@ use crate::native::file;
 use crate::talk::Pushing;
 
 /// Every adapter there is. The order is the order of `agentctl adapters`.
-pub static ALL: &[&dyn Adapter] = &[&claude_code::ClaudeCode, &codex::Codex, &pi::Pi, &demo::Demo];
+pub static ALL: &[&dyn Adapter] =
+    &[&claude_code::ClaudeCode, &codex::Codex, &pi::Pi, &pi_rust::PiRust, &demo::Demo];
 
 /// One look at the world: what an adapter may use to answer. Everything is handed in.
 #[derive(Clone, Debug)]

@@ -13,6 +13,8 @@ mod hostile;
 mod launch;
 mod launched;
 mod locks;
+mod pi;
+mod pi_control;
 mod readme;
 mod recycle;
 mod resume;

@@ -12,7 +12,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::process::home;
-use super::{Kind, PACKAGES, Pi, process, session_file};
+use super::store::session_file;
+use super::{Kind, PACKAGES, Pi, process};
 use crate::adapters::control::{
     Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Refusal, Start, Stop,
 };
@@ -25,8 +26,8 @@ use crate::native::file;
 const CHOOSES_ID: [u64; 2] = [0, 76];
 /// The first version that takes a name.
 const TAKES_NAME: [u64; 2] = [0, 77];
-/// A refusal for want of a key follows the first line within so much.
-const GRACE: Duration = Duration::from_millis(400);
+/// Behind the first line comes the turn's first event, or a refusal for want of a key.
+const GRACE: Duration = Duration::from_secs(3);
 
 /// How both programs are asked to stop.
 ///
@@ -51,14 +52,14 @@ impl Control for Pi {
         if let Some(model) = &order.model {
             say(&["--model", model]);
         }
-        let keeps_name = order.name.is_some() && is_since(&version, TAKES_NAME);
+        let keeps_name = order.name.is_some() && is_since(version.as_deref(), TAKES_NAME);
         if let Some(name) = order.name.as_deref().filter(|_| keeps_name) {
             say(&["--name", name]);
         }
         args.extend(order.extra.iter().cloned());
         let mut say = |words: &[&str]| args.extend(words.iter().map(Into::into));
         let id = match &order.begin {
-            Begin::New if is_since(&version, CHOOSES_ID) => {
+            Begin::New if is_since(version.as_deref(), CHOOSES_ID) => {
                 let id = uuid::Uuid::now_v7().to_string();
                 say(&["--session-id", &id]);
                 Some(id)
@@ -67,11 +68,11 @@ impl Control for Pi {
             // By its file: an id is looked for in the project only, and elsewhere Pi asks to fork it, hears
             // nothing and leaves with exit code 0.
             Begin::Resume(id) => {
-                args.extend(["--session".into(), file_of(host, order, id)?.into()]);
+                args.extend(["--session".into(), file_of(host, order, Kind::Pi, id)?.into()]);
                 Some(id.clone())
             }
             Begin::Fork(id) => {
-                args.extend(["--fork".into(), file_of(host, order, id)?.into()]);
+                args.extend(["--fork".into(), file_of(host, order, Kind::Pi, id)?.into()]);
                 None
             }
         };
@@ -122,15 +123,16 @@ fn installed(host: &Host) -> Result<(PathBuf, Option<String>), Refusal> {
     })
 }
 
-fn is_script(program: &Path) -> bool {
+/// Says whether a program is a script.
+pub(in crate::adapters) fn is_script(program: &Path) -> bool {
     use std::io::Read;
     let mut start = [0; 2];
     let read = std::fs::File::open(program).and_then(|mut file| file.read_exact(&mut start));
     read.is_ok() && &start == b"#!"
 }
 
-fn is_since(version: &Option<String>, wanted: [u64; 2]) -> bool {
-    let numbers = version.as_deref().unwrap_or_default().split('.').map(|n| n.parse().ok());
+fn is_since(version: Option<&str>, wanted: [u64; 2]) -> bool {
+    let numbers = version.unwrap_or_default().split('.').map(|n| n.parse().ok());
     let numbers: Vec<u64> = numbers.take(2).map_while(|n| n).collect();
     numbers.len() == 2 && numbers[..] >= wanted[..]
 }
@@ -141,9 +143,15 @@ fn root_of(host: &Host, order: &Order) -> Root {
     Root { path: file::resolve_root(&path) }
 }
 
-fn file_of(host: &Host, order: &Order, id: &str) -> Result<PathBuf, Refusal> {
+/// Finds the file of the session an order continues.
+pub(in crate::adapters) fn file_of(
+    host: &Host,
+    order: &Order,
+    kind: Kind,
+    id: &str,
+) -> Result<PathBuf, Refusal> {
     let root = root_of(host, order);
-    session_file(host, &root, Kind::Pi, id).ok_or_else(|| {
+    session_file(host, &root, kind, id).ok_or_else(|| {
         let why = format!("the file of session {id} is not below {}", root.path.display());
         Refusal::new(why, "name its directory in PI_CODING_AGENT_SESSION_DIR")
     })
@@ -169,10 +177,11 @@ pub(in crate::adapters) fn handshake(order: &Order, words: &FirstWords<'_>) -> H
     {
         return Handshake::Failed(format!("no session {wanted}; it began {id} instead"));
     }
-    let spoke = lines.iter().any(|l| l["type"] == "message_end" && l["message"]["role"] == "user");
-    if spoke { Handshake::Up(id.to_owned()) } else { Handshake::Nearly(id.to_owned(), GRACE) }
+    let begun = lines.iter().any(|l| l["type"] == "agent_start");
+    if begun { Handshake::Up(id.to_owned()) } else { Handshake::Nearly(id.to_owned(), GRACE) }
 }
 
+/// Returns what to do about the last words of a launch that failed.
 pub(in crate::adapters) fn advice(words: &str) -> Option<&'static str> {
     let said = |text: &str| words.contains(text);
     if said("API key") || said("/login") || said("not authenticated") {

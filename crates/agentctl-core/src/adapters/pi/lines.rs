@@ -43,7 +43,8 @@ pub(in crate::adapters) struct Header {
 impl Header {
     /// Reads a line as a header.
     pub(in crate::adapters) fn parse(line: &[u8]) -> Option<Self> {
-        if !line.starts_with(b"{\"type\":\"session\"") && jsonl::own_type(line) != Some(b"session") {
+        if !line.starts_with(b"{\"type\":\"session\"") && jsonl::own_type(line) != Some(b"session")
+        {
             return None;
         }
         let header: Self = jsonl::parse(line)?;
@@ -64,8 +65,7 @@ impl Header {
             Some(id) if id == self.id => Kind::Pi,
             Some(id) if id.len() == SHORT_ID && self.id.starts_with(id) => Kind::PiRust,
             _ => {
-                let fields =
-                    [&self.provider, &self.model_id, &self.thinking_level, &self.leaf_id];
+                let fields = [&self.provider, &self.model_id, &self.thinking_level, &self.leaf_id];
                 let rust = fields.iter().any(|field| field.is_some());
                 if rust { Kind::PiRust } else { Kind::Pi }
             }
@@ -97,9 +97,11 @@ pub(super) fn stamped(name: &str) -> Option<&str> {
 pub(super) fn is_uuid(text: &str) -> bool {
     let dash = |at: usize| matches!(at, 8 | 13 | 18 | 23);
     text.len() == 36
-        && text.bytes().enumerate().all(|(at, b)| {
-            if dash(at) { b == b'-' } else { b.is_ascii_hexdigit() }
-        })
+        && text.bytes().enumerate().all(
+            |(at, b)| {
+                if dash(at) { b == b'-' } else { b.is_ascii_hexdigit() }
+            },
+        )
 }
 
 /// One entry of the tree.

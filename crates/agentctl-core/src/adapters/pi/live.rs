@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use super::lines::{self, Header};
-use super::process::{Surroundings, kind_of};
-use super::record::last_activity;
+use super::process::{Surroundings, is_starting, kind_of};
+use super::record::{self, last_activity};
 use super::{Kind, PiStore, owners};
-use crate::adapters::{Found, Look, Root, Served, State};
+use crate::adapters::{Found, Look, Root, Served, State, Store};
 use crate::kernel::Process;
 use crate::model::{Evidence, Reason, ReasonKind, Status, Time, is_session_id};
 use crate::native::{file, jsonl};
@@ -131,6 +131,12 @@ pub(super) fn read(store: &PiStore<'_>, found: &mut Found<Served>) {
     let mut open = Vec::new();
     let mut claimed = HashSet::new();
     for (process, kind, _) in processes(store.look, store.root) {
+        if is_starting(process) {
+            if kind == store.kind {
+                found.rows.push(starting(store.look, process));
+            }
+            continue;
+        }
         let Some(certain) = certain(store, process) else {
             open.push(Open { process, kind, joined: None });
             continue;
@@ -156,6 +162,23 @@ pub(super) fn read(store: &PiStore<'_>, found: &mut Found<Served>) {
     }
     for process in &open {
         add(store, process, &open, &files, found);
+    }
+}
+
+/// Versions before 0.8x try a failed model call again without a word in the file: while the process
+/// lives, a failure that stands last may be the end of the turn or a pause in it.
+pub(super) fn doubt_failures(store: &PiStore<'_>, found: &mut Found<Served>) {
+    for served in found.rows.iter_mut().filter(|s| s.state.is_none() && !s.by.is_empty()) {
+        let Some(id) = &served.id else { continue };
+        let rows = store.find(id).rows;
+        let Some(path) = rows.iter().find(|l| l.id == *id).and_then(|l| l.path.as_ref()) else {
+            continue;
+        };
+        if let Some(why) = record::silent_failure(path, store.uid()) {
+            let why = format!("the model call failed and may be tried again: {why}");
+            let reason = Some(Reason::with(ReasonKind::Ambiguous, why));
+            served.state = Some(State { status: Status::Unknown, reason });
+        }
     }
 }
 
@@ -217,11 +240,9 @@ fn dated(store: &PiStore<'_>, written: Written) -> Option<Dated> {
     };
     let last = file::open(&path, store.uid()).ok().and_then(|opened| last_activity(&opened).ok());
     let times = match (header.at(), last) {
-        (Some(began), Some(last)) => owners::File {
-            kind,
-            began_ms: began.millis(),
-            last_ms: last.unwrap_or(began).millis(),
-        },
+        (Some(began), Some(last)) => {
+            owners::File { kind, began_ms: began.millis(), last_ms: last.unwrap_or(began).millis() }
+        }
         _ => unread,
     };
     Some(Dated { id, directory: header.cwd, times })
@@ -241,7 +262,9 @@ fn join_in(look: &Look, directory: &str, open: &mut [Open<'_>], files: &[Dated])
         let says = if delay >= -GRAIN_MS {
             format!("pid {pid} began here {delay} ms before this session did; no other fits")
         } else {
-            format!("pid {pid} is the only one here, and this the only session written since it began")
+            format!(
+                "pid {pid} is the only one here, and this the only session written since it began"
+            )
         };
         let evidence = look.evidence("kernel:directory and start time", says);
         process.joined = Some((own.id.clone(), own.times.kind, evidence));
@@ -278,10 +301,22 @@ fn add(
             let (pid, other) = (process.process.id.pid, process.kind.name());
             let why = format!("pid {pid} of {other}, which shares this store, may be serving it");
             let mut served = Served::unseen(file.id.clone(), why);
-            served.evidence.push(store.look.evidence("kernel:process table", "it may be continued"));
+            served
+                .evidence
+                .push(store.look.evidence("kernel:process table", "it may be continued"));
             found.rows.push(served);
         }
     }
+}
+
+/// A process that runs Pi's script and has not come to its first line: it serves nothing yet.
+fn starting(look: &Look, process: &Process) -> Served {
+    let mut served = Served::by(None, process);
+    let says = format!("pid {} has not given itself its title yet", process.id.pid);
+    served.evidence.push(look.evidence("kernel:process table", says));
+    let reason = Some(Reason::of(ReasonKind::Starting));
+    served.state = Some(State { status: Status::Running, reason });
+    served
 }
 
 /// A process whose session is not known: it may serve any of its directory that nobody else does.

@@ -16,9 +16,10 @@ mod process;
 mod record;
 mod store;
 
+pub(super) use control::{LADDER, advice, file_of, handshake, is_script, moved_home};
 pub(super) use messages::read as read_message;
-pub(super) use process::roots;
-pub(super) use store::{PiStore, session_file};
+pub(super) use process::{is_candidate, programs, roots};
+pub(super) use store::PiStore;
 
 use super::control::Control;
 use super::{Adapter, Capabilities, Installation, Look, Root, Store, version_beside};
@@ -69,7 +70,7 @@ impl Adapter for Pi {
     }
 
     fn is_candidate(&self, brief: Brief<'_>) -> bool {
-        process::is_candidate(brief)
+        is_candidate(brief)
     }
 
     fn roots(&self, look: &Look) -> Vec<Root> {
@@ -78,7 +79,7 @@ impl Adapter for Pi {
 
     fn installation(&self, host: &Host) -> Installation {
         // A program of that name without Pi's package around it is another one.
-        let found = process::programs(host).find_map(|program| {
+        let found = programs(host).find_map(|program| {
             let version = PACKAGES.iter().find_map(|name| version_beside(&program, name))?;
             Some((program, version))
         });

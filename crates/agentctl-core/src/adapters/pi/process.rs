@@ -11,10 +11,12 @@ use crate::native::file;
 /// Programs that run Pi's JavaScript.
 const RUNTIMES: [&str; 3] = ["node", "nodejs", "bun"];
 
-/// Says whether a process may be one of the two. Node's own name is Pi's for its first 0.2 s; a process
-/// is looked at only once it calls itself Pi, and before that it has read no session.
+/// Says whether a process may be one of the two. For its first moments, up to two seconds on a loaded
+/// machine, Pi is called as Node is.
 pub(in crate::adapters) fn is_candidate(brief: Brief<'_>) -> bool {
-    brief.comm == "pi" || undeleted(brief.exe_name) == "pi"
+    let exe = undeleted(brief.exe_name);
+    let starting = RUNTIMES.contains(&exe) && [exe, "MainThread"].contains(&brief.comm);
+    brief.comm == "pi" || exe == "pi" || starting
 }
 
 /// The kernel marks a program file that was replaced by an update.
@@ -24,20 +26,39 @@ fn undeleted(name: &str) -> &str {
 
 /// Says which of the two a process is.
 pub(super) fn kind_of(process: &Process) -> Option<Kind> {
-    // Pi overwrites its arguments by its title, padded to their length.
-    let titled = process.argv.first().is_some_and(|title| title.trim_end() == "pi");
-    let Some(exe) = process.exe.as_deref() else { return titled.then_some(Kind::Pi) };
+    let Some(exe) = process.exe.as_deref() else { return is_titled(process).then_some(Kind::Pi) };
     let name = exe.file_name()?.to_string_lossy();
     let name = undeleted(&name);
     if RUNTIMES.contains(&name) {
-        return (process.comm == "pi" || titled).then_some(Kind::Pi);
+        let pi = process.comm == "pi" || is_titled(process) || is_starting(process);
+        return pi.then_some(Kind::Pi);
     }
     if name != "pi" {
         return None;
     }
     // Pi is also published as one file with its runtime inside; its package lies beside it.
-    let packaged = PACKAGES.iter().any(|package| version_beside(exe, package).is_some());
-    Some(if packaged { Kind::Pi } else { Kind::PiRust })
+    Some(if is_packaged(exe) { Kind::Pi } else { Kind::PiRust })
+}
+
+/// Pi overwrites its arguments by its title, padded to their length with spaces or nothing.
+fn is_titled(process: &Process) -> bool {
+    let mut words = process.argv.iter();
+    words.next().is_some_and(|title| title.trim_end() == "pi") && words.all(|w| w.trim().is_empty())
+}
+
+/// Says whether a process is Pi's script before its first own line: it has no title yet, and has read no
+/// session.
+pub(super) fn is_starting(process: &Process) -> bool {
+    if process.comm == "pi" || is_titled(process) {
+        return false;
+    }
+    let script = process.argv.iter().skip(1).find(|word| !word.starts_with('-'));
+    let place = process.cwd.as_deref().unwrap_or(Path::new("/"));
+    script.is_some_and(|script| is_packaged(&place.join(script)))
+}
+
+fn is_packaged(program: &Path) -> bool {
+    PACKAGES.iter().any(|package| version_beside(program, package).is_some())
 }
 
 /// Returns the programs called `pi` on the user's PATH, in order.

@@ -44,7 +44,7 @@ pub(super) fn read(look: &Look, adapter: &'static str, locator: &Locator, whole:
     let read = head.read(&opened).and_then(|()| tail.read(&opened));
     record.turn = match (read, &head.header) {
         (Err(error), _) => Turn::Unreadable(error.to_string()),
-        (Ok(()), None) => Turn::Unreadable("its first line is no header".into()),
+        (Ok(()), None) => Turn::Undecided("its first line is no header".into()),
         (Ok(()), Some(header)) if header.id != locator.id => {
             Turn::Unreadable(format!("its header names another session, {}", header.id))
         }
@@ -88,8 +88,22 @@ pub(super) fn last_activity(opened: &file::Opened) -> io::Result<Option<Time>> {
     Ok(last)
 }
 
+/// Returns the failure that stands last in a file of a version that writes down no retries.
+pub(super) fn silent_failure(path: &Path, uid: u32) -> Option<String> {
+    let opened = file::open(path, uid).ok()?;
+    let (mut head, mut tail) = (Head::default(), Tail::default());
+    head.read(&opened).and_then(|()| tail.read(&opened)).ok()?;
+    // Whoever writes down its own prompt writes down its retries too.
+    match tail.turn() {
+        Turn::Failed(why) if !head.prompted && !tail.prompted => Some(shorten(&why, 160)),
+        _ => None,
+    }
+}
+
 #[derive(Default)]
 struct Head {
+    /// Pi's own prompt is in the file.
+    prompted: bool,
     header: Option<Header>,
     name: Option<String>,
     prompt: Option<String>,
@@ -114,7 +128,9 @@ impl Head {
                 "session_info" => self.name = named(&entry),
                 "model_change" => self.model = entry.model_id.map(|m| m.into_owned()),
                 "message" => {
-                    if let Some(step) = entry.message::<Step<'_>>().filter(|s| s.role == "user") {
+                    let step = entry.message::<Step<'_>>();
+                    self.prompted |= step.as_ref().is_some_and(|s| s.role == "system");
+                    if let Some(step) = step.filter(|s| s.role == "user") {
                         self.prompt = Some(shorten(&text_of(&step.content), 200));
                         return ControlFlow::Break(());
                     }
@@ -141,6 +157,8 @@ struct Tail {
     /// Entries taken out of the conversation: a failed answer that is tried again.
     withdrawn: HashSet<String>,
     at_work: bool,
+    /// Pi's own prompt was passed.
+    prompted: bool,
     model: Option<String>,
     chosen_model: Option<String>,
     /// The newest name there is, on whichever branch.
@@ -216,6 +234,7 @@ impl Tail {
         if step.role == "assistant" && self.model.is_none() {
             self.model = step.model.as_deref().map(str::to_owned);
         }
+        self.prompted |= step.role == "system";
         if self.decided.is_some() {
             return;
         }
@@ -248,7 +267,8 @@ impl Tail {
             "aborted" => Turn::Interrupted,
             "toolUse" => {
                 let calls = step.content.as_array().into_iter().flatten().filter_map(call);
-                let is_open = |c: &ToolCall| c.id.as_ref().is_none_or(|id| !self.answered.contains(id));
+                let is_open =
+                    |c: &ToolCall| c.id.as_ref().is_none_or(|id| !self.answered.contains(id));
                 open(calls.into_iter().find(is_open).map(|c| c.gist()))
             }
             // Whatever was said last, its tools were at work after it.

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use super::lines::{self, stamped};
 use super::{Kind, live, process, record};
 use crate::adapters::{
-    Depth, Found, Look, Record, Root, Served, Store, not_regular, skipped,
+    Depth, Found, Look, Record, Root, Served, Store, fault, not_regular, skipped,
 };
 use crate::host::Host;
 use crate::model::Locator;
@@ -58,6 +58,7 @@ impl PiStore<'_> {
         visit: &mut dyn FnMut(String, file::Entry),
     ) -> Found<Locator> {
         let mut found = Found::default();
+        let mut databases = 0_u32;
         for directory in self.directories() {
             each_file(directory, self.uid(), &mut |listed| match listed {
                 Listed::Skipped(path, skip) => {
@@ -65,6 +66,7 @@ impl PiStore<'_> {
                     found.faults.push(skipped(self.kind.name(), self.root, &path, &skip));
                     found.whole = false;
                 }
+                Listed::Database => databases += 1,
                 Listed::File(entry) if !wanted(&entry) => {}
                 Listed::File(entry) if !entry.kind.is_file() => {
                     // Reported once: by the one whose names look like that.
@@ -82,6 +84,11 @@ impl PiStore<'_> {
                     Err(_) => {}
                 },
             });
+        }
+        if self.kind == Kind::PiRust && databases > 0 {
+            let message = format!("{databases} sessions kept in databases are not read");
+            found.faults.push(fault(self.kind.name(), self.root, "unsupported", message));
+            found.whole = false;
         }
         found
     }
@@ -125,13 +132,19 @@ impl PiStore<'_> {
 
 enum Listed {
     File(file::Entry),
+    /// A session that `pi_agent_rust` was told to keep in a database.
+    Database,
     Skipped(PathBuf, file::Skip),
 }
 
 /// Lists what may be session files: right in a directory, or one folder below it.
 fn each_file(directory: &Path, uid: u32, visit: &mut dyn FnMut(Listed)) {
-    let is_session = |name: &str| name.ends_with(".jsonl");
+    let is_session = |name: &str| name.ends_with(".jsonl") || is_database(name);
     let wanted = |name: &str| is_project(name) || is_session(name);
+    let mut visit = |listed: Listed| match listed {
+        Listed::File(entry) if is_database(&entry.name) => visit(Listed::Database),
+        listed => visit(listed),
+    };
     let entries = match file::list_wanted(directory, uid, &wanted) {
         Ok(entries) => entries,
         Err(skip) => return visit(Listed::Skipped(directory.to_owned(), skip)),
@@ -206,6 +219,11 @@ fn slug(directory: &str) -> String {
     format!("--{}--", bare.replace(['/', '\\', ':'], "-"))
 }
 
+/// `<time>_<id>.sqlite`; the store's own index has no such name.
+fn is_database(name: &str) -> bool {
+    name.strip_suffix(".sqlite").is_some_and(|stem| stamped(&format!("{stem}.jsonl")).is_some())
+}
+
 fn is_project(name: &str) -> bool {
     name.len() > 4 && name.starts_with("--") && name.ends_with("--")
 }
@@ -223,6 +241,7 @@ impl Store for PiStore<'_> {
     fn live(&self) -> Found<Served> {
         let mut found = Found::default();
         live::read(self, &mut found);
+        live::doubt_failures(self, &mut found);
         found
     }
 
