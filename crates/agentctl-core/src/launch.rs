@@ -35,6 +35,8 @@ pub const SHIM: &str = "shim";
 pub const EXEC: &str = locks::STARTER;
 /// An agent that has said nothing for so long is looked for in its own live records too.
 const SLOW: Duration = Duration::from_secs(1);
+/// One that is registered and still silent may only be busy; it is worth so much more time.
+const REGISTERED_GRACE: Duration = Duration::from_secs(3);
 /// So much of its last words is shown.
 const LAST_WORDS: usize = 400;
 
@@ -87,6 +89,14 @@ pub fn launch(
     let control = launch.adapter.control().ok_or_else(|| {
         Refusal::new(format!("{agent} cannot be launched from here"), "see `agentctl adapters`")
     })?;
+    if let Some(most) = control.longest_prompt() {
+        let characters = String::from_utf8_lossy(&launch.prompt).chars().count();
+        if characters > most {
+            let why = format!("the prompt has {characters} characters; {agent} reads {most}");
+            let hint = "put long text in a file and name the file in the prompt";
+            return Err(Refusal::new(why, hint).into());
+        }
+    }
     launch.order.cwd = directory(&launch.order.cwd)?;
     let start = control.start(host, &launch.order)?;
     let cwd = launch.order.cwd.clone();
@@ -283,7 +293,11 @@ impl Waiting<'_> {
                     return Err(LaunchError::Failed { agent, words, advice });
                 }
                 Handshake::Nearly(id, grace) if is_session_id(&id) => {
-                    let since = nearly.map_or_else(Instant::now, |(_, since, _)| since);
+                    // Another doubt has its own time.
+                    let since = match nearly {
+                        Some((_, since, before)) if before == grace => since,
+                        _ => Instant::now(),
+                    };
                     nearly = Some((id, since, grace));
                 }
                 _ => {}
@@ -300,7 +314,7 @@ impl Waiting<'_> {
                 && now + limit > until + SLOW
                 && let Some(id) = self.registered(adapters)
             {
-                return Ok((id, self.process()));
+                nearly = Some((id, now, REGISTERED_GRACE));
             }
             if let Some((id, since, grace)) = &nearly
                 && now >= *since + *grace
@@ -382,6 +396,12 @@ impl Waiting<'_> {
         // Written between the two looks, perhaps.
         if let Some(ended) = self.run.ended() {
             return Some(Over(Some(ended.exit)));
+        }
+        // Its starter may have outlived the shim. It holds the directory until it is the agent: whoever
+        // is on the way keeps us out, and nobody can be when we get in.
+        let entry = locks::enter(self.host, &self.launch.order.cwd, Duration::ZERO);
+        if matches!(entry, Err(locks::EnterError::Busy)) {
+            return None;
         }
         let lives = runs::agents(self.host).any(|(_, marker)| marker.run == self.run.id);
         (!lives).then_some(Over(None))

@@ -157,11 +157,17 @@ pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occu
     answer.faults.extend(listing.faults);
     let mut found: Vec<(Vec<ProcId>, Holder)> = Vec::new();
     for session in listing.sessions.iter().filter(|s| works_in(host, s, directory)) {
-        found.push((session.processes.clone(), session_holder(session)));
+        // Before an agent has told its session, its run may know which one it will be.
+        let launched = marked.iter().find(|(id, _)| session.processes.contains(id));
+        let holder = match launched {
+            Some((_, holder)) if session.id.is_none() => holder.clone(),
+            _ => session_holder(session),
+        };
+        found.push((session.processes.clone(), holder));
     }
     // What an adapter knows it knows better, also where it works.
-    let known = |id: &ProcId| listing.sessions.iter().any(|s| s.processes.contains(id));
-    found.extend(marked.into_iter().filter(|(id, _)| !known(id)).map(|(id, h)| (vec![id], h)));
+    let unknown = |(id, holder): &(ProcId, Holder)| !is_listed(&listing.sessions, id, holder);
+    found.extend(marked.into_iter().filter(unknown).map(|(id, h)| (vec![id], h)));
     for (processes, holder) in found {
         let ours = processes.iter().any(|p| ancestors.contains(p));
         if ours { &mut answer.exempt } else { &mut answer.holders }.push(holder);
@@ -184,8 +190,8 @@ pub fn all(host: &Arc<Host>, adapters: Adapters) -> (Vec<Lock>, Vec<Fault>) {
             holder: session_holder(session),
         });
     }
-    let known = |id: &ProcId| listing.sessions.iter().any(|s| s.processes.contains(id));
-    locks.extend(launched.into_iter().filter(|(id, _)| !known(id)).map(|(_, lock)| lock));
+    let unknown = |(id, lock): &(ProcId, Lock)| !is_listed(&listing.sessions, id, &lock.holder);
+    locks.extend(launched.into_iter().filter(unknown).map(|(_, lock)| lock));
     let folder = Folder::of(host);
     match folder.all() {
         Ok(kept) => {
@@ -486,6 +492,15 @@ fn launched_holder(host: &Host, adapters: Adapters, process: &Process, marker: &
     };
     let pid = Some(pid);
     Holder { session, adapter, pid, since: process.started_at, what, ..blank(Kind::Occupied) }
+}
+
+/// Says whether a launched process is listed already: itself, or, where it only wraps the agent, by the
+/// session its run has told.
+fn is_listed(sessions: &[Session], id: &ProcId, holder: &Holder) -> bool {
+    sessions.iter().any(|session| {
+        let same = session.id.is_some() && session.id == holder.session;
+        session.processes.contains(id) || (same && Some(session.adapter) == holder.adapter)
+    })
 }
 
 /// Returns the agents whose runs say that they began and whose processes still say so themselves.

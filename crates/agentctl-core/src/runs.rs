@@ -9,7 +9,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,13 +17,15 @@ use serde::{Deserialize, Serialize};
 use crate::adapters::control::{Begin, Permissions};
 use crate::hooks::{Moment, Report};
 use crate::host::Host;
-use crate::kernel::{Liveness, Process};
+use crate::kernel::{Environ, Liveness, Process};
 use crate::model::{Exit, ProcId, Time, is_session_id};
 
 /// So much of what an agent says first is looked at.
 pub const FIRST_BYTES: u64 = 1 << 20;
 /// The variable that names a run in the environment of its agent.
 pub const MARKER: &str = "AGENTCTL_RUN";
+/// So long is a process looked at again that shows nothing of itself.
+const FORMING_LIMIT: Duration = Duration::from_millis(100);
 
 /// The text in [`MARKER`]: which run, and which process was meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,8 +64,17 @@ impl std::fmt::Display for Marker {
 /// Returns the marker in a process's environment, if it has one and may be read.
 #[must_use]
 pub fn marker_of(host: &Host, process: &Process) -> Option<Marker> {
-    let values = host.kernel.environ(&process.id, &[MARKER]).ok()?;
-    Marker::parse(values.first()?.as_deref()?)
+    let until = Instant::now() + FORMING_LIMIT;
+    loop {
+        match host.kernel.environ_now(&process.id, &[MARKER]).ok()? {
+            Environ::Values(values) => return Marker::parse(values.first()?.as_deref()?),
+            // It becomes another program, as a script does its interpreter, and shows nothing just now.
+            Environ::Forming if process.exe.is_some() && Instant::now() < until => {
+                std::thread::park_timeout(Duration::from_micros(200));
+            }
+            _ => return None,
+        }
+    }
 }
 
 /// Returns the live agents that were launched from here, each with its marker.

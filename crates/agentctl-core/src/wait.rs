@@ -97,6 +97,17 @@ pub struct Waited {
     pub sessions: Vec<Awaited>,
     /// How it ended.
     pub end: End,
+    /// What was watched. Giving that back takes the kernel a while: whoever ends anyway lets it be.
+    pub watched: Watched,
+}
+
+/// What was watched while waiting; it is given back with the value.
+pub struct Watched(#[allow(dead_code)] Waker);
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watched")
+    }
 }
 
 /// What is worth telling while waiting.
@@ -168,10 +179,10 @@ pub fn wait(
             watch.sessions[*at].see(host, wish.until, seen, look.faults.is_empty());
         }
         if let Some(end) = watch.end(tell) {
-            return Ok(watch.finish(end));
+            return Ok(watch.finish(end, waker));
         }
         if left().is_some_and(|left| left.is_zero()) {
-            return Ok(watch.finish(End::TimedOut));
+            return Ok(watch.finish(End::TimedOut, waker));
         }
         let looks = asked.into_iter().zip(look.seen);
         let open: Vec<(usize, Observed)> =
@@ -344,7 +355,8 @@ impl Watch {
         next
     }
 
-    fn finish(self, end: End) -> Waited {
-        Waited { sessions: self.sessions.into_iter().map(|s| s.awaited).collect(), end }
+    fn finish(self, end: End, waker: Waker) -> Waited {
+        let sessions = self.sessions.into_iter().map(|s| s.awaited).collect();
+        Waited { sessions, end, watched: Watched(waker) }
     }
 }

@@ -416,7 +416,7 @@ fn spawn_with(entry: Entry, script: &str) -> Actor {
     let spawn = Spawn {
         program: "/bin/sh".into(),
         args: vec!["-c".into(), script.into()],
-        set: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        set: Vec::new(),
         unset: Vec::new(),
         cwd: "/".into(),
         stdin: agentctl_core::kernel::Stdio::Null,

@@ -72,8 +72,47 @@ fn parent(args: &[OsString]) -> io::Result<()> {
     let [folder, mutex, rest @ ..] = args else { return Err(usage()) };
     adopt_orphans()?;
     let run = Run::at(Path::new(folder), rustix::process::geteuid().as_raw()).ok_or_else(usage)?;
+    let agent = match start(&run, mutex, rest) {
+        Ok(agent) => agent,
+        Err(error) => {
+            // Whoever launched it reads it there, as the agent's own last words.
+            writeln!(launch::output(&run.stderr())?, "agentctl: {error}")?;
+            let exit = Exit { code: Some(127), signal: None };
+            return run.write_ended(&Ended { exit, at: crate::config::clock() });
+        }
+    };
+    // The folder may be wiped, or the disk full: that is no reason to leave the agent alone.
+    let _unkept = name_agent(&run, agent);
+    let exit = loop {
+        match reap()? {
+            Some((pid, exit)) if pid == agent => break exit,
+            Some(_) => {}
+            None => return Err(io::Error::other("the agent is not ours to wait for")),
+        }
+    };
+    let ended = Ended { exit, at: crate::config::clock() };
+    let _unkept = run.write_ended(&ended);
+    if let Some(spec) = run.spec() {
+        complete(&run, &spec, &ended);
+    }
+    linger();
+    Ok(())
+}
+
+/// Writes which process the agent became.
+fn name_agent(run: &Run, agent: u32) -> io::Result<()> {
+    match Kernel::open()?.process(agent)? {
+        Some(process) => {
+            run.write_started(&Started { process: process.id, at: crate::config::clock() })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Starts the process that becomes the agent, and hands it the directory's mutex.
+fn start(run: &Run, mutex: &OsString, command: &[OsString]) -> io::Result<u32> {
     let mut exec: Vec<OsString> = vec![EXEC.into(), run.id.clone().into(), mutex.clone()];
-    exec.extend(rest.iter().cloned());
+    exec.extend(command.iter().cloned());
     let spawn = Spawn {
         program: std::env::current_exe()?,
         args: exec,
@@ -86,26 +125,7 @@ fn parent(args: &[OsString]) -> io::Result<()> {
         // The shim's own hold on the directory ends as soon as the agent-to-be has one.
         keep: Some(inherited(number(mutex)?)?),
     };
-    let agent = spawn.detached()?.id();
-    let kernel = Kernel::open()?;
-    if let Some(process) = kernel.process(agent)? {
-        run.write_started(&Started { process: process.id, at: crate::config::clock() })?;
-    }
-    drop(kernel);
-    let exit = loop {
-        match reap()? {
-            Some((pid, exit)) if pid == agent => break exit,
-            Some(_) => {}
-            None => return Err(io::Error::other("the agent is not ours to wait for")),
-        }
-    };
-    let ended = Ended { exit, at: crate::config::clock() };
-    run.write_ended(&ended)?;
-    if let Some(spec) = run.spec() {
-        complete(&run, &spec, &ended);
-    }
-    linger();
-    Ok(())
+    Ok(spawn.detached()?.id())
 }
 
 /// Runs what was wanted at the end, with what is then known of the session.

@@ -72,6 +72,7 @@ pub struct Claim {
     hosted: Option<bool>,
     tokens: Option<Value>,
     note: Option<&'static str>,
+    facts: Vec<(&'static str, Value)>,
 }
 
 impl Claim {
@@ -98,6 +99,7 @@ impl Claim {
             hosted: None,
             tokens: None,
             note: None,
+            facts: Vec::new(),
         }
     }
 
@@ -152,6 +154,13 @@ impl Claim {
         self
     }
 
+    /// Claims one more field of its row, by its JSON pointer.
+    #[must_use]
+    pub fn with(mut self, pointer: &'static str, value: impl Into<Value>) -> Self {
+        self.facts.push((pointer, value.into()));
+        self
+    }
+
     fn is_live(&self) -> bool {
         !matches!(self.status, "stopped" | "error")
     }
@@ -181,6 +190,9 @@ impl Claim {
             let mut said: Vec<u64> = said.filter_map(|p| p["pid"].as_u64()).collect();
             said.sort_unstable();
             compare("processes", pids.clone().into(), &said.into());
+        }
+        for (pointer, value) in &self.facts {
+            compare(pointer, value.clone(), row.pointer(pointer).unwrap_or(&Value::Null));
         }
         if let Some(text) = &self.detail
             && !row["reason"]["detail"].as_str().is_some_and(|d| d.contains(text))

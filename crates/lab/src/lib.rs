@@ -2,13 +2,14 @@
 //!
 //! `install` fetches pinned versions; `stage` is one scenario's own home, pid namespace, model and
 //! processes; `scenario` is what is tried, one file per agent; `judge` compares what agentctl says with
-//! what was scripted; `report` makes the table and `docs/CONFORMANCE.md`; `record` turns a home into a
+//! what was scripted; `order` is agentctl as its user runs it; `report` makes the table and `docs/CONFORMANCE.md`; `record` turns a home into a
 //! fixture. The judge shares no code with what it judges: it reads agentctl's JSON like any script.
 #![allow(clippy::disallowed_methods, clippy::missing_panics_doc)] // it starts programs and reads the world
 
 pub mod install;
 pub mod judge;
 pub mod model;
+pub mod order;
 pub mod play;
 pub mod process;
 pub mod record;

@@ -111,3 +111,33 @@ pub fn command_line(pid: u32) -> String {
 pub fn comm(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
 }
+
+/// Returns every process there is, by pid.
+#[must_use]
+pub fn all() -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Returns the environment a process was started with.
+#[must_use]
+pub fn environment(pid: u32) -> std::collections::BTreeMap<String, String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Returns where a process works.
+#[must_use]
+pub fn directory(pid: u32) -> Option<std::path::PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/cwd")).ok()
+}
+
+/// Takes hold of a live process that has exactly this command line.
+#[must_use]
+pub fn named(line: &str) -> Option<Held> {
+    let held =
+        all().into_iter().filter(|p| command_line(*p) == line).find_map(|p| Held::of(p).ok());
+    held.filter(Held::lives)
+}

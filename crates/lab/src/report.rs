@@ -74,9 +74,9 @@ pub fn page(rows: &[Row<'_>], date: &str, kernel: &str) -> String {
     let mut out = String::from(
         "# Conformance: what agentctl says about the real agents\n\n\
          Agents change every week. This page is made by `just lab`, which installs the real programs, drives\n\
-         them with a scripted model, and compares what `agentctl` says with what was scripted. A verdict is\n\
-         **right** only if `list`, `list -a`, `status` and `why` all say what is true and agree with each\n\
-         other. **unknown** is an honest answer where the agent gives no source; it is counted. **WRONG** is a\n\
+         them with a scripted model, and compares what `agentctl` says and does with what was scripted. A\n\
+         verdict is **right** only if `list`, `list -a`, `status` and `why` all say what is true and agree with\n\
+         each other, and if every order did what it says. **unknown** is an honest answer where the agent gives no source; it is counted. **WRONG** is a\n\
          bug of ours.\n\n",
     );
     let count = |word: &str| rows.iter().filter(|r| r.word() == word).count();

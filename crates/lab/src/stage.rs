@@ -28,9 +28,11 @@ pub struct Stage {
     pub model: Model,
     /// The real agent.
     pub agent: Installed,
-    agentctl: PathBuf,
+    /// The program that is judged.
+    pub agentctl: PathBuf,
     checks: Vec<Check>,
     terminals: usize,
+    pub(crate) orders: std::cell::Cell<usize>,
 }
 
 impl Stage {
@@ -41,7 +43,15 @@ impl Stage {
         let home = fs::canonicalize(&home).map_err(|e| e.to_string())?;
         let options = Options { usage: Some((1000, 50)), ..Options::default() };
         let model = Model::start(options).map_err(|e| format!("the model: {e}"))?;
-        Ok(Self { home, model, agent, agentctl, checks: Vec::new(), terminals: 0 })
+        Ok(Self {
+            home,
+            model,
+            agent,
+            agentctl,
+            checks: Vec::new(),
+            terminals: 0,
+            orders: 0.into(),
+        })
     }
 
     /// Returns a directory to work in, made if needed.

@@ -29,7 +29,13 @@ impl Dice {
     /// Takes the seed from the environment, or else from the clock.
     #[must_use]
     pub fn new() -> Self {
-        let seed = std::env::var("AGENTCTL_SEED").map_or_else(
+        Self::from("AGENTCTL_SEED")
+    }
+
+    /// Takes the seed from this variable of the environment, or else from the clock.
+    #[must_use]
+    pub fn from(variable: &str) -> Self {
+        let seed = std::env::var(variable).map_or_else(
             |_| {
                 let now = SystemTime::UNIX_EPOCH.elapsed().expect("a clock after 1970");
                 u64::from(now.subsec_nanos()) ^ now.as_secs()

@@ -182,6 +182,11 @@ pub trait Control: Sync {
     /// Returns the command that carries out an order; the prompt will be its stdin.
     fn start(&self, host: &Host, order: &Order) -> Result<Start, Refusal>;
 
+    /// Returns how many characters of a prompt it reads; `None` where nothing is known to be too long.
+    fn longest_prompt(&self) -> Option<usize> {
+        None
+    }
+
     /// Says what the first words of a new process mean that was started for this order.
     fn handshake(&self, host: &Host, order: &Order, words: &FirstWords<'_>) -> Handshake;
 

@@ -5,6 +5,7 @@
 //! zombie answers it.
 
 mod exit_watch;
+mod leave;
 mod standing;
 
 use std::ffi::OsStr;
@@ -21,6 +22,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 pub use self::exit_watch::ExitWatch;
+pub use self::leave::leave_quickly;
 use super::{Brief, FileLock, Liveness, Mechanism, Process, Table};
 use crate::model::{ProcId, Time};
 

@@ -258,6 +258,9 @@ impl Kernel {
     }
 }
 
+/// Does nothing: here an exit waits for no file events.
+pub fn leave_quickly() {}
+
 /// A process we have hold of. There is no handle here: each use verifies it anew.
 #[derive(Debug)]
 pub struct Held {

@@ -20,7 +20,7 @@ mod spawn;
 
 use std::path::PathBuf;
 
-pub use platform::{ExitWatch, Held, Kernel};
+pub use platform::{ExitWatch, Held, Kernel, leave_quickly};
 pub use spawn::{Attended, Spawn, Stdio, adopt_orphans, become_program, inherited, reap};
 
 use crate::model::{ProcId, Time};

@@ -126,6 +126,7 @@ pub(super) fn open_mutex(path: &PathBuf) -> io::Result<File> {
 pub(super) fn take(file: File, until: Instant) -> Result<File, EnterError> {
     match file.try_lock() {
         Ok(()) => return Ok(file),
+        Err(TryLockError::WouldBlock) if Instant::now() >= until => return Err(EnterError::Busy),
         Err(TryLockError::WouldBlock) => {}
         Err(TryLockError::Error(error)) => return Err(error.into()),
     }

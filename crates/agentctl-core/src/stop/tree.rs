@@ -114,6 +114,8 @@ pub(super) struct Tree<'a> {
     pub(super) has_shim: bool,
     /// The processes between the agent and this very command, if it runs inside the session.
     above_us: HashSet<u32>,
+    /// The processes above the agent: whatever they are, it has not started them.
+    above_agents: HashSet<ProcId>,
 }
 
 impl<'a> Tree<'a> {
@@ -134,6 +136,7 @@ impl<'a> Tree<'a> {
             unheld: BTreeMap::new(),
             has_shim: false,
             above_us: HashSet::new(),
+            above_agents: HashSet::new(),
         };
         let table = tree.look();
         tree.place(&table);
@@ -163,22 +166,23 @@ impl<'a> Tree<'a> {
     fn place(&mut self, table: &HashMap<u32, Seen>) {
         let agents: Vec<&Seen> =
             self.roots.agents.iter().filter_map(|a| table.get(&a.pid)).collect();
-        let mut above: HashSet<u32> = HashSet::new();
+        let mut above: HashSet<ProcId> = HashSet::new();
         for agent in &agents {
-            above.extend(ancestors(table, agent).map(|s| s.process.id.pid));
+            above.extend(ancestors(table, agent).map(|s| s.process.id.clone()));
         }
         let around: Vec<bool> = self
             .roots
             .others
             .iter()
             .map(|other| {
-                other.processes.iter().any(|p| above.contains(&p.pid))
+                other.processes.iter().any(|p| above.contains(p))
                     || agents.iter().any(|seen| bears(seen, &other.marks, &other.processes, table))
             })
             .collect();
         for (other, around) in self.roots.others.iter_mut().zip(around) {
             other.around_us = around;
         }
+        self.above_agents = above;
         let line = table.get(&std::process::id()).map(|us| ancestors(table, us));
         let line: Vec<&ProcId> = line.into_iter().flatten().map(|s| &s.process.id).collect();
         if line.iter().any(|id| self.roots.agents.contains(id)) {
@@ -517,6 +521,7 @@ impl<'a> Tree<'a> {
             let young = seen.process.id.start_ticks >= since_ticks;
             let nobodys = memo.get(&pid) == Some(&Verdict::Stranger)
                 && !carriers.contains(&pid)
+                && !self.above_agents.contains(&seen.process.id)
                 && self.other_of(seen, &table).is_none()
                 && seen.hook_of.is_none();
             let orphan = is_reaper(seen.process.parent_pid, table.get(&seen.process.parent_pid));

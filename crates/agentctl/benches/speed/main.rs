@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used)] // a bench starts programs and looks around
 #![allow(clippy::print_stdout, clippy::print_stderr)] // its table is its purpose
 
+mod launching;
 mod measure;
 mod pose;
 mod promises;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use testkit::generate::{Made, Manifest, Plan, home, leave_live_records};
 
 use crate::Options;
+use crate::launching;
 use crate::measure::{
     Beside, Times, command, compare, follow, median, names, ours, peak, percentile, processes,
     repeat,
@@ -44,6 +45,7 @@ pub(crate) fn all(options: &Options, directory: &Path) -> Vec<Row> {
     bench.tokens();
     bench.following();
     bench.dying();
+    bench.launching();
     bench.rows
 }
 
@@ -312,6 +314,39 @@ impl Bench<'_> {
                 kept: Some(p99 <= MOST_MS),
             });
         }
+    }
+
+    /// The demo agent is launched among 10,000 old sessions, beside its own start.
+    fn launching(&mut self) {
+        const MOST_MS: f64 = 30.0;
+        const MOST_KB: u64 = 1024;
+        let what = "`launch`: above the agent's own start";
+        if self.wanted(what) {
+            let times = launching::compare(&self.largest_home().path, self.options.runs);
+            self.rows.push(Row {
+                what: what.to_owned(),
+                reference: "`demo-agent` to its first word".to_owned(),
+                theirs: format!("{:.1}", times.theirs),
+                ours: format!("{:.1}", times.ours),
+                result: format!("+{:.1} ms", times.difference),
+                target: format!("at most +{MOST_MS:.0} ms"),
+                kept: Some(times.difference <= MOST_MS),
+            });
+        }
+        let what = "`launch`: memory of the parent it leaves behind";
+        if self.wanted(what) {
+            let kilobytes = launching::shim_kilobytes(&self.largest_home().path);
+            self.rows.push(Row {
+                what: what.to_owned(),
+                reference: "-".to_owned(),
+                theirs: "-".to_owned(),
+                ours: "-".to_owned(),
+                result: format!("{kilobytes} kB of its own"),
+                target: format!("at most {MOST_KB} kB"),
+                kept: Some(kilobytes <= MOST_KB),
+            });
+        }
+        let _clean = std::fs::remove_dir_all(self.largest_home().path.join(".local"));
     }
 }
 

@@ -83,6 +83,8 @@ pub(super) fn cmd_demo(ui: &mut Ui, host: &Arc<Host>, args: &DemoArgs) -> Outcom
         (format!("why {waiting}"), "the evidence behind a status"),
         (format!("logs -f {running}"), "a conversation, as it is written"),
         (answer, "answer its question"),
+        (format!("stop {running}"), "end one, and all it has started"),
+        ("launch demo -p 'Say hi [[say:hi]]'".to_owned(), "start one of your own"),
         ("demo --clean".to_owned(), "end them, remove what they wrote"),
     ] {
         ui.note(&format!("  agentctl {command:<36}{what}"));

@@ -9,12 +9,14 @@ use agentctl_core::host::Host;
 use agentctl_core::kernel::Mechanism;
 use agentctl_core::model::{Fault, SCHEMA_VERSION};
 use agentctl_core::native::watch::Watch;
+use agentctl_core::runs::{Run, Runs};
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::rows;
+use super::runs::size;
 use crate::failure::Outcome;
 use crate::text::one_line;
 use crate::ui::Ui;
@@ -81,6 +83,7 @@ impl Check {
 pub(super) fn cmd_doctor(ui: &mut Ui, host: &Arc<Host>, args: &DoctorArgs) -> Outcome {
     let look = fleet::look(host, ALL, host.deadlines.all);
     let mut checks = kernel(host, &look);
+    checks.extend(control(host));
     checks.push(configuration(host));
     let mut faults = Vec::new();
     for &adapter in ALL {
@@ -156,6 +159,31 @@ fn kernel(host: &Host, look: &Look) -> Vec<Check> {
             .hint("`logs -f` looks once a second instead; raise fs.inotify.max_user_instances"),
     };
     vec![identity, namespace, table, locks, events]
+}
+
+/// What launching and stopping rest on here.
+fn control(host: &Host) -> Vec<Check> {
+    let stop = if cfg!(target_os = "linux") {
+        let detail =
+            "signals go through handles; what a launched agent orphans stays below its shim";
+        Check::new("control", "stop", CheckState::Ok, detail)
+    } else {
+        let detail =
+            "no handles and no sub-reaper here: daemons of a launched agent are only named";
+        Check::new("control", "stop", CheckState::Degraded, detail)
+    };
+    let runs = Runs::of(host);
+    let kept = match runs.all() {
+        Ok(all) => {
+            let bytes: u64 = all.iter().map(Run::bytes).sum();
+            let folder = rows::directory(host, &host.state().join("runs").to_string_lossy());
+            let detail = format!("{} kept, {} in {folder}", all.len(), size(bytes));
+            Check::new("control", "runs", CheckState::Ok, detail)
+        }
+        Err(error) => Check::new("control", "runs", CheckState::Failed, error.to_string())
+            .hint("agentctl keeps what launches leave behind there; make it a folder of yours"),
+    };
+    vec![stop, kept]
 }
 
 fn configuration(host: &Host) -> Check {

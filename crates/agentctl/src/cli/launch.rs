@@ -15,6 +15,7 @@ use agentctl_core::launch::{Launch, LaunchError, Launched, launch};
 use agentctl_core::locks::{self, Holder};
 use agentctl_core::model::{Locator, Session, Target};
 use agentctl_core::runs::Runs;
+use agentctl_core::transcript::Transcript;
 use agentctl_core::wait::{Enough, Until, Wish};
 use clap::{Args, ValueEnum};
 
@@ -249,6 +250,12 @@ pub(super) fn start(
         force: flags.force,
         from: wanted.from,
     };
+    // Who follows a session that goes on is shown what comes, not what was.
+    let resumed = matches!(asked.order.begin, Begin::Resume(_)).then_some(asked.from.as_ref());
+    let mut transcript = resumed.flatten().and_then(|t| Transcript::open(host, ALL, t).ok());
+    if let Some(open) = &mut transcript {
+        let _seen = open.last_raw(1);
+    }
     // What ended long ago makes room; a folder that cannot be tidied is no reason not to launch.
     let _untidied = Runs::of(host).evict(host, defaults.keep);
     let launched = launch(host, ALL, asked).map_err(|e| failed(host, e))?;
@@ -275,7 +282,7 @@ pub(super) fn start(
         return Ok(ExitCode::SUCCESS);
     };
     if flags.follow {
-        return wait::follow(ui, host, &target, wish, form);
+        return wait::follow(ui, host, &target, wish, (form, transcript));
     }
     let ended = wait::wait_for(ui, host, std::slice::from_ref(&target), wish, Show::Nothing);
     if later {

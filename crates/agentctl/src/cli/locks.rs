@@ -81,7 +81,7 @@ pub(super) fn cmd_lock(ui: &mut Ui, host: &Arc<Host>, args: &LockArgs) -> Outcom
     let until = args.ttl.map(|span| until(host, span)).transpose()?;
     let lock = locks::lock(host, &directory, by, reason, until)
         .map_err(|error| failure(host, &directory, error))?;
-    let end = lock.holder.until.map(|until| format!(" until {until}"));
+    let end = lock.holder.until.map(|until| format!(" until {}", local(until)));
     ui.note(&format!("locked {}{}", shown(host, &directory), end.unwrap_or_default()));
     Ok(ExitCode::SUCCESS)
 }
@@ -148,11 +148,10 @@ fn failure(host: &Host, directory: &Path, error: LockError) -> Failure {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     let name = shown(host, directory);
     match error {
-        LockError::Locked(lock) => Failure::new(
-            Kind::Refused,
-            format!("{name} is locked already: {}", who(host, &lock.holder)),
-        )
-        .hint("`agentctl unlock` takes the lock away"),
+        LockError::Locked(lock) => {
+            Failure::new(Kind::Refused, format!("{name} is locked already: {}", who(&lock.holder)))
+                .hint("`agentctl unlock` takes the lock away")
+        }
         LockError::NotLocked(_) => Failure::new(Kind::Failed, format!("{name} is not locked"))
             .hint("`agentctl locks` shows what is locked or occupied"),
         LockError::Busy(_) => {
@@ -174,9 +173,14 @@ fn shown(host: &Host, directory: &Path) -> String {
 }
 
 /// Who keeps a directory, and for how long yet.
-fn who(host: &Host, holder: &Holder) -> String {
-    let left = holder.until.map(|until| format!(" (for another {})", age(until, host.now())));
+fn who(holder: &Holder) -> String {
+    let left = holder.until.map(|until| format!(" (until {})", local(until)));
     one_line(&format!("{}{}", holder.what, left.unwrap_or_default()))
+}
+
+/// A time as the clock on the wall shows it.
+fn local(time: Time) -> String {
+    time.0.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 const HEADER: [&str; 4] = ["KIND", "SINCE", "DIRECTORY", "WHO"];
@@ -186,7 +190,7 @@ fn table(ui: &Ui, host: &Host, locks: &[Lock]) -> Vec<String> {
     let cells = |lock: &Lock| {
         let since = lock.holder.since.map_or_else(|| "-".to_owned(), |since| age(now, since));
         let directory = rows::directory(host, &lock.directory);
-        [lock.holder.kind.word().to_owned(), since, directory, who(host, &lock.holder)]
+        [lock.holder.kind.word().to_owned(), since, directory, who(&lock.holder)]
     };
     let rows: Vec<[String; 4]> = locks.iter().map(cells).collect();
     let mut widths = HEADER.map(columns);

@@ -33,7 +33,7 @@ use crate::failure::{Failure, Kind, Outcome};
 use crate::text;
 use crate::ui::Ui;
 
-/// See, follow and understand every coding agent on this machine
+/// Launch, watch, stop and resume every coding agent on this machine
 ///
 /// Every answer comes from the agents' own files and the kernel, at the moment you ask. What is not
 /// known is shown as unknown.
@@ -57,13 +57,13 @@ enum Command {
     Launch(launch::LaunchArgs),
     #[command(visible_alias = "send")]
     Resume(resume::ResumeArgs),
-    Runs(runs::RunsArgs),
-    Prune(runs::PruneArgs),
-    Stop(stop::StopArgs),
     Wait(wait::WaitArgs),
+    Stop(stop::StopArgs),
+    Locks(locks::LocksArgs),
     Lock(locks::LockArgs),
     Unlock(locks::UnlockArgs),
-    Locks(locks::LocksArgs),
+    Runs(runs::RunsArgs),
+    Prune(runs::PruneArgs),
     Doctor(doctor::DoctorArgs),
     Adapters(adapters::AdaptersArgs),
     Demo(demo::DemoArgs),

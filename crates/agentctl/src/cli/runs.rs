@@ -172,7 +172,7 @@ fn table(ui: &mut Ui, host: &Host, runs: &[Row]) -> std::io::Result<()> {
     ui.flush()
 }
 
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
         1024..1_048_576 => format!("{} KB", bytes >> 10),

@@ -8,7 +8,9 @@ use std::time::Duration;
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet;
 use agentctl_core::host::Host;
+use agentctl_core::kernel::Held;
 use agentctl_core::model::{Outcome as Ended, SCHEMA_VERSION, Session, Status, Target};
+use agentctl_core::runs::Runs;
 use agentctl_core::transcript::Transcript;
 use agentctl_core::wait::{Awaited, End, Enough, Until, Verdict, Waited, Wish, Word, wait};
 use clap::{Args, ValueEnum};
@@ -87,7 +89,7 @@ pub(super) enum Show {
     Lines,
     /// One JSON document at the end.
     Json,
-    /// Nothing: the exit code tells.
+    /// Nothing: the exit code tells, and a word on stderr.
     Nothing,
 }
 
@@ -126,20 +128,44 @@ pub(super) fn wait_for(
         }
     })?;
     written?;
+    for session in waited.sessions.iter().filter_map(|awaited| awaited.session.as_ref()) {
+        let_wrapper_leave(host, session);
+    }
     if show == Show::Json {
         ui.json(&report(host, &waited))?;
-        return Ok(ExitCode::from(kind(waited.end).map_or(0, Kind::exit_code)));
     }
-    answer(&waited, wish)
+    let ended = ended(&waited, wish, show);
+    // The process ends now: taking the watches back would only delay it.
+    agentctl_core::kernel::leave_quickly();
+    std::mem::forget(waited.watched);
+    ended
 }
 
-/// Shows a conversation as it is written until its turn is over; the exit code says how it ended.
+/// A program that only wraps a launched agent outlives it by a few moments, and keeps its directory: who
+/// has waited for the one is not to meet the other.
+fn let_wrapper_leave(host: &Host, session: &Session) {
+    const MOST: Duration = Duration::from_secs(2);
+    let over = session.run.as_ref().filter(|_| !session.status.is_live());
+    let started = over.and_then(|run| Runs::of(host).run(run).started());
+    let wrapper = started.and_then(|s| host.kernel.hold(&s.process).ok().flatten());
+    let _late = wrapper.map(|held| Held::wait_for_all(&[held], MOST));
+}
+
+fn ended(waited: &Waited, wish: Wish, show: Show) -> Outcome {
+    if show == Show::Json {
+        return Ok(ExitCode::from(kind(waited.end).map_or(0, Kind::exit_code)));
+    }
+    answer(waited, wish)
+}
+
+/// Shows a conversation as it is written until its turn is over; the exit code says how it ended. A
+/// transcript that is open already goes on from where it stands.
 pub(super) fn follow(
     ui: &mut Ui,
     host: &Arc<Host>,
     target: &Target,
     wish: Wish,
-    form: Form,
+    (form, mut transcript): (Form, Option<Transcript>),
 ) -> Outcome {
     let (sender, ended) = channel();
     let (their_host, theirs) = (Arc::clone(host), target.clone());
@@ -148,7 +174,6 @@ pub(super) fn follow(
         // Whoever followed may have gone.
         let _unheard = sender.send(waited);
     });
-    let mut transcript: Option<Transcript> = None;
     loop {
         // Its end is looked for before its words, so that none of them is missed.
         let waited = match ended.try_recv() {
@@ -166,6 +191,9 @@ pub(super) fn follow(
             logs::show(ui, form, transcript, Part::More)?;
         }
         if let Some(waited) = waited {
+            for session in waited.sessions.iter().filter_map(|awaited| awaited.session.as_ref()) {
+                let_wrapper_leave(host, session);
+            }
             return answer(&waited, wish);
         }
         match watch {
@@ -195,12 +223,14 @@ fn kind(end: End) -> Option<Kind> {
 
 fn say(ui: &mut Ui, show: Show, word: &Word<'_>) -> std::io::Result<()> {
     match word {
-        Word::Decided(session) => {
-            if show == Show::Lines {
+        Word::Decided(session) => match show {
+            Show::Lines => {
                 ui.line(&line(session))?;
                 ui.flush()?;
             }
-        }
+            Show::Nothing if session.status != Status::Waiting => ui.note(&line(session)),
+            Show::Json | Show::Nothing => {}
+        },
         Word::Unknown(session) => {
             let why = reason(session).unwrap_or_else(|| "no source says".to_owned());
             ui.note(&format!("what {} does is unknown ({why}): waiting goes on", name(session)));

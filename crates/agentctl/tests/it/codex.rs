@@ -10,7 +10,7 @@ use testkit::{Agent, TestHome, eventually, sandboxed};
 use crate::{assert_list_equals_status, fixtures_dir, home};
 
 pub(crate) const A: &str = "01a1de32-5fe1-74e1-aa0a-48f1eed298bf";
-const B: &str = "01a1de32-5fe1-74e1-aa0a-48f1eed298c0";
+pub(crate) const B: &str = "01a1de32-5fe1-74e1-aa0a-48f1eed298c0";
 
 pub(crate) fn lock(home: &TestHome, id: &str) -> String {
     home.at(&format!(".codex/thread-writer-locks/{id}.lock")).to_string_lossy().into_owned()
@@ -294,6 +294,11 @@ fn a_terminal_has_a_row_of_its_own_only_without_a_server() {
 
 /// An app-server's socket: answers `initialize` and `thread/read` with these statuses, by thread.
 fn serve(path: PathBuf, statuses: Value) {
+    serve_below(path, "/srv".into(), statuses);
+}
+
+/// As above, each thread in a directory of its own below this one.
+pub(crate) fn serve_below(path: PathBuf, base: String, statuses: Value) {
     let listener = UnixListener::bind(path).expect("bound");
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -310,7 +315,7 @@ fn serve(path: PathBuf, statuses: Value) {
                             "never asks for turns"
                         );
                         let id = request["params"]["threadId"].as_str().unwrap_or_default();
-                        json!({"thread": {"id": id, "cwd": format!("/srv/{}", &id[34..]), "status": statuses[id]}})
+                        json!({"thread": {"id": id, "cwd": format!("{base}/{}", &id[34..]), "status": statuses[id]}})
                     }
                     _ => continue,
                 };

@@ -126,12 +126,18 @@ fn wiping_everything_of_ours_changes_no_answer() {
             crate::comparable(&row)
         };
         let before = bare(status(&home, &id));
-        kill(shims().pop().expect("its parent").pid);
+        let shim = shims().pop().expect("its parent").pid;
         fs::remove_dir_all(home.path().join(".local/state/agentctl")).expect("wiped");
+        assert_eq!(bare(status(&home, &id)), before);
+        assert_eq!(shims().len(), 1, "it stays with its agent");
+        kill(shim);
         assert_eq!(bare(status(&home, &id)), before);
         assert_eq!(home.run(&["list", "--json"]).sessions().len(), 1);
         assert!(home.run(&["logs", &id]).stdout.contains("hi"));
         assert_eq!(home.run(&["launch", "demo", "-p", "y", "--cwd", "w"]).code, Some(5));
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        assert_eq!(status(&home, &id)["status"], "stopped");
+        assert_eq!(home.run(&["resume", &id, "z [[say:back]]"]).code, Some(0));
     });
 }
 
@@ -326,6 +332,11 @@ fn bad_input_is_refused_before_anything_is_started() {
             assert!(refused.stderr.contains(words), "{args:?}: {}", refused.stderr);
             assert!(refused.stdout.is_empty(), "{args:?}");
         }
+        script(&home, "codex", "exit 1");
+        let long = home.write("long", "x".repeat((1 << 20) + 1)).to_string_lossy().into_owned();
+        let refused = home.run(&["launch", "codex", "--prompt-file", &long]);
+        assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+        assert!(refused.stderr.contains("1048577 characters; codex reads 1048576"), "{refused:?}");
         assert!(runs(&home).is_empty() && marked().is_empty());
     });
 }

@@ -122,6 +122,44 @@ fn agents_of_every_kind_keep_a_directory_and_their_servers_do_not() {
 }
 
 #[test]
+fn a_thread_in_a_server_keeps_its_own_directory_and_only_while_it_is_at_work() {
+    sandboxed(|| {
+        let home = home();
+        let busy = folder(&home, &codex::A[34..]);
+        let rests = folder(&home, &codex::B[34..]);
+        let socket = home.at("run/s.sock");
+        let listen = format!("unix://{}", socket.display());
+        let statuses = json!({
+            codex::A: {"type": "active", "activeFlags": []}, codex::B: {"type": "idle"},
+        });
+        codex::serve_below(socket, home.path().to_string_lossy().into_owned(), statuses);
+        for id in [codex::A, codex::B] {
+            codex::rollout(&home, id, &[codex::started()]);
+        }
+        let _server =
+            codex::exec(&home, &[codex::A, codex::B], &["app-server", "--listen", &listen]);
+        assert_refused(&enter(&home, &busy), &["codex", codex::A]);
+        assert_done(&enter(&home, &rests));
+        assert_done(&enter(&home, "ws"));
+    });
+}
+
+#[test]
+fn where_an_agent_says_it_works_may_be_a_link() {
+    sandboxed(|| {
+        let mut claude = claude_code::Claude::new();
+        folder(&claude.home, "ws");
+        symlink("ws", claude.home.path().join("link")).expect("linked");
+        claude.cwd = claude.home.path().join("link").to_string_lossy().into_owned();
+        let _agent = claude.live(claude_code::A, &json!({"status": "idle"}));
+        let ws = claude.home.path().join("ws");
+        assert_eq!(locks(&claude.home)[0]["directory"], json!(ws));
+        assert_refused(&enter(&claude.home, "ws"), &[claude_code::A]);
+        assert_refused(&enter(&claude.home, "link"), &[claude_code::A]);
+    });
+}
+
+#[test]
 fn a_directory_is_free_in_the_instant_its_agent_dies() {
     sandboxed(|| {
         let home = home();

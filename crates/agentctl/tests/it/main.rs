@@ -15,6 +15,7 @@ mod launched;
 mod locks;
 mod pi;
 mod pi_control;
+mod races;
 mod readme;
 mod recycle;
 mod resume;

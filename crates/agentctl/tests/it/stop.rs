@@ -106,7 +106,7 @@ fn deaf(claude: &Claude, id: &str) -> (Agent, u32) {
     std::fs::copy(testkit::fake_agent(), &program).expect("copied");
     let pid = claude.home.at("deaf.pid");
     let script = format!(
-        "trap '' TERM; echo $$ > {}; tail -f /dev/null | exec {} write '{}' '{record}'",
+        "trap '' TERM; echo $$ > {}; exec {} stay write '{}' '{record}'",
         pid.display(),
         program.display(),
         claude.record_path

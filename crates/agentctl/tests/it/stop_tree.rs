@@ -111,6 +111,25 @@ fn of_an_adopted_agent_all_that_can_be_told_goes_and_the_rest_is_named() {
     });
 }
 
+#[test]
+fn what_is_started_while_it_is_being_stopped_goes_too() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let tree = Tree::new(&claude.home);
+        let place = tree.directory.display().to_string();
+        let script = AWKWARD.iter().find(|(name, _)| *name == "heir").expect("there").1;
+        let script = script.replace("D/", &format!("{place}/"));
+        let _agent = adopted(&claude, A, &["start".into(), script]);
+        tree.pid("heir");
+        let (code, told) = stop(&claude, A);
+        assert_eq!(code, Some(0), "{told:#}");
+        let mark = format!("CLAUDE_CODE_SESSION_ID={A}");
+        let marked = crate::launched::everyone().into_iter().filter(|p| p.environ.contains(&mark));
+        let left: Vec<_> = marked.map(|p| (p.pid, p.argv)).collect();
+        assert!(left.is_empty(), "{left:?}");
+    });
+}
+
 /// Starts a launched agent below a stand-in for the shim.
 fn launched(claude: &Claude, run: &str, id: &str, script: &[String]) -> (Agent, u32) {
     let record = record(id, &claude.cwd, &json!({"status": "busy"}));
@@ -123,7 +142,7 @@ fn launched(claude: &Claude, run: &str, id: &str, script: &[String]) -> (Agent, 
     let quoted: Vec<String> =
         words.iter().map(|w| format!("'{}'", w.replace('\'', "'\\''"))).collect();
     let text = format!(
-        "export AGENTCTL_RUN=v1:{run}:$$:$(cut -d' ' -f22 /proc/$$/stat)\nexec {} {} < /dev/zero\n",
+        "export AGENTCTL_RUN=v1:{run}:$$:$(cut -d' ' -f22 /proc/$$/stat)\nexec {} stay {}\n",
         program.display(),
         quoted.join(" ")
     );
@@ -200,29 +219,40 @@ fn a_launched_agent_below_the_one_that_is_stopped_lives_on() {
         std::fs::copy(testkit::fake_agent(), &program).expect("copied");
         claude.transcript(B, &[prompt("x")]);
         let agent = format!(
-            "export AGENTCTL_RUN=v1:{inner_run}:$$:$(cut -d' ' -f22 /proc/$$/stat)\nexec {} write '{}' '{record}' start 'echo $$ > {}; exec sleep 600' < /dev/zero\n",
+            "export AGENTCTL_RUN=v1:{inner_run}:$$:$(cut -d' ' -f22 /proc/$$/stat)\nexec {} stay write '{}' '{record}' start 'echo $$ > {}; exec sleep 600'\n",
             program.display(),
             claude.record_path,
             claude.home.at("tool").display()
         );
         let agent = claude.home.write("inner.sh", agent);
         let folder = claude.home.at(&format!(".local/state/agentctl/runs/{inner_run}"));
+        let nested_shim = claude.home.at("nested.pid");
         let nested = format!(
-            "exec {} shim {} reaper start 'exec sh {}' < /dev/zero",
+            "echo $$ > {}; exec {} shim {} stay reaper start 'exec sh {}'",
+            nested_shim.display(),
             program.display(),
             folder.display(),
             agent.display()
         );
+        // What a third run, whose shim and agent are gone, has left to the outer shim.
+        let left = claude.home.at("left.pid");
+        let third = format!(
+            "AGENTCTL_RUN=v1:third:9:9 sh -c 'echo $$ > {}; exec sleep 600' & exit",
+            left.display()
+        );
         // The nested shim is a child of the outer agent, and all carry the outer run's text or their own.
-        let (_shim, outer) = launched(&claude, RUN, A, &["start".into(), nested]);
+        let (_shim, outer) =
+            launched(&claude, RUN, A, &["start", &nested, "start", &third].map(String::from));
         let inner = eventually("the inner one lives", || {
             claude.list().sessions().into_iter().find(|s| s["id"] == B && s["pid"].is_u64())
         });
         let inner = u32::try_from(inner["pid"].as_u64().expect("a pid")).expect("a pid");
         let tool = written_pid(&claude.home.path().join("tool"));
+        let (nested_shim, left) = (written_pid(&nested_shim), written_pid(&left));
         let (code, told) = stop(&claude, A);
         assert_eq!(code, Some(0), "{told:#}");
         assert!(!lives(outer) && lives(inner) && lives(tool), "{told:#}");
+        assert!(lives(nested_shim) && lives(left), "{told:#}");
         assert_eq!(stop(&claude, B).0, Some(0));
         assert!(!lives(inner) && !lives(tool));
     });
@@ -231,82 +261,96 @@ fn a_launched_agent_below_the_one_that_is_stopped_lives_on() {
 #[test]
 fn an_agent_started_by_hand_inside_another_is_left_alone_and_named() {
     sandboxed(|| {
-        let claude = Claude::new();
-        let record = record(B, &claude.cwd, &json!({"status": "busy"}));
-        let program = claude.home.at("bin/claude");
-        std::fs::copy(testkit::fake_agent(), &program).expect("copied");
-        claude.transcript(B, &[prompt("x")]);
-        let place = claude.home.at("pids/x").parent().expect("a parent").to_owned();
-        // Its own tool is orphaned and carries its mark beside the run's text.
-        let inner = format!(
-            "exec {} env CLAUDE_PID {{pid}} env CLAUDE_CODE_SESSION_ID {B} start 'sh -c \"echo \\$\\$ > {}/inner; exec sleep 600\" & exit' write '{}' '{record}' < /dev/zero",
-            program.display(),
-            place.display(),
-            claude.record_path
-        );
-        let inner = claude.home.write("inner.sh", inner);
-        let script = [
-            "env",
-            "CLAUDE_PID",
-            "{pid}",
-            "env",
-            "CLAUDE_CODE_SESSION_ID",
-            A,
-            "start",
-            &format!("exec sh {}", inner.display()),
-            "start",
-            &format!("sh -c 'echo $$ > {}/outer; exec sleep 600' & exit", place.display()),
-        ];
-        let script: Vec<String> = script.iter().map(ToString::to_string).collect();
-        let (_shim, outer) = launched(&claude, RUN, A, &script);
-        let row = eventually("the inner one lives", || {
-            claude.list().sessions().into_iter().find(|s| s["id"] == B && s["pid"].is_u64())
-        });
-        let (theirs, ours) = (written_pid(&place.join("inner")), written_pid(&place.join("outer")));
-        let (code, told) = stop(&claude, A);
-        assert_eq!(code, Some(0), "{told:#}");
-        assert_eq!(claude.row(B)["status"], "running");
-        assert!(!lives(outer) && !lives(ours) && lives(theirs), "{told:#}");
-        let left = &told["stopped"][0]["left"];
-        assert_eq!((&left[0]["session"], &left[0]["pid"]), (&B.into(), &row["pid"]), "{told:#}");
-        let (code, told) = stop(&claude, B);
-        assert_eq!(code, Some(0), "{told:#}");
-        assert!(!lives(theirs));
+        for inner_first in [false, true] {
+            let claude = Claude::new();
+            let record = record(B, &claude.cwd, &json!({"status": "busy"}));
+            let program = claude.home.at("bin/claude");
+            std::fs::copy(testkit::fake_agent(), &program).expect("copied");
+            claude.transcript(B, &[prompt("x")]);
+            let place = claude.home.at("pids/x").parent().expect("a parent").to_owned();
+            // Its own tool is orphaned and carries its mark beside the run's text.
+            let inner = format!(
+                "exec {} env CLAUDE_PID {{pid}} env CLAUDE_CODE_SESSION_ID {B} start 'sh -c \"echo \\$\\$ > {}/inner; exec sleep 600\" & exit' write '{}' '{record}' stay",
+                program.display(),
+                place.display(),
+                claude.record_path
+            );
+            let inner = claude.home.write("inner.sh", inner);
+            let script = [
+                "env",
+                "CLAUDE_PID",
+                "{pid}",
+                "env",
+                "CLAUDE_CODE_SESSION_ID",
+                A,
+                "start",
+                &format!("exec sh {}", inner.display()),
+                "start",
+                &format!("sh -c 'echo $$ > {}/outer; exec sleep 600' & exit", place.display()),
+            ];
+            let script: Vec<String> = script.iter().map(ToString::to_string).collect();
+            let (_shim, outer) = launched(&claude, RUN, A, &script);
+            let row = eventually("the inner one lives", || {
+                claude.list().sessions().into_iter().find(|s| s["id"] == B && s["pid"].is_u64())
+            });
+            let (theirs, ours) =
+                (written_pid(&place.join("inner")), written_pid(&place.join("outer")));
+            if inner_first {
+                // It carries the outer run's text, and is not that run's agent.
+                let (code, told) = stop(&claude, B);
+                assert_eq!(code, Some(0), "{told:#}");
+                assert!(lives(outer) && lives(ours) && !lives(theirs), "{told:#}");
+                continue;
+            }
+            let (code, told) = stop(&claude, A);
+            assert_eq!(code, Some(0), "{told:#}");
+            assert_eq!(claude.row(B)["status"], "running");
+            assert!(!lives(outer) && !lives(ours) && lives(theirs), "{told:#}");
+            let left = &told["stopped"][0]["left"];
+            assert_eq!(
+                (&left[0]["session"], &left[0]["pid"]),
+                (&B.into(), &row["pid"]),
+                "{told:#}"
+            );
+            let (code, told) = stop(&claude, B);
+            assert_eq!(code, Some(0), "{told:#}");
+            assert!(!lives(theirs));
+        }
     });
 }
 
+/// Everything that the inner one starts carries the marks of both.
 #[test]
-fn an_inner_session_is_stopped_without_the_outer_one() {
+fn of_two_that_are_nested_each_is_stopped_alone() {
     sandboxed(|| {
-        let claude = Claude::new();
-        // Both of the outer one's marks are inherited by all that the inner one starts.
-        let outer = adopted(&claude, A, &[]);
-        let tool = claude.home.at("pids/tool");
-        let start = format!("sh -c 'echo $$ > {}; exec sleep 600' & exit", tool.display());
-        let record = record(B, &claude.cwd, &json!({"status": "busy"}));
-        let mut home = claude;
-        home.home.set("CLAUDE_CODE_CHILD_OF", outer.pid().to_string());
-        home.home.set("CODEX_THREAD_ID", "unrelated");
-        let script = [
-            "env",
-            "CLAUDE_PID",
-            "{pid}",
-            "env",
-            "CLAUDE_CODE_SESSION_ID",
-            B,
-            "start",
-            &start,
-            "write",
-            &home.record_path,
-            &record,
-        ];
-        let mut inner = home.home.agent("claude", "ws", &script);
-        inner.ready();
-        home.transcript(B, &[prompt("x")]);
-        let tool = written_pid(&tool);
-        let (code, told) = stop(&home, B);
-        assert_eq!(code, Some(0), "{told:#}");
-        assert!(!lives(tool) && !lives(inner.pid()) && lives(outer.pid()));
+        for stop_inner in [true, false] {
+            let claude = Claude::new();
+            let inner = "01a1de32-5fe1-74e1-aa0a-48f1eed298bf";
+            let program = claude.home.at("bin/codex");
+            std::fs::copy(testkit::fake_agent(), &program).expect("copied");
+            let lock = claude.home.at(&format!(".codex/thread-writer-locks/{inner}.lock"));
+            let tool = claude.home.at("pids/tool");
+            let text = format!(
+                "exec {} exec stay env CODEX_THREAD_ID {inner} start \
+                 'sh -c \"echo \\$\\$ > {}; exec sleep 600\" & exit' lock {}",
+                program.display(),
+                tool.display(),
+                lock.display()
+            );
+            let file = claude.home.write("inner.sh", text);
+            // Not a child of the outer one any more, so that nothing but the marks tells.
+            let start = format!("setsid sh {} & exit", file.display());
+            let outer = adopted(&claude, A, &["start".into(), start]);
+            let tool = written_pid(&tool);
+            let row = eventually("the inner one lives", || {
+                claude.list().sessions().into_iter().find(|s| s["id"] == inner && s["pid"].is_u64())
+            });
+            let pid = u32::try_from(row["pid"].as_u64().expect("a pid")).expect("a pid");
+            let (code, told) = stop(&claude, if stop_inner { inner } else { A });
+            assert_eq!(code, Some(0), "{told:#}");
+            assert_eq!(lives(outer.pid()), stop_inner, "{told:#}");
+            assert_eq!((lives(pid), lives(tool)), (!stop_inner, !stop_inner), "{told:#}");
+        }
     });
 }
 
@@ -379,11 +423,8 @@ fn what_carries_another_session_is_not_pulled_away_from_under_it() {
         claude.transcript(B, &[prompt("x")]);
         let pid = claude.home.at("pids/multiplexer");
         // Like a terminal multiplexer that somebody started from a tool, with another agent in it.
-        let inner = format!(
-            "exec {} write '{}' '{record}' < /dev/zero",
-            program.display(),
-            claude.record_path
-        );
+        let inner =
+            format!("exec {} write '{}' '{record}' stay", program.display(), claude.record_path);
         let inner = claude.home.write("inner.sh", inner);
         let script = format!(
             "setsid sh -c 'echo $$ > {}; sh {} & wait' & exit",

@@ -47,6 +47,19 @@ impl Running {
         self
     }
 
+    /// Waits until the waiter has hold of that process.
+    fn holding(self, pid: u32) -> Self {
+        let wanted = format!("Pid:\t{pid}");
+        let holds = |entry: std::fs::DirEntry| {
+            std::fs::read_to_string(entry.path()).is_ok_and(|t| t.lines().any(|l| l == wanted))
+        };
+        eventually("the waiter has hold of the process", || {
+            let own = std::fs::read_dir(format!("/proc/{}/fdinfo", self.0.id())).ok()?;
+            own.flatten().any(holds).then_some(())
+        });
+        self.asleep()
+    }
+
     /// Does something that wakes the waiter, and waits until it sleeps again.
     pub(crate) fn through(self, change: impl FnOnce()) -> Self {
         let before = self.switches();
@@ -64,7 +77,8 @@ impl Running {
 }
 
 pub(crate) fn wait(home: &TestHome, args: &[&str]) -> Running {
-    let all = [&["wait"], args].concat();
+    // Shorter than the safety look: what nothing wakes is late.
+    let all = [&["wait", "--timeout", "25s"], args].concat();
     let mut command = home.command(&all);
     Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts"))
 }
@@ -402,8 +416,9 @@ fn a_process_for_one_prompt_is_over_when_it_has_left() {
             let path = claude.record_path.replace("{pid}", &agent.pid().to_string());
             let mut waiter = waiter.through(|| std::fs::remove_file(path).expect("removed"));
             assert!(waiter.0.try_wait().expect("asked").is_none(), "it is still leaving");
+            let late = wait(&claude.home, &[A]).holding(agent.pid());
             agent.kill();
-            assert_eq!(waiter.output().code, Some(code));
+            assert_eq!((waiter.output().code, late.output().code), (Some(code), Some(code)));
         }
     });
 }

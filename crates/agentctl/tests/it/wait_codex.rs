@@ -131,9 +131,16 @@ fn a_thread_of_its_own_process_is_over_when_that_has_left() {
             let mut agent = exec(&home, &[A], &["exec"]);
             // Neither a rollout nor its folder yet.
             let waiter = wait(&home, &[A]).asleep();
-            let waiter = waiter.through(|| drop(rollout(&home, A, &[started(), asked("x")])));
-            let lines = [started(), asked("x"), last];
-            let mut waiter = waiter.through(|| drop(rollout(&home, A, &lines)));
+            // Its lines are no older than its process.
+            let write = |lines: &[Value]| {
+                let path = rollout(&home, A, lines);
+                let text = std::fs::read_to_string(&path).expect("there");
+                std::fs::write(path, text.replace("2026-11-15T07:54", "2099-01-01T00:00"))
+                    .expect("written");
+            };
+            let waiter = waiter.through(|| write(&[started(), asked("x")]));
+            let mut waiter = waiter.through(|| write(&[started(), asked("x"), last]));
+            assert_eq!(home.run(&["status", A, "--json"]).json()["status"], "idle");
             assert!(waiter.0.try_wait().expect("asked").is_none(), "how it ended is told later");
             agent.kill();
             assert_eq!(waiter.output().code, Some(code));

@@ -15,6 +15,9 @@ use super::{Api, End, Request, Room, Usage, anthropic, chat, responses};
 
 const MODELS: [&str; 2] = ["claude-fake-1", "fake-codex-1"];
 
+/// A model whose name begins like this is refused as the vendors refuse one they do not have.
+const UNKNOWN: &str = "nosuch";
+
 /// What a request asks, whatever API it came by.
 #[derive(Debug)]
 pub(super) struct Asked {
@@ -221,13 +224,20 @@ impl Exchange<'_> {
 
     /// Does what the script says.
     fn play(&mut self, api: Api, body: &Value, asked: &Asked) -> io::Result<After> {
+        if let Some(model) = body["model"].as_str().filter(|m| m.starts_with(UNKNOWN)) {
+            let (status, body) = match api {
+                Api::Responses | Api::Chat => (400, responses::no_model(model)),
+                _ => (404, anthropic::error("not_found_error", &format!("model: {model}"))),
+            };
+            return self.json(status, &body);
+        }
         let script = match Script::of(&asked.prompt) {
             _ if asked.tools.is_empty() => title(asked),
             Ok(script) => script,
             // Said aloud: a script that quietly did something else would prove nothing.
             Err(why) => return self.refuse(api, &format!("bad script: {why}")),
         };
-        if let Some(status) = self.room.fails(&asked.prompt, script.failure) {
+        if let Some(status) = self.room.fails(&asked.prompt, asked.steps_done, script.failure) {
             let kind = error_kind(status);
             return self.json(status, &error(api, kind, &format!("scripted {status}")));
         }

@@ -194,9 +194,9 @@ impl Room {
         }
     }
 
-    /// Returns the status to fail with now, and counts it.
-    fn fails(&self, prompt: &str, failure: Option<Failure>) -> Option<u16> {
-        let Failure { status, times } = failure?;
+    /// Returns the status to fail with after so many tools, and counts it.
+    fn fails(&self, prompt: &str, done: usize, failure: Option<Failure>) -> Option<u16> {
+        let Failure { status, times, .. } = failure.filter(|f| done >= f.after)?;
         let Some(times) = times else { return Some(status) };
         let mut state = self.state();
         let count = state.failures.entry(prompt.to_owned()).or_default();

@@ -190,6 +190,14 @@ pub(super) fn error(kind: &str, message: &str) -> Value {
     json!({"error": {"type": kind, "code": kind, "message": message}})
 }
 
+/// Returns what is answered when there is no such model.
+pub(super) fn no_model(model: &str) -> Value {
+    json!({"error": {
+        "type": "invalid_request_error", "param": "model", "code": "model_not_found",
+        "message": format!("The requested model '{model}' does not exist."),
+    }})
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@
 //! | `[[delay:S]]` | waits S seconds before the first byte of each response |
 //! | `[[drip:S]]` | spreads the final answer over S seconds |
 //! | `[[think:TEXT]]` | thinks first |
-//! | `[[error:CODE]]` | answers with this HTTP status |
+//! | `[[error:CODE]]` | answers with this HTTP status, once the tools before it are done |
 //! | `[[error:CODE*N]]` | the same for the first N requests with this prompt, then carries on |
 //! | `[[hang]]` | takes the request and never answers |
 //! | `[[cut]]` | begins the final answer, then drops the connection |
@@ -40,6 +40,8 @@ pub(super) struct Failure {
     pub(super) status: u16,
     /// For how many requests; `None` for all of them.
     pub(super) times: Option<u32>,
+    /// After how many tools.
+    pub(super) after: usize,
 }
 
 /// What a prompt asks the model to do.
@@ -69,7 +71,7 @@ impl Script {
                 "delay" => script.delay = seconds(kind, argument)?,
                 "drip" => script.drip = seconds(kind, argument)?,
                 "think" => script.think = Some(argument.to_owned()),
-                "error" => script.failure = Some(failure(argument)?),
+                "error" => script.failure = Some(failure(argument, script.steps.len())?),
                 "hang" => script.hang = true,
                 _ => script.cut = true,
             }
@@ -96,13 +98,13 @@ fn seconds(kind: &str, argument: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{kind}` wants seconds, not `{argument}`"))
 }
 
-fn failure(argument: &str) -> Result<Failure, String> {
+fn failure(argument: &str, after: usize) -> Result<Failure, String> {
     let (status, times) = match argument.split_once('*') {
         Some((status, times)) => (status, times.trim().parse().map(Some)),
         None => (argument, Ok(None)),
     };
     match (status.trim().parse(), times) {
-        (Ok(status @ 400..=599), Ok(times)) => Ok(Failure { status, times }),
+        (Ok(status @ 400..=599), Ok(times)) => Ok(Failure { status, times, after }),
         _ => Err(format!("`error` wants 400 to 599, or that and `*N`, not `{argument}`")),
     }
 }
@@ -178,13 +180,13 @@ mod tests {
             delay: Duration::from_millis(500),
             drip: Duration::from_secs(2),
             think: Some("hm".into()),
-            failure: Some(Failure { status: 429, times: Some(2) }),
+            failure: Some(Failure { status: 429, times: Some(2), after: 3 }),
             hang: true,
             cut: true,
         };
         assert_eq!(script, expected);
         let failure = Script::of("[[error:500]]").unwrap().failure;
-        assert_eq!(failure, Some(Failure { status: 500, times: None }));
+        assert_eq!(failure, Some(Failure { status: 500, times: None, after: 0 }));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod claude_code;
 pub mod codex;
+mod control;
 
 use crate::stage::{Stage, Trouble};
 
@@ -64,5 +65,6 @@ impl Agent {
 
 /// Returns every scenario, agent by agent.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    claude_code::SCENARIOS.iter().chain(codex::SCENARIOS)
+    let claude = claude_code::SCENARIOS.iter().chain(&claude_code::CONTROL);
+    claude.chain(codex::SCENARIOS).chain(&codex::CONTROL)
 }

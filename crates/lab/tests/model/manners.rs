@@ -3,6 +3,33 @@
 use super::*;
 
 #[test]
+fn an_error_comes_after_the_tools_before_it() {
+    let model = start();
+    let prompt = "[[tool:true]] [[error:500]] [[tool:false]]";
+    for (done, expected) in [(0, 200), (1, 500), (2, 500)] {
+        assert_eq!(post(&model, ANTHROPIC, &anthropic(prompt, done)).status, expected);
+    }
+}
+
+#[test]
+fn an_unknown_model_is_refused_as_the_vendors_do() {
+    let model = start();
+    let (mut messages, mut items) = (anthropic("[[say:x]]", 0), responses("[[say:x]]", 0));
+    messages["model"] = json!("nosuch-1");
+    items["model"] = json!("nosuch-1");
+    let reply = post(&model, ANTHROPIC, &messages);
+    assert_eq!(
+        (reply.status, reply.json()["error"]["type"].as_str()),
+        (404, Some("not_found_error"))
+    );
+    let reply = post(&model, RESPONSES, &items);
+    assert_eq!(
+        (reply.status, reply.json()["error"]["code"].as_str()),
+        (400, Some("model_not_found"))
+    );
+}
+
+#[test]
 fn an_error_is_given_as_often_as_scripted() {
     let model = start();
     let prompt = "[[error:429*2]] [[say:carried on]]";

@@ -9,6 +9,7 @@
 //! - `exit CODE`: ends
 //! - `env NAME VALUE`: sets a variable for what it starts
 //! - `start SCRIPT`: starts a shell with this script as a child and goes on
+//! - `stay`: will stay when its stdin is closed, too
 //! - `reaper`: becomes the one that orphans below it are given to
 //!
 //! At the end it says `ready <pid>` and stays until its stdin is closed or somebody kills it.
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let mut held: Vec<File> = Vec::new();
     let mut env: Vec<(String, String)> = Vec::new();
+    let mut stays = false;
     while let Some(verb) = args.next() {
         let mut word = || fill(&args.next().expect("an argument"));
         match verb.as_str() {
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
                 shell.stdin(Stdio::null()).stdout(Stdio::null());
                 drop(shell.spawn().expect("started"));
             }
+            "stay" => stays = true,
             "reaper" => {
                 let me = Some(rustix::process::getpid());
                 rustix::process::set_child_subreaper(me).expect("a reaper");
@@ -67,6 +70,11 @@ fn main() -> ExitCode {
     }
     println!("ready {}", std::process::id());
     std::io::stdout().flush().expect("heard");
+    if stays {
+        loop {
+            std::thread::park();
+        }
+    }
     let mut rest = Vec::new();
     let _closed = std::io::stdin().read_to_end(&mut rest);
     drop(held);

@@ -83,6 +83,10 @@ impl Control for ClaudeCode {
         Ok(Start { program, args, set, unset, id: Some(id), keeps_name: true })
     }
 
+    fn longest_prompt(&self) -> Option<usize> {
+        Some(10 << 20)
+    }
+
     fn handshake(&self, host: &Host, order: &Order, words: &FirstWords<'_>) -> Handshake {
         let lines: Vec<Value> = words.json_lines().collect();
         let failed = lines.iter().find(|line| line["is_error"] == true);

@@ -74,6 +74,11 @@ impl Control for Codex {
         Ok(Start { program, args, set, unset: Vec::new(), id, keeps_name: false })
     }
 
+    fn longest_prompt(&self) -> Option<usize> {
+        // Beyond it a thread is begun, told, and not kept.
+        Some(1 << 20)
+    }
+
     fn handshake(&self, host: &Host, order: &Order, words: &FirstWords<'_>) -> Handshake {
         let lines: Vec<Value> = words.json_lines().collect();
         let started = lines.iter().find(|line| line["type"] == "thread.started");

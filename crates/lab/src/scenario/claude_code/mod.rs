@@ -2,16 +2,17 @@
 //!
 //! `ways` holds how it is started and the facts that are waited for; the other files hold the
 //! scenarios: `headless` (one `claude -p` from birth to end), `several` (resumed, forked, doubled,
-//! subagents, background sessions), `traces` (what is left on disk, and what is read from it) and
+//! subagents, background sessions), `control` (what it is ordered to do), `traces` (what is left on disk, and what is read from it) and
 //! `terminal` (with a person before it).
 
+mod control;
 mod headless;
 mod several;
 mod terminal;
 mod traces;
 mod ways;
 
-use super::{Agent, Scenario};
+use super::{Agent, Scenario, control as shared};
 
 const CLAUDE: Agent = Agent("claude-code");
 
@@ -103,4 +104,17 @@ pub static SCENARIOS: &[Scenario] = &[
         "a shell goes on after the turn",
         terminal::background_shell,
     ),
+    CLAUDE.headless(
+        "stopped-background",
+        "`stop` of a `claude --bg` session, by its own service",
+        control::background,
+    ),
+    CLAUDE.terminal(
+        "waited-terminal",
+        "`wait` and `stop` with a person before it",
+        control::terminal,
+    ),
 ];
+
+/// What is ordered of Claude Code as of the others.
+pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Claude>(&CLAUDE);

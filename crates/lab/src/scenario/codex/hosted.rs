@@ -14,8 +14,8 @@ use crate::process::Held;
 use crate::stage::{PATIENCE, Stage, Trouble};
 
 /// The shared server, and the Codex home it serves.
-struct Server {
-    held: Held,
+pub(super) struct Server {
+    pub(super) held: Held,
     home: PathBuf,
 }
 
@@ -34,7 +34,7 @@ impl Drop for Server {
 }
 
 /// Starts the first terminal, and with it the server.
-fn first(stage: &mut Stage) -> Result<(Server, Tui), Trouble> {
+pub(super) fn first(stage: &mut Stage) -> Result<(Server, Tui), Trouble> {
     settings(stage, ".codex", true)?;
     let (terminal, native) = open(stage, "a", &[])?;
     let home = stage.home.join(".codex");
@@ -49,7 +49,7 @@ fn first(stage: &mut Stage) -> Result<(Server, Tui), Trouble> {
 }
 
 /// Starts one more terminal.
-fn second(stage: &mut Stage, server: &Server, first: &Tui) -> Result<Tui, Trouble> {
+pub(super) fn second(stage: &mut Stage, server: &Server, first: &Tui) -> Result<Tui, Trouble> {
     let (terminal, native) = open(stage, "b", &[])?;
     let id = thread(stage, server, &[&first.id])?;
     Ok(Tui { terminal, native, id })
@@ -62,7 +62,7 @@ fn thread(stage: &Stage, server: &Server, known: &[&str]) -> Result<String, Trou
     })
 }
 
-fn is(tui: &Tui, server: &Server, status: &'static str) -> Claim {
+pub(super) fn is(tui: &Tui, server: &Server, status: &'static str) -> Claim {
     Claim::of(&tui.id, status).served_by(&[server.held.pid]).hosted(true)
 }
 

@@ -1,5 +1,6 @@
 //! Codex, as it is started, watched and ended by people and scripts.
 
+mod control;
 mod ends;
 mod headless;
 mod hosted;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Agent, Scenario};
+use super::{Agent, Scenario, control as shared};
 use crate::process::{Held, Started, descendants};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
@@ -128,7 +129,20 @@ pub static SCENARIOS: &[Scenario] = &[
         "the terminal dies, its turn goes on",
         hosted::terminal_killed,
     ),
+    CODEX.headless(
+        "no-repository",
+        "`launch` where there is no git repository",
+        control::not_a_repository,
+    ),
+    CODEX.terminal(
+        "hosted-stopped",
+        "`stop` in the shared server: one turn ends, the rest goes on",
+        control::hosted,
+    ),
 ];
+
+/// What is ordered of Codex as of the others.
+pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Codex>(&CODEX);
 
 /// Writes the settings of a Codex that talks to our model, asks nothing at its start, and tries once.
 fn settings(stage: &Stage, folder: &str, daemon: bool) -> Result<(), Trouble> {

@@ -1,0 +1,372 @@
+//! Launchers racing into one directory while they and their shims are killed at random.
+//!
+//! Never two agents, never a directory that stays shut, and who is turned away is told by whom. The
+//! oracle shares no code with the program: it reads `/proc` and holds pidfds of its own. A process
+//! counts once it has become the agent and until it has exited; in between nothing is concluded.
+//!
+//! `AGENTCTL_RACE_ROUNDS` sets how many rounds are played, `AGENTCTL_RACE_SEED` repeats the throws of a
+//! run (which are then the same; the machine's own timing is not).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal};
+use testkit::{Dice, Output, TestHome, eventually, sandboxed};
+
+use crate::home;
+
+/// What a process is in this play.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Launcher,
+    Shim,
+    Starter,
+    Agent,
+    /// It is becoming one of them, or has not said which it is.
+    Forming,
+}
+
+/// A living process, as its `/proc` folder shows it.
+#[derive(Debug)]
+struct Player {
+    pid: u32,
+    parent: u32,
+    part: Part,
+    /// The session id among the agent's arguments.
+    session: Option<String>,
+}
+
+fn raw(pid: u32) -> Pid {
+    Pid::from_raw(pid.cast_signed()).expect("a pid")
+}
+
+/// Returns parent and state of a process; `None` when it is dead, reaped or not.
+fn living(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut rest = stat.rsplit(") ").next()?.split(' ');
+    let state = rest.next()?;
+    (!matches!(state, "Z" | "X")).then(|| rest.next()?.parse().ok()).flatten()
+}
+
+fn player(pid: u32, place: &Path, runs: &Path) -> Option<Player> {
+    let parent = living(pid)?;
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let argv: Vec<_> = bytes.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
+    let word = |index: usize| argv.get(index).map_or("", AsRef::as_ref);
+    let part = match word(1) {
+        "launch" => Part::Launcher,
+        "shim" if Path::new(word(2)).starts_with(runs) => Part::Shim,
+        "exec-agent" => Part::Starter,
+        "demo-agent" => {
+            // Whoever stands elsewhere is no agent of this directory.
+            let stands = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+            assert_eq!(stands, place, "an agent stands where nobody sent it");
+            Part::Agent
+        }
+        _ => Part::Forming,
+    };
+    let session = argv.iter().position(|a| a == "--session-id").map(|at| word(at + 1).to_owned());
+    Some(Player { pid, parent, part, session })
+}
+
+/// One directory, and everyone the launches into it have brought about.
+struct Stage {
+    home: TestHome,
+    place: PathBuf,
+    runs: PathBuf,
+    me: u32,
+    dice: Dice,
+}
+
+/// The agents of one round: each held from the moment it was first seen.
+#[derive(Default)]
+struct Cast {
+    agents: BTreeMap<u32, (OwnedFd, String)>,
+}
+
+impl Cast {
+    /// Takes hold of newcomers, and says who is alive. Whoever is held was an agent when it was held,
+    /// so those alive now were all agents at once.
+    fn alive(&mut self, players: &[Player]) -> Vec<(u32, String)> {
+        for agent in players.iter().filter(|p| p.part == Part::Agent) {
+            if !self.agents.contains_key(&agent.pid)
+                && let Ok(handle) = pidfd_open(raw(agent.pid), PidfdFlags::empty())
+            {
+                let session = agent.session.clone().unwrap_or_default();
+                self.agents.insert(agent.pid, (handle, session));
+            }
+        }
+        let handles: Vec<_> = self.agents.iter().collect();
+        let mut fds: Vec<_> =
+            handles.iter().map(|(_, (fd, _))| PollFd::new(fd, PollFlags::IN)).collect();
+        poll(&mut fds, Some(&Timespec::default())).expect("polled");
+        let lives = fds.iter().map(|fd| fd.revents().is_empty()).collect::<Vec<_>>();
+        let alive = handles.iter().zip(lives).filter(|(_, lives)| *lives);
+        alive.map(|((pid, (_, session)), _)| (**pid, session.clone())).collect()
+    }
+}
+
+/// What happened in all rounds.
+#[derive(Debug, Default)]
+struct Tally {
+    launchers: usize,
+    won: usize,
+    refused: usize,
+    failed: usize,
+    launchers_killed: usize,
+    shims_killed: usize,
+    starters_killed: usize,
+    without_agent: usize,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let home = home();
+        // What is late on a busy machine is not what is tested here.
+        home.write(
+            ".config/agentctl/config.toml",
+            "[deadline]\nlive = \"20s\"\nlaunch = \"20s\"\n",
+        );
+        let place = home.path().join("place");
+        fs::create_dir(&place).expect("made");
+        let runs = home.path().join(".local/state/agentctl/runs");
+        let me = std::process::id();
+        Self { home, place, runs, me, dice: Dice::from("AGENTCTL_RACE_SEED") }
+    }
+
+    /// Everyone who lives in this namespace but the test itself.
+    fn players(&self) -> Vec<Player> {
+        let pids = fs::read_dir("/proc").expect("proc").flatten();
+        let pids = pids.filter_map(|e| e.file_name().to_string_lossy().parse::<u32>().ok());
+        let others = pids.filter(|pid| *pid != self.me);
+        others.filter_map(|pid| player(pid, &self.place, &self.runs)).collect()
+    }
+
+    fn launcher(&self) -> Child {
+        let mut command =
+            self.home.command(&["launch", "demo", "-p", "x [[hang]]", "--cwd", "place"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started")
+    }
+
+    /// Kills exactly this process if it still plays this part.
+    fn kill(&self, victim: &Player) -> bool {
+        let Ok(handle) = pidfd_open(raw(victim.pid), PidfdFlags::empty()) else { return false };
+        let now = player(victim.pid, &self.place, &self.runs);
+        now.is_some_and(|now| now.part == victim.part)
+            && pidfd_send_signal(&handle, Signal::KILL).is_ok()
+    }
+
+    /// Holds a process by a signal; `None` when it was something else by then.
+    fn pause(&self, who: &Player) -> Option<OwnedFd> {
+        let handle = pidfd_open(raw(who.pid), PidfdFlags::empty()).ok()?;
+        pidfd_send_signal(&handle, Signal::STOP).ok()?;
+        let state = || fs::read_to_string(format!("/proc/{}/stat", who.pid)).ok();
+        eventually("it stands still", || {
+            state().is_none_or(|s| s.contains(") T ") || s.contains(") Z ")).then_some(())
+        });
+        let now = player(who.pid, &self.place, &self.runs);
+        if now.is_some_and(|now| now.part == who.part) {
+            return Some(handle);
+        }
+        let _gone = pidfd_send_signal(&handle, Signal::CONT);
+        None
+    }
+
+    /// One of those who may be killed, as the dice fall. Starters and shims are few and brief: each part
+    /// is as likely as the others.
+    fn victim(&mut self, players: &[Player], spare: bool) -> Option<usize> {
+        let of = |part: Part| (0..players.len()).filter(move |i| players[*i].part == part);
+        let all = [Part::Shim, Part::Starter, Part::Launcher];
+        let parts = if spare { &all[..2] } else { &all[..] };
+        let there: Vec<Part> = parts.iter().copied().filter(|p| of(*p).next().is_some()).collect();
+        if there.is_empty() {
+            return None;
+        }
+        let part = self.dice.pick(&there);
+        Some(self.dice.pick(&of(part).collect::<Vec<_>>()))
+    }
+
+    fn round(&mut self, number: u32, tally: &mut Tally) {
+        let seed = self.dice.seed;
+        // Two to eight, rather few than many.
+        let count = 2 + usize::try_from(self.dice.below(7).min(self.dice.below(7))).expect("few");
+        // A quarter of the rounds is left alone: there exactly one must win.
+        let mut kills = if self.dice.below(4) == 0 { 0 } else { 1 + self.dice.below(6) };
+        let alone = kills == 0;
+        // In some only shims and starters die: then every agent that lives must have been told of.
+        let spare = self.dice.below(3) == 0;
+        let (mut tampered, mut bereft) = (false, false);
+        let mut cast = Cast::default();
+        let mut racing: Vec<Child> = (0..count).map(|_| self.launcher()).collect();
+        let patience = Instant::now() + Duration::from_mins(2);
+        let alive = loop {
+            let players = self.players();
+            let alive = cast.alive(&players);
+            assert!(alive.len() <= 1, "round {number}, seed {seed}: two agents: {alive:?}");
+            let over = racing.iter_mut().all(|c| c.try_wait().expect("ours").is_some());
+            if over && settled(&players) {
+                break alive;
+            }
+            assert!(Instant::now() < patience, "round {number}, seed {seed}: {players:?}");
+            if kills > 0
+                && self.dice.below(5) == 0
+                && let Some(index) = self.victim(&players, spare)
+                && self.kill(&players[index])
+            {
+                kills -= 1;
+                // A child of a launcher looks like it until it has become the shim.
+                let launcher = racing.iter().any(|c| c.id() == players[index].pid);
+                tampered |= !launcher;
+                bereft |= launcher;
+                match players[index].part {
+                    _ if launcher => tally.launchers_killed += 1,
+                    Part::Starter => tally.starters_killed += 1,
+                    _ => tally.shims_killed += 1,
+                }
+            }
+            // Not a wait for anything: who races needs the cores more than who looks on.
+            std::thread::park_timeout(Duration::from_micros(self.dice.below(1500)));
+        };
+        // Nobody is on the way any more, so nobody keeps the directory shut. An exec lets go of it on the
+        // way back to the new program, a moment after that can be seen.
+        eventually(&format!("it is open (round {number}, seed {seed})"), || {
+            let directory = fs::File::open(&self.place).expect("open");
+            directory.try_lock().ok()
+        });
+        let answers: Vec<Output> =
+            racing.into_iter().map(|c| c.wait_with_output().into()).collect();
+        let mut winners = Vec::new();
+        for answer in &answers {
+            let said = format!("round {number}, seed {seed}: {answer:?}");
+            match answer.code {
+                None => {} // killed
+                Some(0) => winners.push(answer.stdout.trim().to_owned()),
+                Some(5) => {
+                    tally.refused += 1;
+                    let named = cast.agents.iter().any(|(pid, (_, session))| {
+                        answer.stderr.contains(&format!("pid {pid},"))
+                            && answer.stderr.contains(session)
+                    });
+                    assert!(named, "it names none of {:?}: {said}", cast.agents);
+                }
+                Some(1) if tampered => tally.failed += 1,
+                _ => panic!("{said}"),
+            }
+        }
+        let sessions: Vec<String> = alive.iter().map(|(_, session)| session.clone()).collect();
+        assert!(winners.len() <= 1, "round {number}, seed {seed}: {winners:?}");
+        // Who won is alive; and who lives was told of, unless whoever would have told was killed.
+        if !winners.is_empty() || !bereft {
+            assert_eq!(winners, sessions, "round {number}, seed {seed}: {answers:?}");
+        }
+        if alone {
+            assert_eq!(winners.len(), 1, "round {number}, seed {seed}: {answers:?}");
+        }
+        tally.launchers += count;
+        tally.won += winners.len();
+        tally.without_agent += usize::from(alive.is_empty());
+        self.clear(&mut cast);
+        // When everything has died it is open at once: the next round shows it too.
+        if alive.is_empty() || number.is_multiple_of(10) {
+            let answer: Output = self.launcher().wait_with_output().into();
+            assert_eq!(answer.code, Some(0), "round {number}, seed {seed}: {}", answer.stderr);
+            eventually("it has begun", || (!cast.alive(&self.players()).is_empty()).then_some(()));
+            self.clear(&mut cast);
+        }
+    }
+
+    /// Ends what is left and forgets it, so that every round begins with nothing.
+    fn clear(&self, cast: &mut Cast) {
+        for (handle, _) in cast.agents.values() {
+            let _dead = pidfd_send_signal(handle, Signal::KILL);
+        }
+        eventually("everyone has left", || self.players().is_empty().then_some(()));
+        cast.agents.clear();
+        // Orphans fall to this process, which is the first of its namespace.
+        while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+        for kept in [".local/state/agentctl/runs", ".local/share/agentctl-demo"] {
+            let _none = fs::remove_dir_all(self.home.path().join(kept));
+        }
+    }
+}
+
+/// Says whether nobody is on the way to become an agent: those who live are agents, and shims of them.
+fn settled(players: &[Player]) -> bool {
+    let parents: Vec<u32> =
+        players.iter().filter(|p| p.part == Part::Agent).map(|p| p.parent).collect();
+    players.iter().all(|p| match p.part {
+        Part::Agent => true,
+        Part::Shim => parents.contains(&p.pid),
+        _ => false,
+    })
+}
+
+#[test]
+fn of_racing_launchers_at_most_one_gets_in_whoever_is_killed() {
+    sandboxed(|| {
+        let rounds = std::env::var("AGENTCTL_RACE_ROUNDS");
+        let rounds: u32 = rounds.map_or(300, |n| n.parse().expect("a number"));
+        let mut stage = Stage::new();
+        let seed = stage.dice.seed;
+        println!("seed {seed}: AGENTCTL_RACE_SEED={seed} throws the same dice");
+        let (began, mut tally) = (Instant::now(), Tally::default());
+        for number in 0..rounds {
+            stage.round(number, &mut tally);
+        }
+        println!("{rounds} rounds in {} s: {tally:?}", began.elapsed().as_secs());
+        assert!(rounds < 100 || tally.shims_killed > 0 && tally.launchers_killed > 0, "{tally:?}");
+    });
+}
+
+#[test]
+fn a_starter_that_outlives_its_shim_is_waited_for() {
+    sandboxed(|| {
+        let stage = Stage::new();
+        let mut cast = Cast::default();
+        for _ in 0..500 {
+            let mut launcher = stage.launcher();
+            let caught = loop {
+                let players = stage.players();
+                let starter = players.into_iter().find(|p| p.part == Part::Starter);
+                if let Some(starter) = starter
+                    && let Some(handle) = stage.pause(&starter)
+                {
+                    break Some((starter, handle));
+                }
+                if launcher.try_wait().expect("ours").is_some() {
+                    break None;
+                }
+            };
+            let Some((starter, handle)) = caught else {
+                cast.alive(&stage.players());
+                stage.clear(&mut cast);
+                continue;
+            };
+            let players = stage.players();
+            let shim = players.iter().find(|p| p.pid == starter.parent && p.part == Part::Shim);
+            assert!(stage.kill(shim.expect("its parent")));
+            // Nobody else gets in meanwhile, and the launcher, who looks ten times a second, does not say
+            // that it is over.
+            let directory = fs::File::open(&stage.place).expect("open");
+            assert!(directory.try_lock().is_err(), "the starter holds the directory");
+            let looked = Instant::now() + Duration::from_millis(400);
+            while Instant::now() < looked {
+                assert!(launcher.try_wait().expect("ours").is_none(), "it waits for its agent");
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
+            pidfd_send_signal(&handle, Signal::CONT).expect("goes on");
+            let answer: Output = launcher.wait_with_output().into();
+            assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+            let alive = cast.alive(&stage.players());
+            let ids: Vec<&str> = alive.iter().map(|(_, session)| session.as_str()).collect();
+            assert_eq!(ids, [answer.stdout.trim()]);
+            return;
+        }
+        panic!("no starter could be caught");
+    });
+}
