@@ -12,13 +12,48 @@ pub struct Package {
     pub name: &'static str,
     /// The version the scenarios were written against.
     pub pinned: &'static str,
+    /// What it needs beside itself.
+    pub beside: Beside,
+}
+
+/// What an agent needs beside its package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing that npm does not bring.
+    Nothing,
+    /// A Node of this version, which npm has too: the one of the machine may be too old.
+    Node(&'static str),
+    /// The same; and it is unpacked as it is, because it names packages that npm does not have. Its
+    /// program needs none of them.
+    NodeUnpacked(&'static str, &'static str),
 }
 
 /// The agents of the lab.
-pub const PACKAGES: [Package; 2] = [
-    Package { agent: "claude-code", name: "@anthropic-ai/claude-code", pinned: "2.1.325" },
-    Package { agent: "codex", name: "@openai/codex", pinned: "0.166.0" },
+pub const PACKAGES: [Package; 4] = [
+    Package {
+        agent: "claude-code",
+        name: "@anthropic-ai/claude-code",
+        pinned: "2.1.325",
+        beside: Beside::Nothing,
+    },
+    Package { agent: "codex", name: "@openai/codex", pinned: "0.166.0", beside: Beside::Nothing },
+    Package {
+        agent: "pi",
+        name: "@earendil-works/pi-coding-agent",
+        pinned: "1.5.0",
+        beside: Beside::NodeUnpacked(NODE, "dist/bundle/cli.js"),
+    },
+    // The package it was published as before, the last version.
+    Package {
+        agent: "pi-old",
+        name: "@mariozechner/pi-coding-agent",
+        pinned: "0.73.1",
+        beside: Beside::Node(NODE),
+    },
 ];
+
+/// The Node that Pi runs on here.
+const NODE: &str = "24.9.0";
 
 /// Where a version's programs are.
 #[derive(Clone, Debug)]
@@ -45,26 +80,70 @@ pub fn install(package: Package, version: &str, cache: &Path) -> Result<Installe
         return Ok(installed);
     }
     std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let wanted = format!("{}@{version}", package.name);
+    match package.beside {
+        Beside::Nothing => add(&folder, &wanted)?,
+        Beside::Node(node) => {
+            add(&folder, &wanted)?;
+            add_node(&folder, &installed.bin, node)?;
+        }
+        Beside::NodeUnpacked(node, program) => {
+            add_node(&folder, &installed.bin, node)?;
+            unpack(&folder, &wanted, program, &installed.bin)?;
+        }
+    }
+    std::fs::write(&complete, "").map_err(|e| e.to_string())?;
+    Ok(installed)
+}
+
+/// Installs a package below a folder.
+fn add(folder: &Path, wanted: &str) -> Result<(), String> {
     let mut said = String::new();
     for _ in 0..3 {
         let mut npm = Command::new("npm");
-        npm.args([
-            "install",
-            "--no-audit",
-            "--no-fund",
-            "--no-save",
-            "--loglevel=error",
-            "--prefix",
-        ]);
-        npm.arg(&folder).arg(format!("{}@{version}", package.name));
+        npm.args(["install", "--no-audit", "--no-fund", "--no-save", "--loglevel=error"]);
+        npm.arg("--prefix").arg(folder).arg(wanted);
         match npm.output() {
-            Ok(output) if output.status.success() => {
-                std::fs::write(&complete, "").map_err(|e| e.to_string())?;
-                return Ok(installed);
-            }
+            Ok(output) if output.status.success() => return Ok(()),
             Ok(output) => said = format!("npm: {}", String::from_utf8_lossy(&output.stderr).trim()),
             Err(error) => said = format!("npm: {error}"),
         }
     }
-    Err(format!("{}@{version} could not be installed after three tries: {said}", package.name))
+    Err(format!("{wanted} could not be installed after three tries: {said}"))
+}
+
+/// Installs a Node of its own among the agent's programs.
+fn add_node(folder: &Path, bin: &Path, version: &str) -> Result<(), String> {
+    let machine = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+    let package = format!("node-linux-{machine}");
+    // In a folder of its own: a second installation would remove what it does not know.
+    let beside = folder.join("node");
+    std::fs::create_dir_all(&beside).map_err(|e| e.to_string())?;
+    add(&beside, &format!("{package}@{version}"))?;
+    link(&beside.join("node_modules").join(package).join("bin/node"), &bin.join("node"))
+}
+
+/// Unpacks a package as it was published and puts its program among the agent's.
+fn unpack(folder: &Path, wanted: &str, program: &str, bin: &Path) -> Result<(), String> {
+    let run = |command: &mut Command| match command.current_dir(folder).output() {
+        Ok(output) if output.status.success() => Ok(output.stdout),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    let packed = run(Command::new("npm").args(["pack", "--loglevel=error", wanted]))
+        .map_err(|said| format!("{wanted} could not be had: {said}"))?;
+    let archive = String::from_utf8_lossy(&packed).trim().to_owned();
+    run(Command::new("tar").args(["-xzf", &archive])).map_err(|said| format!("tar: {said}"))?;
+    link(&folder.join("package").join(program), &bin.join("pi"))
+}
+
+fn link(from: &Path, to: &Path) -> Result<(), String> {
+    let parent = to.parent().unwrap_or(to);
+    std::fs::create_dir_all(parent).map_err(|e| format!("{}: {e}", parent.display()))?;
+    match std::os::unix::fs::symlink(from, to) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(format!("{}: {e}", to.display()))
+        }
+        _ => Ok(()),
+    }
 }

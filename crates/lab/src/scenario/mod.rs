@@ -3,6 +3,7 @@
 pub mod claude_code;
 pub mod codex;
 mod control;
+pub mod pi;
 
 use crate::stage::{Stage, Trouble};
 
@@ -66,5 +67,7 @@ impl Agent {
 /// Returns every scenario, agent by agent.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
     let claude = claude_code::SCENARIOS.iter().chain(&claude_code::CONTROL);
-    claude.chain(codex::SCENARIOS).chain(&codex::CONTROL)
+    let codex = codex::SCENARIOS.iter().chain(&codex::CONTROL);
+    let pi = pi::SCENARIOS.iter().chain(&pi::CONTROL).chain(pi::OLD).chain(&pi::OLD_CONTROL);
+    claude.chain(codex).chain(pi)
 }

@@ -123,7 +123,8 @@ pub(super) fn told(look: &Look, root: &Root) -> Vec<Told> {
 struct Certain {
     id: String,
     evidence: Evidence,
-    single_prompt: bool,
+    /// It was started for one prompt; whether it has said that it works on it.
+    single_prompt: Option<bool>,
 }
 
 /// Reads who serves what in one home.
@@ -145,7 +146,12 @@ pub(super) fn read(store: &PiStore<'_>, found: &mut Found<Served>) {
         // Whoever works on it, a session belongs to the one that began it.
         if store.beginner(&certain.id).unwrap_or(kind) == store.kind {
             let mut served = Served::by(Some(certain.id), process);
-            served.single_prompt = certain.single_prompt;
+            served.single_prompt = certain.single_prompt.is_some();
+            // It works through its one prompt and leaves: until then the turn is not over, whatever another
+            // writer put last. Older versions write nothing at all before the first answer.
+            if certain.single_prompt == Some(true) {
+                served.state = Some(State { status: Status::Running, reason: None });
+            }
             served.evidence.push(certain.evidence);
             found.rows.push(served);
         }
@@ -195,20 +201,30 @@ fn certain(store: &PiStore<'_>, process: &Process) -> Option<Certain> {
         let source = format!("kernel:environment of pid {}", first.by);
         let says = format!("a tool of pid {pid} was given PI_SESSION_ID={}", first.id);
         let evidence = look.evidence(source, says);
-        return Some(Certain { id: first.id.clone(), evidence, single_prompt: false });
+        return Some(Certain { id: first.id.clone(), evidence, single_prompt: None });
     }
-    let (id, how) = said(look, process)?;
-    let says = format!("the first line pid {pid} wrote there names session {id}{how}");
+    let said = said(look, process)?;
+    let id = said.header.id;
+    let how = if said.launched { ", in the run it was launched for" } else { "" };
+    let then = if said.begun { "; its turn has begun" } else { "" };
+    let says = format!("the first line pid {pid} wrote there names session {id}{how}{then}");
     let evidence = look.evidence("kernel:stdout of the process", says);
     // Only `--mode json` begins like that, and that works through one prompt.
-    Some(Certain { id, evidence, single_prompt: true })
+    Some(Certain { id, evidence, single_prompt: Some(said.begun) })
+}
+
+/// What a process has said first.
+struct Said {
+    header: Header,
+    launched: bool,
+    begun: bool,
 }
 
 /// Returns the session that a process named in the first line of its output.
 ///
 /// The file must be this process's alone: it was opened for it by a launch of ours, or it is no older
 /// than the process. One that was appended to may begin with the words of another.
-fn said(look: &Look, process: &Process) -> Option<(String, &'static str)> {
+fn said(look: &Look, process: &Process) -> Option<Said> {
     let output = look.host.kernel.stdout_file(&process.id).ok()??;
     let launched = runs::marker_of(&look.host, process).is_some_and(|m| m.names(&process.id));
     if !launched {
@@ -219,13 +235,16 @@ fn said(look: &Look, process: &Process) -> Option<(String, &'static str)> {
             return None;
         }
     }
-    let mut header = None;
+    let (mut header, mut begun) = (None, false);
     let read = jsonl::head(&output, 1 << 10, &mut |line| {
+        if header.is_some() {
+            begun = jsonl::own_type(line) == Some(b"agent_start");
+            return ControlFlow::Break(());
+        }
         header = Header::parse(line);
-        ControlFlow::Break(())
+        if header.is_some() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
-    let id = read.ok().and(header)?.id;
-    Some((id, if launched { ", in the run it was launched for" } else { "" }))
+    Some(Said { header: read.ok().and(header)?, launched, begun })
 }
 
 /// Reads when a session began and when it was last written; one that has gone is none.
