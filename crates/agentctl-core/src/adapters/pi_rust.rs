@@ -28,7 +28,7 @@ impl Adapter for PiRust {
         Capabilities {
             live: true,
             history: true,
-            waiting: "never: not known",
+            waiting: "not known",
             tokens: true,
             cost: true,
             subagents: false,

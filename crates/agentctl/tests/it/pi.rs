@@ -2,6 +2,7 @@
 //!
 //! A shell under Node's name runs a script called `pi`: to the kernel that looks as Pi does.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -26,7 +27,6 @@ pub(crate) fn install(home: &TestHome, version: &str) -> PathBuf {
     home.write("bin/package.json", package.to_string());
     let text = format!("#!{}\n. \"{}\"\n", node.display(), home.path().join("body").display());
     let program = home.write("bin/pi", text);
-    use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("made");
     program
 }
@@ -355,61 +355,52 @@ fn a_moved_home_and_moved_sessions_are_found() {
 #[test]
 fn each_session_of_the_shared_store_is_shown_once() {
     sandboxed(|| {
+        const RUST: &str = "5f3a9c1e-0000-4000-8000-000000000001";
         let home = home();
         session(&home, "ws", A, &[said("u", None, "of pi"), ended("a", "u", "stop")]);
+        let write = |name: &str, lines: &[Value]| {
+            let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+            let place = format!("{}/{name}.jsonl", folder(&home, "ws"));
+            home.write(&place, lines.join("\n") + "\n");
+        };
         // pi_agent_rust names its files by the beginning of the id, and says more in the header.
-        let mut rust = header(&home, "ws", "5f3a9c1e-0000-4000-8000-000000000001", OLD);
+        let mut rust = header(&home, "ws", RUST, OLD);
         rust["provider"] = "p".into();
-        let lines = [rust, said("u", None, "of rust"), ended("a", "u", "stop")];
-        let text: String = lines.iter().map(|l| format!("{l}\n")).collect();
-        home.write(
-            &format!("{}/2026-11-15T07-53-25.730Z_5f3a9c1e.jsonl", folder(&home, "ws")),
-            &text,
+        write(
+            "2026-11-15T07-53-25.730Z_5f3a9c1e",
+            &[rust, said("u", None, "of rust"), ended("a", "u", "stop")],
         );
-        home.write(
-            &format!("{}/2026-11-15T07-53-25-731Z_5f3a9c1e.jsonl", folder(&home, "w2")),
-            &text,
-        );
-        // A file that a person named.
-        let named = header(&home, "ws", "by-hand", OLD);
-        home.write(&format!("{}/mine.jsonl", folder(&home, "ws")), format!("{named}\n"));
-        // An id of a person's choice that is as long as such a beginning.
-        let short = header(&home, "ws", "abcd1234", OLD);
-        home.write(
-            &format!("{}/2026-11-15T07-53-25-732Z_abcd1234.jsonl", folder(&home, "ws")),
-            format!("{short}\n"),
-        );
-        std::fs::remove_file(
-            home.path().join(folder(&home, "w2")).join("2026-11-15T07-53-25-731Z_5f3a9c1e.jsonl"),
-        )
-        .expect("removed");
+        // Files that a person named, and an id of a person's choice as long as such a beginning.
+        write("mine", &[header(&home, "ws", "by-hand", OLD)]);
+        let mut named = header(&home, "ws", "by-hand-too", OLD);
+        named["leafId"] = "x".into();
+        write("mine-too", &[named]);
+        write("2026-11-15T07-53-25-732Z_abcd1234", &[header(&home, "ws", "abcd1234", OLD)]);
         let listed = list(&home);
-        let mut shown: Vec<(String, String)> = listed
-            .sessions()
-            .iter()
-            .map(|r| {
-                (
-                    r["id"].as_str().unwrap_or_default().to_owned(),
-                    r["adapter"].as_str().unwrap_or_default().to_owned(),
-                )
-            })
-            .collect();
+        let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        let rows = listed.sessions();
+        let mut shown: Vec<String> =
+            rows.iter().map(|r| format!("{} {}", text(&r["id"]), text(&r["adapter"]))).collect();
         shown.sort();
         let expected = [
-            (A, "pi"),
-            ("5f3a9c1e-0000-4000-8000-000000000001", "pi-rust"),
-            ("abcd1234", "pi"),
-            ("by-hand", "pi"),
+            &format!("{A} pi"),
+            &format!("{RUST} pi-rust"),
+            "abcd1234 pi",
+            "by-hand pi",
+            "by-hand-too pi-rust",
         ];
-        let expected: Vec<(String, String)> =
-            expected.map(|(a, b)| (a.to_owned(), b.to_owned())).to_vec();
-        assert_eq!(shown, {
-            let mut e = expected;
-            e.sort();
-            e
-        });
+        assert_eq!(shown, expected, "{}", listed.stderr);
         assert_list_equals_status(&home);
         assert!(home.run(&["logs", "5f3a9c1e"]).stdout.contains("of rust"));
+        // What it keeps in databases is not read, and that is said.
+        home.write(
+            &format!("{}/2026-11-15T07-53-25.730Z_5f3a9c1f.sqlite", folder(&home, "ws")),
+            "",
+        );
+        let listed = list(&home);
+        assert_eq!((listed.code, listed.sessions().len()), (Some(3), 5), "{}", listed.stderr);
+        assert!(listed.stderr.contains("kept in databases"), "{}", listed.stderr);
+        assert_eq!(home.run(&["status", "5f3a9c1f"]).code, Some(3), "it may be there");
     });
 }
 
@@ -425,8 +416,7 @@ fn the_port_in_rust_is_told_by_its_program_file() {
         assert_eq!((rows.len(), &rows[0]["adapter"]), (1, &"pi-rust".into()), "{rows:?}");
         assert_eq!(list(&home).session(A)["status"], "stopped", "it was written before");
         // It may have continued a session of Pi's: that one is not over then.
-        let line = message("u2", Some("u"), &json!({"role": "user", "content": "again"}));
-        let mut line = line;
+        let mut line = said("u2", Some("u"), "again");
         line["timestamp"] = "2999-01-01T00:00:00.000Z".into();
         let path = place(&home, "ws", A);
         let text = std::fs::read_to_string(&path).expect("read");

@@ -25,7 +25,7 @@ use crate::native::file;
 /// The first version that lets the caller choose the id.
 const CHOOSES_ID: [u64; 2] = [0, 76];
 /// The first version that takes a name.
-const TAKES_NAME: [u64; 2] = [0, 77];
+const TAKES_NAME: [u64; 2] = [0, 78];
 /// Behind the first line comes the turn's first event, or a refusal for want of a key.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -176,6 +176,11 @@ pub(in crate::adapters) fn handshake(order: &Order, words: &FirstWords<'_>) -> H
         && wanted != id
     {
         return Handshake::Failed(format!("no session {wanted}; it began {id} instead"));
+    }
+    // Its last words are where to read about it; the sentence itself stands before them.
+    let said = String::from_utf8_lossy(words.stderr);
+    if let Some(refusal) = said.lines().find(|line| line.starts_with("No API key")) {
+        return Handshake::Failed(refusal.to_owned());
     }
     let begun = lines.iter().any(|l| l["type"] == "agent_start");
     if begun { Handshake::Up(id.to_owned()) } else { Handshake::Nearly(id.to_owned(), GRACE) }

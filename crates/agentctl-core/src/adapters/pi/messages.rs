@@ -46,9 +46,9 @@ fn shaped(said: Said) -> Option<Message> {
             Some(Message { tool_results: vec![result], ..Message::of(Role::Tool) })
         }
         "bashExecution" => {
-            let text = Some(format!("$ {}\n{}", said.command?, said.output.unwrap_or_default()));
+            let text = format!("$ {}\n{}", said.command?, said.output.unwrap_or_default());
             let failed = said.exit_code.is_some_and(|code| code != 0);
-            let result = ToolResult { id: None, text: text.unwrap_or_default(), is_error: failed };
+            let result = ToolResult { id: None, text, is_error: failed };
             Some(Message { tool_results: vec![result], ..Message::of(Role::Tool) })
         }
         // The prompt Pi itself gives the model is no part of the conversation.

@@ -52,9 +52,14 @@ pub(super) fn is_starting(process: &Process) -> bool {
     if process.comm == "pi" || is_titled(process) {
         return false;
     }
-    let script = process.argv.iter().skip(1).find(|word| !word.starts_with('-'));
-    let place = process.cwd.as_deref().unwrap_or(Path::new("/"));
-    script.is_some_and(|script| is_packaged(&place.join(script)))
+    let Some(script) = process.argv.iter().skip(1).find(|word| !word.starts_with('-')) else {
+        return false;
+    };
+    let script = process.cwd.as_deref().unwrap_or(Path::new("/")).join(script);
+    // Node runs many programs: only those that are called so are worth a look around them.
+    let called = script.file_name().is_some_and(|name| name == "pi")
+        || script.to_string_lossy().contains("pi-coding-agent");
+    called && is_packaged(&script)
 }
 
 fn is_packaged(program: &Path) -> bool {

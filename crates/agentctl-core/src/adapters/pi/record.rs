@@ -3,6 +3,7 @@
 //! Entries are a tree. The current branch is the path from the last line up the `parentId`s; a turn that
 //! lies beside that path has left the conversation.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
 use std::ops::ControlFlow;
@@ -126,7 +127,7 @@ impl Head {
             let Some(entry) = Entry::parse(line) else { return ControlFlow::Continue(()) };
             match entry.kind.as_ref() {
                 "session_info" => self.name = named(&entry),
-                "model_change" => self.model = entry.model_id.map(|m| m.into_owned()),
+                "model_change" => self.model = entry.model_id.map(Cow::into_owned),
                 "message" => {
                     let step = entry.message::<Step<'_>>();
                     self.prompted |= step.as_ref().is_some_and(|s| s.role == "system");
@@ -147,11 +148,23 @@ fn named(entry: &Entry<'_>) -> Option<String> {
     entry.name.as_deref().map(|n| shorten(n, 200)).filter(|n| !n.is_empty())
 }
 
+/// The entry a path goes on with.
+#[derive(Default)]
+enum Next {
+    /// The last line, whichever it is.
+    #[default]
+    Last,
+    /// The parent of the one before.
+    Parent(String),
+    /// None: the root was passed.
+    Nothing,
+}
+
 /// What the end of a file says, collected newest first along the current branch.
 #[derive(Default)]
 struct Tail {
-    /// The entry the path goes on with; `None` before the last line was seen.
-    next: Option<Option<String>>,
+    /// Where the path goes on.
+    next: Next,
     decided: Option<Turn>,
     answered: HashSet<String>,
     /// Entries taken out of the conversation: a failed answer that is tried again.
@@ -219,13 +232,15 @@ impl Tail {
 
     /// Follows the parents from the last line on; files of format 1 have none and are a list.
     fn is_on_path(&mut self, entry: &Entry<'_>) -> bool {
-        let Some(id) = entry.id.as_deref() else { return self.next.is_none() };
-        let on_path = match &self.next {
-            None => true,
-            Some(next) => next.as_deref() == Some(id),
+        let on_path = match (&self.next, entry.id.as_deref()) {
+            (Next::Last, None) => return true,
+            (Next::Last, Some(_)) => true,
+            (Next::Parent(next), id) => id == Some(next.as_str()),
+            (Next::Nothing, _) => false,
         };
         if on_path {
-            self.next = Some(entry.parent_id.as_deref().map(str::to_owned));
+            let parent = entry.parent_id.as_deref();
+            self.next = parent.map_or(Next::Nothing, |parent| Next::Parent(parent.to_owned()));
         }
         on_path
     }

@@ -29,6 +29,12 @@ impl<'a> PiStore<'a> {
     pub(in crate::adapters) fn open(kind: Kind, look: &'a Look, root: &'a Root) -> Self {
         Self { kind, look, root, directories: OnceLock::new(), told: OnceLock::new() }
     }
+
+    /// Opens the same home for the other one, or the same again, with what is known already.
+    fn sibling(&self, kind: Kind) -> PiStore<'a> {
+        let (directories, told) = (self.directories.clone(), self.told.clone());
+        PiStore { kind, directories, told, ..*self }
+    }
 }
 
 /// A session file as its name, and where needed its header, tells it.
@@ -77,11 +83,10 @@ impl PiStore<'_> {
                 }
                 Listed::File(entry) => match named(&entry, self.uid()) {
                     Ok(named) if named.kind == self.kind => visit(named.id, entry),
-                    Ok(_) => {}
                     Err(skip) if self.kind == Kind::Pi => {
                         found.faults.push(skipped(self.kind.name(), self.root, &entry.path, &skip));
                     }
-                    Err(_) => {}
+                    Ok(_) | Err(_) => {}
                 },
             });
         }
@@ -105,7 +110,7 @@ impl PiStore<'_> {
     ) -> Vec<live::Written> {
         let mut written = Vec::new();
         for kind in [Kind::Pi, Kind::PiRust] {
-            let store = PiStore::open(kind, self.look, self.root);
+            let store = self.sibling(kind);
             let wanted = |entry: &file::Entry| {
                 may_work_in(&entry.path, directories) && entry.is_since(Some(since))
             };
@@ -123,7 +128,7 @@ impl PiStore<'_> {
     /// Returns which of the two began this session, if its file is there.
     pub(super) fn beginner(&self, id: &str) -> Option<Kind> {
         let holds = |kind: &Kind| {
-            let store = PiStore::open(*kind, self.look, self.root);
+            let store = self.sibling(*kind);
             store.find(id).rows.iter().any(|row| row.id == id)
         };
         [Kind::Pi, Kind::PiRust].into_iter().find(holds)
@@ -139,7 +144,7 @@ enum Listed {
 
 /// Lists what may be session files: right in a directory, or one folder below it.
 fn each_file(directory: &Path, uid: u32, visit: &mut dyn FnMut(Listed)) {
-    let is_session = |name: &str| name.ends_with(".jsonl") || is_database(name);
+    let is_session = |name: &str| name.strip_suffix(".jsonl").is_some() || is_database(name);
     let wanted = |name: &str| is_project(name) || is_session(name);
     let mut visit = |listed: Listed| match listed {
         Listed::File(entry) if is_database(&entry.name) => visit(Listed::Database),
