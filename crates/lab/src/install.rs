@@ -23,8 +23,8 @@ pub enum Beside {
     Nothing,
     /// A Node of this version, which npm has too: the one of the machine may be too old.
     Node(&'static str),
-    /// The same; and it is unpacked as it is, because it names packages that npm does not have. Its
-    /// program needs none of them.
+    /// The same. Where npm cannot install it, because it names packages that are not to be had, it is
+    /// unpacked as it was published: this program of it needs none of them.
     NodeUnpacked(&'static str, &'static str),
 }
 
@@ -88,8 +88,11 @@ pub fn install(package: Package, version: &str, cache: &Path) -> Result<Installe
             add_node(&folder, &installed.bin, node)?;
         }
         Beside::NodeUnpacked(node, program) => {
+            add(&folder, &wanted).or_else(|said| {
+                unpack(&folder, &wanted, program, &installed.bin)
+                    .map_err(|more| format!("{said}; {more}"))
+            })?;
             add_node(&folder, &installed.bin, node)?;
-            unpack(&folder, &wanted, program, &installed.bin)?;
         }
     }
     std::fs::write(&complete, "").map_err(|e| e.to_string())?;

@@ -423,6 +423,13 @@ fn the_port_in_rust_is_told_by_its_program_file() {
         std::fs::write(&path, format!("{text}{line}\n")).expect("written");
         let row = list(&home).session(A);
         assert_eq!((&row["adapter"], &row["status"]), (&"pi".into(), &"running".into()), "{row}");
+        // One of two: nobody knows which, and it is not over either.
+        let mut second = home.agent("pi", "ws", &[]);
+        second.ready();
+        let row = list(&home).session(A);
+        assert_eq!((&row["adapter"], &row["status"]), (&"pi".into(), &"unknown".into()), "{row}");
+        assert_list_equals_status(&home);
+        second.kill();
         rust.kill();
         assert_eq!(list(&home).session(A)["outcome"], "killed");
     });

@@ -57,16 +57,17 @@ impl PiStore<'_> {
         self.told.get_or_init(|| live::told(self.look, self.root))
     }
 
-    /// Visits the session files of this kind that are wanted by their name.
+    /// Visits the session files of this kind that are wanted by their name, in the folders that are.
     fn each(
         &self,
+        folders: Folders<'_>,
         wanted: &dyn Fn(&file::Entry) -> bool,
         visit: &mut dyn FnMut(String, file::Entry),
     ) -> Found<Locator> {
         let mut found = Found::default();
         let mut databases = 0_u32;
         for directory in self.directories() {
-            each_file(directory, self.uid(), &mut |listed| match listed {
+            each_file(directory, folders, self.uid(), &mut |listed| match listed {
                 Listed::Skipped(path, skip) => {
                     // A name that is no directory hides no session of a directory.
                     found.faults.push(skipped(self.kind.name(), self.root, &path, &skip));
@@ -111,10 +112,8 @@ impl PiStore<'_> {
         let mut written = Vec::new();
         for kind in [Kind::Pi, Kind::PiRust] {
             let store = self.sibling(kind);
-            let wanted = |entry: &file::Entry| {
-                may_work_in(&entry.path, directories) && entry.is_since(Some(since))
-            };
-            let listed = store.each(&wanted, &mut |id, entry| {
+            let wanted = |entry: &file::Entry| entry.is_since(Some(since));
+            let listed = store.each(Folders::Of(directories), &wanted, &mut |id, entry| {
                 written.push(live::Written { id, kind, path: entry.path });
             });
             if kind == self.kind {
@@ -127,11 +126,39 @@ impl PiStore<'_> {
 
     /// Returns which of the two began this session, if its file is there.
     pub(super) fn beginner(&self, id: &str) -> Option<Kind> {
-        let holds = |kind: &Kind| {
-            let store = self.sibling(*kind);
-            store.find(id).rows.iter().any(|row| row.id == id)
-        };
+        let holds = |kind: &Kind| self.sibling(*kind).find(id).rows.iter().any(|row| row.id == id);
         [Kind::Pi, Kind::PiRust].into_iter().find(holds)
+    }
+
+    /// Looks for a session in the folders of those directories where somebody works.
+    fn near_the_living(&self, id: &str) -> Option<Locator> {
+        let agents = self.look.table.processes.iter().filter(|p| process::kind_of(p).is_some());
+        let places = agents.filter_map(|p| p.cwd.as_ref()).map(|cwd| cwd.to_string_lossy().into());
+        let places: Vec<String> = places.collect();
+        let mut found = None;
+        self.each(Folders::Of(&places), &|entry| may_hold(&entry.name, id), &mut |own, entry| {
+            if own == id {
+                found = Some(Locator { id: own, path: Some(entry.path), parent: None });
+            }
+        });
+        found
+    }
+}
+
+/// Which folders are looked into.
+#[derive(Clone, Copy)]
+enum Folders<'a> {
+    All,
+    /// Those in which sessions of these directories lie.
+    Of(&'a [String]),
+}
+
+impl Folders<'_> {
+    fn hold(self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Of(directories) => directories.iter().any(|directory| slug(directory) == name),
+        }
     }
 }
 
@@ -143,9 +170,9 @@ enum Listed {
 }
 
 /// Lists what may be session files: right in a directory, or one folder below it.
-fn each_file(directory: &Path, uid: u32, visit: &mut dyn FnMut(Listed)) {
+fn each_file(directory: &Path, folders: Folders<'_>, uid: u32, visit: &mut dyn FnMut(Listed)) {
     let is_session = |name: &str| name.strip_suffix(".jsonl").is_some() || is_database(name);
-    let wanted = |name: &str| is_project(name) || is_session(name);
+    let wanted = |name: &str| (is_project(name) && folders.hold(name)) || is_session(name);
     let mut visit = |listed: Listed| match listed {
         Listed::File(entry) if is_database(&entry.name) => visit(Listed::Database),
         listed => visit(listed),
@@ -198,7 +225,7 @@ pub(in crate::adapters) fn session_file(
     let uid = host.kernel.uid();
     let mut found = None;
     for directory in process::directories_of(host, root) {
-        each_file(&directory, uid, &mut |listed| {
+        each_file(&directory, Folders::All, uid, &mut |listed| {
             if let Listed::File(entry) = listed
                 && found.is_none()
                 && entry.kind.is_file()
@@ -210,12 +237,6 @@ pub(in crate::adapters) fn session_file(
         });
     }
     found
-}
-
-/// Says whether a file lies where sessions of one of these directories do, or where those of all do.
-fn may_work_in(path: &Path, directories: &[String]) -> bool {
-    let folder = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
-    !is_project(&folder) || directories.iter().any(|directory| slug(directory) == folder)
 }
 
 /// Returns the folder of a directory's sessions. Several directories may share one: it is never read back.
@@ -252,7 +273,8 @@ impl Store for PiStore<'_> {
 
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
         let mut rows = Vec::new();
-        let mut found = self.each(&|entry| entry.is_since(since_ms), &mut |id, entry| {
+        let wanted = |entry: &file::Entry| entry.is_since(since_ms);
+        let mut found = self.each(Folders::All, &wanted, &mut |id, entry| {
             rows.push(Locator { id, path: Some(entry.path), parent: None });
         });
         rows.sort();
@@ -261,9 +283,14 @@ impl Store for PiStore<'_> {
     }
 
     fn find(&self, prefix: &str) -> Found<Locator> {
+        // An id of a person's choice may stand in several projects; a UUID stands for one session.
+        if let Some(exact) = lines::is_uuid(prefix).then(|| self.near_the_living(prefix)).flatten()
+        {
+            return Found { rows: vec![exact], ..Found::default() };
+        }
         let mut rows = Vec::new();
         let wanted = |entry: &file::Entry| may_hold(&entry.name, prefix);
-        let listed = self.each(&wanted, &mut |id, entry| {
+        let listed = self.each(Folders::All, &wanted, &mut |id, entry| {
             if id.starts_with(prefix) {
                 rows.push(Locator { id, path: Some(entry.path), parent: None });
             }
