@@ -9,6 +9,8 @@ pub mod codex;
 pub mod control;
 pub mod demo;
 pub mod openclaw;
+pub mod pi;
+pub mod pi_rust;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -27,7 +29,14 @@ use crate::talk::Pushing;
 
 /// Every adapter there is. The order is the order of `agentctl adapters`.
 pub static ALL: &[&dyn Adapter] =
-    &[&claude_code::ClaudeCode, &codex::Codex, &openclaw::OpenClaw, &demo::Demo];
+    &[
+        &claude_code::ClaudeCode,
+        &codex::Codex,
+        &pi::Pi,
+        &pi_rust::PiRust,
+        &openclaw::OpenClaw,
+        &demo::Demo,
+    ];
 
 /// One look at the world: what an adapter may use to answer. Everything is handed in.
 #[derive(Clone, Debug)]

@@ -16,6 +16,8 @@ mod launched;
 mod locks;
 mod openclaw;
 mod openclaw_hostile;
+mod pi;
+mod pi_control;
 mod races;
 mod readme;
 mod recycle;
