@@ -7,6 +7,7 @@
 
 mod arrival;
 mod error;
+mod prepare;
 mod remote;
 
 use std::ffi::OsString;
@@ -134,6 +135,7 @@ pub fn launch(
     let spec = spec(host, &launch, &start);
     let runs = Runs::of(host);
     let run = runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be made"))?;
+    prepare::run(host, &launch, control, &start, &run)?;
     let shim = spawn_shim(host, &run, &launch, &start, entries)
         .map_err(io("the agent's parent cannot be started"))?;
     let mut waiting = Waiting { host, run: &run, shim, control, launch: &launch };
@@ -274,6 +276,24 @@ fn spec(host: &Host, launch: &Launch, start: &Start) -> Spec {
     }
 }
 
+/// The variables an agent is started with beyond our own.
+fn set(launch: &Launch, start: &Start) -> Vec<(OsString, OsString)> {
+    let set = start.set.iter().chain(&launch.env);
+    set.map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+/// The variables an agent is started without.
+fn unset(start: &Start) -> Vec<String> {
+    around_us().into_iter().chain(start.unset.iter().cloned()).collect()
+}
+
+/// What an agent around us set for its tools would make the new one think that it is one.
+fn around_us() -> Vec<String> {
+    let controls = crate::adapters::ALL.iter().filter_map(|a| a.control());
+    let theirs = controls.flat_map(Control::own_variables).map(ToString::to_string);
+    std::iter::once(MARKER.to_owned()).chain(theirs).collect()
+}
+
 /// Starts the agent's parent, which inherits the directory's mutex and hands it on.
 fn spawn_shim(
     host: &Host,
@@ -290,10 +310,6 @@ fn spawn_shim(
         start.program.clone().into(),
     ];
     args.extend(start.args.iter().cloned());
-    // What an agent around us set for its tools would make the new one think that it is one.
-    let mut unset: Vec<String> = vec![MARKER.to_owned()];
-    let controls = crate::adapters::ALL.iter().filter_map(|a| a.control());
-    unset.extend(controls.flat_map(Control::own_variables).map(ToString::to_string));
     let env = AgentEnv {
         set: start.set.iter().chain(&launch.env).cloned().collect(),
         unset: start.unset.clone(),
@@ -307,7 +323,7 @@ fn spawn_shim(
         program: host.program.clone(),
         args,
         set,
-        unset,
+        unset: around_us(),
         cwd: launch.order.cwd.clone(),
         stdin: Stdio::Null,
         stdout: Stdio::Null,
@@ -398,7 +414,8 @@ impl Waiting<'_> {
         let adapter = Some(self.launch.adapter.name().to_owned());
         let query = Query { adapter, ..Query::default() };
         let living = fleet::list(self.host, adapters, &query).sessions;
-        living.into_iter().find(|s| s.processes.contains(&process))?.id
+        let found = living.into_iter().find(|s| s.processes.contains(&process))?;
+        found.id.clone().filter(|_| self.control.is_up(&found))
     }
 
     /// Waits until the session's own record holds the message.

@@ -5,6 +5,7 @@
 //! configuration put it.
 
 mod endpoint;
+pub mod http;
 mod wire;
 
 use std::io;

@@ -46,8 +46,14 @@ pub enum TranscriptError {
 enum Kept {
     /// In a file, read so far.
     File { path: PathBuf, end: u64 },
-    /// In a server, which was asked for it; and the lines that were shown, by their digest.
-    Server { target: Target, asked: Option<Conversation>, shown: HashSet<u64> },
+    /// In a server or a database, which was asked for it; the lines that were shown, by their digest;
+    /// and where a change shows, if it does.
+    Server {
+        target: Target,
+        asked: Option<Conversation>,
+        shown: HashSet<u64>,
+        places: Vec<PathBuf>,
+    },
 }
 
 /// A place in one conversation.
@@ -63,7 +69,7 @@ pub struct Transcript {
 /// What was found of a conversation.
 enum Lies {
     File(PathBuf),
-    Server(Conversation),
+    Server(Conversation, Vec<PathBuf>),
 }
 
 impl Transcript {
@@ -84,16 +90,17 @@ impl Transcript {
         let (adapter, alone) = (adapters[at], &adapters[at..=at]);
         let kept = match lies {
             Lies::File(path) => Kept::File { path, end: 0 },
-            Lies::Server(conversation) => Kept::Server {
+            Lies::Server(conversation, places) => Kept::Server {
                 target: target.clone(),
                 asked: Some(conversation),
                 shown: HashSet::new(),
+                places,
             },
         };
         Ok(Self { adapter, host: Arc::clone(host), alone, kept, counted: HashSet::new() })
     }
 
-    /// Returns the file; `None` where a server keeps it.
+    /// Returns the file; `None` where none holds it.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &self.kept {
@@ -150,7 +157,11 @@ impl Transcript {
             Kept::File { path, .. } => {
                 Watch::directories(path.parent()).map_err(|e| unreadable(path, &e))
             }
-            Kept::Server { .. } => Err(TranscriptError::Asked),
+            Kept::Server { places, .. } => {
+                let places: Vec<&Path> = places.iter().filter_map(|p| p.parent()).collect();
+                let first = places.first().ok_or(TranscriptError::Asked)?;
+                Watch::directories(places.iter().copied()).map_err(|e| unreadable(first, &e))
+            }
         }
     }
 
@@ -161,7 +172,7 @@ impl Transcript {
         let (adapter, uid) = (self.adapter, self.host.kernel.uid());
         let (path, place) = match &mut self.kept {
             Kept::File { path, end } => (path, end),
-            Kept::Server { target, asked, shown } => {
+            Kept::Server { target, asked, shown, .. } => {
                 let conversation = taken(&self.host, self.alone, target, asked)?;
                 shown.extend(conversation.lines.iter().map(|line| digest(line)));
                 let newest = conversation.unfinished.iter().chain(conversation.lines.iter().rev());
@@ -191,7 +202,7 @@ impl Transcript {
         let (adapter, uid) = (self.adapter, self.host.kernel.uid());
         let (path, end) = match &mut self.kept {
             Kept::File { path, end } => (path, end),
-            Kept::Server { target, asked, shown } => {
+            Kept::Server { target, asked, shown, .. } => {
                 // What is still being said is shown when it is whole.
                 for line in taken(&self.host, self.alone, target, asked)?.lines {
                     if shown.insert(digest(&line)) {
@@ -246,7 +257,10 @@ fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Lies
             for root in adapter.roots(look).iter().filter(|r| r.label() == wanted.root) {
                 let store = adapter.store(look, root);
                 match store.conversation(locator) {
-                    Some(Ok(conversation)) => found.rows.push(Lies::Server(conversation)),
+                    Some(Ok(conversation)) => {
+                        let places = store.watched(locator);
+                        found.rows.push(Lies::Server(conversation, places));
+                    }
                     Some(Err(fault)) => found.faults.push(fault),
                     None => {
                         let lies = written(store.as_ref(), locator);
@@ -274,7 +288,7 @@ fn taken(
     let found = look_for(host, alone, target);
     let why = found.faults.first().map(|f| f.message.clone());
     match found.rows.into_iter().next() {
-        Some(Lies::Server(conversation)) => Ok(conversation),
+        Some(Lies::Server(conversation, _)) => Ok(conversation),
         _ => Err(TranscriptError::Hidden(why.unwrap_or_else(|| "it is no longer there".into()))),
     }
 }

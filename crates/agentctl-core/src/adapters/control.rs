@@ -75,6 +75,17 @@ pub struct Start {
     pub keeps_name: bool,
 }
 
+/// A command of the agent's own that must have succeeded before the agent can be started.
+#[derive(Clone, Debug)]
+pub struct Preparation {
+    /// The program file.
+    pub program: PathBuf,
+    /// Its arguments: never the prompt, never a secret.
+    pub args: Vec<OsString>,
+    /// What it reads from its stdin.
+    pub input: Vec<u8>,
+}
+
 /// Why an order cannot be carried out at all.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
@@ -182,6 +193,11 @@ pub trait Control: Sync {
     /// Returns the command that carries out an order; the prompt will be its stdin.
     fn start(&self, host: &Host, order: &Order) -> Result<Start, Refusal>;
 
+    /// Returns what has to be run before this start, in the same directory and environment.
+    fn prepare(&self, _host: &Host, _order: &Order, _start: &Start) -> Vec<Preparation> {
+        Vec::new()
+    }
+
     /// Returns how many characters of a prompt it reads; `None` where nothing is known to be too long.
     fn longest_prompt(&self) -> Option<usize> {
         None
@@ -189,6 +205,12 @@ pub trait Control: Sync {
 
     /// Says what the first words of a new process mean that was started for this order.
     fn handshake(&self, host: &Host, order: &Order, words: &FirstWords<'_>) -> Handshake;
+
+    /// Says whether a session that its own live record names has begun in earnest: a refusal is not
+    /// to be expected any more.
+    fn is_up(&self, _session: &Session) -> bool {
+        true
+    }
 
     /// Returns what to do about these last words of a process that failed.
     fn advice(&self, _words: &str) -> Option<&'static str> {

@@ -9,6 +9,7 @@ pub mod codex;
 pub mod control;
 pub mod demo;
 pub mod openclaw;
+pub mod opencode;
 pub mod pi;
 pub mod pi_rust;
 
@@ -28,15 +29,15 @@ use crate::native::file;
 use crate::talk::Pushing;
 
 /// Every adapter there is. The order is the order of `agentctl adapters`.
-pub static ALL: &[&dyn Adapter] =
-    &[
-        &claude_code::ClaudeCode,
-        &codex::Codex,
-        &pi::Pi,
-        &pi_rust::PiRust,
-        &openclaw::OpenClaw,
-        &demo::Demo,
-    ];
+pub static ALL: &[&dyn Adapter] = &[
+    &claude_code::ClaudeCode,
+    &codex::Codex,
+    &opencode::OpenCode,
+    &pi::Pi,
+    &pi_rust::PiRust,
+    &openclaw::OpenClaw,
+    &demo::Demo,
+];
 
 /// One look at the world: what an adapter may use to answer. Everything is handed in.
 #[derive(Clone, Debug)]

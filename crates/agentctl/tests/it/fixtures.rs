@@ -125,6 +125,11 @@ fn recorded_answers_of_openclaw() {
 }
 
 #[test]
+fn recorded_homes_of_opencode() {
+    sandboxed(|| check("opencode"));
+}
+
+#[test]
 fn recorded_homes_of_demo() {
     sandboxed(|| check("demo"));
 }
