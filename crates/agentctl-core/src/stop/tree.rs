@@ -149,7 +149,7 @@ impl<'a> Tree<'a> {
         wanted.extend(&self.names);
         let kernel = &self.host.kernel;
         let table = kernel.table(&|_| true);
-        let seen = table.processes.into_iter().filter(|p| !p.elsewhere).map(|process| {
+        let seen = table.processes.into_iter().map(|process| {
             let said = kernel.environ(&process.id, &wanted).unwrap_or_default();
             let mut said = said.into_iter();
             let run = said.next().flatten().and_then(|t| Marker::parse(&t)).map(|m| m.run);
@@ -319,11 +319,14 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Says whether a process shows by itself that the session has started it.
+    /// Says whether a process shows by itself that the session has started it. In another pid namespace
+    /// an agent of its own may serve the same session: there the agent's marks say nothing.
     fn is_evident(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> bool {
         let by_run = self.roots.run.is_some() && seen.run == self.roots.run;
+        let by_mark =
+            !seen.process.elsewhere && bears(seen, &self.roots.marks, &self.roots.agents, table);
         by_run
-            || bears(seen, &self.roots.marks, &self.roots.agents, table)
+            || by_mark
             || self.leaders.iter().any(|leader| {
                 // The number of a session is not given to anybody else while it has a process.
                 seen.process.session == leader.pid
@@ -533,11 +536,13 @@ impl<'a> Tree<'a> {
 }
 
 /// Says whether a process bears one of these marks. One that names a pid counts only for what began
-/// after that very process, and only as long as nobody else has its pid.
+/// after that very process, and only as long as nobody else has its pid; in another pid namespace it
+/// may name anybody.
 fn bears(seen: &Seen, marks: &[Mark], by: &[ProcId], table: &HashMap<u32, Seen>) -> bool {
     marks.iter().filter(|m| seen.values.get(m.name) == Some(&m.value)).any(|mark| {
         match mark.value.parse::<u32>() {
             Err(_) => true,
+            Ok(_) if seen.process.elsewhere => false,
             Ok(pid) => by.iter().any(|agent| {
                 agent.pid == pid
                     && seen.process.id != *agent
