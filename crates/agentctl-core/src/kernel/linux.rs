@@ -7,6 +7,7 @@
 mod exit_watch;
 mod leave;
 mod standing;
+mod strangers;
 
 use std::ffi::OsStr;
 use std::fs;

@@ -35,3 +35,49 @@ fn a_tool_in_a_pid_namespace_of_its_own_goes_too() {
         }
     });
 }
+
+#[test]
+fn a_tool_of_another_user_goes_too() {
+    sandboxed(|| {
+        for haste in [None, Some("--force")] {
+            let home = home();
+            // Of the tree it is the last link; with the line broken, what is below the shim.
+            for starter in ["exec", "setsid --fork"] {
+                let starter = format!("{starter} setpriv --reuid 65534 --clear-groups");
+                let (id, tool) = with_tool(&home, &starter);
+                let mut args = vec!["stop", &id, "--json"];
+                args.extend(haste);
+                let told = home.run(&args);
+                assert!(!lives(tool), "{told:?}");
+                let survivors = &told.json()["survivors"];
+                assert_eq!((told.code, survivors), (Some(0), &json!([])), "{told:?}");
+                std::fs::remove_file(home.path().join("pids/tool")).expect("removed");
+            }
+        }
+    });
+}
+
+/// As of an agent that may start `sudo` and not signal it.
+#[test]
+fn a_tool_that_may_not_be_signalled_is_named() {
+    sandboxed(|| {
+        let home = home();
+        let (id, tool) = with_tool(&home, "setpriv --reuid 65534 --clear-groups");
+        // Without its capabilities root is a user like any other, with files of its own.
+        let mut bound = std::process::Command::new("setpriv");
+        let plain = home.command(&["stop", &id, "--json"]);
+        bound.args(["--bounding-set=-kill", "--inh-caps=-kill"]).arg(plain.get_program());
+        bound.args(plain.get_args()).env_clear();
+        bound.envs(plain.get_envs().filter_map(|(k, v)| Some((k, v?))));
+        let output = bound.output().expect("setpriv of util-linux");
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert!(lives(tool), "{told:#}");
+        assert_eq!(output.status.code(), Some(1), "{told:#}");
+        let why = "it could not be signalled: Operation not permitted (os error 1)";
+        assert_eq!(
+            told["survivors"],
+            json!([{"pid": tool, "command": "sleep 600", "why": why, "session": id}]),
+            "{told:#}"
+        );
+    });
+}
