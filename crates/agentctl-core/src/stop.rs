@@ -6,6 +6,7 @@
 
 mod act;
 mod remote;
+mod seen;
 mod tree;
 
 use std::sync::Arc;
@@ -202,7 +203,7 @@ pub fn end_run(host: &Host, run: &str) {
     let until = Instant::now() + PATIENCE;
     let roots = Roots { run: Some(run.to_owned()), text: Some(run.to_owned()), ..Roots::default() };
     let mut tree = Tree::new(host, roots);
-    while Instant::now() < until && (tree.grow() > 0 || !tree.is_gone()) {
+    while Instant::now() < until && (tree.grow() > 0 || !tree.is_spent()) {
         tree.signal_all(Signal::KILL, How::Killed);
         tree.wait(DEATH);
     }
@@ -553,7 +554,7 @@ impl Stopping<'_> {
         let mut killed = false;
         loop {
             let fresh = tree.grow();
-            if (tree.is_gone() && fresh == 0) || (killed && self.left().is_zero()) {
+            if (tree.is_spent() && fresh == 0) || (killed && self.left().is_zero()) {
                 break;
             }
             killed = true;

@@ -29,6 +29,7 @@ mod seed_failures;
 mod stop;
 mod stop_hosted;
 mod stop_launched;
+mod stop_outsiders;
 mod stop_tree;
 mod terminal;
 mod tidy;
