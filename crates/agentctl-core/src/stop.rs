@@ -182,6 +182,7 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         ended: Vec::new(),
         survivors: Vec::new(),
         left: Vec::new(),
+        unseen: None,
     };
     let (verdict, after) = stopping.run(&session);
     stopping.faults.sort();
@@ -236,6 +237,8 @@ struct Stopping<'a> {
     ended: Vec<Ended>,
     survivors: Vec<Survivor>,
     left: Vec<Left>,
+    /// What the last look at the processes could not see.
+    unseen: Option<String>,
 }
 
 /// The agent's own processes, held.
@@ -266,11 +269,11 @@ impl Stopping<'_> {
                 let silent = seen_faults.iter().find(|f| f.adapter == self.adapter.name());
                 return match silent {
                     Some(fault) => (Verdict::Unknown(fault.message.clone()), None),
-                    None => (done(was_live), None),
+                    None => (self.done(was_live), None),
                 };
             };
             match now.status {
-                Status::Stopped | Status::Error => return (done(was_live), Some(now)),
+                Status::Stopped | Status::Error => return (self.done(was_live), Some(now)),
                 _ if session.hosted && now.hosted => {
                     return (Verdict::Rests(now.pid.unwrap_or_default()), Some(now));
                 }
@@ -289,6 +292,17 @@ impl Stopping<'_> {
             }
         }
         (Verdict::Failed("it is served again each time it is stopped".into()), Some(session))
+    }
+
+    /// Nobody serves it any more; what it had started must have been seen as well.
+    fn done(&self, was_live: bool) -> Verdict {
+        match &self.unseen {
+            Some(gap) if was_live => Verdict::Unknown(format!(
+                "its agent has ended, yet not all it may have started could be seen: {gap}"
+            )),
+            _ if was_live => Verdict::Stopped,
+            _ => Verdict::Already,
+        }
     }
 
     fn look_again(&mut self) -> Option<Session> {
@@ -566,6 +580,7 @@ impl Stopping<'_> {
             tree.signal_all(Signal::KILL, How::Killed);
             tree.wait(DEATH.min(self.left().max(GRACE / 4)));
         }
+        self.unseen = tree.gaps.pop();
         self.survivors.extend(tree.survivors());
         if let Some(since) = since.filter(|_| !tree.has_shim) {
             self.survivors.extend(tree.suspects(session.cwd.as_deref(), since));
@@ -575,10 +590,6 @@ impl Stopping<'_> {
         self.ended.append(&mut tree.ended);
         self.left.extend(std::mem::take(&mut tree.left).into_values());
     }
-}
-
-fn done(was_live: bool) -> Verdict {
-    if was_live { Verdict::Stopped } else { Verdict::Already }
 }
 
 fn shares(other: &Other, session: &Session) -> bool {

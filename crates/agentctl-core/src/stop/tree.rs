@@ -98,8 +98,8 @@ pub(super) struct Tree<'a> {
     /// Nested sessions that were left alone.
     pub(super) left: BTreeMap<u32, Left>,
     /// What carries somebody else and was therefore left alone.
-    carriers: BTreeMap<u32, Survivor>,
-    unheld: BTreeMap<u32, Survivor>,
+    carriers: HashMap<ProcId, Survivor>,
+    unheld: HashMap<ProcId, Survivor>,
     /// What the last look could not see.
     pub(super) gaps: Vec<String>,
     /// The run's shim lives: what the agent has orphaned is below it.
@@ -124,8 +124,8 @@ impl<'a> Tree<'a> {
             leaders: Vec::new(),
             ended: Vec::new(),
             left: BTreeMap::new(),
-            carriers: BTreeMap::new(),
-            unheld: BTreeMap::new(),
+            carriers: HashMap::new(),
+            unheld: HashMap::new(),
             gaps: Vec::new(),
             has_shim: false,
             above_us: HashSet::new(),
@@ -193,7 +193,7 @@ impl<'a> Tree<'a> {
             match self.host.kernel.hold(&seen.process.id) {
                 Ok(Some(held)) => {
                     fresh += 1;
-                    self.unheld.remove(pid);
+                    self.unheld.remove(&seen.process.id);
                     self.note_leader(&seen.process);
                     let (process, intact) = (seen.process.clone(), verdict == Verdict::Intact);
                     let how = How::Itself;
@@ -209,7 +209,7 @@ impl<'a> Tree<'a> {
                 Ok(None) => {}
                 Err(error) => {
                     let why = format!("it could not be taken hold of: {error}");
-                    self.unheld.insert(*pid, survivor(&seen.process, why));
+                    self.unheld.insert(seen.process.id.clone(), survivor(&seen.process, why));
                 }
             }
         }
@@ -358,7 +358,8 @@ impl<'a> Tree<'a> {
                 Spared::Us => "this command runs below it; not ended",
                 _ => "another session runs below it; not ended",
             };
-            self.carriers.insert(*pid, survivor(&top.process, reason.to_owned()));
+            let named = survivor(&top.process, reason.to_owned());
+            self.carriers.insert(top.process.id.clone(), named);
         }
         if carriers.is_empty() {
             return;
@@ -479,10 +480,11 @@ impl<'a> Tree<'a> {
     /// Names everything of it that lives on.
     pub(super) fn survivors(&mut self) -> Vec<Survivor> {
         self.bury();
+        // Whoever cannot be read any more may live as well.
         let kernel = &self.host.kernel;
-        let lives = |s: &&Survivor| kernel.process(s.pid).is_ok_and(|p| p.is_some());
-        let mut all: Vec<Survivor> = self.carriers.values().filter(lives).cloned().collect();
-        all.extend(self.unheld.values().filter(lives).cloned());
+        let named = self.carriers.iter().chain(&self.unheld);
+        let living = named.filter(|(id, _)| kernel.liveness(id) != Liveness::Gone);
+        let mut all: Vec<Survivor> = living.map(|(_, survivor)| survivor.clone()).collect();
         all.extend(self.members.iter().map(|m| {
             let why = m.trouble.clone().unwrap_or_else(|| "it does not end".into());
             survivor(&m.process, why)
