@@ -6,6 +6,7 @@
 
 mod act;
 mod remote;
+mod run;
 mod seen;
 mod tree;
 
@@ -23,6 +24,7 @@ use crate::host::Host;
 use crate::kernel::{Held, Liveness, Process};
 use crate::model::{Fault, ProcId, Session, Status, Target};
 use crate::runs::{Marker, marker_of};
+pub use run::end_run;
 use tree::{Other, Roots, Tree};
 
 /// How long all of it may take beyond the agent's own politeness.
@@ -196,17 +198,6 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         left: stopping.left,
         notes: Vec::new(),
         faults: stopping.faults,
-    }
-}
-
-/// Ends a run that never came to a session: its agent, and everything that was started below its shim.
-pub fn end_run(host: &Host, run: &str) {
-    let until = Instant::now() + PATIENCE;
-    let roots = Roots { run: Some(run.to_owned()), text: Some(run.to_owned()), ..Roots::default() };
-    let mut tree = Tree::new(host, roots);
-    while Instant::now() < until && (tree.grow() > 0 || !tree.is_spent()) {
-        tree.signal_all(Signal::KILL, How::Killed);
-        tree.wait(DEATH);
     }
 }
 
@@ -390,19 +381,7 @@ impl Stopping<'_> {
                 && (s.id.is_some() || s.pid == session.pid)
         };
         let others = listing.sessions.into_iter().filter(|s| !same(s));
-        others
-            .map(|other| {
-                let control = self.adapters.iter().find(|a| a.name() == other.adapter);
-                let marks = control.and_then(|a| a.control()).map(|c| c.marks(&other));
-                Other {
-                    adapter: other.adapter,
-                    marks: marks.unwrap_or_default(),
-                    id: other.id,
-                    processes: other.processes,
-                    around_us: false,
-                }
-            })
-            .collect()
+        others.map(|other| Other::of(self.adapters, other)).collect()
     }
 
     fn root(&self, look: &Look, session: &Session) -> Root {
@@ -421,9 +400,6 @@ impl Stopping<'_> {
         for other in &mut others {
             other.processes.retain(|p| !ids.contains(p));
         }
-        // A fault of a whole adapter, not of one of its homes: all its sessions may be missing.
-        let lost = self.faults.iter().filter(|f| f.root.is_none() && f.code != SIGNAL);
-        let lost: Vec<&str> = lost.map(|f| f.adapter).collect();
         Roots {
             servers: if ids.is_empty() { session.processes.clone() } else { Vec::new() },
             agents: ids,
@@ -431,7 +407,7 @@ impl Stopping<'_> {
             text,
             marks: self.marks(session),
             others,
-            doubtful: self.adapters.iter().filter(|a| lost.contains(&a.name())).copied().collect(),
+            doubtful: doubtful(self.adapters, &self.faults),
         }
     }
 
@@ -590,6 +566,14 @@ impl Stopping<'_> {
         self.ended.append(&mut tree.ended);
         self.left.extend(std::mem::take(&mut tree.left).into_values());
     }
+}
+
+/// Returns the adapters with a fault of their own, not of one of their homes: all their sessions may be
+/// missing.
+fn doubtful(adapters: Adapters, faults: &[Fault]) -> Vec<&'static dyn Adapter> {
+    let lost = faults.iter().filter(|f| f.root.is_none() && f.code != SIGNAL);
+    let lost: Vec<&str> = lost.map(|f| f.adapter).collect();
+    adapters.iter().filter(|a| lost.contains(&a.name())).copied().collect()
 }
 
 fn shares(other: &Other, session: &Session) -> bool {

@@ -12,9 +12,10 @@ use super::seen::{self, Seen, ancestors, bears, is_reaper, parent, shim_of};
 use super::{Ended, How, Left, Survivor};
 use crate::adapters::Adapter;
 use crate::adapters::control::Mark;
+use crate::fleet::Adapters;
 use crate::host::Host;
 use crate::kernel::{Brief, Held, Liveness, Process};
-use crate::model::{ProcId, shorten};
+use crate::model::{ProcId, Session, shorten};
 use rustix::process::Signal;
 
 /// Another live session, whose processes are nobody's but its own.
@@ -26,6 +27,20 @@ pub(super) struct Other {
     pub(super) marks: Vec<Mark>,
     /// Ours runs inside it: its marks on our processes are inherited and say nothing.
     pub(super) around_us: bool,
+}
+
+impl Other {
+    pub(super) fn of(adapters: Adapters, session: Session) -> Self {
+        let control = adapters.iter().find(|a| a.name() == session.adapter);
+        let marks = control.and_then(|a| a.control()).map(|c| c.marks(&session));
+        Self {
+            adapter: session.adapter,
+            marks: marks.unwrap_or_default(),
+            id: session.id,
+            processes: session.processes,
+            around_us: false,
+        }
+    }
 }
 
 /// What the search starts from.
@@ -138,8 +153,12 @@ impl<'a> Tree<'a> {
 
     /// Finds out which other sessions ours runs inside of.
     fn place(&mut self, table: &HashMap<u32, Seen>) {
-        let agents: Vec<&Seen> =
+        let mut agents: Vec<&Seen> =
             self.roots.agents.iter().filter_map(|a| table.get(&a.pid)).collect();
+        // What the shim was started with, so was the agent that may have ended since.
+        let run = self.roots.run.as_deref();
+        let shim = |s: &&Seen| run.is_some() && !s.outsider && shim_of(&s.process) == run;
+        agents.extend(table.values().filter(shim));
         let mut above: HashSet<ProcId> = HashSet::new();
         for agent in &agents {
             above.extend(ancestors(table, agent).map(|s| s.process.id.clone()));
