@@ -11,7 +11,9 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, waitid,
+};
 
 use crate::model::Exit;
 
@@ -102,15 +104,22 @@ impl Spawn {
         });
         let (sender, ended) = channel();
         std::thread::spawn(move || {
-            let _unheard = sender.send(child.wait());
+            // It is looked at and left: until it is reaped nobody else can have its number.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            let look = |pid| rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options));
+            let _ended = group.map(look);
+            let _unheard = sender.send(());
         });
-        let exit = match ended.recv_timeout(limit) {
-            Ok(status) => Some(exit_of(status?)),
-            Err(_) => {
-                // It has not been reaped, so the group is still its own.
-                let _gone = group.map(|g| kill_process_group(g, Signal::KILL));
-                None
-            }
+        let exit = if ended.recv_timeout(limit).is_ok() {
+            Some(exit_of(child.wait()?))
+        } else {
+            // Reaped after the kill only, so the group is still its own.
+            let _gone = group.map(|g| kill_process_group(g, Signal::KILL));
+            std::thread::spawn(move || {
+                let _ended = ended.recv();
+                let _reaped = child.wait();
+            });
+            None
         };
         // Something it left behind may hold the pipe: what was said so far is enough then.
         let said = words.recv_timeout(Duration::from_millis(200)).unwrap_or_default();

@@ -12,9 +12,10 @@ use super::seen::{self, Seen, ancestors, bears, is_reaper, parent, shim_of};
 use super::{Ended, How, Left, Survivor};
 use crate::adapters::Adapter;
 use crate::adapters::control::Mark;
+use crate::fleet::Adapters;
 use crate::host::Host;
 use crate::kernel::{Brief, Held, Liveness, Process};
-use crate::model::{ProcId, shorten};
+use crate::model::{ProcId, Session, shorten};
 use rustix::process::Signal;
 
 /// Another live session, whose processes are nobody's but its own.
@@ -26,6 +27,20 @@ pub(super) struct Other {
     pub(super) marks: Vec<Mark>,
     /// Ours runs inside it: its marks on our processes are inherited and say nothing.
     pub(super) around_us: bool,
+}
+
+impl Other {
+    pub(super) fn of(adapters: Adapters, session: Session) -> Self {
+        let control = adapters.iter().find(|a| a.name() == session.adapter);
+        let marks = control.and_then(|a| a.control()).map(|c| c.marks(&session));
+        Self {
+            adapter: session.adapter,
+            marks: marks.unwrap_or_default(),
+            id: session.id,
+            processes: session.processes,
+            around_us: false,
+        }
+    }
 }
 
 /// What the search starts from.
@@ -98,8 +113,8 @@ pub(super) struct Tree<'a> {
     /// Nested sessions that were left alone.
     pub(super) left: BTreeMap<u32, Left>,
     /// What carries somebody else and was therefore left alone.
-    carriers: BTreeMap<u32, Survivor>,
-    unheld: BTreeMap<u32, Survivor>,
+    carriers: HashMap<ProcId, Survivor>,
+    unheld: HashMap<ProcId, Survivor>,
     /// What the last look could not see.
     pub(super) gaps: Vec<String>,
     /// The run's shim lives: what the agent has orphaned is below it.
@@ -124,8 +139,8 @@ impl<'a> Tree<'a> {
             leaders: Vec::new(),
             ended: Vec::new(),
             left: BTreeMap::new(),
-            carriers: BTreeMap::new(),
-            unheld: BTreeMap::new(),
+            carriers: HashMap::new(),
+            unheld: HashMap::new(),
             gaps: Vec::new(),
             has_shim: false,
             above_us: HashSet::new(),
@@ -138,8 +153,12 @@ impl<'a> Tree<'a> {
 
     /// Finds out which other sessions ours runs inside of.
     fn place(&mut self, table: &HashMap<u32, Seen>) {
-        let agents: Vec<&Seen> =
+        let mut agents: Vec<&Seen> =
             self.roots.agents.iter().filter_map(|a| table.get(&a.pid)).collect();
+        // What the shim was started with, so was the agent that may have ended since.
+        let run = self.roots.run.as_deref();
+        let shim = |s: &&Seen| run.is_some() && !s.outsider && shim_of(&s.process) == run;
+        agents.extend(table.values().filter(shim));
         let mut above: HashSet<ProcId> = HashSet::new();
         for agent in &agents {
             above.extend(ancestors(table, agent).map(|s| s.process.id.clone()));
@@ -193,7 +212,7 @@ impl<'a> Tree<'a> {
             match self.host.kernel.hold(&seen.process.id) {
                 Ok(Some(held)) => {
                     fresh += 1;
-                    self.unheld.remove(pid);
+                    self.unheld.remove(&seen.process.id);
                     self.note_leader(&seen.process);
                     let (process, intact) = (seen.process.clone(), verdict == Verdict::Intact);
                     let how = How::Itself;
@@ -209,7 +228,7 @@ impl<'a> Tree<'a> {
                 Ok(None) => {}
                 Err(error) => {
                     let why = format!("it could not be taken hold of: {error}");
-                    self.unheld.insert(*pid, survivor(&seen.process, why));
+                    self.unheld.insert(seen.process.id.clone(), survivor(&seen.process, why));
                 }
             }
         }
@@ -358,7 +377,8 @@ impl<'a> Tree<'a> {
                 Spared::Us => "this command runs below it; not ended",
                 _ => "another session runs below it; not ended",
             };
-            self.carriers.insert(*pid, survivor(&top.process, reason.to_owned()));
+            let named = survivor(&top.process, reason.to_owned());
+            self.carriers.insert(top.process.id.clone(), named);
         }
         if carriers.is_empty() {
             return;
@@ -479,10 +499,11 @@ impl<'a> Tree<'a> {
     /// Names everything of it that lives on.
     pub(super) fn survivors(&mut self) -> Vec<Survivor> {
         self.bury();
+        // Whoever cannot be read any more may live as well.
         let kernel = &self.host.kernel;
-        let lives = |s: &&Survivor| kernel.process(s.pid).is_ok_and(|p| p.is_some());
-        let mut all: Vec<Survivor> = self.carriers.values().filter(lives).cloned().collect();
-        all.extend(self.unheld.values().filter(lives).cloned());
+        let named = self.carriers.iter().chain(&self.unheld);
+        let living = named.filter(|(id, _)| kernel.liveness(id) != Liveness::Gone);
+        let mut all: Vec<Survivor> = living.map(|(_, survivor)| survivor.clone()).collect();
         all.extend(self.members.iter().map(|m| {
             let why = m.trouble.clone().unwrap_or_else(|| "it does not end".into());
             survivor(&m.process, why)

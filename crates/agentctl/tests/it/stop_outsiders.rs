@@ -3,6 +3,7 @@
 use serde_json::json;
 use testkit::{TestHome, sandboxed};
 
+use crate::claude_code::{A, Claude, prompt};
 use crate::home;
 use crate::launched::{launch, status};
 use crate::stop::{lives, written_pid};
@@ -79,5 +80,50 @@ fn a_tool_that_may_not_be_signalled_is_named() {
             json!([{"pid": tool, "command": "sleep 600", "why": why, "session": id}]),
             "{told:#}"
         );
+    });
+}
+
+/// Hides all that `/proc` says of a process but its name: no agent's, so that only the tree misses it.
+fn hide(pid: u32) {
+    let folder = format!("/proc/{pid}");
+    let script =
+        format!("mount -t tmpfs hidden {folder} && mkdir {folder}/stat && echo x > {folder}/comm");
+    let done = std::process::Command::new("sh").args(["-c", &script]).status();
+    assert!(done.expect("a shell").success());
+}
+
+#[test]
+fn what_could_not_be_seen_is_not_said_to_be_stopped() {
+    sandboxed(|| {
+        let home = home();
+        let (id, tool) = with_tool(&home, "");
+        hide(tool);
+        let told = home.run(&["stop", &id, "--json"]);
+        assert_eq!(told.code, Some(3), "{told:?}");
+        let told = told.json();
+        assert_eq!(told["error"]["code"], "unknown", "{told:#}");
+        let why = told["error"]["message"].as_str().expect("a message");
+        assert!(why.contains(&format!("process {tool} could not be read")), "{told:#}");
+    });
+}
+
+#[test]
+fn a_home_that_only_the_agent_named_is_looked_at_when_it_has_ended() {
+    sandboxed(|| {
+        let mut claude = Claude::new();
+        let moved = claude.home.at("moved/sessions/{pid}.json");
+        claude.transcript(A, &[prompt("x")]);
+        let record = claude.home.path().join(".claude/projects");
+        let root = claude.home.path().join("moved");
+        std::fs::rename(record, root.join("projects")).expect("moved");
+        claude.record_path = moved.to_string_lossy().into_owned();
+        claude.home.set("CLAUDE_CONFIG_DIR", root.to_string_lossy());
+        let agent = claude.live(A, &json!({"status": "busy"}));
+        claude.home.set("CLAUDE_CONFIG_DIR", "");
+        let told = claude.home.run(&["stop", A, "--json"]);
+        assert!(!lives(agent.pid()), "{told:?}");
+        assert_eq!(told.code, Some(0), "{told:?}");
+        let row = &told.json()["stopped"][0];
+        assert_eq!((&row["status"], &row["already"]), (&"stopped".into(), &false.into()));
     });
 }
