@@ -34,6 +34,10 @@ demo:
 bench:
     cargo bench -p agentctl --bench speed
 
+# Let launchers race into one directory, killed at random: 10,000 rounds, or as many as you say
+races rounds="10000":
+    AGENTCTL_RACE_ROUNDS={{rounds}} cargo test --locked -p agentctl --test it races -- --nocapture
+
 # Write the JSON schemas anew
 schema:
     #!/usr/bin/env bash

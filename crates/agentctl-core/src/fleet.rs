@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 
 use given_up::Ticket;
 pub use join::{View, join};
-pub use launched::session_of;
+pub use launched::{add as add_launches, session_of};
 pub use observe::{Observation, Observed, observe};
 
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
 use crate::host::Host;
 use crate::kernel::Table;
-use crate::model::{Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target};
+use crate::model::{Fault, Listing, Locator, ReasonKind, SCHEMA_VERSION, Session, Status, Target};
 
 /// The adapters a question is put to.
 pub type Adapters = &'static [&'static dyn Adapter];
@@ -51,7 +51,8 @@ pub struct Query {
 impl Query {
     fn admits(&self, session: &Session) -> bool {
         // A thread that rests in a shared server is history until somebody moves it.
-        let rests = session.status == Status::Idle && session.hosted && !self.resting;
+        let at_work = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
+        let rests = session.status == Status::Idle && session.hosted && !at_work && !self.resting;
         (self.history.is_some() || (session.status.is_live() && !rests))
             && (self.statuses.is_empty() || self.statuses.contains(&session.status))
             && self.group.as_ref().is_none_or(|g| session.group.as_ref() == Some(g))
@@ -89,7 +90,7 @@ pub fn list(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Listing {
         list_adapter(adapter, look, &query)
     });
     let mut sessions: Vec<Session> = found.rows;
-    launched::add(host, adapters, &mut sessions);
+    add_launches(host, adapters, &mut sessions);
     sessions.retain(|s| s.parent.is_some() || wanted.admits(s));
     sort(&mut sessions);
     let mut faults = found.faults;
@@ -176,7 +177,7 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
         }
         found
     });
-    launched::add(host, adapters, &mut found.rows);
+    add_launches(host, adapters, &mut found.rows);
     Inspected { session: found.rows.pop(), faults: found.faults }
 }
 
@@ -262,9 +263,36 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_else(|| "no reason given".into())
 }
 
+/// Puts a question to every home of an adapter at once: one that is slow costs the others nothing.
+pub(crate) fn each_root<T: Send>(
+    adapter: &'static dyn Adapter,
+    look: &Look,
+    question: impl Fn(&Root) -> Found<T> + Sync,
+) -> Found<T> {
+    let roots = adapter.roots(look);
+    let answers: Vec<Found<T>> = match roots.as_slice() {
+        [] => Vec::new(),
+        [only] => vec![question(only)],
+        several => std::thread::scope(|scope| {
+            let question = &question;
+            let asked: Vec<_> =
+                several.iter().map(|root| scope.spawn(move || question(root))).collect();
+            let heard = asked.into_iter().map(std::thread::ScopedJoinHandle::join);
+            heard.map(|h| h.unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
+        }),
+    };
+    let mut all = Found::default();
+    for found in answers {
+        all.rows.extend(found.rows);
+        all.faults.extend(found.faults);
+        all.whole &= found.whole;
+    }
+    all
+}
+
 fn list_adapter(adapter: &'static dyn Adapter, look: &Look, query: &Query) -> Found<Session> {
-    let mut found = Found::default();
-    for root in &adapter.roots(look) {
+    each_root(adapter, look, |root| {
+        let mut found = Found::default();
         let store = adapter.store(look, root);
         let history = query.history.map(|since| store.history(since));
         let live = store.live();
@@ -285,8 +313,8 @@ fn list_adapter(adapter: &'static dyn Adapter, look: &Look, query: &Query) -> Fo
         }
         question.add_unjoined(|_| true);
         question.finish(&mut found);
-    }
-    found
+        found
+    })
 }
 
 /// One home under question: who lives, what was read, what was decided.
@@ -378,6 +406,9 @@ impl<'a> Question<'a> {
     fn add_one(&mut self, locator: &Locator, depth: Depth) {
         let locator = self.written(locator);
         let record = self.store.record(&locator, depth);
+        if record.absent {
+            return;
+        }
         let Some(parent) = record.parent.clone() else {
             return self.push(&locator, record);
         };
@@ -398,7 +429,7 @@ impl<'a> Question<'a> {
 
     fn push(&mut self, locator: &Locator, record: Record) {
         // A subagent belongs under its parent, wherever its own record lies.
-        if record.parent.is_some() {
+        if record.parent.is_some() || record.absent {
             return;
         }
         let record = self.admit_hidden(locator, record);

@@ -18,6 +18,43 @@ pub struct Deadlines {
     pub all: Duration,
     /// A launched agent's first words.
     pub launch: Duration,
+    /// One conversation with a server on a network.
+    pub gateway: Duration,
+}
+
+/// A server on a network, as the configuration names it.
+#[derive(Clone, Default)]
+pub struct Gateway {
+    /// What people call it.
+    pub name: Option<String>,
+    /// Its address: a WebSocket URL.
+    pub url: String,
+    /// The secret that is meant for it, and for nobody else.
+    pub token: Option<Secret>,
+    /// It may be spoken to in plain text although it is on another machine.
+    pub insecure: bool,
+    /// Runs that others began may be ended: asks for the right to administrate, for that and no more.
+    pub admin: bool,
+    /// The authorities its certificate is checked against; `None` for the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// Where a secret is found when it is needed.
+#[derive(Clone)]
+pub enum Secret {
+    /// Here.
+    Text(String),
+    /// In this variable.
+    Variable(String),
+    /// In this file, which belongs to this user.
+    File(PathBuf),
+}
+
+/// A secret stands in no log and in no panic.
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("url", &self.url).finish_non_exhaustive()
+    }
 }
 
 impl Default for Deadlines {
@@ -26,6 +63,7 @@ impl Default for Deadlines {
             live: Duration::from_secs(2),
             all: Duration::from_secs(10),
             launch: Duration::from_secs(10),
+            gateway: Duration::from_secs(5),
         }
     }
 }
@@ -45,6 +83,8 @@ pub struct Host {
     pub roots: BTreeMap<String, Vec<PathBuf>>,
     /// Settings of single adapters from the configuration.
     pub settings: BTreeMap<String, BTreeMap<String, String>>,
+    /// Servers on a network from the configuration, by adapter name.
+    pub gateways: BTreeMap<String, Vec<Gateway>>,
     /// The kernel this user's processes run on.
     pub kernel: Kernel,
     /// The clock.
@@ -91,7 +131,8 @@ impl Host {
     #[must_use]
     pub fn which(&self, program: &str) -> Option<PathBuf> {
         use std::os::unix::fs::PermissionsExt;
-        self.var("PATH")?.split(':').filter(|dir| !dir.is_empty()).find_map(|dir| {
+        // A relative entry would mean another program in each directory.
+        self.var("PATH")?.split(':').filter(|dir| dir.starts_with('/')).find_map(|dir| {
             let path = Path::new(dir).join(program);
             let meta = std::fs::metadata(&path).ok()?;
             (meta.is_file() && meta.permissions().mode() & 0o111 != 0).then_some(path)

@@ -7,6 +7,8 @@
 
 mod arrival;
 mod error;
+mod prepare;
+mod remote;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
 
 use self::arrival::Arrival;
 pub use self::error::LaunchError;
@@ -25,7 +29,6 @@ use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
 use crate::locks::{self, Holder};
 use crate::model::{Exit, Fault, Locator, ProcId, Status, Target, is_session_id};
-use crate::native::watch::Watch;
 use crate::runs::{self, FIRST_BYTES, MARKER, Run, Runs, Spec};
 use crate::stop;
 
@@ -33,12 +36,28 @@ use crate::stop;
 pub const SHIM: &str = "shim";
 /// The hidden subcommand that marks itself and becomes the agent.
 pub const EXEC: &str = locks::STARTER;
+/// The variable in which the shim gets what is meant for the agent's environment alone: neither the shim
+/// nor a hook is to live by it, and it stands in no file and no argument.
+pub const AGENT_ENV: &str = "AGENTCTL_AGENT_ENV";
+/// A line of a record is read up to 8 MiB, and a message in it may be written in twice its bytes.
+const LONGEST_MESSAGE: usize = 3 << 20;
+/// Whoever forces a launch waits so long for whoever is just launching there.
+const FORCE_LIMIT: Duration = Duration::from_secs(2);
 /// An agent that has said nothing for so long is looked for in its own live records too.
 const SLOW: Duration = Duration::from_secs(1);
 /// One that is registered and still silent may only be busy; it is worth so much more time.
 const REGISTERED_GRACE: Duration = Duration::from_secs(3);
 /// So much of its last words is shown.
 const LAST_WORDS: usize = 400;
+
+/// What is different in the agent's environment.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct AgentEnv {
+    /// Variables set.
+    pub set: Vec<(String, String)>,
+    /// Variables taken away.
+    pub unset: Vec<String>,
+}
 
 /// Everything that is wanted of a launch.
 pub struct Launch {
@@ -63,8 +82,8 @@ pub struct Launch {
 /// A session that has begun.
 #[derive(Debug)]
 pub struct Launched {
-    /// The run.
-    pub run: Run,
+    /// The run; `None` where a server carries it out, and nothing of it is kept here.
+    pub run: Option<Run>,
     /// The agent's own session id.
     pub session: String,
     /// The agent's process, where the shim lived to name it.
@@ -89,6 +108,10 @@ pub fn launch(
     let control = launch.adapter.control().ok_or_else(|| {
         Refusal::new(format!("{agent} cannot be launched from here"), "see `agentctl adapters`")
     })?;
+    if launch.from.is_some() && launch.prompt.len() > LONGEST_MESSAGE {
+        let why = "the message is too long to be found again in the session's record";
+        return Err(Refusal::new(why, "put long text in a file and name the file").into());
+    }
     if let Some(most) = control.longest_prompt() {
         let characters = String::from_utf8_lossy(&launch.prompt).chars().count();
         if characters > most {
@@ -97,15 +120,12 @@ pub fn launch(
             return Err(Refusal::new(why, hint).into());
         }
     }
+    if let Some(remote) = control.remote() {
+        return remote::launch(host, adapters, remote, &launch);
+    }
     launch.order.cwd = directory(&launch.order.cwd)?;
     let start = control.start(host, &launch.order)?;
-    let cwd = launch.order.cwd.clone();
-    let entry = locks::enter(host, &cwd, host.deadlines.launch).map_err(|e| match e {
-        locks::EnterError::Busy => LaunchError::Busy(cwd.clone()),
-        locks::EnterError::Io(source) => {
-            LaunchError::Io { what: "the directory cannot be entered", source }
-        }
-    })?;
+    let entries = enter(host, &launch)?;
     let (exempt, faults) = check(host, adapters, &launch)?;
     let arrival = launch.from.as_ref().filter(|_| !matches!(launch.order.begin, Begin::New));
     let arrival = arrival.map(|from| match launch.order.begin {
@@ -115,11 +135,10 @@ pub fn launch(
     let spec = spec(host, &launch, &start);
     let runs = Runs::of(host);
     let run = runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be made"))?;
-    // It stands before anything can happen that it should tell.
-    let watch = Watch::directories([run.directory.as_path()]).ok();
-    let shim = spawn_shim(host, &run, &launch, &start, entry.into_fd())
+    prepare::run(host, &launch, control, &start, &run)?;
+    let shim = spawn_shim(host, &run, &launch, &start, entries)
         .map_err(io("the agent's parent cannot be started"))?;
-    let mut waiting = Waiting { host, run: &run, shim, watch, control, launch: &launch };
+    let mut waiting = Waiting { host, run: &run, shim, control, launch: &launch };
     let up = waiting.for_first_words(adapters).and_then(|(session, process)| {
         run.write_session(&session).map_err(io("the run's session cannot be written"))?;
         if let Some(arrival) = arrival {
@@ -128,7 +147,7 @@ pub fn launch(
         Ok((session, process))
     });
     match up {
-        Ok((session, process)) => Ok(Launched { run, session, process, exempt, faults }),
+        Ok((session, process)) => Ok(Launched { run: Some(run), session, process, exempt, faults }),
         Err(error) => {
             // Nobody is left behind; what it said stays in the run's folder.
             stop::end_run(host, &run.id);
@@ -137,11 +156,45 @@ pub fn launch(
     }
 }
 
+/// Takes the mutexes of a launch: of its directory, and where a session goes on of all who do that.
+fn enter(host: &Host, launch: &Launch) -> Result<Vec<OwnedFd>, LaunchError> {
+    let cwd = &launch.order.cwd;
+    let failed = |error| match error {
+        locks::EnterError::Busy => {
+            LaunchError::Busy { directory: cwd.clone(), by: locks::who_is_in(host, cwd) }
+        }
+        locks::EnterError::Io(source) => {
+            LaunchError::Io { what: "the directory cannot be entered", source }
+        }
+    };
+    let mut entries = Vec::new();
+    if matches!(launch.order.begin, Begin::Resume(_)) {
+        let entry = locks::enter_resuming(host, host.deadlines.launch).map_err(failed)?;
+        entries.push(entry.into_fd());
+    }
+    let limit = if launch.force { FORCE_LIMIT } else { host.deadlines.launch };
+    match locks::enter(host, cwd, limit) {
+        Ok(entry) => entries.push(entry.into_fd()),
+        // Whoever forces it goes in beside whoever holds it, for whatever reason.
+        Err(_) if launch.force => {}
+        Err(error) => return Err(failed(error)),
+    }
+    Ok(entries)
+}
+
 /// Returns the real path of a directory that is there.
 fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
     let missing = |why: String| LaunchError::Directory { path: path.to_owned(), why };
     let real = std::fs::canonicalize(path).map_err(|e| missing(e.to_string()))?;
-    if real.is_dir() { Ok(real) } else { Err(missing("it is a file".into())) }
+    if !real.is_dir() {
+        return Err(missing("it is a file".into()));
+    }
+    if real.to_str().is_none() {
+        return Err(missing("its name is not UTF-8".into()));
+    }
+    // What cannot be entered is found out here, not by the agent.
+    std::fs::metadata(real.join(".")).map_err(|e| missing(e.to_string()))?;
+    Ok(real)
 }
 
 /// Asks whether the directory is free, while nobody else can enter it.
@@ -223,37 +276,59 @@ fn spec(host: &Host, launch: &Launch, start: &Start) -> Spec {
     }
 }
 
+/// The variables an agent is started with beyond our own.
+fn set(launch: &Launch, start: &Start) -> Vec<(OsString, OsString)> {
+    let set = start.set.iter().chain(&launch.env);
+    set.map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+/// The variables an agent is started without.
+fn unset(start: &Start) -> Vec<String> {
+    around_us().into_iter().chain(start.unset.iter().cloned()).collect()
+}
+
+/// What an agent around us set for its tools would make the new one think that it is one.
+fn around_us() -> Vec<String> {
+    let controls = crate::adapters::ALL.iter().filter_map(|a| a.control());
+    let theirs = controls.flat_map(Control::own_variables).map(ToString::to_string);
+    std::iter::once(MARKER.to_owned()).chain(theirs).collect()
+}
+
 /// Starts the agent's parent, which inherits the directory's mutex and hands it on.
 fn spawn_shim(
     host: &Host,
     run: &Run,
     launch: &Launch,
     start: &Start,
-    mutex: OwnedFd,
+    mutexes: Vec<OwnedFd>,
 ) -> std::io::Result<Child> {
+    let numbers: Vec<String> = mutexes.iter().map(|fd| fd.as_raw_fd().to_string()).collect();
     let mut args: Vec<OsString> = vec![
         SHIM.into(),
         run.directory.clone().into(),
-        mutex.as_raw_fd().to_string().into(),
+        numbers.join(",").into(),
         start.program.clone().into(),
     ];
     args.extend(start.args.iter().cloned());
-    // What an agent around us set for its tools would make the new one think that it is one.
-    let mut unset: Vec<String> = vec![MARKER.to_owned()];
-    let controls = crate::adapters::ALL.iter().filter_map(|a| a.control());
-    unset.extend(controls.flat_map(Control::own_variables).map(ToString::to_string));
-    unset.extend(start.unset.iter().cloned());
-    let set = start.set.iter().chain(&launch.env);
+    let env = AgentEnv {
+        set: start.set.iter().chain(&launch.env).cloned().collect(),
+        unset: start.unset.clone(),
+    };
+    let mut set: Vec<(OsString, OsString)> =
+        vec![(AGENT_ENV.into(), serde_json::to_string(&env)?.into())];
+    // The shim stands elsewhere than whoever named it.
+    let config = host.var("AGENTCTL_CONFIG").map(|path| host.cwd.join(path));
+    set.extend(config.map(|path| ("AGENTCTL_CONFIG".into(), path.into_os_string())));
     Spawn {
         program: host.program.clone(),
         args,
-        set: set.map(|(k, v)| (k.into(), v.into())).collect(),
-        unset,
+        set,
+        unset: around_us(),
         cwd: launch.order.cwd.clone(),
         stdin: Stdio::Null,
         stdout: Stdio::Null,
         stderr: Stdio::Null,
-        keep: Some(mutex),
+        keep: mutexes,
     }
     .detached()
 }
@@ -266,7 +341,6 @@ struct Waiting<'a> {
     host: &'a Arc<Host>,
     run: &'a Run,
     shim: Child,
-    watch: Option<Watch>,
     control: &'a dyn Control,
     launch: &'a Launch,
 }
@@ -277,7 +351,8 @@ impl Waiting<'_> {
         adapters: Adapters,
     ) -> Result<(String, Option<ProcId>), LaunchError> {
         let limit = self.host.deadlines.launch;
-        let until = Instant::now() + limit;
+        let began = Instant::now();
+        let until = began + limit;
         // When it first told its id, and how much longer a refusal is worth waiting for.
         let mut nearly: Option<(String, Instant, Duration)> = None;
         loop {
@@ -311,7 +386,7 @@ impl Waiting<'_> {
             }
             let now = Instant::now();
             if nearly.is_none()
-                && now + limit > until + SLOW
+                && now > began + SLOW
                 && let Some(id) = self.registered(adapters)
             {
                 nearly = Some((id, now, REGISTERED_GRACE));
@@ -328,7 +403,7 @@ impl Waiting<'_> {
             }
             let next =
                 nearly.as_ref().map_or(until, |(_, since, grace)| until.min(*since + *grace));
-            self.sleep(next.saturating_duration_since(now));
+            a_moment(began, next.saturating_duration_since(now));
         }
     }
 
@@ -339,7 +414,8 @@ impl Waiting<'_> {
         let adapter = Some(self.launch.adapter.name().to_owned());
         let query = Query { adapter, ..Query::default() };
         let living = fleet::list(self.host, adapters, &query).sessions;
-        living.into_iter().find(|s| s.processes.contains(&process))?.id
+        let found = living.into_iter().find(|s| s.processes.contains(&process))?;
+        found.id.clone().filter(|_| self.control.is_up(&found))
     }
 
     /// Waits until the session's own record holds the message.
@@ -364,15 +440,6 @@ impl Waiting<'_> {
         let advice = self.control.advice(&words);
         let (agent, session) = (self.launch.adapter.name(), session.to_owned());
         Err(LaunchError::Unheard { agent, session, words, advice })
-    }
-
-    /// Waits for a file event; the shim's own death sends none, so it is looked at now and then.
-    fn sleep(&self, left: Duration) {
-        let nap = left.min(Duration::from_millis(100));
-        match &self.watch {
-            Some(watch) => drop(watch.wait(nap)),
-            None => std::thread::park_timeout(nap.min(Duration::from_millis(10))),
-        }
     }
 
     fn words(&self) -> (Vec<u8>, Vec<u8>) {
@@ -412,6 +479,13 @@ impl Waiting<'_> {
         let advice = self.control.advice(&words);
         LaunchError::Died { agent: self.launch.adapter.name(), exit, words, advice }
     }
+}
+
+/// Waits a moment. A look at two files costs microseconds; taking a watch on them back again would
+/// cost more than the agent's own start.
+fn a_moment(began: Instant, left: Duration) {
+    let pace = if began.elapsed() < SLOW { 1 } else { 10 };
+    std::thread::park_timeout(left.min(Duration::from_millis(pace)));
 }
 
 /// Returns what an agent said last, on one line: on stderr, or else on stdout.

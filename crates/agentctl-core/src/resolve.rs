@@ -171,21 +171,19 @@ impl Search<'_> {
             self.adapters,
             self.host.deadlines.all,
             move |adapter, look| {
-                let mut all = Found::default();
                 if only.as_deref().is_some_and(|o| o != adapter.name()) {
-                    return all;
+                    return Found::default();
                 }
-                for root in &adapter.roots(look) {
+                fleet::each_root(adapter, look, |root| {
                     let found = question(adapter.store(look, root).as_ref());
-                    all.rows.extend(found.rows.into_iter().map(|locator| Target {
+                    let rows = found.rows.into_iter().map(|locator| Target {
                         adapter: adapter.name(),
                         root: root.label(),
                         session: Some(locator),
                         pid: None,
-                    }));
-                    all.faults.extend(found.faults);
-                }
-                all
+                    });
+                    Found { rows: rows.collect(), faults: found.faults, whole: found.whole }
+                })
             },
         );
         self.faults.extend(found.faults);

@@ -5,6 +5,8 @@
 //! the server itself is never signalled. No agent is named here.
 
 mod act;
+mod remote;
+mod seen;
 mod tree;
 
 use std::sync::Arc;
@@ -121,6 +123,8 @@ pub struct Report {
     pub survivors: Vec<Survivor>,
     /// Sessions inside it that were left alone.
     pub left: Vec<Left>,
+    /// What else is worth saying.
+    pub notes: Vec<String>,
     /// What could not be asked on the way.
     pub faults: Vec<Fault>,
 }
@@ -134,6 +138,7 @@ impl Report {
             ended: Vec::new(),
             survivors: Vec::new(),
             left: Vec::new(),
+            notes: Vec::new(),
             faults: inspected.faults,
         }
     }
@@ -159,6 +164,9 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         let why = format!("{} can only be looked at from here", adapter.name());
         return Report::bare(Verdict::Refused(why, None), inspected);
     };
+    if control.remote().is_some() {
+        return remote::stop(host, adapters, target, (adapter, control), inspected, options);
+    }
     if let Some(verdict) = hindrance(&session) {
         return Report::bare(verdict, inspected);
     }
@@ -185,6 +193,7 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         ended: stopping.ended,
         survivors: stopping.survivors,
         left: stopping.left,
+        notes: Vec::new(),
         faults: stopping.faults,
     }
 }
@@ -194,7 +203,7 @@ pub fn end_run(host: &Host, run: &str) {
     let until = Instant::now() + PATIENCE;
     let roots = Roots { run: Some(run.to_owned()), text: Some(run.to_owned()), ..Roots::default() };
     let mut tree = Tree::new(host, roots);
-    while Instant::now() < until && (tree.grow() > 0 || !tree.is_gone()) {
+    while Instant::now() < until && (tree.grow() > 0 || !tree.is_spent()) {
         tree.signal_all(Signal::KILL, How::Killed);
         tree.wait(DEATH);
     }
@@ -250,8 +259,16 @@ impl Stopping<'_> {
                 return (verdict, self.look_again());
             }
             let seen = fleet::inspect(self.host, self.adapters, self.target);
-            self.faults.extend(seen.faults);
-            let Some(now) = seen.session else { return (done(was_live), None) };
+            let seen_faults = seen.faults;
+            self.faults.extend(seen_faults.iter().cloned());
+            let Some(now) = seen.session else {
+                // Nobody knows it; or nobody could say so.
+                let silent = seen_faults.iter().find(|f| f.adapter == self.adapter.name());
+                return match silent {
+                    Some(fault) => (Verdict::Unknown(fault.message.clone()), None),
+                    None => (done(was_live), None),
+                };
+            };
             match now.status {
                 Status::Stopped | Status::Error => return (done(was_live), Some(now)),
                 _ if session.hosted && now.hosted => {
@@ -537,7 +554,7 @@ impl Stopping<'_> {
         let mut killed = false;
         loop {
             let fresh = tree.grow();
-            if (tree.is_gone() && fresh == 0) || (killed && self.left().is_zero()) {
+            if (tree.is_spent() && fresh == 0) || (killed && self.left().is_zero()) {
                 break;
             }
             killed = true;

@@ -1,20 +1,29 @@
 //! Asking an agent's own server, briefly and politely.
 //!
-//! The core performs, bounds and closes these conversations; an adapter only says what to ask. A
-//! socket is spoken to only if it belongs to this user.
+//! The core performs, bounds and closes these conversations; an adapter only says what to ask. A Unix
+//! socket is spoken to only if it belongs to this user; a server on a network only where the
+//! configuration put it.
 
-use std::io::{self, Read, Write};
+mod endpoint;
+pub mod http;
+mod wire;
+
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
+pub use self::endpoint::{Endpoint, Manner};
+use self::wire::{Bounded, Socket, Wire};
+
 /// Largest frame we accept.
-const FRAME_BYTES: usize = 8 << 20;
+const FRAME_BYTES: usize = 16 << 20;
 
 /// Why a server did not answer.
 #[derive(Debug, thiserror::Error)]
@@ -25,9 +34,18 @@ pub enum TalkError {
     /// Somebody else owns the socket.
     #[error("the socket belongs to uid {0}")]
     Foreign(u32),
+    /// It is on another machine and would be spoken to in plain text.
+    #[error("it is not on this machine and its address is not wss://")]
+    Insecure,
+    /// Who it is cannot be checked.
+    #[error("its certificate cannot be checked: {0}")]
+    Certificate(String),
     /// The time was up.
     #[error("the server did not answer in time")]
     Late,
+    /// The server went away in the middle.
+    #[error("the server hung up{0}")]
+    HungUp(String),
     /// The server broke the protocol.
     #[error("the server spoke nonsense: {0}")]
     Protocol(String),
@@ -36,48 +54,14 @@ pub enum TalkError {
     Refused(String),
 }
 
-/// A stream whose every read and write ends in time, however slowly the other side drips.
-struct Bounded {
-    stream: UnixStream,
-    /// `None` once it only listens, and never blocks.
-    until: Option<Instant>,
+/// A conversation in JSON over a WebSocket; all of it must fit into the time it was given.
+pub struct JsonSocket {
+    socket: WebSocket<Wire>,
 }
 
-impl Bounded {
-    fn left(&self) -> io::Result<Option<Duration>> {
-        let Some(until) = self.until else { return Ok(None) };
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
-    }
-}
-
-impl Read for Bounded {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.left()?)?;
-        self.stream.read(buffer)
-    }
-}
-
-impl Write for Bounded {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.left()?)?;
-        self.stream.write(buffer)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
-    }
-}
-
-/// A JSON-RPC conversation over a WebSocket on a Unix socket.
-pub struct RpcSocket {
-    socket: WebSocket<Bounded>,
-    next_id: u64,
-}
-
-impl RpcSocket {
-    /// Connects to a socket of this user; the whole conversation must fit into `limit`.
-    pub fn connect(path: &Path, uid: u32, limit: Duration) -> Result<Self, TalkError> {
+impl JsonSocket {
+    /// Connects to a Unix socket of this user.
+    pub fn unix(path: &Path, uid: u32, limit: Duration) -> Result<Self, TalkError> {
         let until = Instant::now() + limit;
         let owner = std::fs::metadata(path).map_err(TalkError::Unreachable)?.uid();
         if owner != uid {
@@ -87,34 +71,80 @@ impl RpcSocket {
         if let Some(peer) = peer_uid(&stream).filter(|peer| *peer != uid) {
             return Err(TalkError::Foreign(peer));
         }
-        let stream = Bounded { stream, until: Some(until) };
+        Self::over(Wire::Plain(Bounded::new(Socket::Unix(stream), until)), "ws://localhost/")
+    }
+
+    /// Connects to a server on a network. It is followed nowhere else: a redirect is a failure.
+    pub fn endpoint(
+        endpoint: &Endpoint,
+        manner: &Manner,
+        limit: Duration,
+    ) -> Result<Self, TalkError> {
+        let wire = endpoint.connect(manner, limit)?;
+        Self::over(wire, &endpoint.to_string())
+    }
+
+    fn over(wire: Wire, url: &str) -> Result<Self, TalkError> {
         let config = tungstenite::protocol::WebSocketConfig::default()
             .max_message_size(Some(FRAME_BYTES))
             .max_frame_size(Some(FRAME_BYTES));
-        let (socket, _) =
-            tungstenite::client::client_with_config("ws://localhost/", stream, Some(config))
-                .map_err(handshake_error)?;
-        Ok(Self { socket, next_id: 1 })
+        let (socket, _) = tungstenite::client::client_with_config(url, wire, Some(config))
+            .map_err(handshake_error)?;
+        Ok(Self { socket })
+    }
+
+    /// Sends one value.
+    pub fn send(&mut self, value: &Value) -> Result<(), TalkError> {
+        self.socket.send(Message::text(value.to_string())).map_err(|e| late_or(&e))
+    }
+
+    /// Waits for the next value.
+    pub fn receive(&mut self) -> Result<Value, TalkError> {
+        loop {
+            return match self.socket.read().map_err(|e| late_or(&e))? {
+                Message::Text(text) => {
+                    serde_json::from_str(&text).map_err(|e| TalkError::Protocol(e.to_string()))
+                }
+                Message::Close(frame) => {
+                    let why = frame.map(|f| format!(" ({}, {})", u16::from(f.code), f.reason));
+                    Err(TalkError::HungUp(why.unwrap_or_default()))
+                }
+                _ => continue,
+            };
+        }
+    }
+
+    /// Goes on listening only, for as long as it is kept, to what `matters` admits.
+    pub fn listen(mut self, matters: fn(&str) -> bool) -> Result<Pushes, TalkError> {
+        self.socket.get_mut().never_block().map_err(TalkError::Unreachable)?;
+        Ok(Pushes { socket: self.socket, matters })
+    }
+}
+
+/// A JSON-RPC conversation over a WebSocket on a Unix socket.
+pub struct RpcSocket {
+    socket: JsonSocket,
+    next_id: u64,
+}
+
+impl RpcSocket {
+    /// Connects to a socket of this user; the whole conversation must fit into `limit`.
+    pub fn connect(path: &Path, uid: u32, limit: Duration) -> Result<Self, TalkError> {
+        Ok(Self { socket: JsonSocket::unix(path, uid, limit)?, next_id: 1 })
     }
 
     /// Sends a notification: nothing comes back.
     pub fn notify(&mut self, method: &str) -> Result<(), TalkError> {
-        self.send(&json!({ "method": method }))
+        self.socket.send(&json!({ "method": method }))
     }
 
     /// Asks one question and waits for its answer, passing over everything else that arrives.
     pub fn ask(&mut self, method: &str, params: &Value) -> Result<Value, TalkError> {
         let id = self.next_id;
         self.next_id += 1;
-        self.send(&json!({ "id": id, "method": method, "params": params }))?;
+        self.socket.send(&json!({ "id": id, "method": method, "params": params }))?;
         loop {
-            let text = match self.receive()? {
-                Message::Text(text) => text,
-                Message::Close(_) => return Err(TalkError::Protocol("it hung up".into())),
-                _ => continue,
-            };
-            let mut reply: Value =
-                serde_json::from_str(&text).map_err(|e| TalkError::Protocol(e.to_string()))?;
+            let mut reply = self.socket.receive()?;
             if reply.get("id").and_then(Value::as_u64) != Some(id) {
                 continue;
             }
@@ -128,38 +158,41 @@ impl RpcSocket {
     }
 
     /// Goes on listening only, for as long as it is kept.
-    pub fn listen(mut self) -> io::Result<Pushes> {
-        let bounded = self.socket.get_mut();
-        bounded.until = None;
-        bounded.stream.set_nonblocking(true)?;
-        Ok(Pushes { socket: self.socket })
-    }
-
-    fn send(&mut self, value: &Value) -> Result<(), TalkError> {
-        self.socket.send(Message::text(value.to_string())).map_err(|e| late_or(&e))
-    }
-
-    fn receive(&mut self) -> Result<Message, TalkError> {
-        self.socket.read().map_err(|e| late_or(&e))
+    pub fn listen(self) -> Result<Pushes, TalkError> {
+        self.socket.listen(|_| true)
     }
 }
 
 /// A server that says by itself when something changes: a hint to look again.
 pub struct Pushes {
-    socket: WebSocket<Bounded>,
+    socket: WebSocket<Wire>,
+    matters: fn(&str) -> bool,
+}
+
+/// What a server said since it was last listened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Something that may matter.
+    News,
+    /// Nothing that matters.
+    Nothing,
+    /// It is gone.
+    Gone,
 }
 
 impl Pushes {
-    /// Passes over what was said so far; says whether the server is still there.
-    pub fn skip(&mut self) -> bool {
+    /// Passes over what was said so far.
+    pub fn skip(&mut self) -> Heard {
+        let mut heard = Heard::Nothing;
         loop {
             match self.socket.read() {
-                Ok(Message::Close(_)) => return false,
+                Ok(Message::Close(_)) => return Heard::Gone,
+                Ok(Message::Text(text)) if (self.matters)(&text) => heard = Heard::News,
                 Ok(_) => {}
-                Err(tungstenite::Error::Io(error)) => {
-                    return error.kind() == io::ErrorKind::WouldBlock;
+                Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return heard;
                 }
-                Err(_) => return false,
+                Err(_) => return Heard::Gone,
             }
         }
     }
@@ -167,39 +200,71 @@ impl Pushes {
 
 impl AsFd for Pushes {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.get_ref().stream.as_fd()
+        self.socket.get_ref().as_fd()
     }
 }
 
+type Opens = dyn Fn(Duration) -> Result<Pushes, TalkError> + Send + Sync;
+
 /// Where a server says by itself when something changes, and how it is greeted so that it does.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Pushing {
-    /// Its socket.
-    pub socket: PathBuf,
-    /// Says what it wants to hear first.
-    pub greet: fn(&mut RpcSocket) -> Result<(), TalkError>,
+    /// Its name: one server is listened to once.
+    pub name: String,
+    open: Arc<Opens>,
 }
 
 impl Pushing {
+    /// Names a server and says how it is connected to and greeted.
+    pub fn new(
+        name: impl Into<String>,
+        open: impl Fn(Duration) -> Result<Pushes, TalkError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name: name.into(), open: Arc::new(open) }
+    }
+
     /// Connects, greets and listens.
-    pub fn follow(&self, uid: u32, limit: Duration) -> Result<Pushes, TalkError> {
-        let mut socket = RpcSocket::connect(&self.socket, uid, limit)?;
-        (self.greet)(&mut socket)?;
-        socket.listen().map_err(TalkError::Unreachable)
+    pub fn follow(&self, limit: Duration) -> Result<Pushes, TalkError> {
+        (self.open)(limit)
+    }
+}
+
+impl std::fmt::Debug for Pushing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Pushing").field(&self.name).finish()
     }
 }
 
 fn late_or(error: &tungstenite::Error) -> TalkError {
+    use tungstenite::error::ProtocolError;
     match error {
-        tungstenite::Error::Io(io)
-            if matches!(
-                io.kind(),
-                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
-            ) =>
-        {
-            TalkError::Late
+        tungstenite::Error::Io(error) => match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => TalkError::Late,
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => TalkError::HungUp(String::new()),
+            _ => uncertified(error).unwrap_or_else(|| TalkError::Protocol(error.to_string())),
+        },
+        tungstenite::Error::ConnectionClosed
+        | tungstenite::Error::AlreadyClosed
+        | tungstenite::Error::Protocol(
+            ProtocolError::ResetWithoutClosingHandshake | ProtocolError::HandshakeIncomplete,
+        ) => TalkError::HungUp(String::new()),
+        tungstenite::Error::Http(answer) => {
+            TalkError::Protocol(format!("it answered {} instead of a WebSocket", answer.status()))
         }
         other => TalkError::Protocol(other.to_string()),
+    }
+}
+
+/// TLS tells what it does not like inside of an I/O error.
+fn uncertified(error: &io::Error) -> Option<TalkError> {
+    let inner = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    match inner {
+        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
+            Some(TalkError::Certificate(inner.to_string()))
+        }
+        _ => None,
     }
 }
 

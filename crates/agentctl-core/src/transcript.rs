@@ -1,14 +1,16 @@
 //! Reading a conversation: its last messages, then what is appended, in one shape for every agent.
 //!
 //! Only whole lines are read and each only once: a follower remembers the offset behind the last one
-//! and waits for the kernel's file events in between.
+//! and waits for the kernel's file events in between. Where a server keeps the conversation it is asked
+//! for all of it each time, and what was shown is remembered.
 
 use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::adapters::{Adapter, Found};
+use crate::adapters::{Adapter, Conversation, Found};
 use crate::fleet::{Adapters, each_adapter, written};
 use crate::host::Host;
 use crate::model::{Message, Role, Target};
@@ -24,6 +26,9 @@ pub enum TranscriptError {
     /// The agent has written none yet.
     #[error("it has not written a conversation yet")]
     Unwritten,
+    /// A server keeps it and is asked for it.
+    #[error("a server keeps it")]
+    Asked,
     /// It may lie where we could not look.
     #[error("its conversation may lie where we could not look: {0}")]
     Hidden(String),
@@ -37,13 +42,34 @@ pub enum TranscriptError {
     },
 }
 
+/// Where a conversation is kept.
+enum Kept {
+    /// In a file, read so far.
+    File { path: PathBuf, end: u64 },
+    /// In a server or a database, which was asked for it; the lines that were shown, by their digest;
+    /// and where a change shows, if it does.
+    Server {
+        target: Target,
+        asked: Option<Conversation>,
+        shown: HashSet<u64>,
+        places: Vec<PathBuf>,
+    },
+}
+
 /// A place in one conversation.
 pub struct Transcript {
     adapter: &'static dyn Adapter,
-    path: PathBuf,
-    uid: u32,
-    end: u64,
+    host: Arc<Host>,
+    /// Nobody but this adapter.
+    alone: Adapters,
+    kept: Kept,
     counted: HashSet<String>,
+}
+
+/// What was found of a conversation.
+enum Lies {
+    File(PathBuf),
+    Server(Conversation, Vec<PathBuf>),
 }
 
 impl Transcript {
@@ -53,33 +79,34 @@ impl Transcript {
         adapters: Adapters,
         target: &Target,
     ) -> Result<Self, TranscriptError> {
-        let wanted = target.clone();
-        let found = each_adapter(host, adapters, host.deadlines.all, move |adapter, look| {
-            let mut found = Found::default();
-            if let (true, Some(locator)) = (adapter.name() == wanted.adapter, &wanted.session) {
-                for root in adapter.roots(look).iter().filter(|r| r.label() == wanted.root) {
-                    let store = adapter.store(look, root);
-                    let lies = written(store.as_ref(), locator);
-                    found.rows.extend(lies.rows.into_iter().filter_map(|l| l.path));
-                    found.faults.extend(lies.faults);
-                }
-            }
-            found
-        });
+        let found = look_for(host, adapters, target);
         let hidden = found.faults.first().map(|f| f.message.clone());
-        let path = found.rows.into_iter().next().ok_or(match hidden {
+        let lies = found.rows.into_iter().next().ok_or(match hidden {
             Some(why) => TranscriptError::Hidden(why),
             None => TranscriptError::Unwritten,
         })?;
-        let adapter = adapters.iter().find(|a| a.name() == target.adapter);
-        let adapter = *adapter.ok_or(TranscriptError::Unwritten)?;
-        Ok(Self { adapter, path, uid: host.kernel.uid(), end: 0, counted: HashSet::new() })
+        let at = adapters.iter().position(|a| a.name() == target.adapter);
+        let at = at.ok_or(TranscriptError::Unwritten)?;
+        let (adapter, alone) = (adapters[at], &adapters[at..=at]);
+        let kept = match lies {
+            Lies::File(path) => Kept::File { path, end: 0 },
+            Lies::Server(conversation, places) => Kept::Server {
+                target: target.clone(),
+                asked: Some(conversation),
+                shown: HashSet::new(),
+                places,
+            },
+        };
+        Ok(Self { adapter, host: Arc::clone(host), alone, kept, counted: HashSet::new() })
     }
 
-    /// Returns the file.
+    /// Returns the file; `None` where none holds it.
     #[must_use]
-    pub fn path(&self) -> &std::path::Path {
-        &self.path
+    pub fn path(&self) -> Option<&Path> {
+        match &self.kept {
+            Kept::File { path, .. } => Some(path),
+            Kept::Server { .. } => None,
+        }
     }
 
     /// Returns the last `count` messages and moves to the end.
@@ -124,17 +151,36 @@ impl Transcript {
         Ok(lines)
     }
 
-    /// Begins to watch for appended lines.
+    /// Begins to watch for appended lines; a server that is asked sends no file events.
     pub fn watch(&self) -> Result<Watch, TranscriptError> {
-        Watch::directories(self.path.parent()).map_err(|e| self.unreadable(&e))
+        match &self.kept {
+            Kept::File { path, .. } => {
+                Watch::directories(path.parent()).map_err(|e| unreadable(path, &e))
+            }
+            Kept::Server { places, .. } => {
+                let places: Vec<&Path> = places.iter().filter_map(|p| p.parent()).collect();
+                let first = places.first().ok_or(TranscriptError::Asked)?;
+                Watch::directories(places.iter().copied()).map_err(|e| unreadable(first, &e))
+            }
+        }
     }
 
     fn back(
         &mut self,
         visit: &mut dyn FnMut(&'static dyn Adapter, &[u8]) -> bool,
     ) -> Result<(), TranscriptError> {
-        let opened = file::open(&self.path, self.uid).map_err(|e| self.unreadable(&e))?;
-        let adapter = self.adapter;
+        let (adapter, uid) = (self.adapter, self.host.kernel.uid());
+        let (path, place) = match &mut self.kept {
+            Kept::File { path, end } => (path, end),
+            Kept::Server { target, asked, shown, .. } => {
+                let conversation = taken(&self.host, self.alone, target, asked)?;
+                shown.extend(conversation.lines.iter().map(|line| digest(line)));
+                let newest = conversation.unfinished.iter().chain(conversation.lines.iter().rev());
+                let _enough = newest.into_iter().all(|line| visit(adapter, line));
+                return Ok(());
+            }
+        };
+        let opened = file::open(path, uid).map_err(|e| unreadable(path, &e))?;
         let mut end = None;
         let read =
             jsonl::tail_from(&opened.file, opened.size, 64 << 10, TAIL_BYTES, &mut |at, line| {
@@ -145,22 +191,34 @@ impl Transcript {
                     ControlFlow::Break(())
                 }
             });
-        self.end = end.unwrap_or(0);
-        read.map(drop).map_err(|e| self.unreadable(&e))
+        *place = end.unwrap_or(0);
+        read.map(drop).map_err(|e| unreadable(path, &e))
     }
 
     fn forward(
         &mut self,
         visit: &mut dyn FnMut(&'static dyn Adapter, &[u8]),
     ) -> Result<(), TranscriptError> {
-        let opened = file::open(&self.path, self.uid).map_err(|e| self.unreadable(&e))?;
-        if opened.size < self.end {
+        let (adapter, uid) = (self.adapter, self.host.kernel.uid());
+        let (path, end) = match &mut self.kept {
+            Kept::File { path, end } => (path, end),
+            Kept::Server { target, asked, shown, .. } => {
+                // What is still being said is shown when it is whole.
+                for line in taken(&self.host, self.alone, target, asked)?.lines {
+                    if shown.insert(digest(&line)) {
+                        visit(adapter, &line);
+                    }
+                }
+                return Ok(());
+            }
+        };
+        let opened = file::open(path, uid).map_err(|e| unreadable(path, &e))?;
+        if opened.size < *end {
             // Rewritten from the start: everything in it is new.
-            self.end = 0;
+            *end = 0;
         }
-        let adapter = self.adapter;
-        let pass = jsonl::lines(&opened.file, self.end, &mut |line| visit(adapter, line));
-        self.end = pass.map_err(|e| self.unreadable(&e))?.end;
+        let pass = jsonl::lines(&opened.file, *end, &mut |line| visit(adapter, line));
+        *end = pass.map_err(|e| unreadable(path, &e))?.end;
         Ok(())
     }
 
@@ -184,10 +242,61 @@ impl Transcript {
         }
         settled
     }
+}
 
-    fn unreadable(&self, why: &dyn std::fmt::Display) -> TranscriptError {
-        TranscriptError::Unreadable { path: self.path.display().to_string(), why: why.to_string() }
+fn unreadable(path: &Path, why: &dyn std::fmt::Display) -> TranscriptError {
+    TranscriptError::Unreadable { path: path.display().to_string(), why: why.to_string() }
+}
+
+/// Finds where a conversation is kept.
+fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Lies> {
+    let wanted = target.clone();
+    each_adapter(host, adapters, host.deadlines.all, move |adapter, look| {
+        let mut found = Found::default();
+        if let (true, Some(locator)) = (adapter.name() == wanted.adapter, &wanted.session) {
+            for root in adapter.roots(look).iter().filter(|r| r.label() == wanted.root) {
+                let store = adapter.store(look, root);
+                match store.conversation(locator) {
+                    Some(Ok(conversation)) => {
+                        let places = store.watched(locator);
+                        found.rows.push(Lies::Server(conversation, places));
+                    }
+                    Some(Err(fault)) => found.faults.push(fault),
+                    None => {
+                        let lies = written(store.as_ref(), locator);
+                        let paths = lies.rows.into_iter().filter_map(|l| l.path);
+                        found.rows.extend(paths.map(Lies::File));
+                        found.faults.extend(lies.faults);
+                    }
+                }
+            }
+        }
+        found
+    })
+}
+
+/// Returns what a server keeps: as it was asked for just now, or asked for again.
+fn taken(
+    host: &Arc<Host>,
+    alone: Adapters,
+    target: &Target,
+    asked: &mut Option<Conversation>,
+) -> Result<Conversation, TranscriptError> {
+    if let Some(conversation) = asked.take() {
+        return Ok(conversation);
     }
+    let found = look_for(host, alone, target);
+    let why = found.faults.first().map(|f| f.message.clone());
+    match found.rows.into_iter().next() {
+        Some(Lies::Server(conversation, _)) => Ok(conversation),
+        _ => Err(TranscriptError::Hidden(why.unwrap_or_else(|| "it is no longer there".into()))),
+    }
+}
+
+fn digest(line: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    line.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn is_bare_usage(message: &Message) -> bool {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use waker::Waker;
 
-use crate::fleet::{Adapters, Observed, observe};
+use crate::fleet::{self, Adapters, Observed, observe};
 use crate::host::Host;
 use crate::model::{Evidence, Fault, Outcome, ProcId, Session, Status, Target};
 
@@ -133,6 +133,12 @@ pub fn decide(until: Until, session: &Session, ends_by_itself: bool) -> Verdict 
         (_, Status::Unknown) | (Until::TurnOver, Status::Running) => Verdict::Pending,
         // It is leaving; only then its record says how the turn ended.
         (Until::TurnOver, Status::Idle) if ends_by_itself => Verdict::Pending,
+        // It rests in a server that says how the last turn ended: not well.
+        (Until::TurnOver, Status::Idle)
+            if session.outcome.is_some_and(|o| o != Outcome::Finished) =>
+        {
+            Verdict::Missed
+        }
         (Until::TurnOver, Status::Idle) => Verdict::Reached,
         (Until::TurnOver, Status::Waiting) => Verdict::Blocked,
         (Until::TurnOver, Status::Stopped | Status::Error) => match session.outcome {
@@ -179,10 +185,10 @@ pub fn wait(
             watch.sessions[*at].see(host, wish.until, seen, look.faults.is_empty());
         }
         if let Some(end) = watch.end(tell) {
-            return Ok(watch.finish(end, waker));
+            return Ok(finish(host, adapters, watch, end, waker));
         }
         if left().is_some_and(|left| left.is_zero()) {
-            return Ok(watch.finish(End::TimedOut, waker));
+            return Ok(finish(host, adapters, watch, End::TimedOut, waker));
         }
         let looks = asked.into_iter().zip(look.seen);
         let open: Vec<(usize, Observed)> =
@@ -239,6 +245,16 @@ impl Attended {
                 self.awaited.verdict = Verdict::Missed;
                 self.awaited.session.take().map(|s| exited(host, s))
             }
+            // Whoever kept it says that there is no such session any more.
+            None if whole => {
+                let gone = self.awaited.session.take().map(|s| forgotten(host, s));
+                self.awaited.verdict = match until {
+                    Until::Status(Status::Stopped) => Verdict::Reached,
+                    _ => Verdict::Missed,
+                };
+                self.awaited.session = gone;
+                return;
+            }
             None => None,
         };
         let Some(session) = session else {
@@ -261,6 +277,16 @@ impl Attended {
         self.awaited.verdict = decide(until, &session, seen.ends_by_itself);
         self.awaited.session = Some(session);
     }
+}
+
+/// A session that its keeper no longer has.
+fn forgotten(host: &Host, mut session: Session) -> Session {
+    let says = "there is no such session any more".to_owned();
+    let source = format!("{}:{}", session.adapter, session.root);
+    session.evidence = vec![Evidence { source, says, at: host.now() }];
+    (session.status, session.outcome, session.reason) =
+        (Status::Stopped, Some(Outcome::Unknown), None);
+    session
 }
 
 /// A process without a session that has ended: the kernel says so, and nobody knows more.
@@ -354,9 +380,13 @@ impl Watch {
         }
         next
     }
+}
 
-    fn finish(self, end: End, waker: Waker) -> Waited {
-        let sessions = self.sessions.into_iter().map(|s| s.awaited).collect();
-        Waited { sessions, end, watched: Watched(waker) }
+/// What only a launch knows is added once, at the end: it decides nothing.
+fn finish(host: &Host, adapters: Adapters, watch: Watch, end: End, waker: Waker) -> Waited {
+    let mut sessions: Vec<Awaited> = watch.sessions.into_iter().map(|s| s.awaited).collect();
+    for awaited in &mut sessions {
+        fleet::add_launches(host, adapters, awaited.session.as_mut_slice());
     }
+    Waited { sessions, end, watched: Watched(waker) }
 }

@@ -28,6 +28,7 @@ fn look(home: &Path) -> Look {
         env: BTreeMap::new(),
         roots: BTreeMap::new(),
         settings: BTreeMap::new(),
+        gateways: BTreeMap::new(),
         kernel: Kernel::open().expect("a kernel"),
         clock,
         deadlines: Deadlines::default(),

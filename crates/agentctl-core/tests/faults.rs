@@ -143,6 +143,7 @@ impl World {
             env: BTreeMap::new(),
             roots: BTreeMap::new(),
             settings: BTreeMap::new(),
+            gateways: BTreeMap::new(),
             kernel: Kernel::open().expect("a kernel"),
             clock: || Time(jiff::Timestamp::now()),
             deadlines: Deadlines { live: limit, all: limit, ..Deadlines::default() },

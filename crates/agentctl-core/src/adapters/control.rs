@@ -75,6 +75,17 @@ pub struct Start {
     pub keeps_name: bool,
 }
 
+/// A command of the agent's own that must have succeeded before the agent can be started.
+#[derive(Clone, Debug)]
+pub struct Preparation {
+    /// The program file.
+    pub program: PathBuf,
+    /// Its arguments: never the prompt, never a secret.
+    pub args: Vec<OsString>,
+    /// What it reads from its stdin.
+    pub input: Vec<u8>,
+}
+
 /// Why an order cannot be carried out at all.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
@@ -182,6 +193,11 @@ pub trait Control: Sync {
     /// Returns the command that carries out an order; the prompt will be its stdin.
     fn start(&self, host: &Host, order: &Order) -> Result<Start, Refusal>;
 
+    /// Returns what has to be run before this start, in the same directory and environment.
+    fn prepare(&self, _host: &Host, _order: &Order, _start: &Start) -> Vec<Preparation> {
+        Vec::new()
+    }
+
     /// Returns how many characters of a prompt it reads; `None` where nothing is known to be too long.
     fn longest_prompt(&self) -> Option<usize> {
         None
@@ -189,6 +205,12 @@ pub trait Control: Sync {
 
     /// Says what the first words of a new process mean that was started for this order.
     fn handshake(&self, host: &Host, order: &Order, words: &FirstWords<'_>) -> Handshake;
+
+    /// Says whether a session that its own live record names has begun in earnest: a refusal is not
+    /// to be expected any more.
+    fn is_up(&self, _session: &Session) -> bool {
+        true
+    }
 
     /// Returns what to do about these last words of a process that failed.
     fn advice(&self, _words: &str) -> Option<&'static str> {
@@ -201,6 +223,12 @@ pub trait Control: Sync {
     /// Asks the server that hosts a session to end its turn; returns what it answered.
     fn interrupt(&self, _look: &Look, _root: &Root, _session: &Session) -> Result<String, String> {
         Err("it has no server to ask".into())
+    }
+
+    /// Returns how its sessions are moved where they live in a server that is asked for everything; `None`
+    /// where they have processes here.
+    fn remote(&self) -> Option<&dyn Remote> {
+        None
     }
 
     /// Returns the variables by which what a session started can be told.
@@ -217,4 +245,35 @@ pub trait Control: Sync {
     fn settings(&self) -> &'static [Setting] {
         &[]
     }
+}
+
+/// A session that a server began or continued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// The agent's own session id.
+    pub session: String,
+    /// The server, by its label.
+    pub root: String,
+}
+
+/// Why a server did not begin what was wanted.
+#[derive(Clone, Debug)]
+pub enum Unbegun {
+    /// It said no, or it was not asked.
+    Refused(Refusal),
+    /// It did not answer: whether it began is not known.
+    Unclear(String),
+}
+
+impl From<Refusal> for Unbegun {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// How sessions are moved that live in a server: no process, no directory and no run of ours. They are
+/// stopped by [`Control::interrupt`].
+pub trait Remote: Sync {
+    /// Has an order carried out with this message; returns once the server says that it has it.
+    fn begin(&self, look: &Look, order: &Order, message: &str) -> Result<Begun, Unbegun>;
 }

@@ -8,6 +8,8 @@ pub mod claude_code;
 pub mod codex;
 pub mod control;
 pub mod demo;
+pub mod openclaw;
+pub mod opencode;
 pub mod pi;
 pub mod pi_rust;
 
@@ -20,15 +22,22 @@ use self::control::Control;
 use crate::host::Host;
 use crate::kernel::{Brief, Liveness, Process, Table};
 use crate::model::{
-    Evidence, Exit, Fault, Locator, Message, ProcId, Reason, ReasonKind, Session, Status, Time,
-    Tokens,
+    Evidence, Exit, Fault, Locator, Message, Outcome, ProcId, Reason, ReasonKind, Session, Status,
+    Time, Tokens,
 };
 use crate::native::file;
 use crate::talk::Pushing;
 
 /// Every adapter there is. The order is the order of `agentctl adapters`.
-pub static ALL: &[&dyn Adapter] =
-    &[&claude_code::ClaudeCode, &codex::Codex, &pi::Pi, &pi_rust::PiRust, &demo::Demo];
+pub static ALL: &[&dyn Adapter] = &[
+    &claude_code::ClaudeCode,
+    &codex::Codex,
+    &opencode::OpenCode,
+    &pi::Pi,
+    &pi_rust::PiRust,
+    &openclaw::OpenClaw,
+    &demo::Demo,
+];
 
 /// One look at the world: what an adapter may use to answer. Everything is handed in.
 #[derive(Clone, Debug)]
@@ -121,6 +130,8 @@ pub struct Served {
     pub single_prompt: bool,
     /// What the live source says it is doing; `None` where the transcript must decide.
     pub state: Option<State>,
+    /// How its last turn ended, as a server says whose sessions have no process here.
+    pub outcome: Option<Outcome>,
     /// For a process without a session: it may be serving one of its directory all the same.
     pub may_serve: bool,
     /// Where it works, as the live source says.
@@ -153,6 +164,7 @@ impl Served {
             paused: false,
             single_prompt: false,
             state: Some(State { status: Status::Unknown, reason }),
+            outcome: None,
             may_serve: false,
             cwd: None,
             stands_in: None,
@@ -160,6 +172,12 @@ impl Served {
             started_at: None,
             evidence: Vec::new(),
         }
+    }
+
+    /// Makes the claim of a server about one of its own sessions, which no process here serves.
+    #[must_use]
+    pub fn kept(id: String, state: State, outcome: Option<Outcome>) -> Self {
+        Self { hosted: true, state: Some(state), outcome, ..Self::unseen(id, "") }
     }
 
     /// Makes the claim that this process serves that session.
@@ -172,6 +190,7 @@ impl Served {
             paused: process.paused,
             single_prompt: false,
             state: None,
+            outcome: None,
             may_serve: false,
             cwd: None,
             stands_in: process.cwd.as_ref().map(|p| p.to_string_lossy().into_owned()),
@@ -236,6 +255,10 @@ pub enum Turn {
 /// What a session's own record says.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
+    /// Its keeper says that there is no such session (any more): it is no row.
+    pub absent: bool,
+    /// A second native key, where the agent has one.
+    pub native_key: Option<String>,
     /// Where it works.
     pub cwd: Option<String>,
     /// The model it last used.
@@ -277,6 +300,15 @@ impl Record {
         let now = locator.path.as_deref().and_then(file::Stamp::now);
         self.stamp.is_some() && self.stamp == now
     }
+}
+
+/// A conversation that a server keeps: its messages as native lines, oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Conversation {
+    /// What was said.
+    pub lines: Vec<Vec<u8>>,
+    /// What is being said: it will be said again when it is whole.
+    pub unfinished: Option<Vec<u8>>,
 }
 
 /// How much of a record is read.
@@ -327,6 +359,11 @@ pub trait Store: Sync {
     /// Returns the subagents of a session.
     fn children(&self, _locator: &Locator) -> Found<Locator> {
         Found::default()
+    }
+
+    /// Returns a session's conversation where no file holds it; `None` where one does.
+    fn conversation(&self, _locator: &Locator) -> Option<Result<Conversation, Fault>> {
+        None
     }
 
     /// Returns the directories and files where a change of this session shows: a hint to look again.

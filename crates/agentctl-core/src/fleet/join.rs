@@ -24,6 +24,8 @@ pub struct View {
     unjoined: Vec<Served>,
     /// Why absence proves nothing in this look.
     gaps: Vec<String>,
+    /// The process table itself has gaps.
+    table_gaps: bool,
     processes_seen: usize,
 }
 
@@ -53,6 +55,7 @@ impl View {
             served,
             unjoined,
             gaps,
+            table_gaps: !look.table.gaps.is_empty(),
             processes_seen: look.table.seen,
         }
     }
@@ -232,7 +235,12 @@ pub fn join(view: &View, locator: &Locator, record: Record, open_child: Option<&
                 session.notes.push((*doubt).to_owned());
             }
             view.apply_processes(&mut session, claims);
-            (session.ended_at, session.exit) = (None, None);
+            if session.status.is_live() {
+                (session.ended_at, session.exit) = (None, None);
+            }
+            if session.processes.is_empty() && session.status != Status::Unknown {
+                session.outcome = claims.iter().find_map(|c| c.outcome);
+            }
         }
         None => unserved_verdict(view, &mut session, &turn),
     }
@@ -289,6 +297,7 @@ pub(super) fn changed_under_us(session: &mut Session) {
 
 fn described(view: &View, locator: &Locator, record: Record) -> Session {
     let mut session = view.blank(Some(&locator.id));
+    session.native_key = record.native_key;
     session.title = record.title.or_else(|| record.prompt.as_deref().map(|p| shorten(p, 80)));
     session.cwd = record.cwd;
     session.model = record.model;
@@ -384,8 +393,15 @@ fn working(turn: &Turn) -> Option<Reason> {
 fn unserved_verdict(view: &View, session: &mut Session, turn: &Turn) {
     if let Some(doubt) = view.doubt(session.cwd.as_deref(), session.last_activity_at) {
         session.status = Status::Unknown;
+        // Whoever could not be asked is named, not the one that answered.
+        let silent = !view.table_gaps && !view.gaps.is_empty();
+        let source = if silent {
+            format!("{}:{}", view.adapter, view.root)
+        } else {
+            "kernel:process table".to_owned()
+        };
         session.evidence.push(Evidence {
-            source: "kernel:process table".into(),
+            source,
             says: "absence could not be proved".into(),
             at: view.now,
         });

@@ -11,7 +11,7 @@ use crate::model::{Session, is_session_id};
 use crate::runs::{FIRST_BYTES, Run, Runs, Spec, beginning};
 
 /// Adds what the newest run of each session knows.
-pub(super) fn add(host: &Host, adapters: Adapters, sessions: &mut [Session]) {
+pub fn add(host: &Host, adapters: Adapters, sessions: &mut [Session]) {
     let mut runs: HashMap<(String, String), (Run, Spec)> = HashMap::new();
     for run in Runs::of(host).all().unwrap_or_default() {
         let Some(spec) = run.spec() else { continue };

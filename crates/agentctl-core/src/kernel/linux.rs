@@ -4,9 +4,11 @@
 //! that exited in between is gone and what was read of it is dropped. `kill(pid, 0)` is never asked: a
 //! zombie answers it.
 
+mod descriptors;
 mod exit_watch;
 mod leave;
 mod standing;
+mod strangers;
 
 use std::ffi::OsStr;
 use std::fs;

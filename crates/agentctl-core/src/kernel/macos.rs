@@ -229,6 +229,22 @@ impl Kernel {
         ))
     }
 
+    /// Fails: how far other processes have come in a file is not read on macOS.
+    pub fn positions(&self, _id: &ProcId, _device: u64, _inode: u64) -> io::Result<Vec<u64>> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the open files of other processes are not read on macOS",
+        ))
+    }
+
+    /// Fails: who listens where is not read on macOS.
+    pub fn listening(&self, _id: &ProcId) -> io::Result<Vec<std::net::SocketAddr>> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the sockets of other processes are not read on macOS",
+        ))
+    }
+
     /// Takes hold of exactly this process, as far as macOS can promise that; `None` when it is gone.
     pub fn hold(&self, id: &ProcId) -> io::Result<Option<Held>> {
         match self.liveness(id) {

@@ -49,7 +49,6 @@ impl Arrival {
             if self.transcript.is_none() {
                 self.transcript = Transcript::open(host, adapters, target).ok();
             }
-            let watch = self.transcript.as_ref().and_then(|t| t.watch().ok());
             let more = self.transcript.as_mut().and_then(|t| t.more().ok()).unwrap_or_default();
             if more.iter().any(|m| is_it(m, message)) {
                 return true;
@@ -57,11 +56,7 @@ impl Arrival {
             if last {
                 return false;
             }
-            let nap = Duration::from_millis(100);
-            match watch {
-                Some(watch) => drop(watch.wait(nap)),
-                None => std::thread::park_timeout(Duration::from_millis(10)),
-            }
+            std::thread::park_timeout(Duration::from_millis(2));
         }
     }
 }

@@ -61,8 +61,13 @@ pub enum LaunchError {
         advice: Option<&'static str>,
     },
     /// Others were launching there all the time.
-    #[error("{} is being launched into by somebody else", .0.display())]
-    Busy(PathBuf),
+    #[error("{} is being held by {}", directory.display(), by.as_deref().unwrap_or("somebody who launches there"))]
+    Busy {
+        /// The directory.
+        directory: PathBuf,
+        /// By whom, where the kernel tells.
+        by: Option<String>,
+    },
     /// The agent ended at once, and not well.
     #[error("{agent} ended at once ({}): {words}", how(*exit))]
     Died {
@@ -94,6 +99,14 @@ pub enum LaunchError {
         limit: Duration,
         /// What it said so far.
         words: String,
+    },
+    /// The server that was to carry it out did not answer: whether it did is not known.
+    #[error("{agent}: {why}")]
+    Unanswered {
+        /// The adapter.
+        agent: &'static str,
+        /// What is known.
+        why: String,
     },
     /// Something of ours failed.
     #[error("{what}: {source}")]

@@ -70,7 +70,7 @@ impl Stopping<'_> {
             stdin: Stdio::Null,
             stdout: Stdio::Null,
             stderr: Stdio::Null,
-            keep: None,
+            keep: Vec::new(),
         };
         let exit = spawn.attended(COMMAND, 4 << 10)?.exit;
         Ok(exit.map(|exit| exit.code.unwrap_or(-1)))

@@ -8,18 +8,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
+use super::seen::{self, Seen, ancestors, bears, is_reaper, parent, shim_of};
 use super::{Ended, How, Left, Survivor};
 use crate::adapters::Adapter;
 use crate::adapters::control::Mark;
 use crate::host::Host;
 use crate::kernel::{Brief, Held, Liveness, Process};
-use crate::launch::SHIM;
-use crate::model::{ProcId, is_session_id, shorten};
-use crate::runs::{MARKER, Marker};
+use crate::model::{ProcId, shorten};
 use rustix::process::Signal;
-
-/// What a hook's environment says: that it is one, and whose.
-const HOOK: [&str; 2] = ["AGENTCTL_HOOK", "AGENTCTL_RUN_ID"];
 
 /// Another live session, whose processes are nobody's but its own.
 #[derive(Debug)]
@@ -60,14 +56,8 @@ struct Member {
     intact: bool,
     how: How,
     trouble: Option<String>,
-}
-
-/// One process as a pass over the table shows it.
-struct Seen {
-    process: Process,
-    run: Option<String>,
-    hook_of: Option<String>,
-    values: HashMap<&'static str, String>,
+    /// Not even a kill may be sent to it.
+    refused: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +100,8 @@ pub(super) struct Tree<'a> {
     /// What carries somebody else and was therefore left alone.
     carriers: BTreeMap<u32, Survivor>,
     unheld: BTreeMap<u32, Survivor>,
+    /// What the last look could not see.
+    pub(super) gaps: Vec<String>,
     /// The run's shim lives: what the agent has orphaned is below it.
     pub(super) has_shim: bool,
     /// The processes between the agent and this very command, if it runs inside the session.
@@ -134,32 +126,14 @@ impl<'a> Tree<'a> {
             left: BTreeMap::new(),
             carriers: BTreeMap::new(),
             unheld: BTreeMap::new(),
+            gaps: Vec::new(),
             has_shim: false,
             above_us: HashSet::new(),
             above_agents: HashSet::new(),
         };
-        let table = tree.look();
-        tree.place(&table);
+        let everybody = seen::look(host, &tree.names);
+        tree.place(&everybody.by_pid);
         tree
-    }
-
-    /// Reads the whole table once.
-    fn look(&self) -> HashMap<u32, Seen> {
-        let mut wanted = vec![MARKER, HOOK[0], HOOK[1]];
-        wanted.extend(&self.names);
-        let kernel = &self.host.kernel;
-        let table = kernel.table(&|_| true);
-        let seen = table.processes.into_iter().filter(|p| !p.elsewhere).map(|process| {
-            let said = kernel.environ(&process.id, &wanted).unwrap_or_default();
-            let mut said = said.into_iter();
-            let run = said.next().flatten().and_then(|t| Marker::parse(&t)).map(|m| m.run);
-            let (hook, hook_run) = (said.next().flatten(), said.next().flatten());
-            let values = self.names.iter().zip(said).filter_map(|(name, v)| Some((*name, v?)));
-            let values = values.collect();
-            let seen = Seen { run, hook_of: hook.and(hook_run), values, process };
-            (seen.process.id.pid, seen)
-        });
-        seen.collect()
     }
 
     /// Finds out which other sessions ours runs inside of.
@@ -192,7 +166,9 @@ impl<'a> Tree<'a> {
 
     /// Looks once more and takes hold of everything new; returns how many that were.
     pub(super) fn grow(&mut self) -> usize {
-        let table = self.look();
+        let everybody = seen::look(self.host, &self.names);
+        let table = everybody.by_pid;
+        self.gaps = everybody.gaps;
         let mut verdicts: HashMap<u32, Verdict> = HashMap::new();
         let mut pids: Vec<u32> = table.keys().copied().collect();
         pids.sort_unstable();
@@ -221,7 +197,14 @@ impl<'a> Tree<'a> {
                     self.note_leader(&seen.process);
                     let (process, intact) = (seen.process.clone(), verdict == Verdict::Intact);
                     let how = How::Itself;
-                    self.members.push(Member { process, held, intact, how, trouble: None });
+                    self.members.push(Member {
+                        process,
+                        held,
+                        intact,
+                        how,
+                        trouble: None,
+                        refused: false,
+                    });
                 }
                 Ok(None) => {}
                 Err(error) => {
@@ -278,7 +261,7 @@ impl<'a> Tree<'a> {
         }
         if let Some(run) = shim_of(&seen.process) {
             return Some(match run {
-                run if self.roots.run.as_deref() == Some(run) => Verdict::Shim,
+                run if self.roots.run.as_deref() == Some(run) && !seen.outsider => Verdict::Shim,
                 // Ours was started by hand inside that run: what is orphaned there may be ours.
                 run if self.roots.text.as_deref() == Some(run) => Verdict::Stranger,
                 _ => Verdict::Spared(Spared::Run),
@@ -319,11 +302,12 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Says whether a process shows by itself that the session has started it.
+    /// Says whether a process shows by itself that the session has started it. An outsider's words do
+    /// not: anybody may write them, and in another pid namespace another agent may serve the session.
     fn is_evident(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> bool {
         let by_run = self.roots.run.is_some() && seen.run == self.roots.run;
-        by_run
-            || bears(seen, &self.roots.marks, &self.roots.agents, table)
+        let by_words = by_run || bears(seen, &self.roots.marks, &self.roots.agents, table);
+        (by_words && !seen.outsider)
             || self.leaders.iter().any(|leader| {
                 // The number of a session is not given to anybody else while it has a process.
                 seen.process.session == leader.pid
@@ -439,13 +423,22 @@ impl<'a> Tree<'a> {
         self.members.is_empty()
     }
 
+    /// Says whether nothing of it lives any more that could still be ended from here.
+    pub(super) fn is_spent(&mut self) -> bool {
+        self.bury();
+        self.members.iter().all(|m| m.refused)
+    }
+
     /// Sends a signal to all of them, each through its own handle.
     pub(super) fn signal_all(&mut self, signal: Signal, how: How) {
         for member in &mut self.members {
             match member.held.signal(signal) {
                 Ok(true) => member.how = how,
                 Ok(false) => {}
-                Err(error) => member.trouble = Some(error.to_string()),
+                Err(error) => {
+                    member.refused |= signal == Signal::KILL;
+                    member.trouble = Some(format!("it could not be signalled: {error}"));
+                }
             }
             // One that a signal holds must be let go to hear another.
             let paused = Liveness::Alive { paused: true };
@@ -464,7 +457,8 @@ impl<'a> Tree<'a> {
 
     /// Waits until all have ended, or the time is up.
     pub(super) fn wait(&mut self, limit: std::time::Duration) -> bool {
-        let held: Vec<&Held> = self.members.iter().map(|m| &m.held).collect();
+        let held: Vec<&Held> =
+            self.members.iter().filter(|m| !m.refused).map(|m| &m.held).collect();
         // What cannot be waited for is looked at again all the same.
         let _unsure = Held::wait_for_all(&held, limit);
         self.is_gone()
@@ -501,7 +495,7 @@ impl<'a> Tree<'a> {
     pub(super) fn suspects(&self, cwd: Option<&str>, since_ticks: u64) -> Vec<Survivor> {
         let Some(cwd) = cwd.map(Path::new).filter(|c| c.is_absolute()) else { return Vec::new() };
         let wide = cwd == Path::new("/") || cwd == self.host.home;
-        let table = self.look();
+        let table = seen::look(self.host, &self.names).by_pid;
         let mut memo = HashMap::new();
         let mut pids: Vec<u32> = table.keys().copied().collect();
         pids.sort_unstable();
@@ -530,48 +524,6 @@ impl<'a> Tree<'a> {
         });
         suspicious.collect()
     }
-}
-
-/// Says whether a process bears one of these marks. One that names a pid counts only for what began
-/// after that very process, and only as long as nobody else has its pid.
-fn bears(seen: &Seen, marks: &[Mark], by: &[ProcId], table: &HashMap<u32, Seen>) -> bool {
-    marks.iter().filter(|m| seen.values.get(m.name) == Some(&m.value)).any(|mark| {
-        match mark.value.parse::<u32>() {
-            Err(_) => true,
-            Ok(pid) => by.iter().any(|agent| {
-                agent.pid == pid
-                    && seen.process.id != *agent
-                    && seen.process.id.start_ticks >= agent.start_ticks
-                    && table.get(&pid).is_none_or(|now| now.process.id == *agent)
-            }),
-        }
-    })
-}
-
-/// `agentctl shim …/runs/<run> …`
-fn shim_of(process: &Process) -> Option<&str> {
-    let [_, word, folder, ..] = process.argv.as_slice() else { return None };
-    let folder = Path::new(folder).is_absolute().then_some(Path::new(folder))?;
-    let kept = folder.parent()?.file_name()?;
-    let run = folder.file_name()?.to_str().filter(|r| is_session_id(r))?;
-    (word == SHIM && kept == "runs").then_some(run)
-}
-
-/// The parent of a process, if what has that pid can be it: nobody is older than their parent.
-fn parent<'t>(table: &'t HashMap<u32, Seen>, seen: &Seen) -> Option<&'t Seen> {
-    let above = table.get(&seen.process.parent_pid)?;
-    (above.process.id.start_ticks <= seen.process.id.start_ticks
-        && above.process.id.pid != seen.process.id.pid)
-        .then_some(above)
-}
-
-fn ancestors<'t>(table: &'t HashMap<u32, Seen>, seen: &'t Seen) -> impl Iterator<Item = &'t Seen> {
-    std::iter::successors(parent(table, seen), |s| parent(table, s)).take(4096)
-}
-
-/// Orphans are given to the first process, or to the one that stands in for it in a login session.
-fn is_reaper(pid: u32, seen: Option<&Seen>) -> bool {
-    pid <= 1 || seen.is_some_and(|s| matches!(s.process.comm.as_str(), "systemd" | "init"))
 }
 
 fn survivor(process: &Process, why: String) -> Survivor {

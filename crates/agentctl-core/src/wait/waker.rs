@@ -6,14 +6,14 @@
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::fleet::Observed;
 use crate::host::Host;
 use crate::kernel::ExitWatch;
 use crate::model::ProcId;
 use crate::native::watch::Alarm;
-use crate::talk::Pushes;
+use crate::talk::{Heard, Pushes};
 
 /// A server that takes longer to let us in is not listened to.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -32,7 +32,9 @@ pub(super) struct Waker {
     held: HashSet<ProcId>,
     gone: HashSet<ProcId>,
     files: Result<Alarm, String>,
-    servers: HashMap<PathBuf, Pushes>,
+    servers: HashMap<String, Pushes>,
+    /// Some process or file is watched beside the servers.
+    beside: bool,
 }
 
 impl Waker {
@@ -43,6 +45,7 @@ impl Waker {
             gone: HashSet::new(),
             files: Alarm::new().map_err(|error| error.to_string()),
             servers: HashMap::new(),
+            beside: false,
         }
     }
 
@@ -57,6 +60,7 @@ impl Waker {
             self.hold(host, process, &mut armed);
         }
         let places: Vec<PathBuf> = seen.clone().flat_map(|s| s.places.iter().cloned()).collect();
+        self.beside = !places.is_empty();
         let set = match &mut self.files {
             Ok(files) => files.set(&places).map_err(|error| error.to_string()),
             Err(why) => Err(why.clone()),
@@ -66,12 +70,12 @@ impl Waker {
             Err(why) => armed.trouble = Some(format!("no file events are to be had ({why})")),
         }
         for pushing in seen.filter_map(|s| s.pushing.as_ref()) {
-            if self.servers.contains_key(&pushing.socket) {
+            if self.servers.contains_key(&pushing.name) {
                 continue;
             }
-            match pushing.follow(host.kernel.uid(), PATIENCE) {
+            match pushing.follow(PATIENCE) {
                 Ok(pushes) => {
-                    self.servers.insert(pushing.socket.clone(), pushes);
+                    self.servers.insert(pushing.name.clone(), pushes);
                     armed.news = true;
                 }
                 Err(error) => armed.trouble = Some(error.to_string()),
@@ -101,6 +105,19 @@ impl Waker {
 
     /// Blocks until something happened that may matter, or the time is up.
     pub(super) fn wait(&mut self, limit: Duration) -> std::io::Result<()> {
+        let until = Instant::now() + limit;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let heard = self.wait_once(left)?;
+            // A server may say much that concerns nobody; whether a file event does cannot be told.
+            let idle = heard == Heard::Nothing && !self.beside && self.held.is_empty();
+            if !idle || left.is_zero() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wait_once(&mut self, limit: Duration) -> std::io::Result<Heard> {
         let files = self.files.as_ref().ok().map(AsFd::as_fd);
         let others: Vec<BorrowedFd<'_>> =
             files.into_iter().chain(self.servers.values().map(AsFd::as_fd)).collect();
@@ -112,7 +129,14 @@ impl Waker {
         if let Ok(files) = &mut self.files {
             files.quiet();
         }
-        self.servers.retain(|_, pushes| pushes.skip());
-        Ok(())
+        let mut all = if self.servers.is_empty() { Heard::News } else { Heard::Nothing };
+        self.servers.retain(|_, pushes| {
+            let heard = pushes.skip();
+            if heard != Heard::Nothing {
+                all = heard;
+            }
+            heard != Heard::Gone
+        });
+        Ok(all)
     }
 }

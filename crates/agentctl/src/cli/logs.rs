@@ -56,13 +56,25 @@ pub(super) fn cmd_logs(ui: &mut Ui, host: &Arc<Host>, args: &LogsArgs) -> Outcom
     if let Err(error) = &watch {
         ui.note(&format!("no file events are to be had ({error}): looking once a second instead"));
     }
+    let mut silent = false;
     loop {
         match &watch {
             // An event wakes us at once; the long stop is for file systems that send none.
             Ok(watch) => drop(watch.wait(Duration::from_secs(5))),
             Err(_) => super::pause(Duration::from_secs(1)),
         }
-        show(ui, form, &mut transcript, Part::More)?;
+        // A server that does not answer now may do so later: that is said once.
+        match show(ui, form, &mut transcript, Part::More) {
+            Err(failure) if failure.is_unanswered() => {
+                if !std::mem::replace(&mut silent, true) {
+                    ui.warn(failure.message());
+                }
+            }
+            shown => {
+                shown?;
+                silent = false;
+            }
+        }
     }
 }
 
@@ -129,7 +141,7 @@ fn failed(error: TranscriptError) -> Failure {
     match error {
         TranscriptError::Unwritten => failure.hint("most agents begin one with the first prompt"),
         TranscriptError::Hidden(_) => Failure::new(Kind::Unanswered, error.to_string()),
-        TranscriptError::Unreadable { .. } => failure,
+        TranscriptError::Unreadable { .. } | TranscriptError::Asked => failure,
     }
 }
 

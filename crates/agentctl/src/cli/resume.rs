@@ -8,7 +8,7 @@ use agentctl_core::adapters::control::Begin;
 use agentctl_core::host::Host;
 use clap::Args;
 
-use super::launch::{Flags, Wanted, prompt, start};
+use super::launch::{Flags, Wanted, is_remote, no_directory, prompt, start};
 use super::status::inspect_target;
 use crate::config::Defaults;
 use crate::failure::{Failure, Kind, Outcome};
@@ -57,6 +57,9 @@ pub(super) fn cmd_resume(
     let adapter = ALL.iter().find(|a| a.name() == session.adapter).copied();
     let adapter = adapter.ok_or_else(|| super::not_found(&args.id))?;
     let cwd = match (args.cwd, &session.cwd) {
+        // It goes on in its server, which knows where.
+        (None, None) if is_remote(adapter) => host.cwd.clone(),
+        (Some(_), _) if is_remote(adapter) => return Err(no_directory(adapter)),
         (Some(dir), _) => host.cwd.join(dir),
         (None, Some(dir)) => PathBuf::from(dir),
         (None, None) => {
@@ -67,7 +70,7 @@ pub(super) fn cmd_resume(
             .hint("name the directory with --cwd"));
         }
     };
-    let prompt = prompt(Some(&args.message), None)?;
+    let prompt = prompt(Some(&args.message), None, "say something: resume ID MESSAGE")?;
     let begin = if args.fork { Begin::Fork(id) } else { Begin::Resume(id) };
     // It continues as what it was: a name given at its launch stays with its run.
     let wanted = Wanted { adapter, prompt, begin, cwd, name: None, from: Some(target) };

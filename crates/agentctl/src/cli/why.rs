@@ -67,7 +67,13 @@ fn verdict(session: &Session) -> String {
         (None, Some(pid)) => format!("{} process {pid}", session.adapter),
         (None, None) => session.adapter.to_owned(),
     };
+    // What a server keeps has no process here: the server's word is all there is.
+    let kept = session.hosted && session.processes.is_empty();
     let because = match session.status {
+        Status::Running if kept => "its server says that a run of it goes on",
+        Status::Idle if kept => "its server has it and no run of it goes on",
+        Status::Error if kept => "its server says that its last run failed",
+        Status::Stopped if kept => "its server says that its run is over",
         Status::Waiting => "a live process serves it and says that it needs a human",
         Status::Running => match session.reason.as_ref().map(|r| r.kind) {
             Some(ReasonKind::Starting) => "a live process is getting ready",

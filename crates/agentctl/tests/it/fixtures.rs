@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
+use testkit::gateway::Gateway;
 use testkit::{TestHome, sandboxed};
 
 use crate::{assert_list_equals_status, fixtures_dir, home};
@@ -95,6 +96,37 @@ fn recorded_homes_of_claude_code() {
 #[test]
 fn recorded_homes_of_codex() {
     sandboxed(|| check("codex"));
+}
+
+/// A gateway has no home to plant: what it answered is served again.
+#[test]
+fn recorded_answers_of_openclaw() {
+    sandboxed(|| {
+        let recorded = fixtures_dir().join("openclaw/2026.9.6/gateway.json");
+        let text = std::fs::read_to_string(recorded).expect("recorded");
+        let recorded: Value = serde_json::from_str(&text).expect("JSON");
+        let gateway = Gateway::start();
+        {
+            let mut world = gateway.world();
+            world.rows = recorded["rows"].as_array().cloned().expect("rows");
+            world.jobs = recorded["jobs"].as_array().cloned().expect("jobs");
+            let said = recorded["histories"].as_object().expect("histories");
+            world.histories = said.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        }
+        let home = crate::openclaw::beside(&gateway, "");
+        let mut document = settled(&home, &ALL);
+        for row in document["sessions"].as_array_mut().into_iter().flatten() {
+            row["root"] = "[gateway]".into();
+        }
+        insta::assert_snapshot!("openclaw-2026.9.6-verdicts", verdicts(&document));
+        insta::assert_json_snapshot!("openclaw-2026.9.6", document);
+        assert_list_equals_status(&home);
+    });
+}
+
+#[test]
+fn recorded_homes_of_opencode() {
+    sandboxed(|| check("opencode"));
 }
 
 #[test]

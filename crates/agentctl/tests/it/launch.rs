@@ -424,7 +424,8 @@ fn runs_are_listed_pruned_and_evicted() {
         let left = runs(&home);
         assert_eq!((left.len(), &left[0]["session"]), (1, &live.as_str().into()));
         assert_eq!(status(&home, &done)["outcome"], "finished", "sessions are not ours to prune");
-        // What ended longer ago than the configuration says goes by itself.
+        // What ended longer ago than the configuration says goes by itself, once nobody is at it.
+        kill(shims().pop().expect("its parent").pid);
         let run = Path::new(left[0]["directory"].as_str().expect("a folder"));
         fs::write(run.join("exit.json"), r#"{"code":0,"signal":null,"at":"2020-01-01T00:00:00Z"}"#)
             .expect("written");
@@ -451,5 +452,36 @@ mkfifo "$HOME/gate"; read _ < "$HOME/gate""#;
         assert_eq!(launched.code, Some(0), "{}", launched.stderr);
         let row = home.run(&["list", "--json"]).session(launched.stdout.trim());
         assert_eq!(row["status"], "running");
+    });
+}
+
+#[test]
+fn to_wait_for_a_launch_is_to_know_all_of_it() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[say:done]]", &["--group", "g"]);
+        let waited = home.run(&["wait", &id, "--json"]);
+        assert_eq!(waited.code, Some(0), "{}", waited.stderr);
+        let session = waited.json()["sessions"][0].clone();
+        assert_eq!((&session["group"], session["run"].is_string()), (&"g".into(), true));
+        // Whoever waited finds the directory free, and everything said.
+        let json =
+            home.run(&["launch", "demo", "-p", "y [[error:no]]", "--cwd", "w", "--wait", "--json"]);
+        assert_eq!(json.code, Some(1), "{}", json.stderr);
+        assert_eq!(
+            (&json.json()["status"], &json.json()["exit"]["code"]),
+            (&"error".into(), &1.into())
+        );
+        let followed =
+            home.run(&["launch", "demo", "-p", "z [[say:hello]]", "--cwd", "w", "--follow"]);
+        assert_eq!(followed.code, Some(0), "{}", followed.stderr);
+        assert!(followed.stdout.contains("assistant") && followed.stdout.contains("hello"));
+        assert!(followed.stderr.starts_with("session "), "{}", followed.stderr);
+        let id = followed.stderr.trim_start_matches("session ").trim();
+        let resumed = home.run(&["resume", id, "more [[say:again]]", "--follow"]);
+        assert!(
+            resumed.stdout.contains("again") && !resumed.stdout.contains("hello"),
+            "{resumed:?}"
+        );
     });
 }

@@ -28,7 +28,8 @@ fn prompt(body: &Value) -> (String, usize) {
             Some("tool" | "function") => steps += 1,
             Some("user") => {
                 let text = without_reminders(&text_of(&message["content"]));
-                if !text.is_empty() {
+                // What an agent tells the model of itself is nobody's prompt.
+                if !text.is_empty() && !text.starts_with("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT") {
                     return (text, steps);
                 }
             }

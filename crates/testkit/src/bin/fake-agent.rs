@@ -2,6 +2,9 @@
 //!
 //! - `write PATH TEXT`: writes a file; `{pid}`, `{start}`, `{ns}`, `{machine}`, `{boot}` stand for its own
 //! - `append PATH TEXT`: adds a line to a file
+//! - `keep PATH TEXT`: adds a line to a file and holds it
+//! - `answer FOLDER`: accepts HTTP on the loopback; `GET /a/b` is answered with the file `a.b`, and what
+//!   was asked is added to the file `asked`
 //! - `lock PATH`: opens a file and holds an exclusive `flock` on it
 //! - `open PATH`: opens a file and holds it
 //! - `remove PATH`: removes a file
@@ -39,6 +42,16 @@ fn main() -> ExitCode {
                     OpenOptions::new().append(true).create(true).open(path).expect("open");
                 writeln!(file, "{}", word()).expect("appended");
             }
+            "keep" => {
+                let path = word();
+                std::fs::create_dir_all(std::path::Path::new(&path).parent().expect("a parent"))
+                    .expect("made");
+                let mut file =
+                    OpenOptions::new().append(true).create(true).open(path).expect("open");
+                writeln!(file, "{}", word()).expect("added");
+                held.push(file);
+            }
+            "answer" => answer(word().into()),
             "lock" => {
                 let path = word();
                 std::fs::create_dir_all(std::path::Path::new(&path).parent().expect("a parent"))
@@ -79,6 +92,40 @@ fn main() -> ExitCode {
     let _closed = std::io::stdin().read_to_end(&mut rest);
     drop(held);
     ExitCode::SUCCESS
+}
+
+/// Answers whoever asks, for as long as this process lives.
+fn answer(folder: std::path::PathBuf) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut asked = Vec::new();
+            let mut buffer = [0; 4096];
+            while !asked.windows(4).any(|w| w == b"\r\n\r\n") {
+                match stream.read(&mut buffer) {
+                    Ok(count) if count > 0 => asked.extend_from_slice(&buffer[..count]),
+                    _ => break,
+                }
+            }
+            let asked = String::from_utf8_lossy(&asked).into_owned();
+            let path = asked.split_whitespace().nth(1).unwrap_or("/").to_owned();
+            let name = path.split('?').next().unwrap_or_default().trim_matches('/');
+            let mut log = OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(folder.join("asked"))
+                .expect("open");
+            writeln!(log, "{}", asked.replace("\r\n", "|")).expect("added");
+            let body = std::fs::read_to_string(folder.join(name.replace('/', ".")));
+            let (status, body) = match body {
+                Ok(body) => ("200 OK", body),
+                Err(_) => ("404 Not Found", "{}".to_owned()),
+            };
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
+            let _gone = stream.write_all(format!("{head}{body}").as_bytes());
+        }
+    });
 }
 
 fn fill(text: &str) -> String {

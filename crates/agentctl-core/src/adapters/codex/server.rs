@@ -114,7 +114,12 @@ pub(super) fn pushing(look: &Look, root: &Root, session: &Session) -> Option<Pus
     let pid = session.pid.filter(|_| session.hosted)?;
     let host = look.table.processes.iter().find(|p| p.id.pid == pid)?;
     let socket = socket_of(root, host).filter(|p| std::fs::symlink_metadata(p).is_ok())?;
-    Some(Pushing { socket, greet: |socket| introduce(socket, false) })
+    let uid = look.host.kernel.uid();
+    Some(Pushing::new(socket.to_string_lossy().into_owned(), move |limit| {
+        let mut server = RpcSocket::connect(&socket, uid, limit)?;
+        introduce(&mut server, false)?;
+        server.listen()
+    }))
 }
 
 fn state(status: &Value) -> Option<State> {

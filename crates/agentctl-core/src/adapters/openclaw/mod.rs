@@ -1,0 +1,294 @@
+//! OpenClaw, as its gateway says: sessions on a server, without a process of ours, without a file.
+//!
+//! A session is a conversation there; each turn is a run. `hasActiveRun` decides whether it works. What
+//! a gateway does not list is asked for by name before it counts as gone, and a gateway that does not
+//! answer is a fault: it says nothing about any session. Facts and versions: `docs/agents/openclaw.md`.
+
+mod control;
+mod gateways;
+mod history;
+mod rows;
+mod wire;
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use gateways::Gateway;
+use rows::{Row, Snapshot};
+use serde_json::json;
+use wire::{Conversation as Talk, Scope, Trouble};
+
+use super::control::Control;
+use super::{
+    Adapter, Capabilities, Conversation, Depth, Found, Installation, Look, Record, Root, Served,
+    Store, Turn, version_beside,
+};
+use crate::host::Host;
+use crate::kernel::Brief;
+use crate::model::{Fault, Locator, Message, Session, Tokens, is_session_id};
+use crate::talk::Pushing;
+
+pub(super) const NAME: &str = "openclaw";
+/// A text this long may be a whole session id.
+const WHOLE_ID: usize = 32;
+
+/// The adapter.
+pub struct OpenClaw;
+
+impl Adapter for OpenClaw {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            live: true,
+            history: true,
+            waiting: "-",
+            tokens: true,
+            cost: true,
+            subagents: true,
+        }
+    }
+
+    fn is_candidate(&self, _brief: Brief<'_>) -> bool {
+        false
+    }
+
+    fn roots(&self, look: &Look) -> Vec<Root> {
+        let all = gateways::all(&look.host);
+        all.iter().map(|gateway| Root { path: PathBuf::from(gateway.label()) }).collect()
+    }
+
+    fn installation(&self, host: &Host) -> Installation {
+        let program = host.which("openclaw");
+        let version = program.as_deref().and_then(|p| version_beside(p, "openclaw"));
+        Installation { program, version }
+    }
+
+    fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
+        let label = root.label();
+        let gateway = gateways::all(&look.host).into_iter().find(|g| g.label() == label);
+        Box::new(OpenClawStore { look, label, gateway, snapshot: OnceLock::new() })
+    }
+
+    fn messages(&self, line: &[u8]) -> Vec<Message> {
+        history::read(line)
+    }
+
+    fn control(&self) -> Option<&dyn Control> {
+        Some(self)
+    }
+}
+
+struct OpenClawStore<'a> {
+    look: &'a Look,
+    label: String,
+    gateway: Option<Gateway>,
+    /// Asked for once, dropped with the question.
+    snapshot: OnceLock<Result<Snapshot, Trouble>>,
+}
+
+impl OpenClawStore<'_> {
+    fn talk(&self) -> Result<Talk, Trouble> {
+        match &self.gateway {
+            Some(gateway) => Talk::begin(self.look, gateway, Scope::Read),
+            None => Err(Trouble::new("failed", "no gateway of this address is configured")),
+        }
+    }
+
+    fn snapshot(&self) -> Result<&Snapshot, Fault> {
+        let read = || Snapshot::read(&mut self.talk()?);
+        self.snapshot.get_or_init(read).as_ref().map_err(|trouble| trouble.fault(&self.label))
+    }
+
+    fn skipped(&self, snapshot: &Snapshot) -> Vec<Fault> {
+        let fault = |why: &String| Trouble::new("skipped", why.clone()).fault(&self.label);
+        snapshot.skipped.iter().map(fault).collect()
+    }
+
+    fn locator(snapshot: &Snapshot, row: &Row) -> Locator {
+        let parent = snapshot.parent(row).map(|above| above.id.clone());
+        Locator { id: row.id.clone(), path: None, parent }
+    }
+
+    /// Asks for a session that the list does not show; `None` when the gateway says that it has none.
+    fn unlisted(&self, id: &str) -> Result<Option<String>, Trouble> {
+        let mut talk = self.talk()?;
+        let asked = json!({"sessionId": id, "allowMissing": true});
+        let resolved = talk.ask("sessions.resolve", &asked)?;
+        let key = match (resolved["ok"].as_bool(), resolved["key"].as_str()) {
+            (Some(false), _) => return Ok(None),
+            (Some(true), Some(key)) => key.to_owned(),
+            _ => return Err(Trouble::new("protocol", "sessions.resolve did not say")),
+        };
+        let described = talk.ask("sessions.describe", &json!({"key": key}))?;
+        match described.get("session") {
+            Some(session) if session.is_null() => Ok(None),
+            Some(session) if session["sessionId"] == id => Ok(Some(key)),
+            // The key has been given to another session since.
+            Some(session) if session.is_object() => Ok(None),
+            _ => Err(Trouble::new("protocol", "sessions.describe did not say")),
+        }
+    }
+
+    /// Sums what was said in a session and below it.
+    fn count(
+        &self,
+        snapshot: &Snapshot,
+        row: &Row,
+    ) -> Result<Option<(Tokens, Option<f64>)>, Trouble> {
+        let mut talk = self.talk()?;
+        let (mut tokens, mut cost, mut priced) = (Tokens::default(), 0.0, true);
+        let mut pending = vec![row];
+        let mut known = vec![row.id.as_str()];
+        while let Some(row) = pending.pop() {
+            let (conversation, whole) = history::all(&mut talk, &row.key)?;
+            if !whole {
+                return Ok(None);
+            }
+            let spent = history::spent(&conversation.lines);
+            tokens.add(spent.tokens);
+            cost += spent.cost_usd;
+            priced &= spent.priced;
+            for below in snapshot.rows.iter().filter(|r| r.spawned_by.as_ref() == Some(&row.key)) {
+                if !known.contains(&below.id.as_str()) {
+                    known.push(&below.id);
+                    pending.push(below);
+                }
+            }
+        }
+        Ok(Some((tokens, priced.then_some(cost))))
+    }
+
+    fn describe(&self, snapshot: &Snapshot, row: &Row, depth: Depth) -> Record {
+        let parent = snapshot.parent(row).map(|above| above.id.clone());
+        let mut record = row.record(parent);
+        if depth == Depth::Whole {
+            match self.count(snapshot, row) {
+                Ok(Some((tokens, cost))) => {
+                    record.tokens = Some(tokens);
+                    record.cost_usd = cost;
+                }
+                Ok(None) => record.notes.push("too long to count its tokens".to_owned()),
+                Err(trouble) => {
+                    record.notes.push(format!("its tokens are not known: {}", trouble.message));
+                }
+            }
+        }
+        record
+    }
+}
+
+impl Store for OpenClawStore<'_> {
+    fn live(&self) -> Found<Served> {
+        let snapshot = match self.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(fault) => return Found::fault(fault),
+        };
+        let claim = |row: &Row| row.claim(self.look, snapshot.word(row));
+        let rows = snapshot.rows.iter().map(claim).collect();
+        let faults = self.skipped(snapshot);
+        Found { rows, whole: faults.is_empty(), faults }
+    }
+
+    fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
+        let snapshot = match self.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(fault) => return Found::fault(fault),
+        };
+        let top = snapshot.rows.iter().filter(|row| snapshot.parent(row).is_none());
+        let recent = top.filter(|row| row.is_since(since_ms));
+        let mut rows: Vec<Locator> = recent.map(|row| Self::locator(snapshot, row)).collect();
+        rows.dedup_by(|a, b| a.id == b.id);
+        let faults = self.skipped(snapshot);
+        Found { rows, whole: faults.is_empty(), faults }
+    }
+
+    fn find(&self, prefix: &str) -> Found<Locator> {
+        let snapshot = match self.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(fault) => return Found::fault(fault),
+        };
+        let fitting = snapshot.beginning(prefix).iter();
+        let mut rows: Vec<Locator> = fitting.map(|row| Self::locator(snapshot, row)).collect();
+        rows.dedup_by(|a, b| a.id == b.id);
+        let mut faults = if rows.is_empty() { self.skipped(snapshot) } else { Vec::new() };
+        if rows.is_empty() && prefix.len() >= WHOLE_ID && is_session_id(prefix) {
+            match self.unlisted(prefix) {
+                Ok(Some(_)) => {
+                    rows.push(Locator { id: prefix.to_owned(), path: None, parent: None });
+                }
+                Ok(None) => {}
+                Err(trouble) => faults.push(trouble.fault(&self.label)),
+            }
+        }
+        Found { rows, whole: faults.is_empty(), faults }
+    }
+
+    fn named(&self, name: &str) -> Found<Locator> {
+        let Ok(snapshot) = self.snapshot() else { return Found::default() };
+        let fits = |row: &&Row| row.label.as_deref() == Some(name) || row.key == name;
+        let fitting = snapshot.rows.iter().filter(fits);
+        let rows = fitting.map(|row| Self::locator(snapshot, row)).collect();
+        Found { rows, ..Found::default() }
+    }
+
+    fn record(&self, locator: &Locator, depth: Depth) -> Record {
+        let snapshot = match self.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(fault) => {
+                return Record { turn: Turn::Unreadable(fault.message), ..Record::default() };
+            }
+        };
+        if let Some(row) = snapshot.row(&locator.id) {
+            return self.describe(snapshot, row, depth);
+        }
+        // Not listed is not gone: the gateway is asked for it by name.
+        match self.unlisted(&locator.id) {
+            Ok(None) => Record { absent: true, ..Record::default() },
+            Ok(Some(key)) => Record {
+                native_key: Some(key),
+                turn: Turn::Unreadable("the gateway has it, yet does not list it".into()),
+                ..Record::default()
+            },
+            Err(trouble) => Record { turn: Turn::Unreadable(trouble.message), ..Record::default() },
+        }
+    }
+
+    fn children(&self, locator: &Locator) -> Found<Locator> {
+        let Ok(snapshot) = self.snapshot() else { return Found::default() };
+        let below = snapshot.rows.iter().filter(|row| row.spawned_by.is_some());
+        let theirs = below.filter(|r| snapshot.parent(r).is_some_and(|p| p.id == locator.id));
+        let rows = theirs.map(|row| Self::locator(snapshot, row)).collect();
+        Found { rows, ..Found::default() }
+    }
+
+    fn conversation(&self, locator: &Locator) -> Option<Result<Conversation, Fault>> {
+        let said = || -> Result<Conversation, Trouble> {
+            let key = match self.snapshot() {
+                Ok(snapshot) => snapshot.row(&locator.id).map(|row| row.key.clone()),
+                Err(fault) => return Err(Trouble::new(fault.code, fault.message)),
+            };
+            let key = match key {
+                Some(key) => key,
+                None => self
+                    .unlisted(&locator.id)?
+                    .ok_or_else(|| Trouble::new("gone", "the gateway no longer has it"))?,
+            };
+            Ok(history::all(&mut self.talk()?, &key)?.0)
+        };
+        Some(said().map_err(|trouble| trouble.fault(&self.label)))
+    }
+
+    fn pushing(&self, _session: &Session) -> Option<Pushing> {
+        let gateway = self.gateway.clone()?;
+        let host: Arc<Host> = Arc::clone(&self.look.host);
+        Some(Pushing::new(self.label.clone(), move |limit| {
+            let refused = |trouble: Trouble| crate::talk::TalkError::Refused(trouble.message);
+            let mut talk = Talk::within(&host, &gateway, Scope::Read, limit).map_err(refused)?;
+            talk.ask("sessions.subscribe", &json!({})).map_err(refused)?;
+            talk.listen(|text| text.contains("\"sessions.changed\""))
+        }))
+    }
+}

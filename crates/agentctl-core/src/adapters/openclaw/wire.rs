@@ -1,0 +1,288 @@
+//! One conversation with a gateway: protocol 4, the least scope that will do, one time limit for all.
+//!
+//! Whatever goes wrong becomes a fault with its reason. None of it is ever an answer about a session.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::NAME;
+use super::gateways::Gateway;
+use crate::adapters::Look;
+use crate::host::Host;
+use crate::model::Fault;
+use crate::talk::{JsonSocket, TalkError};
+
+/// The protocol that was observed, and no other.
+const PROTOCOL: u64 = 4;
+/// Left for telling what went wrong before whoever asked stops listening.
+const RESERVE: Duration = Duration::from_millis(150);
+
+/// What a conversation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Looking.
+    Read,
+    /// Something is wanted.
+    Write,
+    /// A run is to be ended that somebody else began, and the configuration allows it.
+    Admin,
+}
+
+impl Scope {
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Read => &["operator.read"],
+            Self::Write => &["operator.read", "operator.write"],
+            Self::Admin => &["operator.read", "operator.write", "operator.admin"],
+        }
+    }
+}
+
+/// Why a gateway did not answer: a stable word, and a sentence.
+#[derive(Clone, Debug)]
+pub(super) struct Trouble {
+    pub(super) code: &'static str,
+    pub(super) message: String,
+    /// It may have heard us all the same.
+    pub(super) mid_sentence: bool,
+}
+
+impl Trouble {
+    pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), mid_sentence: false }
+    }
+
+    pub(super) fn fault(&self, label: &str) -> Fault {
+        let root = Some(label.to_owned());
+        Fault { adapter: NAME, root, code: self.code, message: self.message.clone() }
+    }
+}
+
+impl From<TalkError> for Trouble {
+    fn from(error: TalkError) -> Self {
+        let (code, message) = match &error {
+            TalkError::Unreachable(error) => match error.kind() {
+                std::io::ErrorKind::ConnectionRefused => {
+                    ("unreachable", "the gateway refused the connection".to_owned())
+                }
+                _ => ("unreachable", format!("the gateway cannot be reached: {error}")),
+            },
+            TalkError::Late => ("timeout", "the gateway did not answer in time".to_owned()),
+            TalkError::HungUp(why) => {
+                ("unreachable", format!("the gateway hung up in the middle{why}"))
+            }
+            TalkError::Insecure => (
+                "insecure",
+                "the gateway is on another machine and its address is ws://: use wss://, or say \
+                 `insecure = true` in the configuration"
+                    .to_owned(),
+            ),
+            TalkError::Certificate(why) => {
+                ("certificate", format!("the gateway's certificate cannot be checked: {why}"))
+            }
+            TalkError::Protocol(why) => ("protocol", format!("the gateway spoke nonsense: {why}")),
+            TalkError::Foreign(_) | TalkError::Refused(_) => ("refused", error.to_string()),
+        };
+        let mid_sentence = !matches!(
+            error,
+            TalkError::Unreachable(_) | TalkError::Insecure | TalkError::Certificate(_)
+        );
+        Self { code, message, mid_sentence }
+    }
+}
+
+/// A conversation that was let in.
+pub(super) struct Conversation {
+    socket: JsonSocket,
+    next_id: u64,
+    /// The gateway's version.
+    pub(super) version: Option<String>,
+}
+
+impl Conversation {
+    /// Connects within what is left of a look.
+    pub(super) fn begin(look: &Look, gateway: &Gateway, scope: Scope) -> Result<Self, Trouble> {
+        let left = look.deadline.saturating_duration_since(Instant::now());
+        let limit = left.saturating_sub(RESERVE).min(look.host.deadlines.gateway);
+        Self::within(&look.host, gateway, scope, limit)
+    }
+
+    /// Connects within a time that bounds the whole conversation. A gateway that is still starting is
+    /// asked again as long as there is time.
+    pub(super) fn within(
+        host: &Host,
+        gateway: &Gateway,
+        scope: Scope,
+        limit: Duration,
+    ) -> Result<Self, Trouble> {
+        let until = Instant::now() + limit;
+        let auth = gateway.auth(host).map_err(|why| Trouble::new("auth", why))?;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(TalkError::Late.into());
+            }
+            let mut conversation = Self {
+                socket: JsonSocket::endpoint(&gateway.endpoint, &gateway.manner, left)?,
+                next_id: 0,
+                version: None,
+            };
+            match conversation.introduce(auth.as_ref(), scope) {
+                Ok(()) => return Ok(conversation),
+                Err(Refused::Later(pause, trouble)) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left <= pause {
+                        return Err(trouble);
+                    }
+                    std::thread::park_timeout(pause);
+                }
+                Err(Refused::Trouble(trouble)) => return Err(trouble),
+            }
+        }
+    }
+
+    fn introduce(&mut self, auth: Option<&Value>, scope: Scope) -> Result<(), Refused> {
+        // Nothing is said before the gateway has spoken first: what is no gateway is told no secret.
+        let first = self.socket.receive().map_err(Trouble::from)?;
+        if first["event"] != "connect.challenge" {
+            let what = "it did not begin with a challenge";
+            return Err(
+                Trouble::new("protocol", format!("the gateway spoke nonsense: {what}")).into()
+            );
+        }
+        let mut params = json!({
+            "minProtocol": PROTOCOL,
+            "maxProtocol": PROTOCOL,
+            "client": {
+                "id": "cli",
+                "displayName": "agentctl",
+                "version": env!("CARGO_PKG_VERSION"),
+                "platform": if cfg!(target_os = "macos") { "darwin" } else { "linux" },
+                "mode": "cli",
+            },
+            "role": "operator",
+            "scopes": scope.words(),
+            "caps": [],
+        });
+        if let Some(auth) = auth {
+            params["auth"] = auth.clone();
+        }
+        let hello = match self.exchange("connect", &params).map_err(Trouble::from)? {
+            Ok(hello) => hello,
+            Err(error) => return Err(refused(&error, auth.is_some())),
+        };
+        if hello["protocol"] != PROTOCOL {
+            let spoken = &hello["protocol"];
+            let what =
+                format!("the gateway speaks protocol {spoken}; this build speaks {PROTOCOL}");
+            return Err(Trouble::new("protocol", what).into());
+        }
+        let granted = hello["auth"]["scopes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if let Some(missing) =
+            scope.words().iter().find(|word| !granted.iter().any(|g| g == **word))
+        {
+            let what = format!("the gateway let us in, yet without {missing}");
+            return Err(Trouble::new("auth", what).into());
+        }
+        self.version = hello["server"]["version"].as_str().map(str::to_owned);
+        Ok(())
+    }
+
+    /// Asks one question; the gateway's refusal of it is the inner error.
+    pub(super) fn ask(&mut self, method: &str, params: &Value) -> Result<Value, Trouble> {
+        match self.exchange(method, params)? {
+            Ok(payload) => Ok(payload),
+            Err(error) => Err(said(method, &error)),
+        }
+    }
+
+    /// Waits for the answer to one request, passing over events and late answers to others.
+    fn exchange(
+        &mut self,
+        method: &str,
+        params: &Value,
+    ) -> Result<Result<Value, Value>, TalkError> {
+        self.next_id += 1;
+        let id = format!("agentctl-{}", self.next_id);
+        self.socket.send(&json!({"type": "req", "id": id, "method": method, "params": params}))?;
+        loop {
+            let mut frame = self.socket.receive()?;
+            if frame["type"] != "res" || frame["id"] != *id {
+                continue;
+            }
+            return Ok(match frame["ok"].as_bool() {
+                Some(true) => Ok(frame["payload"].take()),
+                _ => Err(frame["error"].take()),
+            });
+        }
+    }
+
+    /// Goes on listening only.
+    pub(super) fn listen(
+        self,
+        matters: fn(&str) -> bool,
+    ) -> Result<crate::talk::Pushes, TalkError> {
+        self.socket.listen(matters)
+    }
+}
+
+enum Refused {
+    /// It will be ready later.
+    Later(Duration, Trouble),
+    Trouble(Trouble),
+}
+
+impl From<Trouble> for Refused {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+/// What a refused connection means: by its codes, never by its words.
+fn refused(error: &Value, had_secret: bool) -> Refused {
+    let detail = error["details"]["code"].as_str();
+    let code = detail.or_else(|| error["code"].as_str()).unwrap_or("no reason");
+    let trouble = match code {
+        "UNAVAILABLE" => {
+            let pause = error["retryAfterMs"].as_u64().unwrap_or(500).clamp(20, 5_000);
+            let trouble = Trouble::new("unreachable", "the gateway is still starting");
+            return Refused::Later(Duration::from_millis(pause), trouble);
+        }
+        "PROTOCOL_MISMATCH" => {
+            let spoken = &error["details"]["expectedProtocol"];
+            let what =
+                format!("the gateway speaks protocol {spoken}; this build speaks {PROTOCOL}");
+            Trouble::new("protocol", what)
+        }
+        "DEVICE_IDENTITY_REQUIRED" | "NOT_PAIRED" | "PAIRING_REQUIRED" if had_secret => {
+            Trouble::new(
+                "auth",
+                format!(
+                    "the gateway wants a paired device ({code}), which this build cannot be: reach it over loopback, for example through `ssh -L`"
+                ),
+            )
+        }
+        _ if code.starts_with("AUTH_") || code.starts_with("DEVICE_") || code == "NOT_PAIRED" => {
+            let what = if had_secret {
+                format!("the gateway refuses our credentials: {code}")
+            } else {
+                format!("the gateway wants credentials, and none are configured ({code})")
+            };
+            Trouble::new("auth", what)
+        }
+        _ => {
+            let said = error["message"].as_str().unwrap_or_default();
+            Trouble::new("refused", format!("the gateway refused the connection: {code}: {said}"))
+        }
+    };
+    Refused::Trouble(trouble)
+}
+
+fn said(method: &str, error: &Value) -> Trouble {
+    let detail = error["details"]["code"].as_str();
+    let code = detail.or_else(|| error["code"].as_str()).unwrap_or("no reason");
+    let message = error["message"].as_str().unwrap_or("no reason given");
+    let word = if code == "MISSING_SCOPE" || code == "FORBIDDEN" { "auth" } else { "refused" };
+    Trouble::new(word, format!("the gateway refused {method}: {message}"))
+}

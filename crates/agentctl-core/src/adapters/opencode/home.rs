@@ -1,0 +1,198 @@
+//! Where OpenCode keeps its sessions, for us and for each live process; and what a process is there for.
+
+use std::path::{Path, PathBuf};
+
+use super::NAME;
+use crate::adapters::{Look, Root, existing_roots, with_homes_of_the_living};
+use crate::host::Host;
+use crate::kernel::Process;
+use crate::native::file;
+
+/// Its usual database.
+const DATABASE: &str = "opencode.db";
+
+/// The data folder and the database of one OpenCode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Home {
+    /// The folder of everything it keeps.
+    pub(super) data: PathBuf,
+    /// What names it: the folder, or the database where that is another one.
+    pub(super) root: PathBuf,
+}
+
+impl Home {
+    fn new(data: PathBuf, database: Option<&str>) -> Self {
+        let named = database.filter(|name| !name.is_empty() && *name != ":memory:");
+        // Joining an absolute path replaces the folder.
+        let database =
+            named.map(|name| data.join(name)).filter(|path| *path != data.join(DATABASE));
+        let root = file::resolve_root(&database.unwrap_or_else(|| data.clone()));
+        Self { data, root }
+    }
+
+    /// Returns the home an OpenCode started from here would use.
+    pub(super) fn usual(host: &Host) -> Self {
+        let data = host.xdg("XDG_DATA_HOME", ".local/share").join("opencode");
+        Self::new(data, host.var("OPENCODE_DB"))
+    }
+
+    /// Returns the home a live process uses, as its environment and its open database say.
+    pub(super) fn of(look: &Look, process: &Process) -> Option<Self> {
+        let names = ["OPENCODE_DB", "XDG_DATA_HOME", "HOME"];
+        let values = look.host.kernel.environ(&process.id, &names).ok()?;
+        let [database, data, home] = values.as_slice() else { return None };
+        let data = match data.as_deref().filter(|d| !d.is_empty()) {
+            Some(data) => PathBuf::from(data),
+            None => Path::new(home.as_deref()?).join(".local/share"),
+        };
+        let data = data.join("opencode");
+        if database.is_none() {
+            let uid = look.host.kernel.uid();
+            let other = channels(&data, uid).into_iter().find(|path| has_open(look, process, path));
+            if let Some(root) = other {
+                return Some(Self { data, root: file::resolve_root(&root) });
+            }
+        }
+        Some(Self::new(data, database.as_deref()))
+    }
+}
+
+/// Versions off the beaten track keep a database of their own: `opencode-<channel>.db`.
+fn channels(data: &Path, uid: u32) -> Vec<PathBuf> {
+    let is_channel =
+        |name: &str| name.strip_suffix(".db").is_some_and(|n| n.starts_with("opencode-"));
+    let entries = file::list_wanted(data, uid, &is_channel).unwrap_or_default();
+    entries.into_iter().map(|entry| entry.path).collect()
+}
+
+/// Says whether a process has a file open.
+pub(super) fn has_open(look: &Look, process: &Process, path: &Path) -> bool {
+    let kernel = &look.host.kernel;
+    let Ok(opened) = file::open(path, kernel.uid()) else { return false };
+    let (device, inode) = opened.identity;
+    kernel.has_open(process.id.pid, device, inode).unwrap_or(false)
+}
+
+/// Returns the database of a home.
+pub(super) fn database(root: &Path) -> PathBuf {
+    if root.is_dir() { root.join(DATABASE) } else { root.to_owned() }
+}
+
+/// Says whether a folder has a database of whatever name: then its old files are history.
+pub(super) fn has_database(root: &Path, uid: u32) -> bool {
+    database(root).exists() || !channels(root, uid).is_empty()
+}
+
+/// Returns every home: the usual one, configured ones, and those that live processes use.
+pub(super) fn roots(look: &Look) -> Vec<Root> {
+    let host = &look.host;
+    let usual = Home::usual(host);
+    let mut folders = vec![usual.data.clone()];
+    let configured = host.roots.get(NAME).cloned().unwrap_or_default();
+    let (named, more): (Vec<_>, Vec<_>) = configured.into_iter().partition(|path| path.is_file());
+    folders.extend(more);
+    let mut roots = existing_roots(folders);
+    let uid = host.kernel.uid();
+    let beside: Vec<PathBuf> = roots.iter().flat_map(|r| channels(&r.path, uid)).collect();
+    let chosen = Some(usual.root).filter(|root| root.is_file());
+    for path in named.into_iter().chain(beside).chain(chosen) {
+        let root = Root { path: file::resolve_root(&path) };
+        if !roots.contains(&root) {
+            roots.push(root);
+        }
+    }
+    let living = look.table.processes.iter().filter(|p| is_opencode(p));
+    let living = living.filter(|p| !matches!(Role::of(p), Role::Other | Role::Client));
+    with_homes_of_the_living(roots, living.filter_map(|p| Home::of(look, p)).map(|h| h.root))
+}
+
+/// Says whether a candidate is the agent itself and not something it has started.
+pub(super) fn is_opencode(process: &Process) -> bool {
+    let names = |n: &std::ffi::OsStr| n == "opencode" || n == "opencode.exe";
+    process.argv.first().is_some_and(|a| Path::new(a).file_name().is_some_and(names))
+}
+
+/// What a process is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// `opencode run`: one prompt, one session.
+    Run,
+    /// The terminal program.
+    Terminal,
+    /// `serve`, `web`, `acp`: sessions of whoever asks.
+    Server,
+    /// It works in somebody else's process.
+    Client,
+    /// One-shot helpers.
+    Other,
+}
+
+#[rustfmt::skip]
+const OTHERS: [&str; 21] = [
+    "completion", "mcp", "debug", "providers", "auth", "agent", "upgrade", "uninstall", "models",
+    "stats", "export", "import", "github", "pr", "session", "plugin", "plug", "db", "account",
+    "console", "generate",
+];
+
+#[rustfmt::skip]
+const WITH_VALUE: [&str; 26] = [
+    "--log-level", "-s", "--session", "-m", "--model", "--agent", "--prompt", "--port", "--hostname",
+    "--mdns-domain", "--cors", "--command", "--format", "-f", "--file", "--title", "--attach", "-p",
+    "--password", "-u", "--username", "--dir", "--variant", "--cwd", "--share", "--replay-limit",
+];
+
+impl Role {
+    pub(super) fn of(process: &Process) -> Self {
+        let flagged = |flags: &[&str]| process.argv.iter().any(|a| flags.contains(&a.as_str()));
+        if flagged(&["--version", "-v", "--help", "-h"]) {
+            return Self::Other;
+        }
+        match command(process) {
+            Some("run") if option(process, &["--attach"]).is_some() => Self::Client,
+            Some("run") => Self::Run,
+            Some("serve" | "web" | "acp") => Self::Server,
+            Some("attach") => Self::Client,
+            Some(word) if OTHERS.contains(&word) => Self::Other,
+            // Anything else is the folder it works in.
+            _ => Self::Terminal,
+        }
+    }
+}
+
+/// The first word that is neither an option nor an option's value.
+fn command(process: &Process) -> Option<&str> {
+    let mut words = process.argv.iter().skip(1);
+    while let Some(word) = words.next() {
+        if WITH_VALUE.contains(&word.as_str()) {
+            words.next();
+        } else if !word.starts_with('-') {
+            return Some(word);
+        }
+    }
+    None
+}
+
+/// Returns the value of an option, before the words that follow `--`.
+fn option<'a>(process: &'a Process, names: &[&str]) -> Option<&'a str> {
+    let words = process.argv.iter().skip(1).take_while(|word| *word != "--");
+    let words: Vec<&String> = words.collect();
+    words.iter().enumerate().find_map(|(at, word)| {
+        if names.contains(&word.as_str()) {
+            return words.get(at + 1).map(|value| value.as_str());
+        }
+        let (name, value) = word.split_once('=')?;
+        names.contains(&name).then_some(value)
+    })
+}
+
+/// Returns the session a process was told to continue, if it stays in that one.
+pub(super) fn told_session(process: &Process) -> Option<&str> {
+    let forks = process.argv.iter().any(|a| a == "--fork" || a == "--fork=true");
+    let id = option(process, &["-s", "--session"]).filter(|_| !forks)?;
+    (id.starts_with("ses") && crate::model::is_session_id(id)).then_some(id)
+}
+
+/// Says whether a process was told to continue a session without naming it.
+pub(super) fn continues_some(process: &Process) -> bool {
+    process.argv.iter().any(|a| a == "-c" || a == "--continue")
+}

@@ -1,0 +1,282 @@
+//! `log/opencode.log`: all processes write into it, each line with the `run` of its process.
+//!
+//! No line has a pid. But the kernel knows how far each process has come in the file, and that is the
+//! end of the line it wrote last. That line's `run` is the process's own; the sessions of that run are
+//! those it serves.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::kernel::{Kernel, Process};
+use crate::model::is_session_id;
+use crate::native::file;
+
+/// So much of the log before a process's last line is read at first, and at most.
+const WINDOW: u64 = 1 << 20;
+const WINDOW_MOST: u64 = 16 << 20;
+
+/// What a process has written about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Its sessions, subagents among them, the one it mentioned last at the end.
+    pub(super) sessions: Vec<Spoken>,
+    /// It asked for a permission, and no turn has gone on since.
+    pub(super) asking: Option<String>,
+    /// There is more of it than was read.
+    pub(super) cut: bool,
+}
+
+/// A session of which a process has spoken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Spoken {
+    pub(super) id: String,
+    /// A turn of it was begun here, and its end was not told.
+    pub(super) at_work: bool,
+    /// The model call failed, and it has not been tried again since.
+    pub(super) failed_call: Option<String>,
+}
+
+/// What could be learnt of a process from the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// It has written.
+    Told(Told),
+    /// It has written nothing (yet).
+    Nothing,
+    /// Whether it has cannot be told.
+    Unreadable,
+}
+
+impl Heard {
+    pub(super) fn told(&self) -> Option<&Told> {
+        match self {
+            Self::Told(told) => Some(told),
+            _ => None,
+        }
+    }
+}
+
+/// Returns what a process has written.
+pub(super) fn read(kernel: &Kernel, process: &Process, data: &Path) -> Heard {
+    let opened = match file::open(&data.join("log/opencode.log"), kernel.uid()) {
+        Ok(opened) => opened,
+        Err(file::Skip::Missing) => return Heard::Nothing,
+        Err(_) => return Heard::Unreadable,
+    };
+    let (device, inode) = opened.identity;
+    let Ok(positions) = kernel.positions(&process.id, device, inode) else {
+        return Heard::Unreadable;
+    };
+    // It has several descriptors on the file; those it never wrote through are at the beginning.
+    let Some(end) = positions.into_iter().max().filter(|end| *end > 0) else {
+        return Heard::Nothing;
+    };
+    let mut window = WINDOW;
+    loop {
+        let Some(told) = told(&opened.file, end, window) else { return Heard::Unreadable };
+        if !told.cut || !told.sessions.is_empty() || window >= WINDOW_MOST {
+            return Heard::Told(told);
+        }
+        window *= 4;
+    }
+}
+
+fn told(log: &File, end: u64, window: u64) -> Option<Told> {
+    let begin = end.saturating_sub(window);
+    let mut bytes = vec![0; usize::try_from(end - begin).ok()?];
+    log.read_exact_at(&mut bytes, begin).ok()?;
+    let text = bytes.strip_suffix(b"\n")?;
+    // A line that began before the window is not a line.
+    let text = match begin {
+        0 => text,
+        _ => &text[memchr::memchr(b'\n', text)? + 1..],
+    };
+    let last = text.rsplit(|b| *b == b'\n').next()?;
+    let run = Line::parse(last).run?;
+    let mut told = gather(text, &run);
+    told.cut = begin > 0;
+    Some(told)
+}
+
+fn gather(text: &[u8], run: &str) -> Told {
+    let mut told = Told::default();
+    let mark = format!(" run={run} ");
+    let mark = memchr::memmem::Finder::new(mark.as_bytes());
+    let lines = text.split(|b| *b == b'\n').filter(|line| mark.find(line).is_some());
+    for line in lines {
+        let line = Line::parse(line);
+        if line.run.as_deref() == Some(run) {
+            told.take(&line);
+        }
+    }
+    told
+}
+
+impl Told {
+    fn take(&mut self, line: &Line) {
+        let message = line.message.as_deref().unwrap_or_default();
+        if message == "asking" {
+            let what = line.permission.as_deref().unwrap_or("something");
+            let patterns = line.patterns.as_deref().and_then(|p| serde_json::from_str(p).ok());
+            let patterns: Vec<String> = patterns.unwrap_or_default();
+            self.asking = Some(if patterns.is_empty() {
+                what.to_owned()
+            } else {
+                format!("{what}: {}", patterns.join(", "))
+            });
+            return;
+        }
+        // Titles are made on the side.
+        let aside = line.agent.as_deref() == Some("title");
+        let named = match message {
+            "created" => line.id.as_deref(),
+            _ => line.session.as_deref(),
+        };
+        let Some(id) = named.filter(|id| is_session_id(id) && !aside) else { return };
+        let mut spoken = match self.sessions.iter().position(|s| s.id == id) {
+            Some(at) => self.sessions.remove(at),
+            None => Spoken { id: id.to_owned(), ..Spoken::default() },
+        };
+        let failed = line.level.as_deref() == Some("ERROR");
+        match message {
+            "loop" | "stream" => (spoken.at_work, spoken.failed_call) = (true, None),
+            "process" => (spoken.at_work, spoken.failed_call) = (!failed, None),
+            "stream error" => spoken.failed_call = Some(line.error.clone().unwrap_or_default()),
+            "exiting loop" | "cancel" => (spoken.at_work, spoken.failed_call) = (false, None),
+            _ => {}
+        }
+        if matches!(message, "loop" | "process" | "exiting loop" | "cancel") {
+            self.asking = None;
+        }
+        self.sessions.push(spoken);
+    }
+}
+
+/// The fields of a line that we use: `key=value`, a value with blanks in it quoted as in JSON.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Line {
+    level: Option<String>,
+    run: Option<String>,
+    message: Option<String>,
+    session: Option<String>,
+    id: Option<String>,
+    agent: Option<String>,
+    permission: Option<String>,
+    patterns: Option<String>,
+    error: Option<String>,
+}
+
+impl Line {
+    fn parse(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let mut line = Self::default();
+        let mut rest: &str = &text;
+        while let Some((key, after)) = rest.trim_start().split_once('=') {
+            let (value, after) = value(after);
+            let field = match key {
+                "level" => &mut line.level,
+                "run" => &mut line.run,
+                "message" => &mut line.message,
+                "session.id" => &mut line.session,
+                "id" => &mut line.id,
+                "agent" => &mut line.agent,
+                "permission" => &mut line.permission,
+                "patterns" => &mut line.patterns,
+                "error.error" => &mut line.error,
+                _ => {
+                    rest = after;
+                    continue;
+                }
+            };
+            // The first of a name counts: what follows may be somebody's text.
+            field.get_or_insert(value);
+            rest = after;
+        }
+        line
+    }
+}
+
+/// Takes one value from the front of a text.
+fn value(text: &str) -> (String, &str) {
+    if !text.starts_with('"') {
+        let end = text.find(' ').unwrap_or(text.len());
+        return (text[..end].to_owned(), &text[end..]);
+    }
+    let mut escaped = false;
+    let end = text.bytes().enumerate().skip(1).find(|(_, b)| {
+        let is_end = *b == b'"' && !escaped;
+        escaped = *b == b'\\' && !escaped;
+        is_end
+    });
+    let end = end.map_or(text.len(), |(at, _)| at + 1);
+    let quoted = &text[..end];
+    let plain =
+        serde_json::from_str(quoted).unwrap_or_else(|_| quoted.trim_matches('"').to_owned());
+    (plain, &text[end..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = r#"timestamp=T level=INFO run=aa message="creating instance" directory=/w
+timestamp=T level=INFO run=aa message=created id=ses_one slug=x parentID=undefined title="a run=bb message=loop session.id=ses_bad" permission="[{\"permission\":\"question\"}]"
+timestamp=T level=INFO run=bb message=loop session.id=ses_two step=0
+timestamp=T level=INFO run=aa message=loop session.id=ses_one step=0
+timestamp=T level=INFO run=aa message=asking id=per_1 permission=bash patterns="[\"echo hi\"]"
+timestamp=T level=INFO run=aa message=stream session.id=ses_one small=true agent=title mode=primary
+"#;
+
+    #[test]
+    fn only_the_lines_of_a_run_are_its_own() {
+        let told = gather(LOG.as_bytes(), "aa");
+        assert_eq!(told.sessions.len(), 1);
+        assert_eq!((told.sessions[0].id.as_str(), told.sessions[0].at_work), ("ses_one", true));
+        assert_eq!(told.asking.as_deref(), Some("bash: echo hi"));
+        let other = gather(LOG.as_bytes(), "bb");
+        assert_eq!((other.sessions.len(), other.asking), (1, None));
+    }
+
+    #[test]
+    fn what_goes_on_asks_no_more() {
+        let more = format!(
+            "{LOG}timestamp=T level=INFO run=aa message=loop session.id=ses_one step=1\n\
+            timestamp=T level=ERROR run=aa message=\"stream error\" session.id=ses_one agent=build error.error=\"AI_APICallError: 429\"\n"
+        );
+        let told = gather(more.as_bytes(), "aa");
+        assert_eq!(told.asking, None);
+        assert_eq!(told.sessions[0].failed_call.as_deref(), Some("AI_APICallError: 429"));
+        let over = format!(
+            "{more}timestamp=T level=INFO run=aa message=\"exiting loop\" session.id=ses_one\n"
+        );
+        let told = gather(over.as_bytes(), "aa");
+        assert_eq!((told.sessions[0].at_work, &told.sessions[0].failed_call), (false, &None));
+    }
+
+    #[test]
+    fn the_line_that_ends_at_a_position_names_the_run() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("log");
+        std::fs::write(&path, LOG).expect("written");
+        let log = File::open(&path).expect("open");
+        let ends: Vec<u64> =
+            memchr::memchr_iter(b'\n', LOG.as_bytes()).map(|at| at as u64 + 1).collect();
+        let first = |end: u64, window: u64| told(&log, end, window).map(|t| t.sessions);
+        let names =
+            |sessions: Vec<Spoken>| -> Vec<String> { sessions.into_iter().map(|s| s.id).collect() };
+        assert_eq!(first(ends[0], WINDOW), Some(vec![]));
+        assert_eq!(names(first(ends[2], WINDOW).expect("told")), ["ses_two"]);
+        assert_eq!(names(first(ends[3], WINDOW).expect("told")), ["ses_one"]);
+        // In the middle of a line, or beyond the end, nothing is known.
+        assert_eq!(first(ends[2] - 1, WINDOW), None);
+        assert_eq!(first(ends[5] + 9, WINDOW), None);
+        let cut = told(&log, ends[3], 100).expect("told");
+        assert!(cut.cut);
+        for end in 0..LOG.len() as u64 {
+            for window in [1, 7, 80, 300] {
+                let _never_panics = told(&log, end, window);
+            }
+        }
+    }
+}

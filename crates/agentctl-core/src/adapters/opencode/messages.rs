@@ -1,0 +1,128 @@
+//! A conversation as lines: one for what was said, one for a tool call, one for its result.
+//!
+//! OpenCode writes a message anew while it grows. So a line is made only of what will not change any
+//! more, in the order in which it was begun: what stands in a line once is never said again.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::entry::{Info, Part};
+use crate::adapters::Conversation;
+use crate::model::{Message, Role, Time, ToolResult};
+
+/// One line: what a message is, one of its parts, and which half of a tool call it tells.
+#[derive(Deserialize)]
+struct Line {
+    info: Info,
+    #[serde(default)]
+    part: Option<Part>,
+    tells: String,
+}
+
+/// A message as the stores hold it: its id, its own text, those of its parts.
+pub(super) type Stored = (String, String, Vec<String>);
+
+/// Makes lines of messages and their parts, oldest first.
+pub(super) fn lines(messages: &[Stored]) -> Conversation {
+    let mut all = Conversation::default();
+    for (at, (_, data, parts)) in messages.iter().enumerate() {
+        let Ok(info) = serde_json::from_str::<Value>(data) else { continue };
+        let Ok(read) = serde_json::from_str::<Info>(data) else { continue };
+        // What is followed by another message was given up, however open it looks.
+        let over = read.time.completed.is_some() || read.role == "user" || at + 1 < messages.len();
+        for text in parts {
+            let Ok(raw) = serde_json::from_str::<Value>(text) else { continue };
+            let Ok(part) = serde_json::from_str::<Part>(text) else { continue };
+            if part.is_tool() {
+                if part.state.status != "pending" {
+                    all.lines.push(line(&info, Some(&called(&raw)), "call"));
+                }
+                if !part.is_open() {
+                    all.lines.push(line(&info, Some(&raw), "result"));
+                } else if !over {
+                    return all;
+                }
+            } else if part.kind == "text" && !over && part.time.end.is_none() {
+                all.unfinished = Some(line(&info, Some(&raw), "part"));
+                return all;
+            } else if matches!(part.kind.as_str(), "text" | "step-finish") {
+                all.lines.push(line(&info, Some(&raw), "part"));
+            }
+        }
+        if read.error.is_some() {
+            all.lines.push(line(&info, None, "end"));
+        }
+    }
+    all
+}
+
+/// A tool call as it was made: what becomes of it is another line.
+fn called(part: &Value) -> Value {
+    let state = &part["state"];
+    json!({
+        "id": part["id"], "type": "tool", "tool": part["tool"], "callID": part["callID"],
+        "state": {
+            "status": "running", "input": state["input"], "time": { "start": state["time"]["start"] },
+        },
+    })
+}
+
+/// Of the message only what was there from the beginning, so that the line never changes.
+fn line(info: &Value, part: Option<&Value>, tells: &str) -> Vec<u8> {
+    let mut short = serde_json::Map::new();
+    for key in ["id", "sessionID", "role", "agent", "modelID", "providerID", "model"] {
+        short.extend(info.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
+    short.insert("time".into(), json!({ "created": info["time"]["created"] }));
+    if part.is_none() {
+        short.insert("error".into(), info["error"].clone());
+        short.insert("time".into(), info["time"].clone());
+    }
+    json!({ "tells": tells, "info": short, "part": part }).to_string().into_bytes()
+}
+
+/// Turns one line into messages.
+pub(super) fn read(bytes: &[u8]) -> Vec<Message> {
+    let Ok(line) = serde_json::from_slice::<Line>(bytes) else { return Vec::new() };
+    message(line).into_iter().collect()
+}
+
+fn message(line: Line) -> Option<Message> {
+    let Line { info, part, tells } = line;
+    let role = if info.role == "user" { Role::User } else { Role::Assistant };
+    let model = info.model().filter(|_| role == Role::Assistant);
+    let base = |role: Role, at: Option<i64>| Message {
+        id: Some(info.id.clone()).filter(|id| !id.is_empty()),
+        at: at.or(info.time.created).and_then(Time::from_millis),
+        ..Message::of(role)
+    };
+    let Some(part) = part else {
+        let error = info.error.as_ref()?;
+        let said = if error.is_abort() {
+            "interrupted".to_owned()
+        } else {
+            format!("the turn failed: {}", error.text())
+        };
+        return Some(Message { text: Some(said), ..base(Role::System, info.time.completed) });
+    };
+    match (part.kind.as_str(), tells.as_str()) {
+        // Put there by OpenCode itself: the content of a file somebody named, a reminder.
+        ("text", _) if part.synthetic => None,
+        ("text", _) => Some(Message { text: part.text, model, ..base(role, part.time.start) }),
+        ("step-finish", _) => {
+            let usage = part.tokens.map(Into::into);
+            Some(Message { usage, ..base(Role::Assistant, None) })
+        }
+        ("tool", "call") => {
+            let calls = vec![part.call()];
+            Some(Message { tool_calls: calls, model, ..base(role, part.state.time.start) })
+        }
+        ("tool", "result") => {
+            let is_error = part.state.status == "error";
+            let text = part.state.output.or(part.state.error).unwrap_or_default();
+            let result = ToolResult { id: part.call_id, text, is_error };
+            Some(Message { tool_results: vec![result], ..base(Role::Tool, part.state.time.end) })
+        }
+        _ => None,
+    }
+}

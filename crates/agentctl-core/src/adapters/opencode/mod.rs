@@ -1,0 +1,292 @@
+//! OpenCode, as it truly is: `opencode.db` says what sessions there are and how far they came; the
+//! shared log, read at the place each process has reached in it, says who serves which.
+//!
+//! Terminals and `run` have a process of their own; `serve` and `acp` host many sessions and are asked
+//! on their port. Facts and versions: `docs/agents/opencode.md`.
+
+mod control;
+mod database;
+mod entry;
+mod files;
+mod home;
+mod live;
+mod log;
+mod messages;
+mod server;
+mod stop;
+
+use std::path::PathBuf;
+use std::sync::{OnceLock, PoisonError};
+
+use self::database::{Database, Row};
+use self::files::Files;
+use self::live::Doubts;
+use super::control::Control;
+use super::{
+    Adapter, Capabilities, Conversation, Depth, Found, Installation, Look, Record, Root, Served,
+    Store, Turn, fault, version_beside,
+};
+use crate::host::Host;
+use crate::kernel::Brief;
+use crate::model::{Fault, Locator, Message};
+use crate::native::sqlite::{SqlResult, StoreError};
+
+pub(super) const NAME: &str = "opencode";
+
+/// The adapter.
+pub struct OpenCode;
+
+impl Adapter for OpenCode {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            live: true,
+            history: true,
+            waiting: "permissions, questions",
+            tokens: true,
+            cost: true,
+            subagents: true,
+        }
+    }
+
+    fn is_candidate(&self, brief: Brief<'_>) -> bool {
+        let names = ["opencode", "opencode.exe"];
+        names.contains(&brief.comm) || names.contains(&brief.exe_name)
+    }
+
+    fn roots(&self, look: &Look) -> Vec<Root> {
+        home::roots(look)
+    }
+
+    fn installation(&self, host: &Host) -> Installation {
+        let program = host.which("opencode");
+        let version = program.as_deref().and_then(|p| version_beside(p, "opencode-ai"));
+        Installation { program, version }
+    }
+
+    fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
+        Box::new(OpenCodeStore { look, root, backend: OnceLock::new(), doubts: Doubts::default() })
+    }
+
+    fn messages(&self, line: &[u8]) -> Vec<Message> {
+        messages::read(line)
+    }
+
+    fn control(&self) -> Option<&dyn Control> {
+        Some(self)
+    }
+}
+
+/// The store does not say how far a session has come in a way that its processes could be judged by.
+struct Blind;
+
+/// Where the sessions of a home are.
+enum Backend<'a> {
+    /// Since 1.2.
+    Database(Box<Database>),
+    /// Before.
+    Files(Files<'a>),
+    /// There is a database, and it cannot be read.
+    Broken(String),
+}
+
+impl<'a> Backend<'a> {
+    fn open(look: &Look, root: &'a Root) -> Self {
+        let uid = look.host.kernel.uid();
+        let path = home::database(&root.path);
+        match Database::open(&path, uid) {
+            Ok(database) => Self::Database(Box::new(database)),
+            // Old files beside a database were taken over by it, or are nobody's any more.
+            Err(StoreError::Missing) => {
+                let taken_over = home::has_database(&root.path, uid);
+                Self::Files(Files::new(root, uid, taken_over))
+            }
+            Err(error) => {
+                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+                Self::Broken(format!("{name} cannot be read: {error}"))
+            }
+        }
+    }
+
+    /// Returns the session that a subagent works for in the end; itself where it is none.
+    fn top(&self, id: &str) -> String {
+        match self {
+            Self::Database(database) => database.top(id),
+            _ => id.to_owned(),
+        }
+    }
+
+    /// Returns a session as it is now; fails where the living cannot be compared with it.
+    fn row(&self, id: &str) -> Result<Option<Row>, Blind> {
+        match self {
+            Self::Database(database) => database.fresh(id).map_err(|_| Blind),
+            _ => Err(Blind),
+        }
+    }
+
+    fn open_since(&self, directory: &str, since_ms: i64) -> Vec<Row> {
+        match self {
+            Self::Database(database) => {
+                database.open_since(directory, since_ms).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns everything that works for a session.
+    fn descendants(&self, id: &str) -> Vec<Row> {
+        let Self::Database(database) = self else { return Vec::new() };
+        let mut rows: Vec<Row> = Vec::new();
+        let mut pending = vec![id.to_owned()];
+        while let Some(id) = pending.pop().filter(|_| rows.len() < 1000) {
+            for child in database.children(&id).unwrap_or_default().rows {
+                let known = rows.iter().any(|row| row.id == child.id);
+                if let Some(row) = database.fresh(&child.id).ok().flatten().filter(|_| !known) {
+                    pending.push(child.id);
+                    rows.push(row);
+                }
+            }
+        }
+        rows
+    }
+}
+
+struct OpenCodeStore<'a> {
+    look: &'a Look,
+    root: &'a Root,
+    /// Opened when first needed, dropped with the question.
+    backend: OnceLock<Backend<'a>>,
+    /// Sessions of which the living do not tell enough.
+    doubts: Doubts,
+}
+
+impl<'a> OpenCodeStore<'a> {
+    fn backend(&self) -> &Backend<'a> {
+        self.backend.get_or_init(|| Backend::open(self.look, self.root))
+    }
+
+    fn fault(&self, why: &str) -> Fault {
+        fault(NAME, self.root, "unreadable", why.to_owned())
+    }
+
+    fn answered<T>(&self, found: SqlResult<Found<T>>) -> Found<T> {
+        found.unwrap_or_else(|error| {
+            Found::fault(self.fault(&format!("the database cannot be read: {error}")))
+        })
+    }
+
+    fn source(&self) -> String {
+        match self.backend() {
+            Backend::Files(_) => format!("{NAME}:storage"),
+            _ => {
+                let path = home::database(&self.root.path);
+                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+                format!("{NAME}:{name}")
+            }
+        }
+    }
+
+    fn unreadable(why: String) -> Record {
+        Record { turn: Turn::Unreadable(why), ..Record::default() }
+    }
+}
+
+impl Store for OpenCodeStore<'_> {
+    fn live(&self) -> Found<Served> {
+        live::read(self.look, self.root, self.backend(), &self.doubts)
+    }
+
+    fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
+        match self.backend() {
+            Backend::Database(database) => self.answered(database.history(since_ms)),
+            Backend::Files(files) => files.history(since_ms),
+            Backend::Broken(why) => Found::fault(self.fault(why)),
+        }
+    }
+
+    fn find(&self, prefix: &str) -> Found<Locator> {
+        match self.backend() {
+            Backend::Database(database) => self.answered(database.find(prefix)),
+            Backend::Files(files) => files.sessions(None, &|id| id.starts_with(prefix)),
+            Backend::Broken(why) => Found::fault(self.fault(why)),
+        }
+    }
+
+    fn record(&self, locator: &Locator, depth: Depth) -> Record {
+        let whole = depth == Depth::Whole;
+        let (mut record, spent) = match self.backend() {
+            Backend::Database(database) => match database.row(&locator.id) {
+                Ok(Some(row)) => {
+                    let spent = whole.then(|| database.spent(&locator.id).ok().flatten());
+                    (row.record(), spent.flatten())
+                }
+                // Named by a process before it was written.
+                Ok(None) => return Record::default(),
+                Err(error) => return Self::unreadable(error.to_string()),
+            },
+            Backend::Files(files) => match files.record(locator) {
+                Ok(record) => (record, whole.then(|| files.spent(locator)).flatten()),
+                Err(why) => return Self::unreadable(why),
+            },
+            Backend::Broken(why) => return Self::unreadable(why.clone()),
+        };
+        (record.tokens, record.cost_usd) = spent.unzip();
+        if let Turn::Open { doubt, .. } = &mut record.turn {
+            let doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+            *doubt = doubts.contains(&locator.id).then_some(live::DOUBT);
+        }
+        let says = record.turn.says();
+        record.evidence.push(self.look.evidence(self.source(), says));
+        record
+    }
+
+    fn open_child(&self, locator: &Locator) -> Option<Turn> {
+        let rows = self.backend().descendants(&locator.id).into_iter();
+        let mut turns = rows.filter_map(|row| row.newest.map(|newest| newest.turn()));
+        turns.find(|turn| matches!(turn, Turn::Open { .. }))
+    }
+
+    fn children(&self, locator: &Locator) -> Found<Locator> {
+        match self.backend() {
+            Backend::Database(database) => self.answered(database.children(&locator.id)),
+            Backend::Files(files) => files.children(&locator.id),
+            Backend::Broken(_) => Found::default(),
+        }
+    }
+
+    fn conversation(&self, locator: &Locator) -> Option<Result<Conversation, Fault>> {
+        let read = match self.backend() {
+            Backend::Database(database) => {
+                database.conversation(&locator.id).map_err(|error| error.to_string())
+            }
+            Backend::Files(files) => files.conversation(&locator.id),
+            Backend::Broken(why) => Err(why.clone()),
+        };
+        Some(match read {
+            Ok(read) => Ok(messages::lines(&read)),
+            Err(why) => Err(self.fault(&why)),
+        })
+    }
+
+    fn watched(&self, locator: &Locator) -> Vec<PathBuf> {
+        let log = self.root.path.join("log/opencode.log");
+        match self.backend() {
+            Backend::Files(_) => {
+                let storage = self.root.path.join("storage");
+                let messages = storage.join("message").join(&locator.id);
+                let mut places = vec![messages, log];
+                places.extend(locator.path.clone());
+                places
+            }
+            _ => {
+                let database = home::database(&self.root.path);
+                let mut journal = database.clone().into_os_string();
+                journal.push("-wal");
+                vec![database, journal.into(), log]
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! How far a process has come in a file, and where it listens: what its open descriptors say.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
+
+use super::{Kernel, link_at, open_process_directory, read_at, same_process};
+use crate::model::ProcId;
+
+/// The state of a listening socket in `/proc/net/tcp`.
+const LISTEN: &str = "0A";
+
+impl Kernel {
+    /// Returns how far a process has come in this very file, for each descriptor it has on it.
+    pub fn positions(&self, id: &ProcId, device: u64, inode: u64) -> io::Result<Vec<u64>> {
+        let directory = open_process_directory(id.pid)?;
+        let descriptors = descriptors(&directory)?;
+        let mut found = Vec::new();
+        for name in names(&descriptors)? {
+            // A descriptor closed meanwhile has no position any more.
+            let Ok(stat) = statat(&descriptors, name.as_str(), AtFlags::empty()) else { continue };
+            if (stat.st_dev, stat.st_ino) != (device, inode) {
+                continue;
+            }
+            let text = read_at(directory.as_fd(), &format!("fdinfo/{name}")).unwrap_or_default();
+            found.extend(position(&String::from_utf8_lossy(&text)));
+        }
+        self.still(id)?;
+        Ok(found)
+    }
+
+    /// Returns the addresses of this machine's loopback on which a process accepts connections.
+    ///
+    /// A process with a network of its own accepts none that we could make.
+    pub fn listening(&self, id: &ProcId) -> io::Result<Vec<SocketAddr>> {
+        let directory = open_process_directory(id.pid)?;
+        let network = |path: &str| statat(rustix::fs::CWD, path, AtFlags::empty());
+        let theirs = statat(&directory, "ns/net", AtFlags::empty())?;
+        if theirs.st_ino != network("/proc/self/ns/net")?.st_ino {
+            return Ok(Vec::new());
+        }
+        let descriptors = descriptors(&directory)?;
+        let sockets: HashSet<u64> = names(&descriptors)?
+            .iter()
+            .filter_map(|name| socket_inode(&link_at(&descriptors, name)?.to_string_lossy()))
+            .collect();
+        let mut found = Vec::new();
+        for table in ["net/tcp", "net/tcp6"] {
+            let text = match read_at(directory.as_fd(), table) {
+                Ok(text) => text,
+                // A kernel without IPv6.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let rows = String::from_utf8_lossy(&text);
+            let listening = rows.lines().filter_map(listener);
+            found.extend(listening.filter(|(_, inode)| sockets.contains(inode)).map(|(at, _)| at));
+        }
+        self.still(id)?;
+        Ok(found)
+    }
+
+    /// Still there after the read, so it was there when the directory was opened.
+    fn still(&self, id: &ProcId) -> io::Result<()> {
+        match self.process(id.pid)? {
+            Some(now) if same_process(&now.id, id) => Ok(()),
+            _ => Err(io::Error::other("the process has gone")),
+        }
+    }
+}
+
+fn descriptors(process: &OwnedFd) -> io::Result<OwnedFd> {
+    Ok(openat(process, "fd", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.bytes().all(|b| b.is_ascii_digit()) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Reads the `pos:` line of an `fdinfo` file.
+fn position(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())
+}
+
+fn socket_inode(link: &str) -> Option<u64> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Reads one row of `/proc/net/tcp` or `tcp6`: where it listens, by the way we can reach it.
+fn listener(row: &str) -> Option<(SocketAddr, u64)> {
+    let mut fields = row.split_ascii_whitespace().skip(1);
+    let (address, port) = fields.next()?.split_once(':')?;
+    let state = fields.nth(1)?;
+    let inode = fields.nth(5)?.parse().ok()?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let address = reachable(parse_address(address)?)?;
+    (state == LISTEN).then_some((SocketAddr::new(address, port), inode))
+}
+
+/// Words of four bytes, each in the byte order of the machine.
+fn parse_address(hex: &str) -> Option<IpAddr> {
+    let word = |at: usize| {
+        let word = u32::from_str_radix(hex.get(at..at + 8)?, 16).ok()?;
+        Some(word.to_ne_bytes())
+    };
+    match hex.len() {
+        8 => Some(IpAddr::V4(Ipv4Addr::from(word(0)?))),
+        32 => {
+            let words = [word(0)?, word(8)?, word(16)?, word(24)?];
+            let bytes: [u8; 16] = words.as_flattened().try_into().ok()?;
+            Some(IpAddr::V6(Ipv6Addr::from(bytes)))
+        }
+        _ => None,
+    }
+}
+
+/// Whoever listens everywhere listens on the loopback; who listens elsewhere only is not ours to ask.
+fn reachable(address: IpAddr) -> Option<IpAddr> {
+    let address = address.to_canonical();
+    match address {
+        IpAddr::V4(a) if a.is_unspecified() => Some(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(a) if a.is_unspecified() => Some(Ipv6Addr::LOCALHOST.into()),
+        _ => address.is_loopback().then_some(address),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    fn me(kernel: &Kernel) -> ProcId {
+        kernel.process(std::process::id()).expect("readable").expect("alive").id
+    }
+
+    #[test]
+    fn a_position_is_the_end_of_what_was_written_last() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("log");
+        let append = || std::fs::OpenOptions::new().append(true).create(true).open(&path);
+        let (mut ours, mut other) = (append().expect("open"), append().expect("open"));
+        ours.write_all(b"first\n").expect("written");
+        other.write_all(b"second\n").expect("written");
+        let meta = std::fs::metadata(&path).expect("there");
+        let kernel = Kernel::open().expect("a kernel");
+        let mut found = kernel.positions(&me(&kernel), meta.dev(), meta.ino()).expect("readable");
+        found.sort_unstable();
+        assert_eq!(found, [6, 13]);
+        drop((ours, other));
+        let none = kernel.positions(&me(&kernel), meta.dev(), meta.ino()).expect("readable");
+        assert!(none.is_empty());
+    }
+
+    #[test]
+    fn who_listens_is_seen_and_another_process_of_that_pid_is_not() {
+        let kernel = Kernel::open().expect("a kernel");
+        let (four, six) = (TcpListener::bind("127.0.0.1:0"), TcpListener::bind("[::1]:0"));
+        for listener in [four, six].into_iter().flatten() {
+            let at = listener.local_addr().expect("an address");
+            assert!(kernel.listening(&me(&kernel)).expect("readable").contains(&at));
+            let mut other = me(&kernel);
+            other.start_ticks += 1;
+            assert!(kernel.listening(&other).is_err());
+            drop(listener);
+            assert!(!kernel.listening(&me(&kernel)).expect("readable").contains(&at));
+        }
+    }
+
+    #[test]
+    fn only_what_the_loopback_reaches_is_named() {
+        let row = |address: &str, state: &str| {
+            format!("   0: {address}:1000 00000000:0000 {state} 00000000:00000000 00:0 0 0 0 77 1")
+        };
+        let at = |text: String| listener(&text).map(|(at, inode)| (at.to_string(), inode));
+        // The byte order of these is the machine's own.
+        let v4 = |a: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(a));
+        assert_eq!(at(row(&v4([127, 0, 0, 1]), "0A")), Some(("127.0.0.1:4096".into(), 77)));
+        assert_eq!(at(row(&v4([0, 0, 0, 0]), "0A")), Some(("127.0.0.1:4096".into(), 77)));
+        assert_eq!(at(row(&v4([10, 0, 0, 1]), "0A")), None);
+        assert_eq!(at(row(&v4([127, 0, 0, 1]), "01")), None);
+        for rubbish in ["", "x", "0: zz:zz 0 0A", "  sl  local_address rem_address   st"] {
+            assert_eq!(listener(rubbish), None);
+        }
+        let mut text = String::new();
+        std::fs::File::open("/proc/net/tcp")
+            .and_then(|mut f| f.read_to_string(&mut text))
+            .expect("read");
+        assert_eq!(text.lines().take(1).filter_map(listener).count(), 0);
+    }
+}

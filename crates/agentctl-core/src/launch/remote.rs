@@ -1,0 +1,47 @@
+//! Launching and resuming where a server carries it out: it is asked, and its answer is the session.
+//!
+//! No directory is entered and no run is kept: nothing of it lies on this machine. What only a process
+//! or a run could honour is refused before the server hears of it.
+
+use std::sync::Arc;
+
+use super::{Launch, LaunchError, Launched};
+use crate::adapters::control::{Refusal, Remote, Unbegun};
+use crate::fleet::{self, Adapters};
+use crate::host::Host;
+
+/// Has a server carry out what is wanted.
+pub(super) fn launch(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    remote: &dyn Remote,
+    launch: &Launch,
+) -> Result<Launched, LaunchError> {
+    let agent = launch.adapter.name();
+    let unheeded = [
+        (!launch.env.is_empty(), "--env", "its environment is the server's"),
+        (launch.group.is_some(), "--group", "groups are kept with runs, and it has none here"),
+        (launch.on_complete.is_some(), "--on-complete", "nobody here sees it end"),
+    ];
+    if let Some((_, flag, why)) = unheeded.iter().find(|(given, ..)| *given) {
+        let what = format!("{agent} runs on a server: {flag} cannot be heeded");
+        return Err(Refusal::new(what, *why).into());
+    }
+    let message = std::str::from_utf8(&launch.prompt)
+        .map_err(|_| Refusal::new("the prompt is not UTF-8", "a server takes text only"))?;
+    let look = fleet::look(host, adapters, host.deadlines.launch);
+    match remote.begin(&look, &launch.order, message) {
+        Ok(begun) => Ok(Launched {
+            run: None,
+            session: begun.session,
+            process: None,
+            exempt: Vec::new(),
+            faults: Vec::new(),
+        }),
+        Err(Unbegun::Refused(refusal)) => {
+            let message = format!("{agent}: {}", refusal.message);
+            Err(Refusal { message, hint: refusal.hint }.into())
+        }
+        Err(Unbegun::Unclear(why)) => Err(LaunchError::Unanswered { agent, why }),
+    }
+}

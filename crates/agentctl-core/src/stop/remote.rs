@@ -1,0 +1,90 @@
+//! Stopping a session that a server keeps: it is asked to end the run, and then looked at again.
+//!
+//! Only what the next look says counts. A server that does not answer leaves it unknown whether the
+//! session works on; it never makes it stopped.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Options, PATIENCE, Report, Verdict};
+use crate::adapters::control::Control;
+use crate::adapters::{Adapter, Root};
+use crate::fleet::{self, Adapters, Inspected};
+use crate::host::Host;
+use crate::model::{Fault, ReasonKind, Session, Status, Target};
+
+/// The pace at which the server is asked whether the run has ended.
+const PACE: Duration = Duration::from_millis(100);
+
+/// Something of it is at work: a run of its own, or one below it.
+fn works(session: &Session) -> bool {
+    let below = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
+    matches!(session.status, Status::Running | Status::Waiting)
+        || (session.status == Status::Idle && below)
+}
+
+pub(super) fn stop(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    target: &Target,
+    (adapter, control): (&'static dyn Adapter, &dyn Control),
+    inspected: Inspected,
+    options: Options,
+) -> Report {
+    let Some(session) = inspected.session.clone() else {
+        return Report::bare(Verdict::Already, inspected);
+    };
+    if session.status == Status::Unknown {
+        let why = session.reason.as_ref().and_then(|r| r.detail.clone());
+        let why = why.unwrap_or_else(|| "no source says".into());
+        return Report::bare(Verdict::Unknown(why), inspected);
+    }
+    if !works(&session) {
+        return Report::bare(Verdict::Already, inspected);
+    }
+    let until = Instant::now() + options.timeout.unwrap_or(PATIENCE);
+    let look = fleet::look(host, adapters, until.saturating_duration_since(Instant::now()));
+    let root = adapter.roots(&look).into_iter().find(|r| r.label() == session.root);
+    let root = root.unwrap_or_else(|| Root { path: session.root.clone().into() });
+    let below = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
+    let asked = control.interrupt(&look, &root, &session);
+    let mut report = Report::bare(Verdict::Already, inspected);
+    let mut last: Option<Session>;
+    loop {
+        let seen = fleet::inspect(host, adapters, target);
+        let silent = seen.faults.iter().find(|f| f.adapter == adapter.name()).cloned();
+        last = seen.session;
+        report.verdict = match (&last, silent) {
+            (Some(now), None) if now.status == Status::Unknown => {
+                let why = now.reason.as_ref().and_then(|r| r.detail.clone());
+                Verdict::Unknown(why.unwrap_or_else(|| "no source says".into()))
+            }
+            (Some(now), None) if works(now) => match &asked {
+                Err(why) => Verdict::Failed(why.clone()),
+                Ok(_) => Verdict::Failed("its server took the request, yet it works on".into()),
+            },
+            (_, None) => Verdict::Stopped,
+            (_, Some(fault)) => {
+                let Fault { message, .. } = &fault;
+                let why = format!("its server could not be asked again: {message}");
+                report.faults.push(fault);
+                Verdict::Unknown(why)
+            }
+        };
+        let settled = matches!(report.verdict, Verdict::Stopped) || asked.is_err();
+        if settled || Instant::now() >= until {
+            break;
+        }
+        std::thread::park_timeout(PACE);
+    }
+    if report.verdict == Verdict::Stopped {
+        report.faults.retain(|f| f.adapter != adapter.name());
+        if below {
+            report.notes.push("its subagents were stopped with it".to_owned());
+        }
+    }
+    report.after = last;
+    report.faults.sort();
+    report.faults.dedup();
+    report
+}

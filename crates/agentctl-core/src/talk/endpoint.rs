@@ -1,0 +1,235 @@
+//! Where a server on a network is, and how it is reached without giving anything away.
+//!
+//! The address comes from configuration only. Plain text is spoken to this machine alone, unless the
+//! configuration says otherwise; the address that was checked is the one that is connected to.
+//! Certificates are checked against the system's own authorities, or against a file that was named.
+
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use super::TalkError;
+use super::wire::{Bounded, Socket, Wire};
+
+/// Where systems keep the authorities they trust.
+const AUTHORITIES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/ca-bundle.pem",
+];
+
+/// A server's address: scheme, host, port and path of a WebSocket URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    secure: bool,
+    host: String,
+    port: u16,
+    path: String,
+}
+
+impl Endpoint {
+    /// Reads a `ws://` or `wss://` URL. One that carries a secret is refused: URLs end up in logs.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let (secure, rest) = match url.split_once("://") {
+            Some(("ws", rest)) => (false, rest),
+            Some(("wss", rest)) => (true, rest),
+            _ => return Err("it does not begin with ws:// or wss://".into()),
+        };
+        if rest.contains(['?', '#', '@']) {
+            return Err("it must not hold a user, a query or a fragment".into());
+        }
+        let plain = |c: char| c.is_ascii_graphic();
+        if !rest.chars().all(plain) {
+            return Err("it holds a character that no URL holds".into());
+        }
+        let (authority, path) = match rest.find('/') {
+            Some(at) => rest.split_at(at),
+            None => (rest, "/"),
+        };
+        let usual = if secure { 443 } else { 80 };
+        let bracketed = authority.strip_prefix('[').and_then(|a| a.split_once(']'));
+        let (host, port) = match bracketed {
+            Some((host, port)) => (host, port.strip_prefix(':')),
+            None => match authority.rsplit_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (authority, None),
+            },
+        };
+        let port = port.map_or(Ok(usual), str::parse).map_err(|_| "its port is no number")?;
+        if host.is_empty() || (bracketed.is_none() && host.contains(':')) {
+            return Err("its host is missing".into());
+        }
+        let path = path.trim_end_matches('/').to_owned();
+        Ok(Self { secure, host: host.to_ascii_lowercase(), port, path })
+    }
+
+    /// Says whether it is this very machine, by its name alone.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        self.host == "localhost"
+            || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+
+    /// Says whether it is spoken to in cipher.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.secure
+    }
+
+    /// Connects to it within the time; plain text leaves this machine only if `insecure`.
+    pub(super) fn connect(&self, manner: &Manner, limit: Duration) -> Result<Wire, TalkError> {
+        let until = Instant::now() + limit;
+        if !self.secure && !self.is_loopback() && !manner.insecure {
+            return Err(TalkError::Insecure);
+        }
+        let found = (self.host.as_str(), self.port).to_socket_addrs();
+        let addresses: Vec<SocketAddr> = found.map_err(TalkError::Unreachable)?.collect();
+        let mut last = std::io::Error::other("its name has no address");
+        for address in addresses {
+            // A name that only claims to be this machine gets nothing in plain text.
+            if !self.secure && !manner.insecure && !address.ip().is_loopback() {
+                return Err(TalkError::Insecure);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(TalkError::Late);
+            }
+            match TcpStream::connect_timeout(&address, left) {
+                Ok(stream) => return self.over(stream, manner, until),
+                Err(error) => last = error,
+            }
+        }
+        match last.kind() {
+            std::io::ErrorKind::TimedOut => Err(TalkError::Late),
+            _ => Err(TalkError::Unreachable(last)),
+        }
+    }
+
+    fn over(&self, stream: TcpStream, manner: &Manner, until: Instant) -> Result<Wire, TalkError> {
+        // A question is one small frame, and its answer is waited for.
+        let _slower = stream.set_nodelay(true);
+        let bounded = Bounded::new(Socket::Tcp(stream), until);
+        if !self.secure {
+            return Ok(Wire::Plain(bounded));
+        }
+        let unsure = |why: String| TalkError::Certificate(why);
+        let name = ServerName::try_from(self.host.clone()).map_err(|e| unsure(e.to_string()))?;
+        let config = Arc::new(manner.tls()?);
+        let client = ClientConnection::new(config, name).map_err(|e| unsure(e.to_string()))?;
+        Ok(Wire::Tls(Box::new(StreamOwned::new(client, bounded))))
+    }
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let scheme = if self.secure { "wss" } else { "ws" };
+        if self.host.contains(':') {
+            write!(f, "{scheme}://[{}]:{}{}", self.host, self.port, self.path)
+        } else {
+            write!(f, "{scheme}://{}:{}{}", self.host, self.port, self.path)
+        }
+    }
+}
+
+/// What may be done to reach a server.
+#[derive(Clone, Debug, Default)]
+pub struct Manner {
+    /// Plain text may leave this machine.
+    pub insecure: bool,
+    /// The authorities its certificate is checked against; `None` for the system's.
+    pub authorities: Option<PathBuf>,
+}
+
+impl Manner {
+    fn tls(&self) -> Result<ClientConfig, TalkError> {
+        let unsure = |why: String| TalkError::Certificate(why);
+        let mut trusted = RootCertStore::empty();
+        let file = match &self.authorities {
+            Some(file) => file.clone(),
+            None => AUTHORITIES
+                .into_iter()
+                .map(PathBuf::from)
+                .find(|p| p.is_file())
+                .ok_or_else(|| unsure("this system has no file of authorities".into()))?,
+        };
+        for certificate in certificates(&file).map_err(unsure)? {
+            // One that is malformed vouches for nobody.
+            let _unusable = trusted.add(certificate);
+        }
+        if trusted.is_empty() {
+            return Err(unsure(format!("{} holds no certificate", file.display())));
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let versions = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| unsure(e.to_string()))?;
+        Ok(versions.with_root_certificates(trusted).with_no_client_auth())
+    }
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all =
+        CertificateDer::pem_file_iter(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    Ok(all.flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_and_written() {
+        for (url, written) in [
+            ("ws://127.0.0.1:18789", "ws://127.0.0.1:18789"),
+            ("ws://127.0.0.1:18789/", "ws://127.0.0.1:18789"),
+            ("wss://Gate.Example", "wss://gate.example:443"),
+            ("wss://gate.example/a/b/", "wss://gate.example:443/a/b"),
+            ("ws://[::1]:9", "ws://[::1]:9"),
+        ] {
+            assert_eq!(Endpoint::parse(url).map(|e| e.to_string()).as_deref(), Ok(written));
+        }
+        for url in [
+            "http://127.0.0.1",
+            "ws://",
+            "ws://:1",
+            "ws://a:b",
+            "ws://user@a",
+            "ws://a/?token=x",
+            "ws://a#x",
+            "ws://a b",
+            "ws://a\u{202e}",
+            "ws://::1:9",
+        ] {
+            assert!(Endpoint::parse(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn this_machine_is_known_by_number_or_name_only() {
+        for (url, here) in [
+            ("ws://127.0.0.1:1", true),
+            ("ws://127.9.9.9:1", true),
+            ("ws://[::1]:1", true),
+            ("ws://localhost:1", true),
+            ("ws://127.0.0.1.example:1", false),
+            ("ws://localhost.example:1", false),
+            ("ws://10.0.0.1:1", false),
+            ("ws://0.0.0.0:1", false),
+        ] {
+            assert_eq!(Endpoint::parse(url).expect("read").is_loopback(), here, "{url}");
+        }
+    }
+
+    #[test]
+    fn plain_text_does_not_leave_this_machine() {
+        let far = Endpoint::parse("ws://192.0.2.1:9").expect("read");
+        let refused = far.connect(&Manner::default(), Duration::from_millis(50)).err();
+        assert!(matches!(refused, Some(TalkError::Insecure)), "{refused:?}");
+    }
+}

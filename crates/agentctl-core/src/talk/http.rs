@@ -1,0 +1,268 @@
+//! One question to a server on this machine's loopback, in plain HTTP.
+//!
+//! Bounded in time and size. Nothing but the loopback is spoken to, and no redirect is followed, so that
+//! a password goes to the process it was read from and nowhere else.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::TalkError;
+
+/// Largest answer we accept.
+const ANSWER_BYTES: usize = 8 << 20;
+
+/// A server on the loopback, and who we are to it.
+#[derive(Clone)]
+pub struct Http {
+    /// Where it listens.
+    pub at: SocketAddr,
+    /// User and password, where it wants them.
+    pub login: Option<(String, String)>,
+}
+
+impl Http {
+    /// Asks for a resource.
+    pub fn get(&self, path: &str, limit: Duration) -> Result<Value, TalkError> {
+        self.ask("GET", path, limit)
+    }
+
+    /// Asks for something to be done.
+    pub fn post(&self, path: &str, limit: Duration) -> Result<Value, TalkError> {
+        self.ask("POST", path, limit)
+    }
+
+    fn ask(&self, method: &str, path: &str, limit: Duration) -> Result<Value, TalkError> {
+        let until = Instant::now() + limit;
+        if !self.at.ip().is_loopback() {
+            return Err(TalkError::Protocol("it does not listen on the loopback".into()));
+        }
+        if path.bytes().any(|b| b <= b' ' || b == 0x7f) {
+            return Err(TalkError::Protocol("the path cannot be asked for".into()));
+        }
+        let mut stream =
+            TcpStream::connect_timeout(&self.at, limit).map_err(TalkError::Unreachable)?;
+        let login = self.login.as_ref().map(|(user, password)| {
+            let both = base64(format!("{user}:{password}").as_bytes());
+            format!("Authorization: Basic {both}\r\n")
+        });
+        let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\n{}{length}Accept: application/json\r\n\
+             Connection: close\r\n\r\n",
+            self.at,
+            login.unwrap_or_default()
+        );
+        stream.set_write_timeout(Some(left(until)?)).map_err(TalkError::Unreachable)?;
+        stream.write_all(request.as_bytes()).map_err(failed)?;
+        let answer = read(&mut stream, until)?;
+        body(&answer)
+    }
+}
+
+fn left(until: Instant) -> Result<Duration, TalkError> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(TalkError::Late) } else { Ok(left) }
+}
+
+fn failed(error: std::io::Error) -> TalkError {
+    match error.kind() {
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => TalkError::Late,
+        _ => TalkError::Unreachable(error),
+    }
+}
+
+/// Reads until the answer is whole, or the server hangs up.
+fn read(stream: &mut TcpStream, until: Instant) -> Result<Vec<u8>, TalkError> {
+    let mut answer = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        stream.set_read_timeout(Some(left(until)?)).map_err(TalkError::Unreachable)?;
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(answer),
+            Ok(count) => answer.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(failed(error)),
+        }
+        if answer.len() > ANSWER_BYTES {
+            return Err(TalkError::Protocol("its answer is too large".into()));
+        }
+        // A server that keeps the line open is not waited for once it has said everything.
+        if whole(&answer) {
+            return Ok(answer);
+        }
+    }
+}
+
+/// The head of an answer, and where its body begins.
+struct Head<'a> {
+    status: u16,
+    fields: Vec<(&'a str, &'a str)>,
+    end: usize,
+}
+
+impl Head<'_> {
+    fn of(answer: &[u8]) -> Option<Head<'_>> {
+        let end = memchr::memmem::find(answer, b"\r\n\r\n")? + 4;
+        let text = std::str::from_utf8(&answer[..end]).ok()?;
+        let mut lines = text.lines();
+        let first = lines.next()?.strip_prefix("HTTP/1.")?;
+        let status = first.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        let fields = lines.filter_map(|line| line.split_once(':'));
+        let fields = fields.map(|(name, value)| (name.trim(), value.trim())).collect();
+        Some(Head { status, fields, end })
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
+    }
+
+    fn is_chunked(&self) -> bool {
+        self.field("transfer-encoding").is_some_and(|v| v.eq_ignore_ascii_case("chunked"))
+    }
+}
+
+fn whole(answer: &[u8]) -> bool {
+    let Some(head) = Head::of(answer) else { return false };
+    let body = &answer[head.end..];
+    if head.is_chunked() {
+        return unchunked(body).is_some();
+    }
+    let length = head.field("content-length").and_then(|v| v.parse::<usize>().ok());
+    length.is_some_and(|length| body.len() >= length)
+}
+
+fn body(answer: &[u8]) -> Result<Value, TalkError> {
+    let nonsense = |why: &str| TalkError::Protocol(why.to_owned());
+    let head = Head::of(answer).ok_or_else(|| nonsense("it is no HTTP answer"))?;
+    let body = &answer[head.end..];
+    let length = head.field("content-length").and_then(|v| v.parse::<usize>().ok());
+    let body = match length {
+        _ if head.is_chunked() => {
+            unchunked(body).ok_or_else(|| nonsense("its answer was cut off"))?
+        }
+        Some(length) => {
+            body.get(..length).ok_or_else(|| nonsense("its answer was cut off"))?.to_vec()
+        }
+        None => body.to_vec(),
+    };
+    match head.status {
+        200..=299 if body.is_empty() => Ok(Value::Null),
+        200..=299 => serde_json::from_slice(&body).map_err(|e| TalkError::Protocol(e.to_string())),
+        401 | 403 => Err(TalkError::Refused("it wants another password".into())),
+        status => Err(TalkError::Refused(format!("HTTP {status}"))),
+    }
+}
+
+/// Joins the chunks of a body; `None` while the last is missing.
+fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let line = memchr::memmem::find(rest, b"\r\n")?;
+        let size = std::str::from_utf8(&rest[..line]).ok()?;
+        let size = usize::from_str_radix(size.split(';').next()?.trim(), 16).ok()?;
+        let chunk = rest.get(line + 2..)?;
+        if size == 0 {
+            return Some(body);
+        }
+        body.extend_from_slice(chunk.get(..size)?);
+        rest = chunk.get(size.checked_add(2)?..)?;
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for at in 0..4 {
+            let sign = SIGNS[usize::try_from(bits >> (18 - 6 * at) & 63).unwrap_or(0)];
+            text.push(if at <= three.len() { char::from(sign) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A server that reads one request and answers with these bytes; returns what it was asked.
+    fn answering(bytes: &'static [u8]) -> (Http, std::thread::JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let at = listener.local_addr().expect("an address");
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("accepted");
+            let mut asked = Vec::new();
+            let mut buffer = [0; 1024];
+            while !asked.ends_with(b"\r\n\r\n") {
+                let count = stream.read(&mut buffer).expect("read");
+                asked.extend_from_slice(&buffer[..count]);
+            }
+            stream.write_all(bytes).expect("written");
+            String::from_utf8_lossy(&asked).into_owned()
+        });
+        (Http { at, login: None }, server)
+    }
+
+    const SHORT: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn an_answer_of_any_form_is_read() {
+        let plain = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"a\":1}";
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{\"a\r\n4;x=y\r\n\":1}\r\n0\r\n\r\n";
+        let open = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"a\":1}";
+        for bytes in [&plain[..], chunked, open] {
+            let (mut http, server) = answering(bytes);
+            http.login = Some(("opencode".into(), "p".into()));
+            assert_eq!(http.get("/x?directory=%2Fa", SHORT).expect("answered")["a"], 1);
+            let asked = server.join().expect("served");
+            assert!(asked.starts_with("GET /x?directory=%2Fa HTTP/1.1\r\n"), "{asked}");
+            assert!(asked.contains("Authorization: Basic b3BlbmNvZGU6cA==\r\n"), "{asked}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_a_redirect_and_nonsense_are_no_answers() {
+        let says = |bytes: &'static [u8]| {
+            let (http, server) = answering(bytes);
+            let said = http.post("/x", SHORT).expect_err("refused").to_string();
+            server.join().expect("served");
+            said
+        };
+        assert!(says(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n").contains("password"));
+        let moved =
+            b"HTTP/1.1 302 Found\r\nLocation: http://example.org/\r\nContent-Length: 0\r\n\r\n";
+        assert!(says(moved).contains("302"));
+        assert!(says(b"SSH-2.0-OpenSSH_9\r\n\r\n").contains("no HTTP"));
+        assert!(says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{").contains("cut off"));
+        assert!(says(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{").contains("nonsense"));
+    }
+
+    #[test]
+    fn nobody_is_waited_for_and_nobody_else_is_asked() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let at = listener.local_addr().expect("an address");
+        let mute = Http { at, login: None };
+        let late = mute.get("/", Duration::from_millis(50));
+        assert!(matches!(late, Err(TalkError::Late)), "{late:?}");
+        let far = Http { at: "192.0.2.1:80".parse().expect("an address"), login: None };
+        assert!(matches!(far.get("/", SHORT), Err(TalkError::Protocol(_))));
+        let smuggled = mute.get("/ HTTP/1.1\r\nX: y", SHORT);
+        assert!(matches!(smuggled, Err(TalkError::Protocol(_))), "{smuggled:?}");
+    }
+
+    #[test]
+    fn base64_is_that_of_everybody_else() {
+        for (plain, coded) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
+        {
+            assert_eq!(base64(plain.as_bytes()), coded);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! OpenCode's server: many sessions, one process, and only that process says what each of them does.
+
+use serde_json::{Value, json};
+use testkit::{Agent, TestHome, eventually, sandboxed};
+
+use crate::opencode::{A, B, DATA, Store, answered, line, list, log, working, works_on, world};
+use crate::stop::lives;
+
+/// A server that has worked on these sessions, and answers with what is in its folder.
+fn server(home: &TestHome, ids: &[&str]) -> Agent {
+    let database = home.at(&format!("{DATA}/opencode.db")).to_string_lossy().into_owned();
+    let (log, folder) = (log(home), home.at("answers/asked"));
+    let folder = folder.parent().expect("a folder").to_string_lossy().into_owned();
+    let lines: Vec<String> = ids.iter().map(|id| works_on("bbbb0001", id)).collect();
+    let mut script = vec!["serve", "--port", "0", "open", &database, "answer", &folder];
+    for line in &lines {
+        script.extend(["keep", &log, line]);
+    }
+    let mut agent = home.agent("opencode", "srv", &script);
+    agent.ready();
+    agent
+}
+
+fn says(home: &TestHome, route: &str, answer: &Value) {
+    home.write(&format!("answers/{route}"), answer.to_string());
+}
+
+/// Two sessions at work in a server, by their record.
+fn hosted() -> (TestHome, Store, Agent) {
+    let (home, store, directory) = world();
+    for id in [A, B] {
+        store.session(id, &directory, None);
+    }
+    let agent = server(&home, &[A, B]);
+    for id in [A, B] {
+        store.message(id, 0, &working());
+    }
+    says(&home, "session.status", &json!({A: {"type": "busy"}, B: {"type": "busy"}}));
+    says(&home, "permission", &json!([]));
+    says(&home, "question", &json!([]));
+    (home, store, agent)
+}
+
+#[test]
+fn its_word_on_each_session_counts() {
+    sandboxed(|| {
+        let (home, store, agent) = hosted();
+        let row = |id: &str| {
+            let row = list(&home).session(id);
+            assert_eq!((&row["hosted"], &row["pid"]), (&true.into(), &agent.pid().into()));
+            assert_ne!(row["cwd"], home.path().join("srv").to_string_lossy().as_ref());
+            let text = |v: &Value| v.as_str().unwrap_or("-").to_owned();
+            (text(&row["status"]), text(&row["reason"]["kind"]), text(&row["reason"]["detail"]))
+        };
+        let is = |status: &str, kind: &str, detail: &str| {
+            (status.to_owned(), kind.to_owned(), detail.to_owned())
+        };
+        assert_eq!(row(A), is("running", "-", "-"));
+        says(
+            &home,
+            "permission",
+            &json!([{"id": "per_1", "sessionID": A, "permission": "bash", "patterns": ["make"]}]),
+        );
+        assert_eq!(row(A), is("waiting", "permission", "bash: make"));
+        assert_eq!(row(B), is("running", "-", "-"));
+        says(
+            &home,
+            "question",
+            &json!([{"id": "q", "sessionID": B, "questions": [{"question": "Which?"}]}]),
+        );
+        assert_eq!(row(B), is("waiting", "question", "Which?"));
+        says(&home, "question", &json!([]));
+        says(
+            &home,
+            "session.status",
+            &json!({B: {"type": "retry", "attempt": 2, "message": "429", "next": 1_794_750_463_871_i64}}),
+        );
+        assert_eq!(row(B), is("running", "retrying", "429"));
+        assert_eq!(list(&home).session(B)["reason"]["until"], "2026-11-15T13:47:43.871Z");
+        // A request that was left over by an abort waits for nobody.
+        assert_eq!(row(A), is("idle", "-", "-"));
+        // At rest in a shared server: history until somebody moves it.
+        let live = home.run(&["list", "--json"]).sessions();
+        assert_eq!(live.len(), 1, "{live:?}");
+        crate::assert_list_equals_status(&home);
+        // A subagent's wait is the wait of the session it works for.
+        store.session("ses_child", "/x", Some(A));
+        says(&home, "session.status", &json!({A: {"type": "busy"}, "ses_child": {"type": "busy"}}));
+        says(
+            &home,
+            "permission",
+            &json!([{"id": "per_2", "sessionID": "ses_child", "permission": "edit", "patterns": []}]),
+        );
+        assert_eq!(row(A), is("waiting", "permission", "edit"));
+    });
+}
+
+#[test]
+fn the_password_is_the_servers_own_and_every_question_names_its_folder() {
+    sandboxed(|| {
+        let (mut home, store, directory) = world();
+        store.session(A, &directory, None);
+        home.set("OPENCODE_SERVER_PASSWORD", "geheim");
+        let _agent = server(&home, &[A]);
+        home.set("OPENCODE_SERVER_PASSWORD", "");
+        says(&home, "session.status", &json!({A: {"type": "busy"}}));
+        says(&home, "permission", &json!([]));
+        let listed = list(&home);
+        assert_eq!((listed.session(A)["status"].clone(), listed.code), ("running".into(), Some(0)));
+        let asked = std::fs::read_to_string(home.path().join("answers/asked")).expect("asked");
+        let folder = directory.replace('/', "%2F");
+        for question in asked.lines() {
+            assert!(question.contains("Authorization: Basic b3BlbmNvZGU6Z2VoZWlt|"), "{question}");
+            assert!(question.contains(&format!("?directory={folder} HTTP")), "{question}");
+        }
+        assert!(!listed.stdout.contains("geheim") && !listed.stderr.contains("geheim"));
+    });
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_a_fault_and_its_log_speaks() {
+    sandboxed(|| {
+        let (home, store, agent) = hosted();
+        std::fs::remove_file(home.path().join("answers/session.status")).expect("removed");
+        store.message(B, 0, &answered("stop"));
+        let listed = list(&home);
+        assert_eq!(listed.code, Some(3), "{}", listed.stdout);
+        assert!(listed.stderr.contains("did not say what it waits for"), "{}", listed.stderr);
+        assert_eq!(listed.session(A)["status"], "running");
+        assert_eq!(listed.session(B)["status"], "idle");
+        assert_eq!(listed.session(B)["pid"], agent.pid());
+    });
+}
+
+#[test]
+fn stopping_asks_the_server_and_signals_nobody() {
+    sandboxed(|| {
+        let (home, store, mut agent) = hosted();
+        // It takes the request, and the turn goes on.
+        says(&home, &format!("session.{A}.abort"), &json!(true));
+        let stubborn = home.run(&["stop", A, "--timeout", "1s"]);
+        assert_eq!(stubborn.code, Some(1), "{}", stubborn.stderr);
+        assert!(lives(agent.pid()));
+        let asked = std::fs::read_to_string(home.path().join("answers/asked")).expect("asked");
+        assert!(
+            asked.lines().any(|l| l.starts_with(&format!("POST /session/{A}/abort?directory="))),
+            "{asked}"
+        );
+        // It obeys.
+        says(&home, "session.status", &json!({B: {"type": "busy"}}));
+        let stopped = home.run(&["stop", A]);
+        assert_eq!(stopped.code, Some(0), "{}", stopped.stderr);
+        assert!(lives(agent.pid()), "the server serves others");
+        assert_eq!(list(&home).session(B)["status"], "running");
+        // Somebody else's tool in the same server carries the same mark.
+        let refused = home.run(&["stop", B, "--timeout", "300ms"]);
+        assert_eq!(refused.code, Some(1), "the server knows no such route: {}", refused.stderr);
+        assert!(lives(agent.pid()));
+        agent.kill();
+        store.message(B, 0, &answered("stop"));
+        eventually("both have ended", || {
+            let listed = list(&home);
+            let ended = |id: &str| listed.session(id)["status"] == "stopped";
+            (ended(A) && ended(B)).then_some(())
+        });
+    });
+}
+
+#[test]
+fn a_server_that_does_not_listen_cannot_be_asked_and_is_not_signalled() {
+    sandboxed(|| {
+        let (home, store, directory) = world();
+        store.session(A, &directory, None);
+        let log = log(&home);
+        let lines = [line("bbbb0002", "message=init"), works_on("bbbb0002", A)];
+        let database = home.at(&format!("{DATA}/opencode.db")).to_string_lossy().into_owned();
+        let script = ["acp", "open", &database, "keep", &log, &lines[0], "keep", &log, &lines[1]];
+        let mut agent = home.agent("opencode", "srv", &script);
+        agent.ready();
+        store.message(A, 0, &working());
+        let listed = list(&home);
+        assert_eq!((listed.session(A)["status"].clone(), listed.code), ("running".into(), Some(0)));
+        let refused = home.run(&["stop", A]);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        assert!(lives(agent.pid()));
+    });
+}

@@ -1,0 +1,154 @@
+//! OpenClaw: the real gateway on loopback, in a home and namespaces of its own, with the scripted model.
+
+mod client;
+mod down;
+mod runs;
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use self::client::Client;
+use super::{Agent, Scenario};
+use crate::judge::Claim;
+use crate::process::Started;
+use crate::stage::{Stage, Trouble};
+
+/// The gateway's port: the namespace is its own.
+const PORT: u16 = 18_789;
+const TOKEN: &str = "lab-token-0123456789abcdef0123456789abcdef";
+const HOOK_TOKEN: &str = "lab-hook-token-fedcba9876543210fedcba";
+
+const OPENCLAW: Agent = Agent("openclaw");
+
+/// Every scenario of OpenClaw.
+pub static SCENARIOS: &[Scenario] = &[
+    OPENCLAW.core("turn", "a run while the model thinks, and its end", runs::turn),
+    OPENCLAW.core(
+        "failed",
+        "the model refuses: the last run failed, the conversation rests",
+        runs::failed,
+    ),
+    OPENCLAW.core(
+        "launched",
+        "launch, logs while it speaks, resume, stop: the gateway's own id throughout",
+        runs::launched,
+    ),
+    OPENCLAW.headless(
+        "not-ours-to-stop",
+        "whoever did not begin a run may not end it",
+        runs::not_ours,
+    ),
+    OPENCLAW.headless("aborted", "a run is aborted by somebody else", runs::aborted),
+    OPENCLAW.headless("cron", "a scheduled run from its first moment on, and its end", runs::cron),
+    OPENCLAW.headless("hook", "a requested run from its first moment on, and its end", runs::hook),
+    OPENCLAW.headless("subagent", "a subagent works on while its parent rests", runs::subagent),
+    OPENCLAW.headless(
+        "deleted",
+        "a deleted conversation is gone, an archived one has ended",
+        runs::deleted,
+    ),
+    OPENCLAW.headless(
+        "gateway-killed",
+        "SIGKILL in a run, and a new start: never stopped",
+        down::killed,
+    ),
+    OPENCLAW.headless(
+        "gateway-hung",
+        "SIGSTOP: it does not answer, and nothing is said of it",
+        down::hung,
+    ),
+    OPENCLAW.headless(
+        "wrong-token",
+        "it refuses our credentials: a fault, no row",
+        down::wrong_token,
+    ),
+];
+
+/// The gateway, and the oracle's connection to it.
+struct Gateway {
+    started: Started,
+    client: Client,
+}
+
+/// Writes the settings of a gateway that talks to our model, and ours.
+fn settings(stage: &Stage, more: &str) -> Result<(), Trouble> {
+    let (home, url) = (stage.home.display(), stage.model.url());
+    let model = json!({
+        "id": "fake-1", "name": "Fake One", "reasoning": false, "input": ["text"],
+        "cost": {"input": 3, "output": 15, "cacheRead": 0.3, "cacheWrite": 3.75},
+        "contextWindow": 128_000, "maxTokens": 4096,
+    });
+    let provider = json!({"baseUrl": format!("{url}/v1"), "apiKey": "fake-key", "api": "openai-completions", "models": [model]});
+    let settings = json!({
+        "gateway": {"mode": "local", "port": PORT, "bind": "loopback", "auth": {"mode": "token", "token": TOKEN}},
+        "hooks": {"enabled": true, "token": HOOK_TOKEN, "path": "/hooks", "allowRequestSessionKey": true},
+        "logging": {"file": format!("{home}/openclaw-gateway.log")},
+        "discovery": {"mdns": {"mode": "off"}},
+        "update": {"checkOnStart": false},
+        "agents": {"defaults": {
+            "workspace": format!("{home}/ws"), "model": {"primary": "fake/fake-1"},
+            "skipBootstrap": true, "heartbeat": {"every": "0m"},
+        }},
+        "models": {"mode": "replace", "providers": {"fake": provider}},
+    });
+    stage.write(".openclaw/openclaw.json", &settings.to_string())?;
+    // A loaded machine may take ten seconds for a list.
+    let limits = "[deadline]\nlive = \"20s\"\nall = \"20s\"\ngateway = \"20s\"\nlaunch = \"30s\"\n";
+    stage.write(".config/agentctl/config.toml", &format!("{limits}{more}"))
+}
+
+fn env() -> Vec<(String, String)> {
+    let set = ["OPENCLAW_NO_RESPAWN", "NO_COLOR", "NO_UPDATE_NOTIFIER", "OPENCLAW_DISABLE_BONJOUR"];
+    set.into_iter().map(|name| (name.to_owned(), "1".to_owned())).collect()
+}
+
+/// Starts the gateway and waits until it lets the oracle in.
+fn gateway(stage: &Stage) -> Result<Gateway, Trouble> {
+    settings(stage, "")?;
+    up(stage)
+}
+
+/// Starts the gateway that is already configured.
+fn up(stage: &Stage) -> Result<Gateway, Trouble> {
+    let work = stage.directory("")?;
+    let port = PORT.to_string();
+    let argv = ["openclaw", "gateway", "run", "--port", &port, "--bind", "loopback"];
+    let started = stage.start(Path::new(&work), &env(), &argv)?;
+    // Its first start on a loaded machine takes more than a minute.
+    let let_in = || stage.until("the gateway lets us in", || Client::connect().ok());
+    let client = let_in().or_else(|_| let_in())?;
+    Ok(Gateway { started, client })
+}
+
+/// Begins a conversation as any other client would; returns its id and key.
+fn begin(gateway: &mut Gateway, label: &str, message: &str) -> Result<(String, String), Trouble> {
+    let made =
+        gateway.client.ask("sessions.create", json!({"label": label, "message": message}))?;
+    let text = |v: &Value| v.as_str().map(str::to_owned).ok_or_else(|| made.to_string());
+    Ok((text(&made["sessionId"])?, text(&made["key"])?))
+}
+
+/// Waits until the gateway says that no run of a session is active and how the last one ended.
+fn over(stage: &Stage, gateway: &mut Gateway, id: &str) -> Result<Value, Trouble> {
+    let mut row = Value::Null;
+    stage.until("the run is over", || {
+        row = gateway.client.row(id).ok()?;
+        (row["hasActiveRun"] == false && row["status"].is_string()).then_some(())
+    })?;
+    Ok(row)
+}
+
+/// What is true of a conversation that rests.
+fn rests(id: &str, outcome: &'static str) -> Claim {
+    Claim::of(id, "idle").because(None).ended(outcome).served_by(&[]).hosted(true)
+}
+
+fn runs(id: &str) -> Claim {
+    Claim::of(id, "running").because(None).served_by(&[]).hosted(true)
+}
+
+/// Waits until the model was asked something that holds this word.
+fn asked(stage: &Stage, word: &str) -> Result<(), Trouble> {
+    stage.until_asked(word, |r| !r.side && r.prompt.contains(word))
+}
