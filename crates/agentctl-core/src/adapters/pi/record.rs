@@ -21,7 +21,7 @@ use crate::native::{file, jsonl};
 const HEAD_CHUNK: usize = 12 << 10;
 const TAIL_CHUNK: usize = 4 << 10;
 /// How far back a name given later is looked for once the state is known.
-const NAME_BYTES: u64 = 128 << 10;
+const NAME_BYTES: u64 = 16 << 10;
 /// What an interrupted model call may leave as the message of an error.
 const ABORTED: [&str; 2] = ["operation was aborted", "Request was aborted"];
 

@@ -3,9 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{
-    Run, TOOL, env, record, recorded, run, run_with, settings, shell, spoken, standing, writes_late,
-};
+use super::{Run, TOOL, env, record, recorded, run, run_with, settings, shell, spoken, standing};
 use crate::judge::Claim;
 use crate::process::{Held, command_line};
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -127,19 +125,20 @@ pub(super) fn failed(stage: &mut Stage) -> Result<(), Trouble> {
 pub(super) fn retrying(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     // The older one's client asks three times before Pi hears of it.
-    let times = if writes_late(stage) { 6 } else { 2 };
+    let old = stage.agent.agent == "pi-old";
+    let times = if old { 6 } else { 2 };
     let prompt = format!("again [[error:429*{times}]] [[say:at last]]");
     let mut agent = run(stage, &cwd, &prompt)?;
     stage.until("it waits for its second try", || {
         let text = std::fs::read_to_string(record(stage, &agent.id)?).ok()?;
         let failed = text.matches("\"stopReason\":\"error\"").count();
         let said = text.matches("\"context_edit\"").count();
-        (failed == 2 && (said == 2 || writes_late(stage))).then_some(())
+        (failed == 2 && (said == 2 || old)).then_some(())
     })?;
     let claim = Claim::of(&agent.id, "running").served_by(&[agent.pid]);
     // An older version writes nowhere that it tries again.
     let said = claim.clone().because(Some("retrying")).about_what("429");
-    stage.expect("between two tries", if writes_late(stage) { &claim } else { &said })?;
+    stage.expect("between two tries", if old { &claim } else { &said })?;
     agent.ended()?;
     stage.expect("after its end", &finished(&agent.id))
 }
