@@ -379,7 +379,7 @@ fn attended(script: &str, limit: Duration) -> agentctl_core::kernel::Attended {
         stdin: Stdio::Null,
         stdout: Stdio::Null,
         stderr: Stdio::Null,
-        keep: None,
+        keep: Vec::new(),
     };
     spawn.attended(limit, 100).expect("it starts")
 }

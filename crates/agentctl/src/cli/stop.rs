@@ -135,7 +135,7 @@ pub(super) fn cmd_stop(ui: &mut Ui, host: &Arc<Host>, args: &StopArgs) -> Outcom
     // What could not be listed could not be stopped.
     let missing = args.all && !faults.is_empty();
     let mut worst = if missing { Kind::Unanswered.exit_code() } else { 0 };
-    if !end_orphans(ui, host, &orphans)? {
+    if !end_orphans(ui, host, &orphans) {
         worst = Kind::Failed.exit_code();
     }
     for target in &targets {
@@ -171,7 +171,7 @@ fn orphan(host: &Host, text: &str) -> Option<(String, u32)> {
 }
 
 /// Ends runs that serve no session; says whether each is gone.
-fn end_orphans(ui: &mut Ui, host: &Arc<Host>, orphans: &[(String, u32)]) -> Result<bool, Failure> {
+fn end_orphans(ui: &mut Ui, host: &Arc<Host>, orphans: &[(String, u32)]) -> bool {
     for (run, _) in orphans {
         stop::end_run(host, run);
     }
@@ -180,7 +180,7 @@ fn end_orphans(ui: &mut Ui, host: &Arc<Host>, orphans: &[(String, u32)]) -> Resu
         let words = if left.contains(run) { "lives on" } else { "was ended" };
         ui.note(&format!("run {run} (pid {pid}), which served no session, {words}"));
     }
-    Ok(!orphans.iter().any(|(run, _)| left.contains(run)))
+    !orphans.iter().any(|(run, _)| left.contains(run))
 }
 
 /// Finds every session that was named before any of them is touched: a typo stops nothing.
