@@ -387,7 +387,7 @@ fn attended(script: &str, limit: Duration) -> agentctl_core::kernel::Attended {
 #[test]
 fn an_attended_program_is_reaped_and_at_the_limit_its_group_is_killed() {
     sandboxed(|| {
-        let done = attended("echo hi; exit 3", Duration::from_secs(60));
+        let done = attended("echo hi; exit 3", Duration::from_mins(1));
         let code = done.exit.expect("it ended").code;
         assert_eq!((code, done.said.as_slice()), (Some(3), &b"hi\n"[..]));
         let late = attended("sleep 600 & echo $! $$; wait", Duration::from_millis(300));
