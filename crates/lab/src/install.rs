@@ -31,7 +31,7 @@ pub enum Beside {
 }
 
 /// The agents of the lab.
-pub const PACKAGES: [Package; 5] = [
+pub const PACKAGES: [Package; 6] = [
     Package {
         agent: "claude-code",
         name: "@anthropic-ai/claude-code",
@@ -39,6 +39,7 @@ pub const PACKAGES: [Package; 5] = [
         beside: Beside::Nothing,
     },
     Package { agent: "codex", name: "@openai/codex", pinned: "0.166.0", beside: Beside::Nothing },
+    Package { agent: "opencode", name: "opencode-ai", pinned: "1.18.33", beside: Beside::Nothing },
     Package {
         agent: "pi",
         name: "@earendil-works/pi-coding-agent",

@@ -19,6 +19,7 @@ mod openclaw_hostile;
 mod opencode;
 mod opencode_control;
 mod opencode_hosted;
+mod opencode_hostile;
 mod pi;
 mod pi_control;
 mod races;

@@ -4,6 +4,7 @@ pub mod claude_code;
 pub mod codex;
 mod control;
 pub mod openclaw;
+pub mod opencode;
 pub mod pi;
 
 use crate::stage::{Stage, Trouble};
@@ -70,5 +71,6 @@ pub fn all() -> impl Iterator<Item = &'static Scenario> {
     let claude = claude_code::SCENARIOS.iter().chain(&claude_code::CONTROL);
     let codex = codex::SCENARIOS.iter().chain(&codex::CONTROL);
     let pi = pi::SCENARIOS.iter().chain(&pi::CONTROL).chain(pi::OLD).chain(&pi::OLD_CONTROL);
-    claude.chain(codex).chain(pi).chain(openclaw::SCENARIOS)
+    let opencode = opencode::SCENARIOS.iter();
+    claude.chain(codex).chain(opencode).chain(pi).chain(openclaw::SCENARIOS)
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::database::Database;
+use super::database::{Database, SLUG};
 use super::home::{self, Home};
 use super::{NAME, OpenCode};
 use crate::adapters::control::{
@@ -76,7 +76,7 @@ impl Control for OpenCode {
         let session = json!({
             "info": {
                 "id": id,
-                "slug": "agentctl",
+                "slug": SLUG,
                 "projectID": "global",
                 "directory": order.cwd.to_string_lossy(),
                 // With this title OpenCode finds one of its own later.

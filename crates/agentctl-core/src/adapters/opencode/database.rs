@@ -23,6 +23,16 @@ const FEW: usize = 32;
 /// A message with more parts is not read further.
 const MOST_PARTS: usize = 2_000;
 
+/// The short name of sessions that a launch makes known before there is a process.
+pub(super) const SLUG: &str = "agentctl";
+
+/// A session that somebody has just made.
+pub(super) struct Made {
+    pub(super) id: String,
+    pub(super) folder: String,
+    pub(super) at: i64,
+}
+
 /// What the database says of one session.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
@@ -194,6 +204,17 @@ impl Database {
         let rows = ids.into_iter().filter(|id| is_session_id(id));
         let rows = rows.map(|child| self.locator(child, Some(id.to_owned())));
         Ok(Found { rows: rows.collect(), ..Found::default() })
+    }
+
+    /// Returns the sessions made since then, with their folders, but for those that a launch made known.
+    pub(super) fn made_since(&self, since_ms: i64) -> SqlResult<Vec<Made>> {
+        let sql = "select id, directory, time_created from session where time_created >= ?1 \
+                   and parent_id is null and slug <> ?2 limit 1000";
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut statement = connection.prepare_cached(sql)?;
+        let read =
+            |row: &SqlRow<'_>| Ok(Made { id: row.get(0)?, folder: row.get(1)?, at: row.get(2)? });
+        statement.query_map((since_ms, SLUG), read)?.collect()
     }
 
     /// Returns the open turns of what runs in a directory since then: who they belong to is not known.

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
+use super::database::Made;
 use super::entry::{Newest, Part};
 use super::home::{Home, Role, continues_some, is_opencode, told_session};
 use super::log::{self, Heard};
@@ -42,6 +43,7 @@ pub(super) fn read(
     doubts: &Doubts,
 ) -> Found<Served> {
     let mut found = Found::default();
+    let mut all = Vec::new();
     for process in look.table.processes.iter().filter(|p| is_opencode(p)) {
         let role = Role::of(process);
         if matches!(role, Role::Client | Role::Other) || look.table.is_mere_fork(process) {
@@ -54,10 +56,44 @@ pub(super) fn read(
             continue;
         }
         let heard = log::read(&look.host.kernel, process, &home.data);
-        let one = One { look, root, backend, doubts, process, role, heard };
+        let one = One { look, root, backend, doubts, process, role, heard, home };
         one.claim(&mut found);
+        all.push(one);
     }
+    unwritten(&all, &mut found);
     found
+}
+
+/// The log is written a moment later than the database: a session that no process has written of yet
+/// may have been begun by any that has written nothing since.
+fn unwritten(all: &[One<'_>], found: &mut Found<Served>) {
+    let starts = all.iter().filter_map(|one| Some(one.process.started_at?.millis() - GRAIN_MS));
+    let (Some(since), Some(first)) = (starts.min(), all.first()) else { return };
+    let claimed: HashSet<&str> = found.rows.iter().filter_map(|s| s.id.as_deref()).collect();
+    let mut made = first.backend.made_since(since);
+    made.retain(|session| !claimed.contains(session.id.as_str()));
+    if made.is_empty() {
+        return;
+    }
+    let uid = first.look.host.kernel.uid();
+    let mut folders: Vec<&std::path::Path> =
+        all.iter().map(|one| one.home.data.as_path()).collect();
+    folders.dedup();
+    let logs: Vec<Vec<u8>> = folders.into_iter().map(|data| log::tail(data, uid)).collect();
+    let is_written = |id: &str| {
+        let id = memchr::memmem::Finder::new(id.as_bytes());
+        logs.iter().any(|log| id.find(log).is_some())
+    };
+    for session in made.iter().filter(|session| !is_written(&session.id)) {
+        let Some(one) = all.iter().find(|one| one.may_have_made(session)) else { continue };
+        let pid = one.process.id.pid;
+        let why = format!("pid {pid} may have begun it, and has not written since");
+        let mut served = Served::unseen(session.id.clone(), &why);
+        let reason = Some(Reason::with(ReasonKind::Ambiguous, &why));
+        served.state = Some(State { status: Status::Unknown, reason });
+        served.evidence.push(one.look.evidence(format!("{NAME}:log/opencode.log"), why));
+        found.rows.push(served);
+    }
 }
 
 /// One process under question.
@@ -69,6 +105,7 @@ struct One<'a> {
     process: &'a Process,
     role: Role,
     heard: Heard,
+    home: Home,
 }
 
 /// Why a session counts as served.
@@ -100,6 +137,17 @@ impl One<'_> {
         for (id, claim) in claims {
             found.rows.push(self.served(id, claim, word.as_ref()));
         }
+    }
+
+    /// Says whether this process may have made a session that nobody has written of.
+    fn may_have_made(&self, session: &Made) -> bool {
+        let here = self.process.cwd.as_deref() == Some(std::path::Path::new(&session.folder));
+        let since = self.process.started_at.is_none_or(|t| session.at + GRAIN_MS >= t.millis());
+        let written = self.heard.told().and_then(|told| told.until);
+        since
+            && (here || self.role == Role::Server)
+            && !(self.role == Role::Run && told_session(self.process).is_some())
+            && written.is_none_or(|until| until.millis() <= session.at)
     }
 
     /// The sessions of this process, by its arguments and by the log.

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::kernel::{Kernel, Process};
-use crate::model::is_session_id;
+use crate::model::{Time, is_session_id};
 use crate::native::file;
 
 /// So much of the log before a process's last line is read at first, and at most.
@@ -25,6 +25,8 @@ pub(super) struct Told {
     pub(super) asking: Option<String>,
     /// There is more of it than was read.
     pub(super) cut: bool,
+    /// When it wrote its last line. What it did later it has not written down yet.
+    pub(super) until: Option<Time>,
 }
 
 /// A session of which a process has spoken.
@@ -82,6 +84,17 @@ pub(super) fn read(kernel: &Kernel, process: &Process, data: &Path) -> Heard {
     }
 }
 
+/// Returns the end of the log as it is: whatever any process has written of lately.
+pub(super) fn tail(data: &Path, uid: u32) -> Vec<u8> {
+    let Ok(opened) = file::open(&data.join("log/opencode.log"), uid) else { return Vec::new() };
+    let begin = opened.size.saturating_sub(WINDOW);
+    let mut bytes = vec![0; usize::try_from(opened.size - begin).unwrap_or_default()];
+    match opened.file.read_exact_at(&mut bytes, begin) {
+        Ok(()) => bytes,
+        Err(_) => Vec::new(),
+    }
+}
+
 fn told(log: &File, end: u64, window: u64) -> Option<Told> {
     let begin = end.saturating_sub(window);
     let mut bytes = vec![0; usize::try_from(end - begin).ok()?];
@@ -93,9 +106,10 @@ fn told(log: &File, end: u64, window: u64) -> Option<Told> {
         _ => &text[memchr::memchr(b'\n', text)? + 1..],
     };
     let last = text.rsplit(|b| *b == b'\n').next()?;
-    let run = Line::parse(last).run?;
-    let mut told = gather(text, &run);
+    let last = Line::parse(last);
+    let mut told = gather(text, &last.run?);
     told.cut = begin > 0;
+    told.until = last.timestamp.as_deref().and_then(Time::parse);
     Some(told)
 }
 
@@ -156,6 +170,7 @@ impl Told {
 /// The fields of a line that we use: `key=value`, a value with blanks in it quoted as in JSON.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Line {
+    timestamp: Option<String>,
     level: Option<String>,
     run: Option<String>,
     message: Option<String>,
@@ -175,6 +190,7 @@ impl Line {
         while let Some((key, after)) = rest.trim_start().split_once('=') {
             let (value, after) = value(after);
             let field = match key {
+                "timestamp" => &mut line.timestamp,
                 "level" => &mut line.level,
                 "run" => &mut line.run,
                 "message" => &mut line.message,

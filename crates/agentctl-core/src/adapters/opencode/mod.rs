@@ -18,7 +18,7 @@ mod stop;
 use std::path::PathBuf;
 use std::sync::{OnceLock, PoisonError};
 
-use self::database::{Database, Row};
+use self::database::{Database, Made, Row};
 use self::files::Files;
 use self::live::Doubts;
 use super::control::Control;
@@ -124,6 +124,13 @@ impl<'a> Backend<'a> {
         match self {
             Self::Database(database) => database.fresh(id).map_err(|_| Blind),
             _ => Err(Blind),
+        }
+    }
+
+    fn made_since(&self, since_ms: i64) -> Vec<Made> {
+        match self {
+            Self::Database(database) => database.made_since(since_ms).unwrap_or_default(),
+            _ => Vec::new(),
         }
     }
 
