@@ -160,7 +160,13 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
         if adapter.name() != wanted.adapter {
             return found;
         }
-        for root in adapter.roots(look).iter().filter(|r| r.label() == wanted.root) {
+        let mut roots = adapter.roots(look);
+        roots.retain(|r| r.label() == wanted.root);
+        if roots.is_empty() {
+            // A home that only a live process named is where it was when that process has gone.
+            roots.push(Root { path: wanted.root.clone().into() });
+        }
+        for root in &roots {
             let store = adapter.store(look, root);
             let live = store.live();
             let mut question = Question::new(adapter, look, root, store.as_ref(), live);
@@ -277,7 +283,7 @@ pub(crate) fn each_root<T: Send>(
             let question = &question;
             let asked: Vec<_> =
                 several.iter().map(|root| scope.spawn(move || question(root))).collect();
-            let heard = asked.into_iter().map(|thread| thread.join());
+            let heard = asked.into_iter().map(std::thread::ScopedJoinHandle::join);
             heard.map(|h| h.unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
         }),
     };

@@ -184,12 +184,12 @@ fn attend(
         program,
         args: args.iter().map(Into::into).collect(),
         set: variables.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
-        unset: vec![crate::runs::MARKER.to_owned()],
+        unset: [crate::runs::MARKER, crate::launch::AGENT_ENV].map(str::to_owned).to_vec(),
         cwd: facts.cwd.to_owned(),
         stdin: Stdio::File(stdin),
         stdout: Stdio::Null,
         stderr: Stdio::Null,
-        keep: None,
+        keep: Vec::new(),
     };
     let attended = spawn.attended(LIMIT, SAID_BYTES).map_err(|e| format!("{name}: {e}"))?;
     let log = run.directory.join(format!("{}.log", moment.word()));
@@ -211,6 +211,11 @@ fn program(host: &Host, name: &str) -> Result<PathBuf, String> {
     }
     if meta.mode() & 0o022 != 0 {
         return Err(format!("{} can be written by others", path.display()));
+    }
+    let folder = path.parent().and_then(|dir| std::fs::metadata(dir).ok());
+    // In a folder like /tmp nobody can replace what is not theirs.
+    if folder.is_some_and(|f| f.mode() & 0o022 != 0 && f.mode() & 0o1000 == 0) {
+        return Err(format!("{} can be replaced by others", path.display()));
     }
     Ok(path)
 }

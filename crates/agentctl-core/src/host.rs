@@ -131,7 +131,8 @@ impl Host {
     #[must_use]
     pub fn which(&self, program: &str) -> Option<PathBuf> {
         use std::os::unix::fs::PermissionsExt;
-        self.var("PATH")?.split(':').filter(|dir| !dir.is_empty()).find_map(|dir| {
+        // A relative entry would mean another program in each directory.
+        self.var("PATH")?.split(':').filter(|dir| dir.starts_with('/')).find_map(|dir| {
             let path = Path::new(dir).join(program);
             let meta = std::fs::metadata(&path).ok()?;
             (meta.is_file() && meta.permissions().mode() & 0o111 != 0).then_some(path)

@@ -18,6 +18,8 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use self::arrival::Arrival;
 pub use self::error::LaunchError;
 use crate::adapters::Adapter;
@@ -34,12 +36,28 @@ use crate::stop;
 pub const SHIM: &str = "shim";
 /// The hidden subcommand that marks itself and becomes the agent.
 pub const EXEC: &str = locks::STARTER;
+/// The variable in which the shim gets what is meant for the agent's environment alone: neither the shim
+/// nor a hook is to live by it, and it stands in no file and no argument.
+pub const AGENT_ENV: &str = "AGENTCTL_AGENT_ENV";
+/// A line of a record is read up to 8 MiB, and a message in it may be written in twice its bytes.
+const LONGEST_MESSAGE: usize = 3 << 20;
+/// Whoever forces a launch waits so long for whoever is just launching there.
+const FORCE_LIMIT: Duration = Duration::from_secs(2);
 /// An agent that has said nothing for so long is looked for in its own live records too.
 const SLOW: Duration = Duration::from_secs(1);
 /// One that is registered and still silent may only be busy; it is worth so much more time.
 const REGISTERED_GRACE: Duration = Duration::from_secs(3);
 /// So much of its last words is shown.
 const LAST_WORDS: usize = 400;
+
+/// What is different in the agent's environment.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct AgentEnv {
+    /// Variables set.
+    pub set: Vec<(String, String)>,
+    /// Variables taken away.
+    pub unset: Vec<String>,
+}
 
 /// Everything that is wanted of a launch.
 pub struct Launch {
@@ -90,6 +108,10 @@ pub fn launch(
     let control = launch.adapter.control().ok_or_else(|| {
         Refusal::new(format!("{agent} cannot be launched from here"), "see `agentctl adapters`")
     })?;
+    if launch.from.is_some() && launch.prompt.len() > LONGEST_MESSAGE {
+        let why = "the message is too long to be found again in the session's record";
+        return Err(Refusal::new(why, "put long text in a file and name the file").into());
+    }
     if let Some(most) = control.longest_prompt() {
         let characters = String::from_utf8_lossy(&launch.prompt).chars().count();
         if characters > most {
@@ -103,13 +125,7 @@ pub fn launch(
     }
     launch.order.cwd = directory(&launch.order.cwd)?;
     let start = control.start(host, &launch.order)?;
-    let cwd = launch.order.cwd.clone();
-    let entry = locks::enter(host, &cwd, host.deadlines.launch).map_err(|e| match e {
-        locks::EnterError::Busy => LaunchError::Busy(cwd.clone()),
-        locks::EnterError::Io(source) => {
-            LaunchError::Io { what: "the directory cannot be entered", source }
-        }
-    })?;
+    let entries = enter(host, &launch)?;
     let (exempt, faults) = check(host, adapters, &launch)?;
     let arrival = launch.from.as_ref().filter(|_| !matches!(launch.order.begin, Begin::New));
     let arrival = arrival.map(|from| match launch.order.begin {
@@ -120,7 +136,7 @@ pub fn launch(
     let runs = Runs::of(host);
     let run = runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be made"))?;
     prepare::run(host, &launch, control, &start, &run)?;
-    let shim = spawn_shim(host, &run, &launch, &start, entry.into_fd())
+    let shim = spawn_shim(host, &run, &launch, &start, entries)
         .map_err(io("the agent's parent cannot be started"))?;
     let mut waiting = Waiting { host, run: &run, shim, control, launch: &launch };
     let up = waiting.for_first_words(adapters).and_then(|(session, process)| {
@@ -140,11 +156,45 @@ pub fn launch(
     }
 }
 
+/// Takes the mutexes of a launch: of its directory, and where a session goes on of all who do that.
+fn enter(host: &Host, launch: &Launch) -> Result<Vec<OwnedFd>, LaunchError> {
+    let cwd = &launch.order.cwd;
+    let failed = |error| match error {
+        locks::EnterError::Busy => {
+            LaunchError::Busy { directory: cwd.clone(), by: locks::who_is_in(host, cwd) }
+        }
+        locks::EnterError::Io(source) => {
+            LaunchError::Io { what: "the directory cannot be entered", source }
+        }
+    };
+    let mut entries = Vec::new();
+    if matches!(launch.order.begin, Begin::Resume(_)) {
+        let entry = locks::enter_resuming(host, host.deadlines.launch).map_err(failed)?;
+        entries.push(entry.into_fd());
+    }
+    let limit = if launch.force { FORCE_LIMIT } else { host.deadlines.launch };
+    match locks::enter(host, cwd, limit) {
+        Ok(entry) => entries.push(entry.into_fd()),
+        // Whoever forces it goes in beside whoever holds it, for whatever reason.
+        Err(_) if launch.force => {}
+        Err(error) => return Err(failed(error)),
+    }
+    Ok(entries)
+}
+
 /// Returns the real path of a directory that is there.
 fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
     let missing = |why: String| LaunchError::Directory { path: path.to_owned(), why };
     let real = std::fs::canonicalize(path).map_err(|e| missing(e.to_string()))?;
-    if real.is_dir() { Ok(real) } else { Err(missing("it is a file".into())) }
+    if !real.is_dir() {
+        return Err(missing("it is a file".into()));
+    }
+    if real.to_str().is_none() {
+        return Err(missing("its name is not UTF-8".into()));
+    }
+    // What cannot be entered is found out here, not by the agent.
+    std::fs::metadata(real.join(".")).map_err(|e| missing(e.to_string()))?;
+    Ok(real)
 }
 
 /// Asks whether the directory is free, while nobody else can enter it.
@@ -232,13 +282,16 @@ fn set(launch: &Launch, start: &Start) -> Vec<(OsString, OsString)> {
     set.map(|(name, value)| (name.into(), value.into())).collect()
 }
 
-/// What an agent around us set for its tools would make the new one think that it is one.
+/// The variables an agent is started without.
 fn unset(start: &Start) -> Vec<String> {
-    let mut unset: Vec<String> = vec![MARKER.to_owned()];
+    around_us().into_iter().chain(start.unset.iter().cloned()).collect()
+}
+
+/// What an agent around us set for its tools would make the new one think that it is one.
+fn around_us() -> Vec<String> {
     let controls = crate::adapters::ALL.iter().filter_map(|a| a.control());
-    unset.extend(controls.flat_map(Control::own_variables).map(ToString::to_string));
-    unset.extend(start.unset.iter().cloned());
-    unset
+    let theirs = controls.flat_map(Control::own_variables).map(ToString::to_string);
+    std::iter::once(MARKER.to_owned()).chain(theirs).collect()
 }
 
 /// Starts the agent's parent, which inherits the directory's mutex and hands it on.
@@ -247,25 +300,35 @@ fn spawn_shim(
     run: &Run,
     launch: &Launch,
     start: &Start,
-    mutex: OwnedFd,
+    mutexes: Vec<OwnedFd>,
 ) -> std::io::Result<Child> {
+    let numbers: Vec<String> = mutexes.iter().map(|fd| fd.as_raw_fd().to_string()).collect();
     let mut args: Vec<OsString> = vec![
         SHIM.into(),
         run.directory.clone().into(),
-        mutex.as_raw_fd().to_string().into(),
+        numbers.join(",").into(),
         start.program.clone().into(),
     ];
     args.extend(start.args.iter().cloned());
+    let env = AgentEnv {
+        set: start.set.iter().chain(&launch.env).cloned().collect(),
+        unset: start.unset.clone(),
+    };
+    let mut set: Vec<(OsString, OsString)> =
+        vec![(AGENT_ENV.into(), serde_json::to_string(&env)?.into())];
+    // The shim stands elsewhere than whoever named it.
+    let config = host.var("AGENTCTL_CONFIG").map(|path| host.cwd.join(path));
+    set.extend(config.map(|path| ("AGENTCTL_CONFIG".into(), path.into_os_string())));
     Spawn {
         program: host.program.clone(),
         args,
-        set: set(launch, start),
-        unset: unset(start),
+        set,
+        unset: around_us(),
         cwd: launch.order.cwd.clone(),
         stdin: Stdio::Null,
         stdout: Stdio::Null,
         stderr: Stdio::Null,
-        keep: Some(mutex),
+        keep: mutexes,
     }
     .detached()
 }

@@ -36,7 +36,7 @@ use serde::Serialize;
 
 pub use self::manual::Manual;
 use self::manual::{Folder, Kept};
-pub use self::mutex::{EnterError, Entry, enter};
+pub use self::mutex::{EnterError, Entry, enter, enter_resuming};
 use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Environ, ExitWatch, Process};
@@ -138,6 +138,19 @@ pub enum LockError {
     /// It could not be done.
     #[error("{0}: {1}")]
     Io(String, std::io::Error),
+}
+
+/// Says who holds the mutex of a directory, as far as the kernel tells.
+#[must_use]
+pub fn who_is_in(host: &Host, directory: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let inode = std::fs::metadata(directory).ok()?.ino();
+    let locks = host.kernel.file_locks().ok()?;
+    let held = locks.into_iter().find(|lock| lock.inode == inode && lock.kind == "FLOCK")?;
+    let process = host.kernel.process(held.pid?).ok().flatten()?;
+    let paused = if process.paused { ", which a signal holds" } else { "" };
+    let command = crate::model::shorten(&process.argv.join(" "), 80);
+    Some(format!("pid {} ({command}){paused}", process.id.pid))
 }
 
 /// Says whether a fault means that a whole source was not asked: then nobody knows whether a directory

@@ -7,7 +7,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::adapters::control::{Begin, Permissions};
 use crate::hooks::{Moment, Report};
 use crate::host::Host;
-use crate::kernel::{Environ, Liveness, Process};
+use crate::kernel::{Environ, Kernel, Liveness, Process};
 use crate::model::{Exit, ProcId, Time, is_session_id};
 
 /// So much of what an agent says first is looked at.
@@ -118,8 +118,23 @@ pub struct Spec {
 pub struct Started {
     /// The agent's process.
     pub process: ProcId,
+    /// Its parent, the shim.
+    pub shim: Option<ProcId>,
+    /// The pid namespace in which these names mean anything.
+    pub pid_namespace: u64,
+    /// The machine on which they do.
+    pub machine: Option<String>,
     /// When.
     pub at: Time,
+}
+
+impl Started {
+    /// Says whether these processes can be looked for from here.
+    #[must_use]
+    pub fn is_here(&self, kernel: &Kernel) -> bool {
+        self.pid_namespace == kernel.pid_namespace()
+            && (self.machine.is_none() || self.machine.as_deref() == kernel.machine_id())
+    }
 }
 
 /// Which session the agent told us.
@@ -167,8 +182,14 @@ impl Runs {
         private_directory(&self.directory)?;
         let run = self.run(&spec.run);
         DirBuilder::new().mode(0o700).create(&run.directory)?;
-        run.write("spec.json", spec)?;
-        private_file(&run.prompt())?.write_all(prompt)?;
+        let written = run
+            .write("spec.json", spec)
+            .and_then(|()| private_file(&run.prompt())?.write_all(prompt));
+        if let Err(error) = written {
+            // Half a run is none.
+            let _left = run.remove();
+            return Err(error);
+        }
         Ok(run)
     }
 
@@ -196,7 +217,8 @@ impl Runs {
         let keep_ms = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
         let before = host.now().millis().saturating_sub(keep_ms);
         for run in self.all()? {
-            if run.over(host).is_some_and(|at| at.millis() < before) {
+            let old = run.over(host).is_some_and(|at| at.millis() < before);
+            if old && !run.is_attended(host) {
                 run.remove()?;
             }
         }
@@ -288,7 +310,9 @@ impl Run {
             return Some(ended.at);
         }
         match self.started() {
-            Some(started) => (host.kernel.liveness(&started.process) == Liveness::Gone)
+            // Where it cannot be looked for it may still be at work.
+            Some(started) => (started.is_here(&host.kernel)
+                && host.kernel.liveness(&started.process) == Liveness::Gone)
                 .then(|| self.touched().unwrap_or(started.at)),
             // A launcher that was killed before its agent began; or one that is at it right now.
             None => {
@@ -296,6 +320,15 @@ impl Run {
                 (host.now().millis() - at.millis() > 3_600_000).then_some(at)
             }
         }
+    }
+
+    /// Says whether its shim is still at something: a hook, most likely.
+    #[must_use]
+    pub fn is_attended(&self, host: &Host) -> bool {
+        self.started().is_some_and(|started| {
+            let shim = started.shim.as_ref().map(|shim| host.kernel.liveness(shim));
+            !started.is_here(&host.kernel) || shim.is_some_and(|lives| lives != Liveness::Gone)
+        })
     }
 
     /// Returns how many bytes it takes.
@@ -336,9 +369,25 @@ impl Run {
     }
 }
 
-/// Makes a directory, and those above it, for this user only.
+/// Makes a directory, and those above it, for this user only. One that others could have put things
+/// into is refused.
 pub fn private_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let meta = fs::symlink_metadata(path)?;
+    let refused = |why: &str| {
+        let message = format!("{} {why}", path.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+    };
+    if !meta.is_dir() {
+        return refused("is a link, not a directory");
+    }
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        return refused("belongs to another user");
+    }
+    if meta.mode() & 0o022 != 0 {
+        return refused("can be written by others");
+    }
+    Ok(())
 }
 
 /// Makes a new file for this user only; what is there is emptied.

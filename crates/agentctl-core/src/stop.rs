@@ -6,6 +6,8 @@
 
 mod act;
 mod remote;
+mod run;
+mod seen;
 mod tree;
 
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use crate::host::Host;
 use crate::kernel::{Held, Liveness, Process};
 use crate::model::{Fault, ProcId, Session, Status, Target};
 use crate::runs::{Marker, marker_of};
+pub use run::end_run;
 use tree::{Other, Roots, Tree};
 
 /// How long all of it may take beyond the agent's own politeness.
@@ -181,6 +184,7 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         ended: Vec::new(),
         survivors: Vec::new(),
         left: Vec::new(),
+        unseen: None,
     };
     let (verdict, after) = stopping.run(&session);
     stopping.faults.sort();
@@ -194,17 +198,6 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         left: stopping.left,
         notes: Vec::new(),
         faults: stopping.faults,
-    }
-}
-
-/// Ends a run that never came to a session: its agent, and everything that was started below its shim.
-pub fn end_run(host: &Host, run: &str) {
-    let until = Instant::now() + PATIENCE;
-    let roots = Roots { run: Some(run.to_owned()), text: Some(run.to_owned()), ..Roots::default() };
-    let mut tree = Tree::new(host, roots);
-    while Instant::now() < until && (tree.grow() > 0 || !tree.is_gone()) {
-        tree.signal_all(Signal::KILL, How::Killed);
-        tree.wait(DEATH);
     }
 }
 
@@ -235,6 +228,8 @@ struct Stopping<'a> {
     ended: Vec<Ended>,
     survivors: Vec<Survivor>,
     left: Vec<Left>,
+    /// What the last look at the processes could not see.
+    unseen: Option<String>,
 }
 
 /// The agent's own processes, held.
@@ -265,11 +260,11 @@ impl Stopping<'_> {
                 let silent = seen_faults.iter().find(|f| f.adapter == self.adapter.name());
                 return match silent {
                     Some(fault) => (Verdict::Unknown(fault.message.clone()), None),
-                    None => (done(was_live), None),
+                    None => (self.done(was_live), None),
                 };
             };
             match now.status {
-                Status::Stopped | Status::Error => return (done(was_live), Some(now)),
+                Status::Stopped | Status::Error => return (self.done(was_live), Some(now)),
                 _ if session.hosted && now.hosted => {
                     return (Verdict::Rests(now.pid.unwrap_or_default()), Some(now));
                 }
@@ -288,6 +283,17 @@ impl Stopping<'_> {
             }
         }
         (Verdict::Failed("it is served again each time it is stopped".into()), Some(session))
+    }
+
+    /// Nobody serves it any more; what it had started must have been seen as well.
+    fn done(&self, was_live: bool) -> Verdict {
+        match &self.unseen {
+            Some(gap) if was_live => Verdict::Unknown(format!(
+                "its agent has ended, yet not all it may have started could be seen: {gap}"
+            )),
+            _ if was_live => Verdict::Stopped,
+            _ => Verdict::Already,
+        }
     }
 
     fn look_again(&mut self) -> Option<Session> {
@@ -375,19 +381,7 @@ impl Stopping<'_> {
                 && (s.id.is_some() || s.pid == session.pid)
         };
         let others = listing.sessions.into_iter().filter(|s| !same(s));
-        others
-            .map(|other| {
-                let control = self.adapters.iter().find(|a| a.name() == other.adapter);
-                let marks = control.and_then(|a| a.control()).map(|c| c.marks(&other));
-                Other {
-                    adapter: other.adapter,
-                    marks: marks.unwrap_or_default(),
-                    id: other.id,
-                    processes: other.processes,
-                    around_us: false,
-                }
-            })
-            .collect()
+        others.map(|other| Other::of(self.adapters, other)).collect()
     }
 
     fn root(&self, look: &Look, session: &Session) -> Root {
@@ -406,9 +400,6 @@ impl Stopping<'_> {
         for other in &mut others {
             other.processes.retain(|p| !ids.contains(p));
         }
-        // A fault of a whole adapter, not of one of its homes: all its sessions may be missing.
-        let lost = self.faults.iter().filter(|f| f.root.is_none() && f.code != SIGNAL);
-        let lost: Vec<&str> = lost.map(|f| f.adapter).collect();
         Roots {
             servers: if ids.is_empty() { session.processes.clone() } else { Vec::new() },
             agents: ids,
@@ -416,7 +407,7 @@ impl Stopping<'_> {
             text,
             marks: self.marks(session),
             others,
-            doubtful: self.adapters.iter().filter(|a| lost.contains(&a.name())).copied().collect(),
+            doubtful: doubtful(self.adapters, &self.faults),
         }
     }
 
@@ -553,7 +544,7 @@ impl Stopping<'_> {
         let mut killed = false;
         loop {
             let fresh = tree.grow();
-            if (tree.is_gone() && fresh == 0) || (killed && self.left().is_zero()) {
+            if (tree.is_spent() && fresh == 0) || (killed && self.left().is_zero()) {
                 break;
             }
             killed = true;
@@ -565,6 +556,7 @@ impl Stopping<'_> {
             tree.signal_all(Signal::KILL, How::Killed);
             tree.wait(DEATH.min(self.left().max(GRACE / 4)));
         }
+        self.unseen = tree.gaps.pop();
         self.survivors.extend(tree.survivors());
         if let Some(since) = since.filter(|_| !tree.has_shim) {
             self.survivors.extend(tree.suspects(session.cwd.as_deref(), since));
@@ -576,8 +568,12 @@ impl Stopping<'_> {
     }
 }
 
-fn done(was_live: bool) -> Verdict {
-    if was_live { Verdict::Stopped } else { Verdict::Already }
+/// Returns the adapters with a fault of their own, not of one of their homes: all their sessions may be
+/// missing.
+fn doubtful(adapters: Adapters, faults: &[Fault]) -> Vec<&'static dyn Adapter> {
+    let lost = faults.iter().filter(|f| f.root.is_none() && f.code != SIGNAL);
+    let lost: Vec<&str> = lost.map(|f| f.adapter).collect();
+    adapters.iter().filter(|a| lost.contains(&a.name())).copied().collect()
 }
 
 fn shares(other: &Other, session: &Session) -> bool {

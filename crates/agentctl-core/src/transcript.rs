@@ -49,7 +49,7 @@ enum Kept {
     /// In a server or a database, which was asked for it; the lines that were shown, by their digest;
     /// and where a change shows, if it does.
     Server {
-        target: Target,
+        target: Box<Target>,
         asked: Option<Conversation>,
         shown: HashSet<u64>,
         places: Vec<PathBuf>,
@@ -91,7 +91,7 @@ impl Transcript {
         let kept = match lies {
             Lies::File(path) => Kept::File { path, end: 0 },
             Lies::Server(conversation, places) => Kept::Server {
-                target: target.clone(),
+                target: Box::new(target.clone()),
                 asked: Some(conversation),
                 shown: HashSet::new(),
                 places,

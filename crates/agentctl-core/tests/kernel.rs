@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use agentctl_core::kernel::{Brief, ExitWatch, Kernel, Liveness, Mechanism};
+use agentctl_core::kernel::{Brief, ExitWatch, Kernel, Liveness, Mechanism, Spawn};
 use agentctl_core::model::ProcId;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use testkit::{Dice, Echo, TestHome, after_tick, eventually, next_pid, rounds, sandboxed};
@@ -364,5 +364,46 @@ fn no_such_pid_is_nobody() {
                 assert!(!kernel.signal(&id, Signal::KILL).expect("asked"));
             }
         }
+    });
+}
+
+/// Runs a shell script to its end, or to the limit.
+fn attended(script: &str, limit: Duration) -> agentctl_core::kernel::Attended {
+    use agentctl_core::kernel::Stdio;
+    let spawn = Spawn {
+        program: "/bin/sh".into(),
+        args: ["-c", script].map(Into::into).into(),
+        set: Vec::new(),
+        unset: Vec::new(),
+        cwd: "/".into(),
+        stdin: Stdio::Null,
+        stdout: Stdio::Null,
+        stderr: Stdio::Null,
+        keep: Vec::new(),
+    };
+    spawn.attended(limit, 100).expect("it starts")
+}
+
+#[test]
+fn an_attended_program_is_reaped_and_at_the_limit_its_group_is_killed() {
+    sandboxed(|| {
+        let done = attended("echo hi; exit 3", Duration::from_mins(1));
+        let code = done.exit.expect("it ended").code;
+        assert_eq!((code, done.said.as_slice()), (Some(3), &b"hi\n"[..]));
+        let late = attended("sleep 600 & echo $! $$; wait", Duration::from_millis(300));
+        assert!(late.exit.is_none());
+        let said = String::from_utf8(late.said).expect("numbers");
+        let pids: Vec<i32> = said.split_whitespace().filter_map(|p| p.parse().ok()).collect();
+        assert_eq!(pids.len(), 2, "{said}");
+        // Its child is an orphan now and this test's own, being the first process here.
+        let orphan = Pid::from_raw(pids[0]).expect("a pid");
+        let options = rustix::process::WaitOptions::empty();
+        let (_, status) =
+            rustix::process::waitpid(Some(orphan), options).expect("ours").expect("ended");
+        assert_eq!(status.terminating_signal(), Some(9));
+        eventually("the program is reaped", || {
+            let leader = Pid::from_raw(pids[1]).expect("a pid");
+            test_kill_process(leader).is_err().then_some(())
+        });
     });
 }

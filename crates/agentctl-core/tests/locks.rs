@@ -423,7 +423,7 @@ fn spawn_with(entry: Entry, script: &str) -> Actor {
         stdin: agentctl_core::kernel::Stdio::Null,
         stdout: agentctl_core::kernel::Stdio::Null,
         stderr: agentctl_core::kernel::Stdio::Null,
-        keep: Some(entry.into_fd()),
+        keep: vec![entry.into_fd()],
     };
     Actor(spawn.detached().expect("started"))
 }

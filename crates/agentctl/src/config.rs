@@ -141,6 +141,9 @@ pub fn host() -> Result<Arc<Host>, Failure> {
     load().map(|(host, _)| host)
 }
 
+/// Stands for the current directory where it was removed: a path at which nothing is.
+const NO_CWD: &str = "/the current directory, which is no more";
+
 /// Builds the world, and returns beside it what a launch does when nothing is said.
 pub fn load() -> Result<(Arc<Host>, Defaults), Failure> {
     let env: BTreeMap<String, String> = std::env::vars_os()
@@ -157,7 +160,8 @@ pub fn load() -> Result<(Arc<Host>, Defaults), Failure> {
     })?;
     let mut host = Host {
         program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("agentctl")),
-        cwd: std::env::current_dir().unwrap_or_else(|_| home.clone()),
+        // Never another one in its stead: what is meant by `.` is then nowhere.
+        cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from(NO_CWD)),
         home,
         env,
         roots: BTreeMap::new(),
@@ -216,6 +220,17 @@ fn apply(host: &mut Host, file: File, path: &Path) -> Result<Defaults, Failure> 
             let message = format!("{}: {key}{name}: there is no such adapter", path.display());
             let list = known().collect::<Vec<_>>().join(", ");
             return Err(Failure::new(Kind::Failed, message).hint(format!("adapters: {list}")));
+        }
+    }
+    for (key, hook) in
+        [("on_create", &file.hooks.on_create), ("on_complete", &file.hooks.on_complete)]
+    {
+        let program = hook.as_ref().and_then(|h| h.first()).map_or("", String::as_str);
+        if program.contains('/') && !program.starts_with('/') {
+            // It would be looked for in whatever directory the session works in.
+            let message =
+                format!("{}: hooks.{key}: `{program}` is a relative path", path.display());
+            return Err(Failure::new(Kind::Failed, message).hint("write the whole path"));
         }
     }
     settings(host, "claude-code", file.claude_code, path)?;

@@ -116,6 +116,12 @@ impl Failure {
         &self.message
     }
 
+    /// Says whether it only means that there is no such session.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.kind == Kind::NotFound
+    }
+
     /// Adds what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -171,6 +177,12 @@ impl Failure {
             }
         }
         ExitCode::from(self.kind.exit_code())
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

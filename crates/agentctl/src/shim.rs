@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
@@ -14,9 +15,9 @@ use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet;
-use agentctl_core::hooks::{self, Facts, Moment};
+use agentctl_core::hooks::{self, Facts, Moment, Report};
 use agentctl_core::kernel::{Kernel, Spawn, Stdio, adopt_orphans, become_program, inherited, reap};
-use agentctl_core::launch::{self, EXEC, SHIM};
+use agentctl_core::launch::{self, AGENT_ENV, AgentEnv, EXEC, SHIM};
 use agentctl_core::model::Exit;
 use agentctl_core::resolve::resolve;
 use agentctl_core::runs::{Ended, MARKER, Marker, Run, Spec, Started};
@@ -47,15 +48,17 @@ fn usage() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "this subcommand is for agentctl itself")
 }
 
-fn number(text: &OsString) -> io::Result<i32> {
-    text.to_str().and_then(|t| t.parse().ok()).ok_or_else(usage)
+/// Takes over the mutexes of a launch, by their numbers.
+fn held(numbers: &OsString) -> io::Result<Vec<OwnedFd>> {
+    let numbers = numbers.to_str().ok_or_else(usage)?.split(',').filter(|n| !n.is_empty());
+    numbers.map(|n| inherited(n.parse().map_err(|_| usage())?)).collect()
 }
 
 /// `exec-agent <run> <mutex> <program> <args…>`: marks itself and becomes the agent.
 fn become_agent(args: &[OsString]) -> io::Result<()> {
-    let [run, mutex, program, rest @ ..] = args else { return Err(usage()) };
+    let [run, mutexes, program, rest @ ..] = args else { return Err(usage()) };
     // From here on the agent's exec, and nothing else, gives the directory free.
-    let _mutex = inherited(number(mutex)?)?;
+    let _held = held(mutexes)?;
     let kernel = Kernel::open()?;
     let me = kernel.process(std::process::id())?.ok_or_else(|| io::Error::other("no /proc"))?;
     let marker = Marker {
@@ -69,10 +72,10 @@ fn become_agent(args: &[OsString]) -> io::Result<()> {
 
 /// `shim <run folder> <mutex> <program> <args…>`: starts the agent, sees it end, says how.
 fn parent(args: &[OsString]) -> io::Result<()> {
-    let [folder, mutex, rest @ ..] = args else { return Err(usage()) };
+    let [folder, mutexes, rest @ ..] = args else { return Err(usage()) };
     adopt_orphans()?;
     let run = Run::at(Path::new(folder), rustix::process::geteuid().as_raw()).ok_or_else(usage)?;
-    let agent = match start(&run, mutex, rest) {
+    let agent = match start(&run, mutexes, rest) {
         Ok(agent) => agent,
         Err(error) => {
             // Whoever launched it reads it there, as the agent's own last words.
@@ -101,29 +104,36 @@ fn parent(args: &[OsString]) -> io::Result<()> {
 
 /// Writes which process the agent became.
 fn name_agent(run: &Run, agent: u32) -> io::Result<()> {
-    match Kernel::open()?.process(agent)? {
-        Some(process) => {
-            run.write_started(&Started { process: process.id, at: crate::config::clock() })
-        }
-        None => Ok(()),
-    }
+    let kernel = Kernel::open()?;
+    let Some(process) = kernel.process(agent)? else { return Ok(()) };
+    run.write_started(&Started {
+        process: process.id,
+        shim: kernel.process(std::process::id())?.map(|me| me.id),
+        pid_namespace: kernel.pid_namespace(),
+        machine: kernel.machine_id().map(str::to_owned),
+        at: crate::config::clock(),
+    })
 }
 
 /// Starts the process that becomes the agent, and hands it the directory's mutex.
-fn start(run: &Run, mutex: &OsString, command: &[OsString]) -> io::Result<u32> {
-    let mut exec: Vec<OsString> = vec![EXEC.into(), run.id.clone().into(), mutex.clone()];
+fn start(run: &Run, mutexes: &OsString, command: &[OsString]) -> io::Result<u32> {
+    let mut exec: Vec<OsString> = vec![EXEC.into(), run.id.clone().into(), mutexes.clone()];
     exec.extend(command.iter().cloned());
+    let env = std::env::var_os(AGENT_ENV).and_then(|v| serde_json::from_str(v.to_str()?).ok());
+    let env: AgentEnv = env.unwrap_or_default();
+    let mut unset = env.unset;
+    unset.push(AGENT_ENV.to_owned());
     let spawn = Spawn {
         program: std::env::current_exe()?,
         args: exec,
-        set: Vec::new(),
-        unset: Vec::new(),
+        set: env.set.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
+        unset,
         cwd: std::env::current_dir()?,
         stdin: Stdio::File(File::open(run.prompt())?),
         stdout: Stdio::File(launch::output(&run.stdout())?),
         stderr: Stdio::File(launch::output(&run.stderr())?),
         // The shim's own hold on the directory ends as soon as the agent-to-be has one.
-        keep: Some(inherited(number(mutex)?)?),
+        keep: held(mutexes)?,
     };
     Ok(spawn.detached()?.id())
 }
@@ -131,8 +141,16 @@ fn start(run: &Run, mutex: &OsString, command: &[OsString]) -> io::Result<u32> {
 /// Runs what was wanted at the end, with what is then known of the session.
 fn complete(run: &Run, spec: &Spec, ended: &Ended) {
     let Some(hook) = &spec.on_complete else { return };
-    // Without a world to look at there is nothing to tell; a broken configuration is told elsewhere.
-    let Ok((host, _)) = crate::config::load() else { return };
+    let host = match crate::config::load() {
+        Ok((host, _)) => host,
+        Err(failure) => {
+            // There is no world to look at; that it was not run is told in its place.
+            let error = Some(format!("it was not run: {failure}"));
+            let report = Report { exit: None, error, at: crate::config::clock() };
+            let _unkept = run.write_report(Moment::Complete, &report);
+            return;
+        }
+    };
     let id = fleet::session_of(&host, ALL, run, spec);
     let session = id.as_ref().and_then(|id| {
         let found = resolve(&host, ALL, &format!("{}:{id}", spec.adapter));

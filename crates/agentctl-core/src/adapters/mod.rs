@@ -10,6 +10,8 @@ pub mod control;
 pub mod demo;
 pub mod openclaw;
 pub mod opencode;
+pub mod pi;
+pub mod pi_rust;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -31,6 +33,8 @@ pub static ALL: &[&dyn Adapter] = &[
     &claude_code::ClaudeCode,
     &codex::Codex,
     &opencode::OpenCode,
+    &pi::Pi,
+    &pi_rust::PiRust,
     &openclaw::OpenClaw,
     &demo::Demo,
 ];

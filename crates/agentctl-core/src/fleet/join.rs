@@ -395,9 +395,10 @@ fn unserved_verdict(view: &View, session: &mut Session, turn: &Turn) {
         session.status = Status::Unknown;
         // Whoever could not be asked is named, not the one that answered.
         let silent = !view.table_gaps && !view.gaps.is_empty();
-        let source = match silent {
-            true => format!("{}:{}", view.adapter, view.root),
-            false => "kernel:process table".to_owned(),
+        let source = if silent {
+            format!("{}:{}", view.adapter, view.root)
+        } else {
+            "kernel:process table".to_owned()
         };
         session.evidence.push(Evidence {
             source,

@@ -8,6 +8,7 @@ mod descriptors;
 mod exit_watch;
 mod leave;
 mod standing;
+mod strangers;
 
 use std::ffi::OsStr;
 use std::fs;

@@ -187,6 +187,14 @@ impl Kernel {
         Ok(names.iter().map(|name| environ_value(seen.environ(), name)).collect())
     }
 
+    /// Fails: macOS does not show what a process writes its output to.
+    pub fn stdout_file(&self, _id: &ProcId) -> io::Result<Option<std::fs::File>> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "macOS does not show what a process writes its output to",
+        ))
+    }
+
     /// Looks closely at the processes of this user whose working directory this is, links resolved.
     #[must_use]
     pub fn standing_in(&self, directory: &Path) -> Table {

@@ -1,17 +1,19 @@
 //! Starting programs: in a session of their own with no pipe anyone must feed or drain, or attended to
 //! their end; and becoming another program.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{OsStr, OsString, c_int};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, waitid,
+};
 
 use crate::model::Exit;
 
@@ -43,8 +45,8 @@ pub struct Spawn {
     pub stdout: Stdio,
     /// Standard error.
     pub stderr: Stdio,
-    /// A further descriptor the program gets, under the number it has here.
-    pub keep: Option<OwnedFd>,
+    /// Further descriptors the program gets, under the numbers they have here. It gets no others.
+    pub keep: Vec<OwnedFd>,
 }
 
 /// How an attended program ended.
@@ -63,12 +65,17 @@ impl Spawn {
         command.current_dir(&self.cwd);
         command.stdin(stream(self.stdin)).stdout(stream(self.stdout)).stderr(stream(self.stderr));
         let keep = self.keep;
-        // SAFETY: both calls are async-signal-safe and touch no memory of the parent.
+        close_the_rest_on_exec();
+        // SAFETY: all calls are async-signal-safe and touch no memory of the parent.
         unsafe {
             command.pre_exec(move || {
                 rustix::process::setsid()?;
-                if let Some(keep) = &keep {
-                    rustix::io::fcntl_setfd(keep, rustix::io::FdFlags::empty())?;
+                // A script's `&` has these ignored; a detached program must hear them again.
+                for number in [Signal::INT, Signal::QUIT] {
+                    signal(number.as_raw(), SIG_DFL);
+                }
+                for fd in &keep {
+                    rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?;
                 }
                 Ok(())
             });
@@ -97,19 +104,45 @@ impl Spawn {
         });
         let (sender, ended) = channel();
         std::thread::spawn(move || {
-            let _unheard = sender.send(child.wait());
+            // It is looked at and left: until it is reaped nobody else can have its number.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            let look = |pid| rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options));
+            let _ended = group.map(look);
+            let _unheard = sender.send(());
         });
-        let exit = match ended.recv_timeout(limit) {
-            Ok(status) => Some(exit_of(status?)),
-            Err(_) => {
-                // It has not been reaped, so the group is still its own.
-                let _gone = group.map(|g| kill_process_group(g, Signal::KILL));
-                None
-            }
+        let exit = if ended.recv_timeout(limit).is_ok() {
+            Some(exit_of(child.wait()?))
+        } else {
+            // Reaped after the kill only, so the group is still its own.
+            let _gone = group.map(|g| kill_process_group(g, Signal::KILL));
+            std::thread::spawn(move || {
+                let _ended = ended.recv();
+                let _reaped = child.wait();
+            });
+            None
         };
         // Something it left behind may hold the pipe: what was said so far is enough then.
         let said = words.recv_timeout(Duration::from_millis(200)).unwrap_or_default();
         Ok(Attended { exit, said })
+    }
+}
+
+/// The kernel's default way with a signal.
+const SIG_DFL: usize = 0;
+
+unsafe extern "C" {
+    fn signal(number: c_int, handler: usize) -> usize;
+}
+
+/// Marks every descriptor but the standard three to be closed by `exec`. Those that somebody gave us (a
+/// pipe, a lock) would otherwise live as long as whatever is started here.
+fn close_the_rest_on_exec() {
+    let entries = std::fs::read_dir("/dev/fd").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|e| e.file_name().to_str()?.parse::<RawFd>().ok());
+    for number in numbers.filter(|n| *n > 2) {
+        // SAFETY: the number is only named to the kernel; one that is closed by now is an error there.
+        let fd = unsafe { BorrowedFd::borrow_raw(number) };
+        let _closed = rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC);
     }
 }
 

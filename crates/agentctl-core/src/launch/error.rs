@@ -61,8 +61,13 @@ pub enum LaunchError {
         advice: Option<&'static str>,
     },
     /// Others were launching there all the time.
-    #[error("{} is being launched into by somebody else", .0.display())]
-    Busy(PathBuf),
+    #[error("{} is being held by {}", directory.display(), by.as_deref().unwrap_or("somebody who launches there"))]
+    Busy {
+        /// The directory.
+        directory: PathBuf,
+        /// By whom, where the kernel tells.
+        by: Option<String>,
+    },
     /// The agent ended at once, and not well.
     #[error("{agent} ended at once ({}): {words}", how(*exit))]
     Died {

@@ -36,7 +36,7 @@ pub(super) fn run(
             stdin: Stdio::File(File::open(&told).map_err(io("the run's folder cannot be read"))?),
             stdout: Stdio::Null,
             stderr: Stdio::Null,
-            keep: None,
+            keep: Vec::new(),
         };
         let limit = host.deadlines.launch;
         let attended = spawn

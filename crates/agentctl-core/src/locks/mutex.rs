@@ -89,8 +89,8 @@ fn take_directory(
 
 /// Says whether every process of this user would get this answer: only then all agree on the other file.
 fn has_no_lock(error: &io::Error) -> bool {
-    let refused =
-        [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL, Errno::BADF].map(Errno::raw_os_error);
+    let refused = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL, Errno::BADF, Errno::NOLCK]
+        .map(Errno::raw_os_error);
     // It may be entered but not listed, and what cannot be opened cannot be locked.
     error.kind() == io::ErrorKind::PermissionDenied
         || error.raw_os_error().is_some_and(|code| refused.contains(&code))
@@ -111,6 +111,15 @@ fn stand_in(host: &Host, (device, inode): (u64, u64)) -> io::Result<File> {
     let folder = host.state().join("run");
     private_directory(&folder)?;
     open_mutex(&folder.join(format!("directory-{device:x}-{inode:x}.mutex")))
+}
+
+/// Takes the one mutex under which sessions are continued: two who name the same session, each with a
+/// directory of its own, must not both find it unserved.
+pub fn enter_resuming(host: &Host, limit: Duration) -> Result<Entry, EnterError> {
+    let folder = host.state().join("run");
+    private_directory(&folder)?;
+    let file = take(open_mutex(&folder.join("resume.mutex"))?, Instant::now() + limit)?;
+    Ok(Entry { file })
 }
 
 /// Opens a file that is nothing but a mutex, for this user only.

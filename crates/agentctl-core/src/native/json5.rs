@@ -86,10 +86,8 @@ impl Reader<'_> {
             if self.take('}') {
                 return Ok(Value::Object(map));
             }
-            let key = match self.rest.starts_with(['"', '\'']) {
-                true => self.string()?,
-                false => self.bare().to_owned(),
-            };
+            let quoted = self.rest.starts_with(['"', '\'']);
+            let key = if quoted { self.string()? } else { self.bare().to_owned() };
             self.blank()?;
             if key.is_empty() || !self.take(':') {
                 return Err(self.wrong("a key or its colon is missing"));

@@ -8,7 +8,7 @@ use super::{Agents, DEATH, Ended, How, PACE, Stopping, Verdict, tree};
 use crate::adapters::{Look, Root};
 use crate::fleet;
 use crate::kernel::{Held, Spawn, Stdio};
-use crate::model::{Session, Status};
+use crate::model::{Fault, Session, Status};
 
 /// How long the agent's own command may take.
 const COMMAND: Duration = Duration::from_secs(10);
@@ -27,6 +27,28 @@ impl Order {
         let name = self.program.file_name().unwrap_or(self.program.as_os_str());
         let words = std::iter::once(name).chain(self.args.iter().map(OsString::as_os_str));
         words.map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn resting(session: &Session) -> bool {
+    session.status == Status::Idle || !session.status.is_live()
+}
+
+/// What a look at a session says after its server was asked to end its turn.
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    /// Its turn is over.
+    Over,
+    GoesOn,
+    /// Whoever knows it could not be asked.
+    Nothing(String),
+}
+
+fn heard(adapter: &str, session: Option<&Session>, faults: &[Fault]) -> Heard {
+    match (session, faults.iter().find(|f| f.adapter == adapter)) {
+        (Some(session), _) if !resting(session) => Heard::GoesOn,
+        (None, Some(fault)) => Heard::Nothing(fault.message.clone()),
+        _ => Heard::Over,
     }
 }
 
@@ -70,7 +92,7 @@ impl Stopping<'_> {
             stdin: Stdio::Null,
             stdout: Stdio::Null,
             stderr: Stdio::Null,
-            keep: None,
+            keep: Vec::new(),
         };
         let exit = spawn.attended(COMMAND, 4 << 10)?.exit;
         Ok(exit.map(|exit| exit.code.unwrap_or(-1)))
@@ -83,7 +105,6 @@ impl Stopping<'_> {
         root: &Root,
         session: &Session,
     ) -> Result<(), Verdict> {
-        let resting = |s: &Session| s.status == Status::Idle || !s.status.is_live();
         let asked = self.control.interrupt(look, root, session);
         if let Err(why) = asked {
             return if resting(session) { Ok(()) } else { Err(Verdict::Failed(why)) };
@@ -96,18 +117,36 @@ impl Stopping<'_> {
             .collect();
         loop {
             let now = fleet::inspect(self.host, self.adapters, self.target);
-            match now.session {
-                Some(now) if !resting(&now) => {}
-                _ => return Ok(()),
-            }
+            let why = match heard(self.adapter.name(), now.session.as_ref(), &now.faults) {
+                Heard::Over => return Ok(()),
+                Heard::GoesOn => {
+                    Verdict::Failed("its server took the request, yet its turn goes on".into())
+                }
+                Heard::Nothing(why) => Verdict::Unknown(format!(
+                    "its server took the request, yet could not be asked again: {why}"
+                )),
+            };
             if self.left().is_zero() {
-                let why = "its server took the request, yet its turn goes on";
-                return Err(Verdict::Failed(why.into()));
+                return Err(why);
             }
             let gone = servers.is_empty() || Held::wait_for_all(&servers, PACE).unwrap_or(true);
             if gone && Held::wait_for_all(&servers, DEATH).unwrap_or(true) {
                 return Ok(());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_failed_does_not_say_that_the_turn_is_over() {
+        let fault =
+            |adapter| Fault { adapter, root: None, code: "timeout", message: "late".into() };
+        assert_eq!(heard("a", None, &[fault("a")]), Heard::Nothing("late".into()));
+        assert_eq!(heard("a", None, &[fault("b")]), Heard::Over, "another's silence says nothing");
+        assert_eq!(heard("a", None, &[]), Heard::Over);
     }
 }

@@ -8,18 +8,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
+use super::seen::{self, Seen, ancestors, bears, is_reaper, parent, shim_of};
 use super::{Ended, How, Left, Survivor};
 use crate::adapters::Adapter;
 use crate::adapters::control::Mark;
+use crate::fleet::Adapters;
 use crate::host::Host;
 use crate::kernel::{Brief, Held, Liveness, Process};
-use crate::launch::SHIM;
-use crate::model::{ProcId, is_session_id, shorten};
-use crate::runs::{MARKER, Marker};
+use crate::model::{ProcId, Session, shorten};
 use rustix::process::Signal;
-
-/// What a hook's environment says: that it is one, and whose.
-const HOOK: [&str; 2] = ["AGENTCTL_HOOK", "AGENTCTL_RUN_ID"];
 
 /// Another live session, whose processes are nobody's but its own.
 #[derive(Debug)]
@@ -30,6 +27,20 @@ pub(super) struct Other {
     pub(super) marks: Vec<Mark>,
     /// Ours runs inside it: its marks on our processes are inherited and say nothing.
     pub(super) around_us: bool,
+}
+
+impl Other {
+    pub(super) fn of(adapters: Adapters, session: Session) -> Self {
+        let control = adapters.iter().find(|a| a.name() == session.adapter);
+        let marks = control.and_then(|a| a.control()).map(|c| c.marks(&session));
+        Self {
+            adapter: session.adapter,
+            marks: marks.unwrap_or_default(),
+            id: session.id,
+            processes: session.processes,
+            around_us: false,
+        }
+    }
 }
 
 /// What the search starts from.
@@ -60,14 +71,8 @@ struct Member {
     intact: bool,
     how: How,
     trouble: Option<String>,
-}
-
-/// One process as a pass over the table shows it.
-struct Seen {
-    process: Process,
-    run: Option<String>,
-    hook_of: Option<String>,
-    values: HashMap<&'static str, String>,
+    /// Not even a kill may be sent to it.
+    refused: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,8 +113,10 @@ pub(super) struct Tree<'a> {
     /// Nested sessions that were left alone.
     pub(super) left: BTreeMap<u32, Left>,
     /// What carries somebody else and was therefore left alone.
-    carriers: BTreeMap<u32, Survivor>,
-    unheld: BTreeMap<u32, Survivor>,
+    carriers: HashMap<ProcId, Survivor>,
+    unheld: HashMap<ProcId, Survivor>,
+    /// What the last look could not see.
+    pub(super) gaps: Vec<String>,
     /// The run's shim lives: what the agent has orphaned is below it.
     pub(super) has_shim: bool,
     /// The processes between the agent and this very command, if it runs inside the session.
@@ -132,40 +139,26 @@ impl<'a> Tree<'a> {
             leaders: Vec::new(),
             ended: Vec::new(),
             left: BTreeMap::new(),
-            carriers: BTreeMap::new(),
-            unheld: BTreeMap::new(),
+            carriers: HashMap::new(),
+            unheld: HashMap::new(),
+            gaps: Vec::new(),
             has_shim: false,
             above_us: HashSet::new(),
             above_agents: HashSet::new(),
         };
-        let table = tree.look();
-        tree.place(&table);
+        let everybody = seen::look(host, &tree.names);
+        tree.place(&everybody.by_pid);
         tree
-    }
-
-    /// Reads the whole table once.
-    fn look(&self) -> HashMap<u32, Seen> {
-        let mut wanted = vec![MARKER, HOOK[0], HOOK[1]];
-        wanted.extend(&self.names);
-        let kernel = &self.host.kernel;
-        let table = kernel.table(&|_| true);
-        let seen = table.processes.into_iter().filter(|p| !p.elsewhere).map(|process| {
-            let said = kernel.environ(&process.id, &wanted).unwrap_or_default();
-            let mut said = said.into_iter();
-            let run = said.next().flatten().and_then(|t| Marker::parse(&t)).map(|m| m.run);
-            let (hook, hook_run) = (said.next().flatten(), said.next().flatten());
-            let values = self.names.iter().zip(said).filter_map(|(name, v)| Some((*name, v?)));
-            let values = values.collect();
-            let seen = Seen { run, hook_of: hook.and(hook_run), values, process };
-            (seen.process.id.pid, seen)
-        });
-        seen.collect()
     }
 
     /// Finds out which other sessions ours runs inside of.
     fn place(&mut self, table: &HashMap<u32, Seen>) {
-        let agents: Vec<&Seen> =
+        let mut agents: Vec<&Seen> =
             self.roots.agents.iter().filter_map(|a| table.get(&a.pid)).collect();
+        // What the shim was started with, so was the agent that may have ended since.
+        let run = self.roots.run.as_deref();
+        let shim = |s: &&Seen| run.is_some() && !s.outsider && shim_of(&s.process) == run;
+        agents.extend(table.values().filter(shim));
         let mut above: HashSet<ProcId> = HashSet::new();
         for agent in &agents {
             above.extend(ancestors(table, agent).map(|s| s.process.id.clone()));
@@ -192,7 +185,9 @@ impl<'a> Tree<'a> {
 
     /// Looks once more and takes hold of everything new; returns how many that were.
     pub(super) fn grow(&mut self) -> usize {
-        let table = self.look();
+        let everybody = seen::look(self.host, &self.names);
+        let table = everybody.by_pid;
+        self.gaps = everybody.gaps;
         let mut verdicts: HashMap<u32, Verdict> = HashMap::new();
         let mut pids: Vec<u32> = table.keys().copied().collect();
         pids.sort_unstable();
@@ -217,16 +212,23 @@ impl<'a> Tree<'a> {
             match self.host.kernel.hold(&seen.process.id) {
                 Ok(Some(held)) => {
                     fresh += 1;
-                    self.unheld.remove(pid);
+                    self.unheld.remove(&seen.process.id);
                     self.note_leader(&seen.process);
                     let (process, intact) = (seen.process.clone(), verdict == Verdict::Intact);
                     let how = How::Itself;
-                    self.members.push(Member { process, held, intact, how, trouble: None });
+                    self.members.push(Member {
+                        process,
+                        held,
+                        intact,
+                        how,
+                        trouble: None,
+                        refused: false,
+                    });
                 }
                 Ok(None) => {}
                 Err(error) => {
                     let why = format!("it could not be taken hold of: {error}");
-                    self.unheld.insert(*pid, survivor(&seen.process, why));
+                    self.unheld.insert(seen.process.id.clone(), survivor(&seen.process, why));
                 }
             }
         }
@@ -278,7 +280,7 @@ impl<'a> Tree<'a> {
         }
         if let Some(run) = shim_of(&seen.process) {
             return Some(match run {
-                run if self.roots.run.as_deref() == Some(run) => Verdict::Shim,
+                run if self.roots.run.as_deref() == Some(run) && !seen.outsider => Verdict::Shim,
                 // Ours was started by hand inside that run: what is orphaned there may be ours.
                 run if self.roots.text.as_deref() == Some(run) => Verdict::Stranger,
                 _ => Verdict::Spared(Spared::Run),
@@ -319,11 +321,12 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Says whether a process shows by itself that the session has started it.
+    /// Says whether a process shows by itself that the session has started it. An outsider's words do
+    /// not: anybody may write them, and in another pid namespace another agent may serve the session.
     fn is_evident(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> bool {
         let by_run = self.roots.run.is_some() && seen.run == self.roots.run;
-        by_run
-            || bears(seen, &self.roots.marks, &self.roots.agents, table)
+        let by_words = by_run || bears(seen, &self.roots.marks, &self.roots.agents, table);
+        (by_words && !seen.outsider)
             || self.leaders.iter().any(|leader| {
                 // The number of a session is not given to anybody else while it has a process.
                 seen.process.session == leader.pid
@@ -374,7 +377,8 @@ impl<'a> Tree<'a> {
                 Spared::Us => "this command runs below it; not ended",
                 _ => "another session runs below it; not ended",
             };
-            self.carriers.insert(*pid, survivor(&top.process, reason.to_owned()));
+            let named = survivor(&top.process, reason.to_owned());
+            self.carriers.insert(top.process.id.clone(), named);
         }
         if carriers.is_empty() {
             return;
@@ -439,13 +443,22 @@ impl<'a> Tree<'a> {
         self.members.is_empty()
     }
 
+    /// Says whether nothing of it lives any more that could still be ended from here.
+    pub(super) fn is_spent(&mut self) -> bool {
+        self.bury();
+        self.members.iter().all(|m| m.refused)
+    }
+
     /// Sends a signal to all of them, each through its own handle.
     pub(super) fn signal_all(&mut self, signal: Signal, how: How) {
         for member in &mut self.members {
             match member.held.signal(signal) {
                 Ok(true) => member.how = how,
                 Ok(false) => {}
-                Err(error) => member.trouble = Some(error.to_string()),
+                Err(error) => {
+                    member.refused |= signal == Signal::KILL;
+                    member.trouble = Some(format!("it could not be signalled: {error}"));
+                }
             }
             // One that a signal holds must be let go to hear another.
             let paused = Liveness::Alive { paused: true };
@@ -464,7 +477,8 @@ impl<'a> Tree<'a> {
 
     /// Waits until all have ended, or the time is up.
     pub(super) fn wait(&mut self, limit: std::time::Duration) -> bool {
-        let held: Vec<&Held> = self.members.iter().map(|m| &m.held).collect();
+        let held: Vec<&Held> =
+            self.members.iter().filter(|m| !m.refused).map(|m| &m.held).collect();
         // What cannot be waited for is looked at again all the same.
         let _unsure = Held::wait_for_all(&held, limit);
         self.is_gone()
@@ -485,10 +499,11 @@ impl<'a> Tree<'a> {
     /// Names everything of it that lives on.
     pub(super) fn survivors(&mut self) -> Vec<Survivor> {
         self.bury();
+        // Whoever cannot be read any more may live as well.
         let kernel = &self.host.kernel;
-        let lives = |s: &&Survivor| kernel.process(s.pid).is_ok_and(|p| p.is_some());
-        let mut all: Vec<Survivor> = self.carriers.values().filter(lives).cloned().collect();
-        all.extend(self.unheld.values().filter(lives).cloned());
+        let named = self.carriers.iter().chain(&self.unheld);
+        let living = named.filter(|(id, _)| kernel.liveness(id) != Liveness::Gone);
+        let mut all: Vec<Survivor> = living.map(|(_, survivor)| survivor.clone()).collect();
         all.extend(self.members.iter().map(|m| {
             let why = m.trouble.clone().unwrap_or_else(|| "it does not end".into());
             survivor(&m.process, why)
@@ -501,7 +516,7 @@ impl<'a> Tree<'a> {
     pub(super) fn suspects(&self, cwd: Option<&str>, since_ticks: u64) -> Vec<Survivor> {
         let Some(cwd) = cwd.map(Path::new).filter(|c| c.is_absolute()) else { return Vec::new() };
         let wide = cwd == Path::new("/") || cwd == self.host.home;
-        let table = self.look();
+        let table = seen::look(self.host, &self.names).by_pid;
         let mut memo = HashMap::new();
         let mut pids: Vec<u32> = table.keys().copied().collect();
         pids.sort_unstable();
@@ -530,48 +545,6 @@ impl<'a> Tree<'a> {
         });
         suspicious.collect()
     }
-}
-
-/// Says whether a process bears one of these marks. One that names a pid counts only for what began
-/// after that very process, and only as long as nobody else has its pid.
-fn bears(seen: &Seen, marks: &[Mark], by: &[ProcId], table: &HashMap<u32, Seen>) -> bool {
-    marks.iter().filter(|m| seen.values.get(m.name) == Some(&m.value)).any(|mark| {
-        match mark.value.parse::<u32>() {
-            Err(_) => true,
-            Ok(pid) => by.iter().any(|agent| {
-                agent.pid == pid
-                    && seen.process.id != *agent
-                    && seen.process.id.start_ticks >= agent.start_ticks
-                    && table.get(&pid).is_none_or(|now| now.process.id == *agent)
-            }),
-        }
-    })
-}
-
-/// `agentctl shim …/runs/<run> …`
-fn shim_of(process: &Process) -> Option<&str> {
-    let [_, word, folder, ..] = process.argv.as_slice() else { return None };
-    let folder = Path::new(folder).is_absolute().then_some(Path::new(folder))?;
-    let kept = folder.parent()?.file_name()?;
-    let run = folder.file_name()?.to_str().filter(|r| is_session_id(r))?;
-    (word == SHIM && kept == "runs").then_some(run)
-}
-
-/// The parent of a process, if what has that pid can be it: nobody is older than their parent.
-fn parent<'t>(table: &'t HashMap<u32, Seen>, seen: &Seen) -> Option<&'t Seen> {
-    let above = table.get(&seen.process.parent_pid)?;
-    (above.process.id.start_ticks <= seen.process.id.start_ticks
-        && above.process.id.pid != seen.process.id.pid)
-        .then_some(above)
-}
-
-fn ancestors<'t>(table: &'t HashMap<u32, Seen>, seen: &'t Seen) -> impl Iterator<Item = &'t Seen> {
-    std::iter::successors(parent(table, seen), |s| parent(table, s)).take(4096)
-}
-
-/// Orphans are given to the first process, or to the one that stands in for it in a login session.
-fn is_reaper(pid: u32, seen: Option<&Seen>) -> bool {
-    pid <= 1 || seen.is_some_and(|s| matches!(s.process.comm.as_str(), "systemd" | "init"))
 }
 
 fn survivor(process: &Process, why: String) -> Survivor {

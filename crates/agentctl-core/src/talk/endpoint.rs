@@ -129,9 +129,10 @@ impl Endpoint {
 impl std::fmt::Display for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let scheme = if self.secure { "wss" } else { "ws" };
-        match self.host.contains(':') {
-            true => write!(f, "{scheme}://[{}]:{}{}", self.host, self.port, self.path),
-            false => write!(f, "{scheme}://{}:{}{}", self.host, self.port, self.path),
+        if self.host.contains(':') {
+            write!(f, "{scheme}://[{}]:{}{}", self.host, self.port, self.path)
+        } else {
+            write!(f, "{scheme}://{}:{}{}", self.host, self.port, self.path)
         }
     }
 }

@@ -130,7 +130,7 @@ fn start(host: &Host, scratch: &Path) -> Result<Vec<String>, Failure> {
             stdin: Stdio::File(fs::File::open(&prompt_file)?),
             stdout: Stdio::File(log.try_clone()?),
             stderr: Stdio::File(log),
-            keep: None,
+            keep: Vec::new(),
         };
         spawn.detached().map_err(|e| {
             Failure::new(Kind::Failed, format!("the demo agent cannot be started: {e}"))
@@ -195,11 +195,11 @@ fn clean(ui: &mut Ui, host: &Arc<Host>) -> Outcome {
         let (Some(id), root) = (&session.id, session.root.clone()) else { continue };
         let locator = Locator { id: id.clone(), path: None, parent: None };
         let target = Target { adapter: "demo", root, session: Some(locator), pid: None };
-        if let Ok(transcript) = agentctl_core::transcript::Transcript::open(host, ALL, &target) {
-            if let Some(path) = transcript.path() {
-                fs::remove_file(path)?;
-                removed += 1;
-            }
+        if let Ok(transcript) = agentctl_core::transcript::Transcript::open(host, ALL, &target)
+            && let Some(path) = transcript.path()
+        {
+            fs::remove_file(path)?;
+            removed += 1;
         }
     }
     if scratch.exists() {

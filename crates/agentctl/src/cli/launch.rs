@@ -65,7 +65,8 @@ pub(super) struct Flags {
     /// Put it in a group, for `list --group` and `stop --all --group`
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// Set a variable for the agent (repeatable)
+    /// Set a variable for the agent (repeatable); others may see this command line: a secret is better
+    /// exported
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
     /// What it may do without asking (default: the agent's own default)
@@ -153,7 +154,8 @@ pub(super) fn cmd_launch(
     args: LaunchArgs,
 ) -> Outcome {
     let adapter = adapter(ui, host, defaults, args.adapter.as_deref())?;
-    let prompt = prompt(args.prompt.as_deref(), args.prompt_file.as_deref())?;
+    let hint = "say what to do: -p TEXT";
+    let prompt = prompt(args.prompt.as_deref(), args.prompt_file.as_deref(), hint)?;
     if args.cwd.is_some() && is_remote(adapter) {
         return Err(no_directory(adapter));
     }
@@ -235,6 +237,7 @@ fn adapter(
 pub(super) fn prompt(
     text: Option<&str>,
     file: Option<&std::path::Path>,
+    hint: &str,
 ) -> Result<Vec<u8>, Failure> {
     let bytes = match (text, file) {
         (Some("-"), _) => {
@@ -250,9 +253,7 @@ pub(super) fn prompt(
         (None, None) => Vec::new(),
     };
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err(
-            Failure::new(Kind::Usage, "the prompt is empty").hint("say what to do: -p TEXT")
-        );
+        return Err(Failure::new(Kind::Usage, "the prompt is empty").hint(hint));
     }
     Ok(bytes)
 }
@@ -265,6 +266,10 @@ pub(super) fn start(
     mut flags: Flags,
     wanted: Wanted,
 ) -> Outcome {
+    if flags.timeout.is_some() && !(flags.wait || flags.follow) {
+        return Err(Failure::new(Kind::Usage, "--timeout needs --wait or --follow")
+            .hint("a launch itself is bounded by `launch` below [deadline]"));
+    }
     let [on_create, on_complete] = hooks_of(ui, &mut flags, &defaults.hooks, wanted.adapter)?;
     let root = wanted.from.as_ref().map(|t| PathBuf::from(&t.root));
     let order = Order {
@@ -296,40 +301,86 @@ pub(super) fn start(
     // What ended long ago makes room; a folder that cannot be tidied is no reason not to launch.
     let _untidied = Runs::of(host).evict(host, defaults.keep);
     let launched = launch(host, ALL, asked).map_err(|e| failed(host, e))?;
+    let timeout = flags.timeout.map(|Span(span)| span);
+    let wish = Wish { until: Until::TurnOver, enough: Enough::All, timeout };
+    let (json, stay) = (flags.json, Stay::of(flags.wait, flags.follow));
+    attend(ui, host, adapter, &launched, After { json, stay, wish, on_create, transcript })
+}
+
+/// How long a launch stays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stay {
+    /// It leaves once the id is told.
+    Not,
+    /// Until the turn is over.
+    Waiting,
+    /// Until then, showing what is said.
+    Following,
+}
+
+impl Stay {
+    fn of(wait: bool, follow: bool) -> Self {
+        match (wait, follow) {
+            (_, true) => Self::Following,
+            (true, false) => Self::Waiting,
+            (false, false) => Self::Not,
+        }
+    }
+}
+
+/// What is to be done once a session has begun.
+struct After {
+    json: bool,
+    stay: Stay,
+    wish: Wish,
+    on_create: Option<Vec<String>>,
+    transcript: Option<Transcript>,
+}
+
+/// Tells the id, runs the hook, and stays as long as it was asked to.
+fn attend(
+    ui: &mut Ui,
+    host: &Arc<Host>,
+    adapter: &dyn Adapter,
+    launched: &Launched,
+    after: After,
+) -> Outcome {
     for fault in &launched.faults {
         ui.warn_fault(fault);
     }
     for holder in &launched.exempt {
         ui.note(&format!("beside {}, which this was launched from", holder.what));
     }
-    if on_create.is_none() && !(flags.json || flags.wait || flags.follow) {
+    let stays = after.stay != Stay::Not;
+    if after.on_create.is_none() && !after.json && !stays {
         // Its id is all that was asked for.
-        told(ui, &launched, None, false, false)?;
-        return Ok(ExitCode::SUCCESS);
+        return told(ui, launched, None, &after).map(|()| ExitCode::SUCCESS);
     }
-    let target = target(host, adapter, &launched);
+    let target = target(host, adapter, launched);
     let session = target.as_ref().and_then(|t| fleet::inspect(host, ALL, t).session);
     // One document: with --wait it is the session as it was when the turn was over.
-    let later = flags.json && flags.wait && !flags.follow;
-    if !later {
-        told(ui, &launched, session.as_ref(), flags.json, flags.follow)?;
+    let later = after.json && after.stay == Stay::Waiting;
+    let said = if later { Ok(()) } else { told(ui, launched, session.as_ref(), &after) };
+    // A reader that has gone is no reason to leave out the rest.
+    if let Some(hook) = &after.on_create {
+        created(ui, host, launched, session.as_ref(), hook);
     }
-    if let Some(hook) = on_create {
-        created(ui, host, &launched, session.as_ref(), &hook);
+    if !stays {
+        return said.map(|()| ExitCode::SUCCESS);
     }
-    let timeout = flags.timeout.map(|Span(span)| span);
-    let wish = Wish { until: Until::TurnOver, enough: Enough::All, timeout };
-    let form = if flags.json { Form::Json } else { Form::Human };
-    let Some(target) = target.filter(|_| flags.follow || flags.wait) else {
-        return Ok(ExitCode::SUCCESS);
+    let Some(target) = target else {
+        let why = format!("session {} began, but cannot be looked at from here", launched.session);
+        return Err(Failure::new(Kind::Unanswered, why)
+            .hint("its home may be another one: see `agentctl doctor`"));
     };
-    if flags.follow {
-        return wait::follow(ui, host, &target, wish, (form, transcript));
+    let form = if after.json { Form::Json } else { Form::Human };
+    if after.stay == Stay::Following {
+        return wait::follow(ui, host, &target, after.wish, (form, after.transcript));
     }
-    let ended = wait::wait_for(ui, host, std::slice::from_ref(&target), wish, Show::Nothing);
+    let ended = wait::wait_for(ui, host, std::slice::from_ref(&target), after.wish, Show::Nothing);
     if later {
         let session = fleet::inspect(host, ALL, &target).session;
-        told(ui, &launched, session.as_ref(), true, false)?;
+        told(ui, launched, session.as_ref(), &after)?;
         return ended.or_else(|failure| Ok(failure.beside_data(ui)));
     }
     ended
@@ -356,19 +407,25 @@ fn told(
     ui: &mut Ui,
     launched: &Launched,
     session: Option<&Session>,
-    json: bool,
-    follow: bool,
+    after: &After,
 ) -> Result<(), Failure> {
-    match session {
-        _ if follow => ui.note(&format!("session {}", launched.session)),
-        Some(session) if json => ui.json(session)?,
-        _ if json => {
+    if after.stay == Stay::Following {
+        ui.note(&format!("session {}", launched.session));
+        return Ok(());
+    }
+    let written = match session {
+        Some(session) if after.json => ui.json(session),
+        _ if after.json => {
             let why = format!("session {} began, but cannot be looked at", launched.session);
             return Err(Failure::new(Kind::Unanswered, why));
         }
-        _ => ui.line(&launched.session)?,
-    }
-    Ok(ui.flush()?)
+        _ => ui.line(&launched.session),
+    };
+    written.and_then(|()| ui.flush()).map_err(|error| {
+        // It lives, and somebody must be able to find it.
+        ui.note(&format!("session {}", launched.session));
+        error.into()
+    })
 }
 
 /// Runs the hook for a new session; what goes wrong with it is told and changes nothing.
@@ -438,9 +495,9 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
             .hint(format!("`agentctl list -a --adapter {agent}` shows what there is")),
         LaunchError::Unsure { .. } => Failure::new(Kind::Refused, message)
             .hint("`agentctl doctor` shows what is wrong; --force goes in all the same"),
-        LaunchError::Busy(_) | LaunchError::Unclear { .. } => {
-            Failure::new(Kind::Refused, message).hint("try again")
-        }
+        LaunchError::Busy { .. } => Failure::new(Kind::Refused, message)
+            .hint("try again when it is through; --force goes in all the same"),
+        LaunchError::Unclear { .. } => Failure::new(Kind::Refused, message).hint("try again"),
         LaunchError::Served(session) => {
             let id = session.id.clone().unwrap_or_default();
             Failure::new(Kind::Refused, message)

@@ -136,7 +136,9 @@ fn usage(ui: &mut Ui, error: &clap::Error) -> Outcome {
         return Ok(ExitCode::from(if asked { 0 } else { 2 }));
     }
     let text = error.to_string();
-    let first = text.lines().next().unwrap_or_default();
+    // What is missing stands on lines of its own below the first.
+    let first: Vec<&str> = text.lines().map(str::trim).take_while(|l| !l.is_empty()).collect();
+    let first = first.join(" ");
     Err(Failure::new(Kind::Usage, first.trim_start_matches("error: "))
         .hint("see `agentctl --help`"))
 }

@@ -70,7 +70,7 @@ pub(super) fn cmd_resume(
             .hint("name the directory with --cwd"));
         }
     };
-    let prompt = prompt(Some(&args.message), None)?;
+    let prompt = prompt(Some(&args.message), None, "say something: resume ID MESSAGE")?;
     let begin = if args.fork { Begin::Fork(id) } else { Begin::Resume(id) };
     // It continues as what it was: a name given at its launch stays with its run.
     let wanted = Wanted { adapter, prompt, begin, cwd, name: None, from: Some(target) };

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::rows;
 use crate::config::{Defaults, Span};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Kind, Outcome};
 use crate::shim;
 use crate::text::{fit, one_line};
 use crate::ui::{Ui, age};
@@ -132,7 +132,8 @@ pub(super) fn cmd_runs(
     args: &RunsArgs,
 ) -> Outcome {
     let kept = Runs::of(host);
-    kept.evict(host, defaults.keep)?;
+    // What cannot be tidied can still be listed.
+    let _untidied = kept.evict(host, defaults.keep);
     let runs: Vec<Row> = kept.all()?.iter().map(|run| row(host, run)).collect();
     let bytes = runs.iter().map(|r| r.bytes).sum();
     if args.json {
@@ -186,13 +187,18 @@ pub(super) fn cmd_prune(ui: &mut Ui, host: &Arc<Host>, args: &PruneArgs) -> Outc
     let least =
         args.older_than.map_or(0, |Span(s)| i64::try_from(s.as_millis()).unwrap_or(i64::MAX));
     let before = host.now().millis().saturating_sub(least);
-    let ended = |run: &Run| run.over(host).is_some_and(|at| at.millis() <= before);
+    let ended = |run: &Run| {
+        run.over(host).is_some_and(|at| at.millis() <= before) && !run.is_attended(host)
+    };
     let mut runs = Runs::of(host).all()?;
     runs.retain(ended);
     let pruned: Vec<Row> = runs.iter().map(|run| row(host, run)).collect();
     if !dry_run {
         for run in &runs {
-            run.remove()?;
+            run.remove().map_err(|e| {
+                let message = format!("{} cannot be removed: {e}", run.directory.display());
+                Failure::new(Kind::Failed, message).hint("make its folder writable")
+            })?;
         }
     }
     let bytes: u64 = pruned.iter().map(|r| r.bytes).sum();

@@ -10,6 +10,7 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{
     Fault, Locator, Outcome as How, SCHEMA_VERSION, Session, Status, Target,
 };
+use agentctl_core::runs;
 use agentctl_core::stop::{self, Ended, Left, Options, Report, Verdict};
 use clap::Args;
 use schemars::JsonSchema;
@@ -121,7 +122,9 @@ struct FailedRow {
 }
 
 pub(super) fn cmd_stop(ui: &mut Ui, host: &Arc<Host>, args: &StopArgs) -> Outcome {
-    let (targets, mut faults) = if args.all { all(ui, host, args)? } else { named(host, args)? };
+    let mut orphans = Vec::new();
+    let (targets, mut faults) =
+        if args.all { all(ui, host, args)? } else { named(host, args, &mut orphans)? };
     let options = Options { force: args.force, timeout: args.timeout.map(|Span(time)| time) };
     let mut document = Document {
         schema_version: SCHEMA_VERSION,
@@ -132,6 +135,9 @@ pub(super) fn cmd_stop(ui: &mut Ui, host: &Arc<Host>, args: &StopArgs) -> Outcom
     // What could not be listed could not be stopped.
     let missing = args.all && !faults.is_empty();
     let mut worst = if missing { Kind::Unanswered.exit_code() } else { 0 };
+    if !end_orphans(ui, host, &orphans) {
+        worst = Kind::Failed.exit_code();
+    }
     for target in &targets {
         let report = stop::stop(host, ALL, target, options);
         let code = exit_code(&report);
@@ -157,11 +163,44 @@ pub(super) fn cmd_stop(ui: &mut Ui, host: &Arc<Host>, args: &StopArgs) -> Outcom
     Ok(ExitCode::from(worst))
 }
 
+/// A launched agent that no adapter knows how to tell a session of: its run, and its process.
+fn orphan(host: &Host, text: &str) -> Option<(String, u32)> {
+    let named = |pid: u32, run: &str| pid.to_string() == text || run == text;
+    let (process, marker) = runs::agents(host).find(|(p, m)| named(p.id.pid, &m.run))?;
+    Some((marker.run, process.id.pid))
+}
+
+/// Ends runs that serve no session; says whether each is gone.
+fn end_orphans(ui: &mut Ui, host: &Arc<Host>, orphans: &[(String, u32)]) -> bool {
+    for (run, _) in orphans {
+        stop::end_run(host, run);
+    }
+    let left: Vec<String> = runs::agents(host).map(|(_, marker)| marker.run).collect();
+    for (run, pid) in orphans {
+        let words = if left.contains(run) { "lives on" } else { "was ended" };
+        ui.note(&format!("run {run} (pid {pid}), which served no session, {words}"));
+    }
+    !orphans.iter().any(|(run, _)| left.contains(run))
+}
+
 /// Finds every session that was named before any of them is touched: a typo stops nothing.
-fn named(host: &Arc<Host>, args: &StopArgs) -> Result<(Vec<Target>, Vec<Fault>), Failure> {
+fn named(
+    host: &Arc<Host>,
+    args: &StopArgs,
+    orphans: &mut Vec<(String, u32)>,
+) -> Result<(Vec<Target>, Vec<Fault>), Failure> {
     let (mut targets, mut faults) = (Vec::new(), Vec::new());
     for text in &args.ids {
-        let (target, more) = super::target(host, text)?;
+        let (target, more) = match super::target(host, text) {
+            Err(failure) if failure.is_not_found() => match orphan(host, text) {
+                Some(found) => {
+                    orphans.push(found);
+                    continue;
+                }
+                None => return Err(failure),
+            },
+            found => found?,
+        };
         if !targets.contains(&target) {
             targets.push(target);
         }

@@ -135,6 +135,16 @@ fn recorded_homes_of_demo() {
 }
 
 #[test]
+fn recorded_homes_of_pi() {
+    sandboxed(|| check("pi"));
+}
+
+#[test]
+fn homes_of_pi_rust() {
+    sandboxed(|| check("pi-rust"));
+}
+
+#[test]
 fn the_rollouts_of_codex_say_the_same_without_its_index() {
     sandboxed(|| {
         let home = planted("codex", "0.166.0");

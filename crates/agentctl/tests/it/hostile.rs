@@ -14,11 +14,12 @@ const GOOD: &str = "aaaaaaaa-0000-4000-8000-00000000600d";
 
 type Place = (&'static str, fn(&str) -> String);
 
-/// The three places where transcripts lie.
-const PLACES: [Place; 3] = [
+/// The places where transcripts lie.
+const PLACES: [Place; 4] = [
     ("claude-code", |id| format!(".claude/projects/-ws/{id}.jsonl")),
     ("codex", |id| format!(".codex/sessions/2026/11/15/rollout-2026-11-15T07-53-25-{id}.jsonl")),
     ("demo", |id| format!(".local/share/agentctl-demo/sessions/{id}.jsonl")),
+    ("pi", |id| format!(".pi/agent/sessions/--ws--/2026-11-15T07-53-25-730Z_{id}.jsonl")),
 ];
 
 fn id(number: u32) -> String {
@@ -197,6 +198,8 @@ fn tokens_are_told_only_if_every_line_was_counted() {
                 "payload": {"response_id": "r", "usage": {"input_tokens": 5, "output_tokens": 2}}}),
             json!({"type": "say", "id": "1", "text": "x", "model": "m", "at": at,
                 "usage": {"input": 5, "output": 2, "cache_read": 0, "cache_write": 0}}),
+            json!({"type": "message", "id": "1", "parentId": null, "timestamp": at,
+                "message": {"role": "assistant", "usage": {"input": 5, "output": 2}}}),
         ];
         for ((adapter, place), line) in PLACES.into_iter().zip(lines) {
             let home = home();

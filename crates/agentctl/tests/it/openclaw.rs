@@ -296,6 +296,18 @@ fn stopped_is_said_only_when_the_next_look_says_so() {
         let idle = home.run(&["stop", A, "--timeout", "300ms"]);
         assert_eq!(idle.code, Some(1), "{}", idle.stdout);
         assert!(!idle.stdout.contains("stopped openclaw"), "{}", idle.stdout);
+        // It took the request and was never heard of again: what became of it is not known.
+        {
+            let mut world = gateway.world();
+            world.rows = running();
+            world.mute_after_abort = true;
+        }
+        let limits = "[deadline]\nall = \"700ms\"\nlive = \"700ms\"\n";
+        let table =
+            std::fs::read_to_string(home.at(".config/agentctl/config.toml")).expect("there");
+        home.write(".config/agentctl/config.toml", format!("{limits}{table}"));
+        let lost = home.run(&["stop", A, "--timeout", "1s"]);
+        assert_eq!(lost.code, Some(3), "{} {}", lost.stdout, lost.stderr);
         // A gateway that does not answer says nothing about it.
         gateway.behaves(Manner::NoAnswer);
         home.write(".config/agentctl/config.toml", format!("[deadline]\nall = \"500ms\"\nlive = \"500ms\"\n[[openclaw.gateways]]\nurl = \"{}\"\ntoken = \"{TOKEN}\"\n", gateway.url()));

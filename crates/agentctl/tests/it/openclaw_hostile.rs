@@ -203,6 +203,32 @@ fn plain_text_stays_on_this_machine_and_certificates_are_checked() {
 }
 
 #[test]
+fn in_cipher_it_is_asked_if_its_certificate_is_vouched_for() {
+    sandboxed(|| {
+        let gateway = Gateway::start();
+        gateway.world().rows = vec![row(A, Some("running"), true)];
+        let port = testkit::tls::front(gateway.port);
+        let table = |host: &str, more: &str| {
+            format!(
+                "[[openclaw.gateways]]\nurl = \"wss://{host}:{port}\"\ntoken = \"{TOKEN}\"\n{more}"
+            )
+        };
+        let vouched = format!("ca_file = \"{}\"\n", testkit::tls::authority().display());
+        let home = home_of(&table("localhost", &vouched));
+        let listed = all(&home);
+        assert_eq!(listed.session(A)["status"], "running", "{}", listed.stderr);
+        assert_eq!(listed.session(A)["root"], format!("wss://localhost:{port}"));
+        let asked = gateway.world().asked.len();
+        // Nobody vouches for it; or it is vouched for under another name.
+        for (host, more) in [("localhost", ""), ("127.0.0.2", vouched.as_str())] {
+            let (exit, code, why, rows) = fault(&home_of(&table(host, more)));
+            assert_eq!((exit, code.as_str(), rows), (Some(3), "certificate", 0), "{why}");
+        }
+        assert_eq!(gateway.world().asked.len(), asked, "somebody unproved was told something");
+    });
+}
+
+#[test]
 fn settings_of_openclaw_itself_are_read_and_followed() {
     sandboxed(|| {
         let gateway = Gateway::start();

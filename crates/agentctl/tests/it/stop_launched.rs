@@ -6,7 +6,7 @@ use serde_json::json;
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::home;
-use crate::launched::{folder, launch, shims, status};
+use crate::launched::{everyone, folder, launch, script, shims, status};
 use crate::stop::{lives, written_pid};
 use crate::stop_tree::{AWKWARD, Tree};
 
@@ -142,5 +142,32 @@ fn one_that_stops_itself_takes_everything_along() {
             Some(status(&home, &id)).filter(|s| s["status"] == "stopped")
         });
         assert_eq!(tree.living(), Vec::<&str>::new());
+    });
+}
+
+#[test]
+fn a_launch_that_fails_leaves_other_sessions_inside_it_alone() {
+    sandboxed(|| {
+        let home = home();
+        home.write(".config/agentctl/config.toml", "[deadline]\nlaunch = \"2s\"\n");
+        let tool = home.at("pids/tool");
+        // Beside a tool of its own it starts another agent, by hand; and never says a word.
+        let text = format!(
+            "{} demo-agent --session-id inner -p 'x [[hang]]' > {} &\n\
+             setsid sh -c 'echo $$ > {}; exec sleep 600' > {} &\nexec sleep 600",
+            env!("CARGO_BIN_EXE_agentctl"),
+            home.at("pids/said").display(),
+            tool.display(),
+            home.at("pids/nothing").display(),
+        );
+        script(&home, "codex", &text);
+        let failed = home.run(&["launch", "codex", "--cwd", &folder(&home, "ws"), "-p", "x"]);
+        assert_eq!(failed.code, Some(1), "{failed:?}");
+        assert!(!lives(written_pid(&tool)), "its own are ended: {failed:?}");
+        let asleep = |argv: &[String]| argv.first().is_some_and(|a| a == "sleep");
+        assert!(!everyone().iter().any(|p| asleep(&p.argv)), "so is the agent: {failed:?}");
+        let inner = status(&home, "inner");
+        assert_eq!(inner["status"], "running", "{failed:?} {inner:#}");
+        assert_eq!(home.run(&["stop", "inner"]).code, Some(0));
     });
 }

@@ -5,6 +5,7 @@ pub mod codex;
 mod control;
 pub mod openclaw;
 pub mod opencode;
+pub mod pi;
 
 use crate::stage::{Stage, Trouble};
 
@@ -69,5 +70,7 @@ impl Agent {
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
     let claude = claude_code::SCENARIOS.iter().chain(&claude_code::CONTROL);
     let codex = codex::SCENARIOS.iter().chain(&codex::CONTROL);
-    claude.chain(codex).chain(opencode::SCENARIOS).chain(openclaw::SCENARIOS)
+    let pi = pi::SCENARIOS.iter().chain(&pi::CONTROL).chain(pi::OLD).chain(&pi::OLD_CONTROL);
+    let opencode = opencode::SCENARIOS.iter();
+    claude.chain(codex).chain(opencode).chain(pi).chain(openclaw::SCENARIOS)
 }

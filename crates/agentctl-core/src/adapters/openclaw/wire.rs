@@ -264,9 +264,10 @@ fn refused(error: &Value, had_secret: bool) -> Refused {
             )
         }
         _ if code.starts_with("AUTH_") || code.starts_with("DEVICE_") || code == "NOT_PAIRED" => {
-            let what = match had_secret {
-                true => format!("the gateway refuses our credentials: {code}"),
-                false => format!("the gateway wants credentials, and none are configured ({code})"),
+            let what = if had_secret {
+                format!("the gateway refuses our credentials: {code}")
+            } else {
+                format!("the gateway wants credentials, and none are configured ({code})")
             };
             Trouble::new("auth", what)
         }

@@ -5,6 +5,9 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, statat};
+use rustix::io::Errno;
+
 use super::{Kernel, Table, open_process_directory, read_at, same_process};
 use crate::kernel::Environ;
 use crate::model::ProcId;
@@ -41,6 +44,26 @@ impl Kernel {
             return Err(io::Error::other("the process has gone"));
         }
         Ok(names.iter().map(|name| environ_value(&bytes, name)).collect())
+    }
+
+    /// Opens the regular file of this user that a process writes its output to; `None` when that is a
+    /// terminal, a pipe or anything else. It works for a file that has lost its name, too.
+    pub fn stdout_file(&self, id: &ProcId) -> io::Result<Option<std::fs::File>> {
+        let directory = open_process_directory(id.pid)?;
+        let is_own = |stat: &rustix::fs::Stat| {
+            rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_uid == self.uid()
+        };
+        // Opening a pipe would make us its reader, so it is looked at first.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let opened = match statat(&directory, "fd/1", AtFlags::empty()) {
+            Ok(stat) if is_own(&stat) => openat(&directory, "fd/1", flags, Mode::empty())?,
+            Ok(_) | Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
+            return Err(io::Error::other("the process has gone"));
+        }
+        Ok(is_own(&fstat(&opened)?).then(|| opened.into()))
     }
 
     /// Reads these variables as [`Kernel::environ`] does, and tells an empty environment from one that

@@ -10,7 +10,7 @@ fn launch(stage: &Stage, prompt: &str) -> Result<(String, Held), Trouble> {
     settings(stage)?;
     let cwd = stage.directory("a")?;
     let told = stage.order(&cwd, &env(), &["launch", "opencode", "-p", prompt])?;
-    let id = told.line().map_err(|e| format!("{e}: {}", told.all()))?.to_owned();
+    let id = told.line().map_err(|e| format!("{e}: {}", told.all()))?.clone();
     let pid = stage.until("a process has the id in its arguments", || {
         crate::process::all().into_iter().find(|pid| {
             crate::process::comm(*pid) == "opencode"

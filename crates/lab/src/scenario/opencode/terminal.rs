@@ -41,31 +41,32 @@ fn shows(stage: &Stage, terminal: &Terminal, text: &str) -> Result<(), Trouble> 
     shown.map_err(|e| format!("{e}:\n{}", terminal.screen().unwrap_or_default()))
 }
 
+/// The session that works in this directory, once its first answer is recorded.
+fn session(stage: &Stage, name: &str) -> Result<String, Trouble> {
+    let folder = stage.directory(name)?.to_string_lossy().into_owned();
+    let sql = "select id from session where directory = ?1";
+    let id =
+        stage.until("its session is in the database", || query(&database(stage), sql, &folder))?;
+    recorded(stage, &database(stage), &id, "\"assistant\"")?;
+    Ok(id)
+}
+
 impl Tui {
     /// Types a prompt until it is taken: keys before the program listens are lost.
     fn enter(&self, stage: &Stage, text: &str) -> Result<(), Trouble> {
         let word = text.split(' ').next().unwrap_or_default();
         stage.until("the prompt is taken", || {
-            if !self.terminal.screen().ok()?.contains(word) {
+            if self.terminal.screen().ok()?.contains(word) {
+                self.terminal.press("Enter").ok()?;
+            } else {
                 // A long text that is pasted is shown as a mark.
                 self.terminal.type_line(text).ok()?;
-            } else {
-                self.terminal.press("Enter").ok()?;
             }
             let asked = |requests: &[crate::model::Request]| {
                 requests.iter().any(|r| !r.side && r.prompt.contains(word))
             };
             stage.model.wait_for(std::time::Duration::from_secs(5), asked).then_some(())
         })
-    }
-
-    fn session(&self, stage: &Stage, name: &str) -> Result<String, Trouble> {
-        let folder = stage.directory(name)?.to_string_lossy().into_owned();
-        let sql = "select id from session where directory = ?1";
-        let id = stage
-            .until("its session is in the database", || query(&database(stage), sql, &folder))?;
-        recorded(stage, &database(stage), &id, "\"assistant\"")?;
-        Ok(id)
     }
 
     fn is(&self, id: &str, status: &'static str) -> Claim {
@@ -99,7 +100,7 @@ pub(super) fn idle(stage: &mut Stage) -> Result<(), Trouble> {
         &Claim::of_process(tui.native.pid, "idle").because(None),
     )?;
     tui.enter(stage, "hello [[say:hi]]")?;
-    let id = tui.session(stage, "a")?;
+    let id = session(stage, "a")?;
     recorded(stage, &database(stage), &id, "\"finish\":\"stop\"")?;
     stage.expect("after a turn", &tui.is(&id, "idle").because(None))?;
     tui.native.signal(rustix::process::Signal::TERM).map_err(|e| e.to_string())?;
@@ -112,7 +113,7 @@ pub(super) fn idle(stage: &mut Stage) -> Result<(), Trouble> {
 pub(super) fn permission(stage: &mut Stage) -> Result<(), Trouble> {
     let tui = open(stage, "a", &[("OPENCODE_PERMISSION", "{\"bash\":\"ask\"}")], &[])?;
     tui.enter(stage, &format!("asking [[tool:{TOOL}]]"))?;
-    let id = tui.session(stage, "a")?;
+    let id = session(stage, "a")?;
     logged(stage, "message=asking")?;
     shows(stage, &tui.terminal, "Permission required")?;
     recorded(stage, &database(stage), &id, "\"status\":\"running\"")?;
@@ -156,7 +157,7 @@ pub(super) fn fetch(stage: &mut Stage) -> Result<(), Trouble> {
     let tui = open(stage, "a", &[("OPENCODE_PERMISSION", "{\"webfetch\":\"ask\"}")], &[])?;
     let call = json!({"url": url, "format": "text"});
     tui.enter(stage, &format!("fetching [[call:webfetch {call} ]]"))?;
-    let id = tui.session(stage, "a")?;
+    let id = session(stage, "a")?;
     logged(stage, "message=asking")?;
     recorded(stage, &database(stage), &id, "\"status\":\"running\"")?;
     let note = "only its terminal shows";
@@ -175,7 +176,7 @@ pub(super) fn question(stage: &mut Stage) -> Result<(), Trouble> {
         json!([{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}]);
     let call = json!({"questions": [{"question": "Which colour?", "header": "Colour", "options": options}]});
     tui.enter(stage, &format!("asking [[call:question {call} ]]"))?;
-    let id = tui.session(stage, "a")?;
+    let id = session(stage, "a")?;
     shows(stage, &tui.terminal, "Which colour?")?;
     recorded(stage, &database(stage), &id, "\"status\":\"running\"")?;
     let waiting = tui.is(&id, "waiting").because(Some("question")).about_what("Which colour?");
@@ -185,7 +186,7 @@ pub(super) fn question(stage: &mut Stage) -> Result<(), Trouble> {
 pub(super) fn stopped(stage: &mut Stage) -> Result<(), Trouble> {
     let tui = open(stage, "a", &[], &[])?;
     tui.enter(stage, &format!("working [[tool:{TOOL}]]"))?;
-    let id = tui.session(stage, "a")?;
+    let id = session(stage, "a")?;
     let tool = tui.in_tool(stage, &id)?;
     stage.expect("in the tool", &tui.is(&id, "running").because(Some("tool")))?;
     let (code, stdout, stderr) = stage.ask(&["stop", &id])?;
@@ -198,7 +199,7 @@ pub(super) fn stopped(stage: &mut Stage) -> Result<(), Trouble> {
 pub(super) fn twice(stage: &mut Stage) -> Result<(), Trouble> {
     let first = open(stage, "a", &[], &[])?;
     first.enter(stage, "hello [[say:hi]]")?;
-    let id = first.session(stage, "a")?;
+    let id = session(stage, "a")?;
     recorded(stage, &database(stage), &id, "\"finish\":\"stop\"")?;
     let second = open(stage, "a", &[], &["--session", &id])?;
     shows(stage, &second.terminal, "hello")?;

@@ -1,0 +1,358 @@
+//! Who serves what: by what its tools were told, by what it said first, or by where and when it began.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use super::lines::{self, Header};
+use super::process::{Surroundings, is_starting, kind_of};
+use super::record::{self, last_activity};
+use super::{Kind, PiStore, owners};
+use crate::adapters::{Found, Look, Root, Served, State, Store};
+use crate::kernel::Process;
+use crate::model::{Evidence, Reason, ReasonKind, Status, Time, is_session_id};
+use crate::native::{file, jsonl};
+use crate::runs;
+
+/// A process's start time has a grain of 10 ms, and the clocks it is reckoned from differ a little.
+const GRAIN_MS: i64 = 20;
+
+/// A session that the tools of a live process were told.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    /// The process.
+    pid: u32,
+    /// The tool that says so.
+    by: u32,
+    /// The session.
+    pub(super) id: String,
+    /// Its file.
+    pub(super) file: Option<PathBuf>,
+}
+
+/// A session file that was written lately.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    pub(super) id: String,
+    pub(super) kind: Kind,
+    pub(super) path: PathBuf,
+}
+
+/// Such a file with what tells whose work it may be.
+struct Dated {
+    id: String,
+    /// Where its session works; `None` where that could not be read.
+    directory: Option<String>,
+    times: owners::File,
+}
+
+impl Dated {
+    fn works_in(&self, directory: &str) -> bool {
+        self.directory.as_deref().is_none_or(|own| own == directory)
+    }
+}
+
+/// A process of this home of which nothing is certain.
+struct Open<'a> {
+    process: &'a Process,
+    kind: Kind,
+    joined: Option<(String, Kind, Evidence)>,
+}
+
+impl Open<'_> {
+    fn directory(&self) -> Option<String> {
+        // What another mount namespace calls by this name may be another place.
+        let place = self.process.cwd.as_ref().filter(|_| !self.process.elsewhere);
+        place.map(|cwd| cwd.to_string_lossy().into_owned())
+    }
+
+    fn times(&self) -> owners::Process {
+        let began_ms = self.process.started_at.map_or(0, Time::millis);
+        owners::Process { kind: self.kind, began_ms }
+    }
+}
+
+/// Returns the live processes of both kinds that keep their sessions in this home.
+fn processes<'a>(look: &'a Look, root: &Root) -> Vec<(&'a Process, Kind, Surroundings)> {
+    let all = look.table.processes.iter().filter_map(|process| {
+        let kind = kind_of(process)?;
+        let surroundings = Surroundings::of(look, process)?;
+        (surroundings.belongs_to(root) && !is_fork(look, process) && !look.has_ended(process))
+            .then_some((process, kind, surroundings))
+    });
+    all.collect()
+}
+
+/// Says whether a process is a child that has not yet become its own program. An agent that was started
+/// by another one looks the same but for its environment.
+fn is_fork(look: &Look, process: &Process) -> bool {
+    if !look.table.is_mere_fork(process) {
+        return false;
+    }
+    let names = ["PI_CODING_AGENT", "PI_SESSION_ID", runs::MARKER];
+    let environ = |p: &Process| look.host.kernel.environ(&p.id, &names).ok();
+    let parent = look.table.processes.iter().find(|p| p.id.pid == process.parent_pid);
+    parent.is_some_and(|parent| environ(parent) == environ(process))
+}
+
+/// Asks the tools of this home's processes which session they work for.
+pub(super) fn told(look: &Look, root: &Root) -> Vec<Told> {
+    let agents = processes(look, root);
+    if agents.is_empty() {
+        return Vec::new();
+    }
+    let everyone = look.host.kernel.table(&|_| true);
+    let mut found = Vec::new();
+    for child in &everyone.processes {
+        let parent = agents.iter().find(|(agent, ..)| agent.id.pid == child.parent_pid);
+        let Some((agent, _, surroundings)) = parent else { continue };
+        let names = ["PI_SESSION_ID", "PI_SESSION_FILE"];
+        let Ok(values) = look.host.kernel.environ(&child.id, &names) else { continue };
+        let [Some(id), path] = values.as_slice() else { continue };
+        // What the agent itself inherited was told by the one that started it.
+        if surroundings.inherited.as_ref() == Some(id) || !is_session_id(id) {
+            continue;
+        }
+        let path = path.as_deref().map(PathBuf::from).filter(|path| path.is_absolute());
+        found.push(Told { pid: agent.id.pid, by: child.id.pid, id: id.clone(), file: path });
+    }
+    found
+}
+
+/// What is certain about a process.
+struct Certain {
+    id: String,
+    evidence: Evidence,
+    /// It was started for one prompt; whether it has said that it works on it.
+    single_prompt: Option<bool>,
+}
+
+/// Reads who serves what in one home.
+pub(super) fn read(store: &PiStore<'_>, found: &mut Found<Served>) {
+    let mut open = Vec::new();
+    let mut claimed = HashSet::new();
+    for (process, kind, _) in processes(store.look, store.root) {
+        if is_starting(process) {
+            if kind == store.kind {
+                found.rows.push(starting(store.look, process));
+            }
+            continue;
+        }
+        let Some(certain) = certain(store, process) else {
+            open.push(Open { process, kind, joined: None });
+            continue;
+        };
+        claimed.insert(certain.id.clone());
+        // Whoever works on it, a session belongs to the one that began it.
+        if store.beginner(&certain.id).unwrap_or(kind) == store.kind {
+            let mut served = Served::by(Some(certain.id), process);
+            served.single_prompt = certain.single_prompt.is_some();
+            // It works through its one prompt and leaves: until then the turn is not over, whatever another
+            // writer put last. Older versions write nothing at all before the first answer.
+            if certain.single_prompt == Some(true) {
+                served.state = Some(State { status: Status::Running, reason: None });
+            }
+            served.evidence.push(certain.evidence);
+            found.rows.push(served);
+        }
+    }
+    let Some(since) = open.iter().map(|o| o.times().began_ms - GRAIN_MS).min() else { return };
+    let mut directories: Vec<String> = open.iter().filter_map(Open::directory).collect();
+    directories.sort();
+    directories.dedup();
+    let written = store.written(since, &directories, found).into_iter();
+    let unclaimed = written.filter(|w| !claimed.contains(&w.id));
+    let files: Vec<Dated> = unclaimed.filter_map(|w| dated(store, w)).collect();
+    for directory in &directories {
+        join_in(store.look, directory, &mut open, &files);
+    }
+    for process in &open {
+        add(store, process, &open, &files, found);
+    }
+}
+
+/// Versions before 0.8x try a failed model call again without a word in the file: while the process
+/// lives, a failure that stands last may be the end of the turn or a pause in it.
+pub(super) fn doubt_failures(store: &PiStore<'_>, found: &mut Found<Served>) {
+    for served in found.rows.iter_mut().filter(|s| s.state.is_none() && !s.by.is_empty()) {
+        let Some(id) = &served.id else { continue };
+        let rows = store.find(id).rows;
+        let Some(path) = rows.iter().find(|l| l.id == *id).and_then(|l| l.path.as_ref()) else {
+            continue;
+        };
+        if let Some(why) = record::silent_failure(path, store.uid()) {
+            let why = format!("the model call failed and may be tried again: {why}");
+            let reason = Some(Reason::with(ReasonKind::Ambiguous, why));
+            served.state = Some(State { status: Status::Unknown, reason });
+        }
+    }
+}
+
+/// Says what the process itself, or what it started, tells of its session.
+fn certain(store: &PiStore<'_>, process: &Process) -> Option<Certain> {
+    let look = store.look;
+    let pid = process.id.pid;
+    let mut told = store.told().iter().filter(|told| told.pid == pid);
+    if let Some(first) = told.next() {
+        // Two tools that say different things: what it does now cannot be told from them.
+        if told.any(|other| other.id != first.id) {
+            return None;
+        }
+        let source = format!("kernel:environment of pid {}", first.by);
+        let says = format!("a tool of pid {pid} was given PI_SESSION_ID={}", first.id);
+        let evidence = look.evidence(source, says);
+        return Some(Certain { id: first.id.clone(), evidence, single_prompt: None });
+    }
+    let said = said(look, process)?;
+    let id = said.header.id;
+    let how = if said.launched { ", in the run it was launched for" } else { "" };
+    let then = if said.begun { "; its turn has begun" } else { "" };
+    let says = format!("the first line pid {pid} wrote there names session {id}{how}{then}");
+    let evidence = look.evidence("kernel:stdout of the process", says);
+    // Only `--mode json` begins like that, and that works through one prompt.
+    Some(Certain { id, evidence, single_prompt: Some(said.begun) })
+}
+
+/// What a process has said first.
+struct Said {
+    header: Header,
+    launched: bool,
+    begun: bool,
+}
+
+/// Returns the session that a process named in the first line of its output.
+///
+/// The file must be this process's alone: it was opened for it by a launch of ours, or it is no older
+/// than the process. One that was appended to may begin with the words of another.
+fn said(look: &Look, process: &Process) -> Option<Said> {
+    let output = look.host.kernel.stdout_file(&process.id).ok()??;
+    let launched = runs::marker_of(&look.host, process).is_some_and(|m| m.names(&process.id));
+    if !launched {
+        let made = output.metadata().ok()?.created().ok()?;
+        let made = made.duration_since(std::time::UNIX_EPOCH).ok()?.as_millis();
+        let began = process.started_at?.millis() - GRAIN_MS;
+        if i64::try_from(made).ok()? < began {
+            return None;
+        }
+    }
+    let (mut header, mut begun) = (None, false);
+    let read = jsonl::head(&output, 1 << 10, &mut |line| {
+        if header.is_some() {
+            begun = jsonl::own_type(line) == Some(b"agent_start");
+            return ControlFlow::Break(());
+        }
+        header = Header::parse(line);
+        if header.is_some() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    Some(Said { header: read.ok().and(header)?, launched, begun })
+}
+
+/// Reads when a session began and when it was last written; one that has gone is none.
+fn dated(store: &PiStore<'_>, written: Written) -> Option<Dated> {
+    let Written { id, kind, path } = written;
+    // What cannot be read may be anything: it joins to nobody and keeps others from being sure.
+    let unread = owners::File { kind, began_ms: i64::MAX, last_ms: i64::MAX };
+    let header = match lines::header_of(&path, store.uid()) {
+        Ok(Some(header)) => header,
+        Err(file::Skip::Missing) => return None,
+        Ok(None) | Err(_) => return Some(Dated { id, directory: None, times: unread }),
+    };
+    let last = file::open(&path, store.uid()).ok().and_then(|opened| last_activity(&opened).ok());
+    let times = match (header.at(), last) {
+        (Some(began), Some(last)) => {
+            owners::File { kind, began_ms: began.millis(), last_ms: last.unwrap_or(began).millis() }
+        }
+        _ => unread,
+    };
+    Some(Dated { id, directory: header.cwd, times })
+}
+
+/// Joins the processes of one directory to its sessions, where only one reading fits.
+fn join_in(look: &Look, directory: &str, open: &mut [Open<'_>], files: &[Dated]) {
+    let files: Vec<&Dated> = files.iter().filter(|f| f.works_in(directory)).collect();
+    let mut here: Vec<&mut Open<'_>> =
+        open.iter_mut().filter(|o| o.directory().as_deref() == Some(directory)).collect();
+    let processes: Vec<owners::Process> = here.iter().map(|o| o.times()).collect();
+    let times: Vec<owners::File> = files.iter().map(|f| f.times).collect();
+    for (process, own) in here.iter_mut().zip(owners::decide(&processes, &times)) {
+        let Some(own) = own.map(|own| files[own]) else { continue };
+        let pid = process.process.id.pid;
+        let delay = own.times.began_ms - process.times().began_ms;
+        let says = if delay >= -GRAIN_MS {
+            format!("pid {pid} began here {delay} ms before this session did; no other fits")
+        } else {
+            format!(
+                "pid {pid} is the only one here, and this the only session written since it began"
+            )
+        };
+        let evidence = look.evidence("kernel:directory and start time", says);
+        process.joined = Some((own.id.clone(), own.times.kind, evidence));
+    }
+}
+
+/// Adds the row of a process of which nothing was certain, or the doubt it casts on a session.
+fn add(
+    store: &PiStore<'_>,
+    process: &Open<'_>,
+    open: &[Open<'_>],
+    files: &[Dated],
+    found: &mut Found<Served>,
+) {
+    if let Some((id, kind, evidence)) = &process.joined {
+        if *kind == store.kind {
+            let mut served = Served::by(Some(id.clone()), process.process);
+            served.evidence.push(evidence.clone());
+            found.rows.push(served);
+        }
+        return;
+    }
+    if process.kind == store.kind {
+        return found.rows.push(unjoined(store.look, process));
+    }
+    // A process of the other program may have continued one of ours.
+    let is_joined =
+        |file: &Dated| open.iter().any(|o| o.joined.as_ref().is_some_and(|j| j.0 == file.id));
+    let directory = process.directory();
+    for file in files {
+        let here = directory.as_deref().is_none_or(|directory| file.works_in(directory));
+        let ours = file.times.kind == store.kind && !is_joined(file);
+        if ours && here && process.times().continued(file.times) {
+            let (pid, other) = (process.process.id.pid, process.kind.name());
+            let why = format!("pid {pid} of {other}, which shares this store, may be serving it");
+            let mut served = Served::unseen(file.id.clone(), why);
+            served
+                .evidence
+                .push(store.look.evidence("kernel:process table", "it may be continued"));
+            found.rows.push(served);
+        }
+    }
+}
+
+/// A process that runs Pi's script and has not come to its first line: it serves nothing yet.
+fn starting(look: &Look, process: &Process) -> Served {
+    let mut served = Served::by(None, process);
+    let says = format!("pid {} has not given itself its title yet", process.id.pid);
+    served.evidence.push(look.evidence("kernel:process table", says));
+    let reason = Some(Reason::of(ReasonKind::Starting));
+    served.state = Some(State { status: Status::Running, reason });
+    served
+}
+
+/// A process whose session is not known: it may serve any of its directory that nobody else does.
+fn unjoined(look: &Look, open: &Open<'_>) -> Served {
+    let mut served = Served::by(None, open.process);
+    served.may_serve = true;
+    let pid = open.process.id.pid;
+    let reason = if open.process.elsewhere {
+        // Its directories may have other names than ours.
+        (served.stands_in, served.may_serve) = (None, true);
+        Reason::with(ReasonKind::Elsewhere, "it lives in another pid namespace")
+    } else {
+        let why = "it has written no session yet: it is starting, at its first turn, or at rest";
+        Reason::with(ReasonKind::Ambiguous, why)
+    };
+    let says = format!("pid {pid} lives, and nothing says which session it serves");
+    served.evidence.push(look.evidence("kernel:process table", says));
+    served.state = Some(State { status: Status::Unknown, reason: Some(reason) });
+    served
+}

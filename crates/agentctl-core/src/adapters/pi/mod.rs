@@ -1,0 +1,101 @@
+//! Pi, as it truly is: append-only session files below `~/.pi/agent/sessions/`, and processes that say
+//! almost nothing about themselves.
+//!
+//! Pi keeps no live record, holds no file open and erases its own arguments, so a process is joined to a
+//! session by what its tools were told, by what it said itself, or by where and when it began; never by a
+//! guess between two. `pi_agent_rust` keeps its sessions in the same place and in the same format: the
+//! store in this folder serves both, and every file belongs to the one that began it. Facts and versions:
+//! `docs/agents/pi.md`.
+
+mod control;
+mod lines;
+mod live;
+mod messages;
+mod owners;
+mod process;
+mod record;
+mod store;
+
+pub(super) use control::{LADDER, advice, file_of, handshake, is_script, moved_home};
+pub(super) use messages::read as read_message;
+pub(super) use process::{is_candidate, programs, roots};
+pub(super) use store::PiStore;
+
+use super::control::Control;
+use super::{Adapter, Capabilities, Installation, Look, Root, Store, version_beside};
+use crate::host::Host;
+use crate::kernel::Brief;
+use crate::model::Message;
+
+/// The two packages Pi was published as, newest first.
+pub(super) const PACKAGES: [&str; 2] =
+    ["@earendil-works/pi-coding-agent", "@mariozechner/pi-coding-agent"];
+
+/// Which of the two programs that share a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Pi itself, on Node or as one file with a runtime of its own.
+    Pi,
+    /// `pi_agent_rust`.
+    PiRust,
+}
+
+impl Kind {
+    /// Returns the adapter's name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Pi => "pi",
+            Self::PiRust => "pi-rust",
+        }
+    }
+}
+
+/// The adapter.
+pub struct Pi;
+
+impl Adapter for Pi {
+    fn name(&self) -> &'static str {
+        Kind::Pi.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            live: true,
+            history: true,
+            waiting: "never: it asks nobody",
+            tokens: true,
+            cost: true,
+            subagents: false,
+        }
+    }
+
+    fn is_candidate(&self, brief: Brief<'_>) -> bool {
+        is_candidate(brief)
+    }
+
+    fn roots(&self, look: &Look) -> Vec<Root> {
+        roots(look)
+    }
+
+    fn installation(&self, host: &Host) -> Installation {
+        // A program of that name without Pi's package around it is another one.
+        let found = programs(host).find_map(|program| {
+            let version = PACKAGES.iter().find_map(|name| version_beside(&program, name))?;
+            Some((program, version))
+        });
+        let (program, version) = found.unzip();
+        Installation { program, version }
+    }
+
+    fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
+        Box::new(PiStore::open(Kind::Pi, look, root))
+    }
+
+    fn messages(&self, line: &[u8]) -> Vec<Message> {
+        read_message(line)
+    }
+
+    fn control(&self) -> Option<&dyn Control> {
+        Some(self)
+    }
+}

@@ -1,0 +1,164 @@
+//! Which of several processes works on which of several files, where nothing but place and time tells.
+//!
+//! Pure: no file is read here. A pair is named only if there is no other way to read the facts; two
+//! processes that fit one file, or two files that fit one process, are left unjoined.
+
+use super::Kind;
+
+/// A session's header carries the moment it began: 0.2 to 2.2 s after its process did, on a loaded
+/// machine. A header this much later is another session's, or one that was begun later (`/new`).
+const BEGINS_WITHIN_MS: i64 = 5_000;
+/// A process's start time has a grain of 10 ms, and the clocks it is reckoned from differ a little.
+const GRAIN_MS: i64 = 20;
+
+/// A process of which nothing else is known: what it is and when it began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Process {
+    pub(super) kind: Kind,
+    pub(super) began_ms: i64,
+}
+
+/// A session file of the same directory that nobody is known to serve.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct File {
+    /// Which program began it.
+    pub(super) kind: Kind,
+    /// When the session began, as its header says.
+    pub(super) began_ms: i64,
+    /// Its newest entry.
+    pub(super) last_ms: i64,
+}
+
+impl Process {
+    /// The file may have been written by this process.
+    fn may_serve(self, file: File) -> bool {
+        file.last_ms.saturating_add(GRAIN_MS) >= self.began_ms
+            && (self.kind == file.kind || self.continued(file))
+    }
+
+    /// The session began when the process did.
+    fn began(self, file: File) -> bool {
+        let moment = self.began_ms - GRAIN_MS..=self.began_ms + BEGINS_WITHIN_MS;
+        self.kind == file.kind && moment.contains(&file.began_ms)
+    }
+
+    /// The session is older than the process, which may have continued it.
+    pub(super) fn continued(self, file: File) -> bool {
+        file.began_ms < self.began_ms - GRAIN_MS
+            && file.last_ms.saturating_add(GRAIN_MS) >= self.began_ms
+    }
+}
+
+/// Says for each process of one directory which file is its own, as far as that is certain.
+pub(super) fn decide(processes: &[Process], files: &[File]) -> Vec<Option<usize>> {
+    let begun: Vec<Option<usize>> =
+        processes.iter().map(|process| begun_alone(*process, processes, files)).collect();
+    let is_taken = |file: &usize| begun.contains(&Some(*file));
+    let unsettled = begun.iter().filter(|own| own.is_none()).count();
+    let settle = |(process, begun): (&Process, &Option<usize>)| {
+        let mut free = (0..files.len()).filter(|f| process.may_serve(files[*f]) && !is_taken(f));
+        match *begun {
+            // A process writes one session at a time: were it at another one now, that would be newer.
+            Some(own) => free.all(|f| files[f].last_ms <= files[own].last_ms).then_some(own),
+            None => {
+                let only = free.next().filter(|_| free.next().is_none() && unsettled == 1)?;
+                process.continued(files[only]).then_some(only)
+            }
+        }
+    };
+    processes.iter().zip(&begun).map(settle).collect()
+}
+
+/// Returns the one file that began with this process, if no other process began with it too.
+fn begun_alone(process: Process, all: &[Process], files: &[File]) -> Option<usize> {
+    let mut begun = (0..files.len()).filter(|f| process.began(files[*f]));
+    let own = begun.next().filter(|_| begun.next().is_none())?;
+    let rivals = all.iter().filter(|other| other.began(files[own])).count();
+    (rivals == 1).then_some(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn process(began_ms: i64) -> Process {
+        Process { kind: Kind::Pi, began_ms }
+    }
+
+    fn file(began_ms: i64, last_ms: i64) -> File {
+        File { kind: Kind::Pi, began_ms, last_ms }
+    }
+
+    #[test]
+    fn what_began_together_belongs_together() {
+        let two = [process(1_000), process(60_000)];
+        let files = [file(1_400, 90_000), file(60_900, 80_000)];
+        assert_eq!(decide(&two, &files), [Some(0), Some(1)]);
+        // One of them has written nothing yet.
+        assert_eq!(decide(&two, &files[..1]), [Some(0), None]);
+    }
+
+    #[test]
+    fn two_that_fit_are_not_told_apart() {
+        // Two processes, one file.
+        let close = [process(1_000), process(2_000)];
+        assert_eq!(decide(&close, &[file(2_500, 9_000)]), [None, None]);
+        // One process, two files of its first moments.
+        let files = [file(1_200, 5_000), file(1_900, 4_000)];
+        assert_eq!(decide(&[process(1_000)], &files), [None]);
+        // Two processes, one older session continued by one of them.
+        let apart = [process(100_000), process(200_000)];
+        assert_eq!(decide(&apart, &[file(5, 300_000)]), [None, None]);
+    }
+
+    #[test]
+    fn a_session_written_beside_it_makes_it_doubtful_until_it_writes_again() {
+        let own = [process(1_000)];
+        let beside = file(50_000, 60_000);
+        assert_eq!(decide(&own, &[file(1_300, 40_000), beside]), [None]);
+        assert_eq!(decide(&own, &[file(1_300, 70_000), beside]), [Some(0)]);
+        // It has none of its own: the other may be `/new`, or somebody else's.
+        assert_eq!(decide(&own, &[beside]), [None]);
+    }
+
+    #[test]
+    fn an_older_session_that_only_it_can_have_continued_is_its_own() {
+        let own = [process(100_000)];
+        assert_eq!(decide(&own, &[file(5, 100_500)]), [Some(0)]);
+        assert_eq!(decide(&own, &[file(5, 99_000)]), [None]);
+        assert_eq!(decide(&own, &[file(5, 100_500), file(7, 100_600)]), [None]);
+    }
+
+    #[test]
+    fn the_other_program_begins_no_session_of_this_one_but_may_continue_it() {
+        let other = Process { kind: Kind::PiRust, began_ms: 1_000 };
+        assert_eq!(decide(&[other], &[file(1_300, 9_000)]), [None]);
+        assert_eq!(decide(&[other], &[file(5, 9_000)]), [Some(0)]);
+        assert_eq!(decide(&[process(1_000), other], &[file(1_300, 9_000)]), [Some(0), None]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_file_is_given_twice_and_none_that_the_process_cannot_have_written(
+            begun in proptest::collection::vec(0_i64..30_000, 0..5),
+            files in proptest::collection::vec((0_i64..30_000, 0_i64..30_000), 0..6),
+        ) {
+            let processes: Vec<Process> = begun.into_iter().map(process).collect();
+            let files: Vec<File> = files.into_iter().map(|(a, b)| file(a, a + b)).collect();
+            let decided = decide(&processes, &files);
+            prop_assert_eq!(decided.len(), processes.len());
+            let mut given: Vec<usize> = decided.iter().flatten().copied().collect();
+            given.sort_unstable();
+            let count = given.len();
+            given.dedup();
+            prop_assert_eq!(given.len(), count);
+            for (process, own) in processes.iter().zip(decided) {
+                if let Some(own) = own {
+                    prop_assert!(files[own].last_ms + GRAIN_MS >= process.began_ms);
+                }
+            }
+        }
+    }
+}

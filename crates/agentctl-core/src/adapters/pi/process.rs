@@ -1,0 +1,196 @@
+//! Which processes are Pi's, whose store they write, and what their environment says.
+
+use std::path::{Path, PathBuf};
+
+use super::{Kind, PACKAGES};
+use crate::adapters::{Look, Root, existing_roots, version_beside, with_homes_of_the_living};
+use crate::host::Host;
+use crate::kernel::{Brief, Process};
+use crate::native::file;
+
+/// Programs that run Pi's JavaScript.
+const RUNTIMES: [&str; 3] = ["node", "nodejs", "bun"];
+
+/// Says whether a process may be one of the two. For its first moments, up to two seconds on a loaded
+/// machine, Pi is called as Node is.
+pub(in crate::adapters) fn is_candidate(brief: Brief<'_>) -> bool {
+    let exe = undeleted(brief.exe_name);
+    let starting = RUNTIMES.contains(&exe) && [exe, "MainThread"].contains(&brief.comm);
+    brief.comm == "pi" || exe == "pi" || starting
+}
+
+/// The kernel marks a program file that was replaced by an update.
+fn undeleted(name: &str) -> &str {
+    name.strip_suffix(" (deleted)").unwrap_or(name)
+}
+
+/// Says which of the two a process is.
+pub(super) fn kind_of(process: &Process) -> Option<Kind> {
+    let Some(exe) = process.exe.as_deref() else { return is_titled(process).then_some(Kind::Pi) };
+    let name = exe.file_name()?.to_string_lossy();
+    let name = undeleted(&name);
+    if RUNTIMES.contains(&name) {
+        let pi = process.comm == "pi" || is_titled(process) || is_starting(process);
+        return pi.then_some(Kind::Pi);
+    }
+    if name != "pi" {
+        return None;
+    }
+    // Pi is also published as one file with its runtime inside; its package lies beside it.
+    Some(if is_packaged(exe) { Kind::Pi } else { Kind::PiRust })
+}
+
+/// Pi overwrites its arguments by its title, padded to their length with spaces or nothing.
+fn is_titled(process: &Process) -> bool {
+    let mut words = process.argv.iter();
+    words.next().is_some_and(|title| title.trim_end() == "pi") && words.all(|w| w.trim().is_empty())
+}
+
+/// Says whether a process is Pi's script before its first own line: it has no title yet, and has read no
+/// session.
+pub(super) fn is_starting(process: &Process) -> bool {
+    if process.comm == "pi" || is_titled(process) {
+        return false;
+    }
+    let Some(script) = process.argv.iter().skip(1).find(|word| !word.starts_with('-')) else {
+        return false;
+    };
+    let script = process.cwd.as_deref().unwrap_or(Path::new("/")).join(script);
+    // Node runs many programs: only those that are called so are worth a look around them.
+    let called = script.file_name().is_some_and(|name| name == "pi")
+        || script.to_string_lossy().contains("pi-coding-agent");
+    called && is_packaged(&script)
+}
+
+fn is_packaged(program: &Path) -> bool {
+    PACKAGES.iter().any(|package| version_beside(program, package).is_some())
+}
+
+/// Returns the programs called `pi` on the user's PATH, in order.
+pub(in crate::adapters) fn programs(host: &Host) -> impl Iterator<Item = PathBuf> {
+    let path = host.var("PATH").unwrap_or_default().split(':').filter(|d| !d.is_empty());
+    path.filter_map(|directory| {
+        use std::os::unix::fs::PermissionsExt;
+        let program = Path::new(directory).join("pi");
+        let meta = std::fs::metadata(&program).ok()?;
+        (meta.is_file() && meta.permissions().mode() & 0o111 != 0).then_some(program)
+    })
+}
+
+/// Resolves `~` as Pi does in its own variables.
+fn expanded(path: &str, home: &Path) -> PathBuf {
+    match path.strip_prefix("~/") {
+        Some(rest) => home.join(rest),
+        None if path == "~" => home.to_owned(),
+        None => PathBuf::from(path),
+    }
+}
+
+/// Returns the home a Pi started from here would use.
+pub(in crate::adapters) fn home(host: &Host) -> PathBuf {
+    match host.var("PI_CODING_AGENT_DIR") {
+        Some(moved) => expanded(moved, &host.home),
+        None => host.home.join(".pi/agent"),
+    }
+}
+
+/// Returns the homes of both programs: they share them.
+pub(in crate::adapters) fn roots(look: &Look) -> Vec<Root> {
+    let host = &look.host;
+    let mut paths = vec![host.home.join(".pi/agent"), home(host)];
+    for kind in [Kind::Pi, Kind::PiRust] {
+        paths.extend(host.roots.get(kind.name()).cloned().unwrap_or_default());
+    }
+    let roots = existing_roots(paths);
+    let living = look.table.processes.iter().filter_map(|p| {
+        let home = Surroundings::of(look, p)?.home?;
+        // Another program may be called `pi`: without a home of ours it is a stranger.
+        (kind_of(p) == Some(Kind::Pi) || home.is_dir()).then_some(home)
+    });
+    with_homes_of_the_living(roots, living.collect::<Vec<_>>())
+}
+
+/// What the environment of a process says about where it keeps its sessions.
+pub(super) struct Surroundings {
+    /// Its home; `None` where its environment cannot be read, and it may be any.
+    home: Option<PathBuf>,
+    /// Where its sessions are, if they were moved away from there.
+    pub(super) sessions: Option<PathBuf>,
+    /// The session of the Pi that started it, where one did: what it inherited tells nothing of itself.
+    pub(super) inherited: Option<String>,
+}
+
+impl Surroundings {
+    pub(super) fn of(look: &Look, process: &Process) -> Option<Self> {
+        let moved = sessions_variable(kind_of(process)?);
+        let names = ["PI_CODING_AGENT_DIR", "HOME", moved, "PI_SESSION_ID"];
+        let Ok(values) = look.host.kernel.environ(&process.id, &names) else {
+            // A live agent must not be overlooked because it hides.
+            let hidden = Self { home: None, sessions: None, inherited: None };
+            return (!look.has_ended(process)).then_some(hidden);
+        };
+        let [directory, home, sessions, inherited] = <[_; 4]>::try_from(values).ok()?;
+        let user = home.map_or_else(|| look.host.home.clone(), PathBuf::from);
+        let said = |text: Option<String>| text.filter(|t| !t.is_empty());
+        let home = said(directory).map(|directory| expanded(&directory, &user));
+        Some(Self {
+            home: Some(home.unwrap_or_else(|| user.join(".pi/agent"))),
+            sessions: said(sessions).map(|sessions| expanded(&sessions, &user)),
+            inherited,
+        })
+    }
+
+    /// Says whether sessions of this process lie, or may lie, in this home.
+    pub(super) fn belongs_to(&self, root: &Root) -> bool {
+        self.home.as_ref().is_none_or(|home| file::resolve_root(home) == root.path)
+    }
+}
+
+/// The variable that moves the sessions of one of the two.
+fn sessions_variable(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Pi => "PI_CODING_AGENT_SESSION_DIR",
+        Kind::PiRust => "PI_SESSIONS_DIR",
+    }
+}
+
+/// Returns the directories in which sessions of a home may lie.
+pub(super) fn session_directories(look: &Look, root: &Root) -> Vec<PathBuf> {
+    let mut found = directories_of(&look.host, root);
+    for process in &look.table.processes {
+        let Some(surroundings) = Surroundings::of(look, process) else { continue };
+        if surroundings.belongs_to(root) {
+            found.extend(surroundings.sessions);
+        }
+    }
+    distinct(found)
+}
+
+/// The same, as far as it can be told without looking at processes.
+pub(in crate::adapters) fn directories_of(host: &Host, root: &Root) -> Vec<PathBuf> {
+    let mut found = vec![root.path.join("sessions")];
+    if file::resolve_root(&home(host)) == root.path {
+        for kind in [Kind::Pi, Kind::PiRust] {
+            let moved = host.var(sessions_variable(kind));
+            found.extend(moved.map(|moved| expanded(moved, &host.home)));
+        }
+    }
+    // A relative one depends on where Pi was started; such sessions are found while it lives.
+    let settings = file::read_small(&root.path.join("settings.json"), host.kernel.uid(), 1 << 20);
+    let settings: Option<serde_json::Value> =
+        settings.ok().and_then(|text| serde_json::from_slice(&text).ok());
+    let moved = settings.as_ref().and_then(|s| s["sessionDir"].as_str());
+    found.extend(moved.map(|moved| expanded(moved, &host.home)));
+    distinct(found)
+}
+
+fn distinct(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for path in paths.into_iter().filter(|p| p.is_absolute()) {
+        let path = file::resolve_root(&path);
+        if !found.contains(&path) {
+            found.push(path);
+        }
+    }
+    found
+}

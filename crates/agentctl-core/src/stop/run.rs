@@ -1,0 +1,90 @@
+//! Ending a run that never came to a session: its agent, and what was started below its shim.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::process::Signal;
+
+use super::tree::{Other, Roots, Tree};
+use super::{DEATH, How, Left, PATIENCE, doubtful};
+use crate::adapters::ALL;
+use crate::fleet::{self, Query};
+use crate::host::Host;
+use crate::kernel::Held;
+use crate::model::{ProcId, Session};
+use crate::runs::{self, Runs};
+
+/// Ends a run that never came to a session, and returns the sessions inside it that were left alone: as
+/// after a stop, they are their own.
+#[allow(clippy::must_use_candidate)] // it is called to end them
+pub fn end_run(host: &Arc<Host>, run: &str) -> Vec<Left> {
+    let until = Instant::now() + PATIENCE;
+    let marked = runs::agents(host).filter(|(_, marker)| marker.run == run);
+    let agents: Vec<Held> =
+        marked.filter_map(|(p, _)| host.kernel.hold(&p.id).ok().flatten()).collect();
+    let ids: Vec<ProcId> = agents.iter().map(|h| h.id().clone()).collect();
+    let listing = fleet::list(host, ALL, &Query { resting: true, ..Query::default() });
+    let own = own(host, run, &ids, &listing.sessions);
+    let others = listing.sessions.into_iter().zip(own).filter(|(_, own)| !own);
+    let roots = Roots {
+        agents: ids,
+        run: Some(run.to_owned()),
+        text: Some(run.to_owned()),
+        others: others.map(|(session, _)| Other::of(ALL, session)).collect(),
+        doubtful: doubtful(ALL, &listing.faults),
+        ..Roots::default()
+    };
+    let mut tree = Tree::new(host, roots);
+    // All that lives now is held before the first signal.
+    while tree.grow() > 0 && Instant::now() < until {}
+    loop {
+        for agent in &agents {
+            let _gone = agent.signal(Signal::KILL);
+        }
+        tree.signal_all(Signal::KILL, How::Killed);
+        // Whether they have died is told by the next look.
+        let _dead = Held::wait_for_all(&agents, DEATH);
+        tree.wait(DEATH);
+        let over = tree.grow() == 0 && tree.is_spent() && agents.iter().all(Held::has_exited);
+        if over || Instant::now() >= until {
+            break;
+        }
+    }
+    std::mem::take(&mut tree.left).into_values().collect()
+}
+
+/// Says of each session whether it is the one that the run was to begin. What a shared server hosts
+/// never is: the server may have been started there, and serves others.
+fn own(host: &Host, run: &str, agents: &[ProcId], sessions: &[Session]) -> Vec<bool> {
+    let adapter = Runs::of(host).run(run).spec().map(|spec| spec.adapter);
+    let served = |s: &Session| s.processes.iter().any(|p| agents.contains(p));
+    // The process that was marked may be a wrapper with the agent below it.
+    let wrapped = !sessions.iter().any(served);
+    let all = sessions.iter().map(|session| {
+        let alike = adapter.as_deref() == Some(session.adapter);
+        let below = || {
+            let mut processes = session.processes.iter();
+            processes.any(|p| is_next_below(host, p, agents, sessions))
+        };
+        !session.hosted && (served(session) || (wrapped && alike && below()))
+    });
+    all.collect()
+}
+
+/// Says whether a line of parents leads up to one of these, past nobody who serves a session.
+fn is_next_below(host: &Host, from: &ProcId, agents: &[ProcId], sessions: &[Session]) -> bool {
+    let parent = |pid: u32| host.kernel.process(pid).ok().flatten().map(|p| p.parent_pid);
+    let mut at = parent(from.pid);
+    for _ in 0..64 {
+        let Some(above) = at.filter(|pid| *pid > 1) else { return false };
+        let Ok(Some(process)) = host.kernel.process(above) else { return false };
+        if agents.contains(&process.id) {
+            return true;
+        }
+        if sessions.iter().any(|s| s.processes.contains(&process.id)) {
+            return false;
+        }
+        at = Some(process.parent_pid);
+    }
+    false
+}

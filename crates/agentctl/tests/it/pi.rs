@@ -1,0 +1,436 @@
+//! Pi alive: processes that say nothing about themselves, and what is told of them all the same.
+//!
+//! A shell under Node's name runs a script called `pi`: to the kernel that looks as Pi does.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use testkit::{Agent, Output, TestHome, eventually, sandboxed};
+
+use crate::{assert_list_equals_status, home};
+
+pub(crate) const A: &str = "01a1de32-5fe1-74e1-aa0a-48f1eed298bf";
+const B: &str = "01a1de32-5fe1-74e1-aa0a-48f1eed298c0";
+/// Long before any process of a test.
+const OLD: &str = "2026-01-15T07:53:25.730Z";
+
+/// Makes the program `pi`: its body is what `PI_BODY` says.
+pub(crate) fn install(home: &TestHome, version: &str) -> PathBuf {
+    let node = home.at("bin/node");
+    if !node.exists() {
+        let shell = std::fs::canonicalize("/bin/sh").expect("a shell");
+        std::fs::copy(shell, &node).expect("copied");
+    }
+    let package = json!({"name": "@earendil-works/pi-coding-agent", "version": version});
+    home.write("bin/package.json", package.to_string());
+    let text = format!("#!{}\n. \"{}\"\n", node.display(), home.path().join("body").display());
+    let program = home.write("bin/pi", text);
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("made");
+    program
+}
+
+/// What every body may use: the time now, and a line of a file.
+const WORDS: &str = r#"now() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; }
+begin() { mkdir -p "$(dirname "$2")"; echo "{\"type\":\"session\",\"version\":3,\"id\":\"$1\",\"timestamp\":\"$(now)\",\"cwd\":\"$(pwd -P)\"}" >> "$2"; }
+user() { echo "{\"type\":\"message\",\"id\":\"u$2\",\"parentId\":null,\"timestamp\":\"$(now)\",\"message\":{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"$3\"}]}}" >> "$1"; }
+answer() { echo "{\"type\":\"message\",\"id\":\"a$2\",\"parentId\":\"u$2\",\"timestamp\":\"$(now)\",\"message\":{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"$3\"}],\"model\":\"m\",\"stopReason\":\"stop\"}}" >> "$1"; }
+"#;
+
+/// Writes what `pi` does; it then stays until its stdin is closed.
+fn body(home: &TestHome, text: &str) {
+    home.write("body", format!("{WORDS}{text}\necho ready >&2\nread -r line\n"));
+}
+
+/// Starts `pi` in a directory and returns once it has done what it was to do.
+fn start(home: &TestHome, cwd: &str, env: &[(&str, &str)], text: &str) -> Agent {
+    start_into(home, cwd, env, text, Stdio::null())
+}
+
+fn start_into(
+    home: &TestHome,
+    cwd: &str,
+    env: &[(&str, &str)],
+    text: &str,
+    stdout: Stdio,
+) -> Agent {
+    use std::io::BufRead;
+    let program = install(home, "1.5.0");
+    body(home, text);
+    let cwd = home.path().join(cwd);
+    std::fs::create_dir_all(&cwd).expect("made");
+    let mut command = Command::new(program);
+    command.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin").current_dir(cwd);
+    command.envs(env.iter().copied());
+    command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let mut line = String::new();
+    let stderr = child.stderr.as_mut().expect("piped");
+    std::io::BufReader::new(stderr).read_line(&mut line).expect("it speaks");
+    assert_eq!(line, "ready\n");
+    Agent { child }
+}
+
+fn folder(home: &TestHome, cwd: &str) -> String {
+    let path = home.path().join(cwd);
+    let path = path.to_string_lossy();
+    format!(".pi/agent/sessions/--{}--", path.trim_start_matches('/').replace(['/', ':'], "-"))
+}
+
+/// Where Pi keeps a session of this directory.
+pub(crate) fn place(home: &TestHome, cwd: &str, id: &str) -> PathBuf {
+    home.path().join(folder(home, cwd)).join(format!("2026-11-15T07-53-25-730Z_{id}.jsonl"))
+}
+
+fn header(home: &TestHome, cwd: &str, id: &str, at: &str) -> Value {
+    json!({"type": "session", "version": 3, "id": id, "timestamp": at, "cwd": home.path().join(cwd)})
+}
+
+fn message(id: &str, parent: Option<&str>, message: &Value) -> Value {
+    json!({"type": "message", "id": id, "parentId": parent, "timestamp": OLD, "message": message})
+}
+
+fn said(id: &str, parent: Option<&str>, text: &str) -> Value {
+    message(id, parent, &json!({"role": "user", "content": [{"type": "text", "text": text}]}))
+}
+
+fn ended(id: &str, parent: &str, how: &str) -> Value {
+    message(
+        id,
+        Some(parent),
+        &json!({"role": "assistant", "content": [], "model": "m", "stopReason": how,
+        "errorMessage": "no luck"}),
+    )
+}
+
+/// Writes a session of long ago.
+fn session(home: &TestHome, cwd: &str, id: &str, lines: &[Value]) -> PathBuf {
+    let mut text = format!("{}\n", header(home, cwd, id, OLD));
+    for line in lines {
+        text.push_str(&format!("{line}\n"));
+    }
+    home.write(place(home, cwd, id).to_str().expect("a name"), text)
+}
+
+fn list(home: &TestHome) -> Output {
+    home.run(&["list", "-a", "--since", "all", "--json"])
+}
+
+fn tool(id: &str) -> String {
+    format!("PI_SESSION_ID={id} sleep 1000 &")
+}
+
+#[test]
+fn what_its_tools_were_told_joins_it_and_the_tail_says_what_it_does() {
+    sandboxed(|| {
+        let system = message("s", None, &json!({"role": "system", "content": ""}));
+        let call = json!({"type": "toolCall", "id": "c1", "name": "bash", "arguments": {"command": "make"}});
+        let calls = message(
+            "t",
+            Some("u"),
+            &json!({"role": "assistant", "content": [call], "stopReason": "toolUse"}),
+        );
+        let result = message(
+            "r",
+            Some("t"),
+            &json!({"role": "toolResult", "toolCallId": "c1", "content": []}),
+        );
+        let withdrawn = json!({"type": "context_edit", "id": "e", "parentId": "a", "timestamp": OLD, "targetId": "a", "replacement": null});
+        let user = || said("u", Some("s"), "go");
+        let cases: Vec<(Vec<Value>, &str, &str)> = vec![
+            (vec![system.clone()], "idle", "-"),
+            (vec![system.clone(), user()], "running", "-"),
+            (vec![system.clone(), user(), calls.clone()], "running", "tool"),
+            (vec![system.clone(), user(), calls, result], "running", "-"),
+            (vec![system.clone(), user(), ended("a", "u", "stop")], "idle", "-"),
+            (vec![system.clone(), user(), ended("a", "u", "aborted")], "idle", "-"),
+            (vec![system.clone(), user(), ended("a", "u", "error")], "idle", "-"),
+            (vec![system, user(), ended("a", "u", "error"), withdrawn], "running", "retrying"),
+            // Versions that do not write down their own prompt do not write down their retries either.
+            (vec![said("u", None, "go"), ended("a", "u", "error")], "unknown", "ambiguous"),
+        ];
+        for (lines, status, kind) in cases {
+            let home = home();
+            session(&home, "ws", A, &lines);
+            let mut agent = start(&home, "ws", &[], &tool(A));
+            let row = eventually("the tool has become its program", || {
+                list(&home).sessions().into_iter().find(|r| r["id"] == A && !r["pid"].is_null())
+            });
+            assert_eq!(row["status"], status, "{lines:?}");
+            assert_eq!(row["reason"]["kind"].as_str().unwrap_or("-"), kind, "{lines:?}");
+            assert_eq!((&row["adapter"], &row["pid"]), (&"pi".into(), &agent.pid().into()));
+            assert_eq!(list(&home).sessions().len(), 1, "one session, one row");
+            assert_list_equals_status(&home);
+            agent.kill();
+            let row = list(&home).session(A);
+            assert!(matches!(row["status"].as_str(), Some("stopped" | "error")), "{row}");
+        }
+    });
+}
+
+#[test]
+fn place_and_time_join_what_nothing_else_does() {
+    sandboxed(|| {
+        let home = home();
+        // One of the same directory that ended before.
+        session(&home, "ws", B, &[said("u", None, "before")]);
+        let text =
+            format!("f='{}'; begin {A} \"$f\"; user \"$f\" 1 go", place(&home, "ws", A).display());
+        let mut agent = start(&home, "ws", &[], &text);
+        let listed = list(&home);
+        let row = listed.session(A);
+        assert_eq!(
+            (&row["status"], &row["pid"]),
+            (&"running".into(), &agent.pid().into()),
+            "{row}"
+        );
+        let before = listed.session(B);
+        assert_eq!((&before["status"], &before["outcome"]), (&"stopped".into(), &"killed".into()));
+        assert_eq!(home.run(&["list", "--json"]).sessions().len(), 1);
+        assert_list_equals_status(&home);
+        agent.kill();
+        assert_eq!(list(&home).session(A)["outcome"], "killed");
+    });
+}
+
+#[test]
+fn an_older_session_is_continued_by_the_only_one_who_can() {
+    sandboxed(|| {
+        let home = home();
+        session(&home, "ws", A, &[said("u", None, "before")]);
+        let text = format!("user '{}' 2 again", place(&home, "ws", A).display());
+        let agent = start(&home, "ws", &[], &text);
+        let row = list(&home).session(A);
+        assert_eq!(
+            (&row["status"], &row["pid"]),
+            (&"running".into(), &agent.pid().into()),
+            "{row}"
+        );
+        // A second one in the same directory, and nobody knows which of them it is.
+        let second = start(&home, "ws", &[], "true");
+        let listed = list(&home);
+        let row = listed.session(A);
+        assert_eq!(
+            (&row["status"], &row["reason"]["kind"]),
+            (&"unknown".into(), &"ambiguous".into())
+        );
+        let pids: Vec<Value> = listed
+            .sessions()
+            .iter()
+            .filter(|r| r["id"].is_null())
+            .map(|r| r["pid"].clone())
+            .collect();
+        assert_eq!(pids.len(), 2, "{pids:?}");
+        assert!(pids.contains(&agent.pid().into()) && pids.contains(&second.pid().into()));
+        assert_list_equals_status(&home);
+    });
+}
+
+#[test]
+fn two_that_fit_are_never_told_apart_by_guessing() {
+    sandboxed(|| {
+        let home = home();
+        // At rest without a session, and one that was begun here later: by it (`/new`), or by another
+        // that has ended since.
+        let mut rests = start(&home, "ws", &[], "true");
+        let row = list(&home).sessions();
+        assert_eq!(
+            (row.len(), &row[0]["id"], &row[0]["status"]),
+            (1, &Value::Null, &"unknown".into())
+        );
+        let later = "2999-01-01T00:00:00.000Z";
+        let mut line = said("u", None, "go");
+        line["timestamp"] = later.into();
+        let text = format!("{}\n{line}\n", header(&home, "ws", A, later));
+        home.write(place(&home, "ws", A).to_str().expect("a name"), text);
+        let row = list(&home).session(A);
+        assert_eq!((&row["status"], &row["outcome"]), (&"unknown".into(), &Value::Null), "{row}");
+        assert_list_equals_status(&home);
+        rests.kill();
+        let row = list(&home).session(A);
+        assert_eq!(
+            (&row["status"], &row["outcome"]),
+            (&"stopped".into(), &"killed".into()),
+            "{row}"
+        );
+    });
+}
+
+#[test]
+fn the_first_line_it_wrote_names_its_session() {
+    sandboxed(|| {
+        let home = home();
+        let out = home.path().join("out");
+        // The file is made after the process began, as a shell makes it.
+        let text = format!("exec > '{}'; begin {A} /dev/stdout", out.display());
+        let mut agent = start(&home, "ws", &[], &text);
+        let row = home.run(&["list", "--json"]).session(A);
+        assert_eq!(
+            (&row["status"], &row["reason"]["kind"]),
+            (&"running".into(), &"starting".into())
+        );
+        assert_eq!(row["pid"], agent.pid());
+        assert_list_equals_status(&home);
+        agent.kill();
+        assert!(list(&home).sessions().is_empty(), "it has written nothing");
+        // Words that another one left in the same file are not its own.
+        let file = std::fs::OpenOptions::new().append(true).open(&out).expect("open");
+        let _next = start_into(&home, "ws", &[], &format!("begin {B} /dev/stdout"), file.into());
+        let rows = list(&home).sessions();
+        assert_eq!((rows.len(), &rows[0]["id"]), (1, &Value::Null), "{rows:?}");
+    });
+}
+
+#[test]
+fn what_it_inherited_from_another_pi_tells_nothing_of_itself() {
+    sandboxed(|| {
+        let home = home();
+        session(&home, "elsewhere", A, &[said("u", None, "x"), ended("a", "u", "stop")]);
+        let _agent = start(&home, "ws", &[("PI_SESSION_ID", A)], &tool(A));
+        let listed = list(&home);
+        assert_eq!(listed.session(A)["status"], "stopped");
+        assert_eq!(listed.sessions().iter().filter(|r| r["id"].is_null()).count(), 1);
+    });
+}
+
+#[test]
+fn the_path_from_the_last_line_is_the_conversation() {
+    sandboxed(|| {
+        let home = home();
+        let lines = [
+            said("u1", None, "first"),
+            ended("a1", "u1", "stop"),
+            said("u2", Some("a1"), "left branch"),
+            ended("a2", "u2", "error"),
+            json!({"type": "session_info", "id": "n", "parentId": "a2", "timestamp": OLD, "name": "named"}),
+            said("u3", Some("a1"), "right branch"),
+        ];
+        session(&home, "ws", A, &lines);
+        let row = list(&home).session(A);
+        assert_eq!((&row["outcome"], &row["prompt"]), (&"killed".into(), &"first".into()));
+        assert_eq!((&row["title"], &row["name"]), (&"named".into(), &"named".into()));
+        // The other branch goes on.
+        let mut more = lines.to_vec();
+        more.push(json!({"type": "label", "id": "l", "parentId": "a2", "timestamp": OLD, "targetId": "u1"}));
+        session(&home, "ws", A, &more);
+        let row = list(&home).session(A);
+        assert_eq!(
+            (&row["status"], &row["reason"]["detail"]),
+            (&"error".into(), &"no luck".into())
+        );
+    });
+}
+
+#[test]
+fn a_moved_home_and_moved_sessions_are_found() {
+    sandboxed(|| {
+        let mut home = home();
+        let moved = home.path().join("moved");
+        let file = moved.join("sessions/--x--/2026-11-15T07-53-25-730Z_").display().to_string();
+        let env = [("PI_CODING_AGENT_DIR", moved.to_str().expect("a path"))];
+        // Nobody told us; the process did.
+        let text = format!("f='{file}{A}.jsonl'; begin {A} \"$f\"; user \"$f\" 1 go; {}", tool(A));
+        let mut agent = start(&home, "ws", &env, &text);
+        let row = eventually("it is joined", || {
+            list(&home).sessions().into_iter().find(|r| r["id"] == A && r["status"] == "running")
+        });
+        assert_eq!(row["root"], moved.to_str().expect("a path"));
+        agent.kill();
+        assert!(list(&home).sessions().is_empty(), "nobody knows that place any more");
+        home.set("PI_CODING_AGENT_DIR", moved.to_str().expect("a path"));
+        assert_eq!(list(&home).session(A)["outcome"], "killed");
+        // Sessions kept flat in a directory of their own.
+        let flat = home.path().join("flat");
+        let text = format!(
+            "f='{}/2026-11-15T07-53-25-730Z_{B}.jsonl'; begin {B} \"$f\"; user \"$f\" 1 go",
+            flat.display()
+        );
+        let env = [("PI_CODING_AGENT_SESSION_DIR", flat.to_str().expect("a path")), env[0]];
+        let _agent = start(&home, "ws2", &env, &text);
+        assert_eq!(list(&home).session(B)["status"], "running");
+    });
+}
+
+#[test]
+fn each_session_of_the_shared_store_is_shown_once() {
+    sandboxed(|| {
+        const RUST: &str = "5f3a9c1e-0000-4000-8000-000000000001";
+        let home = home();
+        session(&home, "ws", A, &[said("u", None, "of pi"), ended("a", "u", "stop")]);
+        let write = |name: &str, lines: &[Value]| {
+            let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+            let place = format!("{}/{name}.jsonl", folder(&home, "ws"));
+            home.write(&place, lines.join("\n") + "\n");
+        };
+        // pi_agent_rust names its files by the beginning of the id, and says more in the header.
+        let mut rust = header(&home, "ws", RUST, OLD);
+        rust["provider"] = "p".into();
+        write(
+            "2026-11-15T07-53-25.730Z_5f3a9c1e",
+            &[rust, said("u", None, "of rust"), ended("a", "u", "stop")],
+        );
+        // Files that a person named, and an id of a person's choice as long as such a beginning.
+        write("mine", &[header(&home, "ws", "by-hand", OLD)]);
+        let mut named = header(&home, "ws", "by-hand-too", OLD);
+        named["leafId"] = "x".into();
+        write("mine-too", &[named]);
+        write("2026-11-15T07-53-25-732Z_abcd1234", &[header(&home, "ws", "abcd1234", OLD)]);
+        let listed = list(&home);
+        let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        let rows = listed.sessions();
+        let mut shown: Vec<String> =
+            rows.iter().map(|r| format!("{} {}", text(&r["id"]), text(&r["adapter"]))).collect();
+        shown.sort();
+        let expected = [
+            &format!("{A} pi"),
+            &format!("{RUST} pi-rust"),
+            "abcd1234 pi",
+            "by-hand pi",
+            "by-hand-too pi-rust",
+        ];
+        assert_eq!(shown, expected, "{}", listed.stderr);
+        assert_list_equals_status(&home);
+        assert!(home.run(&["logs", "5f3a9c1e"]).stdout.contains("of rust"));
+        // What it keeps in databases is not read, and that is said.
+        home.write(
+            &format!("{}/2026-11-15T07-53-25.730Z_5f3a9c1f.sqlite", folder(&home, "ws")),
+            "",
+        );
+        let listed = list(&home);
+        assert_eq!((listed.code, listed.sessions().len()), (Some(3), 5), "{}", listed.stderr);
+        assert!(listed.stderr.contains("kept in databases"), "{}", listed.stderr);
+        assert_eq!(home.run(&["status", "5f3a9c1f"]).code, Some(3), "it may be there");
+    });
+}
+
+#[test]
+fn the_port_in_rust_is_told_by_its_program_file() {
+    sandboxed(|| {
+        let home = home();
+        session(&home, "ws", A, &[said("u", None, "of pi")]);
+        let mut rust = home.agent("pi", "ws", &[]);
+        rust.ready();
+        let listed = home.run(&["list", "--json"]);
+        let rows = listed.sessions();
+        assert_eq!((rows.len(), &rows[0]["adapter"]), (1, &"pi-rust".into()), "{rows:?}");
+        assert_eq!(list(&home).session(A)["status"], "stopped", "it was written before");
+        // It may have continued a session of Pi's: that one is not over then.
+        let mut line = said("u2", Some("u"), "again");
+        line["timestamp"] = "2999-01-01T00:00:00.000Z".into();
+        let path = place(&home, "ws", A);
+        let text = std::fs::read_to_string(&path).expect("read");
+        std::fs::write(&path, format!("{text}{line}\n")).expect("written");
+        let row = list(&home).session(A);
+        assert_eq!((&row["adapter"], &row["status"]), (&"pi".into(), &"running".into()), "{row}");
+        // One of two: nobody knows which, and it is not over either.
+        let mut second = home.agent("pi", "ws", &[]);
+        second.ready();
+        let row = list(&home).session(A);
+        assert_eq!((&row["adapter"], &row["status"]), (&"pi".into(), &"unknown".into()), "{row}");
+        assert_list_equals_status(&home);
+        second.kill();
+        rust.kill();
+        assert_eq!(list(&home).session(A)["outcome"], "killed");
+    });
+}

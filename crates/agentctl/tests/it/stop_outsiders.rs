@@ -1,0 +1,129 @@
+//! Stopping what has left the agent's pid namespace, its user, or our sight.
+
+use serde_json::json;
+use testkit::{TestHome, sandboxed};
+
+use crate::claude_code::{A, Claude, prompt};
+use crate::home;
+use crate::launched::{launch, status};
+use crate::stop::{lives, written_pid};
+
+/// Launches an agent whose tool is started by these words, and returns the tool's pid. It asks `/proc`,
+/// which is the test's own: inside another namespace `$$` is another number.
+fn with_tool(home: &TestHome, starter: &str) -> (String, u32) {
+    let pid = home.at("pids/tool");
+    let text = format!(
+        "{starter} setsid sh -c 'read p r < /proc/self/stat; echo $p; exec sleep 600' > {}\n",
+        pid.display()
+    );
+    let script = home.write("parts/tool.sh", text);
+    let id = launch(home, "ws", &format!("x [[tool:sh {}]]", script.display()), &[]);
+    (id, written_pid(&pid))
+}
+
+#[test]
+fn a_tool_in_a_pid_namespace_of_its_own_goes_too() {
+    sandboxed(|| {
+        for haste in [None, Some("--force")] {
+            let home = home();
+            let (id, tool) = with_tool(&home, "unshare -p -f");
+            let mut args = vec!["stop", &id, "--json"];
+            args.extend(haste);
+            let told = home.run(&args);
+            assert!(!lives(tool), "{told:?}");
+            assert_eq!((told.code, &told.json()["survivors"]), (Some(0), &json!([])), "{told:?}");
+            assert_eq!(status(&home, &id)["status"], "stopped");
+        }
+    });
+}
+
+#[test]
+fn a_tool_of_another_user_goes_too() {
+    sandboxed(|| {
+        for haste in [None, Some("--force")] {
+            let home = home();
+            // Of the tree it is the last link; with the line broken, what is below the shim.
+            for starter in ["exec", "setsid --fork"] {
+                let starter = format!("{starter} setpriv --reuid 65534 --clear-groups");
+                let (id, tool) = with_tool(&home, &starter);
+                let mut args = vec!["stop", &id, "--json"];
+                args.extend(haste);
+                let told = home.run(&args);
+                assert!(!lives(tool), "{told:?}");
+                let survivors = &told.json()["survivors"];
+                assert_eq!((told.code, survivors), (Some(0), &json!([])), "{told:?}");
+                std::fs::remove_file(home.path().join("pids/tool")).expect("removed");
+            }
+        }
+    });
+}
+
+/// As of an agent that may start `sudo` and not signal it.
+#[test]
+fn a_tool_that_may_not_be_signalled_is_named() {
+    sandboxed(|| {
+        let home = home();
+        let (id, tool) = with_tool(&home, "setpriv --reuid 65534 --clear-groups");
+        // Without its capabilities root is a user like any other, with files of its own.
+        let mut bound = std::process::Command::new("setpriv");
+        let plain = home.command(&["stop", &id, "--json"]);
+        bound.args(["--bounding-set=-kill", "--inh-caps=-kill"]).arg(plain.get_program());
+        bound.args(plain.get_args()).env_clear();
+        bound.envs(plain.get_envs().filter_map(|(k, v)| Some((k, v?))));
+        let output = bound.output().expect("setpriv of util-linux");
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert!(lives(tool), "{told:#}");
+        assert_eq!(output.status.code(), Some(1), "{told:#}");
+        let why = "it could not be signalled: Operation not permitted (os error 1)";
+        assert_eq!(
+            told["survivors"],
+            json!([{"pid": tool, "command": "sleep 600", "why": why, "session": id}]),
+            "{told:#}"
+        );
+    });
+}
+
+/// Hides all that `/proc` says of a process but its name: no agent's, so that only the tree misses it.
+fn hide(pid: u32) {
+    let folder = format!("/proc/{pid}");
+    let script =
+        format!("mount -t tmpfs hidden {folder} && mkdir {folder}/stat && echo x > {folder}/comm");
+    let done = std::process::Command::new("sh").args(["-c", &script]).status();
+    assert!(done.expect("a shell").success());
+}
+
+#[test]
+fn what_could_not_be_seen_is_not_said_to_be_stopped() {
+    sandboxed(|| {
+        let home = home();
+        let (id, tool) = with_tool(&home, "");
+        hide(tool);
+        let told = home.run(&["stop", &id, "--json"]);
+        assert_eq!(told.code, Some(3), "{told:?}");
+        let told = told.json();
+        assert_eq!(told["error"]["code"], "unknown", "{told:#}");
+        let why = told["error"]["message"].as_str().expect("a message");
+        assert!(why.contains(&format!("process {tool} could not be read")), "{told:#}");
+    });
+}
+
+#[test]
+fn a_home_that_only_the_agent_named_is_looked_at_when_it_has_ended() {
+    sandboxed(|| {
+        let mut claude = Claude::new();
+        let moved = claude.home.at("moved/sessions/{pid}.json");
+        claude.transcript(A, &[prompt("x")]);
+        let record = claude.home.path().join(".claude/projects");
+        let root = claude.home.path().join("moved");
+        std::fs::rename(record, root.join("projects")).expect("moved");
+        claude.record_path = moved.to_string_lossy().into_owned();
+        claude.home.set("CLAUDE_CONFIG_DIR", root.to_string_lossy());
+        let agent = claude.live(A, &json!({"status": "busy"}));
+        claude.home.set("CLAUDE_CONFIG_DIR", "");
+        let told = claude.home.run(&["stop", A, "--json"]);
+        assert!(!lives(agent.pid()), "{told:?}");
+        assert_eq!(told.code, Some(0), "{told:?}");
+        let row = &told.json()["stopped"][0];
+        assert_eq!((&row["status"], &row["already"]), (&"stopped".into(), &false.into()));
+    });
+}

@@ -1,0 +1,228 @@
+//! Pi, as it is started, watched and ended by people and scripts: the newest version, and the last of the
+//! package it was published as before.
+
+mod control;
+mod headless;
+mod terminal;
+
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{Agent, Scenario, control as shared};
+use crate::process::{Held, Started, all, comm, directory};
+use crate::stage::{PATIENCE, Stage, Trouble};
+
+/// A tool that never ends by itself.
+const TOOL: &str = "tail -f /dev/null";
+
+const PI: Agent = Agent("pi");
+const PI_OLD: Agent = Agent("pi-old");
+
+/// Every scenario of the newest Pi.
+pub static SCENARIOS: &[Scenario] = &[
+    PI.core("starting", "`pi -p` from its first moment on", headless::starting),
+    PI.core("model-call", "`pi -p` while the model thinks, and its end", headless::model_call),
+    PI.core("killed-in-tool", "SIGKILL in a tool: the turn stays open", headless::killed),
+    PI.core("terminated", "SIGTERM in a tool: exit 143, its tool ends too", headless::terminated),
+    PI.core("failed-400", "the model refuses: the turn failed", headless::failed),
+    PI.headless("retrying", "the model's limit: it is tried again, and works", headless::retrying),
+    PI.headless("gave-up", "the model's limit for ever: the turn failed", headless::gave_up),
+    PI.headless("paused", "SIGSTOP while the model thinks, and SIGCONT", headless::paused),
+    PI.headless("logs", "the messages of a session, as they were said", headless::logs),
+    PI.headless("moved-home", "PI_CODING_AGENT_DIR set for the agent only", headless::moved_home),
+    PI.headless(
+        "moved-sessions",
+        "`--session-dir`: only its tools say where its session is",
+        headless::moved_sessions,
+    ),
+    PI.headless("two-in-one-directory", "two sessions work in one directory", headless::two),
+    PI.headless("by-place-and-time", "plain `pi -p`: nothing else joins it", headless::plain),
+    PI.headless("by-tool", "plain `pi -p` in a tool: its tool says which", headless::plain_in_tool),
+    PI.headless(
+        "appended-log",
+        "two write into one file: its first line names only one",
+        headless::appended,
+    ),
+    PI.headless("forked", "a fork has its own id, and its own tokens only", headless::forked),
+    PI.headless("branches", "two answers at once: the last line decides", headless::branches),
+    PI.terminal("terminal", "a terminal from its start to its end", terminal::whole),
+    PI.terminal("terminal-resumed", "`pi -c` in a terminal goes on", terminal::resumed),
+    PI.terminal("terminal-interrupted", "Esc while the model thinks", terminal::interrupted),
+    Scenario {
+        unknown_because: Some(
+            "nothing tells whether the terminal began the newer session, or another process did",
+        ),
+        ..PI.terminal("terminal-new", "`/new` in a terminal", terminal::new)
+    },
+];
+
+/// What is ordered of Pi as of the others.
+pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Pi>(&PI);
+
+/// Every scenario of the older package that the newer one does not show as well.
+pub static OLD: &[Scenario] = &[
+    PI_OLD.core("starting", "`pi -p` from its first moment on", headless::starting),
+    PI_OLD.core("model-call", "`pi -p` while the model thinks: no file yet", headless::model_call),
+    PI_OLD.core(
+        "unwritten",
+        "killed in its first model call: nothing is left",
+        headless::unwritten,
+    ),
+    PI_OLD.core("killed-in-tool", "SIGKILL in a tool: the turn stays open", headless::killed),
+    PI_OLD.core("terminated", "SIGTERM in a tool: its tool ends too", headless::terminated),
+    PI_OLD.core("failed-400", "the model refuses: the turn failed", headless::failed),
+    PI_OLD.headless("retrying", "the model's limit: it is tried again", headless::retrying),
+    PI_OLD.headless("by-place-and-time", "plain `pi -p` in a tool", headless::plain_late),
+    PI_OLD.headless("two-in-one-directory", "two sessions work in one directory", headless::two),
+    PI_OLD.terminal("terminal", "a terminal from its start to its end", terminal::whole),
+];
+
+const ORDERED: [Scenario; 24] = shared::scenarios::<control::Pi>(&PI_OLD);
+
+/// What is ordered of the older package. What ends in its first model call leaves no record there is
+/// anything to say about, so those are not played.
+pub static OLD_CONTROL: [Scenario; 8] = [
+    ORDERED[0],
+    ORDERED[1],
+    ORDERED[2],
+    ORDERED[3],
+    ORDERED[11],
+    ORDERED[12],
+    ORDERED[15],
+    ORDERED[21],
+];
+
+/// Writes the settings of a Pi that talks to our model.
+fn settings(stage: &Stage, folder: &str) -> Result<(), Trouble> {
+    let cost = serde_json::json!({"input": 1, "output": 2, "cacheRead": 0, "cacheWrite": 0});
+    let model = serde_json::json!({
+        "id": "fake-1", "name": "Fake One", "reasoning": false, "input": ["text"],
+        "contextWindow": 10_000_000, "maxTokens": 4096, "cost": cost,
+    });
+    let provider = serde_json::json!({
+        "baseUrl": format!("{}/v1", stage.model.url()), "api": "openai-completions",
+        "apiKey": "sk-fake", "models": [model],
+    });
+    let models = serde_json::json!({ "providers": { "fake": provider } });
+    stage.write(&format!("{folder}/models.json"), &models.to_string())?;
+    let settings = serde_json::json!({"defaultProvider": "fake", "defaultModel": "fake-1"});
+    stage.write(&format!("{folder}/settings.json"), &settings.to_string())
+}
+
+fn env() -> Vec<(String, String)> {
+    let set = [("PI_OFFLINE", "1"), ("PI_SKIP_VERSION_CHECK", "1"), ("PI_TELEMETRY", "0")];
+    set.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec()
+}
+
+/// A `pi` that was started here: what we started, and the session it told in the file it speaks into.
+struct Run {
+    started: Started,
+    pid: u32,
+    id: String,
+}
+
+/// Starts `pi --mode json -p` as a shell does: it speaks into a file of its own.
+fn run(stage: &Stage, cwd: &Path, prompt: &str) -> Result<Run, Trouble> {
+    run_with(stage, cwd, &[], prompt, &env())
+}
+
+fn run_with(
+    stage: &Stage,
+    cwd: &Path,
+    how: &[&str],
+    prompt: &str,
+    env: &[(String, String)],
+) -> Result<Run, Trouble> {
+    if !stage.home.join(".pi/agent/models.json").exists() {
+        settings(stage, ".pi/agent")?;
+    }
+    let started = shell(stage, cwd, how, prompt, env)?;
+    let pid = started.pid();
+    let id = stage.until("pi says which session it has", || spoken(pid))?;
+    Ok(Run { started, pid, id })
+}
+
+/// Starts a shell that becomes `pi`, its words kept in a file that is made for it.
+fn shell(
+    stage: &Stage,
+    cwd: &Path,
+    how: &[&str],
+    prompt: &str,
+    env: &[(String, String)],
+) -> Result<Started, Trouble> {
+    let script = r#"out=$(mktemp -u "$HOME/words-XXXXXX"); exec pi --mode json "$@" > "$out" 2>&1"#;
+    let mut argv = vec!["/bin/bash", "-c", script, "bash"];
+    argv.extend(how);
+    argv.extend(["-p", prompt]);
+    stage.start(cwd, env, &argv)
+}
+
+/// Returns the session that a process named in the first line it wrote.
+fn spoken(pid: u32) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/fd/1")).ok()?;
+    let header: Value = serde_json::from_str(text.lines().next()?).ok()?;
+    let id = header["id"].as_str()?;
+    (header["type"] == "session").then(|| id.to_owned())
+}
+
+/// Returns the living Pi processes that stand in a directory.
+fn standing(cwd: &Path) -> Vec<u32> {
+    let named = all().into_iter().filter(|p| comm(*p) == "pi");
+    named.filter(|p| directory(*p).as_deref() == Some(cwd)).collect()
+}
+
+impl Run {
+    /// Waits until the model has the prompt, and the record too where this version writes it then.
+    fn asked(&self, stage: &Stage, word: &str) -> Result<(), Trouble> {
+        stage.until_asked(word, |r| !r.side && r.prompt.starts_with(word))?;
+        if writes_late(stage) { Ok(()) } else { recorded(stage, &self.id, word) }
+    }
+
+    /// Waits until the agent is in the tool that never ends, by its processes and its records.
+    fn in_tool(&self, stage: &Stage) -> Result<Held, Trouble> {
+        let tool = stage.until_below(self.pid, TOOL)?;
+        recorded(stage, &self.id, "\"toolCall\"")?;
+        Ok(tool)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Trouble> {
+        self.started.held.signal(signal).map_err(|e| e.to_string())
+    }
+
+    /// Waits for its end and returns its exit code.
+    fn ended(&mut self) -> Result<Option<i32>, Trouble> {
+        self.started.wait(PATIENCE).map(|status| status.code()).map_err(|e| e.to_string())
+    }
+}
+
+/// Before 0.99 a session's file is made with the first answer.
+fn writes_late(stage: &Stage) -> bool {
+    stage.agent.version.starts_with("0.") && !stage.agent.version.starts_with("0.99")
+}
+
+/// Finds the file of a session below a home.
+fn record(stage: &Stage, id: &str) -> Option<PathBuf> {
+    let ending = format!("_{id}.jsonl");
+    let mut folders = vec![stage.home.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() && !path.is_symlink() {
+                folders.push(path);
+            } else if path.to_string_lossy().ends_with(&ending) {
+                return Some(path);
+            }
+        }
+    }
+    None
+}
+
+/// Waits until the file of a session holds this text.
+fn recorded(stage: &Stage, id: &str, text: &str) -> Result<(), Trouble> {
+    stage.until(&format!("the file of {id} holds `{text}`"), || {
+        let records = std::fs::read_to_string(record(stage, id)?).ok()?;
+        records.contains(text).then_some(())
+    })
+}
