@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::{Agent, TestHome, eventually, sandboxed};
 
 use crate::opencode::{A, B, DATA, Store, answered, line, list, log, working, works_on, world};
-use crate::stop::lives;
+use crate::stop::{lives, written_pid};
 
 /// A server that has worked on these sessions, and answers with what is in its folder.
 fn server(home: &TestHome, ids: &[&str]) -> Agent {
@@ -12,7 +12,10 @@ fn server(home: &TestHome, ids: &[&str]) -> Agent {
     let (log, folder) = (log(home), home.at("answers/asked"));
     let folder = folder.parent().expect("a folder").to_string_lossy().into_owned();
     let lines: Vec<String> = ids.iter().map(|id| works_on("bbbb0001", id)).collect();
+    // A tool of one of its sessions carries the pid that all of them share.
+    let tool = format!("echo $$ > {folder}/tool; exec sleep 600");
     let mut script = vec!["serve", "--port", "0", "open", &database, "answer", &folder];
+    script.extend(["env", "OPENCODE_PID", "{pid}", "start", &tool]);
     for line in &lines {
         script.extend(["keep", &log, line]);
     }
@@ -151,6 +154,8 @@ fn stopping_asks_the_server_and_signals_nobody() {
         let stopped = home.run(&["stop", A]);
         assert_eq!(stopped.code, Some(0), "{}", stopped.stderr);
         assert!(lives(agent.pid()), "the server serves others");
+        let tool = written_pid(&home.path().join("answers/tool"));
+        assert!(lives(tool), "it may be the other's");
         assert_eq!(list(&home).session(B)["status"], "running");
         // Somebody else's tool in the same server carries the same mark.
         let refused = home.run(&["stop", B, "--timeout", "300ms"]);

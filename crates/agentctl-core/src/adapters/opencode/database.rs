@@ -82,7 +82,8 @@ pub(super) struct Database {
 }
 
 struct Rows {
-    by_id: HashMap<String, Row>,
+    /// Each is asked for once, and given away.
+    by_id: Mutex<HashMap<String, Row>>,
     children: HashMap<String, Vec<String>>,
 }
 
@@ -149,9 +150,13 @@ impl Database {
         if self.all.get().is_none() && self.asked.fetch_add(1, Ordering::Relaxed) < FEW {
             return self.fresh(id);
         }
-        match self.all() {
-            Ok(all) => Ok(all.by_id.get(id).cloned()),
-            Err(_) => self.fresh(id),
+        let kept =
+            self.all().as_ref().ok().and_then(|all| {
+                all.by_id.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+            });
+        match kept {
+            Some(row) => Ok(Some(row)),
+            None => self.fresh(id),
         }
     }
 
@@ -170,8 +175,8 @@ impl Database {
                     children.entry(parent.clone()).or_default().push(row.id.clone());
                 }
             }
-            let by_id = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
-            Ok(Rows { by_id, children })
+            let by_id: HashMap<_, _> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
+            Ok(Rows { by_id: Mutex::new(by_id), children })
         })
     }
 

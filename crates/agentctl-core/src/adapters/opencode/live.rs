@@ -35,27 +35,35 @@ pub(super) const DOUBT: &str =
 /// Sessions of which that is said.
 pub(super) type Doubts = Mutex<HashSet<String>>;
 
-/// Reads who serves what in a home.
-pub(super) fn read(
+/// Reads who serves what in a home. Where nobody lives the store is not even opened.
+pub(super) fn read<'a>(
     look: &Look,
     root: &Root,
-    backend: &Backend<'_>,
+    backend: impl FnOnce() -> &'a Backend<'a>,
     doubts: &Doubts,
 ) -> Found<Served> {
     let mut found = Found::default();
+    let ours = |process: &&Process| {
+        is_opencode(process)
+            && !matches!(Role::of(process), Role::Client | Role::Other)
+            && !look.table.is_mere_fork(process)
+    };
+    let living: Vec<(&Process, Home)> = look
+        .table
+        .processes
+        .iter()
+        .filter(ours)
+        .filter_map(|process| Some((process, Home::of(look, process)?)))
+        .filter(|(process, home)| home.root == root.path && !look.has_ended(process))
+        .collect();
+    if living.is_empty() {
+        return found;
+    }
+    let backend = backend();
     let mut all = Vec::new();
-    for process in look.table.processes.iter().filter(|p| is_opencode(p)) {
-        let role = Role::of(process);
-        if matches!(role, Role::Client | Role::Other) || look.table.is_mere_fork(process) {
-            continue;
-        }
-        let Some(home) = Home::of(look, process).filter(|home| home.root == root.path) else {
-            continue;
-        };
-        if look.has_ended(process) {
-            continue;
-        }
+    for (process, home) in living {
         let heard = log::read(&look.host.kernel, process, &home.data);
+        let role = Role::of(process);
         let one = One { look, root, backend, doubts, process, role, heard, home };
         one.claim(&mut found);
         all.push(one);

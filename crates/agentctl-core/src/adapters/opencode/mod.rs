@@ -203,7 +203,7 @@ impl<'a> OpenCodeStore<'a> {
 
 impl Store for OpenCodeStore<'_> {
     fn live(&self) -> Found<Served> {
-        live::read(self.look, self.root, self.backend(), &self.doubts)
+        live::read(self.look, self.root, || self.backend(), &self.doubts)
     }
 
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
