@@ -276,6 +276,9 @@ fn settled(row: &Value) -> Value {
     let mut row = row.clone();
     row["tokens"] = Value::Null;
     row["cost_usd"] = Value::Null;
+    // Written by the agent's parent a moment after its end; what it says is claimed on its own.
+    row["exit"] = Value::Null;
+    row["ended_at"] = Value::Null;
     for evidence in row["evidence"].as_array_mut().into_iter().flatten() {
         evidence["at"] = Value::Null;
         // It counts whatever else runs at that instant.
