@@ -16,7 +16,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, fstatfs, openat, readlinkat, statat};
@@ -31,6 +31,8 @@ use crate::model::{ProcId, Time};
 const PIDFS_MAGIC: u64 = 0x5049_4446;
 /// The inode of the initial pid namespace, fixed by the kernel's headers.
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+/// So long may a process take to become another program before it counts as it is.
+const FORMING: Duration = Duration::from_millis(500);
 /// Longest `/proc` text we read of one process.
 const PROC_TEXT_BYTES: u64 = 1 << 20;
 
@@ -135,7 +137,18 @@ impl Kernel {
     }
 
     fn details(&self, pid: u32, dir: &OwnedFd, stat: Stat, handle: Option<&OwnedFd>) -> Process {
-        let argv = read_at(dir.as_fd(), "cmdline").unwrap_or_default();
+        let mut argv = read_at(dir.as_fd(), "cmdline").unwrap_or_default();
+        // `execve` fills in the arguments last, and on a cold disk that takes its time: a program without
+        // any is in that moment. Only the kernel's own threads have neither arguments nor a program.
+        let until = Instant::now() + FORMING;
+        while argv.is_empty()
+            && link_at(dir, "exe").is_some()
+            && handle.is_none_or(|fd| !has_exited(fd).unwrap_or(true))
+            && Instant::now() < until
+        {
+            std::thread::park_timeout(Duration::from_millis(1));
+            argv = read_at(dir.as_fd(), "cmdline").unwrap_or_default();
+        }
         let namespace = statat(dir, "ns/pid", AtFlags::empty()).ok().map(|s| s.st_ino);
         Process {
             id: ProcId {

@@ -38,7 +38,15 @@ impl Kernel {
     /// Returns the values of these variables in the environment a process was started with.
     pub fn environ(&self, id: &ProcId, names: &[&str]) -> io::Result<Vec<Option<String>>> {
         let directory = open_process_directory(id.pid)?;
-        let bytes = read_at(directory.as_fd(), "environ")?;
+        let mut bytes = read_at(directory.as_fd(), "environ")?;
+        // Filled in right after the arguments: one look more, a moment later, tells an empty one.
+        for _ in 0..5 {
+            if !bytes.is_empty() {
+                break;
+            }
+            std::thread::park_timeout(std::time::Duration::from_millis(1));
+            bytes = read_at(directory.as_fd(), "environ")?;
+        }
         // Still there after the read, so it was there when the directory was opened.
         if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
             return Err(io::Error::other("the process has gone"));
