@@ -432,10 +432,37 @@ fn subagents_are_below_their_parent_and_their_work_is_its_work() {
 }
 
 #[test]
+fn before_1_18_each_process_has_a_log_and_a_name_of_its_own() {
+    sandboxed(|| {
+        let (home, store, directory) = world();
+        let database = home.at(&format!("{DATA}/opencode.db")).to_string_lossy().into_owned();
+        let mut agents = Vec::new();
+        for (id, log) in [(A, "2026-11-15T145617.log"), (B, "2026-11-15T145618.log")] {
+            store.session(id, &directory, None);
+            let log = home.at(&format!("{DATA}/log/{log}")).to_string_lossy().into_owned();
+            let line = format!(
+                "INFO  2026-11-15T14:57:16 +0ms service=session.prompt step=0 sessionID={id} loop"
+            );
+            let script = ["run", "x", "open", &database, "keep", &log, &line];
+            let mut agent = home.agent(".opencode", "ws", &script);
+            agent.ready();
+            store.message(id, 0, &working());
+            agents.push((id, agent));
+        }
+        for (id, agent) in &agents {
+            let row = list(&home).session(id);
+            assert_eq!((&row["status"], &row["pid"]), (&"running".into(), &agent.pid().into()));
+        }
+    });
+}
+
+#[test]
 fn helpers_clients_and_idle_servers_are_no_sessions() {
     sandboxed(|| {
         let (home, store, directory) = world();
         store.session(A, &directory, None);
+        // Older than any of them beyond doubt: start times have a grain.
+        store.connection.execute("update session set time_created = 1", []).expect("aged");
         store.message(A, 0, &answered("stop"));
         let words: [&[&str]; 6] = [
             &["run", "--attach", "http://127.0.0.1:4096", "--session", A, "x"],

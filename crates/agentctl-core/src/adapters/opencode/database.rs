@@ -19,7 +19,7 @@ const TEXT_CHARS: usize = 400;
 /// More sessions than that are not read.
 const MOST: usize = 200_000;
 /// So many sessions are read one by one; then all of them at once.
-const FEW: usize = 32;
+const FEW: usize = 400;
 /// A message with more parts is not read further.
 const MOST_PARTS: usize = 2_000;
 

@@ -106,10 +106,22 @@ pub(super) fn roots(look: &Look) -> Vec<Root> {
     with_homes_of_the_living(roots, living.filter_map(|p| Home::of(look, p)).map(|h| h.root))
 }
 
+/// Says whether a program of this name is the agent: npm keeps it as `opencode.exe`, before 1.18 as
+/// `.opencode` behind a wrapper; releases bear the name of their machine.
+pub(super) fn is_its_name(name: &str) -> bool {
+    let name = name.strip_prefix('.').unwrap_or(name);
+    let rest = name.strip_prefix("opencode");
+    rest.is_some_and(|rest| {
+        matches!(rest, "" | ".exe" | "-cli")
+            || rest.starts_with("-linux")
+            || rest.starts_with("-darwin")
+    })
+}
+
 /// Says whether a candidate is the agent itself and not something it has started.
 pub(super) fn is_opencode(process: &Process) -> bool {
-    let names = |n: &std::ffi::OsStr| n == "opencode" || n == "opencode.exe";
-    process.argv.first().is_some_and(|a| Path::new(a).file_name().is_some_and(names))
+    let name = process.argv.first().and_then(|a| Path::new(a).file_name());
+    name.and_then(|name| name.to_str()).is_some_and(is_its_name)
 }
 
 /// What a process is there for.

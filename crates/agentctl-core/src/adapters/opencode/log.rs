@@ -5,6 +5,7 @@
 //! those it serves.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -15,6 +16,8 @@ use crate::native::file;
 /// So much of the log before a process's last line is read at first, and at most.
 const WINDOW: u64 = 1 << 20;
 const WINDOW_MOST: u64 = 16 << 20;
+/// So many logs of single processes are looked at.
+const MOST_LOGS: usize = 32;
 
 /// What a process has written about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,22 +64,49 @@ impl Heard {
 
 /// Returns what a process has written.
 pub(super) fn read(kernel: &Kernel, process: &Process, data: &Path) -> Heard {
-    let opened = match file::open(&data.join("log/opencode.log"), kernel.uid()) {
+    let shared = match file::open(&data.join("log/opencode.log"), kernel.uid()) {
         Ok(opened) => opened,
-        Err(file::Skip::Missing) => return Heard::Nothing,
+        Err(file::Skip::Missing) => return own(kernel, process, data),
         Err(_) => return Heard::Unreadable,
     };
-    let (device, inode) = opened.identity;
-    let Ok(positions) = kernel.positions(&process.id, device, inode) else {
-        return Heard::Unreadable;
-    };
-    // It has several descriptors on the file; those it never wrote through are at the beginning.
-    let Some(end) = positions.into_iter().max().filter(|end| *end > 0) else {
-        return Heard::Nothing;
-    };
+    match reached(kernel, process, &shared) {
+        Err(_) => Heard::Unreadable,
+        // It has several descriptors on the file; those it never wrote through are at the beginning.
+        Ok(Some(end)) if end > 0 => heard(&shared.file, end),
+        Ok(Some(_)) => Heard::Nothing,
+        Ok(None) => own(kernel, process, data),
+    }
+}
+
+/// Returns how far a process has come in a file; `None` when it has it not open.
+fn reached(kernel: &Kernel, process: &Process, file: &file::Opened) -> io::Result<Option<u64>> {
+    let (device, inode) = file.identity;
+    Ok(kernel.positions(&process.id, device, inode)?.into_iter().max())
+}
+
+/// Before 1.18 each process had a log of its own, named by its time.
+fn own(kernel: &Kernel, process: &Process, data: &Path) -> Heard {
+    let is_old = |name: &str| name.starts_with(|c: char| c.is_ascii_digit());
+    let entries = file::list_wanted(&data.join("log"), kernel.uid(), &is_old);
+    let mut entries = entries.unwrap_or_default();
+    entries.sort_by(|a, b| b.name.cmp(&a.name));
+    for entry in entries.iter().take(MOST_LOGS) {
+        let Ok(opened) = file::open(&entry.path, kernel.uid()) else { continue };
+        if matches!(reached(kernel, process, &opened), Ok(Some(_))) {
+            let mut told = Told { cut: opened.size > WINDOW, ..Told::default() };
+            for line in tail_of(&opened).split(|b| *b == b'\n') {
+                told.take(&Line::parse_old(line));
+            }
+            return Heard::Told(told);
+        }
+    }
+    Heard::Nothing
+}
+
+fn heard(log: &File, end: u64) -> Heard {
     let mut window = WINDOW;
     loop {
-        let Some(told) = told(&opened.file, end, window) else { return Heard::Unreadable };
+        let Some(told) = told(log, end, window) else { return Heard::Unreadable };
         if !told.cut || !told.sessions.is_empty() || window >= WINDOW_MOST {
             return Heard::Told(told);
         }
@@ -86,7 +116,10 @@ pub(super) fn read(kernel: &Kernel, process: &Process, data: &Path) -> Heard {
 
 /// Returns the end of the log as it is: whatever any process has written of lately.
 pub(super) fn tail(data: &Path, uid: u32) -> Vec<u8> {
-    let Ok(opened) = file::open(&data.join("log/opencode.log"), uid) else { return Vec::new() };
+    file::open(&data.join("log/opencode.log"), uid).map_or_else(|_| Vec::new(), |o| tail_of(&o))
+}
+
+fn tail_of(opened: &file::Opened) -> Vec<u8> {
     let begin = opened.size.saturating_sub(WINDOW);
     let mut bytes = vec![0; usize::try_from(opened.size - begin).unwrap_or_default()];
     match opened.file.read_exact_at(&mut bytes, begin) {
@@ -213,6 +246,32 @@ impl Line {
     }
 }
 
+impl Line {
+    /// `INFO  2026-11-15T14:57:16 +0ms service=session.prompt step=0 sessionID=ses_… loop`: what
+    /// happened is the last word.
+    fn parse_old(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let field = |name: &str| {
+            let mut words = text.split(' ');
+            words.find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
+        };
+        let created = field("service").as_deref() == Some("session") && text.ends_with(" created");
+        let message = match text.rsplit(' ').next() {
+            Some("loop") if text.ends_with(" exiting loop") => "exiting loop",
+            Some("created") if created => "created",
+            Some(word @ ("loop" | "process" | "stream" | "cancel")) => word,
+            _ => return Self::default(),
+        };
+        Self {
+            message: Some(message.to_owned()),
+            session: field("sessionID"),
+            id: field("id"),
+            agent: field("agent"),
+            ..Self::default()
+        }
+    }
+}
+
 /// Takes one value from the front of a text.
 fn value(text: &str) -> (String, &str) {
     if !text.starts_with('"') {
@@ -268,6 +327,27 @@ timestamp=T level=INFO run=aa message=stream session.id=ses_one small=true agent
         );
         let told = gather(over.as_bytes(), "aa");
         assert_eq!((told.sessions[0].at_work, &told.sessions[0].failed_call), (false, &None));
+    }
+
+    #[test]
+    fn the_old_form_tells_the_same() {
+        let mut told = Told::default();
+        let lines = [
+            "INFO  2026-11-15T14:57:16 +8ms service=session id=ses_one slug=x title=a loop created",
+            "INFO  2026-11-15T14:57:16 +0ms service=server method=POST path=/session/ses_bad/message request",
+            "INFO  2026-11-15T14:57:16 +0ms service=session.prompt step=0 sessionID=ses_two loop",
+            "INFO  2026-11-15T14:57:16 +0ms service=llm sessionID=ses_one agent=title mode=primary stream",
+            "",
+        ];
+        for line in lines {
+            told.take(&Line::parse_old(line.as_bytes()));
+        }
+        let names: Vec<(&str, bool)> =
+            told.sessions.iter().map(|s| (s.id.as_str(), s.at_work)).collect();
+        assert_eq!(names, [("ses_one", false), ("ses_two", true)]);
+        let over = "INFO  T +0ms service=session.prompt sessionID=ses_two exiting loop";
+        told.take(&Line::parse_old(over.as_bytes()));
+        assert!(!told.sessions[1].at_work);
     }
 
     #[test]

@@ -53,8 +53,7 @@ impl Adapter for OpenCode {
     }
 
     fn is_candidate(&self, brief: Brief<'_>) -> bool {
-        let names = ["opencode", "opencode.exe"];
-        names.contains(&brief.comm) || names.contains(&brief.exe_name)
+        home::is_its_name(brief.comm) || home::is_its_name(brief.exe_name)
     }
 
     fn roots(&self, look: &Look) -> Vec<Root> {
