@@ -233,23 +233,10 @@ impl Kernel {
     }
 
     fn own_pids(&self) -> io::Result<Vec<u32>> {
-        let proc =
-            openat(rustix::fs::CWD, "/proc", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let mut pids = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&proc)? {
-            let entry = entry?;
-            let Some(pid) = entry.file_name().to_str().ok().and_then(|n| n.parse().ok()) else {
-                continue;
-            };
-            match statat(&proc, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) if stat.st_uid == self.uid => pids.push(pid),
-                _ => {}
-            }
-        }
+        let pids = pids_of(&|owner| owner == self.uid)?;
         if pids.is_empty() {
             return Err(io::Error::other("it shows not even this process"));
         }
-        pids.sort_unstable();
         Ok(pids)
     }
 
@@ -439,6 +426,27 @@ fn booted_ms() -> i64 {
     };
     let (_, booted) = (0..8).map(|_| reading()).min().unwrap_or_default();
     i64::try_from((booted + 5_000_000).div_euclid(10_000_000) * 10).unwrap_or_default()
+}
+
+/// Lists the processes whose owner fits, in the order of their pids.
+fn pids_of(wanted: &dyn Fn(u32) -> bool) -> io::Result<Vec<u32>> {
+    let proc =
+        openat(rustix::fs::CWD, "/proc", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut pids = Vec::new();
+    for entry in rustix::fs::Dir::read_from(&proc)? {
+        let entry = entry?;
+        let Some(pid) = entry.file_name().to_str().ok().and_then(|n| n.parse().ok()) else {
+            continue;
+        };
+        // One that cannot be looked at has gone since.
+        if statat(&proc, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| wanted(stat.st_uid))
+        {
+            pids.push(pid);
+        }
+    }
+    pids.sort_unstable();
+    Ok(pids)
 }
 
 fn own_pid() -> Pid {

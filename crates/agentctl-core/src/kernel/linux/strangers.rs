@@ -2,10 +2,7 @@
 
 use std::io;
 
-use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
-use rustix::io::Errno;
-
-use super::{Kernel, Table};
+use super::{Kernel, Table, pids_of};
 
 impl Kernel {
     /// Looks at every process that `/proc` shows as another user's: what runs under another name, and
@@ -13,7 +10,7 @@ impl Kernel {
     #[must_use]
     pub fn strangers(&self) -> Table {
         let mut table = Table::default();
-        let pids = match self.foreign_pids() {
+        let pids = match pids_of(&|owner| owner != self.uid) {
             Ok(pids) => pids,
             Err(error) => {
                 table.gaps.push(format!("/proc could not be listed: {error}"));
@@ -31,23 +28,5 @@ impl Kernel {
             }
         }
         table
-    }
-
-    fn foreign_pids(&self) -> io::Result<Vec<u32>> {
-        let proc =
-            openat(rustix::fs::CWD, "/proc", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let mut pids = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&proc)? {
-            let entry = entry?;
-            let Some(pid) = entry.file_name().to_str().ok().and_then(|n| n.parse().ok()) else {
-                continue;
-            };
-            match statat(&proc, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) if stat.st_uid != self.uid => pids.push(pid),
-                Ok(_) | Err(Errno::NOENT | Errno::SRCH) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(pids)
     }
 }
