@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{TryRecvError, channel};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
@@ -10,6 +10,7 @@ use agentctl_core::fleet;
 use agentctl_core::host::Host;
 use agentctl_core::kernel::Held;
 use agentctl_core::model::{Outcome as Ended, SCHEMA_VERSION, Session, Status, Target};
+use agentctl_core::native::watch::Watch;
 use agentctl_core::runs::Runs;
 use agentctl_core::transcript::Transcript;
 use agentctl_core::wait::{Awaited, End, Enough, Until, Verdict, Waited, Wish, Word, wait};
@@ -174,19 +175,22 @@ pub(super) fn follow(
         // Whoever followed may have gone.
         let _unheard = sender.send(waited);
     });
+    let mut watch: Option<Watch> = None;
     loop {
-        // Its end is looked for before its words, so that none of them is missed.
-        let waited = match ended.try_recv() {
+        // Its end is looked for before its words, so that none of them is missed. Where no file event can
+        // wake us it is waited for meanwhile.
+        let patience = if watch.is_some() { Duration::ZERO } else { FOLLOW_PACE };
+        let waited = match ended.recv_timeout(patience) {
             Ok(waited) => Some(waited?),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => {
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
                 return Err(Failure::new(Kind::Failed, "waiting for it broke off"));
             }
         };
         if transcript.is_none() {
             transcript = Transcript::open(host, ALL, target).ok();
         }
-        let watch = transcript.as_ref().and_then(|t| t.watch().ok());
+        watch = watch.or_else(|| transcript.as_ref()?.watch().ok());
         if let Some(transcript) = &mut transcript {
             logs::show(ui, form, transcript, Part::More)?;
         }
@@ -196,9 +200,8 @@ pub(super) fn follow(
             }
             return answer(&waited, wish);
         }
-        match watch {
-            Some(watch) => drop(watch.wait(FOLLOW_PACE)),
-            None => super::pause(FOLLOW_PACE),
+        if let Some(watch) = &watch {
+            let _hint = watch.wait(FOLLOW_PACE);
         }
     }
 }
