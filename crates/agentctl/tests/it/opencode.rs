@@ -46,8 +46,20 @@ impl Store {
         Self { connection, count: std::cell::Cell::new(0) }
     }
 
+    /// Adds a session that is older than any process of the test.
     pub(crate) fn session(&self, id: &str, directory: &str, parent: Option<&str>) {
-        let now = now_ms();
+        self.session_made(id, directory, parent, 3_600_000);
+    }
+
+    /// Adds a session that was made so many milliseconds ago.
+    pub(crate) fn session_made(
+        &self,
+        id: &str,
+        directory: &str,
+        parent: Option<&str>,
+        ago_ms: i64,
+    ) {
+        let now = now_ms() - ago_ms;
         self.connection
             .execute(
                 "insert into session values (?1, 'quiet-fox', ?2, ?3, 'a title', null, 0.5, 10, 4, 1, 3, 2, ?4, ?4)",
@@ -385,8 +397,8 @@ fn a_session_nobody_has_written_of_yet_may_be_anybodys() {
         let (home, store, directory) = world();
         let mut run = agent(&home, &["run", "x"], &[line("aaaa0001", "message=init")]);
         // The database is written before the log.
-        store.session(A, &directory, None);
-        store.session(B, "/elsewhere", None);
+        store.session_made(A, &directory, None, 0);
+        store.session_made(B, "/elsewhere", None, 0);
         let listed = list(&home);
         assert_eq!(said(&listed.session(A)), ("unknown".into(), "ambiguous".into()));
         assert_eq!(listed.session(B)["status"], "stopped", "it does not work there");
@@ -397,7 +409,7 @@ fn a_session_nobody_has_written_of_yet_may_be_anybodys() {
         // Whoever has written since would have written of it.
         let later = "timestamp=2199-01-01T00:00:00.000Z level=INFO run=aaaa0002 message=init";
         let _idle = agent(&home, &[], &[later.to_owned()]);
-        store.session(C, &directory, None);
+        store.session_made(C, &directory, None, 0);
         assert_eq!(list(&home).session(C)["status"], "stopped");
     });
 }
