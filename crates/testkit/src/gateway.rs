@@ -62,6 +62,10 @@ pub enum Manner {
     HalfTheTruth,
     /// Moves a row to the front between two pages.
     Restless,
+    /// Loses its first row between two pages, once.
+    Shrinking,
+    /// Begins with something else than a challenge.
+    Chatty,
 }
 
 /// What it has.
@@ -254,8 +258,8 @@ fn serve(mut stream: TcpStream, shared: &Mutex<World>, over: &AtomicBool) {
     if manner == Manner::NoChallenge {
         return hold(&socket.get_ref().stream, over);
     }
-    let challenge =
-        json!({"type": "event", "event": "connect.challenge", "payload": {"nonce": "n", "ts": 1}});
+    let event = if manner == Manner::Chatty { "tick" } else { "connect.challenge" };
+    let challenge = json!({"type": "event", "event": event, "payload": {"nonce": "n", "ts": 1}});
     if socket.send(Message::text(challenge.to_string())).is_err() {
         return;
     }
@@ -472,6 +476,10 @@ fn page(world: &mut World, params: &Value, given: usize) -> Option<Value> {
             return Some(
                 json!({"sessions": rows, "totalCount": world.rows.len(), "hasMore": false, "nextOffset": null}),
             );
+        }
+        Manner::Shrinking if offset > 0 => {
+            world.rows.remove(0);
+            world.manner = Manner::Well;
         }
         Manner::Restless if offset > 0 => {
             if let Some(row) = world.rows.pop() {
