@@ -14,7 +14,9 @@
 //! [`host::Host`], so a test is just another host.
 
 pub mod adapters;
+pub mod events;
 pub mod fleet;
+pub mod fuses;
 pub mod hooks;
 pub mod host;
 pub mod kernel;

@@ -1,0 +1,150 @@
+//! Edges: what changed between two looks at ground truth.
+//!
+//! An event is computed by comparing, never by believing a notification: those only say when to look.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::fuses::Fuse;
+use crate::locks::Lock;
+use crate::model::{SCHEMA_VERSION, Session, Time};
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+pub enum EventKind {
+    /// A session is there that was not.
+    #[serde(rename = "session.started")]
+    Started,
+    /// It works.
+    #[serde(rename = "session.running")]
+    Running,
+    /// It needs a human.
+    #[serde(rename = "session.waiting")]
+    Waiting,
+    /// Its turn is over.
+    #[serde(rename = "session.idle")]
+    Idle,
+    /// Nobody serves it any more.
+    #[serde(rename = "session.stopped")]
+    Stopped,
+    /// Nobody serves it any more, and its last turn failed.
+    #[serde(rename = "session.error")]
+    Error,
+    /// What it does can no longer be told.
+    #[serde(rename = "session.unknown")]
+    Unknown,
+    /// A directory is kept by somebody.
+    #[serde(rename = "lock.acquired")]
+    LockAcquired,
+    /// A directory is kept no more.
+    #[serde(rename = "lock.released")]
+    LockReleased,
+    /// A fuse burns.
+    #[serde(rename = "fuse.set")]
+    FuseSet,
+    /// A fuse burns longer.
+    #[serde(rename = "fuse.extended")]
+    FuseExtended,
+    /// A fuse was put out.
+    #[serde(rename = "fuse.cancelled")]
+    FuseCancelled,
+    /// A fuse has burnt down.
+    #[serde(rename = "fuse.expired")]
+    FuseExpired,
+}
+
+impl EventKind {
+    /// Every kind.
+    pub const ALL: [Self; 13] = [
+        Self::Started,
+        Self::Running,
+        Self::Waiting,
+        Self::Idle,
+        Self::Stopped,
+        Self::Error,
+        Self::Unknown,
+        Self::LockAcquired,
+        Self::LockReleased,
+        Self::FuseSet,
+        Self::FuseExtended,
+        Self::FuseCancelled,
+        Self::FuseExpired,
+    ];
+
+    /// Returns the word for it, as it stands in the JSON.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Started => "session.started",
+            Self::Running => "session.running",
+            Self::Waiting => "session.waiting",
+            Self::Idle => "session.idle",
+            Self::Stopped => "session.stopped",
+            Self::Error => "session.error",
+            Self::Unknown => "session.unknown",
+            Self::LockAcquired => "lock.acquired",
+            Self::LockReleased => "lock.released",
+            Self::FuseSet => "fuse.set",
+            Self::FuseExtended => "fuse.extended",
+            Self::FuseCancelled => "fuse.cancelled",
+            Self::FuseExpired => "fuse.expired",
+        }
+    }
+}
+
+/// Whom a launcher wants to be told, carried along and never looked into.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct Callback {
+    /// The session that asked for the launch (`--callback-session`).
+    pub session: Option<String>,
+    /// The agent that asked for it (`--callback-agent`).
+    pub agent: Option<String>,
+}
+
+/// One edge.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Event {
+    /// See [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The same edge told twice has the same id.
+    pub id: String,
+    /// What happened.
+    #[serde(rename = "type")]
+    pub kind: EventKind,
+    /// The adapter of the session concerned.
+    pub adapter: Option<&'static str>,
+    /// The session concerned.
+    pub session_id: Option<String>,
+    /// When it happened, where a source says so; else when it was seen.
+    pub at: Time,
+    /// It happened while nobody was awake to tell.
+    pub late: bool,
+    /// The session as it was seen then.
+    pub session: Option<Session>,
+    /// The directory's keeper, for `lock.*`.
+    pub lock: Option<Lock>,
+    /// The fuse, for `fuse.*`.
+    pub fuse: Option<Fuse>,
+    /// Whom the launcher wants to be told.
+    pub callback: Option<Callback>,
+}
+
+impl Event {
+    /// Makes an event about nothing yet.
+    #[must_use]
+    pub fn new(kind: EventKind, id: String, at: Time) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            id,
+            kind,
+            adapter: None,
+            session_id: None,
+            at,
+            late: false,
+            session: None,
+            lock: None,
+            fuse: None,
+            callback: None,
+        }
+    }
+}
