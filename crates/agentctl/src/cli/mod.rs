@@ -1,6 +1,7 @@
 //! The command tree and its dispatch: one file per command, one line each here.
 
 mod adapters;
+mod daemon;
 mod demo;
 mod doctor;
 mod launch;
@@ -64,6 +65,7 @@ enum Command {
     Unlock(locks::UnlockArgs),
     Runs(runs::RunsArgs),
     Prune(runs::PruneArgs),
+    Daemon(daemon::DaemonArgs),
     Doctor(doctor::DoctorArgs),
     Adapters(adapters::AdaptersArgs),
     Demo(demo::DemoArgs),
@@ -112,6 +114,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Lock(args) => locks::cmd_lock(ui, &host()?, &args),
         Command::Unlock(args) => locks::cmd_unlock(ui, &host()?, &args),
         Command::Locks(args) => locks::cmd_locks(ui, &host()?, &args),
+        Command::Daemon(args) => daemon::cmd_daemon(ui, &host()?, &args),
         Command::Doctor(args) => doctor::cmd_doctor(ui, &host()?, &args),
         Command::Adapters(args) => adapters::cmd_adapters(ui, &host()?, &args),
         Command::Demo(args) => demo::cmd_demo(ui, &host()?, &args),
