@@ -111,7 +111,7 @@ fn run(ui: &mut Ui, host: &Arc<Host>, place: &Place, ready: Option<RawFd>) -> Ou
     if ready.is_none() {
         ui.note(&format!("serving on {}", place.socket().display()));
     }
-    daemon::run(host, place, &right, ready).map_err(failed)?;
+    daemon::run(host, place, &Arc::new(right), ready).map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet::{self, Query};
@@ -16,9 +16,6 @@ use crate::config::Span;
 use crate::daemon::protocol::ListParams;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
-
-/// The daemon's own deadline is the same as ours: its answer may come that much later.
-const GRACE: Duration = Duration::from_millis(500);
 
 /// List sessions: everything alive, whoever started it
 ///
@@ -100,17 +97,18 @@ pub(super) fn cmd_list(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs) -> Outcom
 }
 
 /// All history is asked of a daemon that sees the same world: it remembers what it has read of files that
-/// have not changed since. Whatever it does not answer in time is answered here.
+/// have not changed since. What it does not answer soon is answered here, in the time that is left.
 fn listing(host: &Arc<Host>, query: &Query) -> Listing {
+    let began = Instant::now();
     let client = query.history.and_then(|_| Client::of_the_same_world(host));
-    let told = client.map(|mut client| {
-        let limit = host.deadlines.all + GRACE;
-        client.call("session.list", &ListParams::from(query), limit)
-    });
-    match told {
-        Some(Ok(listing)) => listing,
-        _ => fleet::list(host, ALL, query),
+    let Some(mut client) = client else { return fleet::list(host, ALL, query) };
+    let limit = host.deadlines.all / 4;
+    if let Ok(listing) = client.call("session.list", &ListParams::from(query), limit) {
+        return listing;
     }
+    let mut host = Host::clone(host);
+    host.deadlines.all = host.deadlines.all.saturating_sub(began.elapsed());
+    fleet::list(&Arc::new(host), ALL, query)
 }
 
 fn query(host: &Host, args: &ListArgs) -> Result<Query, Failure> {

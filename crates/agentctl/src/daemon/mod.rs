@@ -85,7 +85,7 @@ impl Hub {
 pub fn run(
     host: &Arc<Host>,
     place: &Place,
-    right: &Instance,
+    right: &Arc<Instance>,
     ready: Option<File>,
 ) -> io::Result<()> {
     let log = Log::open(&place.log(), host.clock)?;
@@ -104,7 +104,7 @@ pub fn run(
 async fn serve(
     host: &Arc<Host>,
     place: &Place,
-    right: &Instance,
+    right: &Arc<Instance>,
     (log, ready): (Log, Option<File>),
 ) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
@@ -129,6 +129,14 @@ async fn serve(
         events: broadcast::channel(NEWS_MOST).0,
         ending: Notify::new(),
     });
+    // Until it ends nobody else has the right to serve here, unless somebody wipes the directory.
+    let (lost, guarded) = (Arc::clone(&hub), Arc::clone(right));
+    std::thread::Builder::new().name("guard".into()).spawn(move || {
+        guarded.wait_until_lost();
+        lost.log
+            .warn("wiped", json!({"hint": "the directory was removed; another daemon may serve"}));
+        lost.end();
+    })?;
     hub.log.info("serving", json!({"pid": hub.welcome.pid, "socket": place.socket()}));
     tokio::spawn(socket::serve(listener, Arc::clone(&hub)));
     start::tell(ready, host.var("NOTIFY_SOCKET"));

@@ -9,12 +9,16 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use agentctl_core::host::Host;
+use agentctl_core::native::watch::Watch;
 use rustix::fs::OFlags;
 
 const SOCKET: &str = "agentctl.sock";
 const LOCK: &str = "daemon.lock";
+/// So long at most is the loss of the right overlooked where no file events are to be had.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Where one user's daemon is found.
 #[derive(Clone, Debug)]
@@ -141,9 +145,23 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Says whether the file we hold is still the one that others would try: a wipe ends the right.
-    #[must_use]
-    pub fn holds(&self) -> bool {
+    /// Blocks until the right is lost: by a wipe of the directory, and by nothing else.
+    pub fn wait_until_lost(&self) {
+        while self.holds() {
+            let watch = Watch::directories(self.path.parent());
+            // It may have been lost before it was watched.
+            if !self.holds() {
+                return;
+            }
+            match watch {
+                Ok(watch) => drop(watch.wait(LONGEST)),
+                Err(_) => std::thread::park_timeout(LONGEST),
+            }
+        }
+    }
+
+    /// Says whether the file we hold is still the one that others would try.
+    fn holds(&self) -> bool {
         let held = self.file.metadata().map(|m| (m.dev(), m.ino()));
         let there = std::fs::symlink_metadata(&self.path).map(|m| (m.dev(), m.ino()));
         matches!((held, there), (Ok(held), Ok(there)) if held == there)
