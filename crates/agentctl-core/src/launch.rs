@@ -24,6 +24,7 @@ use self::arrival::Arrival;
 pub use self::error::LaunchError;
 use crate::adapters::Adapter;
 use crate::adapters::control::{Begin, Control, FirstWords, Handshake, Order, Refusal, Start};
+use crate::events::Callback;
 use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
@@ -73,6 +74,8 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
     /// What is run when it has ended.
     pub on_complete: Option<Vec<String>>,
+    /// Whom the launcher wants to be told.
+    pub callback: Option<Callback>,
     /// Go in even where somebody works.
     pub force: bool,
     /// The session that is continued or forked.
@@ -272,6 +275,8 @@ fn spec(host: &Host, launch: &Launch, start: &Start) -> Spec {
         permissions: order.permissions,
         env: launch.env.iter().map(|(name, _)| name.clone()).collect(),
         on_complete: launch.on_complete.clone(),
+        callback: launch.callback.clone(),
+        announce: true,
         at: host.now(),
     }
 }

@@ -131,7 +131,7 @@ fn query(host: &Host, args: &ListArgs) -> Result<Query, Failure> {
 }
 
 /// Turns `30d`, a date or `all` into milliseconds.
-fn since(host: &Host, text: Option<&str>) -> Result<Option<i64>, Failure> {
+pub(super) fn since(host: &Host, text: Option<&str>) -> Result<Option<i64>, Failure> {
     let text = match text {
         Some("all") => return Ok(None),
         Some(text) => text,

@@ -4,6 +4,7 @@ mod adapters;
 mod daemon;
 mod demo;
 mod doctor;
+mod events;
 mod launch;
 mod list;
 mod locks;
@@ -60,6 +61,7 @@ enum Command {
     Resume(resume::ResumeArgs),
     Wait(wait::WaitArgs),
     Stop(stop::StopArgs),
+    Events(events::EventsArgs),
     Locks(locks::LocksArgs),
     Lock(locks::LockArgs),
     Unlock(locks::UnlockArgs),
@@ -110,6 +112,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         }
         Command::Prune(args) => runs::cmd_prune(ui, &host()?, &args),
         Command::Stop(args) => stop::cmd_stop(ui, &host()?, &args),
+        Command::Events(args) => events::cmd_events(ui, &host()?, &args),
         Command::Wait(args) => wait::cmd_wait(ui, &host()?, &args),
         Command::Lock(args) => locks::cmd_lock(ui, &host()?, &args),
         Command::Unlock(args) => locks::cmd_unlock(ui, &host()?, &args),
