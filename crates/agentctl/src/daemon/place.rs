@@ -18,7 +18,7 @@ use rustix::fs::OFlags;
 const SOCKET: &str = "agentctl.sock";
 const LOCK: &str = "daemon.lock";
 /// So long at most is the loss of the right overlooked where no file events are to be had.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 
 /// Where one user's daemon is found.
 #[derive(Clone, Debug)]
