@@ -25,7 +25,7 @@ pub use self::address::{Lookup, Reach, reach, system_lookup};
 pub use self::endpoint::Endpoint;
 pub use self::payload::body;
 pub use self::queue::Pace;
-pub use self::signature::headers;
+pub use self::signature::{check_secret, headers};
 
 use self::post::{Post, Trouble};
 use self::queue::{Entry, Queue};

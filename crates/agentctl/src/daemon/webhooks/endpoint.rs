@@ -80,6 +80,11 @@ impl Endpoint {
         })
     }
 
+    /// Returns the whole address, which may be a secret.
+    pub(crate) fn url(&self) -> &Uri {
+        &self.url
+    }
+
     /// Says why nothing can ever be sent there, as far as that can be told without asking anybody.
     #[must_use]
     pub fn never(&self) -> Option<String> {

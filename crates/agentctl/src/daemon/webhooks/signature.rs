@@ -32,8 +32,13 @@ pub fn headers(
     Ok(headers)
 }
 
+/// Says what is wrong with a secret, if anything is.
+pub fn check_secret(secret: &str) -> Result<(), String> {
+    if secret.is_empty() { Err("it is empty".into()) } else { key(secret).map(|_| ()) }
+}
+
 /// Returns the key that a secret stands for.
-pub(crate) fn key(secret: &str) -> Result<Vec<u8>, String> {
+fn key(secret: &str) -> Result<Vec<u8>, String> {
     match secret.strip_prefix(MARK) {
         Some(rest) => base64::decode(rest)
             .filter(|key| !key.is_empty())
