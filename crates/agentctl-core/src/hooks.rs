@@ -203,7 +203,7 @@ fn attend(
 }
 
 /// Finds a hook's program. One that others could change is not run.
-fn program(host: &Host, name: &str) -> Result<PathBuf, String> {
+pub fn program(host: &Host, name: &str) -> Result<PathBuf, String> {
     let found = if name.contains('/') {
         Some(host.cwd.join(name)).filter(|p| p.is_file())
     } else {

@@ -5,12 +5,14 @@
 
 mod answers;
 mod log;
+pub mod notify;
 mod place;
 pub mod protocol;
 pub mod service;
 mod socket;
 pub mod start;
 pub mod status;
+pub mod webhooks;
 
 use std::fs::File;
 use std::io;
@@ -30,6 +32,9 @@ pub use self::log::Log;
 pub use self::place::{Instance, Place};
 use self::protocol::{PROTOCOL, Welcome};
 use self::status::DaemonStatus;
+
+/// Where one sentence for the log goes. It holds no secret and no control character.
+pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// So many edges may be unread before a slow reader loses some.
 const NEWS_MOST: usize = 1024;
