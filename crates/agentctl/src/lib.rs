@@ -5,6 +5,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod daemon;
 pub mod demo;
 pub mod failure;
 pub mod shim;
