@@ -394,8 +394,9 @@ pub fn clear(host: &Host, bound: &Bound, label: Option<&str>) -> Result<bool, Fu
     Ok(true)
 }
 
-/// The instant so many milliseconds after this one, if there is one.
-fn after(time: Time, ms: u64) -> Option<Time> {
+/// Returns the instant so many milliseconds after this one, if any calendar reaches that far.
+#[must_use]
+pub fn after(time: Time, ms: u64) -> Option<Time> {
     let ms = i64::try_from(ms).ok()?;
     time.millis().checked_add(ms).and_then(Time::from_millis)
 }
