@@ -70,9 +70,8 @@ fn webhook(
     wrong: &dyn Fn(&str, String) -> Failure,
 ) -> Result<Endpoint, Failure> {
     // The URL is not shown: what is wrong with it may be that a secret stands in it.
-    let mut endpoint = Endpoint::parse(&table.url.0).map_err(|why| {
-        wrong("url", why).hint("write it like https://hooks.example/agentctl")
-    })?;
+    let mut endpoint = Endpoint::parse(&table.url.0)
+        .map_err(|why| wrong("url", why).hint("write it like https://hooks.example/agentctl"))?;
     endpoint.allow_private = table.allow_private;
     if let Some(why) = endpoint.never() {
         return Err(wrong("url", why).hint(
@@ -139,10 +138,7 @@ pub(super) fn notify(table: NotifyTable, path: &Path) -> Result<notify::Settings
 
 /// Reads the word for a kind of event; of sessions the second half is enough.
 fn kind(word: &str) -> Result<EventKind, (String, String)> {
-    let is = |kind: &EventKind| {
-        kind.word() == word || kind.word().strip_prefix("session.") == Some(word)
-    };
-    EventKind::ALL.into_iter().find(is).ok_or_else(|| {
+    EventKind::parse(word).ok_or_else(|| {
         let all: Vec<_> = EventKind::ALL.iter().map(|kind| kind.word()).collect();
         (format!("`{word}` is no type of event"), format!("types: {}", all.join(", ")))
     })
