@@ -47,6 +47,8 @@ pub struct Seen {
     pub locks: Vec<Lock>,
     /// What could not be asked, those of the listing among them.
     pub faults: Vec<Fault>,
+    /// How long each home took to answer, by its adapter.
+    pub took: Vec<(&'static str, Duration)>,
 }
 
 /// An adapter that is left alone for a while.
@@ -128,7 +130,7 @@ impl Watcher {
         let launched = locks::Launched::look(&self.host, self.adapters, open);
         let unasked = self.unasked(began);
         let survey = fleet::survey(&self.host, self.adapters, &unasked, &mut self.launches);
-        let Survey { listing, mut signs } = survey;
+        let Survey { listing, mut signs, took } = survey;
         let mut faults = listing.faults.clone();
         faults.extend(unasked.iter().filter_map(|a| self.resting.get(a)).map(|r| r.fault.clone()));
         self.note_silence(&listing.faults);
@@ -146,7 +148,7 @@ impl Watcher {
         let launches = &self.launches;
         self.edges.keep_launches(&|run| launches.get(run).is_some());
         self.prepare(began, at, &signs, &locks);
-        Seen { events, listing, locks, faults }
+        Seen { events, listing, locks, faults, took }
     }
 
     /// Sleeps until there is a reason to look again, at most for so long.

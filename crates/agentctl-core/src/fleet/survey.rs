@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::observe::Signs;
 use super::{Adapters, Launches, Query, Question, each_adapter, each_root, sort};
@@ -16,12 +17,15 @@ pub struct Survey {
     pub listing: Listing,
     /// Where a change of any of them would show, and where a new one would.
     pub signs: Signs,
+    /// How long each home took to answer, by its adapter. Who was not asked or did not answer is missing.
+    pub took: Vec<(&'static str, Duration)>,
 }
 
 /// One home's share.
 struct Share {
     sessions: Vec<Session>,
     signs: Signs,
+    took: (&'static str, Duration),
 }
 
 /// Lists what lives at this moment, all adapters but these.
@@ -38,12 +42,14 @@ pub fn survey(
     });
     let mut sessions = Vec::new();
     let mut signs = Signs::default();
+    let mut took = Vec::new();
     // Where its home is not there yet, the first session begins with making it.
     let homes = adapters.iter().flat_map(|adapter| adapter.homes(host));
     signs.places.extend(homes.filter(|path| !path.exists()).map(|path| absolute(host, path)));
     for share in found.rows {
         sessions.extend(share.sessions);
         signs.add(share.signs);
+        took.push(share.took);
     }
     launches.read(host, adapters);
     launches.add(&mut sessions);
@@ -51,7 +57,7 @@ pub fn survey(
     let mut faults = found.faults;
     faults.sort();
     faults.dedup();
-    Survey { listing: Listing { schema_version: SCHEMA_VERSION, sessions, faults }, signs }
+    Survey { listing: Listing { schema_version: SCHEMA_VERSION, sessions, faults }, signs, took }
 }
 
 fn absolute(host: &Host, path: PathBuf) -> PathBuf {
@@ -61,6 +67,7 @@ fn absolute(host: &Host, path: PathBuf) -> PathBuf {
 fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
     let living = Query::default();
     each_root(adapter, look, |root| {
+        let asked = Instant::now();
         let store = adapter.store(look, root);
         let live = store.live();
         let mut question = Question::new(adapter, look, root, store.as_ref(), live);
@@ -79,7 +86,7 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
             signs.add(observed.signs);
             sessions.extend(observed.session);
         }
-        let rows = vec![Share { sessions, signs }];
+        let rows = vec![Share { sessions, signs, took: (adapter.name(), asked.elapsed()) }];
         Found { rows, faults: question.faults, whole: true }
     })
 }
