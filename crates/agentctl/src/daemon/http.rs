@@ -155,6 +155,7 @@ fn serve(hub: &Arc<Hub>, desk: &Desk, listener: TcpListener, token: Token) {
     let port = address.port();
     let mut names = desk.settings.hosts.clone();
     names.extend(["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}")));
+    names.push(address.to_string());
     let reception = Reception {
         hub: Arc::clone(hub),
         token,
@@ -210,8 +211,8 @@ impl Reception {
                 return Some((StatusCode::FORBIDDEN, "not for pages from elsewhere"));
             }
         }
-        let site = HeaderMap::get(headers, "sec-fetch-site");
-        if site.is_some_and(|site| site != "same-origin" && site != "none") {
+        let mut sites = headers.get_all("sec-fetch-site").iter();
+        if sites.any(|site| site != "same-origin" && site != "none") {
             return Some((StatusCode::FORBIDDEN, "not for pages from elsewhere"));
         }
         match self.token.verdict(only(headers, &header::AUTHORIZATION)) {

@@ -15,6 +15,7 @@ mod launch;
 mod launch_odd;
 mod launched;
 mod locks;
+mod metrics;
 mod openclaw;
 mod openclaw_hostile;
 mod opencode;

@@ -17,7 +17,7 @@ use tokio::time::{Sleep, sleep};
 /// More connections at once wait at the door.
 const GUESTS_MOST: usize = 32;
 /// A connection lasts no longer than this.
-const STAY_LIMIT: Duration = Duration::from_secs(15);
+const STAY_LIMIT: Duration = Duration::from_secs(10);
 /// A request has no more bytes than this, its headers included.
 const REQUEST_MOST: usize = 16 << 10;
 /// So long is a pause when no descriptor is to be had.

@@ -75,13 +75,13 @@ pub(super) static LOCKS: Metric = gauge(
 pub(super) static LOCKS_ACTIVE: Metric = gauge(
     "agentctl_locks_active",
     &["type"],
-    "The same under its earlier name: auto is occupied by a live session",
+    "agentctl_locks under its earlier name; auto is occupied by a live session",
 );
 /// Fuses that burn.
 pub(super) static FUSES: Metric = gauge("agentctl_fuses", &[], "Fuses that burn, counted now");
 /// The same, under the predecessor's name.
 pub(super) static FUSES_ACTIVE: Metric =
-    gauge("agentctl_fuses_active", &[], "The same under its earlier name");
+    gauge("agentctl_fuses_active", &[], "agentctl_fuses under its earlier name");
 /// What could not be asked.
 pub(super) static FAULTS: Metric = gauge(
     "agentctl_adapter_faults_active",
@@ -114,7 +114,7 @@ pub(super) static ENDS: Metric = counter(
 pub(super) static SESSIONS_TOTAL: Metric = counter(
     "agentctl_sessions_total",
     &["status"],
-    "The same under its earlier name: completed, failed, or stopped (everything else)",
+    "agentctl_session_ends_total under its earlier name: completed, failed, or stopped (everything else)",
 );
 /// How long they were.
 pub(super) static DURATION: Metric = Metric {

@@ -222,3 +222,68 @@ impl Values {
         Value::Owned(text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::table;
+    use super::{ALL, Form, LABEL_MOST, OTHER, Samples, VALUES_MOST, Values, label};
+
+    #[test]
+    fn the_form_that_is_liked_best_is_given() {
+        let scraper = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        for (accept, form) in [
+            (scraper, Form::OpenMetrics),
+            ("application/openmetrics-text", Form::OpenMetrics),
+            ("", Form::Prometheus),
+            ("*/*", Form::Prometheus),
+            ("text/html, text/plain;q=0.9, application/openmetrics-text;q=0.1", Form::Prometheus),
+            ("application/openmetrics-text;q=0", Form::Prometheus),
+        ] {
+            assert_eq!(Form::accepted(accept), form, "{accept}");
+        }
+    }
+
+    #[test]
+    fn each_metric_is_described_once_and_in_both_forms_under_its_name() {
+        let mut samples = Samples::default();
+        for metric in ALL {
+            let labels = vec!["x".into(); metric.labels.len()];
+            match metric.kind {
+                table::Kind::Histogram(_) => samples.observe(metric, &labels, 1.0),
+                _ => samples.add(metric, &labels, 1),
+            }
+        }
+        let older = samples.clone().text(Form::Prometheus).expect("written");
+        let modern = samples.text(Form::OpenMetrics).expect("written");
+        assert!(modern.ends_with("# EOF\n") && !older.contains("# EOF"), "{modern}");
+        let mut described = Vec::new();
+        for metric in ALL {
+            let family = metric.name.strip_suffix("_total").unwrap_or(metric.name);
+            for (text, name) in [(&older, metric.name), (&modern, family)] {
+                let line = format!("# TYPE {name} {}\n# ", metric.kind.word());
+                let line = line.trim_end_matches("# ");
+                assert_eq!(text.matches(line).count(), 1, "{line}");
+                let line = format!("# HELP {name} {}\n", metric.help);
+                assert_eq!(text.matches(&line).count(), 1, "{line}");
+            }
+            described.push(family);
+        }
+        described.sort_unstable();
+        let all = described.len();
+        described.dedup();
+        assert_eq!(described.len(), all, "OpenMetrics knows a counter without its `_total`");
+    }
+
+    #[test]
+    fn labels_have_an_end_in_length_and_number() {
+        assert_eq!(label("evil\"}\n# EOF\u{202e}"), "evil_____ EOF_");
+        assert_eq!(label(&"m".repeat(1000)).len(), LABEL_MOST);
+        assert_eq!(label("  "), "unknown");
+        let mut values = Values::default();
+        for number in 0..VALUES_MOST {
+            assert_eq!(values.name(&format!("m{number}")), format!("m{number}"));
+        }
+        assert_eq!(values.name("one more"), OTHER);
+        assert_eq!(values.name("m7"), "m7", "who is known stays known");
+    }
+}
