@@ -27,6 +27,8 @@ pub use self::payload::{body, duration};
 pub use self::queue::Pace;
 pub use self::signature::{check_secret, headers};
 
+pub(super) use self::signature::hex;
+
 use self::post::{Post, Trouble};
 use self::queue::{Entry, Queue};
 use super::Say;

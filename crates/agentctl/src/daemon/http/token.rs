@@ -14,6 +14,8 @@ use agentctl_core::host::{Host, Secret};
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
+use crate::daemon::webhooks::hex;
+
 const FILE: &str = "metrics.token";
 /// A token that somebody chose has at least so many characters.
 const LEAST: usize = 16;
@@ -116,13 +118,13 @@ impl Token {
 fn own(host: &Host) -> Result<String, String> {
     let path = file(host);
     let failed = |error: io::Error| format!("{}: {error}", path.display());
-    let private = fs::symlink_metadata(&path).is_ok_and(|m| m.is_file() && m.mode() & 0o077 == 0);
+    let private = fs::symlink_metadata(&path).is_ok_and(|m| m.is_file() && m.mode() & 0o777 == 0o600);
     if private && let Ok(text) = Secret::File(path.clone()).read(host) {
         return Ok(text);
     }
     let mut bytes = [0_u8; 32];
     SystemRandom::new().fill(&mut bytes).map_err(|_| "the system gives no random bytes")?;
-    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = hex(&bytes);
     write(&path, &text).map_err(failed)?;
     Ok(text)
 }

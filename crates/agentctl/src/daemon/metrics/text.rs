@@ -1,4 +1,4 @@
-//! Samples, and how they are written: OpenMetrics by the official crate, and the older text that differs
+//! Samples, and how they are written: `OpenMetrics` by the official crate, and the older text that differs
 //! from it in the names of counters.
 
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ const LABEL_MOST: usize = 64;
 const VALUES_MOST: usize = 64;
 /// What the further ones are called.
 const OTHER: &str = "other";
-/// What a counter's name ends with; OpenMetrics leaves it out where it describes the counter.
+/// What a counter's name ends with; `OpenMetrics` leaves it out where it describes the counter.
 const TOTAL: &str = "_total";
 
 /// In which form they are written.
@@ -28,7 +28,7 @@ const TOTAL: &str = "_total";
 pub enum Form {
     /// Prometheus text 0.0.4.
     Prometheus,
-    /// OpenMetrics 1.0.
+    /// `OpenMetrics` 1.0.
     OpenMetrics,
 }
 
