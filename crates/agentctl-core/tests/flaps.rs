@@ -42,6 +42,7 @@ fn host(home: &TestHome, gateway: &Gateway, token: &str, limit: Duration) -> Arc
         kernel: Kernel::open().expect("a kernel"),
         clock: || Time(jiff::Timestamp::now()),
         deadlines: Deadlines { live: limit, all: limit, gateway: limit, ..Deadlines::default() },
+        memo: None,
     })
 }
 

@@ -56,6 +56,7 @@ impl World {
             kernel: Kernel::open().expect("a kernel"),
             clock: now,
             deadlines: Deadlines::default(),
+            memo: None,
         };
         Self { dir, host }
     }

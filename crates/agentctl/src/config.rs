@@ -206,6 +206,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
         kernel,
         clock,
         deadlines: Deadlines::default(),
+        memo: None,
     };
     let path = path(&host);
     let mut file = read(&path, host.var("AGENTCTL_CONFIG").is_some())?.unwrap_or_default();
