@@ -70,9 +70,8 @@ fn webhook(
     wrong: &dyn Fn(&str, String) -> Failure,
 ) -> Result<Endpoint, Failure> {
     // The URL is not shown: what is wrong with it may be that a secret stands in it.
-    let mut endpoint = Endpoint::parse(&table.url.0).map_err(|why| {
-        wrong("url", why).hint("write it like https://hooks.example/agentctl")
-    })?;
+    let mut endpoint = Endpoint::parse(&table.url.0)
+        .map_err(|why| wrong("url", why).hint("write it like https://hooks.example/agentctl"))?;
     endpoint.allow_private = table.allow_private;
     if let Some(why) = endpoint.never() {
         return Err(wrong("url", why).hint(

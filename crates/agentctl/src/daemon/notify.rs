@@ -235,9 +235,8 @@ impl Words {
             Some(detail) => format!("{}: {detail}", reason.kind.word()),
             None => reason.kind.word().to_owned(),
         });
-        let called = session.and_then(|s| {
-            [&s.name, &s.title, &s.prompt].into_iter().flatten().next().cloned()
-        });
+        let called = session
+            .and_then(|s| [&s.name, &s.title, &s.prompt].into_iter().flatten().next().cloned());
         let place = session.and_then(|s| s.cwd.clone());
         let place = place.or_else(|| event.lock.as_ref().map(|l| l.directory.clone()));
         let place = place.or_else(|| event.fuse.as_ref().and_then(|f| f.directory.clone()));

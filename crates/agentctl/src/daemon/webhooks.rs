@@ -168,7 +168,8 @@ impl Webhooks {
     /// Returns how it stands with each endpoint now.
     #[must_use]
     pub fn status(&self) -> Vec<WebhookStatus> {
-        let now = |line: &Arc<Line>| WebhookStatus { queued: line.queue.len(), ..line.known().clone() };
+        let now =
+            |line: &Arc<Line>| WebhookStatus { queued: line.queue.len(), ..line.known().clone() };
         self.lines.iter().map(now).collect()
     }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 #![allow(clippy::similar_names)]
 
+mod awake;
 mod claude_code;
 mod claude_code_beginnings;
 mod cli;
@@ -14,6 +15,7 @@ mod launch;
 mod launch_odd;
 mod launched;
 mod locks;
+mod notify;
 mod openclaw;
 mod openclaw_hostile;
 mod opencode;
@@ -36,6 +38,7 @@ mod terminal;
 mod tidy;
 mod wait;
 mod wait_codex;
+mod webhooks;
 
 use std::path::PathBuf;
 

@@ -128,9 +128,22 @@ mod tests {
             assert!(!format!("{endpoint:?}").contains("SECRET"));
         }
         for url in [
-            "", "hook.example", "/x", "ftp://a/", "https://", "https://user@a/", "https://u:p@a/",
-            "https://a:99999/", "https://a:/", "https://a:0/", "https://a:x/", "https://a b/",
-            "https://a/#x", "https://:1/", "http://a\r\nX: y/", "https://[::1/",
+            "",
+            "hook.example",
+            "/x",
+            "ftp://a/",
+            "https://",
+            "https://user@a/",
+            "https://u:p@a/",
+            "https://a:99999/",
+            "https://a:/",
+            "https://a:0/",
+            "https://a:x/",
+            "https://a b/",
+            "https://a/#x",
+            "https://:1/",
+            "http://a\r\nX: y/",
+            "https://[::1/",
         ] {
             let error = Endpoint::parse(url).expect_err(url);
             assert!(url.len() < 2 || !error.contains(url), "{error}");
@@ -143,13 +156,23 @@ mod tests {
             let endpoint = Endpoint::parse(url).expect("read");
             Endpoint { allow_private, ..endpoint }.never().is_some()
         };
-        for url in ["https://127.0.0.1", "https://localhost", "https://a.localhost", "https://[::1]", "https://[::ffff:127.0.0.1]", "https://10.1.1.1", "https://[fd12::1]"] {
+        for url in [
+            "https://127.0.0.1",
+            "https://localhost",
+            "https://a.localhost",
+            "https://[::1]",
+            "https://[::ffff:127.0.0.1]",
+            "https://10.1.1.1",
+            "https://[fd12::1]",
+        ] {
             assert!(never(url, false) && !never(url, true), "{url}");
         }
         for url in ["http://127.0.0.1", "http://hook.lan"] {
             assert!(never(url, false) && !never(url, true), "{url}");
         }
-        for url in ["https://169.254.169.254", "https://0.0.0.0", "http://8.8.8.8", "https://[fe80::1]"] {
+        for url in
+            ["https://169.254.169.254", "https://0.0.0.0", "http://8.8.8.8", "https://[fe80::1]"]
+        {
             assert!(never(url, false) && never(url, true), "{url}");
         }
         assert!(!never("https://hook.example", false));

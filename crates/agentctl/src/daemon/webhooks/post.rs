@@ -51,16 +51,12 @@ impl Post {
 
     /// Delivers an event, and returns when; anything but a 2xx is trouble.
     pub(super) fn post(&self, event: &Event) -> Result<Time, Trouble> {
-        let silent = |what| Trouble {
-            at: self.host.now(),
-            what,
-            closed: true,
-            wait: None,
-            hopeless: false,
-        };
+        let silent =
+            |what| Trouble { at: self.host.now(), what, closed: true, wait: None, hopeless: false };
         let mut response = self.send(event).map_err(silent)?;
         let status = response.status();
-        let wait = response.headers().get("retry-after").and_then(|v| v.to_str().ok()?.parse().ok());
+        let wait =
+            response.headers().get("retry-after").and_then(|v| v.to_str().ok()?.parse().ok());
         // Hung up on before it has said everything, a receiver may take that for a failure.
         let answer = response.body_mut().as_reader().take(ANSWER_BYTES);
         let _unread = std::io::copy(&mut { answer }, &mut std::io::sink());
@@ -111,7 +107,8 @@ impl Post {
             .user_agent(concat!("agentctl/", env!("CARGO_PKG_VERSION")));
         if endpoint.secure {
             let trust = Trust::load(endpoint.ca_file.as_deref()).map_err(|e| e.to_string())?;
-            let authorities = trust.authorities.iter().map(|der| Certificate::from_der(der).to_owned());
+            let authorities =
+                trust.authorities.iter().map(|der| Certificate::from_der(der).to_owned());
             let roots: RootCerts = authorities.collect::<Vec<_>>().into();
             let tls = TlsConfig::builder()
                 .root_certs(roots)
