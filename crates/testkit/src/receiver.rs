@@ -162,7 +162,9 @@ fn serve(stream: TcpStream, shared: &Mutex<World>) -> std::io::Result<()> {
 fn read(stream: &TcpStream) -> std::io::Result<Request> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
-    reader.read_line(&mut line)?;
+    if reader.read_line(&mut line)? == 0 {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
     let line = line.trim_end().trim_end_matches(" HTTP/1.1").to_owned();
     let mut headers = Vec::new();
     loop {
@@ -187,13 +189,13 @@ fn answer(mut stream: TcpStream, manner: Manner) -> std::io::Result<()> {
             write!(stream, "HTTP/1.1 {status} X\r\n{header}\r\nContent-Length: 0\r\n\r\n")
         }
         Manner::Hang => std::io::copy(&mut stream, &mut std::io::sink()).map(|_| ()),
-        Manner::Drip => loop {
-            for byte in b"HTTP/1.1 200 OK\r\nX: " {
+        Manner::Drip => {
+            for byte in b"HTTP/1.1 200 OK\r\nX: ".iter().chain(std::iter::repeat(&b'y')) {
                 stream.write_all(&[*byte])?;
                 std::thread::park_timeout(std::time::Duration::from_millis(5));
             }
-            std::io::copy(&mut &b"y"[..], &mut stream)?;
-        },
+            Ok(())
+        }
         Manner::Endless => {
             write!(stream, "HTTP/1.1 200 OK\r\n\r\n")?;
             loop {

@@ -341,7 +341,9 @@ fn certificates_are_checked() {
     ];
     for (url, ca_file) in tries {
         let stage = stage();
-        let webhooks = start(&stage, vec![Endpoint { ca_file, ..local(&url) }]);
+        let mut vouched = local(&url);
+        vouched.ca_file = ca_file;
+        let webhooks = start(&stage, vec![vouched]);
         webhooks.offer(&stopped("e-1"));
         let status = until(&webhooks, "it was tried", |s| s.attempts > 0);
         let error = status.last_error.expect("an error");
@@ -350,7 +352,8 @@ fn certificates_are_checked() {
     assert!(receiver.requests().is_empty());
     let stage = stage();
     let url = format!("https://localhost:{port}/x");
-    let vouched = Endpoint { ca_file: Some(testkit::tls::authority()), ..local(&url) };
+    let mut vouched = local(&url);
+    vouched.ca_file = Some(testkit::tls::authority());
     let webhooks = start(&stage, vec![vouched]);
     webhooks.offer(&stopped("e-1"));
     until(&webhooks, "it is delivered", |s| s.delivered == 1);
@@ -459,9 +462,9 @@ fn who_says_gone_is_not_asked_again() {
 fn each_endpoint_hears_what_it_wants_and_an_event_is_settled_once() {
     let (stage, ends, demo, all) =
         (stage(), Receiver::start([]), Receiver::start([]), Receiver::start([Manner::Status(500)]));
-    let kinds = vec![EventKind::Stopped, EventKind::Error];
-    let only_ends = Endpoint { kinds, ..endpoint(&ends) };
-    let only_codex = Endpoint { adapters: vec!["codex".into()], ..endpoint(&demo) };
+    let (mut only_ends, mut only_codex) = (endpoint(&ends), endpoint(&demo));
+    only_ends.kinds = vec![EventKind::Stopped, EventKind::Error];
+    only_codex.adapters = vec!["codex".into()];
     let webhooks = start(&stage, vec![only_ends, only_codex]);
     webhooks.offer(&event(EventKind::Running, "nobody", session()));
     assert_eq!(stage.settled.all(), ["nobody"], "at once");
