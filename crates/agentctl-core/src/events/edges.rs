@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 use super::things::{self, Things};
 use super::{Callback, Event, EventKind, identity};
 use crate::fleet;
-use crate::model::{
-    Evidence, Locator, ProcId, Reason, ReasonKind, Session, Status, Target, Time,
-};
+use crate::model::{Evidence, Locator, ProcId, Reason, ReasonKind, Session, Status, Target, Time};
 
 /// An agent on its way out, or a server that starts anew, cannot be told for a moment.
 pub const WORTH_A_WORD: Duration = Duration::from_millis(250);
@@ -478,13 +476,7 @@ fn over_id(life: &Life) -> String {
     format!("{}-stopped", life.run)
 }
 
-fn about(
-    kind: EventKind,
-    id: String,
-    at: Time,
-    session: &Session,
-    life: Option<&Life>,
-) -> Event {
+fn about(kind: EventKind, id: String, at: Time, session: &Session, life: Option<&Life>) -> Event {
     let mut event = Event::new(kind, id, at);
     event.adapter = Some(session.adapter);
     event.session_id.clone_from(&session.id);

@@ -68,8 +68,7 @@ pub(super) fn sessions_of(
         };
         for root in adapter.roots(&look) {
             let session = Some(Locator { id: id.clone(), path: None, parent: None });
-            let target =
-                Target { adapter: adapter.name(), root: root.label(), session, pid: None };
+            let target = Target { adapter: adapter.name(), root: root.label(), session, pid: None };
             targets.push((index, target));
         }
     }

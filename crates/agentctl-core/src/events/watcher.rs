@@ -141,8 +141,7 @@ impl Watcher {
         let things = Things { locks: locks.clone(), fuses, faults: faults.clone() };
         self.add_own_signs(&mut signs);
         let sessions = listing.sessions.clone();
-        let look =
-            Look { at, moment: began, sessions, unasked, named, lives, passed, things };
+        let look = Look { at, moment: began, sessions, unasked, named, lives, passed, things };
         let events = self.edges.step(look);
         let launches = &self.launches;
         self.edges.keep_launches(&|run| launches.get(run).is_some());

@@ -124,9 +124,8 @@ impl Local {
     /// Each trouble is told when it begins; one that is over may begin again.
     fn hear(&mut self, faults: &[Fault]) {
         let place = |fault: &Fault| fault.root.as_deref().map(|r| format!(" ({r})"));
-        let text = |f: &Fault| {
-            format!("{}{}: {}", f.adapter, place(f).unwrap_or_default(), f.message)
-        };
+        let text =
+            |f: &Fault| format!("{}{}: {}", f.adapter, place(f).unwrap_or_default(), f.message);
         let late = self.watcher.trouble().map(|why| format!("changes may be seen late: {why}"));
         let now: HashSet<String> = faults.iter().map(text).chain(late).collect();
         for what in now.iter().filter(|what| !self.told.contains(*what)) {
