@@ -352,6 +352,21 @@ pub struct Session {
     pub evidence: Vec<Evidence>,
 }
 
+impl Session {
+    /// Returns what it is asked about by.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        let locator =
+            |id: &String| Locator { id: id.clone(), path: None, parent: self.parent.clone() };
+        Target {
+            adapter: self.adapter,
+            root: self.root.clone(),
+            session: self.id.as_ref().map(locator),
+            pid: self.id.is_none().then_some(self.pid).flatten(),
+        }
+    }
+}
+
 /// A source that failed. It stands beside the rows; it never removes or invents one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 pub struct Fault {

@@ -12,6 +12,9 @@ use super::{Callback, Event, EventKind, identity};
 use crate::fleet;
 use crate::model::{Evidence, Locator, ProcId, Reason, ReasonKind, Session, Status, Target, Time};
 
+/// What the id of a run's end ends with.
+pub(super) const ENDED: &str = "-stopped";
+
 /// An agent on its way out, or a server that starts anew, cannot be told for a moment.
 pub const WORTH_A_WORD: Duration = Duration::from_millis(250);
 
@@ -473,7 +476,7 @@ pub fn kind_of(status: Status) -> EventKind {
 }
 
 fn over_id(life: &Life) -> String {
-    format!("{}-stopped", life.run)
+    format!("{}{ENDED}", life.run)
 }
 
 fn about(kind: EventKind, id: String, at: Time, session: &Session, life: Option<&Life>) -> Event {

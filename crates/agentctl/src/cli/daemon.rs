@@ -14,6 +14,7 @@ use agentctl_core::native::watch::Watch;
 use clap::{Args, Subcommand};
 
 use crate::client::{self, Client, PATIENT, Silence};
+use crate::config::Loaded;
 use crate::daemon::service::{self, Manager};
 use crate::daemon::status::DaemonStatus;
 use crate::daemon::{self, Place, start};
@@ -84,10 +85,11 @@ enum DaemonCommand {
     Uninstall,
 }
 
-pub(super) fn cmd_daemon(ui: &mut Ui, host: &Arc<Host>, args: &DaemonArgs) -> Outcome {
+pub(super) fn cmd_daemon(ui: &mut Ui, loaded: Loaded, args: &DaemonArgs) -> Outcome {
+    let host = &Arc::clone(&loaded.host);
     let place = Place::of(host);
     match &args.command {
-        DaemonCommand::Run { ready } => run(ui, host, &place, *ready),
+        DaemonCommand::Run { ready } => run(ui, loaded, &place, *ready),
         DaemonCommand::Start => start(ui, host),
         DaemonCommand::Stop { force } => stop(ui, host, &place, *force),
         DaemonCommand::Status { json } => status(ui, host, &place, *json),
@@ -101,7 +103,7 @@ pub(super) fn cmd_daemon(ui: &mut Ui, host: &Arc<Host>, args: &DaemonArgs) -> Ou
     }
 }
 
-fn run(ui: &mut Ui, host: &Arc<Host>, place: &Place, ready: Option<RawFd>) -> Outcome {
+fn run(ui: &mut Ui, loaded: Loaded, place: &Place, ready: Option<RawFd>) -> Outcome {
     let failed = |error: std::io::Error| Failure::new(Kind::Failed, error.to_string());
     let ready = ready.map(kernel::inherited).transpose().map_err(failed)?.map(File::from);
     let Some(right) = place.take().map_err(failed)? else {
@@ -111,7 +113,7 @@ fn run(ui: &mut Ui, host: &Arc<Host>, place: &Place, ready: Option<RawFd>) -> Ou
     if ready.is_none() {
         ui.note(&format!("serving on {}", place.socket().display()));
     }
-    daemon::run(host, place, &Arc::new(right), ready).map_err(failed)?;
+    daemon::run(loaded, place, &Arc::new(right), ready).map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }
 

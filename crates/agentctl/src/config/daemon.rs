@@ -138,10 +138,7 @@ pub(super) fn notify(table: NotifyTable, path: &Path) -> Result<notify::Settings
 
 /// Reads the word for a kind of event; of sessions the second half is enough.
 fn kind(word: &str) -> Result<EventKind, (String, String)> {
-    let is = |kind: &EventKind| {
-        kind.word() == word || kind.word().strip_prefix("session.") == Some(word)
-    };
-    EventKind::ALL.into_iter().find(is).ok_or_else(|| {
+    EventKind::parse(word).ok_or_else(|| {
         let all: Vec<_> = EventKind::ALL.iter().map(|kind| kind.word()).collect();
         (format!("`{word}` is no type of event"), format!("types: {}", all.join(", ")))
     })

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet;
+use agentctl_core::fuses;
 use agentctl_core::host::Host;
 use agentctl_core::locks;
 use agentctl_core::model::SCHEMA_VERSION;
@@ -118,6 +119,15 @@ impl Answers {
         self.blocking(|host| {
             let (locks, faults) = locks::all(host, ALL);
             raw(&json!({"schema_version": SCHEMA_VERSION, "locks": locks, "faults": faults}))
+        })
+        .await
+    }
+
+    /// Answers `fuse.list`.
+    pub(super) async fn fuses(&self) -> Answer {
+        self.blocking(|host| {
+            let (fuses, faults) = fuses::all(host);
+            raw(&json!({"schema_version": SCHEMA_VERSION, "fuses": fuses, "faults": faults}))
         })
         .await
     }

@@ -4,6 +4,8 @@
 //! connections; both hear of edges on one bounded channel, so whoever is slow falls behind alone.
 
 mod answers;
+mod awake;
+pub mod fuses;
 mod log;
 pub mod notify;
 mod place;
@@ -28,10 +30,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, broadcast};
 
 use self::answers::{Answer, Answers};
+use self::awake::Awake;
 pub use self::log::Log;
 pub use self::place::{Instance, Place};
 use self::protocol::{PROTOCOL, Welcome};
 use self::status::DaemonStatus;
+use crate::config::Loaded;
 
 /// Where one sentence for the log goes. It holds no secret and no control character.
 pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
@@ -51,14 +55,13 @@ pub struct News {
 }
 
 /// What every part of the daemon shares.
-#[derive(Debug)]
-pub struct Hub {
+pub(crate) struct Hub {
     host: Arc<Host>,
     place: Place,
     log: Log,
     answers: Answers,
     welcome: Welcome,
-    events: broadcast::Sender<News>,
+    awake: Awake,
     ending: Notify,
 }
 
@@ -75,11 +78,14 @@ impl Hub {
             self.place.log().display().to_string(),
         );
         status.served(&self.welcome);
-        status.subscribers = Some(self.events.receiver_count() as u64);
+        status.subscribers = Some(self.awake.ears.events.receiver_count() as u64);
+        status.trouble = self.awake.trouble();
+        status.webhooks = self.awake.ears.webhooks.status();
         self.answers
             .blocking(move |host| {
                 status.count(fleet::list(host, ALL, &Query::default()));
                 status.locks = Some(locks::all(host, ALL).0.len() as u64);
+                status.fuses = Some(agentctl_core::fuses::all(host).0.len() as u64);
                 answers::raw(&status)
             })
             .await
@@ -88,18 +94,19 @@ impl Hub {
 
 /// Serves until told to end.
 pub fn run(
-    host: &Arc<Host>,
+    loaded: Loaded,
     place: &Place,
     right: &Arc<Instance>,
     ready: Option<File>,
 ) -> io::Result<()> {
-    let log = Log::open(&place.log(), host.clock)?;
+    let log = Log::open(&place.log(), loaded.host.clock)?;
+    log_panics(&log);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .max_blocking_threads(QUESTIONS_MOST)
         .build()?;
-    let served = runtime.block_on(serve(host, place, right, (log.clone(), ready)));
+    let served = runtime.block_on(serve(loaded, place, right, (log.clone(), ready)));
     // A question that hangs in the kernel is not waited for.
     runtime.shutdown_background();
     log.info("ended", json!({"error": served.as_ref().err().map(ToString::to_string)}));
@@ -107,11 +114,12 @@ pub fn run(
 }
 
 async fn serve(
-    host: &Arc<Host>,
+    loaded: Loaded,
     place: &Place,
     right: &Arc<Instance>,
     (log, ready): (Log, Option<File>),
 ) -> io::Result<()> {
+    let host = Arc::clone(&loaded.host);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -121,17 +129,17 @@ async fn serve(
     let welcome = Welcome {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        fingerprint: crate::client::fingerprint(host),
+        fingerprint: crate::client::fingerprint(&host),
         pid: std::process::id(),
         since: host.now(),
     };
     let hub = Arc::new(Hub {
-        host: Arc::clone(host),
         place: place.clone(),
-        answers: Answers::new(Arc::clone(host)),
+        answers: Answers::new(Arc::clone(&host)),
+        awake: Awake::start(loaded, &log, broadcast::channel(NEWS_MOST).0)?,
+        host,
         welcome,
         log,
-        events: broadcast::channel(NEWS_MOST).0,
         ending: Notify::new(),
     });
     // Until it ends nobody else has the right to serve here, unless somebody wipes the directory.
@@ -144,12 +152,21 @@ async fn serve(
     })?;
     hub.log.info("serving", json!({"pid": hub.welcome.pid, "socket": place.socket()}));
     tokio::spawn(socket::serve(listener, Arc::clone(&hub)));
-    start::tell(ready, host.var("NOTIFY_SOCKET"));
+    start::tell(ready, hub.host.var("NOTIFY_SOCKET"));
     tokio::select! {
         () = hub.ending.notified() => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         _ = hangup.recv() => {}
     }
+    hub.awake.end();
     Ok(())
+}
+
+/// A part that breaks is written down; the others go on.
+fn log_panics(log: &Log) {
+    let log = log.clone();
+    std::panic::set_hook(Box::new(move |panic| {
+        log.say(log::Level::Error, "panic", json!({"says": panic.to_string()}));
+    }));
 }

@@ -203,6 +203,7 @@ impl Connection {
             "session.list" => answers.list(params).await,
             "session.status" => answers.status(params).await,
             "lock.list" => answers.locks().await,
+            "fuse.list" => answers.fuses().await,
             "daemon.status" => self.hub.status().await,
             "daemon.shutdown" => super::answers::raw(&json!({"pid": std::process::id()})),
             other => Err(Refusal::new(Refusal::METHOD, format!("there is no method `{other}`"))),
@@ -216,7 +217,7 @@ impl Connection {
             Ok(wanted) => wanted,
             Err(refusal) => return self.reply(&id, Err(refusal)).await,
         };
-        let mut events = self.hub.events.subscribe();
+        let mut events = self.hub.awake.ears.events.subscribe();
         self.reply(&id, super::answers::raw(&json!({"subscribed": true}))).await?;
         loop {
             let mut gone = [0_u8; 64];

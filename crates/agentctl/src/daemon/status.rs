@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::protocol::Welcome;
+use super::webhooks::WebhookStatus;
 
 /// The answer to `daemon status`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -37,6 +38,8 @@ pub struct DaemonStatus {
     pub subscribers: Option<u64>,
     /// What keeps it from noticing changes by itself; it then looks at a pace.
     pub trouble: Option<String>,
+    /// How it stands with each webhook.
+    pub webhooks: Vec<WebhookStatus>,
     /// What could not be asked.
     pub faults: Vec<Fault>,
 }
@@ -59,6 +62,7 @@ impl DaemonStatus {
             fuses: None,
             subscribers: None,
             trouble: None,
+            webhooks: Vec::new(),
             faults: Vec::new(),
         }
     }

@@ -19,7 +19,7 @@ use agentctl_core::events::Event;
 use agentctl_core::host::Host;
 use agentctl_core::model::Time;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::address::{Lookup, Reach, reach, system_lookup};
 pub use self::endpoint::Endpoint;
@@ -64,7 +64,7 @@ impl World {
 }
 
 /// How it stands with one endpoint.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct WebhookStatus {
     /// What it is called: never its whole address, which may be a secret.
     pub name: String,
@@ -89,7 +89,9 @@ pub struct WebhookStatus {
 /// The endpoints and their threads.
 pub struct Webhooks {
     lines: Vec<Arc<Line>>,
-    settled: Settled,
+    /// Addresses that fuses named, each once it was needed.
+    named: Mutex<Vec<Arc<Line>>>,
+    world: World,
 }
 
 /// One endpoint, shared by its thread and whoever offers.
@@ -128,37 +130,55 @@ impl Ticket {
 impl Webhooks {
     /// Starts a thread for each endpoint. They sleep until something is offered.
     pub fn start(endpoints: Vec<Endpoint>, world: &World) -> std::io::Result<Self> {
-        let mut lines = Vec::new();
-        for endpoint in endpoints {
-            let endpoint = Arc::new(endpoint);
-            let post = Post::new(Arc::clone(&endpoint), world);
-            let status = WebhookStatus { name: endpoint.name.clone(), ..WebhookStatus::default() };
-            let line = Arc::new(Line {
-                endpoint,
-                queue: Queue::new(world.queue),
-                status: Mutex::new(status),
-                post,
-                say: Arc::clone(&world.say),
-                pace: world.pace,
-            });
-            lines.push(Arc::clone(&line));
-            std::thread::Builder::new().name("webhook".into()).spawn(move || line.work())?;
-        }
-        Ok(Self { lines, settled: Arc::clone(&world.settled) })
+        let lines = endpoints.into_iter().map(|endpoint| Line::start(endpoint, world));
+        let lines = lines.collect::<std::io::Result<_>>()?;
+        Ok(Self { lines, named: Mutex::default(), world: world.clone() })
+    }
+
+    /// Posts one event to an address that a fuse names: signed if it is one of the endpoints', else not.
+    pub fn post_to(&self, url: &str, event: &Event) -> Result<(), String> {
+        let endpoint = Endpoint::parse(url)?;
+        let same = |line: &&Arc<Line>| line.endpoint.url() == endpoint.url();
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.lines.iter().chain(&*named).find(same);
+        let line = match known {
+            Some(line) => Arc::clone(line),
+            None => {
+                if let Some(why) = endpoint.never() {
+                    return Err(format!("{why}; name it in [[webhooks]] first"));
+                }
+                let line = Line::start(endpoint, &self.world).map_err(|e| e.to_string())?;
+                named.push(Arc::clone(&line));
+                line
+            }
+        };
+        let ticket = Arc::new(Ticket {
+            event: Arc::new(event.clone()),
+            open: AtomicUsize::new(1),
+            lost: AtomicBool::new(false),
+            settled: Arc::clone(&self.world.settled),
+        });
+        line.make_room(line.queue.offer(Entry::new(ticket)));
+        Ok(())
+    }
+
+    fn all(&self) -> Vec<Arc<Line>> {
+        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        self.lines.iter().chain(&*named).cloned().collect()
     }
 
     /// Puts an event into the queue of every endpoint that wants it. Never blocks.
     pub fn offer(&self, event: &Arc<Event>) {
         let wanted: Vec<_> = self.lines.iter().filter(|l| l.endpoint.wants(event)).collect();
         if wanted.is_empty() {
-            (self.settled)(event);
+            (self.world.settled)(event);
             return;
         }
         let ticket = Arc::new(Ticket {
             event: Arc::clone(event),
             open: AtomicUsize::new(wanted.len()),
             lost: AtomicBool::new(false),
-            settled: Arc::clone(&self.settled),
+            settled: Arc::clone(&self.world.settled),
         });
         for line in wanted {
             line.make_room(line.queue.offer(Entry::new(Arc::clone(&ticket))));
@@ -170,17 +190,18 @@ impl Webhooks {
     pub fn status(&self) -> Vec<WebhookStatus> {
         let now =
             |line: &Arc<Line>| WebhookStatus { queued: line.queue.len(), ..line.known().clone() };
-        self.lines.iter().map(now).collect()
+        self.all().iter().map(now).collect()
     }
 
     /// Tries what was never tried, for this long at most; then whatever is on its way is cut off. What
     /// is not delivered stays unsettled. What is offered afterwards is not delivered.
     pub fn stop(&self, limit: Duration) {
         let until = Instant::now() + limit;
-        for line in &self.lines {
+        let lines = self.all();
+        for line in &lines {
             line.queue.close(until);
         }
-        for line in &self.lines {
+        for line in &lines {
             if !line.queue.has_ended(until) {
                 line.post.cut_off();
             }
@@ -201,6 +222,24 @@ impl std::fmt::Debug for Webhooks {
 }
 
 impl Line {
+    /// Starts a thread for an endpoint. It sleeps until something is offered.
+    fn start(endpoint: Endpoint, world: &World) -> std::io::Result<Arc<Self>> {
+        let endpoint = Arc::new(endpoint);
+        let post = Post::new(Arc::clone(&endpoint), world);
+        let status = WebhookStatus { name: endpoint.name.clone(), ..WebhookStatus::default() };
+        let line = Arc::new(Self {
+            endpoint,
+            queue: Queue::new(world.queue),
+            status: Mutex::new(status),
+            post,
+            say: Arc::clone(&world.say),
+            pace: world.pace,
+        });
+        let worker = Arc::clone(&line);
+        std::thread::Builder::new().name("webhook".into()).spawn(move || worker.work())?;
+        Ok(line)
+    }
+
     fn known(&self) -> std::sync::MutexGuard<'_, WebhookStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
