@@ -40,6 +40,7 @@ mod tidy;
 mod wait;
 mod wait_codex;
 mod webhooks;
+mod webhooks_daemon;
 mod webhooks_where;
 
 use std::path::PathBuf;
