@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 #![allow(clippy::similar_names)]
 
+mod awake;
 mod claude_code;
 mod claude_code_beginnings;
 mod cli;
@@ -15,6 +16,7 @@ mod launch;
 mod launch_odd;
 mod launched;
 mod locks;
+mod notify;
 mod openclaw;
 mod openclaw_hostile;
 mod opencode;
@@ -37,6 +39,9 @@ mod terminal;
 mod tidy;
 mod wait;
 mod wait_codex;
+mod webhooks;
+mod webhooks_daemon;
+mod webhooks_where;
 
 use std::path::PathBuf;
 
