@@ -11,7 +11,7 @@ use super::things::{self, Things};
 use super::{Callback, Event, EventKind, identity};
 use crate::fleet;
 use crate::model::{
-    Evidence, Locator, ProcId, Reason, ReasonKind, Session, Status, Target, Time,
+    Evidence, Fault, Locator, ProcId, Reason, ReasonKind, Session, Status, Target, Time,
 };
 
 /// An agent on its way out, or a server that starts anew, cannot be told for a moment.
@@ -235,11 +235,14 @@ impl Edges {
             self.begin(look);
             return Vec::new();
         };
-        let mut step = Step { look: &look, before: last.at, events: Vec::new(), over: Vec::new() };
+        let (before, blind) = (last.at, &last.things.faults);
+        let mut step = Step { look: &look, before, blind, events: Vec::new(), over: Vec::new() };
         let mut old = last.standing;
         let mut standing = BTreeMap::new();
         for session in &look.sessions {
-            let Some(key) = Key::of(session) else { continue };
+            let Some(key) = Key::of(session).filter(|key| !standing.contains_key(key)) else {
+                continue;
+            };
             let life = look.lives.get(&key).cloned();
             let next = match old.remove(&key) {
                 Some(was) => Some(step.advance(was, session.clone(), life)),
@@ -283,6 +286,8 @@ impl Edges {
 struct Step<'a> {
     look: &'a Look,
     before: Time,
+    /// What could not be asked before.
+    blind: &'a [Fault],
     events: Vec<Event>,
     over: Vec<String>,
 }
@@ -299,8 +304,11 @@ impl Step<'_> {
             return Some(next);
         }
         let mut next = Standing::new(session, life);
-        // What rested in a shared server was there all the time.
-        let woke = next.session.hosted && next.session.started_at.is_some_and(|t| t < self.before);
+        // What rested in a shared server was there all the time; so was, for all we know, what could
+        // not be seen.
+        let before = next.session.started_at.is_none_or(|t| t < self.before);
+        let rested = next.session.hosted && next.session.started_at.is_some();
+        let woke = before && (rested || self.blind.iter().any(|fault| hides(fault, key)));
         let mut at = self.look.at;
         if !woke {
             let began = next.life.as_ref().map(|life| life.began);
@@ -364,34 +372,31 @@ impl Step<'_> {
     /// Another launch serves it now: the one before is over, whoever saw it.
     fn change_life(&mut self, was: &mut Standing, life: Option<Life>) {
         let run = |life: &Option<Life>| life.as_ref().map(|life| life.run.clone());
-        if run(&was.life) == run(&life) {
+        // Whoever serves it without a launch may be what the launch before began.
+        let Some(life) = life.filter(|life| Some(&life.run) != run(&was.life).as_ref()) else {
             return;
-        }
+        };
         let ended = |passed: &&Passed| Some(&passed.life.run) == run(&was.life).as_ref();
         if let Some(passed) = self.look.passed.iter().find(ended) {
             self.over.push(passed.life.run.clone());
-            // Whoever serves it without a launch may be what that launch began.
-            if life.is_some() {
-                self.events.push(passed.stopped());
-            }
+            self.events.push(passed.stopped());
         }
-        if let Some(life) = &life {
-            let id = format!("{}-started", life.run);
-            let session = &was.session;
-            self.events.push(about(EventKind::Started, id, life.began, session, Some(life)));
-            was.told = (Status::Running, None);
-        }
-        was.life = life;
+        let id = format!("{}-started", life.run);
+        let session = &was.session;
+        self.events.push(about(EventKind::Started, id, life.began, session, Some(&life)));
+        was.told = (Status::Running, None);
+        was.life = Some(life);
     }
 
     /// One that is missing; returns how it stands if it is followed further.
     fn settle(&mut self, key: &Key, mut was: Standing) -> Option<Standing> {
+        let life = was.life.clone();
         if self.look.unasked.contains(&key.adapter) {
-            return Some(was);
+            let session = was.session.clone();
+            return Some(if was.doubt.is_some() { self.advance(was, session, life) } else { was });
         }
         // A process that has gone, or has a session now.
         key.who.as_ref().ok()?;
-        let life = was.life.clone();
         match self.look.named.get(key) {
             None | Some(Named::Leaving) => Some(was),
             Some(Named::Failed(why)) => {
@@ -472,6 +477,14 @@ pub fn kind_of(status: Status) -> EventKind {
         Status::Error => EventKind::Error,
         Status::Unknown => EventKind::Unknown,
     }
+}
+
+/// Says whether a fault means that this session may have been there and was not seen.
+fn hides(fault: &Fault, key: &Key) -> bool {
+    // A file that was passed over hides nobody but itself.
+    let whole = !matches!(fault.code, "skipped" | "unreadable");
+    let here = fault.root.as_deref().is_none_or(|root| root == key.root);
+    whole && here && fault.adapter == key.adapter
 }
 
 fn over_id(life: &Life) -> String {

@@ -133,7 +133,7 @@ impl Watcher {
         faults.extend(unasked.iter().filter_map(|a| self.resting.get(a)).map(|r| r.fault.clone()));
         self.note_silence(&listing.faults);
         let named = self.look_by_name(&listing, &unasked, &mut signs);
-        let lives = self.lives(&listing.sessions);
+        let lives = self.lives(&listing.sessions, at);
         let passed = self.passed(&listing.sessions, &named);
         let (locks, lock_faults) = locks::of(&self.host, launched, &listing.sessions);
         faults.extend(lock_faults);
@@ -185,7 +185,10 @@ impl Watcher {
         let overflow = || "more files changed at once than the system keeps for us".to_owned();
         self.trouble = armed.trouble.or_else(|| lost.then(overflow));
         let cost = self.looked.saturating_duration_since(began);
-        self.earliest = self.looked + (cost * 4).clamp(NEAREST, FARTHEST);
+        // What is being written in this moment is waited for, and told when it is there.
+        let apart = (cost * 4).clamp(NEAREST, FARTHEST);
+        self.earliest =
+            if self.leaving.is_empty() { self.looked + apart } else { self.looked };
         let mut pause = if paced { PACE } else { SAFETY };
         if self.edges.is_doubtful() {
             pause = pause.min(WORTH_A_WORD);
@@ -299,15 +302,15 @@ impl Watcher {
     }
 
     /// Returns the launch that each of these lives by.
-    fn lives(&self, sessions: &[Session]) -> HashMap<Key, Life> {
+    fn lives(&self, sessions: &[Session], at: Time) -> HashMap<Key, Life> {
         let mut lives = HashMap::new();
         for session in sessions {
             let (Some(run), Some(key)) = (&session.run, Key::of(session)) else { continue };
             let Some(launch) = self.launches.get(run) else { continue };
             let process: Option<&ProcId> = launch.started.as_ref().map(|s| &s.process);
             let serves = process.is_some_and(|process| session.processes.contains(process));
-            // After the end of a launch somebody else serves it.
-            if serves || launch.ended.is_none() {
+            // After the end of a launch somebody else serves it; unless it ended while we looked.
+            if serves || launch.ended.as_ref().is_none_or(|ended| ended.at >= at) {
                 lives.insert(key, life_of(launch));
             }
         }
