@@ -52,14 +52,19 @@ pub struct Query {
 
 impl Query {
     fn admits(&self, session: &Session) -> bool {
-        // A thread that rests in a shared server is history until somebody moves it.
-        let at_work = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
-        let rests = session.status == Status::Idle && session.hosted && !at_work && !self.resting;
+        let rests = !self.resting && rests(session);
         (self.history.is_some() || (session.status.is_live() && !rests))
             && (self.statuses.is_empty() || self.statuses.contains(&session.status))
             && self.group.as_ref().is_none_or(|g| session.group.as_ref() == Some(g))
             && self.cwd.as_ref().is_none_or(|c| session.cwd.as_ref() == Some(c))
     }
+}
+
+/// Says whether a session rests in a shared server: it is history until somebody moves it.
+#[must_use]
+pub fn rests(session: &Session) -> bool {
+    let at_work = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
+    session.status == Status::Idle && session.hosted && !at_work
 }
 
 /// Takes one look at the process table for these adapters.

@@ -292,8 +292,10 @@ fn unset(start: &Start) -> Vec<String> {
     around_us().into_iter().chain(start.unset.iter().cloned()).collect()
 }
 
-/// What an agent around us set for its tools would make the new one think that it is one.
-fn around_us() -> Vec<String> {
+/// Returns the variables that an agent around us has set for its tools: whatever is started without them
+/// neither takes itself for one of those nor is taken for one.
+#[must_use]
+pub fn around_us() -> Vec<String> {
     let controls = crate::adapters::ALL.iter().filter_map(|a| a.control());
     let theirs = controls.flat_map(Control::own_variables).map(ToString::to_string);
     std::iter::once(MARKER.to_owned()).chain(theirs).collect()

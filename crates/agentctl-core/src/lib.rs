@@ -19,6 +19,7 @@ pub mod fleet;
 pub mod fuses;
 pub mod hooks;
 pub mod host;
+mod kept;
 pub mod kernel;
 pub mod launch;
 pub mod locks;

@@ -316,7 +316,9 @@ fn failed(name: &str, error: EnterError) -> LockError {
     }
 }
 
-fn works_in(host: &Host, session: &Session, directory: &Path) -> bool {
+/// Says whether a session works in this directory (its real path).
+#[must_use]
+pub fn works_in(host: &Host, session: &Session, directory: &Path) -> bool {
     session.cwd.as_ref().is_some_and(|cwd| Path::new(&real_text(host, session, cwd)) == directory)
 }
 

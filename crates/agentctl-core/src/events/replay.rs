@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Event;
-use super::edges::{Life, Passed};
+use super::edges::{ENDED, Life, Passed};
+use super::{Event, EventKind};
 use crate::fleet::{self, Adapters, Launch, Launches};
 use crate::host::Host;
 use crate::model::{Locator, Outcome, Reason, ReasonKind, Session, Status, Target, Time};
@@ -53,6 +53,13 @@ pub fn unannounced(host: &Arc<Host>, adapters: Adapters) -> Vec<(Run, Event)> {
     late
 }
 
+/// Returns the run whose end an event tells, if it tells one.
+#[must_use]
+pub fn run_that_ended(event: &Event) -> Option<&str> {
+    let ends = matches!(event.kind, EventKind::Stopped | EventKind::Error);
+    event.id.strip_suffix(ENDED).filter(|_| ends)
+}
+
 /// Looks at the sessions of these launches, each by name.
 pub(super) fn sessions_of(
     host: &Arc<Host>,
@@ -68,8 +75,7 @@ pub(super) fn sessions_of(
         };
         for root in adapter.roots(&look) {
             let session = Some(Locator { id: id.clone(), path: None, parent: None });
-            let target =
-                Target { adapter: adapter.name(), root: root.label(), session, pid: None };
+            let target = Target { adapter: adapter.name(), root: root.label(), session, pid: None };
             targets.push((index, target));
         }
     }

@@ -8,9 +8,7 @@ use std::time::Duration;
 use super::{Adapters, Question, each_adapter};
 use crate::adapters::{Depth, Found, Root};
 use crate::host::Host;
-use crate::model::{
-    Evidence, Fault, Locator, Outcome, ProcId, Session, Status, Target, Time,
-};
+use crate::model::{Evidence, Fault, Locator, Outcome, ProcId, Session, Status, Target, Time};
 use crate::talk::Pushing;
 
 /// Where a change would show: each of them is a hint to look again.

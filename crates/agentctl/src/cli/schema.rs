@@ -31,6 +31,7 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("wait", value(schemars::schema_for!(super::wait::Report))),
         ("event", value(schemars::schema_for!(Event))),
         ("locks", value(schemars::schema_for!(super::locks::Report))),
+        ("fuses", value(schemars::schema_for!(super::fuses::Report))),
         ("doctor", value(schemars::schema_for!(super::doctor::Report))),
         ("adapters", value(schemars::schema_for!(super::adapters::Report))),
         ("runs", value(schemars::schema_for!(super::runs::RunsReport))),

@@ -121,7 +121,9 @@ pub(super) fn pushing(look: &Look, root: &Root, session: &Session) -> Option<Pus
 /// Returns the servers of a home that can be listened to.
 pub(super) fn announcing(look: &Look, root: &Root) -> Vec<Pushing> {
     let theirs = |p: &&Process| {
-        is_codex(p) && is_server(p) && home_of(look, p).is_some_and(|h| file::resolve_root(&h) == root.path)
+        is_codex(p)
+            && is_server(p)
+            && home_of(look, p).is_some_and(|h| file::resolve_root(&h) == root.path)
     };
     let servers = look.table.processes.iter().filter(theirs);
     servers.filter_map(|server| listening(look, root, server)).collect()
