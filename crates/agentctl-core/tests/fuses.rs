@@ -259,9 +259,8 @@ fn runtime_is_that_of_its_process_and_cost_is_what_is_known() {
 
     cancel(&world.host, &fuse.id).expect("cancelled");
     world.on_session(Conditions { max_cost_usd: Some(5.0), ..Conditions::default() });
-    let costs = |usd: Option<f64>| {
-        due(&world.host, &world.fuses(), &look, &mut |_| usd, time(BEGIN)).len()
-    };
+    let costs =
+        |usd: Option<f64>| due(&world.host, &world.fuses(), &look, &mut |_| usd, time(BEGIN)).len();
     assert_eq!((costs(None), costs(Some(4.99)), costs(Some(5.0))), (0, 0, 1));
     let other = listing(vec![Session { id: Some("s-2".into()), ..live }]);
     let due = due(&world.host, &world.fuses(), &other, &mut |_| Some(9.0), time(BEGIN));
@@ -436,7 +435,8 @@ fn of_many_who_claim_a_fuse_one_gets_it_and_holds_it_while_it_lives() {
         assert_eq!(claimed.len(), 1, "round {round}");
         assert_eq!(world.fuses()[0].state, State::Firing);
         assert!(unfinished(host).expect("looked").is_empty(), "somebody is at it");
-        for refused in [cancel(host, &fuse.id).map(|_| ()), extend(host, &fuse.id, ttl(1)).map(|_| ())]
+        for refused in
+            [cancel(host, &fuse.id).map(|_| ()), extend(host, &fuse.id, ttl(1)).map(|_| ())]
         {
             assert!(matches!(refused, Err(FuseError::Firing)));
         }
@@ -500,7 +500,8 @@ fn extend_changes_what_is_given_and_nothing_else() {
 fn what_changed_is_told_with_the_same_id_by_everybody() {
     let world = World::new();
     let before = world.fuses();
-    let fuse = world.set(ttl(HOUR), vec![Action::Webhook { url: "https://a:b@x.org/secret?k".into() }]);
+    let fuse =
+        world.set(ttl(HOUR), vec![Action::Webhook { url: "https://a:b@x.org/secret?k".into() }]);
     let lit = world.fuses();
     let kinds = |before: &[Fuse], after: &[Fuse]| {
         let events = changes(before, after, time(BEGIN));
@@ -515,6 +516,8 @@ fn what_changed_is_told_with_the_same_id_by_everybody() {
     assert_eq!(kinds(&lit, &longer), [(EventKind::FuseExtended, id)]);
     let id = format!("fuse-cancelled-{}", fuse.id);
     assert_eq!(kinds(&longer, &before), [(EventKind::FuseCancelled, id)]);
+    let over = changes(&longer, &before, time(BEGIN + 9 * HOUR));
+    assert!(over.is_empty(), "somebody may have fired it: {over:?}");
     // What is told holds no secret; the file does.
     let told = serde_json::to_string(&changes(&before, &longer, time(BEGIN))).expect("JSON");
     assert!(told.contains("https://x.org\"") && !told.contains("secret") && !told.contains("a:b"));
@@ -522,7 +525,10 @@ fn what_changed_is_told_with_the_same_id_by_everybody() {
     assert!(kept.contains("https://a:b@x.org/secret?k"));
     let due = world.due(&nobody(), BEGIN + 9 * HOUR).pop().expect("due");
     let firing = claim(&world.host, &due).expect("claimed").expect("ours");
-    assert_eq!(firing.action(), Some(&Action::Webhook { url: "https://a:b@x.org/secret?k".into() }));
+    assert_eq!(
+        firing.action(),
+        Some(&Action::Webhook { url: "https://a:b@x.org/secret?k".into() })
+    );
 }
 
 #[test]

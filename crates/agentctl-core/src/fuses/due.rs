@@ -58,7 +58,8 @@ pub fn next_due(host: &Host, fuses: &[Fuse], listing: &Listing, now: Time) -> Op
 }
 
 /// Tells what changed between two looks at the fuses. That one has expired is told by whoever fires it,
-/// who leaves it out of the look before: any other that is gone was cancelled.
+/// who leaves it out of the look before: any other that is gone was cancelled. Of one whose time was over
+/// nothing is said: somebody else may have fired it.
 #[must_use]
 pub fn changes(before: &[Fuse], after: &[Fuse], now: Time) -> Vec<Event> {
     let mut events = Vec::new();
@@ -72,7 +73,8 @@ pub fn changes(before: &[Fuse], after: &[Fuse], now: Time) -> Vec<Event> {
             Some(_) => {}
         }
     }
-    for fuse in before.iter().filter(|f| f.state == State::Burning) {
+    let burning = |f: &&Fuse| f.state == State::Burning && f.due_at.is_none_or(|at| at > now);
+    for fuse in before.iter().filter(burning) {
         if !after.iter().any(|f| f.id == fuse.id) {
             events.push(fuse.event(EventKind::FuseCancelled, now));
         }
@@ -82,7 +84,8 @@ pub fn changes(before: &[Fuse], after: &[Fuse], now: Time) -> Vec<Event> {
 
 /// The moments at which a fuse burns down, as things stand now; what it costs aside.
 fn moments(host: &Host, fuse: &Fuse, listing: &Listing) -> Vec<(Time, Cause)> {
-    let mut moments: Vec<(Time, Cause)> = fuse.due_at.map(|at| (at, Cause::Ttl)).into_iter().collect();
+    let mut moments: Vec<(Time, Cause)> =
+        fuse.due_at.map(|at| (at, Cause::Ttl)).into_iter().collect();
     if fuse.idle_ms.is_none() && fuse.max_runtime_ms.is_none() {
         return moments;
     }
@@ -103,9 +106,9 @@ fn moments(host: &Host, fuse: &Fuse, listing: &Listing) -> Vec<(Time, Cause)> {
 fn sessions<'a>(host: &Host, fuse: &Fuse, listing: &'a Listing) -> Vec<&'a Session> {
     let live = listing.sessions.iter().filter(|s| s.status.is_live() && s.parent.is_none());
     match fuse.bound() {
-        Some(Bound::Directory(directory)) => {
-            live.filter(|s| !fleet::rests(s) && locks::works_in(host, s, directory.as_ref())).collect()
-        }
+        Some(Bound::Directory(directory)) => live
+            .filter(|s| !fleet::rests(s) && locks::works_in(host, s, directory.as_ref()))
+            .collect(),
         Some(Bound::Session { adapter, root, id }) => live
             .filter(|s| s.adapter == adapter && s.root == root && s.id.as_ref() == Some(&id))
             .collect(),

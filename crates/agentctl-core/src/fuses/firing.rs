@@ -73,10 +73,12 @@ impl Mark {
             _ => None,
         });
         match (cut, state) {
-            (Some(program), _) => {
-                Some(format!("`{program}` was cut short, or nobody saw its end; it is not repeated"))
+            (Some(program), _) => Some(format!(
+                "`{program}` was cut short, or nobody saw its end; it is not repeated"
+            )),
+            (None, State::Interrupted) => {
+                Some("the daemon goes on with it when it is awake".into())
             }
-            (None, State::Interrupted) => Some("the daemon goes on with it when it is awake".into()),
             (None, _) => None,
         }
     }

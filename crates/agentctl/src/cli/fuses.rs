@@ -193,7 +193,8 @@ fn cmd_set(ui: &mut Ui, host: &Arc<Host>, args: SetArgs) -> Outcome {
     };
     let (fuse, replaced) = set(host, Wish { bound, label, when, on_expire }).map_err(failed)?;
     if let Some(replaced) = replaced {
-        let text = format!("it takes the place of one set {} ago", age(host.now(), replaced.set_at));
+        let text =
+            format!("it takes the place of one set {} ago", age(host.now(), replaced.set_at));
         ui.note(&text);
     }
     ui.line(&fuse.id)?;
@@ -227,7 +228,10 @@ fn cmd_cancel(ui: &mut Ui, host: &Arc<Host>, args: &CancelArgs) -> Outcome {
             let directory = directory(host, which.which.as_deref())?;
             let bound = Bound::Directory(directory.to_string_lossy().into_owned());
             if clear(host, &bound, which.label.as_deref()).map_err(failed)? {
-                ui.note(&format!("cancelled what could not be read of {}", shown(host, &directory)));
+                ui.note(&format!(
+                    "cancelled what could not be read of {}",
+                    shown(host, &directory)
+                ));
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -335,7 +339,10 @@ fn find(host: &Host, args: &WhichArgs) -> Result<Option<Fuse>, Failure> {
     let all: Vec<&Fuse> = all.iter().filter(labelled).collect();
     let mut found: Vec<&Fuse> = if let Some(text) = &args.session {
         let id = text.split_once(':').map_or(text.as_str(), |(_, id)| id);
-        all.iter().filter(|f| f.session.as_deref().is_some_and(|s| begins(s, id))).copied().collect()
+        all.iter()
+            .filter(|f| f.session.as_deref().is_some_and(|s| begins(s, id)))
+            .copied()
+            .collect()
     } else {
         let given = directory(host, args.which.as_deref())?;
         let here = |f: &&&Fuse| f.directory.as_ref().is_some_and(|d| Path::new(d) == given);
@@ -382,10 +389,8 @@ fn failed_one(host: &Host, fuse: &Fuse, error: FuseError) -> Failure {
     match error {
         // It burnt down, or somebody cancelled it, in this moment.
         FuseError::Missing => Failure::new(Kind::NotFound, format!("{name} is gone")),
-        FuseError::Firing => {
-            Failure::new(Kind::Refused, format!("{name} has burnt down already"))
-                .hint("what it asks for is being done; `agentctl fuses` shows how far it is")
-        }
+        FuseError::Firing => Failure::new(Kind::Refused, format!("{name} has burnt down already"))
+            .hint("what it asks for is being done; `agentctl fuses` shows how far it is"),
         error => failed(error),
     }
 }

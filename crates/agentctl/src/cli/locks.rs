@@ -127,7 +127,11 @@ pub(super) fn directory(host: &Host, given: Option<&Path>) -> Result<PathBuf, Fa
 }
 
 /// Returns a text that is given, not blank and not endless.
-pub(super) fn short(name: &str, text: Option<&str>, most: usize) -> Result<Option<String>, Failure> {
+pub(super) fn short(
+    name: &str,
+    text: Option<&str>,
+    most: usize,
+) -> Result<Option<String>, Failure> {
     let Some(text) = text.map(str::trim).filter(|t| !t.is_empty()) else { return Ok(None) };
     if text.chars().count() <= most {
         return Ok(Some(text.to_owned()));

@@ -8,6 +8,8 @@ mod cli;
 mod codex;
 mod demo;
 mod fixtures;
+mod fuses;
+mod fuses_firing;
 mod hooks;
 mod hostile;
 mod launch;
