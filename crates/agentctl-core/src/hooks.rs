@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::events::Callback;
 use crate::host::Host;
 use crate::kernel::{Attended, Spawn, Stdio};
 use crate::model::{Exit, Outcome, SCHEMA_VERSION, Session, Time, Tokens};
@@ -53,6 +54,7 @@ pub struct Facts<'a> {
     branch: Option<String>,
     group: Option<&'a str>,
     model: Option<&'a str>,
+    callback: Option<&'a Callback>,
     exit: Option<Exit>,
     duration_seconds: Option<f64>,
     session: Option<&'a Session>,
@@ -77,6 +79,7 @@ impl<'a> Facts<'a> {
             branch: branch(&spec.cwd),
             group: spec.group.as_deref(),
             model: session.and_then(|s| s.model.as_deref()).or(spec.model.as_deref()),
+            callback: spec.callback.as_ref(),
             exit: None,
             duration_seconds: None,
             session,
@@ -108,6 +111,8 @@ impl<'a> Facts<'a> {
             ("AGENTCTL_BRANCH", text(self.branch.as_deref())),
             ("AGENTCTL_GROUP", text(self.group)),
             ("AGENTCTL_MODEL", text(self.model)),
+            ("AGENTCTL_CALLBACK_SESSION", text(self.callback.and_then(|c| c.session.as_deref()))),
+            ("AGENTCTL_CALLBACK_AGENT", text(self.callback.and_then(|c| c.agent.as_deref()))),
             ("AGENTCTL_STATUS", text(self.session.map(|s| s.status.word()))),
             ("AGENTCTL_OUTCOME", text(self.session.and_then(|s| s.outcome).map(Outcome::word))),
             ("AGENTCTL_EXIT_CODE", number(code.map(|c| c.to_string()))),

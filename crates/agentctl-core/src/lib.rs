@@ -31,3 +31,4 @@ pub mod stop;
 pub mod talk;
 pub mod transcript;
 pub mod wait;
+mod waker;

@@ -22,6 +22,11 @@ pub(super) fn launch(
         (!launch.env.is_empty(), "--env", "its environment is the server's"),
         (launch.group.is_some(), "--group", "groups are kept with runs, and it has none here"),
         (launch.on_complete.is_some(), "--on-complete", "nobody here sees it end"),
+        (
+            launch.callback.is_some(),
+            "--callback-…",
+            "callbacks are kept with runs, and it has none here",
+        ),
     ];
     if let Some((_, flag, why)) = unheeded.iter().find(|(given, ..)| *given) {
         let what = format!("{agent} runs on a server: {flag} cannot be heeded");

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -148,35 +149,52 @@ pub struct Manner {
 
 impl Manner {
     fn tls(&self) -> Result<ClientConfig, TalkError> {
-        let unsure = |why: String| TalkError::Certificate(why);
+        let trust = Trust::load(self.authorities.as_deref())?;
         let mut trusted = RootCertStore::empty();
-        let file = match &self.authorities {
-            Some(file) => file.clone(),
-            None => AUTHORITIES
-                .into_iter()
-                .map(PathBuf::from)
-                .find(|p| p.is_file())
-                .ok_or_else(|| unsure("this system has no file of authorities".into()))?,
-        };
-        for certificate in certificates(&file).map_err(unsure)? {
+        for certificate in trust.authorities {
             // One that is malformed vouches for nobody.
-            let _unusable = trusted.add(certificate);
+            let _unusable = trusted.add(certificate.into());
         }
-        if trusted.is_empty() {
-            return Err(unsure(format!("{} holds no certificate", file.display())));
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let versions = ClientConfig::builder_with_provider(provider)
+        let versions = ClientConfig::builder_with_provider(trust.provider)
             .with_safe_default_protocol_versions()
-            .map_err(|e| unsure(e.to_string()))?;
+            .map_err(|e| TalkError::Certificate(e.to_string()))?;
         Ok(versions.with_root_certificates(trusted).with_no_client_auth())
     }
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+/// What a certificate is checked with, and against whom.
+pub struct Trust {
+    /// The cryptography.
+    pub provider: Arc<CryptoProvider>,
+    /// Certificates of authorities, in DER.
+    pub authorities: Vec<Vec<u8>>,
+}
+
+impl Trust {
+    /// Reads the authorities of this file, or the system's own.
+    pub fn load(file: Option<&Path>) -> Result<Self, TalkError> {
+        let unsure = |why: String| TalkError::Certificate(why);
+        let file = match file {
+            Some(file) => file,
+            None => AUTHORITIES
+                .into_iter()
+                .map(Path::new)
+                .find(|p| p.is_file())
+                .ok_or_else(|| unsure("this system has no file of authorities".into()))?,
+        };
+        let authorities = certificates(file).map_err(unsure)?;
+        if authorities.is_empty() {
+            return Err(unsure(format!("{} holds no certificate", file.display())));
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        Ok(Self { provider, authorities })
+    }
+}
+
+fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, String> {
     let all =
         CertificateDer::pem_file_iter(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    Ok(all.flatten().collect())
+    Ok(all.flatten().map(|certificate| certificate.to_vec()).collect())
 }
 
 #[cfg(test)]

@@ -264,9 +264,17 @@ pub(super) fn cmd_fuses(ui: &mut Ui, host: &Arc<Host>, args: &FusesArgs) -> Outc
     Ok(super::answered(ui, &report.faults))
 }
 
-/// Stands in for `client::ensure_awake`, which starts the daemon where there is none.
-fn ensure_awake(ui: &mut Ui, _host: &Host) {
-    ui.note("nothing burns until `agentctl daemon start`");
+/// A fuse burns only while somebody is awake.
+fn ensure_awake(ui: &mut Ui, host: &Host) {
+    if host.var("AGENTCTL_NO_DAEMON").is_some() {
+        ui.warn("no daemon is started (AGENTCTL_NO_DAEMON): nothing happens until one runs");
+        return;
+    }
+    match crate::daemon::start::ensure(host) {
+        Ok((client, true)) => ui.note(&format!("started the daemon, pid {}", client.welcome.pid)),
+        Ok((_, false)) => {}
+        Err(failure) => ui.warn(&format!("{failure}: nothing happens until a daemon runs")),
+    }
 }
 
 fn conditions(host: &Host, args: &WhenArgs) -> Result<Conditions, Failure> {

@@ -1,8 +1,10 @@
 //! The command tree and its dispatch: one file per command, one line each here.
 
 mod adapters;
+mod daemon;
 mod demo;
 mod doctor;
+mod events;
 mod fuses;
 mod launch;
 mod list;
@@ -61,6 +63,7 @@ enum Command {
     Resume(resume::ResumeArgs),
     Wait(wait::WaitArgs),
     Stop(stop::StopArgs),
+    Events(events::EventsArgs),
     Locks(locks::LocksArgs),
     Lock(locks::LockArgs),
     Unlock(locks::UnlockArgs),
@@ -69,6 +72,7 @@ enum Command {
     Fuses(fuses::FusesArgs),
     Runs(runs::RunsArgs),
     Prune(runs::PruneArgs),
+    Daemon(daemon::DaemonArgs),
     Doctor(doctor::DoctorArgs),
     Adapters(adapters::AdaptersArgs),
     Demo(demo::DemoArgs),
@@ -113,10 +117,12 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         }
         Command::Prune(args) => runs::cmd_prune(ui, &host()?, &args),
         Command::Stop(args) => stop::cmd_stop(ui, &host()?, &args),
+        Command::Events(args) => events::cmd_events(ui, &host()?, &args),
         Command::Wait(args) => wait::cmd_wait(ui, &host()?, &args),
         Command::Lock(args) => locks::cmd_lock(ui, &host()?, &args),
         Command::Unlock(args) => locks::cmd_unlock(ui, &host()?, &args),
         Command::Locks(args) => locks::cmd_locks(ui, &host()?, &args),
+        Command::Daemon(args) => daemon::cmd_daemon(ui, crate::config::load_all()?, &args),
         Command::Fuse(command) => fuses::cmd_fuse(ui, &host()?, command),
         Command::Fuses(args) => fuses::cmd_fuses(ui, &host()?, &args),
         Command::Doctor(args) => doctor::cmd_doctor(ui, &host()?, &args),

@@ -281,7 +281,18 @@ impl Store for OpenClawStore<'_> {
         Some(said().map_err(|trouble| trouble.fault(&self.label)))
     }
 
+    fn announcing(&self) -> Vec<Pushing> {
+        self.listening().into_iter().collect()
+    }
+
     fn pushing(&self, _session: &Session) -> Option<Pushing> {
+        self.listening()
+    }
+}
+
+impl OpenClawStore<'_> {
+    /// Returns how the gateway is listened to: it speaks of all its sessions.
+    fn listening(&self) -> Option<Pushing> {
         let gateway = self.gateway.clone()?;
         let host: Arc<Host> = Arc::clone(&self.look.host);
         Some(Pushing::new(self.label.clone(), move |limit| {
