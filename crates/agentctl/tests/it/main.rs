@@ -10,6 +10,8 @@ mod codex;
 mod daemon;
 mod demo;
 mod fixtures;
+mod fuses;
+mod fuses_firing;
 mod hooks;
 mod hostile;
 mod launch;
