@@ -15,6 +15,7 @@ mod launch_odd;
 mod launched;
 mod locks;
 mod openclaw;
+mod openclaw_device;
 mod openclaw_hostile;
 mod opencode;
 mod opencode_control;

@@ -64,7 +64,6 @@ fn every_failure_is_a_fault_with_its_reason_and_nothing_is_called_stopped() {
             (Manner::SamePage, "partial", "does not add up"),
             (Manner::NoNextPage, "protocol", "lead nowhere"),
             (Manner::OldProtocol, "protocol", "speaks protocol 5; this build speaks 4"),
-            (Manner::WantsDevice, "auth", "wants a paired device"),
             (Manner::NoScopes, "auth", "without operator.read"),
             (Manner::NoList, "refused", "refused sessions.list"),
             (Manner::HalfTheTruth, "partial", "does not add up"),

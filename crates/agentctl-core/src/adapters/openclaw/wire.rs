@@ -7,14 +7,16 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::NAME;
+use super::device::{Device, Signed};
 use super::gateways::Gateway;
 use crate::adapters::Look;
 use crate::host::Host;
-use crate::model::Fault;
+use crate::model::{Fault, is_session_id, shorten};
 use crate::talk::{JsonSocket, TalkError};
 
 /// The protocol that was observed, and no other.
 const PROTOCOL: u64 = 4;
+const ROLE: &str = "operator";
 /// Left for telling what went wrong before whoever asked stops listening.
 const RESERVE: Duration = Duration::from_millis(150);
 
@@ -37,6 +39,17 @@ impl Scope {
             Self::Admin => &["operator.read", "operator.write", "operator.admin"],
         }
     }
+}
+
+/// Whether a gateway is told which device asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shows {
+    /// Only if it wants to know.
+    IfDemanded,
+    /// If we have ever been a device: it may have begun the run that is spoken of.
+    IfKept,
+    /// Yes, unless it does not matter to the gateway and cannot be had.
+    Device,
 }
 
 /// Why a gateway did not answer: a stable word, and a sentence.
@@ -98,6 +111,8 @@ pub(super) struct Conversation {
     next_id: u64,
     /// The gateway's version.
     pub(super) version: Option<String>,
+    /// It was told which device asks.
+    pub(super) is_device: bool,
 }
 
 impl Conversation {
@@ -105,19 +120,31 @@ impl Conversation {
     pub(super) fn begin(look: &Look, gateway: &Gateway, scope: Scope) -> Result<Self, Trouble> {
         let left = look.deadline.saturating_duration_since(Instant::now());
         let limit = left.saturating_sub(RESERVE).min(look.host.deadlines.gateway);
-        Self::within(&look.host, gateway, scope, limit)
+        Self::within(&look.host, gateway, scope, Shows::IfDemanded, limit)
     }
 
     /// Connects within a time that bounds the whole conversation. A gateway that is still starting is
-    /// asked again as long as there is time.
+    /// asked again as long as there is time; one that wants to know which device asks is told.
     pub(super) fn within(
         host: &Host,
         gateway: &Gateway,
         scope: Scope,
+        shows: Shows,
         limit: Duration,
     ) -> Result<Self, Trouble> {
         let until = Instant::now() + limit;
-        let auth = gateway.auth(host).map_err(|why| Trouble::new("auth", why))?;
+        let unusable = |why: String| Trouble::new("auth", why);
+        let auth = gateway.auth(host).map_err(unusable)?;
+        let mut device = match shows {
+            // Whoever is not on this machine has always wanted to know.
+            Shows::IfDemanded if gateway.endpoint.is_loopback() => None,
+            Shows::IfDemanded | Shows::IfKept => Device::kept(host, gateway).map_err(unusable)?,
+            Shows::Device => match Device::kept(host, gateway).map_err(unusable)? {
+                None => Device::of(host, gateway).ok(),
+                kept => kept,
+            },
+        };
+        let mut optional = gateway.endpoint.is_loopback();
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -127,8 +154,9 @@ impl Conversation {
                 socket: JsonSocket::endpoint(&gateway.endpoint, &gateway.manner, left)?,
                 next_id: 0,
                 version: None,
+                is_device: device.is_some(),
             };
-            match conversation.introduce(auth.as_ref(), scope) {
+            match conversation.introduce(auth.as_ref(), scope, device.as_ref()) {
                 Ok(()) => return Ok(conversation),
                 Err(Refused::Later(pause, trouble)) => {
                     let left = until.saturating_duration_since(Instant::now());
@@ -137,12 +165,28 @@ impl Conversation {
                     }
                     std::thread::park_timeout(pause);
                 }
-                Err(Refused::Trouble(trouble)) => return Err(trouble),
+                Err(Refused::Unknown) => {
+                    device = Some(Device::of(host, gateway).map_err(unusable)?);
+                    optional = false;
+                }
+                // It did not ask who we are, so it may let us in without.
+                Err(Refused::Unapproved(_)) if optional => {
+                    device = None;
+                    optional = false;
+                }
+                Err(Refused::Unapproved(trouble) | Refused::Trouble(trouble)) => {
+                    return Err(trouble);
+                }
             }
         }
     }
 
-    fn introduce(&mut self, auth: Option<&Value>, scope: Scope) -> Result<(), Refused> {
+    fn introduce(
+        &mut self,
+        auth: Option<&Value>,
+        scope: Scope,
+        device: Option<&Device>,
+    ) -> Result<(), Refused> {
         // Nothing is said before the gateway has spoken first: what is no gateway is told no secret.
         let first = self.socket.receive().map_err(Trouble::from)?;
         if first["event"] != "connect.challenge" {
@@ -151,26 +195,33 @@ impl Conversation {
                 Trouble::new("protocol", format!("the gateway spoke nonsense: {what}")).into()
             );
         }
+        let client = json!({
+            "id": "cli",
+            "displayName": "agentctl",
+            "version": env!("CARGO_PKG_VERSION"),
+            "platform": if cfg!(target_os = "macos") { "darwin" } else { "linux" },
+            "mode": "cli",
+        });
         let mut params = json!({
             "minProtocol": PROTOCOL,
             "maxProtocol": PROTOCOL,
-            "client": {
-                "id": "cli",
-                "displayName": "agentctl",
-                "version": env!("CARGO_PKG_VERSION"),
-                "platform": if cfg!(target_os = "macos") { "darwin" } else { "linux" },
-                "mode": "cli",
-            },
-            "role": "operator",
+            "client": client,
+            "role": ROLE,
             "scopes": scope.words(),
             "caps": [],
         });
         if let Some(auth) = auth {
             params["auth"] = auth.clone();
         }
+        if let Some(device) = device {
+            let token = auth.and_then(|auth| auth["token"].as_str()).unwrap_or_default();
+            let challenge = &first["payload"];
+            let (client, role, scopes) = (&client, ROLE, scope.words());
+            params["device"] = device.proof(&Signed { client, role, scopes, token, challenge });
+        }
         let hello = match self.exchange("connect", &params).map_err(Trouble::from)? {
             Ok(hello) => hello,
-            Err(error) => return Err(refused(&error, auth.is_some())),
+            Err(error) => return Err(refused(&error, auth.is_some(), device)),
         };
         if hello["protocol"] != PROTOCOL {
             let spoken = &hello["protocol"];
@@ -182,6 +233,10 @@ impl Conversation {
         if let Some(missing) =
             scope.words().iter().find(|word| !granted.iter().any(|g| g == **word))
         {
+            // Off its own machine a gateway lets the unknown in, and lets them do nothing.
+            if device.is_none() {
+                return Err(Refused::Unknown);
+            }
             let what = format!("the gateway let us in, yet without {missing}");
             return Err(Trouble::new("auth", what).into());
         }
@@ -230,6 +285,10 @@ impl Conversation {
 enum Refused {
     /// It will be ready later.
     Later(Duration, Trouble),
+    /// It wants to know which device asks.
+    Unknown,
+    /// Somebody there has to approve this device first.
+    Unapproved(Trouble),
     Trouble(Trouble),
 }
 
@@ -240,7 +299,7 @@ impl From<Trouble> for Refused {
 }
 
 /// What a refused connection means: by its codes, never by its words.
-fn refused(error: &Value, had_secret: bool) -> Refused {
+fn refused(error: &Value, had_secret: bool, device: Option<&Device>) -> Refused {
     let detail = error["details"]["code"].as_str();
     let code = detail.or_else(|| error["code"].as_str()).unwrap_or("no reason");
     let trouble = match code {
@@ -255,13 +314,11 @@ fn refused(error: &Value, had_secret: bool) -> Refused {
                 format!("the gateway speaks protocol {spoken}; this build speaks {PROTOCOL}");
             Trouble::new("protocol", what)
         }
-        "DEVICE_IDENTITY_REQUIRED" | "NOT_PAIRED" | "PAIRING_REQUIRED" if had_secret => {
-            Trouble::new(
-                "auth",
-                format!(
-                    "the gateway wants a paired device ({code}), which this build cannot be: reach it over loopback, for example through `ssh -L`"
-                ),
-            )
+        "DEVICE_IDENTITY_REQUIRED" | "NOT_PAIRED" if had_secret && device.is_none() => {
+            return Refused::Unknown;
+        }
+        "PAIRING_REQUIRED" if let Some(device) = device => {
+            return Refused::Unapproved(unapproved(&error["details"], device));
         }
         _ if code.starts_with("AUTH_") || code.starts_with("DEVICE_") || code == "NOT_PAIRED" => {
             let what = if had_secret {
@@ -277,6 +334,27 @@ fn refused(error: &Value, had_secret: bool) -> Refused {
         }
     };
     Refused::Trouble(trouble)
+}
+
+/// Says who has to approve what, and with which command.
+fn unapproved(details: &Value, device: &Device) -> Trouble {
+    let short = &device.id[..12];
+    let state = match details["reason"].as_str() {
+        Some("not-paired") | None => format!("does not know this device ({short}) yet"),
+        Some("scope-upgrade") => {
+            let wanted = details["requestedScopes"].as_array().and_then(|all| all.last());
+            let wanted = wanted.and_then(Value::as_str).unwrap_or("what is asked for");
+            format!("has not approved this device ({short}) for {}", shorten(wanted, 40))
+        }
+        Some(_) => format!("no longer approves of this device ({short})"),
+    };
+    // Somebody will type it: nothing but an id gets there.
+    let request = details["requestId"].as_str().filter(|id| is_session_id(id));
+    let todo = match request {
+        Some(id) => format!("`openclaw devices approve {id}` on its machine approves it"),
+        None => "`openclaw devices list` on its machine shows what to approve".to_owned(),
+    };
+    Trouble::new("pairing", format!("the gateway {state}: {todo}"))
 }
 
 fn said(method: &str, error: &Value) -> Trouble {
