@@ -38,7 +38,7 @@ pub enum TalkError {
     #[error("it is not on this machine and its address is not wss://")]
     Insecure,
     /// Who it is cannot be checked.
-    #[error("its certificate cannot be checked: {0}")]
+    #[error("its certificate is not accepted: {0}")]
     Certificate(String),
     /// The time was up.
     #[error("the server did not answer in time")]
@@ -260,12 +260,19 @@ fn late_or(error: &tungstenite::Error) -> TalkError {
 /// TLS tells what it does not like inside of an I/O error.
 fn uncertified(error: &io::Error) -> Option<TalkError> {
     let inner = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    match inner {
-        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
-            Some(TalkError::Certificate(inner.to_string()))
-        }
-        _ => None,
-    }
+    let why = match inner {
+        rustls::Error::InvalidCertificate(error) => match error {
+            rustls::CertificateError::UnknownIssuer => "nobody we trust vouches for it".into(),
+            rustls::CertificateError::ApplicationVerificationFailure => {
+                "its fingerprint is not the one that was named".into()
+            }
+            rustls::CertificateError::Other(_) => "it vouches for itself".into(),
+            other => other.to_string(),
+        },
+        rustls::Error::NoCertificatesPresented => "it has none".into(),
+        _ => return None,
+    };
+    Some(TalkError::Certificate(why))
 }
 
 fn handshake_error<R: tungstenite::handshake::HandshakeRole>(

@@ -92,7 +92,8 @@ impl From<TalkError> for Trouble {
                     .to_owned(),
             ),
             TalkError::Certificate(why) => {
-                ("certificate", format!("the gateway's certificate cannot be checked: {why}"))
+                let todo = "`ca_file` in its [[openclaw.gateways]] names what to trust";
+                ("certificate", format!("the gateway's certificate is not accepted: {why}; {todo}"))
             }
             TalkError::Protocol(why) => ("protocol", format!("the gateway spoke nonsense: {why}")),
             TalkError::Foreign(_) | TalkError::Refused(_) => ("refused", error.to_string()),
