@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use given_up::Ticket;
 pub use join::{View, join};
 pub use launched::{add as add_launches, session_of};
-pub use observe::{Observation, Observed, observe};
+pub use observe::{Observation, Observed, announcing, observe};
 
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
 use crate::host::Host;

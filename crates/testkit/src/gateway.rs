@@ -170,6 +170,13 @@ impl Gateway {
         }
     }
 
+    /// Hangs up on everybody who listens.
+    pub fn hang_up(&self) {
+        for listener in self.world().listeners.drain(..) {
+            let _gone = listener.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
     /// Ends it: nobody listens there any more.
     pub fn end(&self) {
         self.over.store(true, Ordering::SeqCst);

@@ -375,6 +375,12 @@ pub trait Store: Sync {
     fn pushing(&self, _session: &Session) -> Option<Pushing> {
         None
     }
+
+    /// Returns the server that says by itself when any session of this home changes, also one that is
+    /// not there yet, where one does.
+    fn announcing(&self) -> Option<Pushing> {
+        None
+    }
 }
 
 /// What an adapter can do, for `agentctl adapters`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Adapters, Question, each_adapter};
-use crate::adapters::{Depth, Found, Root};
+use crate::adapters::{Depth, Found, Look, Root};
 use crate::host::Host;
 use crate::model::{Fault, Locator, ProcId, Session, Status, Target};
 use crate::talk::Pushing;
@@ -151,4 +151,17 @@ impl Question<'_> {
 
 fn nobody() -> Locator {
     Locator { id: String::new(), path: None, parent: None }
+}
+
+/// Returns the servers that say by themselves when any of their sessions changes; each is listened to
+/// with an [`Ear`](crate::talk::Ear).
+#[must_use]
+pub fn announcing(look: &Look, adapters: Adapters) -> Vec<Pushing> {
+    let mut all: Vec<Pushing> = Vec::new();
+    for adapter in adapters {
+        for root in adapter.roots(look) {
+            all.extend(adapter.store(look, &root).announcing());
+        }
+    }
+    all
 }

@@ -283,14 +283,16 @@ impl Store for OpenClawStore<'_> {
     }
 
     fn pushing(&self, _session: &Session) -> Option<Pushing> {
+        self.announcing()
+    }
+
+    fn announcing(&self) -> Option<Pushing> {
         let gateway = self.gateway.clone()?;
         let host: Arc<Host> = Arc::clone(&self.look.host);
         Some(Pushing::new(self.label.clone(), move |limit| {
             let refused = |trouble: Trouble| crate::talk::TalkError::Refused(trouble.message);
-            let mut talk = Talk::within(&host, &gateway, Scope::Read, Shows::IfDemanded, limit)
-                .map_err(refused)?;
-            talk.ask("sessions.subscribe", &json!({})).map_err(refused)?;
-            talk.listen(|text| text.contains("\"sessions.changed\""))
+            let shows = Shows::IfDemanded;
+            Talk::within(&host, &gateway, Scope::Read, shows, limit).map_err(refused)?.listen()
         }))
     }
 }

@@ -20,6 +20,11 @@ const ROLE: &str = "operator";
 /// Left for telling what went wrong before whoever asked stops listening.
 const RESERVE: Duration = Duration::from_millis(150);
 
+/// How often a gateway says something that does not say how often.
+const TICK: Duration = Duration::from_secs(30);
+/// Two of these missed are enough, and a little for the way.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// What a conversation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
@@ -114,6 +119,8 @@ pub(super) struct Conversation {
     pub(super) version: Option<String>,
     /// It was told which device asks.
     pub(super) is_device: bool,
+    /// It says something at least this often.
+    tick: Duration,
 }
 
 impl Conversation {
@@ -156,6 +163,7 @@ impl Conversation {
                 next_id: 0,
                 version: None,
                 is_device: device.is_some(),
+                tick: TICK,
             };
             match conversation.introduce(auth.as_ref(), scope, device.as_ref()) {
                 Ok(()) => return Ok(conversation),
@@ -241,6 +249,9 @@ impl Conversation {
             let what = format!("the gateway let us in, yet without {missing}");
             return Err(Trouble::new("auth", what).into());
         }
+        let tick =
+            hello["policy"]["tickIntervalMs"].as_u64().filter(|ms| (100..=600_000).contains(ms));
+        self.tick = tick.map_or(TICK, Duration::from_millis);
         self.version = hello["server"]["version"].as_str().map(str::to_owned);
         Ok(())
     }
@@ -274,12 +285,32 @@ impl Conversation {
         }
     }
 
-    /// Goes on listening only.
-    pub(super) fn listen(
-        self,
-        matters: fn(&str) -> bool,
-    ) -> Result<crate::talk::Pushes, TalkError> {
-        self.socket.listen(matters)
+    /// Goes on listening only, to what says that some session changed, or that something was not heard.
+    pub(super) fn listen(mut self) -> Result<crate::talk::Pushes, TalkError> {
+        match self.exchange("sessions.subscribe", &json!({}))? {
+            Ok(_) => self.socket.listen(matters(), Some(self.tick * 2 + GRACE)),
+            Err(error) => Err(TalkError::Refused(said("sessions.subscribe", &error).message)),
+        }
+    }
+}
+
+/// Says of each event whether it is a reason to look: what changed, or a gap in the count of events.
+fn matters() -> impl FnMut(&str) -> bool + Send {
+    #[derive(serde::Deserialize)]
+    struct Event<'a> {
+        #[serde(borrow)]
+        event: Option<std::borrow::Cow<'a, str>>,
+        seq: Option<u64>,
+    }
+    let mut last: Option<u64> = None;
+    move |text| {
+        let Ok(event) = serde_json::from_str::<Event<'_>>(text) else { return true };
+        let missed = match (last, event.seq) {
+            (Some(last), Some(now)) => now != last.saturating_add(1),
+            _ => false,
+        };
+        last = event.seq.or(last);
+        missed || event.event.is_some_and(|event| event == "sessions.changed")
     }
 }
 
@@ -364,4 +395,28 @@ fn said(method: &str, error: &Value) -> Trouble {
     let message = error["message"].as_str().unwrap_or("no reason given");
     let word = if code == "MISSING_SCOPE" || code == "FORBIDDEN" { "auth" } else { "refused" };
     Trouble::new(word, format!("the gateway refused {method}: {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_and_a_gap_are_reasons_to_look_and_nothing_else_is() {
+        let mut matters = matters();
+        let mut hear = |event: &str, seq: u64| {
+            matters(
+                &json!({"type": "event", "event": event, "payload": {"event": "x"}, "seq": seq})
+                    .to_string(),
+            )
+        };
+        assert!(!hear("tick", 4));
+        assert!(!hear("chat", 5));
+        assert!(hear("sessions.changed", 6));
+        assert!(hear("tick", 8), "one was lost");
+        assert!(!hear("tick", 9));
+        assert!(hear("tick", 3), "it began anew");
+        assert!(!matters(r#"{"type":"res","id":"1","ok":true,"payload":{"sessions.changed":1}}"#));
+        assert!(matters("not JSON"));
+    }
 }
