@@ -148,6 +148,12 @@ impl Host {
         }
     }
 
+    /// Returns where a person's own settings and credentials are kept.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.xdg("XDG_CONFIG_HOME", ".config").join("agentctl")
+    }
+
     /// Returns where runs, manual locks and the like are kept: nothing that says what lives.
     #[must_use]
     pub fn state(&self) -> PathBuf {

@@ -220,7 +220,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
 /// Returns where the configuration file is.
 #[must_use]
 pub fn path(host: &Host) -> PathBuf {
-    let default = || host.xdg("XDG_CONFIG_HOME", ".config").join("agentctl/config.toml");
+    let default = || host.config().join("config.toml");
     host.var("AGENTCTL_CONFIG").map_or_else(default, PathBuf::from)
 }
 

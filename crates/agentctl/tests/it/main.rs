@@ -20,6 +20,7 @@ mod launched;
 mod locks;
 mod notify;
 mod openclaw;
+mod openclaw_device;
 mod openclaw_hostile;
 mod opencode;
 mod opencode_control;

@@ -64,7 +64,6 @@ fn every_failure_is_a_fault_with_its_reason_and_nothing_is_called_stopped() {
             (Manner::SamePage, "partial", "does not add up"),
             (Manner::NoNextPage, "protocol", "lead nowhere"),
             (Manner::OldProtocol, "protocol", "speaks protocol 5; this build speaks 4"),
-            (Manner::WantsDevice, "auth", "wants a paired device"),
             (Manner::NoScopes, "auth", "without operator.read"),
             (Manner::NoList, "refused", "refused sessions.list"),
             (Manner::HalfTheTruth, "partial", "does not add up"),
@@ -225,6 +224,51 @@ fn in_cipher_it_is_asked_if_its_certificate_is_vouched_for() {
             assert_eq!((exit, code.as_str(), rows), (Some(3), "certificate", 0), "{why}");
         }
         assert_eq!(gateway.world().asked.len(), asked, "somebody unproved was told something");
+    });
+}
+
+#[test]
+fn a_certificate_that_was_named_itself_is_believed_and_no_other() {
+    sandboxed(|| {
+        let gateway = Gateway::start();
+        gateway.world().rows = vec![row(A, Some("running"), true)];
+        let port = testkit::tls::front(gateway.port);
+        // It carries another name, and here nobody vouches for it: it is the very one that was named.
+        let table = |file: &std::path::Path| {
+            format!(
+                "[[openclaw.gateways]]\nurl = \"wss://127.0.0.2:{port}\"\ntoken = \"{TOKEN}\"\nca_file = \"{}\"\n",
+                file.display()
+            )
+        };
+        let home = home_of(&table(&testkit::tls::certificate()));
+        assert_eq!(all(&home).session(A)["status"], "running");
+        let known = gateway.world().asked.len();
+        let (exit, code, why, _) = fault(&home_of(&table(&testkit::tls::authority())));
+        assert_eq!((exit, code.as_str()), (Some(3), "certificate"), "{why}");
+        // As OpenClaw's own settings name it, by its fingerprint.
+        let settings = |fingerprint: &str| {
+            let home = home_of("");
+            let remote = json!({"url": format!("wss://127.0.0.2:{port}"), "token": TOKEN, "tlsFingerprint": fingerprint});
+            let text = json!({"gateway": {"mode": "remote", "remote": remote}}).to_string();
+            home.write(".openclaw/openclaw.json", text);
+            home
+        };
+        let right = testkit::tls::fingerprint();
+        let wrong = right.chars().rev().collect::<String>();
+        for fingerprint in [wrong.as_str(), "rubbish", ""] {
+            let (exit, code, why, _) = fault(&settings(fingerprint));
+            assert_eq!((exit, code.as_str()), (Some(3), "certificate"), "{fingerprint}: {why}");
+        }
+        assert_eq!(gateway.world().asked.len(), known, "somebody unproved was told something");
+        for fingerprint in
+            [right.clone(), format!("sha256:{}", right.replace(':', "").to_lowercase())]
+        {
+            assert_eq!(
+                all(&settings(&fingerprint)).session(A)["status"],
+                "running",
+                "{fingerprint}"
+            );
+        }
     });
 }
 
