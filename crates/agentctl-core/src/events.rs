@@ -2,12 +2,20 @@
 //!
 //! An event is computed by comparing, never by believing a notification: those only say when to look.
 
+pub mod edges;
+pub mod replay;
+mod things;
+mod watcher;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::things::about_fuse;
+pub use self::watcher::{Seen, Watcher};
 use crate::fuses::Fuse;
 use crate::locks::Lock;
 use crate::model::{SCHEMA_VERSION, Session, Time};
+pub use crate::native::bell::Bell;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
@@ -90,6 +98,16 @@ impl EventKind {
             Self::FuseExpired => "fuse.expired",
         }
     }
+
+    /// Reads such a word; `waiting` is short for `session.waiting`.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        let fits = |kind: &Self| {
+            let whole = kind.word();
+            whole == word || whole.strip_prefix("session.") == Some(word)
+        };
+        Self::ALL.into_iter().find(fits)
+    }
 }
 
 /// Whom a launcher wants to be told, carried along and never looked into.
@@ -99,6 +117,31 @@ pub struct Callback {
     pub session: Option<String>,
     /// The agent that asked for it (`--callback-agent`).
     pub agent: Option<String>,
+}
+
+/// The longest word of a callback.
+pub const CALLBACK_MOST: usize = 256;
+
+impl Callback {
+    /// Makes one of what was given, if anything was.
+    #[must_use]
+    pub fn of(session: Option<String>, agent: Option<String>) -> Option<Self> {
+        (session.is_some() || agent.is_some()).then_some(Self { session, agent })
+    }
+
+    /// Says what is wrong with such a word, if anything is: it ends up in headers, variables and logs.
+    pub fn check(word: &str) -> Result<(), String> {
+        if word.is_empty() {
+            return Err("it is empty".into());
+        }
+        if word.len() > CALLBACK_MOST {
+            return Err(format!("it is longer than {CALLBACK_MOST} bytes"));
+        }
+        match word.chars().find(|c| !c.is_ascii_graphic()) {
+            Some(c) => Err(format!("{c:?} cannot be part of it")),
+            None => Ok(()),
+        }
+    }
 }
 
 /// One edge.
@@ -147,4 +190,14 @@ impl Event {
             callback: None,
         }
     }
+}
+
+/// Returns a text that is the same for the same parts, whoever reckons it: FNV-1a, 128 bits.
+fn identity(parts: &[&str]) -> String {
+    let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
+    // No part has the byte that ends each of them.
+    for byte in parts.iter().flat_map(|part| part.bytes().chain([0xff])) {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+    }
+    format!("{hash:032x}")
 }

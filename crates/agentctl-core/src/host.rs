@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::kernel::Kernel;
 use crate::model::Time;
+use crate::native::file;
 
 /// How long a whole question may take.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +51,35 @@ pub enum Secret {
     File(PathBuf),
 }
 
+/// The largest file a secret is read from.
+const SECRET_BYTES: u64 = 64 << 10;
+
+impl Secret {
+    /// Reads it; says why when it cannot be had.
+    pub fn read(&self, host: &Host) -> Result<String, String> {
+        match self {
+            Self::Text(text) => Ok(text.clone()),
+            Self::Variable(name) => {
+                host.var(name).map(str::to_owned).ok_or_else(|| format!("{name} is not set"))
+            }
+            Self::File(path) => {
+                let bytes = file::read_small(path, host.kernel.uid(), SECRET_BYTES)
+                    .map_err(|skip| format!("{} cannot be read: {skip}", path.display()))?;
+                let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+                if text.is_empty() { Err(format!("{} is empty", path.display())) } else { Ok(text) }
+            }
+        }
+    }
+}
+
 /// A secret stands in no log and in no panic.
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Nor does a server's.
 impl std::fmt::Debug for Gateway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gateway").field("url", &self.url).finish_non_exhaustive()

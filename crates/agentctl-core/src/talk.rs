@@ -4,7 +4,7 @@
 //! socket is spoken to only if it belongs to this user; a server on a network only where the
 //! configuration put it.
 
-mod ear;
+pub mod base64;
 mod endpoint;
 pub mod http;
 mod wire;
@@ -20,8 +20,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
-pub use self::ear::Ear;
-pub use self::endpoint::{Endpoint, Manner};
+pub use self::endpoint::{Endpoint, Manner, Trust};
 use self::wire::{Bounded, Socket, Wire};
 
 /// Largest frame we accept.

@@ -371,14 +371,19 @@ pub trait Store: Sync {
         Vec::new()
     }
 
-    /// Returns the server that says by itself when this session changes, where one does.
-    fn pushing(&self, _session: &Session) -> Option<Pushing> {
-        None
+    /// Returns the directories and files where it shows that a session of this home begins, or goes on
+    /// that nobody followed: a hint to look.
+    fn beginnings(&self) -> Vec<PathBuf> {
+        Vec::new()
     }
 
-    /// Returns the server that says by itself when any session of this home changes, also one that is
-    /// not there yet, where one does.
-    fn announcing(&self) -> Option<Pushing> {
+    /// Returns the servers that say by themselves when any session of this home changes.
+    fn announcing(&self) -> Vec<Pushing> {
+        Vec::new()
+    }
+
+    /// Returns the server that says by itself when this session changes, where one does.
+    fn pushing(&self, _session: &Session) -> Option<Pushing> {
         None
     }
 }
@@ -420,7 +425,12 @@ pub trait Adapter: Sync {
     /// Says whether a process deserves a closer look. Called for every process of the user: cheap.
     fn is_candidate(&self, brief: Brief<'_>) -> bool;
 
-    /// Returns its homes: default, environment, configuration, and those its live processes name.
+    /// Returns where its homes are, or will be once it has run: default, environment, configuration.
+    fn homes(&self, _host: &Host) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// Returns its homes that are there, and those its live processes name.
     fn roots(&self, look: &Look) -> Vec<Root>;
 
     /// Says whether and where it is installed, without running it.

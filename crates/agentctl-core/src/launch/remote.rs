@@ -30,6 +30,11 @@ pub(super) fn launch(
             "a session goes on with its own model",
         ),
         (goes_on && permitted, "--permissions", "a session goes on with its own permissions"),
+        (
+            launch.callback.is_some(),
+            "--callback-…",
+            "callbacks are kept with runs, and it has none here",
+        ),
     ];
     if let Some((_, flag, why)) = unheeded.into_iter().find(|(given, ..)| *given) {
         return Err(LaunchError::Unheeded { agent, flag, why });

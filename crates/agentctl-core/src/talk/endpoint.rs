@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
@@ -157,30 +158,19 @@ pub struct Manner {
 
 impl Manner {
     fn tls(&self) -> Result<ClientConfig, TalkError> {
-        let unsure = |why: String| TalkError::Certificate(why);
+        let trust = Trust::load(self.authorities.as_deref())?;
         let mut trusted = RootCertStore::empty();
-        let file = match &self.authorities {
-            Some(file) => file.clone(),
-            None => AUTHORITIES
-                .into_iter()
-                .map(PathBuf::from)
-                .find(|p| p.is_file())
-                .ok_or_else(|| unsure("this system has no file of authorities".into()))?,
-        };
-        let certificates = certificates(&file).map_err(unsure)?;
-        for certificate in &certificates {
+        for certificate in &trust.authorities {
             // One that is malformed vouches for nobody.
-            let _unusable = trusted.add(certificate.clone());
+            let _unusable = trusted.add(certificate.clone().into());
         }
-        if trusted.is_empty() {
-            return Err(unsure(format!("{} holds no certificate", file.display())));
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let unsure = |why: String| TalkError::Certificate(why);
+        let provider = trust.provider;
         let usual =
             WebPkiServerVerifier::builder_with_provider(Arc::new(trusted), provider.clone())
                 .build()
                 .map_err(|e| unsure(e.to_string()))?;
-        let named = self.authorities.as_ref().map(|_| certificates).unwrap_or_default();
+        let named = self.authorities.as_ref().map(|_| trust.authorities).unwrap_or_default();
         let verifier = Verifier { usual, named, fingerprint: self.fingerprint };
         let versions = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -195,7 +185,8 @@ impl Manner {
 #[derive(Debug)]
 struct Verifier {
     usual: Arc<WebPkiServerVerifier>,
-    named: Vec<CertificateDer<'static>>,
+    /// In DER.
+    named: Vec<Vec<u8>>,
     fingerprint: Option<[u8; 32]>,
 }
 
@@ -216,7 +207,7 @@ impl ServerCertVerifier for Verifier {
             }
             return Ok(ServerCertVerified::assertion());
         }
-        if self.named.iter().any(|named| named.as_ref() == end.as_ref()) {
+        if self.named.iter().any(|named| named.as_slice() == end.as_ref()) {
             return Ok(ServerCertVerified::assertion());
         }
         self.usual.verify_server_cert(end, between, name, ocsp, now)
@@ -245,10 +236,39 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+/// What a certificate is checked with, and against whom.
+pub struct Trust {
+    /// The cryptography.
+    pub provider: Arc<CryptoProvider>,
+    /// Certificates of authorities, in DER.
+    pub authorities: Vec<Vec<u8>>,
+}
+
+impl Trust {
+    /// Reads the authorities of this file, or the system's own.
+    pub fn load(file: Option<&Path>) -> Result<Self, TalkError> {
+        let unsure = |why: String| TalkError::Certificate(why);
+        let file = match file {
+            Some(file) => file,
+            None => AUTHORITIES
+                .into_iter()
+                .map(Path::new)
+                .find(|p| p.is_file())
+                .ok_or_else(|| unsure("this system has no file of authorities".into()))?,
+        };
+        let authorities = certificates(file).map_err(unsure)?;
+        if authorities.is_empty() {
+            return Err(unsure(format!("{} holds no certificate", file.display())));
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        Ok(Self { provider, authorities })
+    }
+}
+
+fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, String> {
     let all =
         CertificateDer::pem_file_iter(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    Ok(all.flatten().collect())
+    Ok(all.flatten().map(|certificate| certificate.to_vec()).collect())
 }
 
 #[cfg(test)]

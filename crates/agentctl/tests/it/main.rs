@@ -6,6 +6,7 @@ mod claude_code;
 mod claude_code_beginnings;
 mod cli;
 mod codex;
+mod daemon;
 mod demo;
 mod fixtures;
 mod hooks;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::gateways::Gateway;
 use crate::host::Host;
 use crate::native::file::{self, Skip};
-use crate::talk::http::base64;
+use crate::talk::base64;
 
 /// The file, beside the configuration.
 const FILE: &str = "openclaw-device.key";
@@ -155,7 +155,7 @@ fn make(host: &Host) -> io::Result<()> {
 }
 
 fn url_safe(bytes: &[u8]) -> String {
-    base64(bytes).replace('+', "-").replace('/', "_").trim_end_matches('=').to_owned()
+    base64::encode(bytes).replace('+', "-").replace('/', "_").trim_end_matches('=').to_owned()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -169,7 +169,7 @@ impl Gateway {
     pub(super) fn auth(&self, host: &Host) -> Result<Option<Value>, String> {
         let secret = match &self.source {
             Source::Ours(None) => None,
-            Source::Ours(Some(secret)) => Some(("token", ours(host, secret)?)),
+            Source::Ours(Some(secret)) => Some(("token", secret.read(host)?)),
             Source::Theirs { settings, environment, section } => {
                 let set = |name: &str| host.var(name).filter(|_| *environment).map(str::to_owned);
                 let token = set("OPENCLAW_GATEWAY_TOKEN").map(|t| ("token", t));
@@ -185,21 +185,6 @@ impl Gateway {
             }
         };
         Ok(secret.map(|(field, value)| serde_json::json!({ field: value })))
-    }
-}
-
-fn ours(host: &Host, secret: &Secret) -> Result<String, String> {
-    match secret {
-        Secret::Text(text) => Ok(text.clone()),
-        Secret::Variable(name) => {
-            host.var(name).map(str::to_owned).ok_or_else(|| format!("{name} is not set"))
-        }
-        Secret::File(path) => {
-            let bytes = file::read_small(path, host.kernel.uid(), SETTINGS_BYTES)
-                .map_err(|skip| format!("{} cannot be read: {skip}", path.display()))?;
-            let text = String::from_utf8_lossy(&bytes).trim().to_owned();
-            if text.is_empty() { Err(format!("{} is empty", path.display())) } else { Ok(text) }
-        }
     }
 }
 

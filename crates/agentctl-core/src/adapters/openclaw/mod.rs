@@ -282,11 +282,18 @@ impl Store for OpenClawStore<'_> {
         Some(said().map_err(|trouble| trouble.fault(&self.label)))
     }
 
-    fn pushing(&self, _session: &Session) -> Option<Pushing> {
-        self.announcing()
+    fn announcing(&self) -> Vec<Pushing> {
+        self.listening().into_iter().collect()
     }
 
-    fn announcing(&self) -> Option<Pushing> {
+    fn pushing(&self, _session: &Session) -> Option<Pushing> {
+        self.listening()
+    }
+}
+
+impl OpenClawStore<'_> {
+    /// Returns how the gateway is listened to: it speaks of all its sessions.
+    fn listening(&self) -> Option<Pushing> {
         let gateway = self.gateway.clone()?;
         let host: Arc<Host> = Arc::clone(&self.look.host);
         Some(Pushing::new(self.label.clone(), move |limit| {

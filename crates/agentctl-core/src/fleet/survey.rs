@@ -1,0 +1,85 @@
+//! One look at everything that lives, and beside it every place where the next change would show.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::observe::Signs;
+use super::{Adapters, Launches, Query, Question, each_adapter, each_root, sort};
+use crate::adapters::{Adapter, Found, Look};
+use crate::host::Host;
+use crate::model::{Listing, SCHEMA_VERSION, Session};
+
+/// What lives, and where the next change would show.
+#[derive(Debug)]
+pub struct Survey {
+    /// The same as [`super::list`] would have said.
+    pub listing: Listing,
+    /// Where a change of any of them would show, and where a new one would.
+    pub signs: Signs,
+}
+
+/// One home's share.
+struct Share {
+    sessions: Vec<Session>,
+    signs: Signs,
+}
+
+/// Lists what lives at this moment, all adapters but these.
+#[must_use]
+pub fn survey(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    left_out: &[&'static str],
+    launches: &mut Launches,
+) -> Survey {
+    let left_out = left_out.to_vec();
+    let found = each_adapter(host, adapters, host.deadlines.live, move |adapter, look| {
+        if left_out.contains(&adapter.name()) { Found::default() } else { home(adapter, look) }
+    });
+    let mut sessions = Vec::new();
+    let mut signs = Signs::default();
+    // Where its home is not there yet, the first session begins with making it.
+    let homes = adapters.iter().flat_map(|adapter| adapter.homes(host));
+    signs.places.extend(homes.filter(|path| !path.exists()).map(|path| absolute(host, path)));
+    for share in found.rows {
+        sessions.extend(share.sessions);
+        signs.add(share.signs);
+    }
+    launches.read(host, adapters);
+    launches.add(&mut sessions);
+    sort(&mut sessions);
+    let mut faults = found.faults;
+    faults.sort();
+    faults.dedup();
+    Survey { listing: Listing { schema_version: SCHEMA_VERSION, sessions, faults }, signs }
+}
+
+fn absolute(host: &Host, path: PathBuf) -> PathBuf {
+    if path.is_absolute() { path } else { host.cwd.join(path) }
+}
+
+fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
+    let living = Query::default();
+    each_root(adapter, look, |root| {
+        let store = adapter.store(look, root);
+        let live = store.live();
+        let mut question = Question::new(adapter, look, root, store.as_ref(), live);
+        question.add_living(None);
+        question.add_unjoined(|_| true);
+        question.confirm();
+        let mut signs = Signs {
+            processes: Vec::new(),
+            places: store.beginnings(),
+            pushing: store.announcing(),
+        };
+        let rows = std::mem::take(&mut question.rows);
+        let mut sessions = Vec::new();
+        for row in rows.into_iter().filter(|row| living.admits(&row.session)) {
+            let observed = question.observed(&row.locator, row.session);
+            signs.add(observed.signs);
+            sessions.extend(observed.session);
+        }
+        let rows = vec![Share { sessions, signs }];
+        Found { rows, faults: question.faults, whole: true }
+    })
+}

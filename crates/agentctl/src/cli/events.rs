@@ -1,0 +1,197 @@
+//! `agentctl events`: what changes, one JSON object a line, for as long as somebody reads.
+
+use std::collections::{HashSet, VecDeque};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use agentctl_core::adapters::ALL;
+use agentctl_core::events::{Bell, Event, EventKind, Watcher, replay};
+use agentctl_core::host::Host;
+use agentctl_core::model::{Fault, Time};
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::list::{adapter_name, since};
+use crate::failure::{Failure, Outcome};
+use crate::ui::Ui;
+
+/// Print what changes, as it changes: one JSON object a line
+///
+/// Sessions that start, work, wait for you, rest, stop, fail, or can no longer be told; locks and fuses.
+/// Each event has an id: an edge that is told twice has the same one. Runs until it is interrupted or
+/// nobody reads any more.
+#[derive(Args)]
+pub(super) struct EventsArgs {
+    /// Only this agent
+    #[arg(long, value_name = "NAME", value_parser = adapter_name)]
+    adapter: Option<String>,
+    /// Only these types: `waiting`, `session.waiting`, `lock.acquired`, … (repeat or separate by commas)
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = kind)]
+    types: Vec<EventKind>,
+    /// First tell when launches began and ended since then: a span (2h), a date, or `all`
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+}
+
+fn kind(text: &str) -> Result<EventKind, String> {
+    EventKind::parse(text).ok_or_else(|| {
+        let known: Vec<&str> = EventKind::ALL.iter().map(|kind| kind.word()).collect();
+        format!("types: {}", known.join(", "))
+    })
+}
+
+impl EventsArgs {
+    fn admits(&self, event: &Event) -> bool {
+        (self.types.is_empty() || self.types.contains(&event.kind))
+            && self.adapter.as_deref().is_none_or(|only| event.adapter == Some(only))
+    }
+}
+
+pub(super) fn cmd_events(ui: &mut Ui, host: &Arc<Host>, args: &EventsArgs) -> Outcome {
+    let from = match &args.since {
+        Some(text) => Some(since(host, Some(text))?),
+        None => None,
+    };
+    let stream = Local::begin(host, from)?;
+    tell(ui, args, stream)
+}
+
+/// What a stream of events says.
+enum Word {
+    Event(Box<Event>),
+    /// A source failed, or changes may be seen late.
+    Trouble(String),
+}
+
+/// Prints what a stream says until it ends or nobody reads any more.
+fn tell(
+    ui: &mut Ui,
+    args: &EventsArgs,
+    stream: impl Iterator<Item = Result<Word, Failure>>,
+) -> Outcome {
+    for word in stream {
+        match word? {
+            Word::Event(event) if args.admits(&event) => {
+                ui.json_line(&event)?;
+                ui.flush()?;
+            }
+            Word::Event(_) => {}
+            Word::Trouble(what) => ui.warn(&what),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Events as this very process sees them.
+struct Local {
+    watcher: Watcher,
+    waiting: VecDeque<Word>,
+    /// What was told of the past, and may be seen to happen once more.
+    replayed: HashSet<String>,
+    told: HashSet<String>,
+    over: Arc<AtomicBool>,
+}
+
+impl Local {
+    fn begin(host: &Arc<Host>, from: Option<Option<i64>>) -> Result<Self, Failure> {
+        let mut watcher = Watcher::new(Arc::clone(host), ALL)?;
+        let over = Arc::new(AtomicBool::new(false));
+        end_by_signal(watcher.bell(), Arc::clone(&over))?;
+        end_with_reader(watcher.bell(), Arc::clone(&over));
+        let seen = watcher.look();
+        let mut local = Self {
+            watcher,
+            waiting: VecDeque::new(),
+            replayed: HashSet::new(),
+            told: HashSet::new(),
+            over,
+        };
+        local.hear(&seen.faults);
+        // Looked first, remembered second: what ends in between is seen twice rather than never.
+        if let Some(from) = from {
+            let from = Time::from_millis(from.unwrap_or(0)).unwrap_or_else(|| host.now());
+            for event in replay::since(host, ALL, from) {
+                local.replayed.insert(event.id.clone());
+                local.waiting.push_back(Word::Event(Box::new(event)));
+            }
+        }
+        Ok(local)
+    }
+
+    /// Each trouble is told when it begins; one that is over may begin again.
+    fn hear(&mut self, faults: &[Fault]) {
+        let place = |fault: &Fault| fault.root.as_deref().map(|r| format!(" ({r})"));
+        let text =
+            |f: &Fault| format!("{}{}: {}", f.adapter, place(f).unwrap_or_default(), f.message);
+        let late = self.watcher.trouble().map(|why| format!("changes may be seen late: {why}"));
+        let now: HashSet<String> = faults.iter().map(text).chain(late).collect();
+        for what in now.iter().filter(|what| !self.told.contains(*what)) {
+            self.waiting.push_back(Word::Trouble(what.clone()));
+        }
+        self.told = now;
+    }
+}
+
+impl Iterator for Local {
+    type Item = Result<Word, Failure>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if self.over.load(Ordering::SeqCst) {
+                return None;
+            }
+            if let Some(word) = self.waiting.pop_front() {
+                return Some(Ok(word));
+            }
+            if let Err(error) = self.watcher.wait(Duration::MAX) {
+                return Some(Err(error.into()));
+            }
+            if self.over.load(Ordering::SeqCst) {
+                return None;
+            }
+            let seen = self.watcher.look();
+            for event in seen.events {
+                if !self.replayed.remove(&event.id) {
+                    self.waiting.push_back(Word::Event(Box::new(event)));
+                }
+            }
+            self.hear(&seen.faults);
+        }
+    }
+}
+
+/// Whoever interrupts it has read enough: that is no failure.
+fn end_by_signal(bell: Bell, over: Arc<AtomicBool>) -> Result<(), Failure> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            over.store(true, Ordering::SeqCst);
+            bell.ring();
+        }
+    });
+    Ok(())
+}
+
+/// A reader that leaves is noticed at once, not with the next event.
+fn end_with_reader(bell: Bell, over: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        let stdout = std::io::stdout();
+        let fd = stdout.as_fd();
+        loop {
+            // Nothing is asked for: what is told is that the other end is gone.
+            let mut fds = [PollFd::new(&fd, PollFlags::empty())];
+            match poll(&mut fds, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(_) => return,
+                Ok(_) if fds[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) => break,
+                Ok(_) => return,
+            }
+        }
+        over.store(true, Ordering::SeqCst);
+        bell.ring();
+    });
+}
