@@ -25,16 +25,16 @@ pub(super) fn launch(
         (launch.group.is_some(), "--group", "groups are kept with runs, and it has none here"),
         (launch.on_complete.is_some(), "--on-complete", "nobody here sees it end"),
         (
-            launch.callback.is_some(),
-            "--callback-…",
-            "callbacks are kept with runs, and it has none here",
-        ),
-        (
             goes_on && launch.order.model.is_some(),
             "--model",
             "a session goes on with its own model",
         ),
         (goes_on && permitted, "--permissions", "a session goes on with its own permissions"),
+        (
+            launch.callback.is_some(),
+            "--callback-…",
+            "callbacks are kept with runs, and it has none here",
+        ),
     ];
     if let Some((_, flag, why)) = unheeded.into_iter().find(|(given, ..)| *given) {
         return Err(LaunchError::Unheeded { agent, flag, why });
