@@ -11,13 +11,11 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{Agent, Scenario};
+use super::alike::WORK;
+use super::{Agent, Scenario, control as shared};
 use crate::judge::Claim;
 use crate::process::{Held, Started};
 use crate::stage::{PATIENCE, Stage, Trouble};
-
-/// A tool that never ends by itself.
-const TOOL: &str = "tail -f /dev/null";
 
 const OPENCODE: Agent = Agent("opencode");
 
@@ -205,7 +203,7 @@ impl Run {
 
     /// Waits until it is in the tool that never ends, by its processes and its record.
     fn in_tool(&self, stage: &Stage) -> Result<Held, Trouble> {
-        let tool = stage.until_below(self.pid(), TOOL)?;
+        let tool = stage.until_below(self.pid(), WORK)?;
         recorded(stage, &self.database, &self.id, "\"metadata\":{\"output\":\"\"}")?;
         Ok(tool)
     }
