@@ -12,7 +12,7 @@ use self::client::Client;
 use super::{Agent, Scenario};
 use crate::judge::Claim;
 use crate::process::Started;
-use crate::stage::{Stage, Trouble};
+use crate::stage::{LIMITS, Stage, Trouble};
 
 /// The gateway's port: the namespace is its own.
 const PORT: u16 = 18_789;
@@ -93,9 +93,7 @@ fn settings(stage: &Stage, more: &str) -> Result<(), Trouble> {
         "models": {"mode": "replace", "providers": {"fake": provider}},
     });
     stage.write(".openclaw/openclaw.json", &settings.to_string())?;
-    // A loaded machine may take ten seconds for a list.
-    let limits = "[deadline]\nlive = \"20s\"\nall = \"20s\"\ngateway = \"20s\"\nlaunch = \"30s\"\n";
-    stage.write(".config/agentctl/config.toml", &format!("{limits}{more}"))
+    stage.write(".config/agentctl/config.toml", &format!("{LIMITS}{more}"))
 }
 
 fn env() -> Vec<(String, String)> {

@@ -117,9 +117,7 @@ fn settings(stage: &Stage) -> Result<(), Trouble> {
         "enabled_providers": ["fake"],
         "provider": {"fake": provider},
     });
-    stage.write(".config/opencode/opencode.json", &settings.to_string())?;
-    // Its start takes seconds on a busy machine.
-    stage.write(".config/agentctl/config.toml", "[deadline]\nlaunch = \"60s\"\nlive = \"10s\"\n")
+    stage.write(".config/opencode/opencode.json", &settings.to_string())
 }
 
 fn env() -> Vec<(String, String)> {
