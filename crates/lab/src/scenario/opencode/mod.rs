@@ -140,7 +140,12 @@ fn database(stage: &Stage) -> PathBuf {
 }
 
 /// Asks a database for one text; the oracle's own look, which shares nothing with what is judged.
+///
+/// A reader may be in its maker's way until the first bytes of the write-ahead log are there: OpenCode then
+/// gives up with `database is locked`. So nobody looks before that.
 fn query(database: &Path, sql: &str, key: &str) -> Option<String> {
+    let log = std::fs::metadata(format!("{}-wal", database.display())).ok()?;
+    (log.len() > 0).then_some(())?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(database, flags).ok()?;
     connection.busy_timeout(std::time::Duration::from_secs(2)).ok()?;
