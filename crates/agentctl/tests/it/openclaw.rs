@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::gateway::{Gateway, Manner, TOKEN};
 use testkit::{TestHome, eventually, sandboxed};
 
-use crate::{assert_list_equals_status, home};
+use crate::{assert_list_equals_status, configure, home};
 
 pub(crate) const A: &str = "aaaaaaaa-0000-4000-8000-000000000001";
 const B: &str = "bbbbbbbb-0000-4000-8000-000000000002";
@@ -24,14 +24,13 @@ pub(crate) fn row(id: &str, status: Option<&str>, active: bool) -> Value {
 /// A home whose configuration names this gateway.
 pub(crate) fn beside(gateway: &Gateway, more: &str) -> TestHome {
     let home = home();
-    configure(&home, gateway, more);
+    configure(&home, &[], &table(gateway, more));
     home
 }
 
-pub(crate) fn configure(home: &TestHome, gateway: &Gateway, more: &str) {
-    let url = gateway.url();
-    let table = format!("[[openclaw.gateways]]\nurl = \"{url}\"\ntoken = \"{TOKEN}\"\n{more}");
-    home.write(".config/agentctl/config.toml", table);
+/// A gateway as the configuration names it.
+pub(crate) fn table(gateway: &Gateway, more: &str) -> String {
+    format!("[[openclaw.gateways]]\nurl = \"{}\"\ntoken = \"{TOKEN}\"\n{more}", gateway.url())
 }
 
 pub(crate) fn all(home: &TestHome) -> testkit::Output {
@@ -279,7 +278,7 @@ fn stopped_is_said_only_when_the_next_look_says_so() {
         assert!(refused.stderr.contains("admin = true"), "{}", refused.stderr);
         assert_eq!(home.run(&["status", A, "--json"]).json()["status"], "running");
         // Unless the configuration says so.
-        configure(&home, &gateway, "admin = true\n");
+        configure(&home, &[], &table(&gateway, "admin = true\n"));
         assert_eq!(home.run(&["stop", A]).code, Some(0));
         // Taken, and nothing comes of it.
         {
@@ -296,15 +295,12 @@ fn stopped_is_said_only_when_the_next_look_says_so() {
             world.rows = running();
             world.mute_after_abort = true;
         }
-        let limits = "[deadline]\nall = \"700ms\"\nlive = \"700ms\"\n";
-        let table =
-            std::fs::read_to_string(home.at(".config/agentctl/config.toml")).expect("there");
-        home.write(".config/agentctl/config.toml", format!("{limits}{table}"));
+        configure(&home, &[("gateway", "700ms")], &table(&gateway, "admin = true\n"));
         let lost = home.run(&["stop", A, "--timeout", "1s"]);
         assert_eq!(lost.code, Some(3), "{} {}", lost.stdout, lost.stderr);
         // A gateway that does not answer says nothing about it.
         gateway.behaves(Manner::NoAnswer);
-        home.write(".config/agentctl/config.toml", format!("[deadline]\nall = \"500ms\"\nlive = \"500ms\"\n[[openclaw.gateways]]\nurl = \"{}\"\ntoken = \"{TOKEN}\"\n", gateway.url()));
+        configure(&home, &[("gateway", "500ms")], &table(&gateway, ""));
         let silent = home.run(&["stop", A]);
         assert_eq!(silent.code, Some(3), "{} {}", silent.stdout, silent.stderr);
     });

@@ -117,8 +117,10 @@ fn list(home: &TestHome) -> Output {
     home.run(&["list", "-a", "--since", "all", "--json"])
 }
 
+/// Starts a tool. Until it is its own program it looks like the shell that is `pi` here.
 fn tool(id: &str) -> String {
-    format!("PI_SESSION_ID={id} sleep 1000 &")
+    let begun = "until read -r name < /proc/$!/comm && [ \"$name\" = sleep ]; do :; done";
+    format!("PI_SESSION_ID={id} sleep 1000 & {begun}")
 }
 
 #[test]

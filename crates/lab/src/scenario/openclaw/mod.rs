@@ -13,7 +13,7 @@ use self::client::Client;
 use super::{Agent, Scenario};
 use crate::judge::Claim;
 use crate::process::Started;
-use crate::stage::{Stage, Trouble};
+use crate::stage::{LIMITS, Stage, Trouble};
 
 /// The gateway's port: the namespace is its own.
 const PORT: u16 = 18_789;
@@ -128,9 +128,7 @@ fn theirs(stage: &Stage, folder: &str, said: &Value) -> Result<(), Trouble> {
 
 /// Writes our own settings.
 fn ours(stage: &Stage, more: &str) -> Result<(), Trouble> {
-    // A loaded machine may take ten seconds for a list.
-    let limits = "[deadline]\nlive = \"20s\"\nall = \"20s\"\ngateway = \"20s\"\nlaunch = \"30s\"\n";
-    stage.write(".config/agentctl/config.toml", &format!("{limits}{more}"))
+    stage.write(".config/agentctl/config.toml", &format!("{LIMITS}{more}"))
 }
 
 fn env(stage: &Stage, folder: &str) -> Vec<(String, String)> {

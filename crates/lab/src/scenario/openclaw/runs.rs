@@ -4,12 +4,8 @@ use serde_json::{Value, json};
 
 use super::{Gateway, HOOK_TOKEN, PORT, asked, begin, gateway, over, rests, runs};
 use crate::judge::Claim;
+use crate::scenario::alike::spent;
 use crate::stage::{Stage, Trouble};
-
-/// The tokens of this many answers: the model reports 1000 in, of which 7 were cached, and 50 out.
-fn spent(answers: u64) -> Value {
-    json!({"input": 993 * answers, "output": 50 * answers, "cache_read": 7 * answers, "cache_write": 0})
-}
 
 pub(super) fn turn(stage: &mut Stage) -> Result<(), Trouble> {
     let mut gateway = gateway(stage)?;
