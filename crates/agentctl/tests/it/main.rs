@@ -32,6 +32,7 @@ mod races;
 mod readme;
 mod recycle;
 mod resume;
+mod scale;
 mod seed_failures;
 mod stop;
 mod stop_hosted;
