@@ -10,7 +10,7 @@ mod watcher;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::things::about_fuse;
+pub use self::things::{Things, about_fuse};
 pub use self::watcher::{Seen, Watcher};
 use crate::fuses::Fuse;
 use crate::locks::Lock;

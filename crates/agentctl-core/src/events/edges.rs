@@ -217,13 +217,6 @@ impl Edges {
         self.last.as_ref().is_some_and(|last| last.standing.values().any(doubts))
     }
 
-    /// Forgets a fuse: whoever fired it tells so.
-    pub fn forget_fuse(&mut self, id: &str) {
-        if let Some(last) = &mut self.last {
-            last.things.fuses.retain(|fuse| fuse.id != id);
-        }
-    }
-
     /// Forgets what was told of launches that are not kept any more.
     pub fn keep_launches(&mut self, kept: &dyn Fn(&str) -> bool) {
         self.begun.retain(|run| kept(run));

@@ -13,7 +13,7 @@ use super::replay::{self, Past, life_of};
 use super::things::Things;
 use super::{Bell, Event};
 use crate::fleet::{self, Adapters, Launch, Launches, Signs, Survey};
-use crate::fuses::Fuse;
+use crate::fuses;
 use crate::host::Host;
 use crate::locks::{self, Lock};
 use crate::model::{Fault, Listing, ProcId, Session, Status, Time};
@@ -114,11 +114,6 @@ impl Watcher {
         self.trouble.as_deref()
     }
 
-    /// Forgets a fuse that was fired: whoever fires it tells so, and it was not cancelled.
-    pub fn forget_fuse(&mut self, id: &str) {
-        self.edges.forget_fuse(id);
-    }
-
     /// Looks at everything that lives and tells what has changed. The first look tells nothing.
     pub fn look(&mut self) -> Seen {
         let began = Instant::now();
@@ -137,8 +132,10 @@ impl Watcher {
         let passed = self.passed(&listing.sessions, &named);
         let (locks, lock_faults) = locks::of(&self.host, launched, &listing.sessions);
         faults.extend(lock_faults);
-        let fuses = fuses(&self.host);
-        let things = Things { locks: locks.clone(), fuses, faults: faults.clone() };
+        let (fuses, fuse_faults) = fuses::seen(&self.host);
+        let fuses_hidden = !fuse_faults.is_empty();
+        let things = Things { locks: locks.clone(), fuses, fuses_hidden, faults: faults.clone() };
+        faults.extend(fuse_faults);
         self.add_own_signs(&mut signs);
         let sessions = listing.sessions.clone();
         let look = Look { at, moment: began, sessions, unasked, named, lives, passed, things };
@@ -370,9 +367,4 @@ fn covering<'a>(faults: &'a [Fault], key: &Key) -> Option<&'a Fault> {
     faults.iter().find(|fault| {
         fault.adapter == key.adapter() && fault.root.as_deref().is_none_or(|r| r == key.root())
     })
-}
-
-/// Returns the fuses that burn.
-fn fuses(_host: &Host) -> Vec<Fuse> {
-    Vec::new()
 }
