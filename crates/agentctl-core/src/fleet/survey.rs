@@ -15,6 +15,8 @@ use crate::model::{Listing, SCHEMA_VERSION, Session};
 pub struct Survey {
     /// The same as [`super::list`] would have said.
     pub listing: Listing,
+    /// What rests in shared servers.
+    pub resting: Vec<Session>,
     /// Where a change of any of them would show, and where a new one would.
     pub signs: Signs,
     /// How long each home took to answer, by its adapter. Who was not asked or did not answer is missing.
@@ -24,6 +26,7 @@ pub struct Survey {
 /// One home's share.
 struct Share {
     sessions: Vec<Session>,
+    resting: Vec<Session>,
     signs: Signs,
     took: (&'static str, Duration),
 }
@@ -40,7 +43,7 @@ pub fn survey(
     let found = each_adapter(host, adapters, host.deadlines.live, move |adapter, look| {
         if left_out.contains(&adapter.name()) { Found::default() } else { home(adapter, look) }
     });
-    let mut sessions = Vec::new();
+    let (mut sessions, mut resting) = (Vec::new(), Vec::new());
     let mut signs = Signs::default();
     let mut took = Vec::new();
     // Where its home is not there yet, the first session begins with making it.
@@ -48,16 +51,19 @@ pub fn survey(
     signs.places.extend(homes.filter(|path| !path.exists()).map(|path| absolute(host, path)));
     for share in found.rows {
         sessions.extend(share.sessions);
+        resting.extend(share.resting);
         signs.add(share.signs);
         took.push(share.took);
     }
     launches.read(host, adapters);
     launches.add(&mut sessions);
+    launches.add(&mut resting);
     sort(&mut sessions);
     let mut faults = found.faults;
     faults.sort();
     faults.dedup();
-    Survey { listing: Listing { schema_version: SCHEMA_VERSION, sessions, faults }, signs, took }
+    let listing = Listing { schema_version: SCHEMA_VERSION, sessions, faults };
+    Survey { listing, resting, signs, took }
 }
 
 fn absolute(host: &Host, path: PathBuf) -> PathBuf {
@@ -65,7 +71,7 @@ fn absolute(host: &Host, path: PathBuf) -> PathBuf {
 }
 
 fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
-    let living = Query::default();
+    let (living, all) = (Query::default(), Query { resting: true, ..Query::default() });
     each_root(adapter, look, |root| {
         let asked = Instant::now();
         let store = adapter.store(look, root);
@@ -80,13 +86,18 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
             pushing: store.announcing(),
         };
         let rows = std::mem::take(&mut question.rows);
-        let mut sessions = Vec::new();
-        for row in rows.into_iter().filter(|row| living.admits(&row.session)) {
+        let (mut sessions, mut resting) = (Vec::new(), Vec::new());
+        for row in rows.into_iter().filter(|row| all.admits(&row.session)) {
+            if !living.admits(&row.session) {
+                resting.push(row.session);
+                continue;
+            }
             let observed = question.observed(&row.locator, row.session);
             signs.add(observed.signs);
             sessions.extend(observed.session);
         }
-        let rows = vec![Share { sessions, signs, took: (adapter.name(), asked.elapsed()) }];
+        let took = (adapter.name(), asked.elapsed());
+        let rows = vec![Share { sessions, resting, signs, took }];
         Found { rows, faults: question.faults, whole: true }
     })
 }

@@ -118,7 +118,8 @@ impl Token {
 fn own(host: &Host) -> Result<String, String> {
     let path = file(host);
     let failed = |error: io::Error| format!("{}: {error}", path.display());
-    let private = fs::symlink_metadata(&path).is_ok_and(|m| m.is_file() && m.mode() & 0o777 == 0o600);
+    let private =
+        fs::symlink_metadata(&path).is_ok_and(|m| m.is_file() && m.mode() & 0o777 == 0o600);
     if private && let Ok(text) = Secret::File(path.clone()).read(host) {
         return Ok(text);
     }
