@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{self, Liveness};
+use agentctl_core::model::ProcId;
 use agentctl_core::native::watch::Watch;
 use clap::{Args, Subcommand};
 
@@ -158,6 +159,7 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
             ui.warn(&why);
         }
     }
+    let server = client::server(host, place);
     match Client::connect(place, PATIENT) {
         Err(Silence::Nobody) => {
             ui.note("no daemon runs");
@@ -166,26 +168,20 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
         Ok(mut client) => {
             let told: Result<serde_json::Value, _> =
                 client.call("daemon.shutdown", &serde_json::json!({}), STOP_LIMIT);
-            // The connection ends with the process.
-            let ended =
+            // The connection ends a moment before the process, which holds the right to serve until then.
+            let hung_up =
                 told.is_ok() && matches!(client.line(Some(STOP_LIMIT)), Err(Silence::Broken(_)));
-            if ended {
+            if hung_up && server.as_ref().is_none_or(|process| has_gone(host, process)) {
                 ui.note(&format!("stopped, pid {}", client.welcome.pid));
                 return Ok(ExitCode::SUCCESS);
             }
         }
         Err(_) => {}
     }
-    let server = client::server(host, place);
     match server.filter(|_| force) {
         Some(process) => {
             let killed = host.kernel.signal(&process, rustix::process::Signal::KILL);
-            let mut watch = kernel::ExitWatch::default();
-            let watched = killed.and_then(|_| watch.add(&host.kernel, &process));
-            if matches!(watched, Ok(true)) {
-                let _ended = watch.wait(Some(STOP_LIMIT));
-            }
-            if host.kernel.liveness(&process) != Liveness::Gone {
+            if killed.is_err() || !has_gone(host, &process) {
                 return Err(Failure::new(
                     Kind::Failed,
                     format!("pid {} could not be ended", process.pid),
@@ -197,6 +193,15 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
         None => Err(Failure::new(Kind::Failed, "the daemon does not answer")
             .hint("`--force` kills it; no agent is touched")),
     }
+}
+
+/// Waits for the end of a process, for so long; says whether it has come.
+fn has_gone(host: &Host, process: &ProcId) -> bool {
+    let mut watch = kernel::ExitWatch::default();
+    if matches!(watch.add(&host.kernel, process), Ok(true)) {
+        let _ended = watch.wait(Some(STOP_LIMIT));
+    }
+    host.kernel.liveness(process) == Liveness::Gone
 }
 
 fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
