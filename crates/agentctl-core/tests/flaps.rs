@@ -96,7 +96,7 @@ fn temper(dice: &mut Dice, rows: usize) -> Manner {
         17 => Manner::NoNextPage,
         18 => Manner::Starting(2),
         19 => Manner::OldProtocol,
-        20 => Manner::WantsDevice,
+        20 => Manner::NoScopes,
         21 => Manner::NoScopes,
         22 => Manner::NoList,
         23 if rows > 1 => Manner::HalfTheTruth,
