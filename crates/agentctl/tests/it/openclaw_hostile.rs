@@ -230,7 +230,10 @@ fn a_certificate_that_was_named_itself_is_believed_and_no_other() {
         let settings = |fingerprint: &str| {
             let home = home_of(&[], "");
             let remote = json!({"url": format!("wss://127.0.0.2:{port}"), "token": TOKEN, "tlsFingerprint": fingerprint});
-            let text = json!({"gateway": {"mode": "remote", "remote": remote}}).to_string();
+            // A certificate that would do is named too: the fingerprint says more.
+            let tls = json!({"certPath": testkit::tls::certificate()});
+            let gateway = json!({"mode": "remote", "remote": remote, "tls": tls});
+            let text = json!({ "gateway": gateway }).to_string();
             home.write(".openclaw/openclaw.json", text);
             home
         };
