@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use agentctl_core::events::{Event, EventKind};
+use agentctl_core::events::{Event, EventKind, about_fuse};
 use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::fuses::{self, Action, Cause, Due, Firing, Fuse, FuseError};
 use agentctl_core::hooks::{Call, Report};
@@ -73,6 +73,14 @@ struct Mailbox {
     firing: usize,
 }
 
+/// Why the one who reckons is awake.
+enum Wake {
+    /// Something may be due; with the daemon's newest look, where there is one.
+    Look(Option<Arc<Listing>>),
+    /// Nobody needs it any more.
+    Over,
+}
+
 impl Fuses {
     /// Begins to attend to the fuses.
     pub fn start(
@@ -87,7 +95,6 @@ impl Fuses {
             adapters,
             outlets,
             shared: Arc::clone(&shared),
-            known: None,
             faults: Vec::new(),
             costs: Costs::default(),
         };
@@ -141,18 +148,18 @@ impl Shared {
         self.bell.notify_all();
     }
 
-    /// Sleeps until it rings or the time has come; `None` when it is over.
-    fn wait(&self, limit: Option<Duration>) -> Option<Option<Arc<Listing>>> {
+    /// Sleeps until it rings or the time has come.
+    fn wait(&self, limit: Option<Duration>) -> Wake {
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut state = self.lock();
         loop {
             if state.over {
-                return None;
+                return Wake::Over;
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if state.rung || left.is_some_and(|left| left.is_zero()) {
                 state.rung = false;
-                return Some(state.listing.take());
+                return Wake::Look(state.listing.take());
             }
             state = match left {
                 None => self.bell.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -194,8 +201,6 @@ struct Warden {
     outlets: Arc<dyn Outlets>,
     shared: Arc<Shared>,
     awake_since: Time,
-    /// The fuses as they were at the last look.
-    known: Option<Vec<Fuse>>,
     /// What was complained about already.
     faults: Vec<Fault>,
     costs: Costs,
@@ -204,7 +209,7 @@ struct Warden {
 impl Warden {
     fn run(mut self) {
         let mut limit = None;
-        while let Some(listing) = self.shared.wait(limit) {
+        while let Wake::Look(listing) = self.shared.wait(limit) {
             limit = self.attend(listing);
         }
     }
@@ -217,10 +222,6 @@ impl Warden {
             self.outlets.log(Weight::Warning, &fault.message);
         }
         self.faults = faults;
-        let now = self.host.now();
-        for event in fuses::changes(self.known.as_deref().unwrap_or(&burning), &burning, now) {
-            self.outlets.tell(event);
-        }
         let looks = burning.iter().any(depends_on_a_look);
         let handed = listing.is_some();
         let mut listing = listing.unwrap_or_else(|| Arc::new(empty()));
@@ -253,7 +254,6 @@ impl Warden {
             // Never early: the part of a millisecond that is cut off counts as a whole one.
             Duration::from_millis(ms + 1)
         });
-        self.known = Some(left);
         [again, next, self.costs.settle()].into_iter().flatten().min()
     }
 
@@ -393,7 +393,7 @@ pub fn fire(
 ) {
     let name = name(&firing.fuse);
     let target = target(adapters, &firing.fuse);
-    let mut event = firing.fuse.event(EventKind::FuseExpired, firing.at());
+    let mut event = about_fuse(EventKind::FuseExpired, &firing.fuse, firing.at());
     event.late = late;
     event.adapter = target.as_ref().map(|t| t.adapter);
     event.session = target.as_ref().and_then(|t| fleet::inspect(host, adapters, t).session);

@@ -10,6 +10,8 @@ mod codex;
 mod daemon;
 mod demo;
 mod fixtures;
+mod fuses;
+mod fuses_firing;
 mod hooks;
 mod hostile;
 mod launch;
@@ -18,6 +20,7 @@ mod launched;
 mod locks;
 mod notify;
 mod openclaw;
+mod openclaw_device;
 mod openclaw_hostile;
 mod opencode;
 mod opencode_control;
@@ -29,6 +32,7 @@ mod races;
 mod readme;
 mod recycle;
 mod resume;
+mod scale;
 mod seed_failures;
 mod stop;
 mod stop_hosted;
@@ -48,9 +52,23 @@ use std::path::PathBuf;
 use serde_json::Value;
 use testkit::TestHome;
 
-/// A home of a test's own, with the program built for this run.
+/// A home of a test's own, with the program built for this run, which is given all the time it needs: how
+/// fast a machine is, is no test's business.
 fn home() -> TestHome {
-    TestHome::new(env!("CARGO_BIN_EXE_agentctl"))
+    let home = TestHome::new(env!("CARGO_BIN_EXE_agentctl"));
+    configure(&home, &[], "");
+    home
+}
+
+/// Writes a configuration. All limits are long, but for these: those whose passing is what is tested.
+fn configure(home: &TestHome, short: &[(&str, &str)], more: &str) {
+    let mut text = String::from("[deadline]\n");
+    for name in ["live", "all", "launch", "gateway"] {
+        let limit =
+            short.iter().find(|(short, _)| *short == name).map_or("30s", |(_, limit)| limit);
+        text.push_str(&format!("{name} = \"{limit}\"\n"));
+    }
+    home.write(".config/agentctl/config.toml", text + more);
 }
 
 /// Where the recorded homes lie.

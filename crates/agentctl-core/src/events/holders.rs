@@ -1,29 +1,31 @@
-//! Locks and fuses between two looks.
+//! Who keeps a directory, and which fuses burn, between two looks.
 
 use super::{Event, EventKind, identity};
-use crate::fuses::Fuse;
+use crate::fuses::{Fuse, State};
 use crate::locks::{Kind, Lock, SOURCE};
 use crate::model::{Fault, Time};
 
 /// What one look says about locks and fuses, and what could not be asked.
 #[derive(Clone, Debug, Default)]
-pub struct Things {
+pub struct Holders {
     /// Who keeps a directory.
     pub locks: Vec<Lock>,
-    /// The fuses that burn.
+    /// The fuses, with those that have burnt down a moment ago.
     pub fuses: Vec<Fuse>,
+    /// Some files of fuses could not be read: one that is missing may be there.
+    pub fuses_hidden: bool,
     /// What could not be asked: what is missing there may be hidden.
     pub faults: Vec<Fault>,
 }
 
 /// Tells what has changed; returns what the next look is compared with.
 pub(super) fn step(
-    before: &Things,
-    now: &Things,
+    before: &Holders,
+    now: &Holders,
     at: Time,
     followed: &dyn Fn(&'static str, &str) -> bool,
     events: &mut Vec<Event>,
-) -> Things {
+) -> Holders {
     let mut next = now.clone();
     for lock in &now.locks {
         if !before.locks.iter().any(|was| is_same(was, lock)) {
@@ -40,19 +42,25 @@ pub(super) fn step(
             events.push(about_lock(EventKind::LockReleased, was, at));
         }
     }
-    for fuse in &now.fuses {
+    let burns = |fuse: &&Fuse| fuse.state == State::Burning;
+    for fuse in now.fuses.iter().filter(burns) {
         match before.fuses.iter().find(|was| was.id == fuse.id) {
             None => events.push(about_fuse(EventKind::FuseSet, fuse, fuse.set_at.min(at))),
-            Some(was) if was.due_at != fuse.due_at => {
-                events.push(about_fuse(EventKind::FuseExtended, fuse, at));
+            Some(was) if was.extended_at != fuse.extended_at => {
+                let when = fuse.extended_at.unwrap_or(at).min(at);
+                events.push(about_fuse(EventKind::FuseExtended, fuse, when));
             }
             Some(_) => {}
         }
     }
-    for was in &before.fuses {
-        let here = now.fuses.iter().any(|fuse| fuse.id == was.id);
-        // One that is due goes because it is fired, and who fires it tells so.
-        if !here && was.due_at.is_none_or(|due| due > at) {
+    // One that has burnt down is still here; whoever fires it tells so.
+    for was in before.fuses.iter().filter(burns) {
+        if now.fuses.iter().any(|fuse| fuse.id == was.id) {
+            continue;
+        }
+        if now.fuses_hidden {
+            next.fuses.push(was.clone());
+        } else {
             events.push(about_fuse(EventKind::FuseCancelled, was, at));
         }
     }
@@ -76,7 +84,7 @@ fn is_same(a: &Lock, b: &Lock) -> bool {
 }
 
 /// Says whether a keeper that is missing may still be there.
-fn is_hidden(was: &Lock, now: &Things, followed: &dyn Fn(&'static str, &str) -> bool) -> bool {
+fn is_hidden(was: &Lock, now: &Holders, followed: &dyn Fn(&'static str, &str) -> bool) -> bool {
     let faulty = |adapter| now.faults.iter().any(|fault| fault.adapter == adapter);
     match (was.holder.kind, was.holder.adapter, &was.holder.session) {
         (Kind::Manual, ..) => faulty(SOURCE),
@@ -106,12 +114,14 @@ fn about_lock(kind: EventKind, lock: &Lock, now: Time) -> Event {
     event
 }
 
-/// Makes the event of a fuse, also for whoever fires it.
+/// Makes the event of a fuse, also for whoever fires it. What may be a secret is not told.
 #[must_use]
 pub fn about_fuse(kind: EventKind, fuse: &Fuse, at: Time) -> Event {
-    let due = fuse.due_at.map(|t| t.to_string()).unwrap_or_default();
-    let mut event = Event::new(kind, identity(&[kind.word(), &fuse.id, &due]), at);
+    // A fuse is set, cancelled and fired once, and extended as often as somebody wants.
+    let when = fuse.extended_at.filter(|_| kind == EventKind::FuseExtended);
+    let when = when.map(|t| t.to_string()).unwrap_or_default();
+    let mut event = Event::new(kind, identity(&[kind.word(), &fuse.id, &when]), at);
     event.session_id.clone_from(&fuse.session);
-    event.fuse = Some(fuse.clone());
+    event.fuse = Some(fuse.public());
     event
 }
