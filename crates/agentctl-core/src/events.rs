@@ -3,14 +3,14 @@
 //! An event is computed by comparing, never by believing a notification: those only say when to look.
 
 pub mod edges;
+mod holders;
 pub mod replay;
-mod things;
 mod watcher;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::things::{Things, about_fuse};
+pub use self::holders::{Holders, about_fuse};
 pub use self::watcher::{Seen, Watcher};
 use crate::fuses::Fuse;
 use crate::locks::Lock;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use agentctl_core::events::edges::{Edges, Look};
-use agentctl_core::events::{EventKind, Things, about_fuse};
+use agentctl_core::events::{EventKind, Holders, about_fuse};
 use agentctl_core::fuses::{
     Action, Bound, Cause, Conditions, Due, Firing, Fuse, FuseError, State, Wish, all, cancel,
     claim, clear, due, extend, folder, next_due, seen, set, unfinished,
@@ -58,6 +58,7 @@ impl World {
             kernel: Kernel::open().expect("a kernel"),
             clock: now,
             deadlines: Deadlines::default(),
+            memo: None,
         };
         Self { dir, host }
     }
@@ -530,7 +531,7 @@ fn what_changed_is_told_once_and_a_fired_fuse_is_not_a_cancelled_one() {
     let mut told = |world: &World| {
         let (fuses, faults) = seen(&world.host);
         let fuses_hidden = !faults.is_empty();
-        let things = Things { fuses, fuses_hidden, ..Things::default() };
+        let things = Holders { fuses, fuses_hidden, ..Holders::default() };
         let events = edges.step(Look {
             at: now(),
             moment: Instant::now(),
@@ -539,7 +540,7 @@ fn what_changed_is_told_once_and_a_fired_fuse_is_not_a_cancelled_one() {
             named: HashMap::new(),
             lives: HashMap::new(),
             passed: Vec::new(),
-            things,
+            holders: things,
         });
         events.into_iter().map(|e| (e.kind, e.id)).collect::<Vec<_>>()
     };

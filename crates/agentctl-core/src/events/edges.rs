@@ -7,10 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use super::things::{self, Things};
+use super::holders;
+pub use super::holders::Holders;
 use super::{Callback, Event, EventKind, identity};
 use crate::fleet;
-use crate::model::{Evidence, Locator, ProcId, Reason, ReasonKind, Session, Status, Target, Time};
+use crate::model::{
+    Evidence, Fault, Locator, ProcId, Reason, ReasonKind, Session, Status, Target, Time,
+};
 
 /// What the id of a run's end ends with.
 pub(super) const ENDED: &str = "-stopped";
@@ -136,26 +139,30 @@ pub struct Look {
     pub lives: HashMap<Key, Life>,
     /// The launches that are over and were not told to be.
     pub passed: Vec<Passed>,
-    /// Locks, fuses, and what could not be asked.
-    pub things: Things,
+    /// Who keeps a directory, and what could not be asked.
+    pub holders: Holders,
 }
 
 /// How a session stands, and what was told of it.
 #[derive(Clone, Debug)]
 struct Standing {
     session: Session,
-    told: (Status, Option<Reason>),
+    /// The status somebody knows who heard everything; `None` while nothing was told of it.
+    told: Option<(Status, Option<Reason>)>,
     /// Since when it cannot be told what it does, and that was not worth a word.
     doubt: Option<Instant>,
     life: Option<Life>,
+    /// The process that served it when it was last seen to be served.
+    process: String,
     /// So many edges since its newest entry: they are told apart by that.
     count: u32,
 }
 
 impl Standing {
     fn new(session: Session, life: Option<Life>) -> Self {
-        let told = (session.status, session.reason.clone());
-        Self { session, told, doubt: None, life, count: 0 }
+        let told = Some((session.status, session.reason.clone()));
+        let process = process_text(&session).unwrap_or_default();
+        Self { session, told, doubt: None, life, process, count: 0 }
     }
 }
 
@@ -164,7 +171,7 @@ impl Standing {
 struct Last {
     at: Time,
     standing: BTreeMap<Key, Standing>,
-    things: Things,
+    holders: Holders,
 }
 
 /// Compares look after look.
@@ -229,11 +236,14 @@ impl Edges {
             self.begin(look);
             return Vec::new();
         };
-        let mut step = Step { look: &look, before: last.at, events: Vec::new(), over: Vec::new() };
+        let (before, blind) = (last.at, &last.holders.faults);
+        let mut step = Step { look: &look, before, blind, events: Vec::new(), over: Vec::new() };
         let mut old = last.standing;
         let mut standing = BTreeMap::new();
         for session in &look.sessions {
-            let Some(key) = Key::of(session) else { continue };
+            let Some(key) = Key::of(session).filter(|key| !standing.contains_key(key)) else {
+                continue;
+            };
             let life = look.lives.get(&key).cloned();
             let next = match old.remove(&key) {
                 Some(was) => Some(step.advance(was, session.clone(), life)),
@@ -254,9 +264,9 @@ impl Edges {
         let followed = |adapter, session: &str| {
             standing.keys().any(|key| key.adapter == adapter && key.id() == Some(session))
         };
-        let things = things::step(&last.things, &look.things, look.at, &followed, &mut events);
+        let holders = holders::step(&last.holders, &look.holders, look.at, &followed, &mut events);
         events.sort_by_key(|event| event.at);
-        self.last = Some(Last { at: look.at, standing, things });
+        self.last = Some(Last { at: look.at, standing, holders });
         events
     }
 
@@ -269,7 +279,7 @@ impl Edges {
             self.begun.extend(life.as_ref().map(|l| l.run.clone()));
             standing.insert(key, Standing::new(session, life));
         }
-        self.last = Some(Last { at: look.at, standing, things: look.things });
+        self.last = Some(Last { at: look.at, standing, holders: look.holders });
     }
 }
 
@@ -277,6 +287,8 @@ impl Edges {
 struct Step<'a> {
     look: &'a Look,
     before: Time,
+    /// What could not be asked before.
+    blind: &'a [Fault],
     events: Vec<Event>,
     over: Vec<String>,
 }
@@ -293,8 +305,11 @@ impl Step<'_> {
             return Some(next);
         }
         let mut next = Standing::new(session, life);
-        // What rested in a shared server was there all the time.
-        let woke = next.session.hosted && next.session.started_at.is_some_and(|t| t < self.before);
+        // What rested in a shared server was there all the time; so was, for all we know, what could
+        // not be seen.
+        let before = next.session.started_at.is_none_or(|t| t < self.before);
+        let rested = next.session.hosted && next.session.started_at.is_some();
+        let woke = before && (rested || self.blind.iter().any(|fault| hides(fault, key)));
         let mut at = self.look.at;
         if !woke {
             let began = next.life.as_ref().map(|life| life.began);
@@ -310,7 +325,7 @@ impl Step<'_> {
             Status::Running if !woke => {}
             // It is told when it is worth a word.
             Status::Unknown => {
-                next.told = (Status::Running, None);
+                next.told = (!woke).then_some((Status::Running, None));
                 next.doubt = Some(self.look.moment);
             }
             status => {
@@ -327,6 +342,7 @@ impl Step<'_> {
             was.count = 0;
         }
         was.session = session;
+        was.process = process_text(&was.session).unwrap_or(was.process);
         if was.session.status.is_live() && was.session.id.is_some() {
             self.change_life(&mut was, life);
         }
@@ -334,14 +350,16 @@ impl Step<'_> {
         if status == Status::Unknown {
             let since = *was.doubt.get_or_insert(self.look.moment);
             let short = self.look.moment.saturating_duration_since(since) < WORTH_A_WORD;
-            if was.told.0 == Status::Unknown || short {
+            let told = was.told.as_ref().is_some_and(|told| told.0 == Status::Unknown);
+            if told || short {
                 return was;
             }
         }
         was.doubt = None;
         let asks = |reason: &Option<Reason>| reason.as_ref().map(|r| (r.kind, r.detail.clone()));
-        let asks_anew = status == Status::Waiting && asks(&reason) != asks(&was.told.1);
-        let changed = status != was.told.0 || asks_anew;
+        let changed = was.told.as_ref().is_none_or(|(before, why)| {
+            *before != status || (status == Status::Waiting && asks(&reason) != asks(why))
+        });
         // Of a process without a session only that somebody is needed is worth a word.
         if changed && (was.session.id.is_some() || status == Status::Waiting) {
             let at = match status {
@@ -351,41 +369,38 @@ impl Step<'_> {
             };
             self.tell(kind_of(status), &mut was, at);
         }
-        was.told = (status, reason);
+        was.told = Some((status, reason));
         was
     }
 
     /// Another launch serves it now: the one before is over, whoever saw it.
     fn change_life(&mut self, was: &mut Standing, life: Option<Life>) {
         let run = |life: &Option<Life>| life.as_ref().map(|life| life.run.clone());
-        if run(&was.life) == run(&life) {
+        // Whoever serves it without a launch may be what the launch before began.
+        let Some(life) = life.filter(|life| Some(&life.run) != run(&was.life).as_ref()) else {
             return;
-        }
+        };
         let ended = |passed: &&Passed| Some(&passed.life.run) == run(&was.life).as_ref();
         if let Some(passed) = self.look.passed.iter().find(ended) {
             self.over.push(passed.life.run.clone());
-            // Whoever serves it without a launch may be what that launch began.
-            if life.is_some() {
-                self.events.push(passed.stopped());
-            }
+            self.events.push(passed.stopped());
         }
-        if let Some(life) = &life {
-            let id = format!("{}-started", life.run);
-            let session = &was.session;
-            self.events.push(about(EventKind::Started, id, life.began, session, Some(life)));
-            was.told = (Status::Running, None);
-        }
-        was.life = life;
+        let id = format!("{}-started", life.run);
+        let session = &was.session;
+        self.events.push(about(EventKind::Started, id, life.began, session, Some(&life)));
+        was.told = Some((Status::Running, None));
+        was.life = Some(life);
     }
 
     /// One that is missing; returns how it stands if it is followed further.
     fn settle(&mut self, key: &Key, mut was: Standing) -> Option<Standing> {
+        let life = was.life.clone();
         if self.look.unasked.contains(&key.adapter) {
-            return Some(was);
+            let session = was.session.clone();
+            return Some(if was.doubt.is_some() { self.advance(was, session, life) } else { was });
         }
         // A process that has gone, or has a session now.
         key.who.as_ref().ok()?;
-        let life = was.life.clone();
         match self.look.named.get(key) {
             None | Some(Named::Leaving) => Some(was),
             Some(Named::Failed(why)) => {
@@ -468,6 +483,14 @@ pub fn kind_of(status: Status) -> EventKind {
     }
 }
 
+/// Says whether a fault means that this session may have been there and was not seen.
+fn hides(fault: &Fault, key: &Key) -> bool {
+    // A file that was passed over hides nobody but itself.
+    let whole = !matches!(fault.code, "skipped" | "unreadable");
+    let here = fault.root.as_deref().is_none_or(|root| root == key.root);
+    whole && here && fault.adapter == key.adapter
+}
+
 fn over_id(life: &Life) -> String {
     format!("{}{ENDED}", life.run)
 }
@@ -506,7 +529,6 @@ fn started_id(session: &Session) -> String {
 fn edge_id(kind: EventKind, standing: &Standing) -> String {
     let session = &standing.session;
     let newest = session.ended_at.or(session.last_activity_at).map(|t| t.to_string());
-    let process = process_text(session).unwrap_or_default();
     let reason = session.reason.as_ref();
     let why = reason.map(|r| (r.kind.word(), r.detail.as_deref().unwrap_or_default()));
     let (why, detail) = why.unwrap_or_default();
@@ -516,11 +538,11 @@ fn edge_id(kind: EventKind, standing: &Standing) -> String {
         session.id.as_deref().unwrap_or_default(),
         kind.word(),
         &newest.unwrap_or_default(),
-        // While there are entries they tell its lives apart; a process tells one without any.
-        if session.last_activity_at.is_some() { "" } else { &process },
+        // Two lives may pass without an entry.
+        &standing.process,
         why,
         detail,
-        standing.told.0.word(),
+        standing.told.as_ref().map_or("", |told| told.0.word()),
         &standing.count.to_string(),
     ])
 }

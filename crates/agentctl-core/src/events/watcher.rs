@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::edges::{Edges, Key, Life, Look, Named, Passed, WORTH_A_WORD};
+use super::holders::Holders;
 use super::replay::{self, Past, life_of};
-use super::things::Things;
 use super::{Bell, Event};
 use crate::fleet::{self, Adapters, Launch, Launches, Signs, Survey};
 use crate::fuses;
@@ -43,6 +43,8 @@ pub struct Seen {
     pub events: Vec<Event>,
     /// What lives.
     pub listing: Listing,
+    /// What rests in shared servers: nobody tells of it until somebody moves it.
+    pub resting: Vec<Session>,
     /// Who keeps a directory.
     pub locks: Vec<Lock>,
     /// What could not be asked, those of the listing among them.
@@ -123,27 +125,27 @@ impl Watcher {
         let launched = locks::Launched::look(&self.host, self.adapters, open);
         let unasked = self.unasked(began);
         let survey = fleet::survey(&self.host, self.adapters, &unasked, &mut self.launches);
-        let Survey { listing, mut signs } = survey;
+        let Survey { listing, resting, mut signs } = survey;
         let mut faults = listing.faults.clone();
         faults.extend(unasked.iter().filter_map(|a| self.resting.get(a)).map(|r| r.fault.clone()));
         self.note_silence(&listing.faults);
         let named = self.look_by_name(&listing, &unasked, &mut signs);
-        let lives = self.lives(&listing.sessions);
+        let lives = self.lives(&listing.sessions, at);
         let passed = self.passed(&listing.sessions, &named);
         let (locks, lock_faults) = locks::of(&self.host, launched, &listing.sessions);
         faults.extend(lock_faults);
         let (fuses, fuse_faults) = fuses::seen(&self.host);
         let fuses_hidden = !fuse_faults.is_empty();
-        let things = Things { locks: locks.clone(), fuses, fuses_hidden, faults: faults.clone() };
+        let holders = Holders { locks: locks.clone(), fuses, fuses_hidden, faults: faults.clone() };
         faults.extend(fuse_faults);
         self.add_own_signs(&mut signs);
         let sessions = listing.sessions.clone();
-        let look = Look { at, moment: began, sessions, unasked, named, lives, passed, things };
+        let look = Look { at, moment: began, sessions, unasked, named, lives, passed, holders };
         let events = self.edges.step(look);
         let launches = &self.launches;
         self.edges.keep_launches(&|run| launches.get(run).is_some());
         self.prepare(began, at, &signs, &locks);
-        Seen { events, listing, locks, faults }
+        Seen { events, listing, resting, locks, faults }
     }
 
     /// Sleeps until there is a reason to look again, at most for so long.
@@ -181,7 +183,9 @@ impl Watcher {
         let overflow = || "more files changed at once than the system keeps for us".to_owned();
         self.trouble = armed.trouble.or_else(|| lost.then(overflow));
         let cost = self.looked.saturating_duration_since(began);
-        self.earliest = self.looked + (cost * 4).clamp(NEAREST, FARTHEST);
+        // What is being written in this moment is waited for, and told when it is there.
+        let apart = (cost * 4).clamp(NEAREST, FARTHEST);
+        self.earliest = if self.leaving.is_empty() { self.looked + apart } else { self.looked };
         let mut pause = if paced { PACE } else { SAFETY };
         if self.edges.is_doubtful() {
             pause = pause.min(WORTH_A_WORD);
@@ -295,15 +299,15 @@ impl Watcher {
     }
 
     /// Returns the launch that each of these lives by.
-    fn lives(&self, sessions: &[Session]) -> HashMap<Key, Life> {
+    fn lives(&self, sessions: &[Session], at: Time) -> HashMap<Key, Life> {
         let mut lives = HashMap::new();
         for session in sessions {
             let (Some(run), Some(key)) = (&session.run, Key::of(session)) else { continue };
             let Some(launch) = self.launches.get(run) else { continue };
             let process: Option<&ProcId> = launch.started.as_ref().map(|s| &s.process);
             let serves = process.is_some_and(|process| session.processes.contains(process));
-            // After the end of a launch somebody else serves it.
-            if serves || launch.ended.is_none() {
+            // After the end of a launch somebody else serves it; unless it ended while we looked.
+            if serves || launch.ended.as_ref().is_none_or(|ended| ended.at >= at) {
                 lives.insert(key, life_of(launch));
             }
         }

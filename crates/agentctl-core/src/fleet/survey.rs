@@ -14,6 +14,8 @@ use crate::model::{Listing, SCHEMA_VERSION, Session};
 pub struct Survey {
     /// The same as [`super::list`] would have said.
     pub listing: Listing,
+    /// What rests in shared servers.
+    pub resting: Vec<Session>,
     /// Where a change of any of them would show, and where a new one would.
     pub signs: Signs,
 }
@@ -21,6 +23,7 @@ pub struct Survey {
 /// One home's share.
 struct Share {
     sessions: Vec<Session>,
+    resting: Vec<Session>,
     signs: Signs,
 }
 
@@ -36,22 +39,25 @@ pub fn survey(
     let found = each_adapter(host, adapters, host.deadlines.live, move |adapter, look| {
         if left_out.contains(&adapter.name()) { Found::default() } else { home(adapter, look) }
     });
-    let mut sessions = Vec::new();
+    let (mut sessions, mut resting) = (Vec::new(), Vec::new());
     let mut signs = Signs::default();
     // Where its home is not there yet, the first session begins with making it.
     let homes = adapters.iter().flat_map(|adapter| adapter.homes(host));
     signs.places.extend(homes.filter(|path| !path.exists()).map(|path| absolute(host, path)));
     for share in found.rows {
         sessions.extend(share.sessions);
+        resting.extend(share.resting);
         signs.add(share.signs);
     }
     launches.read(host, adapters);
     launches.add(&mut sessions);
+    launches.add(&mut resting);
     sort(&mut sessions);
     let mut faults = found.faults;
     faults.sort();
     faults.dedup();
-    Survey { listing: Listing { schema_version: SCHEMA_VERSION, sessions, faults }, signs }
+    let listing = Listing { schema_version: SCHEMA_VERSION, sessions, faults };
+    Survey { listing, resting, signs }
 }
 
 fn absolute(host: &Host, path: PathBuf) -> PathBuf {
@@ -59,7 +65,7 @@ fn absolute(host: &Host, path: PathBuf) -> PathBuf {
 }
 
 fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
-    let living = Query::default();
+    let (living, all) = (Query::default(), Query { resting: true, ..Query::default() });
     each_root(adapter, look, |root| {
         let store = adapter.store(look, root);
         let live = store.live();
@@ -73,13 +79,17 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
             pushing: store.announcing(),
         };
         let rows = std::mem::take(&mut question.rows);
-        let mut sessions = Vec::new();
-        for row in rows.into_iter().filter(|row| living.admits(&row.session)) {
+        let (mut sessions, mut resting) = (Vec::new(), Vec::new());
+        for row in rows.into_iter().filter(|row| all.admits(&row.session)) {
+            if !living.admits(&row.session) {
+                resting.push(row.session);
+                continue;
+            }
             let observed = question.observed(&row.locator, row.session);
             signs.add(observed.signs);
             sessions.extend(observed.session);
         }
-        let rows = vec![Share { sessions, signs }];
+        let rows = vec![Share { sessions, resting, signs }];
         Found { rows, faults: question.faults, whole: true }
     })
 }

@@ -51,6 +51,7 @@ fn host(home: PathBuf, clock: fn() -> Time) -> Arc<Host> {
         kernel: Kernel::open().expect("a kernel"),
         clock,
         deadlines: Deadlines::default(),
+        memo: None,
     })
 }
 

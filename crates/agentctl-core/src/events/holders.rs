@@ -1,4 +1,4 @@
-//! Locks and fuses between two looks.
+//! Who keeps a directory, and which fuses burn, between two looks.
 
 use super::{Event, EventKind, identity};
 use crate::fuses::{Fuse, State};
@@ -7,7 +7,7 @@ use crate::model::{Fault, Time};
 
 /// What one look says about locks and fuses, and what could not be asked.
 #[derive(Clone, Debug, Default)]
-pub struct Things {
+pub struct Holders {
     /// Who keeps a directory.
     pub locks: Vec<Lock>,
     /// The fuses, with those that have burnt down a moment ago.
@@ -20,12 +20,12 @@ pub struct Things {
 
 /// Tells what has changed; returns what the next look is compared with.
 pub(super) fn step(
-    before: &Things,
-    now: &Things,
+    before: &Holders,
+    now: &Holders,
     at: Time,
     followed: &dyn Fn(&'static str, &str) -> bool,
     events: &mut Vec<Event>,
-) -> Things {
+) -> Holders {
     let mut next = now.clone();
     for lock in &now.locks {
         if !before.locks.iter().any(|was| is_same(was, lock)) {
@@ -84,7 +84,7 @@ fn is_same(a: &Lock, b: &Lock) -> bool {
 }
 
 /// Says whether a keeper that is missing may still be there.
-fn is_hidden(was: &Lock, now: &Things, followed: &dyn Fn(&'static str, &str) -> bool) -> bool {
+fn is_hidden(was: &Lock, now: &Holders, followed: &dyn Fn(&'static str, &str) -> bool) -> bool {
     let faulty = |adapter| now.faults.iter().any(|fault| fault.adapter == adapter);
     match (was.holder.kind, was.holder.adapter, &was.holder.session) {
         (Kind::Manual, ..) => faulty(SOURCE),
