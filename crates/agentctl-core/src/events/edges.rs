@@ -414,7 +414,17 @@ impl Step<'_> {
                 None
             }
             Some(Named::Seen(session)) => {
-                let session = Session::clone(session);
+                let mut session = Session::clone(session);
+                if session.status == Status::Unknown {
+                    // What it is about was known, and is not what is in doubt.
+                    let (reason, evidence) = (session.reason, session.evidence);
+                    session = Session {
+                        status: Status::Unknown,
+                        reason,
+                        evidence,
+                        ..was.session.clone()
+                    };
+                }
                 let rests = session.status == Status::Idle && session.hosted;
                 match session.status {
                     Status::Stopped | Status::Error => self.end(was, session),

@@ -13,6 +13,7 @@ mod measure;
 mod pose;
 mod promises;
 mod table;
+mod telling;
 mod waiting;
 
 use std::path::PathBuf;

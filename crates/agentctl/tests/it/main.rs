@@ -8,6 +8,8 @@ mod cli;
 mod codex;
 mod daemon;
 mod demo;
+mod events;
+mod events_agents;
 mod fixtures;
 mod hooks;
 mod hostile;
