@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kernel::Kernel;
 use crate::model::Time;
 use crate::native::file;
+use crate::native::memo::Memo;
 
 /// How long a whole question may take.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +122,8 @@ pub struct Host {
     pub clock: fn() -> Time,
     /// Limits on whole questions.
     pub deadlines: Deadlines,
+    /// What somebody who stays awake remembers of files.
+    pub memo: Option<Arc<Memo>>,
 }
 
 impl Host {
@@ -142,6 +146,12 @@ impl Host {
             Some(path) if path.is_absolute() => path.to_owned(),
             _ => self.home.join(default),
         }
+    }
+
+    /// Returns where a person's own settings and credentials are kept.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.xdg("XDG_CONFIG_HOME", ".config").join("agentctl")
     }
 
     /// Returns where runs, manual locks and the like are kept: nothing that says what lives.

@@ -48,6 +48,8 @@ const FORCE_LIMIT: Duration = Duration::from_secs(2);
 const SLOW: Duration = Duration::from_secs(1);
 /// One that is registered and still silent may only be busy; it is worth so much more time.
 const REGISTERED_GRACE: Duration = Duration::from_secs(3);
+/// A refusal that comes later than this is found out by whoever looks at the session.
+const SLOWEST_GRACE: Duration = Duration::from_secs(5);
 /// So much of its last words is shown.
 const LAST_WORDS: usize = 400;
 
@@ -399,7 +401,7 @@ impl Waiting<'_> {
                 nearly = Some((id, now, REGISTERED_GRACE));
             }
             if let Some((id, since, grace)) = &nearly
-                && now >= *since + *grace
+                && now >= *since + patience(*since - began, *grace)
             {
                 return Ok((id.clone(), self.process()));
             }
@@ -408,8 +410,9 @@ impl Waiting<'_> {
                 let agent = self.launch.adapter.name();
                 return Err(LaunchError::Silent { agent, limit, words });
             }
-            let next =
-                nearly.as_ref().map_or(until, |(_, since, grace)| until.min(*since + *grace));
+            let next = nearly.as_ref().map_or(until, |(_, since, grace)| {
+                until.min(*since + patience(*since - began, *grace))
+            });
             a_moment(began, next.saturating_duration_since(now));
         }
     }
@@ -488,6 +491,12 @@ impl Waiting<'_> {
     }
 }
 
+/// How long a refusal is waited for after an agent told its id. Whoever took long for its first word, on a
+/// busy machine say, takes longer for the next.
+fn patience(took: Duration, grace: Duration) -> Duration {
+    grace.max((took / 4).min(SLOWEST_GRACE))
+}
+
 /// Waits a moment. A look at two files costs microseconds; taking a watch on them back again would
 /// cost more than the agent's own start.
 fn a_moment(began: Instant, left: Duration) {
@@ -510,4 +519,18 @@ fn last_words(stdout: &[u8], stderr: &[u8]) -> String {
 pub fn output(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_was_slow_is_given_longer() {
+        let (ms, grace) = (Duration::from_millis, Duration::from_millis(500));
+        assert_eq!(patience(ms(900), grace), grace, "an ordinary start changes nothing");
+        assert_eq!(patience(ms(8_000), grace), ms(2_000));
+        assert_eq!(patience(ms(60_000), grace), SLOWEST_GRACE);
+        assert_eq!(patience(ms(60_000), 2 * SLOWEST_GRACE), 2 * SLOWEST_GRACE, "never less");
+    }
 }

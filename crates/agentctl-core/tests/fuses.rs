@@ -56,6 +56,7 @@ impl World {
             kernel: Kernel::open().expect("a kernel"),
             clock: now,
             deadlines: Deadlines::default(),
+            memo: None,
         };
         Self { dir, host }
     }
@@ -516,6 +517,8 @@ fn what_changed_is_told_with_the_same_id_by_everybody() {
     assert_eq!(kinds(&lit, &longer), [(EventKind::FuseExtended, id)]);
     let id = format!("fuse-cancelled-{}", fuse.id);
     assert_eq!(kinds(&longer, &before), [(EventKind::FuseCancelled, id)]);
+    let over = changes(&longer, &before, time(BEGIN + 9 * HOUR));
+    assert!(over.is_empty(), "somebody may have fired it: {over:?}");
     // What is told holds no secret; the file does.
     let told = serde_json::to_string(&changes(&before, &longer, time(BEGIN))).expect("JSON");
     assert!(told.contains("https://x.org\"") && !told.contains("secret") && !told.contains("a:b"));

@@ -206,6 +206,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
         kernel,
         clock,
         deadlines: Deadlines::default(),
+        memo: None,
     };
     let path = path(&host);
     let mut file = read(&path, host.var("AGENTCTL_CONFIG").is_some())?.unwrap_or_default();
@@ -219,7 +220,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
 /// Returns where the configuration file is.
 #[must_use]
 pub fn path(host: &Host) -> PathBuf {
-    let default = || host.xdg("XDG_CONFIG_HOME", ".config").join("agentctl/config.toml");
+    let default = || host.config().join("config.toml");
     host.var("AGENTCTL_CONFIG").map_or_else(default, PathBuf::from)
 }
 

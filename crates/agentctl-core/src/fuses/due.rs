@@ -58,7 +58,8 @@ pub fn next_due(host: &Host, fuses: &[Fuse], listing: &Listing, now: Time) -> Op
 }
 
 /// Tells what changed between two looks at the fuses. That one has expired is told by whoever fires it,
-/// who leaves it out of the look before: any other that is gone was cancelled.
+/// who leaves it out of the look before: any other that is gone was cancelled. Of one whose time was over
+/// nothing is said: somebody else may have fired it.
 #[must_use]
 pub fn changes(before: &[Fuse], after: &[Fuse], now: Time) -> Vec<Event> {
     let mut events = Vec::new();
@@ -72,7 +73,8 @@ pub fn changes(before: &[Fuse], after: &[Fuse], now: Time) -> Vec<Event> {
             Some(_) => {}
         }
     }
-    for fuse in before.iter().filter(|f| f.state == State::Burning) {
+    let burning = |f: &&Fuse| f.state == State::Burning && f.due_at.is_none_or(|at| at > now);
+    for fuse in before.iter().filter(burning) {
         if !after.iter().any(|f| f.id == fuse.id) {
             events.push(fuse.event(EventKind::FuseCancelled, now));
         }

@@ -7,5 +7,6 @@ pub mod bell;
 pub mod file;
 pub mod json5;
 pub mod jsonl;
+pub mod memo;
 pub mod sqlite;
 pub mod watch;

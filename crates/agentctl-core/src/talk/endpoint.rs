@@ -2,17 +2,24 @@
 //!
 //! The address comes from configuration only. Plain text is spoken to this machine alone, unless the
 //! configuration says otherwise; the address that was checked is the one that is connected to.
-//! Certificates are checked against the system's own authorities, or against a file that was named.
+//! Certificates are checked against the system's own authorities, or against a file that was named. A
+//! server whose very certificate was named is believed on it alone: the one it made for itself carries no
+//! name and nobody vouches for it.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    StreamOwned,
+};
 
 use super::TalkError;
 use super::wire::{Bounded, Socket, Wire};
@@ -145,20 +152,87 @@ pub struct Manner {
     pub insecure: bool,
     /// The authorities its certificate is checked against; `None` for the system's.
     pub authorities: Option<PathBuf>,
+    /// The SHA-256 of the one certificate it must have, instead of anybody vouching for it.
+    pub fingerprint: Option<[u8; 32]>,
 }
 
 impl Manner {
     fn tls(&self) -> Result<ClientConfig, TalkError> {
         let trust = Trust::load(self.authorities.as_deref())?;
         let mut trusted = RootCertStore::empty();
-        for certificate in trust.authorities {
+        for certificate in &trust.authorities {
             // One that is malformed vouches for nobody.
-            let _unusable = trusted.add(certificate.into());
+            let _unusable = trusted.add(certificate.clone().into());
         }
-        let versions = ClientConfig::builder_with_provider(trust.provider)
+        let unsure = |why: String| TalkError::Certificate(why);
+        let provider = trust.provider;
+        let usual =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(trusted), provider.clone())
+                .build()
+                .map_err(|e| unsure(e.to_string()))?;
+        let named = self.authorities.as_ref().map(|_| trust.authorities).unwrap_or_default();
+        let verifier = Verifier { usual, named, fingerprint: self.fingerprint };
+        let versions = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|e| TalkError::Certificate(e.to_string()))?;
-        Ok(versions.with_root_certificates(trusted).with_no_client_auth())
+            .map_err(|e| unsure(e.to_string()))?;
+        let versions = versions.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+        Ok(versions.with_no_client_auth())
+    }
+}
+
+/// Believes whoever is vouched for, or has the very certificate that was named; either way it has to
+/// prove that the certificate is its own.
+#[derive(Debug)]
+struct Verifier {
+    usual: Arc<WebPkiServerVerifier>,
+    /// In DER.
+    named: Vec<Vec<u8>>,
+    fingerprint: Option<[u8; 32]>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if let Some(wanted) = self.fingerprint {
+            let is = ring::digest::digest(&ring::digest::SHA256, end);
+            if is.as_ref() != wanted {
+                let why = rustls::CertificateError::ApplicationVerificationFailure;
+                return Err(rustls::Error::InvalidCertificate(why));
+            }
+            return Ok(ServerCertVerified::assertion());
+        }
+        if self.named.iter().any(|named| named.as_slice() == end.as_ref()) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        self.usual.verify_server_cert(end, between, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.usual.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.usual.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.usual.supported_verify_schemes()
     }
 }
 

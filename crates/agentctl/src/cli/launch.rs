@@ -283,12 +283,15 @@ pub(super) fn start(
     }
     let [on_create, on_complete] = hooks_of(ui, &mut flags, &defaults.hooks, wanted.adapter)?;
     let root = wanted.from.as_ref().map(|t| PathBuf::from(&t.root));
+    // What goes on in a server goes on as it is: the defaults are for what begins.
+    let goes_on = is_remote(wanted.adapter) && matches!(wanted.begin, Begin::Resume(_));
+    let usual = if goes_on { &Defaults::default() } else { defaults };
     let order = Order {
         begin: wanted.begin,
         cwd: wanted.cwd,
-        model: flags.model.or_else(|| defaults.model.clone()),
+        model: flags.model.or_else(|| usual.model.clone()),
         name: wanted.name,
-        permissions: flags.permissions.map_or(defaults.permissions, Into::into),
+        permissions: flags.permissions.map_or(usual.permissions, Into::into),
         extra: flags.extra,
         root,
     };
@@ -485,6 +488,9 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
                 Some(hint) => failure.hint(hint),
                 None => failure,
             }
+        }
+        LaunchError::Unheeded { why, .. } => {
+            Failure::new(Kind::Usage, message).hint(format!("leave it out: {why}"))
         }
         LaunchError::Directory { .. } => {
             Failure::new(Kind::Failed, message).hint("name one that is there with --cwd")

@@ -73,6 +73,14 @@ struct Mailbox {
     firing: usize,
 }
 
+/// Why the one who reckons is awake.
+enum Wake {
+    /// Something may be due; with the daemon's newest look, where there is one.
+    Look(Option<Arc<Listing>>),
+    /// Nobody needs it any more.
+    Over,
+}
+
 impl Fuses {
     /// Begins to attend to the fuses.
     pub fn start(
@@ -141,18 +149,18 @@ impl Shared {
         self.bell.notify_all();
     }
 
-    /// Sleeps until it rings or the time has come; `None` when it is over.
-    fn wait(&self, limit: Option<Duration>) -> Option<Option<Arc<Listing>>> {
+    /// Sleeps until it rings or the time has come.
+    fn wait(&self, limit: Option<Duration>) -> Wake {
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut state = self.lock();
         loop {
             if state.over {
-                return None;
+                return Wake::Over;
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if state.rung || left.is_some_and(|left| left.is_zero()) {
                 state.rung = false;
-                return Some(state.listing.take());
+                return Wake::Look(state.listing.take());
             }
             state = match left {
                 None => self.bell.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -204,7 +212,7 @@ struct Warden {
 impl Warden {
     fn run(mut self) {
         let mut limit = None;
-        while let Some(listing) = self.shared.wait(limit) {
+        while let Wake::Look(listing) = self.shared.wait(limit) {
             limit = self.attend(listing);
         }
     }

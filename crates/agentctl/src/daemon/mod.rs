@@ -94,12 +94,14 @@ impl Hub {
 
 /// Serves until told to end.
 pub fn run(
-    loaded: Loaded,
+    mut loaded: Loaded,
     place: &Place,
     right: &Arc<Instance>,
     ready: Option<File>,
 ) -> io::Result<()> {
     let log = Log::open(&place.log(), loaded.host.clock)?;
+    // Somebody who stays awake remembers.
+    loaded.host = Arc::new(Host { memo: Some(Arc::default()), ..Host::clone(&loaded.host) });
     log_panics(&log);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()

@@ -173,8 +173,8 @@ impl Worker {
 
     fn show(&self, event: &Event) -> Result<(), String> {
         let words = Words::of(event);
-        let argv = self.settings.command.clone().unwrap_or_else(|| words.desktop());
-        let (name, args) = argv.split_first().ok_or("its command is empty")?;
+        let command = self.settings.command.clone().unwrap_or_else(|| words.desktop());
+        let (name, args) = command.split_first().ok_or("its command is empty")?;
         let variables = words.variables(event);
         let spawn = Spawn {
             program: hooks::program(&self.host, name)?,

@@ -117,8 +117,10 @@ fn list(home: &TestHome) -> Output {
     home.run(&["list", "-a", "--since", "all", "--json"])
 }
 
+/// Starts a tool. Until it is its own program it looks like the shell that is `pi` here.
 fn tool(id: &str) -> String {
-    format!("PI_SESSION_ID={id} sleep 1000 &")
+    let begun = "until read -r name < /proc/$!/comm && [ \"$name\" = sleep ]; do :; done";
+    format!("PI_SESSION_ID={id} sleep 1000 & {begun}")
 }
 
 #[test]
@@ -319,6 +321,44 @@ fn the_path_from_the_last_line_is_the_conversation() {
             (&row["status"], &row["reason"]["detail"]),
             (&"error".into(), &"no luck".into())
         );
+    });
+}
+
+#[test]
+fn the_end_of_a_long_file_is_enough_and_more_is_read_where_it_is_not() {
+    sandboxed(|| {
+        let home = home();
+        let name = |id: &str, name: &str| json!({"type": "session_info", "id": id, "parentId": "a", "timestamp": OLD, "name": name});
+        let result = |bytes: usize| {
+            let text = "x".repeat(bytes);
+            message(
+                "r",
+                Some("a"),
+                &json!({"role": "toolResult", "toolCallId": "c", "content": [{"type": "text", "text": text}]}),
+            )
+        };
+        let asked = || vec![said("u", None, "go on")];
+        let told = |lines: &[Value]| {
+            let path = session(&home, "p", A, lines);
+            let row = list(&home).session(A);
+            std::fs::remove_file(path).expect("removed");
+            (row["outcome"].clone(), row["name"].clone(), row["model"].clone())
+        };
+        // A name given later is found in the last 16 KB, and not before.
+        for (bytes, found) in [(9_000, json!("late")), (20_000, Value::Null)] {
+            let mut lines = asked();
+            lines.extend([ended("a", "u", "toolUse"), name("n", "late"), result(bytes)]);
+            lines.push(ended("b", "r", "stop"));
+            assert_eq!(told(&lines), (json!("finished"), found, json!("m")), "{bytes}");
+        }
+        // The end is one long line, and what decides stands before it; a name there is too far away.
+        for (bytes, found) in
+            [(2_000, json!("late")), (40_000, Value::Null), (300_000, Value::Null)]
+        {
+            let mut lines = asked();
+            lines.extend([name("n", "late"), ended("a", "u", "toolUse"), result(bytes)]);
+            assert_eq!(told(&lines), (json!("killed"), found, json!("m")), "{bytes}");
+        }
     });
 }
 

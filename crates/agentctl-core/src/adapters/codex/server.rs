@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -16,9 +16,6 @@ use crate::kernel::Process;
 use crate::model::{Reason, ReasonKind, Session, Status};
 use crate::native::file;
 use crate::talk::{Pushing, RpcSocket, TalkError};
-
-/// A server that takes longer is not waited for.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Puts the servers' word to each thread they host.
 pub(super) fn ask(
@@ -71,9 +68,11 @@ pub(super) enum Manner {
 /// Begins a conversation.
 pub(super) fn hello(look: &Look, path: &Path, manner: Manner) -> Result<RpcSocket, TalkError> {
     let left = look.deadline.saturating_duration_since(Instant::now());
+    // A server that takes longer is not waited for: there may be others, and the rest is to be said.
+    let patience = look.host.deadlines.live / 4;
     let (acts, limit) = match manner {
-        Manner::Looks => (false, PATIENCE),
-        Manner::Acts => (true, 6 * PATIENCE),
+        Manner::Looks => (false, patience),
+        Manner::Acts => (true, 6 * patience),
     };
     let mut socket = RpcSocket::connect(path, look.host.kernel.uid(), left.min(limit))?;
     introduce(&mut socket, acts)?;

@@ -191,11 +191,8 @@ impl<'a> OpenCodeStore<'a> {
     fn source(&self) -> String {
         match self.backend() {
             Backend::Files(_) => format!("{NAME}:storage"),
-            _ => {
-                let path = home::database(&self.root.path);
-                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-                format!("{NAME}:{name}")
-            }
+            Backend::Database(database) => format!("{NAME}:{}", database.name()),
+            Backend::Broken(_) => NAME.to_owned(),
         }
     }
 

@@ -46,19 +46,18 @@ pub fn reach(address: IpAddr) -> Reach {
 
 fn reach_v4(address: Ipv4Addr) -> Reach {
     match address.octets() {
-        // Azure's platform address: public by number, inside by nature.
-        [168, 63, 129, 16] => Reach::Never,
         [10 | 127, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => {
             Reach::Private
         }
-        [0, ..]
+        [0 | 224..=255, ..]
         | [169, 254, ..]
+        // Azure's platform address: public by number, inside by nature.
+        | [168, 63, 129, 16]
         | [192, 0, 0 | 2, _]
         | [192, 88, 99, _]
-        | [198, 18..=19, ..]
+        | [198, 18 | 19, ..]
         | [198, 51, 100, _]
-        | [203, 0, 113, _]
-        | [224..=255, ..] => Reach::Never,
+        | [203, 0, 113, _] => Reach::Never,
         _ => Reach::Public,
     }
 }
@@ -72,9 +71,7 @@ fn reach_v6(address: Ipv6Addr) -> Reach {
             reach_v4(Ipv4Addr::new(a, b, c, d))
         }
         // Teredo and its like, documentation, 6to4.
-        [0x2001, 0..=0x1ff, ..] | [0x2001, 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => {
-            Reach::Never
-        }
+        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => Reach::Never,
         [0x2000..=0x3fff, ..] => Reach::Public,
         _ => Reach::Never,
     }

@@ -55,9 +55,7 @@ fn as_before(event: &Event) -> Map<String, Value> {
 fn duration(session: &Session, event: &Event) -> Option<f64> {
     let end = session.ended_at.unwrap_or(event.at);
     let ms = end.millis().checked_sub(session.started_at?.millis())?;
-    u32::try_from(ms / 1000)
-        .ok()
-        .map(|s| f64::from(s) + f64::from(ms.rem_euclid(1000) as i32) / 1000.0)
+    u64::try_from(ms).ok().map(|ms| std::time::Duration::from_millis(ms).as_secs_f64())
 }
 
 /// The exit code as a shell tells it: 128 and the signal, where one ended it.

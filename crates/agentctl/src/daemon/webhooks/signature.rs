@@ -61,5 +61,45 @@ fn message_id(id: &str) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signed(id: &str, secret: Option<&str>) -> Vec<(&'static str, String)> {
+        let now = Time::from_millis(1_614_265_330_999).expect("a time");
+        headers(id, now, br#"{"test": 2432232314}"#, secret).expect("signed")
+    }
+
+    #[test]
+    fn the_example_of_everybody_elses_libraries_is_signed_alike() {
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let headers = signed("msg_p5jXN8AQM9LWM0D4loKWxJek", Some(secret));
+        assert_eq!(headers[0], ("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek".into()));
+        assert_eq!(headers[1], ("webhook-timestamp", "1614265330".into()));
+        let expected = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+        assert_eq!(headers[2], ("webhook-signature", expected.into()));
+    }
+
+    #[test]
+    fn an_id_that_could_be_read_in_two_ways_is_not_sent() {
+        for id in ["", "a.b", "a b", "a\r\nx: y", "ä", &"a".repeat(201)] {
+            let sent = signed(id, None).remove(0).1;
+            assert!(sent.len() == 64 && sent.bytes().all(|b| b.is_ascii_hexdigit()), "{sent}");
+            assert_eq!(sent, signed(id, None).remove(0).1, "the same each time");
+        }
+        assert_eq!(signed("run:0199-ab_c", None).remove(0).1, "run:0199-ab_c");
+    }
+
+    #[test]
+    fn a_marked_secret_must_be_base64() {
+        for wrong in ["", "whsec_", "whsec_not base64!", "whsec_Zg==="] {
+            assert!(check_secret(wrong).is_err(), "{wrong}");
+        }
+        for right in ["x", "whsec", "whsec_Zg==", "not base64!"] {
+            assert!(check_secret(right).is_ok(), "{right}");
+        }
+    }
 }
