@@ -10,6 +10,7 @@ mod watcher;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::holders::{Holders, about_fuse};
 pub use self::watcher::{Seen, Watcher};
 use crate::fuses::Fuse;
 use crate::locks::Lock;

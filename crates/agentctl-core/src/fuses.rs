@@ -13,10 +13,9 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::due::{Due, changes, due, next_due};
+pub use self::due::{Due, due, next_due};
 use self::firing::Mark;
 pub use self::firing::{Firing, claim, unfinished};
-use crate::events::{Event, EventKind};
 use crate::host::Host;
 use crate::kept::{EnterError, Folder};
 use crate::model::{Fault, Time, is_session_id};
@@ -94,6 +93,8 @@ pub enum State {
     Firing,
     /// It has burnt down, and whoever was at it was ended in the middle.
     Interrupted,
+    /// It burnt down a moment ago, and all it asks for was done.
+    Fired,
 }
 
 impl State {
@@ -104,6 +105,7 @@ impl State {
             Self::Burning => "burning",
             Self::Firing => "firing",
             Self::Interrupted => "interrupted",
+            Self::Fired => "fired",
         }
     }
 }
@@ -155,24 +157,8 @@ pub struct Fuse {
 }
 
 impl Fuse {
-    /// Makes the event that tells this of it. The same change has the same id, whoever tells it.
-    #[must_use]
-    pub fn event(&self, kind: EventKind, at: Time) -> Event {
-        let id = match kind {
-            EventKind::FuseExtended => {
-                let when = self.extended_at.unwrap_or(self.set_at).millis();
-                format!("fuse-extended-{}-{when}", self.id)
-            }
-            kind => format!("{}-{}", kind.word().replace('.', "-"), self.id),
-        };
-        let mut event = Event::new(kind, id, at);
-        event.session_id.clone_from(&self.session);
-        event.fuse = Some(self.public());
-        event
-    }
-
     /// Returns it without what may be a secret.
-    fn public(&self) -> Self {
+    pub(crate) fn public(&self) -> Self {
         let on_expire = self.on_expire.iter().map(Action::public).collect();
         Self { on_expire, ..self.clone() }
     }
@@ -289,6 +275,15 @@ pub fn folder(host: &Host) -> PathBuf {
 /// file that cannot be read.
 #[must_use]
 pub fn all(host: &Host) -> (Vec<Fuse>, Vec<Fault>) {
+    let (mut fuses, faults) = seen(host);
+    fuses.retain(|f| f.state != State::Fired);
+    (fuses, faults)
+}
+
+/// As [`all`], with those that were fired a moment ago: whoever compares two looks must be able to tell
+/// them from cancelled ones.
+#[must_use]
+pub fn seen(host: &Host) -> (Vec<Fuse>, Vec<Fault>) {
     let fuses = Fuses::of(host);
     let (found, faults) = match fuses.all() {
         Ok(found) => found,
@@ -339,7 +334,8 @@ pub fn set(host: &Host, wish: Wish) -> Result<(Fuse, Option<Fuse>), FuseError> {
     let replaced = older.iter().find(|l| l.mark.is_none()).map(|l| l.fuse.public());
     fuses.folder.put(&entered, &place, &fuse)?;
     // Where a person may have put it, and what was said about the one before.
-    let stale = older.iter().filter(|l| l.is_over() || (l.mark.is_none() && l.path != place));
+    let told = |l: &Lit| l.is_over() && l.fuse.state == State::Interrupted;
+    let stale = older.iter().filter(|l| told(l) || (l.mark.is_none() && l.path != place));
     let stale: Vec<PathBuf> = stale.map(|l| l.path.clone()).collect();
     fuses.folder.remove(&entered, &stale)?;
     Ok((fuse.public(), replaced))
@@ -411,7 +407,7 @@ struct Lit {
 }
 
 impl Lit {
-    /// Says whether it stays only to be shown.
+    /// Says whether it stays only to be seen.
     fn is_over(&self) -> bool {
         self.mark.as_ref().is_some_and(|m| m.is_over)
     }
@@ -470,7 +466,8 @@ impl Fuses {
 
     fn find(&self, id: &str) -> Result<Lit, FuseError> {
         let (found, _unreadable) = self.all()?;
-        found.into_iter().find(|lit| lit.fuse.id == id).ok_or(FuseError::Missing)
+        let mut found = found.into_iter().filter(|lit| lit.fuse.state != State::Fired);
+        found.find(|lit| lit.fuse.id == id).ok_or(FuseError::Missing)
     }
 
     fn read(&self, path: &Path) -> Result<Lit, file::Skip> {
@@ -490,8 +487,11 @@ impl Fuses {
         (fuse.state, fuse.expired_at, fuse.cause, fuse.note) = match &mark {
             None => (State::Burning, None, None, None),
             Some(mark) => {
-                let attended = !mark.is_over && self.is_attended(path)?;
-                let state = if attended { State::Firing } else { State::Interrupted };
+                let state = match mark.is_over {
+                    true if mark.cut.is_none() => State::Fired,
+                    false if self.is_attended(path)? => State::Firing,
+                    _ => State::Interrupted,
+                };
                 (state, Some(mark.at), Some(mark.cause), mark.note(&fuse, state))
             }
         };

@@ -3,13 +3,15 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used)]
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use agentctl_core::events::EventKind;
+use agentctl_core::events::edges::{Edges, Look};
+use agentctl_core::events::{EventKind, Holders, about_fuse};
 use agentctl_core::fuses::{
     Action, Bound, Cause, Conditions, Due, Firing, Fuse, FuseError, State, Wish, all, cancel,
-    changes, claim, clear, due, extend, folder, next_due, set, unfinished,
+    claim, clear, due, extend, folder, next_due, seen, set, unfinished,
 };
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::Kernel;
@@ -95,6 +97,18 @@ impl World {
         let entries = std::fs::read_dir(folder(&self.host)).expect("listed").flatten();
         let names = entries.map(|e| e.file_name().to_string_lossy().into_owned());
         names.filter(|n| !n.starts_with('.')).collect()
+    }
+
+    /// Takes away what is only there to be seen, so long after this very moment.
+    fn sweep(&self, later: i64) {
+        NOW.set(jiff::Timestamp::now().as_millisecond() + later);
+        assert!(unfinished(&self.host).expect("looked").is_empty());
+    }
+
+    /// Where the one fuse that burns lies.
+    fn place(&self) -> PathBuf {
+        let name = self.names().into_iter().find(|n| n.ends_with(".json")).expect("a file");
+        folder(&self.host).join(name)
     }
 }
 
@@ -397,8 +411,8 @@ fn whoever_is_killed_at_any_step_a_fuse_is_fired_once() {
             let firing = left_over.pop().expect("it is taken up");
             assert!(firing.resumed && left_over.is_empty());
             assert_eq!((firing.at().millis(), firing.cause()), (BEGIN + HOUR, Cause::Ttl));
-            let event = firing.fuse.event(EventKind::FuseExpired, firing.at());
-            assert_eq!(event.id, format!("fuse-expired-{}", fuse.id));
+            let event = about_fuse(EventKind::FuseExpired, &firing.fuse, firing.at());
+            assert_eq!(event.id, about_fuse(EventKind::FuseExpired, &fuse, now()).id);
             worker.left = left;
             whole = work(firing, &mut worker, &mut done);
         }
@@ -407,6 +421,10 @@ fn whoever_is_killed_at_any_step_a_fuse_is_fired_once() {
         assert!(done.told > 0 && done.stops > 0 && done.posts > 0, "{case}");
         let left = world.fuses();
         if done.commands == 2 && left.is_empty() {
+            world.sweep(HOUR / 60);
+            assert_eq!(world.names().len(), 1, "for a while nobody takes it for cancelled");
+            world.sweep(HOUR);
+            assert!(world.names().is_empty());
             continue;
         }
         // A command whose end nobody saw is shown, and nothing is left to do.
@@ -415,8 +433,9 @@ fn whoever_is_killed_at_any_step_a_fuse_is_fired_once() {
         let note = left[0].note.clone().expect("a word about it");
         assert!(note.contains("not repeated"), "{note}");
         assert!(unfinished(&world.host).expect("looked").is_empty());
-        NOW.set(BEGIN + 9 * 24 * HOUR);
-        assert!(unfinished(&world.host).expect("looked").is_empty());
+        world.sweep(6 * 24 * HOUR);
+        assert_eq!(world.names().len(), 1);
+        world.sweep(8 * 24 * HOUR);
         assert!(world.names().is_empty(), "it was shown for long enough");
     }
 }
@@ -454,8 +473,11 @@ fn of_many_who_claim_a_fuse_one_gets_it_and_holds_it_while_it_lives() {
             left.remove(0).finish().expect("finished");
         }
         cancel(host, &next.id).expect("cancelled");
-        assert!(world.names().is_empty(), "{:?}", world.names());
+        assert!(world.fuses().is_empty(), "{:?}", world.names());
+        assert!(matches!(cancel(host, &fuse.id), Err(FuseError::Missing)), "it was fired");
     }
+    world.sweep(HOUR);
+    assert!(world.names().is_empty(), "{:?}", world.names());
 }
 
 #[test]
@@ -498,45 +520,78 @@ fn extend_changes_what_is_given_and_nothing_else() {
 }
 
 #[test]
-fn what_changed_is_told_with_the_same_id_by_everybody() {
+fn what_changed_is_told_once_and_a_fired_fuse_is_not_a_cancelled_one() {
     let world = World::new();
-    let before = world.fuses();
-    let fuse =
-        world.set(ttl(HOUR), vec![Action::Webhook { url: "https://a:b@x.org/secret?k".into() }]);
-    let lit = world.fuses();
-    let kinds = |before: &[Fuse], after: &[Fuse]| {
-        let events = changes(before, after, time(BEGIN));
+    let mut edges = Edges::default();
+    let mut told = |world: &World| {
+        let (fuses, faults) = seen(&world.host);
+        let fuses_hidden = !faults.is_empty();
+        let things = Holders { fuses, fuses_hidden, ..Holders::default() };
+        let events = edges.step(Look {
+            at: now(),
+            moment: Instant::now(),
+            sessions: Vec::new(),
+            unasked: Vec::new(),
+            named: HashMap::new(),
+            lives: HashMap::new(),
+            passed: Vec::new(),
+            holders: things,
+        });
         events.into_iter().map(|e| (e.kind, e.id)).collect::<Vec<_>>()
     };
-    assert_eq!(kinds(&before, &lit), [(EventKind::FuseSet, format!("fuse-set-{}", fuse.id))]);
-    assert_eq!(kinds(&lit, &lit), []);
-    NOW.set(BEGIN + 7);
-    extend(&world.host, &fuse.id, Conditions::default()).expect("extended");
-    let longer = world.fuses();
-    let id = format!("fuse-extended-{}-{}", fuse.id, BEGIN + 7);
-    assert_eq!(kinds(&lit, &longer), [(EventKind::FuseExtended, id)]);
-    let id = format!("fuse-cancelled-{}", fuse.id);
-    assert_eq!(kinds(&longer, &before), [(EventKind::FuseCancelled, id)]);
-    let over = changes(&longer, &before, time(BEGIN + 9 * HOUR));
-    assert!(over.is_empty(), "somebody may have fired it: {over:?}");
+    let secret = "https://a:b@x.org/secret?k";
+    let of = |kind, fuse: &Fuse| (kind, about_fuse(kind, fuse, now()).id);
+    assert_eq!(told(&world), []);
+    let fuse = world.set(ttl(HOUR), vec![Action::Webhook { url: secret.into() }]);
+    assert_eq!(told(&world), [of(EventKind::FuseSet, &fuse)]);
+    assert_eq!(told(&world), []);
+    let mut ids = Vec::new();
+    for later in 1..4 {
+        NOW.set(BEGIN + later);
+        let fuse = extend(&world.host, &fuse.id, idle(HOUR)).expect("extended");
+        let event = of(EventKind::FuseExtended, &fuse);
+        assert_eq!(told(&world), [event.clone()]);
+        assert!(!ids.contains(&event.1), "each time is another");
+        ids.push(event.1);
+    }
+    cancel(&world.host, &fuse.id).expect("cancelled");
+    assert_eq!(told(&world), [of(EventKind::FuseCancelled, &fuse)]);
+    // One that was fired between two looks, whatever for, was not cancelled.
+    for cause in [Cause::Ttl, Cause::Idle] {
+        let fuse = world.set(ttl(HOUR), vec![]);
+        assert_eq!(told(&world).len(), 1);
+        let due = Due { fuse, cause, at: now() };
+        let firing = claim(&world.host, &due).expect("claimed").expect("ours");
+        firing.finish().expect("finished");
+        assert_eq!(told(&world), [], "{cause:?}");
+        assert!(world.fuses().is_empty(), "and it burns no more");
+    }
+    // What cannot be read now may still be there.
+    let fuse = world.set(ttl(HOUR), vec![Action::Webhook { url: secret.into() }]);
+    assert_eq!(told(&world).len(), 1);
+    let place = world.place();
+    let kept = std::fs::read_to_string(&place).expect("read");
+    std::fs::write(&place, "{").expect("written");
+    assert_eq!(told(&world), []);
+    std::fs::write(&place, &kept).expect("written");
+    assert_eq!(told(&world), []);
     // What is told holds no secret; the file does.
-    let told = serde_json::to_string(&changes(&before, &longer, time(BEGIN))).expect("JSON");
-    assert!(told.contains("https://x.org\"") && !told.contains("secret") && !told.contains("a:b"));
-    let kept = std::fs::read_to_string(folder(&world.host).join(&world.names()[0])).expect("read");
-    assert!(kept.contains("https://a:b@x.org/secret?k"));
+    let event = about_fuse(EventKind::FuseSet, &fuse, now());
+    let text = serde_json::to_string(&event).expect("JSON");
+    assert!(text.contains("https://x.org\"") && !text.contains("secret") && !text.contains("a:b"));
+    assert!(kept.contains(secret));
     let due = world.due(&nobody(), BEGIN + 9 * HOUR).pop().expect("due");
     let firing = claim(&world.host, &due).expect("claimed").expect("ours");
-    assert_eq!(
-        firing.action(),
-        Some(&Action::Webhook { url: "https://a:b@x.org/secret?k".into() })
-    );
+    assert_eq!(firing.action(), Some(&Action::Webhook { url: secret.into() }));
+    let event = about_fuse(EventKind::FuseExpired, &firing.fuse, now());
+    assert!(!serde_json::to_string(&event).expect("JSON").contains("secret"));
 }
 
 #[test]
 fn a_file_that_is_no_fuse_is_a_fault_and_hides_none() {
     let world = World::new();
     let fuse = world.set(ttl(HOUR), vec![]);
-    let place = folder(&world.host).join(&world.names()[0]);
+    let place = world.place();
     let text = std::fs::read_to_string(&place).expect("read");
     let here = world.path();
     let rubbish = [

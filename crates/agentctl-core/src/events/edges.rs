@@ -246,10 +246,10 @@ impl Edges {
             };
             let life = look.lives.get(&key).cloned();
             let next = match old.remove(&key) {
-                Some(was) => Some(step.advance(was, session.clone(), life)),
+                Some(was) => step.advance(was, session.clone(), life),
                 None => step.appear(&key, session.clone(), life),
             };
-            standing.extend(next.map(|next| (key, next)));
+            standing.insert(key, next);
         }
         for (key, was) in old {
             if let Some(next) = step.settle(&key, was) {
@@ -295,14 +295,14 @@ struct Step<'a> {
 
 impl Step<'_> {
     /// One that was not there before.
-    fn appear(&mut self, key: &Key, session: Session, life: Option<Life>) -> Option<Standing> {
+    fn appear(&mut self, key: &Key, session: Session, life: Option<Life>) -> Standing {
         if key.who.is_err() {
             // A process is told of only when somebody is needed before it can have a session.
             let mut next = Standing::new(session, life);
             if next.session.status == Status::Waiting {
                 self.tell(EventKind::Waiting, &mut next, self.look.at);
             }
-            return Some(next);
+            return next;
         }
         let mut next = Standing::new(session, life);
         // What rested in a shared server was there all the time; so was, for all we know, what could
@@ -333,7 +333,7 @@ impl Step<'_> {
                 self.tell(kind_of(status), &mut next, seen);
             }
         }
-        Some(next)
+        next
     }
 
     /// One that was there before.

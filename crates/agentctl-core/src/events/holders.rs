@@ -1,14 +1,19 @@
-//! Who keeps a directory, between two looks.
+//! Who keeps a directory, and which fuses burn, between two looks.
 
 use super::{Event, EventKind, identity};
+use crate::fuses::{Fuse, State};
 use crate::locks::{Kind, Lock, SOURCE};
 use crate::model::{Fault, Time};
 
-/// What one look says about locks, and what could not be asked.
+/// What one look says about locks and fuses, and what could not be asked.
 #[derive(Clone, Debug, Default)]
 pub struct Holders {
     /// Who keeps a directory.
     pub locks: Vec<Lock>,
+    /// The fuses, with those that have burnt down a moment ago.
+    pub fuses: Vec<Fuse>,
+    /// Some files of fuses could not be read: one that is missing may be there.
+    pub fuses_hidden: bool,
     /// What could not be asked: what is missing there may be hidden.
     pub faults: Vec<Fault>,
 }
@@ -35,6 +40,28 @@ pub(super) fn step(
             next.locks.push(was.clone());
         } else {
             events.push(about_lock(EventKind::LockReleased, was, at));
+        }
+    }
+    let burns = |fuse: &&Fuse| fuse.state == State::Burning;
+    for fuse in now.fuses.iter().filter(burns) {
+        match before.fuses.iter().find(|was| was.id == fuse.id) {
+            None => events.push(about_fuse(EventKind::FuseSet, fuse, fuse.set_at.min(at))),
+            Some(was) if was.extended_at != fuse.extended_at => {
+                let when = fuse.extended_at.unwrap_or(at).min(at);
+                events.push(about_fuse(EventKind::FuseExtended, fuse, when));
+            }
+            Some(_) => {}
+        }
+    }
+    // One that has burnt down is still here; whoever fires it tells so.
+    for was in before.fuses.iter().filter(burns) {
+        if now.fuses.iter().any(|fuse| fuse.id == was.id) {
+            continue;
+        }
+        if now.fuses_hidden {
+            next.fuses.push(was.clone());
+        } else {
+            events.push(about_fuse(EventKind::FuseCancelled, was, at));
         }
     }
     next
@@ -84,5 +111,17 @@ fn about_lock(kind: EventKind, lock: &Lock, now: Time) -> Event {
     event.adapter = holder.adapter;
     event.session_id.clone_from(&holder.session);
     event.lock = Some(lock.clone());
+    event
+}
+
+/// Makes the event of a fuse, also for whoever fires it. What may be a secret is not told.
+#[must_use]
+pub fn about_fuse(kind: EventKind, fuse: &Fuse, at: Time) -> Event {
+    // A fuse is set, cancelled and fired once, and extended as often as somebody wants.
+    let when = fuse.extended_at.filter(|_| kind == EventKind::FuseExtended);
+    let when = when.map(|t| t.to_string()).unwrap_or_default();
+    let mut event = Event::new(kind, identity(&[kind.word(), &fuse.id, &when]), at);
+    event.session_id.clone_from(&fuse.session);
+    event.fuse = Some(fuse.public());
     event
 }

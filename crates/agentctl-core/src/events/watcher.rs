@@ -13,6 +13,7 @@ use super::holders::Holders;
 use super::replay::{self, Past, life_of};
 use super::{Bell, Event};
 use crate::fleet::{self, Adapters, Launch, Launches, Signs, Survey};
+use crate::fuses;
 use crate::host::Host;
 use crate::locks::{self, Lock};
 use crate::model::{Fault, Listing, ProcId, Session, Status, Time};
@@ -133,13 +134,16 @@ impl Watcher {
         let passed = self.passed(&listing.sessions, &named);
         let (locks, lock_faults) = locks::of(&self.host, launched, &listing.sessions);
         faults.extend(lock_faults);
-        let holders = Holders { locks: locks.clone(), faults: faults.clone() };
+        let (fuses, fuse_faults) = fuses::seen(&self.host);
+        let fuses_hidden = !fuse_faults.is_empty();
+        let holders = Holders { locks: locks.clone(), fuses, fuses_hidden, faults: faults.clone() };
+        faults.extend(fuse_faults);
         self.add_own_signs(&mut signs);
         let sessions = listing.sessions.clone();
         let look = Look { at, moment: began, sessions, unasked, named, lives, passed, holders };
         let events = self.edges.step(look);
-        let launches = &self.launches;
-        self.edges.keep_launches(&|run| launches.get(run).is_some());
+        let kept = &self.launches;
+        self.edges.keep_launches(&|run| kept.get(run).is_some());
         self.prepare(began, at, &signs, Seen { events, listing, resting, locks, faults })
     }
 
@@ -235,10 +239,10 @@ impl Watcher {
         let mut named = HashMap::new();
         let mut missing = self.edges.missing(&listing.sessions);
         missing.retain(|key| !unasked.contains(&key.adapter()));
-        let (silent, asked): (Vec<Key>, Vec<Key>) =
-            missing.into_iter().partition(|key| self.silent(listing, key).is_some());
-        for key in silent {
-            let why = self.silent(listing, &key).unwrap_or_default();
+        let (mute, asked): (Vec<Key>, Vec<Key>) =
+            missing.into_iter().partition(|key| silent(listing, key).is_some());
+        for key in mute {
+            let why = silent(listing, &key).unwrap_or_default();
             named.insert(key, Named::Failed(why));
         }
         let targets: Vec<_> = asked.iter().map(Key::target).collect();
@@ -258,12 +262,6 @@ impl Watcher {
         }
         self.leaving = leaving;
         named
-    }
-
-    /// Says why an adapter could not be asked at all, if so.
-    fn silent(&self, listing: &Listing, key: &Key) -> Option<String> {
-        let blind = |f: &&Fault| f.adapter == key.adapter() && locks::is_blind(f);
-        listing.faults.iter().find(blind).map(|fault| fault.message.clone())
     }
 
     /// Takes in what a look by name said. How a launched agent ended is written by its parent a moment
@@ -367,6 +365,12 @@ impl Watcher {
             signs.places.extend(told.map(|name| launch.run.directory.join(name)));
         }
     }
+}
+
+/// Says why an adapter could not be asked at all, if so.
+fn silent(listing: &Listing, key: &Key) -> Option<String> {
+    let blind = |f: &&Fault| f.adapter == key.adapter() && locks::is_blind(f);
+    listing.faults.iter().find(blind).map(|fault| fault.message.clone())
 }
 
 fn covering<'a>(faults: &'a [Fault], key: &Key) -> Option<&'a Fault> {

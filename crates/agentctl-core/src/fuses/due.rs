@@ -1,10 +1,9 @@
-//! Which fuses are due, when the next one is, and what changed between two looks at them.
+//! Which fuses are due, and when the next one is.
 //!
 //! Everything is reckoned from the clock on the wall and from one look at what lives; nothing is
 //! remembered. What is not known (a cost, when a session last did something, whether another one works
 //! in the directory) makes no fuse burn down.
 
-use crate::events::{Event, EventKind};
 use crate::fleet;
 use crate::host::Host;
 use crate::locks;
@@ -55,31 +54,6 @@ pub fn next_due(host: &Host, fuses: &[Fuse], listing: &Listing, now: Time) -> Op
     let burning = fuses.iter().filter(|f| f.state == State::Burning);
     let moments = burning.flat_map(|fuse| moments(host, fuse, listing));
     moments.map(|(at, _)| at).filter(|at| *at > now).min()
-}
-
-/// Tells what changed between two looks at the fuses. That one has expired is told by whoever fires it,
-/// who leaves it out of the look before: any other that is gone was cancelled. Of one whose time was over
-/// nothing is said: somebody else may have fired it.
-#[must_use]
-pub fn changes(before: &[Fuse], after: &[Fuse], now: Time) -> Vec<Event> {
-    let mut events = Vec::new();
-    for fuse in after.iter().filter(|f| f.state == State::Burning) {
-        match before.iter().find(|f| f.id == fuse.id) {
-            None => events.push(fuse.event(EventKind::FuseSet, fuse.set_at)),
-            Some(was) if was.extended_at != fuse.extended_at => {
-                let at = fuse.extended_at.unwrap_or(now);
-                events.push(fuse.event(EventKind::FuseExtended, at));
-            }
-            Some(_) => {}
-        }
-    }
-    let burning = |f: &&Fuse| f.state == State::Burning && f.due_at.is_none_or(|at| at > now);
-    for fuse in before.iter().filter(burning) {
-        if !after.iter().any(|f| f.id == fuse.id) {
-            events.push(fuse.event(EventKind::FuseCancelled, now));
-        }
-    }
-    events
 }
 
 /// The moments at which a fuse burns down, as things stand now; what it costs aside.

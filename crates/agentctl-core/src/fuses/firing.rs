@@ -4,13 +4,15 @@
 //! The claim and each step are one rename, so that a full disk stops nothing; whoever is at it holds the
 //! file's lock, so that its death is seen at once and two daemons never do the same. The name of a
 //! claimed fuse is `<id>~<cause>~<when>~<step>~<begun>~<cut>.firing`. What can be done twice is done again
-//! when nobody knows how far it came; a command is not. What is left of one whose command was cut short
-//! ends in `.cut`, for people to see.
+//! when nobody knows how far it came; a command is not. When all is done its name ends in `.fired` for a
+//! few minutes, so that nobody takes it for cancelled; and for days where a command was cut short, for
+//! people to see.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::{Action, Cause, Due, Fuse, FuseError, Fuses, Lit, State};
 use crate::host::Host;
@@ -18,7 +20,9 @@ use crate::model::{Time, is_session_id};
 use crate::native::file;
 
 /// So long is shown that a command was cut short.
-const SHOWN_MS: i64 = 7 * 24 * 3_600_000;
+const SHOWN: Duration = Duration::from_hours(7 * 24);
+/// So long is seen that a fuse was fired: everybody who compares looks takes one in less than a minute.
+const SEEN: Duration = Duration::from_mins(5);
 
 /// How far a claimed fuse has come: its file's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +36,8 @@ pub(super) struct Mark {
     /// The next one is a command, and it has been begun.
     begun: bool,
     /// A command that was begun by one who was killed.
-    cut: Option<usize>,
-    /// Nothing is left to do: it stays to be shown.
+    pub(super) cut: Option<usize>,
+    /// Nothing is left to do: it stays to be seen.
     pub(super) is_over: bool,
 }
 
@@ -41,7 +45,7 @@ impl Mark {
     pub(super) fn parse(name: &str) -> Option<Self> {
         let (name, is_over) = match name.strip_suffix(".firing") {
             Some(name) => (name, false),
-            None => (name.strip_suffix(".cut")?, true),
+            None => (name.strip_suffix(".fired")?, true),
         };
         let mut parts = name.split('~');
         let id = parts.next().filter(|id| is_session_id(id))?.to_owned();
@@ -60,7 +64,7 @@ impl Mark {
     fn name(&self) -> String {
         let begun = if self.begun { "begun" } else { "-" };
         let cut = self.cut.map_or_else(|| "-".to_owned(), |cut| cut.to_string());
-        let end = if self.is_over { "cut" } else { "firing" };
+        let end = if self.is_over { "fired" } else { "firing" };
         let (id, cause, at, step) = (&self.id, self.cause.word(), self.at.millis(), self.step);
         format!("{id}~{cause}~{at}~{step}~{begun}~{cut}.{end}")
     }
@@ -134,23 +138,20 @@ pub fn claim(host: &Host, due: &Due) -> Result<Option<Firing>, FuseError> {
 /// for long enough.
 pub fn unfinished(host: &Host) -> Result<Vec<Firing>, FuseError> {
     let fuses = Fuses::of(host);
-    let is_left = |l: &Lit| l.mark.is_some() && l.fuse.state == State::Interrupted;
-    // Most of the time there is nothing, and nobody need be kept out.
-    if !fuses.all()?.0.iter().any(is_left) {
+    let is_left = |l: &Lit| matches!(l.fuse.state, State::Interrupted | State::Fired);
+    // Most of the time there is nothing to do, and nobody need be kept out.
+    let is_waste = |l: &Lit| l.is_over() && is_old(host, l);
+    if !fuses.all()?.0.iter().any(|l| is_left(l) && (!l.is_over() || is_waste(l))) {
         return Ok(Vec::new());
     }
     let entered = fuses.folder.enter()?;
     let (lit, _unreadable) = fuses.all()?;
-    let before = host.now().millis().saturating_sub(SHOWN_MS);
     let mut found = Vec::new();
     for lit in lit.into_iter().filter(is_left) {
-        let Some(mark) = lit.mark else { continue };
-        if mark.is_over {
-            if mark.at.millis() < before {
-                fuses.folder.remove(&entered, &[lit.path])?;
-            }
-            continue;
+        if is_waste(&lit) {
+            fuses.folder.remove(&entered, std::slice::from_ref(&lit.path))?;
         }
+        let Some(mark) = lit.mark.filter(|m| !m.is_over) else { continue };
         let Some(lock) = lock(&fuses, &lit.path)? else { continue };
         let mut firing =
             Firing { fuse: lit.fuse, resumed: true, mark, path: lit.path, _lock: lock };
@@ -161,6 +162,15 @@ pub fn unfinished(host: &Host) -> Result<Vec<Firing>, FuseError> {
         found.push(firing.told());
     }
     Ok(found)
+}
+
+/// Says whether what is only there to be seen has been there for long enough.
+fn is_old(host: &Host, lit: &Lit) -> bool {
+    let Ok(meta) = fs::symlink_metadata(&lit.path) else { return false };
+    // Its last change was its last name.
+    let age_ms = host.now().millis() - (meta.ctime() * 1000 + meta.ctime_nsec() / 1_000_000);
+    let keep = if lit.fuse.state == State::Fired { SEEN } else { SHOWN };
+    u128::try_from(age_ms).is_ok_and(|age| age > keep.as_millis())
 }
 
 /// Takes the lock of a file, if nobody has it and it is still the one that lies there.
@@ -216,26 +226,16 @@ impl Firing {
         self.rename()
     }
 
-    /// Takes it away; or leaves it to be shown, where a command was cut short.
+    /// Notes that all is done.
     pub fn finish(mut self) -> io::Result<()> {
-        if self.mark.cut.is_some() {
-            self.mark.is_over = true;
-            return self.rename();
-        }
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => self.flush(),
-        }
+        self.mark.is_over = true;
+        self.rename()
     }
 
     fn rename(&mut self) -> io::Result<()> {
         let next = self.path.with_file_name(self.mark.name());
         fs::rename(&self.path, &next)?;
         self.path = next;
-        self.flush()
-    }
-
-    fn flush(&self) -> io::Result<()> {
         File::open(self.path.parent().unwrap_or(&self.path))?.sync_all()
     }
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::events::{Bell, Event, EventKind, Watcher, replay};
-use agentctl_core::fuses::{self, Fuse};
 use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Time};
 use clap::Args;
@@ -93,8 +92,6 @@ struct Local {
     /// What was told of the past, and may be seen to happen once more.
     replayed: HashSet<String>,
     told: HashSet<String>,
-    host: Arc<Host>,
-    fuses: Vec<Fuse>,
     over: Arc<AtomicBool>,
 }
 
@@ -110,12 +107,8 @@ impl Local {
             waiting: VecDeque::new(),
             replayed: HashSet::new(),
             told: HashSet::new(),
-            host: Arc::clone(host),
-            fuses: Vec::new(),
             over,
         };
-        local.look_at_fuses();
-        local.waiting.clear();
         local.hear(&seen.faults);
         // Looked first, remembered second: what ends in between is seen twice rather than never.
         if let Some(from) = from {
@@ -126,19 +119,6 @@ impl Local {
             }
         }
         Ok(local)
-    }
-
-    /// Nobody fires a fuse here, but what people do to them shows.
-    fn look_at_fuses(&mut self) {
-        let (fuses, faults) = fuses::all(&self.host);
-        // One that cannot be read was not cancelled.
-        if !faults.is_empty() {
-            return;
-        }
-        for event in fuses::changes(&self.fuses, &fuses, self.host.now()) {
-            self.waiting.push_back(Word::Event(Box::new(event)));
-        }
-        self.fuses = fuses;
     }
 
     /// Each trouble is told when it begins; one that is over may begin again.
@@ -178,7 +158,6 @@ impl Iterator for Local {
                     self.waiting.push_back(Word::Event(Box::new(event)));
                 }
             }
-            self.look_at_fuses();
             self.hear(&seen.faults);
         }
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use agentctl_core::events::{Event, EventKind};
+use agentctl_core::events::{Event, EventKind, about_fuse};
 use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::fuses::{self, Action, Cause, Due, Firing, Fuse, FuseError};
 use agentctl_core::hooks::{Call, Report};
@@ -95,7 +95,6 @@ impl Fuses {
             adapters,
             outlets,
             shared: Arc::clone(&shared),
-            known: None,
             faults: Vec::new(),
             costs: Costs::default(),
         };
@@ -202,8 +201,6 @@ struct Warden {
     outlets: Arc<dyn Outlets>,
     shared: Arc<Shared>,
     awake_since: Time,
-    /// The fuses as they were at the last look.
-    known: Option<Vec<Fuse>>,
     /// What was complained about already.
     faults: Vec<Fault>,
     costs: Costs,
@@ -225,10 +222,6 @@ impl Warden {
             self.outlets.log(Weight::Warning, &fault.message);
         }
         self.faults = faults;
-        let now = self.host.now();
-        for event in fuses::changes(self.known.as_deref().unwrap_or(&burning), &burning, now) {
-            self.outlets.tell(event);
-        }
         let looks = burning.iter().any(depends_on_a_look);
         let handed = listing.is_some();
         let mut listing = listing.unwrap_or_else(|| Arc::new(empty()));
@@ -261,7 +254,6 @@ impl Warden {
             // Never early: the part of a millisecond that is cut off counts as a whole one.
             Duration::from_millis(ms + 1)
         });
-        self.known = Some(left);
         [again, next, self.costs.settle()].into_iter().flatten().min()
     }
 
@@ -401,7 +393,7 @@ pub fn fire(
 ) {
     let name = name(&firing.fuse);
     let target = target(adapters, &firing.fuse);
-    let mut event = firing.fuse.event(EventKind::FuseExpired, firing.at());
+    let mut event = about_fuse(EventKind::FuseExpired, &firing.fuse, firing.at());
     event.late = late;
     event.adapter = target.as_ref().map(|t| t.adapter);
     event.session = target.as_ref().and_then(|t| fleet::inspect(host, adapters, t).session);

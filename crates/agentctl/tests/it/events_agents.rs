@@ -244,7 +244,8 @@ fn a_gateway_that_fails_ends_nothing() {
     sandboxed(|| {
         let (gateway, id) = (Gateway::start(), openclaw::A);
         gateway.world().rows = vec![openclaw::row(id, Some("running"), true)];
-        let home = openclaw::beside(&gateway, "[deadline]\ngateway = \"300ms\"\n");
+        let home = home();
+        crate::configure(&home, &[("gateway", "300ms")], &openclaw::table(&gateway, ""));
         let stream = listened(&home, &gateway);
         let mut told: Vec<&str> = Vec::new();
         for manner in [Manner::HangUp, Manner::Rubbish, Manner::NoAnswer, Manner::NoList] {

@@ -9,8 +9,15 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 use testkit::{Output, TestHome, sandboxed};
 
+use crate::claude_code;
 use crate::launched::{folder, launch};
-use crate::{claude_code, home};
+
+/// A home in which nobody is awake: files only.
+fn home() -> TestHome {
+    let mut home = crate::home();
+    home.set("AGENTCTL_NO_DAEMON", "1");
+    home
+}
 
 fn fuses(home: &TestHome) -> Vec<Value> {
     let answer = home.run(&["fuses", "--json"]);
@@ -147,7 +154,8 @@ fn there_is_one_for_a_target_and_label() {
 #[test]
 fn a_fuse_may_be_bound_to_a_session() {
     sandboxed(|| {
-        let claude = claude_code::Claude::new();
+        let mut claude = claude_code::Claude::new();
+        claude.home.set("AGENTCTL_NO_DAEMON", "1");
         let home = &claude.home;
         claude.transcript(claude_code::A, &[claude_code::prompt("x"), claude_code::said("y")]);
         let session = &claude_code::A[..8];

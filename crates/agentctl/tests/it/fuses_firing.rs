@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use agentctl::daemon::fuses::{Fuses, Outlets, Weight};
 use agentctl_core::adapters::ALL;
-use agentctl_core::events::{Event, EventKind};
+use agentctl_core::events::{Event, EventKind, about_fuse};
 use agentctl_core::fleet::{self, Query};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::Kernel;
@@ -19,9 +19,9 @@ use agentctl_core::model::{Listing, Time};
 use serde_json::{Value, json};
 use testkit::{TestHome, eventually, sandboxed};
 
+use crate::claude_code;
 use crate::launched::{folder, kill, launch, script, status, until_stopped};
 use crate::locks::ByHand;
-use crate::{claude_code, home};
 
 const ROLE: &str = "AGENTCTL_TEST_FUSES_HOME";
 const LIMIT: Duration = Duration::from_secs(30);
@@ -96,16 +96,16 @@ impl Awake {
 
     /// What the daemon does at each of its looks.
     fn look(&self) {
+        self.fuses.looked(Arc::new(self.listing()));
+    }
+
+    fn listing(&self) -> Listing {
         let query = Query { resting: true, ..Query::default() };
-        self.fuses.looked(Arc::new(fleet::list(&self.host, ALL, &query)));
+        fleet::list(&self.host, ALL, &query)
     }
 
     fn events(&self) -> Vec<Event> {
         self.heard.events.lock().expect("whole").clone()
-    }
-
-    fn kinds(&self) -> Vec<EventKind> {
-        self.events().into_iter().map(|e| e.kind).collect()
     }
 
     fn log(&self) -> Vec<(Weight, String)> {
@@ -122,14 +122,19 @@ impl Awake {
     /// Has it look at every fuse there is, and ends it; says what else it did than fire one that was
     /// set for this alone.
     fn look_and_end(self, home: &TestHome) -> Vec<Event> {
+        let listing = Arc::new(self.listing());
+        self.hand_over_and_end(home, &listing)
+    }
+
+    /// As before, but with this look, however old it is.
+    fn hand_over_and_end(self, home: &TestHome, listing: &Arc<Listing>) -> Vec<Event> {
         let id = set(home, &["sentinel", "--ttl", "1ms"]);
-        let told = format!("fuse-expired-{id}");
         eventually("it has looked at all of them", || {
-            self.look();
-            self.events().iter().any(|e| e.id == told).then_some(())
+            self.fuses.looked(Arc::clone(listing));
+            self.events().iter().any(|e| fired(e) == id).then_some(())
         });
         assert!(self.fuses.stop(LIMIT));
-        let others = |e: &Event| e.fuse.as_ref().is_none_or(|f| f.id != id);
+        let others = |e: &Event| fired(e) != id;
         self.events().into_iter().filter(others).collect()
     }
 
@@ -148,6 +153,21 @@ fn set(home: &TestHome, args: &[&str]) -> String {
 
 fn fuses(home: &TestHome) -> Vec<Value> {
     home.run(&["fuses", "--json"]).json()["fuses"].as_array().cloned().expect("a list")
+}
+
+/// The id of the fuse that was fired.
+fn fired(event: &Event) -> String {
+    assert_eq!(event.kind, EventKind::FuseExpired);
+    let fuse = event.fuse.as_ref().expect("the fuse");
+    assert_eq!(event.id, about_fuse(EventKind::FuseExpired, fuse, event.at).id);
+    fuse.id.clone()
+}
+
+/// A home in which nobody is awake but whom the test wakes.
+fn home() -> TestHome {
+    let mut home = crate::home();
+    home.set("AGENTCTL_NO_DAEMON", "1");
+    home
 }
 
 fn lives(home: &TestHome, id: &str) -> bool {
@@ -178,8 +198,7 @@ fn a_stop_ends_exactly_the_sessions_in_that_directory() {
         }
         assert!(lives(&home, &below) && lives(&home, &neighbour), "others are left alone");
         let events = late.events();
-        assert_eq!(late.kinds(), [EventKind::FuseExpired]);
-        assert_eq!(events[0].id, format!("fuse-expired-{id}"));
+        assert_eq!(events.iter().map(fired).collect::<Vec<_>>(), [id]);
         assert!(events[0].late, "nobody was awake when its time came");
         let fuse = events[0].fuse.as_ref().expect("the fuse");
         assert_eq!(Some(events[0].at), fuse.due_at);
@@ -194,35 +213,46 @@ fn a_stop_ends_exactly_the_sessions_in_that_directory() {
 }
 
 #[test]
-fn a_short_fuse_burns_down_by_itself_and_word_of_it_goes_round() {
+fn a_short_fuse_burns_down_by_itself_and_not_before() {
     sandboxed(|| {
         let home = home();
         folder(&home, "w");
         let awake = Awake::start(&home, now);
         let id = set(&home, &["w", "--ttl", "1h"]);
         awake.look();
-        eventually("it was told", || (awake.kinds() == [EventKind::FuseSet]).then_some(()));
         assert_eq!(home.run(&["fuse", "extend", "w", "--ttl", "200ms"]).code, Some(0));
         awake.look();
         // From here on nobody looks: the time comes by itself.
-        eventually("it burnt down", || {
-            awake.kinds().contains(&EventKind::FuseExpired).then_some(())
-        });
-        awake.until_through(&home);
-        let seen = awake.kinds();
-        assert_eq!(seen, [EventKind::FuseSet, EventKind::FuseExtended, EventKind::FuseExpired]);
-        let event = awake.events().pop().expect("told");
-        assert_eq!((event.id, event.late), (format!("fuse-expired-{id}"), false));
+        let event = eventually("it burnt down", || awake.events().pop());
+        assert_eq!((fired(&event), event.late), (id, false));
         assert!(event.at <= now(), "never early");
-        let awake = Awake::start(&home, now);
-        set(&home, &["w"]);
-        awake.look();
-        eventually("it was told", || (awake.kinds() == [EventKind::FuseSet]).then_some(()));
-        assert_eq!(home.run(&["fuse", "cancel", "w"]).code, Some(0));
-        awake.look();
-        eventually("it was told", || {
-            (awake.kinds() == [EventKind::FuseSet, EventKind::FuseCancelled]).then_some(())
-        });
+        awake.until_through(&home);
+        assert_eq!(awake.events(), [event]);
+    });
+}
+
+#[test]
+fn the_daemon_itself_is_woken_by_a_fuse_and_fires_it() {
+    sandboxed(|| {
+        let home = crate::home();
+        script(&home, "note", "cat > \"${0%/bin/*}/told\"");
+        let session = launch(&home, "w", "x [[hang]]", &[]);
+        let neighbour = launch(&home, "v", "x [[hang]]", &[]);
+        let actions = ["--on-expire", "stop", "--on-expire", "run:note"];
+        let id = set(&home, &[&["w", "--ttl", "300ms"], &actions[..]].concat());
+        until_stopped(&home, &session);
+        eventually("it is through", || fuses(&home).is_empty().then_some(()));
+        let told = fs::read_to_string(home.path().join("told")).expect("it was told");
+        let event: Value = serde_json::from_str(&told).expect("JSON");
+        assert_eq!((&event["type"], &event["fuse"]["id"]), (&"fuse.expired".into(), &json!(id)));
+        assert_eq!(event["late"], false);
+        assert!(lives(&home, &neighbour));
+        // One that waits for something else is looked at whenever something happens.
+        let busy = launch(&home, "w", "x [[delay:1]] [[say:done]]", &[]);
+        set(&home, &["--session", &neighbour, "--max-runtime", "1ms", "--on-expire", "stop"]);
+        until_stopped(&home, &neighbour);
+        until_stopped(&home, &busy);
+        assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
     });
 }
 
@@ -342,6 +372,16 @@ fn idle_is_what_the_agents_own_record_says() {
         }
         let session = set(&home, &["--session", "rests", "--idle", "9h"]);
         assert_eq!(Awake::start(&home, now).look_and_end(&home), []);
+        // An old look says idle, and that is not so any more: nothing is done on its word alone.
+        let old = Arc::new(Awake::start(&home, now).listing());
+        let tell = |words: &str| {
+            home.run(&["demo-agent", "--tell", "rests", "-p", words]);
+        };
+        tell("x [[ask:Really?]] [[say:ok]]");
+        eventually("it is busy", || (status(&home, "rests")["status"] == "waiting").then_some(()));
+        assert_eq!(Awake::start(&home, hours_later).hand_over_and_end(&home, &old), []);
+        tell("yes");
+        eventually("it rests", || (status(&home, "rests")["status"] == "idle").then_some(()));
         let late = Awake::start(&home, hours_later);
         late.look();
         until_stopped(&home, "rests");
@@ -359,7 +399,8 @@ fn idle_is_what_the_agents_own_record_says() {
 #[test]
 fn runtime_and_cost_are_those_of_the_session() {
     sandboxed(|| {
-        let claude = claude_code::Claude::new();
+        let mut claude = claude_code::Claude::new();
+        claude.home.set("AGENTCTL_NO_DAEMON", "1");
         let home = &claude.home;
         let cost = |tokens: u64| {
             json!({"type": "cost-state", "totalCostUSD": 6.5, "modelUsage": {"claude-opus-5-5":
@@ -377,7 +418,7 @@ fn runtime_and_cost_are_those_of_the_session() {
         assert_eq!(status(home, claude_code::A)["cost_usd"], Value::Null);
         let late = Awake::start(home, hours_later);
         let told = eventually("it ran for too long", || late.events().pop());
-        assert_eq!(told.id, format!("fuse-expired-{run}"));
+        assert_eq!(fired(&told), run);
         assert_eq!(told.session_id.as_deref(), Some(claude_code::A));
         assert_eq!(told.adapter, Some("claude-code"));
         assert_eq!(told.session.and_then(|s| s.cwd), Some(claude.cwd.clone()));
@@ -392,7 +433,7 @@ fn runtime_and_cost_are_those_of_the_session() {
         let awake = Awake::start(home, now);
         awake.look();
         let told = eventually("it cost too much", || awake.events().pop());
-        assert_eq!(told.id, format!("fuse-expired-{spent}"));
+        assert_eq!(fired(&told), spent);
         awake.until_through(home);
         assert!(lives(home, claude_code::A), "nobody asked for a stop");
     });
@@ -445,7 +486,7 @@ fn what_a_killed_one_left_is_finished_and_its_command_is_not_repeated() {
         next.until_said("it is not repeated");
         eventually("it has done the rest", || (runs() == "begun\nafter\n").then_some(()));
         assert!(next.fuses.stop(LIMIT));
-        assert_eq!(next.events().pop().expect("told again").id, format!("fuse-expired-{id}"));
+        assert_eq!(fired(&next.events().pop().expect("told again")), id);
         // It is shown until somebody takes note of it; and nobody fires it again.
         let shown = home.run(&["fuses"]);
         assert!(shown.stdout.contains("interrupted"), "{}", shown.stdout);

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use testkit::gateway::{DEVICE_TOKEN, Demand, Gateway, TOKEN};
 use testkit::{TestHome, sandboxed};
 
+use crate::configure;
 use crate::home;
-use crate::openclaw::{A, all, beside, configure, row};
+use crate::openclaw::{A, all, beside, row, table};
 
 const KEY: &str = ".config/agentctl/openclaw-device.key";
 
@@ -114,7 +115,7 @@ fn a_gateway_that_does_not_ask_is_told_of_a_device_only_where_a_run_begins() {
         assert_eq!(home.run(&["list", "-a"]).code, Some(0));
         assert!(devices(&gateway)[known..].iter().all(Value::is_null));
         // With leave, an administrator ends what others began; only then is that asked for.
-        configure(&home, &gateway, "admin = true\n");
+        configure(&home, &[], &table(&gateway, "admin = true\n"));
         assert_eq!(home.run(&["stop", A]).code, Some(0));
     });
 }
@@ -209,7 +210,7 @@ fn a_device_is_made_once_is_another_to_each_gateway_and_its_message_is_harmless(
         let beside_it: Vec<_> =
             std::fs::read_dir(home.at(".config/agentctl")).expect("read").collect();
         assert_eq!(beside_it.len(), 2, "{beside_it:?}");
-        configure(&home, &other, "");
+        configure(&home, &[], &table(&other, ""));
         assert_eq!(fault(&home).1, "pairing");
         let theirs = devices(&other);
         assert!(theirs.iter().any(Value::is_string) && !theirs.contains(&known[0]), "{theirs:?}");
@@ -258,7 +259,7 @@ fn what_a_server_cannot_heed_is_said_in_a_sentence() {
         assert_eq!((acted("sessions.create"), acted("sessions.send")), (0, 0));
         let stays = home.run(&[resume, &["--", "--agent", "other"]].concat());
         assert!(stays.stderr.contains("cannot be heeded"), "{}", stays.stderr);
-        configure(&home, &gateway, "admin = true\n");
+        configure(&home, &[], &table(&gateway, "admin = true\n"));
         assert_eq!(home.run(&[launch, &["--permissions", "bypass"]].concat()).code, Some(0));
         let world = gateway.world();
         let made = world.asked.iter().find(|(method, _)| method == "sessions.create");

@@ -221,14 +221,14 @@ fn a_certificate_that_was_named_itself_is_believed_and_no_other() {
                 file.display()
             )
         };
-        let home = home_of(&table(&testkit::tls::certificate()));
+        let home = home_of(&[], &table(&testkit::tls::certificate()));
         assert_eq!(all(&home).session(A)["status"], "running");
         let known = gateway.world().asked.len();
-        let (exit, code, why, _) = fault(&home_of(&table(&testkit::tls::authority())));
+        let (exit, code, why, _) = fault(&home_of(&[], &table(&testkit::tls::authority())));
         assert_eq!((exit, code.as_str()), (Some(3), "certificate"), "{why}");
         // As OpenClaw's own settings name it, by its fingerprint.
         let settings = |fingerprint: &str| {
-            let home = home_of("");
+            let home = home_of(&[], "");
             let remote = json!({"url": format!("wss://127.0.0.2:{port}"), "token": TOKEN, "tlsFingerprint": fingerprint});
             let text = json!({"gateway": {"mode": "remote", "remote": remote}}).to_string();
             home.write(".openclaw/openclaw.json", text);
