@@ -180,6 +180,9 @@ impl Gateway {
     /// Ends it: nobody listens there any more.
     pub fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
+        for listener in self.world().listeners.drain(..) {
+            let _gone = listener.shutdown(std::net::Shutdown::Both);
+        }
         // The listener is woken by one last connection, and goes.
         let _woken = TcpStream::connect(("127.0.0.1", self.port));
         crate::eventually("it is gone", || {

@@ -44,7 +44,7 @@ fn body(home: &TestHome, text: &str) {
 }
 
 /// Starts `pi` in a directory and returns once it has done what it was to do.
-fn start(home: &TestHome, cwd: &str, env: &[(&str, &str)], text: &str) -> Agent {
+pub(crate) fn start(home: &TestHome, cwd: &str, env: &[(&str, &str)], text: &str) -> Agent {
     start_into(home, cwd, env, text, Stdio::null())
 }
 
