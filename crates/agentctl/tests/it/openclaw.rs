@@ -180,6 +180,14 @@ fn what_is_not_listed_is_asked_for_before_it_counts_as_gone() {
         }
         let hidden = home.run(&["status", A, "--json"]);
         assert_eq!((&hidden.json()["status"], hidden.code), (&"unknown".into(), Some(3)));
+        // Its key has been given to another session since: it is gone, the other is not it.
+        {
+            let mut world = gateway.world();
+            let mut other = row(B, Some("running"), true);
+            other["key"] = world.hidden[0]["key"].clone();
+            world.hidden.insert(0, other);
+        }
+        assert_eq!(home.run(&["status", A, "--json"]).code, Some(4));
         // It says that it has none: gone, and nothing of it is left anywhere.
         gateway.world().hidden.clear();
         let gone = home.run(&["status", A, "--json"]);
