@@ -311,7 +311,8 @@ proptest! {
             sum(BEGIN + begun, runtime_ms),
         ];
         let first = moments.into_iter().flatten().min();
-        for at in looks.into_iter().map(|l| BEGIN + l).chain(moments.into_iter().flatten()) {
+        let about = moments.into_iter().flatten().flat_map(|m| [m - 1, m, m + 1]);
+        for at in looks.into_iter().map(|l| BEGIN + l).chain(about) {
             let is_due = due(&world.host, &fuses, &look, &mut |_| None, time(at));
             prop_assert_eq!(!is_due.is_empty(), first.is_some_and(|first| at >= first));
             if let Some(due) = is_due.first() {
@@ -344,6 +345,8 @@ struct Done {
     stops: usize,
     posts: usize,
     commands: usize,
+    /// Killed after one was done and before that was noted.
+    unnoted: usize,
 }
 
 fn work(mut firing: Firing, worker: &mut Worker, done: &mut Done) -> bool {
@@ -368,6 +371,7 @@ fn work(mut firing: Firing, worker: &mut Worker, done: &mut Done) -> bool {
             Action::Webhook { .. } => done.posts += 1,
         }
         if !worker.lives() {
+            done.unnoted += 1;
             return false;
         }
         firing.step().expect("noted");
@@ -419,6 +423,7 @@ fn whoever_is_killed_at_any_step_a_fuse_is_fired_once() {
         let case = format!("killed at {first}, {second}: {done:?}");
         assert!(done.commands <= 2, "a command was repeated: {case}");
         assert!(done.told > 0 && done.stops > 0 && done.posts > 0, "{case}");
+        assert!(done.stops + done.posts <= 2 + done.unnoted, "repeated for no reason: {case}");
         let left = world.fuses();
         if done.commands == 2 && left.is_empty() {
             world.sweep(HOUR / 60);

@@ -375,7 +375,8 @@ fn idle_is_what_the_agents_own_record_says() {
         // An old look says idle, and that is not so any more: nothing is done on its word alone.
         let old = Arc::new(Awake::start(&home, now).listing());
         let tell = |words: &str| {
-            home.run(&["demo-agent", "--tell", "rests", "-p", words]);
+            let told = home.run(&["demo-agent", "--tell", "rests", "-p", words]);
+            assert_eq!(told.code, Some(0), "{}", told.stderr);
         };
         tell("x [[ask:Really?]] [[say:ok]]");
         eventually("it is busy", || (status(&home, "rests")["status"] == "waiting").then_some(()));

@@ -1,7 +1,7 @@
 //! Events as the daemon tells them. When it goes, another one is asked, and what happened in between is
 //! found by comparing a look of our own with the one taken before.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use agentctl_core::adapters::ALL;
 use agentctl_core::events::{Watcher, replay};
 use agentctl_core::host::Host;
-use agentctl_core::model::Time;
+use agentctl_core::model::{Session, Time};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -23,8 +23,6 @@ use crate::failure::Failure;
 const TOLD_MOST: usize = 16_384;
 /// A daemon that went is not asked for again sooner than this.
 const BREATH: Duration = Duration::from_millis(200);
-/// So often at least is an idle connection looked after.
-const IDLE: Duration = Duration::from_mins(60);
 
 /// One line of the daemon.
 #[derive(Deserialize)]
@@ -34,9 +32,11 @@ struct Said<'a> {
     params: Option<&'a RawValue>,
 }
 
+/// What is looked at in an event that is passed on.
 #[derive(Deserialize)]
-struct Named {
+struct Told {
     id: String,
+    session: Option<Session>,
 }
 
 #[derive(Deserialize)]
@@ -44,16 +44,16 @@ struct Lost {
     count: u64,
 }
 
-/// What was told already.
+/// The ids that were told already.
 #[derive(Default)]
-pub(super) struct Told {
+struct Ids {
     ids: HashSet<String>,
     order: VecDeque<String>,
 }
 
-impl Told {
+impl Ids {
     /// Says whether it is new, and remembers it.
-    pub(super) fn add(&mut self, id: &str) -> bool {
+    fn add(&mut self, id: &str) -> bool {
         if !self.ids.insert(id.to_owned()) {
             return false;
         }
@@ -74,7 +74,9 @@ pub(super) struct Remote {
     params: SubscribeParams,
     /// Never woken: it only compares.
     own: Watcher,
-    told: Told,
+    told: Ids,
+    /// How each session stood when it was last told of.
+    known: HashMap<Option<String>, Session>,
     waiting: VecDeque<Word>,
     end: End,
 }
@@ -92,13 +94,15 @@ impl Remote {
             return Ok(None);
         }
         let mut own = Watcher::asleep(Arc::clone(host), ALL)?;
-        let _baseline = own.look();
+        let alive = own.look().listing.sessions;
+        let known = alive.into_iter().map(|session| (key(&session), session)).collect();
         let mut remote = Self {
             host: Arc::clone(host),
             client,
             params,
             own,
-            told: Told::default(),
+            told: Ids::default(),
+            known,
             waiting: VecDeque::new(),
             end,
         };
@@ -132,12 +136,24 @@ impl Remote {
             }
             std::thread::park_timeout(BREATH);
         }
+        self.own.suppose(self.known.values().cloned());
         for event in self.own.look().events {
+            if let Some(session) = &event.session {
+                self.know(session.clone());
+            }
             if self.params.admits(event.kind, event.adapter) && self.told.add(&event.id) {
                 self.waiting.push_back(Word::Event(Box::new(event)));
             }
         }
         Ok(())
+    }
+
+    fn know(&mut self, session: Session) {
+        if session.status.is_live() {
+            self.known.insert(key(&session), session);
+        } else {
+            self.known.remove(&key(&session));
+        }
     }
 
     /// Takes in one line.
@@ -146,8 +162,11 @@ impl Remote {
         let Some(params) = said.params else { return };
         match said.method {
             Some("event") => {
-                let named = serde_json::from_str::<Named>(params.get());
-                if named.is_ok_and(|named| self.told.add(&named.id)) {
+                let Ok(told) = serde_json::from_str::<Told>(params.get()) else { return };
+                if let Some(session) = told.session {
+                    self.know(session);
+                }
+                if self.told.add(&told.id) {
                     self.waiting.push_back(Word::Line(params.get().to_owned()));
                 }
             }
@@ -161,6 +180,12 @@ impl Remote {
     }
 }
 
+/// What a session is known by here.
+fn key(session: &Session) -> Option<String> {
+    let id = session.id.clone().or_else(|| session.pid.map(|pid| pid.to_string()))?;
+    Some(format!("{}\0{}\0{id}", session.adapter, session.root))
+}
+
 impl Iterator for Remote {
     type Item = Result<Word, Failure>;
 
@@ -172,10 +197,8 @@ impl Iterator for Remote {
             if let Some(word) = self.waiting.pop_front() {
                 return Some(Ok(word));
             }
-            match self.client.line(Some(IDLE)) {
+            match self.client.line(None) {
                 Ok(line) => self.hear(&line),
-                // Nothing happened: the look to compare with may grow old with us.
-                Err(Silence::Mute) => drop(self.own.look()),
                 Err(_) if self.end.is_over() => return None,
                 Err(_) => {
                     if let Err(failure) = self.again() {
