@@ -48,6 +48,11 @@ schema:
         mv "docs/schema/$name.json.new" "docs/schema/$name.json"
     done
 
+# Have a real Prometheus scrape a real daemon and ask every query of the dashboard
+prometheus:
+    cargo build --locked -p agentctl
+    .ci/prometheus
+
 # Check licences, banned crates and sources (not advisories: those need a network)
 deny:
     cargo deny check bans licenses sources

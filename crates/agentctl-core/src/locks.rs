@@ -40,7 +40,7 @@ pub use self::mutex::{EnterError, Entry, enter, enter_resuming};
 use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Environ, ExitWatch, Process};
-use crate::model::{Fault, ProcId, Session, Time};
+use crate::model::{Fault, Listing, ProcId, Session, Time};
 use crate::runs::{MARKER, Marker, Run, Runs};
 
 /// How faults of our own are named.
@@ -192,14 +192,22 @@ pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occu
 /// Returns every directory that somebody works in or has locked.
 #[must_use]
 pub fn all(host: &Arc<Host>, adapters: Adapters) -> (Vec<Lock>, Vec<Fault>) {
-    let runs = Runs::of(host).all().unwrap_or_default();
-    let launched = Launched::look(host, adapters, runs.into_iter().filter(|r| r.ended().is_none()));
-    let listing = fleet::list(host, adapters, &Query::default());
-    let (locks, mut faults) = of(host, launched, &listing.sessions);
+    let (listing, locks, mut faults) = survey(host, adapters);
     faults.extend(listing.faults);
     faults.sort();
     faults.dedup();
     (locks, faults)
+}
+
+/// Lists what lives and, of the same look, every directory that is kept. The faults are those of the
+/// locks alone; the listing has its own.
+#[must_use]
+pub fn survey(host: &Arc<Host>, adapters: Adapters) -> (Listing, Vec<Lock>, Vec<Fault>) {
+    let runs = Runs::of(host).all().unwrap_or_default();
+    let launched = Launched::look(host, adapters, runs.into_iter().filter(|r| r.ended().is_none()));
+    let listing = fleet::list(host, adapters, &Query::default());
+    let (locks, faults) = of(host, launched, &listing.sessions);
+    (listing, locks, faults)
 }
 
 /// The agents we launched, each with the directory it stands in. Whoever lists sessions looks for them

@@ -17,8 +17,8 @@ use agentctl_core::model::Time;
 use agentctl_core::talk::Endpoint;
 use serde::Deserialize;
 
-use crate::daemon::notify;
 use crate::daemon::webhooks::Endpoint as Webhook;
+use crate::daemon::{http, notify};
 use crate::failure::{Failure, Kind};
 
 #[derive(Default, Deserialize)]
@@ -36,6 +36,7 @@ struct File {
     openclaw: OpenClawTable,
     webhooks: Vec<daemon::WebhookTable>,
     notify: Option<daemon::NotifyTable>,
+    metrics: Option<daemon::MetricsTable>,
 }
 
 /// A text that may be a secret: no message about the file repeats it.
@@ -165,6 +166,8 @@ pub struct Loaded {
     pub webhooks: Vec<Webhook>,
     /// What notifications are shown, if any are wished.
     pub notify: Option<notify::Settings>,
+    /// Where metrics are served, if they are wished.
+    pub metrics: Option<http::Settings>,
 }
 
 /// Builds the world from the environment and the configuration file.
@@ -211,10 +214,12 @@ pub fn load_all() -> Result<Loaded, Failure> {
     let path = path(&host);
     let mut file = read(&path, host.var("AGENTCTL_CONFIG").is_some())?.unwrap_or_default();
     let (webhooks, notify) = (std::mem::take(&mut file.webhooks), file.notify.take());
+    let metrics = file.metrics.take();
     let defaults = apply(&mut host, file, &path)?;
     let webhooks = daemon::webhooks(&host, webhooks, &path)?;
     let notify = notify.map(|table| daemon::notify(table, &path)).transpose()?;
-    Ok(Loaded { host: Arc::new(host), defaults, webhooks, notify })
+    let metrics = metrics.map(|table| daemon::metrics(&host, table, &path)).transpose()?;
+    Ok(Loaded { host: Arc::new(host), defaults, webhooks, notify, metrics })
 }
 
 /// Returns where the configuration file is.
@@ -246,7 +251,7 @@ fn read(path: &Path, must_exist: bool) -> Result<Option<File>, Failure> {
         let line = error.span().map_or(1, |s| text[..s.start].matches('\n').count() + 1);
         let message = error.message().replace('\n', " ");
         Failure::new(Kind::Failed, format!("{} line {line}: {message}", path.display()))
-            .hint("keys: adapter, model, permissions, [roots], [deadline], [runs], [hooks], [claude-code], [[openclaw.gateways]], [[webhooks]], [notify]; the README lists them")
+            .hint("keys: adapter, model, permissions, [roots], [deadline], [runs], [hooks], [claude-code], [[openclaw.gateways]], [[webhooks]], [notify], [metrics]; the README lists them")
     })
 }
 
@@ -308,6 +313,18 @@ fn expand(host: &Host, path: PathBuf) -> PathBuf {
     }
 }
 
+/// Returns the secret that is given here, in a variable or in a file; more than one is too many.
+fn secret(
+    host: &Host,
+    (text, variable, file): (Option<Hidden>, Option<String>, Option<PathBuf>),
+) -> Result<Option<Secret>, ()> {
+    let text = text.map(|text| Secret::Text(text.0));
+    let file = file.map(|file| Secret::File(expand(host, file)));
+    let mut given = text.into_iter().chain(variable.map(Secret::Variable)).chain(file);
+    let first = given.next();
+    if given.next().is_some() { Err(()) } else { Ok(first) }
+}
+
 /// Says whether a program would be looked for in whatever directory it is run in.
 fn relative(program: &str) -> bool {
     program.contains('/') && !program.starts_with('/')
@@ -324,17 +341,10 @@ fn gateway(host: &Host, table: GatewayTable, path: &Path) -> Result<Gateway, Fai
         return Err(wrong(format!("a url is not usable: {why}"))
             .hint("write it like wss://gateway.example or ws://127.0.0.1:18789"));
     }
-    let secrets = [
-        table.token.map(|token| Secret::Text(token.0)),
-        table.token_env.map(Secret::Variable),
-        table.token_file.map(|file| Secret::File(expand(host, file))),
-    ];
-    let mut secrets = secrets.into_iter().flatten();
-    let (token, more) = (secrets.next(), secrets.next());
-    if more.is_some() {
-        return Err(wrong("a gateway has more than one token".into())
-            .hint("give one of token, token_env and token_file"));
-    }
+    let token = secret(host, (table.token, table.token_env, table.token_file)).map_err(|()| {
+        wrong("a gateway has more than one token".into())
+            .hint("give one of token, token_env and token_file")
+    })?;
     Ok(Gateway {
         name: table.name,
         url: table.url,

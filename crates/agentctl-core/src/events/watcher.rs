@@ -49,6 +49,8 @@ pub struct Seen {
     pub locks: Vec<Lock>,
     /// What could not be asked, those of the listing among them.
     pub faults: Vec<Fault>,
+    /// How long each home took to answer, by its adapter.
+    pub took: Vec<(&'static str, Duration)>,
 }
 
 /// An adapter that is left alone for a while.
@@ -139,7 +141,7 @@ impl Watcher {
         let launched = locks::Launched::look(&self.host, self.adapters, open);
         let unasked = self.unasked(began);
         let survey = fleet::survey(&self.host, self.adapters, &unasked, &mut self.launches);
-        let Survey { listing, resting, mut signs } = survey;
+        let Survey { listing, resting, mut signs, took } = survey;
         let mut faults = listing.faults.clone();
         faults.extend(unasked.iter().filter_map(|a| self.resting.get(a)).map(|r| r.fault.clone()));
         self.note_silence(&listing.faults);
@@ -158,7 +160,7 @@ impl Watcher {
         let events = self.edges.step(look);
         let kept = &self.launches;
         self.edges.keep_launches(&|run| kept.get(run).is_some());
-        let seen = Seen { events, listing, resting, locks, faults };
+        let seen = Seen { events, listing, resting, locks, faults, took };
         if self.asleep { seen } else { self.prepare(began, at, &signs, seen) }
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::observe::Signs;
 use super::{Adapters, Launches, Query, Question, each_adapter, each_root, sort};
@@ -18,6 +19,8 @@ pub struct Survey {
     pub resting: Vec<Session>,
     /// Where a change of any of them would show, and where a new one would.
     pub signs: Signs,
+    /// How long each home took to answer, by its adapter. Who was not asked or did not answer is missing.
+    pub took: Vec<(&'static str, Duration)>,
 }
 
 /// One home's share.
@@ -25,6 +28,7 @@ struct Share {
     sessions: Vec<Session>,
     resting: Vec<Session>,
     signs: Signs,
+    took: (&'static str, Duration),
 }
 
 /// Lists what lives at this moment, all adapters but these.
@@ -41,6 +45,7 @@ pub fn survey(
     });
     let (mut sessions, mut resting) = (Vec::new(), Vec::new());
     let mut signs = Signs::default();
+    let mut took = Vec::new();
     // Where its home is not there yet, the first session begins with making it.
     let homes = adapters.iter().flat_map(|adapter| adapter.homes(host));
     signs.places.extend(homes.filter(|path| !path.exists()).map(|path| absolute(host, path)));
@@ -48,6 +53,7 @@ pub fn survey(
         sessions.extend(share.sessions);
         resting.extend(share.resting);
         signs.add(share.signs);
+        took.push(share.took);
     }
     launches.read(host, adapters);
     launches.add(&mut sessions);
@@ -57,7 +63,7 @@ pub fn survey(
     faults.sort();
     faults.dedup();
     let listing = Listing { schema_version: SCHEMA_VERSION, sessions, faults };
-    Survey { listing, resting, signs }
+    Survey { listing, resting, signs, took }
 }
 
 fn absolute(host: &Host, path: PathBuf) -> PathBuf {
@@ -67,6 +73,7 @@ fn absolute(host: &Host, path: PathBuf) -> PathBuf {
 fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
     let (living, all) = (Query::default(), Query { resting: true, ..Query::default() });
     each_root(adapter, look, |root| {
+        let asked = Instant::now();
         let store = adapter.store(look, root);
         let live = store.live();
         let mut question = Question::new(adapter, look, root, store.as_ref(), live);
@@ -89,7 +96,8 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
             signs.add(observed.signs);
             sessions.extend(observed.session);
         }
-        let rows = vec![Share { sessions, resting, signs }];
+        let took = (adapter.name(), asked.elapsed());
+        let rows = vec![Share { sessions, resting, signs, took }];
         Found { rows, faults: question.faults, whole: true }
     })
 }

@@ -90,12 +90,12 @@ pub(super) fn cmd_daemon(ui: &mut Ui, loaded: Loaded, args: &DaemonArgs) -> Outc
     let place = Place::of(host);
     match &args.command {
         DaemonCommand::Run { ready } => run(ui, loaded, &place, *ready),
-        DaemonCommand::Start => start(ui, host),
+        DaemonCommand::Start => start(ui, &loaded),
         DaemonCommand::Stop { force } => stop(ui, host, &place, *force),
         DaemonCommand::Status { json } => status(ui, host, &place, *json),
         DaemonCommand::Restart { force } => {
             stop(ui, host, &place, *force)?;
-            start(ui, host)
+            start(ui, &loaded)
         }
         DaemonCommand::Logs { lines, follow } => logs(ui, &place, *lines, *follow),
         DaemonCommand::Install { print } => install(ui, host, *print),
@@ -117,7 +117,8 @@ fn run(ui: &mut Ui, loaded: Loaded, place: &Place, ready: Option<RawFd>) -> Outc
     Ok(ExitCode::SUCCESS)
 }
 
-fn start(ui: &mut Ui, host: &Arc<Host>) -> Outcome {
+fn start(ui: &mut Ui, loaded: &Loaded) -> Outcome {
+    let host = &loaded.host;
     let manager = Manager::here();
     if manager.file(host).is_file() && Client::connect(&Place::of(host), PATIENT).is_err() {
         match service::command(host, &manager.act(host, "start")) {
@@ -128,13 +129,24 @@ fn start(ui: &mut Ui, host: &Arc<Host>) -> Outcome {
             Err(why) => ui.warn(&format!("{why}; starting it without")),
         }
     }
-    let (client, fresh) = start::ensure(host)?;
+    let (mut client, fresh) = start::ensure(host)?;
     let pid = client.welcome.pid;
     ui.note(&if fresh {
         format!("started, pid {pid}")
     } else {
         format!("runs already, pid {pid}")
     });
+    if loaded.metrics.is_some() {
+        let asked = client.call("daemon.status", &serde_json::json!({}), STATUS_LIMIT);
+        let trouble = match asked {
+            Ok(DaemonStatus { metrics: Some(metrics), .. }) => metrics.trouble,
+            Ok(_) => Some("it began before they were wished: `agentctl daemon restart`".into()),
+            Err(silence) => Some(silence.to_string()),
+        };
+        if let Some(trouble) = trouble {
+            ui.warn(&format!("metrics are not served: {trouble}"));
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -243,6 +255,12 @@ fn lines(host: &Host, status: &DaemonStatus) -> Vec<String> {
     ));
     lines.push(format!("socket    {}", status.socket));
     lines.push(format!("log       {}", status.log));
+    if let Some(metrics) = &status.metrics {
+        lines.push(match &metrics.trouble {
+            Some(trouble) => format!("metrics   not served: {trouble}"),
+            None => format!("metrics   {}, token: {}", metrics.url, metrics.token),
+        });
+    }
     if let Some(trouble) = &status.trouble {
         lines.push(format!("trouble   {trouble}"));
     }

@@ -1,4 +1,4 @@
-//! What the daemon is told: where events are sent, and who is shown a notification.
+//! What the daemon is told: where events are sent, who is shown a notification, where metrics are served.
 
 use std::path::{Path, PathBuf};
 
@@ -7,9 +7,9 @@ use agentctl_core::events::EventKind;
 use agentctl_core::host::{Host, Secret};
 use serde::Deserialize;
 
-use super::{Hidden, Span, expand, relative};
-use crate::daemon::notify;
+use super::{Hidden, Span, expand, relative, secret};
 use crate::daemon::webhooks::{self, Endpoint};
+use crate::daemon::{http, notify};
 use crate::failure::{Failure, Kind};
 
 /// One try takes no longer than this, whatever is wished.
@@ -40,6 +40,20 @@ pub(super) struct WebhookTable {
 pub(super) struct NotifyTable {
     command: Option<Vec<String>>,
     on: Option<Vec<String>>,
+}
+
+/// `[metrics]`: that it is there is the wish.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MetricsTable {
+    listen: Option<String>,
+    token: Option<Hidden>,
+    token_env: Option<String>,
+    token_file: Option<PathBuf>,
+    #[serde(default)]
+    allow_remote: bool,
+    #[serde(default)]
+    hosts: Vec<String>,
 }
 
 /// Reads the endpoints; none has the name of another.
@@ -78,17 +92,11 @@ fn webhook(
             "allow_private = true admits this machine and private networks, and http:// there",
         ));
     }
-    let secrets = [
-        table.secret.map(|secret| Secret::Text(secret.0)),
-        table.secret_env.map(Secret::Variable),
-        table.secret_file.map(|file| Secret::File(expand(host, file))),
-    ];
-    let mut secrets = secrets.into_iter().flatten();
-    endpoint.secret = secrets.next();
-    if secrets.next().is_some() {
-        return Err(wrong("secret", "there is more than one".into())
-            .hint("give one of secret, secret_env and secret_file"));
-    }
+    let given = (table.secret, table.secret_env, table.secret_file);
+    endpoint.secret = secret(host, given).map_err(|()| {
+        wrong("secret", "there is more than one".into())
+            .hint("give one of secret, secret_env and secret_file")
+    })?;
     if let Some(Secret::Text(text)) = &endpoint.secret {
         webhooks::check_secret(text).map_err(|why| wrong("secret", why))?;
     }
@@ -134,6 +142,37 @@ pub(super) fn notify(table: NotifyTable, path: &Path) -> Result<notify::Settings
         settings.on = kinds.map_err(|(why, hint)| wrong("on", why).hint(hint))?;
     }
     Ok(settings)
+}
+
+/// Reads where metrics are served: on this machine, unless that is said twice.
+pub(super) fn metrics(
+    host: &Host,
+    table: MetricsTable,
+    path: &Path,
+) -> Result<http::Settings, Failure> {
+    let wrong = |key: &str, what: String| {
+        Failure::new(Kind::Failed, format!("{}: metrics.{key}: {what}", path.display()))
+    };
+    let listen = match &table.listen {
+        None => http::USUAL,
+        Some(text) => text.parse().map_err(|_| {
+            wrong("listen", format!("`{text}` is not an address and a port"))
+                .hint(format!("write it like {}", http::USUAL))
+        })?,
+    };
+    if !listen.ip().is_loopback() && !table.allow_remote {
+        return Err(wrong("listen", format!("{listen} can be reached from other machines"))
+            .hint("nothing is encrypted; allow_remote = true serves it there all the same"));
+    }
+    let given = (table.token, table.token_env, table.token_file);
+    let token = secret(host, given).map_err(|()| {
+        wrong("token", "there is more than one".into())
+            .hint("give one of token, token_env and token_file, or none to have one made")
+    })?;
+    if let Some(Secret::Text(text)) = &token {
+        http::check_token(text).map_err(|why| wrong("token", why))?;
+    }
+    Ok(http::Settings { listen, token, hosts: table.hosts })
 }
 
 /// Reads the word for a kind of event; of sessions the second half is enough.

@@ -1,5 +1,5 @@
 //! One thread looks, and everybody who reacts to an edge is told: listeners on the socket, webhooks,
-//! notifications, fuses. None of them can hold it up.
+//! notifications, fuses, metrics. None of them can hold it up.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
-use agentctl_core::events::{Bell, Event, Watcher, replay};
+use agentctl_core::events::{Bell, Event, Seen, Watcher, replay};
 use agentctl_core::host::Host;
-use agentctl_core::model::{Fault, Listing};
+use agentctl_core::model::Fault;
 use agentctl_core::runs::Runs;
 use serde_json::json;
 use tokio::sync::broadcast;
 
 use super::fuses::{Fuses, Outlets, Weight};
 use super::log::{Level, Log};
+use super::metrics::Metrics;
 use super::notify::Notify;
 use super::webhooks::{Webhooks, World};
 use super::{News, Say};
@@ -29,11 +30,15 @@ pub(super) struct Ears {
     pub(super) events: broadcast::Sender<News>,
     pub(super) webhooks: Webhooks,
     pub(super) notify: Option<Notify>,
+    pub(super) metrics: Option<Arc<Metrics>>,
 }
 
 impl Ears {
     fn hear(&self, event: Event) {
         let event = Arc::new(event);
+        if let Some(metrics) = &self.metrics {
+            metrics.heard(&event);
+        }
         self.webhooks.offer(&event);
         if let Some(notify) = &self.notify {
             notify.offer(&event);
@@ -84,7 +89,7 @@ impl Awake {
     pub(super) fn start(
         loaded: Loaded,
         log: &Log,
-        events: broadcast::Sender<News>,
+        (events, metrics): (broadcast::Sender<News>, Option<Arc<Metrics>>),
     ) -> io::Result<Self> {
         let host = loaded.host;
         let say = say(log);
@@ -93,7 +98,7 @@ impl Awake {
         let webhooks = Webhooks::start(loaded.webhooks, &world)?;
         let notify =
             loaded.notify.map(|settings| Notify::start(settings, &host, say)).transpose()?;
-        let ears = Arc::new(Ears { events, webhooks, notify });
+        let ears = Arc::new(Ears { events, webhooks, notify, metrics });
         let words = FuseWords { ears: Arc::clone(&ears), log: log.clone() };
         let fuses = Arc::new(Fuses::start(Arc::clone(&host), ALL, Arc::new(words))?);
         let watcher = Watcher::new(Arc::clone(&host), ALL)?;
@@ -145,7 +150,7 @@ impl Sentry {
     fn watch(&mut self, mut watcher: Watcher) {
         // Looked first, remembered second: an end in between is told twice, under one id, not never.
         let seen = watcher.look();
-        self.take_in(seen.listing, seen.faults, watcher.trouble());
+        self.take_in(seen, watcher.trouble());
         for (_, event) in replay::unannounced(&self.host, ALL) {
             self.ears.hear(event);
         }
@@ -157,20 +162,24 @@ impl Sentry {
             if self.over.load(Ordering::SeqCst) {
                 return;
             }
-            let seen = watcher.look();
-            for event in seen.events {
+            let mut seen = watcher.look();
+            for event in std::mem::take(&mut seen.events) {
                 self.ears.hear(event);
             }
-            self.take_in(seen.listing, seen.faults, watcher.trouble());
+            self.take_in(seen, watcher.trouble());
         }
     }
 
-    fn take_in(&mut self, listing: Listing, faults: Vec<Fault>, trouble: Option<&str>) {
-        self.fuses.looked(Arc::new(listing));
-        for fault in faults.iter().filter(|fault| !self.faults.contains(fault)) {
+    fn take_in(&mut self, seen: Seen, trouble: Option<&str>) {
+        let fresh = || seen.faults.iter().filter(|fault| !self.faults.contains(fault));
+        if let Some(metrics) = &self.ears.metrics {
+            metrics.looked(&seen.took, &seen.listing.faults, fresh());
+        }
+        for fault in fresh() {
             self.log.warn("fault", json!({"fault": fault}));
         }
-        self.faults = faults;
+        self.fuses.looked(Arc::new(seen.listing));
+        self.faults = seen.faults;
         let mut known = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if known.as_deref() != trouble {
             self.log.warn("late", json!({"trouble": trouble}));

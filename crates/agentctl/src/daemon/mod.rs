@@ -6,7 +6,9 @@
 mod answers;
 mod awake;
 pub mod fuses;
+pub mod http;
 mod log;
+pub mod metrics;
 pub mod notify;
 mod place;
 pub mod protocol;
@@ -22,7 +24,6 @@ use std::sync::Arc;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::events::Event;
-use agentctl_core::fleet::{self, Query};
 use agentctl_core::host::Host;
 use agentctl_core::locks;
 use serde_json::json;
@@ -31,6 +32,7 @@ use tokio::sync::{Notify, broadcast};
 
 use self::answers::{Answer, Answers};
 use self::awake::Awake;
+use self::http::Desk;
 pub use self::log::Log;
 pub use self::place::{Instance, Place};
 use self::protocol::{PROTOCOL, Welcome};
@@ -62,6 +64,7 @@ pub(crate) struct Hub {
     answers: Answers,
     welcome: Welcome,
     awake: Awake,
+    metrics: Option<Desk>,
     ending: Notify,
 }
 
@@ -81,10 +84,12 @@ impl Hub {
         status.subscribers = Some(self.awake.ears.events.receiver_count() as u64);
         status.trouble = self.awake.trouble();
         status.webhooks = self.awake.ears.webhooks.status();
+        status.metrics = self.metrics.as_ref().map(Desk::status);
         self.answers
             .blocking(move |host| {
-                status.count(fleet::list(host, ALL, &Query::default()));
-                status.locks = Some(locks::all(host, ALL).0.len() as u64);
+                let (listing, locks, _) = locks::survey(host, ALL);
+                status.count(listing);
+                status.locks = Some(locks.len() as u64);
                 status.fuses = Some(agentctl_core::fuses::all(host).0.len() as u64);
                 answers::raw(&status)
             })
@@ -116,7 +121,7 @@ pub fn run(
 }
 
 async fn serve(
-    loaded: Loaded,
+    mut loaded: Loaded,
     place: &Place,
     right: &Arc<Instance>,
     (log, ready): (Log, Option<File>),
@@ -135,10 +140,13 @@ async fn serve(
         pid: std::process::id(),
         since: host.now(),
     };
+    let metrics = loaded.metrics.take().map(|wished| Desk::new(wished, &host)).transpose()?;
+    let counters = metrics.as_ref().map(|desk| Arc::clone(&desk.metrics));
     let hub = Arc::new(Hub {
         place: place.clone(),
         answers: Answers::new(Arc::clone(&host)),
-        awake: Awake::start(loaded, &log, broadcast::channel(NEWS_MOST).0)?,
+        awake: Awake::start(loaded, &log, (broadcast::channel(NEWS_MOST).0, counters))?,
+        metrics,
         host,
         welcome,
         log,
@@ -154,6 +162,7 @@ async fn serve(
     })?;
     hub.log.info("serving", json!({"pid": hub.welcome.pid, "socket": place.socket()}));
     tokio::spawn(socket::serve(listener, Arc::clone(&hub)));
+    http::open(&hub).await;
     start::tell(ready, hub.host.var("NOTIFY_SOCKET"));
     tokio::select! {
         () = hub.ending.notified() => {}

@@ -6,6 +6,7 @@ use agentctl_core::model::{Fault, Listing, SCHEMA_VERSION, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::http::MetricsStatus;
 use super::protocol::Welcome;
 use super::webhooks::WebhookStatus;
 
@@ -40,6 +41,8 @@ pub struct DaemonStatus {
     pub trouble: Option<String>,
     /// How it stands with each webhook.
     pub webhooks: Vec<WebhookStatus>,
+    /// How it stands with the metrics, if they are wished.
+    pub metrics: Option<MetricsStatus>,
     /// What could not be asked.
     pub faults: Vec<Fault>,
 }
@@ -63,6 +66,7 @@ impl DaemonStatus {
             subscribers: None,
             trouble: None,
             webhooks: Vec::new(),
+            metrics: None,
             faults: Vec::new(),
         }
     }

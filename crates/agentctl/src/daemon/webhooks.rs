@@ -23,9 +23,11 @@ use serde::{Deserialize, Serialize};
 
 pub use self::address::{Lookup, Reach, reach, system_lookup};
 pub use self::endpoint::Endpoint;
-pub use self::payload::body;
+pub use self::payload::{body, duration};
 pub use self::queue::Pace;
 pub use self::signature::{check_secret, headers};
+
+pub(super) use self::signature::hex;
 
 use self::post::{Post, Trouble};
 use self::queue::{Entry, Queue};

@@ -20,6 +20,7 @@ mod launch;
 mod launch_odd;
 mod launched;
 mod locks;
+mod metrics;
 mod notify;
 mod openclaw;
 mod openclaw_device;

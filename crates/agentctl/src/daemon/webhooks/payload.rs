@@ -52,7 +52,8 @@ fn as_before(event: &Event) -> Map<String, Value> {
 }
 
 /// From the session's beginning to its end, or to the event while it has none.
-fn duration(session: &Session, event: &Event) -> Option<f64> {
+#[must_use]
+pub fn duration(session: &Session, event: &Event) -> Option<f64> {
     let end = session.ended_at.unwrap_or(event.at);
     let ms = end.millis().checked_sub(session.started_at?.millis())?;
     u64::try_from(ms).ok().map(|ms| std::time::Duration::from_millis(ms).as_secs_f64())

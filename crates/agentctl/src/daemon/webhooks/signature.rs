@@ -60,7 +60,8 @@ fn message_id(id: &str) -> String {
     hex(digest::digest(&digest::SHA256, id.as_bytes()).as_ref())
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Writes bytes as text.
+pub(in crate::daemon) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
