@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{self, Liveness};
+use agentctl_core::model::ProcId;
 use agentctl_core::native::watch::Watch;
 use clap::{Args, Subcommand};
 
@@ -164,12 +165,17 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
             return Ok(ExitCode::SUCCESS);
         }
         Ok(mut client) => {
+            let process = client::server(host, place);
             let told: Result<serde_json::Value, _> =
                 client.call("daemon.shutdown", &serde_json::json!({}), STOP_LIMIT);
             // The connection ends with the process.
             let ended =
                 told.is_ok() && matches!(client.line(Some(STOP_LIMIT)), Err(Silence::Broken(_)));
             if ended {
+                // Until it has gone it keeps the right to serve.
+                if let Some(process) = process {
+                    wait_for(host, &process);
+                }
                 ui.note(&format!("stopped, pid {}", client.welcome.pid));
                 return Ok(ExitCode::SUCCESS);
             }
@@ -179,12 +185,9 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
     let server = client::server(host, place);
     match server.filter(|_| force) {
         Some(process) => {
-            let killed = host.kernel.signal(&process, rustix::process::Signal::KILL);
-            let mut watch = kernel::ExitWatch::default();
-            let watched = killed.and_then(|_| watch.add(&host.kernel, &process));
-            if matches!(watched, Ok(true)) {
-                let _ended = watch.wait(Some(STOP_LIMIT));
-            }
+            // Whether that had an effect is asked of the kernel below.
+            let _killed = host.kernel.signal(&process, rustix::process::Signal::KILL);
+            wait_for(host, &process);
             if host.kernel.liveness(&process) != Liveness::Gone {
                 return Err(Failure::new(
                     Kind::Failed,
@@ -196,6 +199,14 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
         }
         None => Err(Failure::new(Kind::Failed, "the daemon does not answer")
             .hint("`--force` kills it; no agent is touched")),
+    }
+}
+
+/// Waits until a process has ended, for a while.
+fn wait_for(host: &Host, process: &ProcId) {
+    let mut watch = kernel::ExitWatch::default();
+    if matches!(watch.add(&host.kernel, process), Ok(true)) {
+        let _ended = watch.wait(Some(STOP_LIMIT));
     }
 }
 
@@ -260,6 +271,14 @@ fn lines(host: &Host, status: &DaemonStatus) -> Vec<String> {
             Some(trouble) => format!("metrics   not served: {trouble}"),
             None => format!("metrics   {}, token: {}", metrics.url, metrics.token),
         });
+    }
+    for hook in &status.webhooks {
+        let last = hook.last_error.as_deref().filter(|_| hook.last_error_at > hook.last_success_at);
+        let last = last.map(|why| format!("; {why}")).unwrap_or_default();
+        lines.push(format!(
+            "webhook   {}: {} delivered, {} queued, {} failed, {} dropped{last}",
+            hook.name, hook.delivered, hook.queued, hook.failed, hook.dropped
+        ));
     }
     if let Some(trouble) = &status.trouble {
         lines.push(format!("trouble   {trouble}"));
