@@ -194,8 +194,9 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
     Inspected { session: found.rows.pop(), faults: found.faults }
 }
 
-/// So many threads may hang in reads that cannot be cancelled; then nobody is asked any more.
-const GIVEN_UP_MOST: usize = 32;
+/// So many threads of one adapter may hang in reads that cannot be cancelled; then it is not asked any
+/// more.
+const GIVEN_UP_MOST: usize = 8;
 
 /// Puts a question to every adapter on a thread of its own; the late, the broken and the panicking
 /// become faults.
@@ -212,13 +213,14 @@ pub fn each_adapter<T: Send + 'static>(
     let mut all = Found::default();
     let mut pending: Vec<(&'static str, Ticket)> = Vec::new();
     for &adapter in adapters {
-        if given_up::COUNT.load(Ordering::SeqCst) >= GIVEN_UP_MOST {
+        let count = given_up::count_of(adapter.name());
+        if count.load(Ordering::SeqCst) >= GIVEN_UP_MOST {
             let why = "too many earlier questions still hang";
             all.faults.push(whole_fault(adapter.name(), "was not asked", why));
             continue;
         }
         let (sender, question, look) = (sender.clone(), Arc::clone(&question), look.clone());
-        let ticket = Ticket::new(&given_up::COUNT);
+        let ticket = Ticket::new(count);
         let ending = ticket.clone();
         let thread = std::thread::Builder::new().name(adapter.name().to_owned());
         let spawned = thread.spawn(move || {

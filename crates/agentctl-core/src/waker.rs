@@ -33,6 +33,17 @@ pub(crate) struct Armed {
     pub(crate) death: bool,
     /// What cannot be watched, and why.
     pub(crate) trouble: Option<String>,
+    /// Files or processes are among that.
+    pub(crate) blind: bool,
+    /// The servers that did not let us in, and when they are asked again.
+    pub(crate) deaf: Vec<(String, Instant)>,
+}
+
+impl Armed {
+    fn cannot(&mut self, why: String) {
+        self.trouble = Some(why);
+        self.blind = true;
+    }
 }
 
 /// What ended a wait.
@@ -111,7 +122,7 @@ impl Waker {
         };
         match set {
             Ok(news) => armed.news |= news,
-            Err(why) => armed.trouble = Some(format!("no file events are to be had ({why})")),
+            Err(why) => armed.cannot(format!("no file events are to be had ({why})")),
         }
         let speaking: HashMap<&str, &Pushing> =
             signs.flat_map(|s| &s.pushing).map(|p| (p.name.as_str(), p)).collect();
@@ -136,10 +147,9 @@ impl Waker {
             Ok(false) if self.gone.insert(process.clone()) => {
                 (armed.news, armed.death) = (true, true);
             }
-            Ok(false) => armed.trouble = Some(format!("process {} has exited", process.pid)),
+            Ok(false) => armed.cannot(format!("process {} has exited", process.pid)),
             Err(error) => {
-                let why = format!("process {} cannot be watched ({error})", process.pid);
-                armed.trouble = Some(why);
+                armed.cannot(format!("process {} cannot be watched ({error})", process.pid));
             }
         }
     }
@@ -150,7 +160,8 @@ impl Waker {
         }
         let before = self.deaf.get(name);
         if let Some(deaf) = before.filter(|d| Instant::now() < d.again) {
-            armed.trouble = Some(deaf.why.clone());
+            armed.deaf.push((name.to_owned(), deaf.again));
+            armed.trouble.get_or_insert(deaf.why.clone());
             return;
         }
         match pushing.follow(PATIENCE) {
@@ -162,9 +173,10 @@ impl Waker {
             Err(error) => {
                 let pause = before.map_or(FIRST_RETRY, |d| (d.pause * 2).min(LAST_RETRY));
                 let why = format!("{name} does not say when something changes ({error})");
-                armed.trouble = Some(why.clone());
-                self.deaf
-                    .insert(name.to_owned(), Deaf { again: Instant::now() + pause, pause, why });
+                let again = Instant::now() + pause;
+                armed.deaf.push((name.to_owned(), again));
+                armed.trouble.get_or_insert(why.clone());
+                self.deaf.insert(name.to_owned(), Deaf { again, pause, why });
             }
         }
     }

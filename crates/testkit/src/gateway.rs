@@ -64,6 +64,10 @@ pub enum Manner {
     HalfTheTruth,
     /// Moves a row to the front between two pages.
     Restless,
+    /// Loses its first row between two pages, once.
+    Shrinking,
+    /// Begins with something else than a challenge.
+    Chatty,
 }
 
 /// What it has.
@@ -180,6 +184,9 @@ impl Gateway {
     /// Ends it: nobody listens there any more.
     pub fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
+        for listener in self.world().listeners.drain(..) {
+            let _gone = listener.shutdown(std::net::Shutdown::Both);
+        }
         // The listener is woken by one last connection, and goes.
         let _woken = TcpStream::connect(("127.0.0.1", self.port));
         crate::eventually("it is gone", || {
@@ -270,7 +277,8 @@ fn serve(mut stream: TcpStream, shared: &Mutex<World>, over: &AtomicBool) {
         return hold(&socket.get_ref().stream, over);
     }
     let payload = json!({"nonce": pairing::NONCE, "ts": pairing::SIGNED_AT});
-    let challenge = json!({"type": "event", "event": "connect.challenge", "payload": payload});
+    let event = if manner == Manner::Chatty { "tick" } else { "connect.challenge" };
+    let challenge = json!({"type": "event", "event": event, "payload": payload});
     if socket.send(Message::text(challenge.to_string())).is_err() {
         return;
     }
@@ -503,6 +511,10 @@ fn page(world: &mut World, params: &Value, given: usize) -> Option<Value> {
             return Some(
                 json!({"sessions": rows, "totalCount": world.rows.len(), "hasMore": false, "nextOffset": null}),
             );
+        }
+        Manner::Shrinking if offset > 0 => {
+            world.rows.remove(0);
+            world.manner = Manner::Well;
         }
         Manner::Restless if offset > 0 => {
             if let Some(row) = world.rows.pop() {

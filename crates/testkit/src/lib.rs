@@ -82,7 +82,9 @@ fn again_in_a_namespace() -> Command {
     if !is_root() {
         command.args(["--user", "--map-root-user"]);
     }
-    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(program);
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+    // What a shell starts in the background ignores some signals, and so would everything below it.
+    command.args(["env", "--default-signal=HUP,INT,QUIT"]).arg(program);
     command.env(INSIDE, "1");
     command
 }

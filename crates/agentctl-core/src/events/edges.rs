@@ -211,6 +211,15 @@ impl Edges {
         self.over.extend(runs);
     }
 
+    /// Puts what somebody was told in the stead of what the last look showed. Launches are left out: their
+    /// beginnings and ends have ids of their own, by which they are known again.
+    pub fn suppose(&mut self, told: impl Iterator<Item = Session>) {
+        let Some(last) = &mut self.last else { return };
+        let told = told.filter(|session| session.run.is_none());
+        let told = told.filter_map(|s| Some((Key::of(&s)?, Standing::new(s, None))));
+        last.standing = told.collect();
+    }
+
     /// Says whether there is a look to compare with.
     #[must_use]
     pub fn has_begun(&self) -> bool {
@@ -246,10 +255,10 @@ impl Edges {
             };
             let life = look.lives.get(&key).cloned();
             let next = match old.remove(&key) {
-                Some(was) => Some(step.advance(was, session.clone(), life)),
+                Some(was) => step.advance(was, session.clone(), life),
                 None => step.appear(&key, session.clone(), life),
             };
-            standing.extend(next.map(|next| (key, next)));
+            standing.insert(key, next);
         }
         for (key, was) in old {
             if let Some(next) = step.settle(&key, was) {
@@ -295,14 +304,14 @@ struct Step<'a> {
 
 impl Step<'_> {
     /// One that was not there before.
-    fn appear(&mut self, key: &Key, session: Session, life: Option<Life>) -> Option<Standing> {
+    fn appear(&mut self, key: &Key, session: Session, life: Option<Life>) -> Standing {
         if key.who.is_err() {
             // A process is told of only when somebody is needed before it can have a session.
             let mut next = Standing::new(session, life);
             if next.session.status == Status::Waiting {
                 self.tell(EventKind::Waiting, &mut next, self.look.at);
             }
-            return Some(next);
+            return next;
         }
         let mut next = Standing::new(session, life);
         // What rested in a shared server was there all the time; so was, for all we know, what could
@@ -333,7 +342,7 @@ impl Step<'_> {
                 self.tell(kind_of(status), &mut next, seen);
             }
         }
-        Some(next)
+        next
     }
 
     /// One that was there before.
@@ -414,7 +423,17 @@ impl Step<'_> {
                 None
             }
             Some(Named::Seen(session)) => {
-                let session = Session::clone(session);
+                let mut session = Session::clone(session);
+                if session.status == Status::Unknown {
+                    // What it is about was known, and is not what is in doubt.
+                    let (reason, evidence) = (session.reason, session.evidence);
+                    session = Session {
+                        status: Status::Unknown,
+                        reason,
+                        evidence,
+                        ..was.session.clone()
+                    };
+                }
                 let rests = session.status == Status::Idle && session.hosted;
                 match session.status {
                     Status::Stopped | Status::Error => self.end(was, session),

@@ -77,6 +77,7 @@ pub struct Watcher {
     news: bool,
     death: bool,
     restless: u32,
+    asleep: bool,
 }
 
 impl Watcher {
@@ -101,7 +102,20 @@ impl Watcher {
             news: false,
             death: false,
             restless: 0,
+            asleep: false,
         })
+    }
+
+    /// Makes a watcher that compares looks and is woken by nothing: it needs none of what wakes.
+    pub fn asleep(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
+        let mut watcher = Self::new(host, adapters)?;
+        watcher.asleep = true;
+        Ok(watcher)
+    }
+
+    /// Compares the next look with what somebody was told, not with the look before.
+    pub fn suppose(&mut self, told: impl Iterator<Item = Session>) {
+        self.edges.suppose(told);
     }
 
     /// Returns what ends a [`Self::wait`] from any thread.
@@ -142,10 +156,10 @@ impl Watcher {
         let sessions = listing.sessions.clone();
         let look = Look { at, moment: began, sessions, unasked, named, lives, passed, holders };
         let events = self.edges.step(look);
-        let launches = &self.launches;
-        self.edges.keep_launches(&|run| launches.get(run).is_some());
-        self.prepare(began, at, &signs, &locks);
-        Seen { events, listing, resting, locks, faults }
+        let kept = &self.launches;
+        self.edges.keep_launches(&|run| kept.get(run).is_some());
+        let seen = Seen { events, listing, resting, locks, faults };
+        if self.asleep { seen } else { self.prepare(began, at, &signs, seen) }
     }
 
     /// Sleeps until there is a reason to look again, at most for so long.
@@ -172,14 +186,19 @@ impl Watcher {
     }
 
     /// Arms what wakes us, and reckons when to look again if nothing does.
-    fn prepare(&mut self, began: Instant, at: Time, signs: &Signs, locks: &[Lock]) {
+    fn prepare(&mut self, began: Instant, at: Time, signs: &Signs, seen: Seen) -> Seen {
         let lost = self.waker.has_lost_events();
         let armed = self.waker.arm(&self.host, std::iter::once(signs));
         self.looked = Instant::now();
         self.restless = if armed.news { self.restless + 1 } else { 0 };
         let restless = self.restless > RESTLESS;
         (self.news, self.death) = (armed.news && !restless, armed.death);
-        let paced = armed.trouble.is_some() || restless;
+        // A server that does not answer at all has nothing to tell until it lets us in again.
+        let silent = |name: &str| seen.faults.iter().any(|f| f.root.as_deref() == Some(name));
+        let (silent, deaf): (Vec<_>, Vec<_>) =
+            armed.deaf.into_iter().partition(|(name, _)| silent(name));
+        let only_silent = !silent.is_empty() && deaf.is_empty() && !armed.blind;
+        let paced = (armed.trouble.is_some() && !only_silent) || restless;
         let overflow = || "more files changed at once than the system keeps for us".to_owned();
         self.trouble = armed.trouble.or_else(|| lost.then(overflow));
         let cost = self.looked.saturating_duration_since(began);
@@ -192,14 +211,16 @@ impl Watcher {
         }
         let soonest = self.leaving.values().map(|since| *since + WRITING);
         let rested = self.resting.values().map(|resting| resting.until);
-        let latest = soonest.chain(rested).min().unwrap_or(self.looked + pause);
+        let again = silent.into_iter().map(|(_, again)| again);
+        let latest = soonest.chain(rested).chain(again).min().unwrap_or(self.looked + pause);
         self.latest = latest.min(self.looked + pause);
         // A lock that expires is free from that moment on.
-        let ends = locks.iter().filter_map(|lock| lock.holder.until).min();
+        let ends = seen.locks.iter().filter_map(|lock| lock.holder.until).min();
         let left = ends.map(|end| u64::try_from(end.millis() - at.millis()).unwrap_or(0));
         if let Some(left) = left {
             self.latest = self.latest.min(began + Duration::from_millis(left));
         }
+        seen
     }
 
     /// Those that are left alone just now.
@@ -233,10 +254,10 @@ impl Watcher {
         let mut named = HashMap::new();
         let mut missing = self.edges.missing(&listing.sessions);
         missing.retain(|key| !unasked.contains(&key.adapter()));
-        let (silent, asked): (Vec<Key>, Vec<Key>) =
-            missing.into_iter().partition(|key| self.silent(listing, key).is_some());
-        for key in silent {
-            let why = self.silent(listing, &key).unwrap_or_default();
+        let (mute, asked): (Vec<Key>, Vec<Key>) =
+            missing.into_iter().partition(|key| silent(listing, key).is_some());
+        for key in mute {
+            let why = silent(listing, &key).unwrap_or_default();
             named.insert(key, Named::Failed(why));
         }
         let targets: Vec<_> = asked.iter().map(Key::target).collect();
@@ -256,12 +277,6 @@ impl Watcher {
         }
         self.leaving = leaving;
         named
-    }
-
-    /// Says why an adapter could not be asked at all, if so.
-    fn silent(&self, listing: &Listing, key: &Key) -> Option<String> {
-        let blind = |f: &&Fault| f.adapter == key.adapter() && locks::is_blind(f);
-        listing.faults.iter().find(blind).map(|fault| fault.message.clone())
     }
 
     /// Takes in what a look by name said. How a launched agent ended is written by its parent a moment
@@ -365,6 +380,12 @@ impl Watcher {
             signs.places.extend(told.map(|name| launch.run.directory.join(name)));
         }
     }
+}
+
+/// Says why an adapter could not be asked at all, if so.
+fn silent(listing: &Listing, key: &Key) -> Option<String> {
+    let blind = |f: &&Fault| f.adapter == key.adapter() && locks::is_blind(f);
+    listing.faults.iter().find(blind).map(|fault| fault.message.clone())
 }
 
 fn covering<'a>(faults: &'a [Fault], key: &Key) -> Option<&'a Fault> {

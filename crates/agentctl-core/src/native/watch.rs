@@ -149,6 +149,7 @@ impl Alarm {
     }
 
     /// Says whether events were lost since it was last asked: more happened than was kept for us.
+    #[must_use]
     pub fn has_lost(&self) -> bool {
         self.lost.swap(false, Ordering::SeqCst)
     }

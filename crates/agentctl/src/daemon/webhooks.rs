@@ -255,6 +255,8 @@ impl Line {
     }
 
     fn delivered(&self, entry: Entry, at: Time) {
+        self.queue.answered();
+        self.queue.done();
         let recovered = {
             let mut status = self.known();
             status.attempts += 1;
@@ -264,8 +266,6 @@ impl Line {
         if recovered {
             self.tell("it takes events again");
         }
-        self.queue.answered();
-        self.queue.done();
         entry.ticket.close();
     }
 
@@ -289,9 +289,9 @@ impl Line {
             self.queue.answered();
         }
         if trouble.hopeless || entry.age() >= self.pace.span {
+            self.queue.done();
             self.known().failed += 1;
             self.tell(&format!("event {} is given up: {}", entry.ticket.event.id, trouble.what));
-            self.queue.done();
             entry.ticket.close();
             return;
         }

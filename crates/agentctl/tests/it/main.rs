@@ -9,6 +9,8 @@ mod cli;
 mod codex;
 mod daemon;
 mod demo;
+mod events;
+mod events_agents;
 mod fixtures;
 mod fuses;
 mod fuses_firing;

@@ -110,6 +110,40 @@ fn a_list_that_changes_while_it_is_read_is_read_again() {
 }
 
 #[test]
+fn a_row_that_goes_while_the_list_is_read_hides_no_other() {
+    sandboxed(|| {
+        let gateway = Gateway::start();
+        let home = beside(&gateway, "");
+        let ids: Vec<String> =
+            (0..4).map(|n| format!("{n:08}-0000-4000-8000-000000000000")).collect();
+        {
+            let mut world = gateway.world();
+            world.rows = ids.iter().map(|id| row(id, Some("done"), false)).collect();
+            world.page = 2;
+            world.manner = Manner::Shrinking;
+        }
+        let listed = all(&home);
+        assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+        let mut shown: Vec<String> =
+            listed.sessions().iter().map(|s| s["id"].as_str().unwrap_or("-").to_owned()).collect();
+        shown.sort();
+        assert_eq!(shown, ids[1..]);
+    });
+}
+
+#[test]
+fn nothing_is_said_to_what_does_not_begin_as_a_gateway_does() {
+    sandboxed(|| {
+        let gateway = Gateway::start();
+        let home = beside(&gateway, "");
+        gateway.behaves(Manner::Chatty);
+        let listed = all(&home);
+        assert_eq!(listed.code, Some(3), "{}", listed.stderr);
+        assert_eq!(gateway.world().asked, [], "no word, and no secret");
+    });
+}
+
+#[test]
 fn a_secret_reaches_nobody_it_is_not_meant_for() {
     sandboxed(|| {
         let (gateway, other) = (Gateway::start(), Gateway::start());
@@ -230,7 +264,10 @@ fn a_certificate_that_was_named_itself_is_believed_and_no_other() {
         let settings = |fingerprint: &str| {
             let home = home_of(&[], "");
             let remote = json!({"url": format!("wss://127.0.0.2:{port}"), "token": TOKEN, "tlsFingerprint": fingerprint});
-            let text = json!({"gateway": {"mode": "remote", "remote": remote}}).to_string();
+            // A certificate that would do is named too: the fingerprint says more.
+            let tls = json!({"certPath": testkit::tls::certificate()});
+            let gateway = json!({"mode": "remote", "remote": remote, "tls": tls});
+            let text = json!({ "gateway": gateway }).to_string();
             home.write(".openclaw/openclaw.json", text);
             home
         };

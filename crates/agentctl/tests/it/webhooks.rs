@@ -391,7 +391,9 @@ fn stopping_sends_what_was_never_tried_and_cuts_off_what_hangs() {
     webhooks.offer(&stopped("too late"));
     assert_eq!(webhooks.status()[0].queued, 1);
 
-    let mute = Receiver::always(Manner::Hang);
+    // Tried long enough, and yet not given up: it was us who hung up.
+    let (mut stage, mute) = (stage, Receiver::always(Manner::Hang));
+    stage.world.pace.span = Duration::ZERO;
     let mut slow = endpoint(&mute);
     slow.timeout = NEVER;
     let hanging = start(&stage, vec![slow]);

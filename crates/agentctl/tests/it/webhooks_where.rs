@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use agentctl::daemon::webhooks::{Endpoint, Lookup};
 use agentctl_core::host::Secret;
-use testkit::eventually;
 use testkit::receiver::{Manner, Receiver};
+use testkit::{eventually, sandboxed};
 
 use crate::awake::SECRET;
 use crate::home;
@@ -161,71 +161,77 @@ fn no_secret_is_ever_shown() {
 
 #[test]
 fn a_configuration_that_cannot_work_is_told_by_file_and_key_without_its_secrets() {
-    let home = home();
-    let config = |text: &str| {
-        home.write(".config/agentctl/config.toml", text);
-        home.run(&["list"])
-    };
-    let hook =
-        |rest: &str| format!("[[webhooks]]\nurl = \"https://hook.example/TOPSECRET\"\n{rest}\n");
-    for (text, expected) in [
-        (
-            "[[webhooks]]\nurl = \"https://u:TOPSECRET@a/\"".into(),
-            "[[webhooks]] 1: url: it must not hold a user",
-        ),
-        (
-            "[[webhooks]]\nurl = \"ftp://a/TOPSECRET\"".into(),
-            "[[webhooks]] 1: url: it does not begin with",
-        ),
-        (
-            "[[webhooks]]\nurl = \"http://hook.example/TOPSECRET\"".into(),
-            "1: url: plain http is for private",
-        ),
-        (
-            "[[webhooks]]\nurl = \"https://localhost/TOPSECRET\"".into(),
-            "1: url: 127.0.0.1 is a private address",
-        ),
-        (
-            "[[webhooks]]\nurl = \"https://[::ffff:127.0.0.1]/TOPSECRET\"".into(),
-            "1: url: 127.0.0.1 is a private",
-        ),
-        (
-            "[[webhooks]]\nurl = \"https://169.254.169.254/TOPSECRET\"\nallow_private = true"
-                .into(),
-            "nothing is sent to",
-        ),
-        ("[[webhooks]]\nname = \"x\"".into(), "missing field `url`"),
-        (hook("secret = \"TOPSECRET\"\nsecret_env = \"X\""), "1: secret: there is more than one"),
-        (hook("secret = \"\""), "1: secret: it is empty"),
-        (hook("secret = \"whsec_TOP SECRET\""), "1: secret: its secret begins with whsec_"),
-        (hook("secret = 7070707"), "line 3: a text in quotes belongs here"),
-        (hook("secret = TOPSECRET"), "line 3"),
-        (hook("types = [\"session.gone\"]"), "1: types: `session.gone` is no type of event"),
-        (hook("adapters = [\"emacs\"]"), "1: adapters: `emacs`: there is no such adapter"),
-        (hook("timeout = \"2m\""), "1: timeout: it is not between"),
-        (hook("colour = 1"), "line 3: unknown field `colour`"),
-        (hook("") + &hook("timeout = \"0s\""), "[[webhooks]] 2: timeout"),
-        ("[notify]\ncommand = []".into(), "notify.command: it is empty"),
-        ("[notify]\ncommand = [\"./x\"]".into(), "notify.command: `./x` is a relative path"),
-        ("[notify]\non = [\"lunch\"]".into(), "notify.on: `lunch` is no type of event"),
-        ("[notify]\nsound = true".into(), "line 2: unknown field `sound`"),
-    ] {
-        let run = config(&text);
-        assert_eq!(run.code, Some(1), "{text}\n{}", run.stderr);
-        assert!(
-            run.stderr.contains("config.toml") && run.stderr.contains(expected),
-            "{text}\n{}",
-            run.stderr
-        );
-        assert!(
-            !run.stderr.contains("TOPSECRET") && !run.stderr.contains("7070707"),
-            "{}",
-            run.stderr
-        );
-    }
-    let good = hook(
-        "secret_file = \"~/key\"\ntypes = [\"stopped\", \"fuse.expired\"]\nadapters = [\"codex\"]\ntimeout = \"5s\"\nname = \"ops\"",
-    ) + "[[webhooks]]\nurl = \"http://127.0.0.1:9/\"\nallow_private = true\nsecret = \"whsec_Zg==\"\n[notify]\non = [\"idle\"]\n";
-    let run = config(&good);
-    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
+    sandboxed(|| {
+        let home = home();
+        let config = |text: &str| {
+            home.write(".config/agentctl/config.toml", text);
+            home.run(&["list"])
+        };
+        let hook = |rest: &str| {
+            format!("[[webhooks]]\nurl = \"https://hook.example/TOPSECRET\"\n{rest}\n")
+        };
+        for (text, expected) in [
+            (
+                "[[webhooks]]\nurl = \"https://u:TOPSECRET@a/\"".into(),
+                "[[webhooks]] 1: url: it must not hold a user",
+            ),
+            (
+                "[[webhooks]]\nurl = \"ftp://a/TOPSECRET\"".into(),
+                "[[webhooks]] 1: url: it does not begin with",
+            ),
+            (
+                "[[webhooks]]\nurl = \"http://hook.example/TOPSECRET\"".into(),
+                "1: url: plain http is for private",
+            ),
+            (
+                "[[webhooks]]\nurl = \"https://localhost/TOPSECRET\"".into(),
+                "1: url: 127.0.0.1 is a private address",
+            ),
+            (
+                "[[webhooks]]\nurl = \"https://[::ffff:127.0.0.1]/TOPSECRET\"".into(),
+                "1: url: 127.0.0.1 is a private",
+            ),
+            (
+                "[[webhooks]]\nurl = \"https://169.254.169.254/TOPSECRET\"\nallow_private = true"
+                    .into(),
+                "nothing is sent to",
+            ),
+            ("[[webhooks]]\nname = \"x\"".into(), "missing field `url`"),
+            (
+                hook("secret = \"TOPSECRET\"\nsecret_env = \"X\""),
+                "1: secret: there is more than one",
+            ),
+            (hook("secret = \"\""), "1: secret: it is empty"),
+            (hook("secret = \"whsec_TOP SECRET\""), "1: secret: its secret begins with whsec_"),
+            (hook("secret = 7070707"), "line 3: a text in quotes belongs here"),
+            (hook("secret = TOPSECRET"), "line 3"),
+            (hook("types = [\"session.gone\"]"), "1: types: `session.gone` is no type of event"),
+            (hook("adapters = [\"emacs\"]"), "1: adapters: `emacs`: there is no such adapter"),
+            (hook("timeout = \"2m\""), "1: timeout: it is not between"),
+            (hook("colour = 1"), "line 3: unknown field `colour`"),
+            (hook("") + &hook("timeout = \"0s\""), "[[webhooks]] 2: timeout"),
+            ("[notify]\ncommand = []".into(), "notify.command: it is empty"),
+            ("[notify]\ncommand = [\"./x\"]".into(), "notify.command: `./x` is a relative path"),
+            ("[notify]\non = [\"lunch\"]".into(), "notify.on: `lunch` is no type of event"),
+            ("[notify]\nsound = true".into(), "line 2: unknown field `sound`"),
+        ] {
+            let run = config(&text);
+            assert_eq!(run.code, Some(1), "{text}\n{}", run.stderr);
+            assert!(
+                run.stderr.contains("config.toml") && run.stderr.contains(expected),
+                "{text}\n{}",
+                run.stderr
+            );
+            assert!(
+                !run.stderr.contains("TOPSECRET") && !run.stderr.contains("7070707"),
+                "{}",
+                run.stderr
+            );
+        }
+        let good = hook(
+            "secret_file = \"~/key\"\ntypes = [\"stopped\", \"fuse.expired\"]\nadapters = [\"codex\"]\ntimeout = \"5s\"\nname = \"ops\"",
+        ) + "[[webhooks]]\nurl = \"http://127.0.0.1:9/\"\nallow_private = true\nsecret = \"whsec_Zg==\"\n[notify]\non = [\"idle\"]\n";
+        let run = config(&good);
+        assert!(run.code == Some(0) && !run.stderr.contains("error"), "{}", run.stderr);
+    });
 }

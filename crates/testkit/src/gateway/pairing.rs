@@ -125,7 +125,8 @@ fn check(params: &Value) -> Result<(), &'static str> {
     }
     let key = unbase64(&text(&device["publicKey"])).ok_or("DEVICE_AUTH_PUBLIC_KEY_INVALID")?;
     let digest = digest::digest(&digest::SHA256, &key);
-    let id: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits: Vec<String> = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = digits.concat();
     if device["id"] != *id {
         return Err("DEVICE_AUTH_DEVICE_ID_MISMATCH");
     }

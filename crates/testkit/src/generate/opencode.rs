@@ -120,7 +120,8 @@ impl<'a> Chat<'a> {
         let id = format!("ses_{:012x}{}", !stamp(start_ms, 0) & LOW, draft.chance.hex(14));
         let headless = draft.chance.percent(60);
         let title = words(&mut draft.chance, 4);
-        let mut sheet = Sheet::new(filler, draft.chance, start_ms, draft.bytes);
+        // Ids and indexes add a quarter to the texts.
+        let mut sheet = Sheet::new(filler, draft.chance, start_ms, draft.bytes / 5 * 4);
         sheet.set(b'C', &draft.cwd);
         let mut chat =
             Self { work, sheet, id, message: String::new(), tokens: Tokens::default(), count: 0 };

@@ -131,8 +131,8 @@ fn read(host: &Host) -> Result<Option<Vec<u8>>, String> {
     let rubbish = || unusable("it does not hold a key".into());
     opened.file.take(FILE_BYTES).read_to_string(&mut text).map_err(|_| rubbish())?;
     let mut lines = text.lines().filter(|line| !line.starts_with('#'));
-    let (secret, more) = (lines.next().and_then(unhex), lines.next());
-    secret.filter(|s| s.len() == SECRET_BYTES && more.is_none()).map(Some).ok_or_else(rubbish)
+    let (secret, further) = (lines.next().and_then(unhex), lines.next());
+    secret.filter(|s| s.len() == SECRET_BYTES && further.is_none()).map(Some).ok_or_else(rubbish)
 }
 
 /// Makes the secret: whole or not at all, and never in the place of one that is there.
@@ -159,7 +159,8 @@ fn url_safe(bytes: &[u8]) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {

@@ -433,3 +433,29 @@ fn columns(connection: &Connection, table: &str) -> SqlResult<HashSet<String>> {
     })?;
     Ok(names)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_one_by_one_is_soon_new_and_what_is_asked_for_by_itself_at_once() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("opencode.db");
+        let writer = Connection::open(&path).expect("made");
+        writer.pragma_update(None, "journal_mode", "WAL").expect("wal");
+        let tables = "create table session (id text primary key, title text, time_created integer);
+             create table message (id text, session_id text, time_created integer,
+               time_updated integer, data text);
+             create table part (id text, message_id text, time_updated integer, data text);
+             insert into session values ('ses_a', 'old', 1);";
+        writer.execute_batch(tables).expect("made");
+        let database = Database::open(&path, rustix::process::geteuid().as_raw()).expect("opened");
+        let title = |row: SqlResult<Option<Row>>| row.expect("read").and_then(|r| r.title);
+        assert_eq!(title(database.row("ses_a")).as_deref(), Some("old"));
+        writer.execute_batch("update session set title = 'new'").expect("changed");
+        assert_eq!(title(database.fresh("ses_a")).as_deref(), Some("new"));
+        let read = (0..TOGETHER).map(|_| title(database.row("ses_a")));
+        assert_eq!(read.last().flatten().as_deref(), Some("new"));
+    }
+}

@@ -74,7 +74,7 @@ pub(super) fn wrong_token(stage: &mut Stage) -> Result<(), Trouble> {
 
 /// Lists many times at once while the gateway is killed, and on until it is back.
 pub(super) fn listed(stage: &mut Stage) -> Result<(), Trouble> {
-    const SESSIONS: usize = 150;
+    const SESSIONS: usize = 60;
     const LISTS: usize = 24;
     let mut first = gateway(stage)?;
     let (id, _) = begin(&mut first, "one", "hanging [[hang]]")?;
@@ -83,14 +83,12 @@ pub(super) fn listed(stage: &mut Stage) -> Result<(), Trouble> {
         first.client.ask("sessions.create", serde_json::json!({"label": format!("n{n}")}))?;
     }
     let all = ["list", "-a", "--since", "all", "--json"];
-    let (code, whole, stderr) = stage.ask(&all)?;
     let count = |text: &str| text.matches("\"native_key\"").count();
-    let known = count(&whole);
-    stage.expect_that(
-        "all are listed",
-        known > SESSIONS,
-        format!("{known} {code:?} {stderr} {}", &whole[..whole.len().min(300)]),
-    );
+    // Just after so many beginnings a gateway may say that it has too much to do.
+    let known = stage.until("all are listed", || {
+        let (code, whole, _) = stage.ask(&all).ok()?;
+        Some(count(&whole)).filter(|known| code == Some(0) && *known > SESSIONS)
+    })?;
     let (killed, mut wrong, mut silent, mut told) = (&first, Vec::new(), 0, 0);
     let mut judge = |(code, stdout, stderr): (Option<i32>, String, String)| match code {
         Some(0) if count(&stdout) >= known && stdout.contains(&id) => told += 1,
@@ -113,12 +111,16 @@ pub(super) fn listed(stage: &mut Stage) -> Result<(), Trouble> {
         return Err("SIGKILL did not end the gateway".into());
     }
     let second = super::started(stage, ".openclaw", "loopback")?;
-    stage.until("it is listed again", || {
-        let said = stage.ask(&all).ok()?;
-        let back = said.0 == Some(0);
-        judge(said);
-        back.then_some(())
-    })?;
+    let mut listed_again = || {
+        stage.until("it is listed again", || {
+            let said = stage.ask(&all).ok()?;
+            let back = said.0 == Some(0);
+            judge(said);
+            back.then_some(())
+        })
+    };
+    // Its start on a loaded machine takes more than a minute.
+    listed_again().or_else(|_| listed_again())?;
     let evidence = format!("{told} whole, {silent} none\n{}", wrong.join("\n"));
     stage.expect_that("each list is whole or none", wrong.is_empty() && silent > 0, evidence);
     drop(second);

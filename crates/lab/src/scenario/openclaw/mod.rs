@@ -133,9 +133,9 @@ fn ours(stage: &Stage, more: &str) -> Result<(), Trouble> {
 
 fn env(stage: &Stage, folder: &str) -> Vec<(String, String)> {
     let set = ["OPENCLAW_NO_RESPAWN", "NO_COLOR", "NO_UPDATE_NOTIFIER", "OPENCLAW_DISABLE_BONJOUR"];
-    let state = stage.home.join(folder).to_string_lossy().into_owned();
+    let place = stage.home.join(folder).to_string_lossy().into_owned();
     let set = set.into_iter().map(|name| (name.to_owned(), "1".to_owned()));
-    set.chain([("OPENCLAW_STATE_DIR".to_owned(), state)]).collect()
+    set.chain([("OPENCLAW_STATE_DIR".to_owned(), place)]).collect()
 }
 
 /// Starts the gateway and waits until it lets the oracle in.
