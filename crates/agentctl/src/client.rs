@@ -184,6 +184,11 @@ impl Client {
         self.wire.call(method, params, limit)
     }
 
+    /// Returns a handle with which the connection can be ended from another thread.
+    pub fn handle(&self) -> io::Result<UnixStream> {
+        self.wire.stream.get_ref().try_clone()
+    }
+
     /// Reads what it says by itself; without a limit it waits for ever.
     pub fn line(&mut self, limit: Option<Duration>) -> Result<Vec<u8>, Silence> {
         self.wire.line(limit.map(|limit| Instant::now() + limit))

@@ -77,6 +77,7 @@ pub struct Watcher {
     news: bool,
     death: bool,
     restless: u32,
+    asleep: bool,
 }
 
 impl Watcher {
@@ -101,7 +102,15 @@ impl Watcher {
             news: false,
             death: false,
             restless: 0,
+            asleep: false,
         })
+    }
+
+    /// Makes a watcher that compares looks and is woken by nothing: it needs none of what wakes.
+    pub fn asleep(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
+        let mut watcher = Self::new(host, adapters)?;
+        watcher.asleep = true;
+        Ok(watcher)
     }
 
     /// Returns what ends a [`Self::wait`] from any thread.
@@ -144,7 +153,11 @@ impl Watcher {
         let events = self.edges.step(look);
         let kept = &self.launches;
         self.edges.keep_launches(&|run| kept.get(run).is_some());
-        self.prepare(began, at, &signs, Seen { events, listing, resting, locks, faults })
+        let seen = Seen { events, listing, resting, locks, faults };
+        if !self.asleep {
+            self.prepare(began, at, &signs, &seen);
+        }
+        seen
     }
 
     /// Sleeps until there is a reason to look again, at most for so long.
@@ -171,7 +184,7 @@ impl Watcher {
     }
 
     /// Arms what wakes us, and reckons when to look again if nothing does.
-    fn prepare(&mut self, began: Instant, at: Time, signs: &Signs, seen: Seen) -> Seen {
+    fn prepare(&mut self, began: Instant, at: Time, signs: &Signs, seen: &Seen) {
         let lost = self.waker.has_lost_events();
         let armed = self.waker.arm(&self.host, std::iter::once(signs));
         self.looked = Instant::now();
@@ -205,7 +218,6 @@ impl Watcher {
         if let Some(left) = left {
             self.latest = self.latest.min(began + Duration::from_millis(left));
         }
-        seen
     }
 
     /// Those that are left alone just now.

@@ -1,20 +1,24 @@
 //! `agentctl events`: what changes, one JSON object a line, for as long as somebody reads.
 
+mod remote;
+
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
-use agentctl_core::events::{Bell, Event, EventKind, Watcher, replay};
+use agentctl_core::events::{Event, EventKind, Watcher, replay};
 use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Time};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, poll};
 
+use self::remote::Remote;
 use super::list::{adapter_name, since};
+use crate::daemon::protocol::SubscribeParams;
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
@@ -51,17 +55,54 @@ impl EventsArgs {
 }
 
 pub(super) fn cmd_events(ui: &mut Ui, host: &Arc<Host>, args: &EventsArgs) -> Outcome {
-    let from = match &args.since {
-        Some(text) => Some(since(host, Some(text))?),
-        None => None,
-    };
-    let stream = Local::begin(host, from)?;
-    tell(ui, args, stream)
+    let from = args.since.as_deref().map(|text| since(host, Some(text))).transpose()?;
+    let from = from.map(|from| Time::from_millis(from.unwrap_or(0)).unwrap_or_else(|| host.now()));
+    let end = End::default();
+    end_by_signal(end.clone())?;
+    end_with_reader(end.clone());
+    if host.var("AGENTCTL_NO_DAEMON").is_none() {
+        let wanted = SubscribeParams {
+            types: args.types.iter().map(|kind| kind.word().to_owned()).collect(),
+            adapters: args.adapter.iter().cloned().collect(),
+        };
+        if let Some(stream) = Remote::begin(host, wanted, from, end.clone())? {
+            return tell(ui, args, stream);
+        }
+        ui.warn("the daemon sees another world than this command, which therefore looks by itself");
+    }
+    tell(ui, args, Local::begin(host, from, end)?)
+}
+
+/// Ends a stream from another thread.
+#[derive(Clone, Default)]
+struct End {
+    over: Arc<AtomicBool>,
+    how: Arc<Mutex<Option<Box<dyn Fn() + Send>>>>,
+}
+
+impl End {
+    /// What wakes whoever reads the stream.
+    fn does(&self, how: impl Fn() + Send + 'static) {
+        *self.how.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(how));
+    }
+
+    fn now(&self) {
+        self.over.store(true, Ordering::SeqCst);
+        if let Some(how) = &*self.how.lock().unwrap_or_else(PoisonError::into_inner) {
+            how();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
 }
 
 /// What a stream of events says.
 enum Word {
     Event(Box<Event>),
+    /// An event as the daemon wrote it.
+    Line(String),
     /// A source failed, or changes may be seen late.
     Trouble(String),
 }
@@ -79,6 +120,10 @@ fn tell(
                 ui.flush()?;
             }
             Word::Event(_) => {}
+            Word::Line(line) => {
+                ui.line(&line)?;
+                ui.flush()?;
+            }
             Word::Trouble(what) => ui.warn(&what),
         }
     }
@@ -92,31 +137,27 @@ struct Local {
     /// What was told of the past, and may be seen to happen once more.
     replayed: HashSet<String>,
     told: HashSet<String>,
-    over: Arc<AtomicBool>,
+    end: End,
 }
 
 impl Local {
-    fn begin(host: &Arc<Host>, from: Option<Option<i64>>) -> Result<Self, Failure> {
+    fn begin(host: &Arc<Host>, from: Option<Time>, end: End) -> Result<Self, Failure> {
         let mut watcher = Watcher::new(Arc::clone(host), ALL)?;
-        let over = Arc::new(AtomicBool::new(false));
-        end_by_signal(watcher.bell(), Arc::clone(&over))?;
-        end_with_reader(watcher.bell(), Arc::clone(&over));
+        let bell = watcher.bell();
+        end.does(move || bell.ring());
         let seen = watcher.look();
         let mut local = Self {
             watcher,
             waiting: VecDeque::new(),
             replayed: HashSet::new(),
             told: HashSet::new(),
-            over,
+            end,
         };
         local.hear(&seen.faults);
         // Looked first, remembered second: what ends in between is seen twice rather than never.
-        if let Some(from) = from {
-            let from = Time::from_millis(from.unwrap_or(0)).unwrap_or_else(|| host.now());
-            for event in replay::since(host, ALL, from) {
-                local.replayed.insert(event.id.clone());
-                local.waiting.push_back(Word::Event(Box::new(event)));
-            }
+        for event in from.into_iter().flat_map(|from| replay::since(host, ALL, from)) {
+            local.replayed.insert(event.id.clone());
+            local.waiting.push_back(Word::Event(Box::new(event)));
         }
         Ok(local)
     }
@@ -140,7 +181,7 @@ impl Iterator for Local {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if self.over.load(Ordering::SeqCst) {
+            if self.end.is_over() {
                 return None;
             }
             if let Some(word) = self.waiting.pop_front() {
@@ -149,7 +190,7 @@ impl Iterator for Local {
             if let Err(error) = self.watcher.wait(Duration::MAX) {
                 return Some(Err(error.into()));
             }
-            if self.over.load(Ordering::SeqCst) {
+            if self.end.is_over() {
                 return None;
             }
             let seen = self.watcher.look();
@@ -164,20 +205,19 @@ impl Iterator for Local {
 }
 
 /// Whoever interrupts it has read enough: that is no failure.
-fn end_by_signal(bell: Bell, over: Arc<AtomicBool>) -> Result<(), Failure> {
+fn end_by_signal(end: End) -> Result<(), Failure> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
-            over.store(true, Ordering::SeqCst);
-            bell.ring();
+            end.now();
         }
     });
     Ok(())
 }
 
 /// A reader that leaves is noticed at once, not with the next event.
-fn end_with_reader(bell: Bell, over: Arc<AtomicBool>) {
+fn end_with_reader(end: End) {
     std::thread::spawn(move || {
         let stdout = std::io::stdout();
         let fd = stdout.as_fd();
@@ -191,7 +231,6 @@ fn end_with_reader(bell: Bell, over: Arc<AtomicBool>) {
                 Ok(_) => return,
             }
         }
-        over.store(true, Ordering::SeqCst);
-        bell.ring();
+        end.now();
     });
 }

@@ -38,8 +38,9 @@ impl Ears {
         if let Some(notify) = &self.notify {
             notify.offer(&event);
         }
-        let line = json!({"jsonrpc": "2.0", "method": "event", "params": &*event});
-        let line = format!("{line}\n").into();
+        let Ok(told) = crate::text::json_line(&*event) else { return };
+        let line =
+            format!("{{\"jsonrpc\":\"2.0\",\"method\":\"event\",\"params\":{told}}}\n").into();
         // Nobody may be listening.
         let _nobody = self.events.send(News { event, line });
     }
