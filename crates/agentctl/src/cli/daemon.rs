@@ -159,36 +159,29 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
             ui.warn(&why);
         }
     }
+    let server = client::server(host, place);
     match Client::connect(place, PATIENT) {
         Err(Silence::Nobody) => {
             ui.note("no daemon runs");
             return Ok(ExitCode::SUCCESS);
         }
         Ok(mut client) => {
-            let process = client::server(host, place);
             let told: Result<serde_json::Value, _> =
                 client.call("daemon.shutdown", &serde_json::json!({}), STOP_LIMIT);
-            // The connection ends with the process.
-            let ended =
+            // The connection ends a moment before the process, which holds the right to serve until then.
+            let hung_up =
                 told.is_ok() && matches!(client.line(Some(STOP_LIMIT)), Err(Silence::Broken(_)));
-            if ended {
-                // Until it has gone it keeps the right to serve.
-                if let Some(process) = process {
-                    wait_for(host, &process);
-                }
+            if hung_up && server.as_ref().is_none_or(|process| has_gone(host, process)) {
                 ui.note(&format!("stopped, pid {}", client.welcome.pid));
                 return Ok(ExitCode::SUCCESS);
             }
         }
         Err(_) => {}
     }
-    let server = client::server(host, place);
     match server.filter(|_| force) {
         Some(process) => {
-            // Whether that had an effect is asked of the kernel below.
-            let _killed = host.kernel.signal(&process, rustix::process::Signal::KILL);
-            wait_for(host, &process);
-            if host.kernel.liveness(&process) != Liveness::Gone {
+            let killed = host.kernel.signal(&process, rustix::process::Signal::KILL);
+            if killed.is_err() || !has_gone(host, &process) {
                 return Err(Failure::new(
                     Kind::Failed,
                     format!("pid {} could not be ended", process.pid),
@@ -202,12 +195,13 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
     }
 }
 
-/// Waits until a process has ended, for a while.
-fn wait_for(host: &Host, process: &ProcId) {
+/// Waits for the end of a process, for so long; says whether it has come.
+fn has_gone(host: &Host, process: &ProcId) -> bool {
     let mut watch = kernel::ExitWatch::default();
     if matches!(watch.add(&host.kernel, process), Ok(true)) {
         let _ended = watch.wait(Some(STOP_LIMIT));
     }
+    host.kernel.liveness(process) == Liveness::Gone
 }
 
 fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {

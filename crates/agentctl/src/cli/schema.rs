@@ -8,6 +8,7 @@ use agentctl_core::model::{Listing, Message, Session};
 use clap::Args;
 use serde_json::Value;
 
+use crate::daemon::status::DaemonStatus;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -36,6 +37,7 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("adapters", value(schemars::schema_for!(super::adapters::Report))),
         ("runs", value(schemars::schema_for!(super::runs::RunsReport))),
         ("prune", value(schemars::schema_for!(super::runs::PruneReport))),
+        ("daemon", value(schemars::schema_for!(DaemonStatus))),
         ("error", value(schemars::schema_for!(crate::failure::ErrorDocument<'_>))),
     ])
 }

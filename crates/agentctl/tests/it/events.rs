@@ -284,7 +284,7 @@ fn two_who_watch_agree_and_neither_needs_the_other() {
         tell(&home, &id, "go");
         let again = eventually("it asks again", || {
             let asked = second.heard().into_iter().filter(|e| e["type"] == "session.waiting");
-            asked.last().filter(|e| e["session"]["reason"]["detail"] == "really?")
+            asked.next_back().filter(|e| e["session"]["reason"]["detail"] == "really?")
         });
         assert_eq!(again["session_id"], id);
         tell(&home, &id, "yes");
