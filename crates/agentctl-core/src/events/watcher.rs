@@ -161,7 +161,10 @@ impl Watcher {
         let kept = &self.launches;
         self.edges.keep_launches(&|run| kept.get(run).is_some());
         let seen = Seen { events, listing, resting, locks, faults, took };
-        if self.asleep { seen } else { self.prepare(began, at, &signs, seen) }
+        if !self.asleep {
+            self.prepare(began, at, &signs, &seen);
+        }
+        seen
     }
 
     /// Sleeps until there is a reason to look again, at most for so long.
@@ -188,7 +191,7 @@ impl Watcher {
     }
 
     /// Arms what wakes us, and reckons when to look again if nothing does.
-    fn prepare(&mut self, began: Instant, at: Time, signs: &Signs, seen: Seen) -> Seen {
+    fn prepare(&mut self, began: Instant, at: Time, signs: &Signs, seen: &Seen) {
         let lost = self.waker.has_lost_events();
         let armed = self.waker.arm(&self.host, std::iter::once(signs));
         self.looked = Instant::now();
@@ -222,7 +225,6 @@ impl Watcher {
         if let Some(left) = left {
             self.latest = self.latest.min(began + Duration::from_millis(left));
         }
-        seen
     }
 
     /// Those that are left alone just now.

@@ -21,6 +21,9 @@ pub fn encode(bytes: &[u8]) -> String {
 #[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let signs = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
+    if signs.len() < text.len() && !text.len().is_multiple_of(4) {
+        return None;
+    }
     let mut bytes = Vec::with_capacity(signs.len() * 3 / 4);
     for four in signs.as_bytes().chunks(4) {
         let mut bits = 0;

@@ -266,6 +266,14 @@ fn lines(host: &Host, status: &DaemonStatus) -> Vec<String> {
             None => format!("metrics   {}, token: {}", metrics.url, metrics.token),
         });
     }
+    for hook in &status.webhooks {
+        let last = hook.last_error.as_deref().filter(|_| hook.last_error_at > hook.last_success_at);
+        let last = last.map(|why| format!("; {why}")).unwrap_or_default();
+        lines.push(format!(
+            "webhook   {}: {} delivered, {} queued, {} failed, {} dropped{last}",
+            hook.name, hook.delivered, hook.queued, hook.failed, hook.dropped
+        ));
+    }
     if let Some(trouble) = &status.trouble {
         lines.push(format!("trouble   {trouble}"));
     }

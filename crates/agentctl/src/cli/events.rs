@@ -73,11 +73,14 @@ pub(super) fn cmd_events(ui: &mut Ui, host: &Arc<Host>, args: &EventsArgs) -> Ou
     tell(ui, args, Local::begin(host, from, end)?)
 }
 
+/// What wakes whoever reads a stream.
+type How = Box<dyn Fn() + Send>;
+
 /// Ends a stream from another thread.
 #[derive(Clone, Default)]
 struct End {
     over: Arc<AtomicBool>,
-    how: Arc<Mutex<Option<Box<dyn Fn() + Send>>>>,
+    how: Arc<Mutex<Option<How>>>,
 }
 
 impl End {
@@ -225,10 +228,9 @@ fn end_with_reader(end: End) {
             // Nothing is asked for: what is told is that the other end is gone.
             let mut fds = [PollFd::new(&fd, PollFlags::empty())];
             match poll(&mut fds, None) {
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(_) => return,
+                Err(rustix::io::Errno::INTR) => {}
                 Ok(_) if fds[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) => break,
-                Ok(_) => return,
+                _ => return,
             }
         }
         end.now();

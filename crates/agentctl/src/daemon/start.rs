@@ -37,24 +37,29 @@ pub fn ensure(host: &Host) -> Result<(Client, bool), Failure> {
             .hint("`agentctl daemon run` shows what is wrong; `agentctl daemon logs` what was")
     };
     place.prepare().map_err(|error| failed(error.to_string()))?;
-    let (mut ready, theirs) = std::io::pipe().map_err(|error| failed(error.to_string()))?;
-    let child = spawn(host, &place, theirs.into()).map_err(|error| failed(error.to_string()))?;
-    // It outlives us: nobody waits for it.
-    drop(child);
-    let mut word = Vec::new();
-    // It says one word or ends; either way the pipe has an end.
-    let _broken = ready.by_ref().take(64).read_to_end(&mut word);
     let until = Instant::now() + START_LIMIT;
     loop {
+        let fresh = begin(host, &place).map_err(|error| failed(error.to_string()))?;
         match Client::connect(&place, PATIENT) {
-            Ok(client) => return Ok((client, word == READY)),
-            // Another one that was quicker has the lock and does not listen yet.
+            Ok(client) => return Ok((client, fresh)),
+            // One that was quicker does not listen yet, or one that ends still has the right to serve.
             Err(Silence::Nobody | Silence::Mute) if Instant::now() < until => {
                 std::thread::park_timeout(BREATH);
             }
             Err(silence) => return Err(failed(silence.to_string())),
         }
     }
+}
+
+/// Starts one, and waits until it serves or has given up; says which.
+fn begin(host: &Host, place: &Place) -> std::io::Result<bool> {
+    let (mut ready, theirs) = std::io::pipe()?;
+    // It outlives us: nobody waits for it.
+    drop(spawn(host, place, theirs.into())?);
+    let mut word = Vec::new();
+    // It says one word or ends; either way the pipe has an end.
+    let _broken = ready.by_ref().take(64).read_to_end(&mut word);
+    Ok(word == READY)
 }
 
 fn spawn(host: &Host, place: &Place, ready: OwnedFd) -> std::io::Result<std::process::Child> {

@@ -283,8 +283,8 @@ fn two_who_watch_agree_and_neither_needs_the_other() {
         std::fs::remove_dir_all(home.path().join(".local/state/agentctl")).expect("wiped");
         tell(&home, &id, "go");
         let again = eventually("it asks again", || {
-            let asked = second.heard().into_iter().filter(|e| e["type"] == "session.waiting");
-            asked.last().filter(|e| e["session"]["reason"]["detail"] == "really?")
+            let mut asked = second.heard().into_iter().filter(|e| e["type"] == "session.waiting");
+            asked.next_back().filter(|e| e["session"]["reason"]["detail"] == "really?")
         });
         assert_eq!(again["session_id"], id);
         tell(&home, &id, "yes");

@@ -93,7 +93,7 @@ fn codex_is_told_by_its_lock_and_its_rollout() {
         let (begun, asks) = (codex::started(), json!({"questions": [{"question": "Which?"}]}));
         let asks = codex::call("request_user_input", &asks);
         let over = json!({"type": "task_complete", "turn_id": "t"});
-        codex::rollout(&home, codex::A, &[begun.clone()]);
+        codex::rollout(&home, codex::A, std::slice::from_ref(&begun));
         let mut agent = codex::exec(&home, &[codex::A], &[]);
         stream.until(codex::A, &["started"]);
         codex::rollout(&home, codex::A, &[begun.clone(), asks.clone()]);

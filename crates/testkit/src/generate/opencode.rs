@@ -120,8 +120,7 @@ impl<'a> Chat<'a> {
         let id = format!("ses_{:012x}{}", !stamp(start_ms, 0) & LOW, draft.chance.hex(14));
         let headless = draft.chance.percent(60);
         let title = words(&mut draft.chance, 4);
-        // Ids and indexes add a quarter to the texts.
-        let mut sheet = Sheet::new(filler, draft.chance, start_ms, draft.bytes / 5 * 4);
+        let mut sheet = Sheet::new(filler, draft.chance, start_ms, draft.bytes);
         sheet.set(b'C', &draft.cwd);
         let mut chat =
             Self { work, sheet, id, message: String::new(), tokens: Tokens::default(), count: 0 };
