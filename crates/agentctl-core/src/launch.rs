@@ -24,6 +24,7 @@ use self::arrival::Arrival;
 pub use self::error::LaunchError;
 use crate::adapters::Adapter;
 use crate::adapters::control::{Begin, Control, FirstWords, Handshake, Order, Refusal, Start};
+use crate::events::Callback;
 use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
@@ -75,6 +76,8 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
     /// What is run when it has ended.
     pub on_complete: Option<Vec<String>>,
+    /// Whom the launcher wants to be told.
+    pub callback: Option<Callback>,
     /// Go in even where somebody works.
     pub force: bool,
     /// The session that is continued or forked.
@@ -274,6 +277,8 @@ fn spec(host: &Host, launch: &Launch, start: &Start) -> Spec {
         permissions: order.permissions,
         env: launch.env.iter().map(|(name, _)| name.clone()).collect(),
         on_complete: launch.on_complete.clone(),
+        callback: launch.callback.clone(),
+        announce: true,
         at: host.now(),
     }
 }
@@ -289,8 +294,10 @@ fn unset(start: &Start) -> Vec<String> {
     around_us().into_iter().chain(start.unset.iter().cloned()).collect()
 }
 
-/// What an agent around us set for its tools would make the new one think that it is one.
-fn around_us() -> Vec<String> {
+/// Returns the variables that an agent around us has set for its tools: whatever is started without them
+/// neither takes itself for one of those nor is taken for one.
+#[must_use]
+pub fn around_us() -> Vec<String> {
     let controls = crate::adapters::ALL.iter().filter_map(|a| a.control());
     let theirs = controls.flat_map(Control::own_variables).map(ToString::to_string);
     std::iter::once(MARKER.to_owned()).chain(theirs).collect()

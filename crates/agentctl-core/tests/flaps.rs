@@ -46,6 +46,7 @@ fn host(home: &TestHome, gateway: &Gateway, token: &str, limit: Duration) -> Arc
         clock: || Time(jiff::Timestamp::now()),
         // Only the gateway is ever late on purpose.
         deadlines: Deadlines { live: LONG, all: LONG, gateway: limit, ..Deadlines::default() },
+        memo: None,
     })
 }
 
@@ -100,8 +101,7 @@ fn temper(dice: &mut Dice, rows: usize) -> Manner {
         17 => Manner::NoNextPage,
         18 => Manner::Starting(2),
         19 => Manner::OldProtocol,
-        20 => Manner::WantsDevice,
-        21 => Manner::NoScopes,
+        20 | 21 => Manner::NoScopes,
         22 => Manner::NoList,
         23 if rows > 1 => Manner::HalfTheTruth,
         24 | 25 => Manner::Restless,

@@ -162,12 +162,19 @@ impl Stage {
         })
     }
 
-    /// Runs agentctl in this home and returns its exit code, stdout and stderr.
-    pub fn ask(&self, args: &[&str]) -> Result<(Option<i32>, String, String), Trouble> {
+    /// Returns agentctl in this home, ready to be run.
+    #[must_use]
+    pub fn agentctl(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.agentctl);
         command.args(args).env_clear().current_dir(&self.home);
         command.env("HOME", &self.home).env("PATH", "/usr/bin:/bin").env("LANG", "C.UTF-8");
-        let output = command.output().map_err(|e| format!("{}: {e}", self.agentctl.display()))?;
+        command
+    }
+
+    /// Runs agentctl in this home and returns its exit code, stdout and stderr.
+    pub fn ask(&self, args: &[&str]) -> Result<(Option<i32>, String, String), Trouble> {
+        let output = self.agentctl(args).output();
+        let output = output.map_err(|e| format!("{}: {e}", self.agentctl.display()))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok((output.status.code(), text(&output.stdout), text(&output.stderr)))
     }

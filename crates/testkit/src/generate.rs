@@ -1,13 +1,16 @@
 //! Homes of any number of ended sessions, of the sizes and line kinds that real agents leave behind.
 //!
-//! Three in five sessions are Claude Code's, the rest Codex's. Sizes are log-normal: half of the files
-//! are below 64 kB, one in a hundred is above 3 MB, and 10,000 of them make about 2.5 GB. Everything
-//! follows from the seed; [`Manifest`] says what was made, so that answers can be checked against it.
+//! Which agents they are of is the plan's choice. Sizes are log-normal: half of the sessions are below
+//! 64 kB, one in a hundred is above 3 MB, and 10,000 of them make about 2.5 GB. Everything follows from
+//! the seed; [`Manifest`] says what was made, so that answers can be checked against it.
 
 mod chance;
 mod claude;
 mod codex;
 mod index;
+mod openclaw;
+mod opencode;
+mod pi;
 mod sheet;
 
 use std::fs::{self, File};
@@ -17,19 +20,66 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use chance::Chance;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sheet::{Filler, Tokens};
 
 /// Changes whenever the same seed makes other files.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 const DAY_MS: i64 = 86_400_000;
 const MEDIAN_BYTES: f64 = 64.0 * 1024.0;
 const SIGMA: f64 = 1.63;
 const MOST_BYTES: u64 = 16 << 20;
 
+/// An agent whose sessions can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agent {
+    /// Files by project.
+    Claude,
+    /// Files by day, and an index.
+    Codex,
+    /// One database.
+    OpenCode,
+    /// Files by project.
+    Pi,
+    /// Files in Pi's store.
+    PiRust,
+    /// Rows of a gateway: [`Manifest::gateway`].
+    OpenClaw,
+}
+
+impl Agent {
+    /// Returns the name of its adapter.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Claude => "claude-code",
+            Codex => "codex",
+            OpenCode => "opencode",
+            Pi => "pi",
+            PiRust => "pi-rust",
+            OpenClaw => "openclaw",
+        }
+    }
+}
+
+use Agent::{Claude, Codex, OpenClaw, OpenCode, Pi, PiRust};
+
+/// Three in five are Claude Code's, the rest Codex's.
+pub const FILES: &[Agent] = &[Claude, Claude, Claude, Codex, Codex];
+
+/// Every agent has its share.
+#[rustfmt::skip]
+pub const ALL: &[Agent] = &[
+    Claude, Codex, OpenCode, Pi, PiRust, OpenClaw, Claude, OpenCode, Claude, Codex,
+    Claude, OpenCode, Pi, Codex, Claude, OpenCode, Claude, Codex, Claude, OpenCode,
+];
+
 /// Which home is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
+    /// Whose sessions, in turn.
+    pub agents: &'static [Agent],
     /// How many sessions, subagents not counted.
     pub sessions: usize,
     /// What everything follows from.
@@ -61,7 +111,7 @@ pub struct Made {
     pub adapter: String,
     /// Its id.
     pub id: String,
-    /// Its transcript, below the home.
+    /// What holds it, below the home; empty for a gateway's.
     pub path: PathBuf,
     /// The directory it worked in.
     pub cwd: String,
@@ -86,6 +136,8 @@ pub struct Manifest {
     pub sessions: Vec<Made>,
     /// The bytes of all transcripts.
     pub bytes: u64,
+    /// What a gateway lists.
+    pub gateway: Vec<Value>,
 }
 
 impl Manifest {
@@ -123,7 +175,12 @@ fn complete(plan: &Plan, marker: &Path) -> Option<Manifest> {
     let manifest: Manifest = serde_json::from_slice(&fs::read(marker).ok()?).ok()?;
     let same = manifest.version == VERSION
         && manifest.seed == plan.seed
-        && manifest.sessions.len() == plan.sessions;
+        && manifest.sessions.len() == plan.sessions
+        && manifest
+            .sessions
+            .iter()
+            .zip(plan.agents.iter().cycle())
+            .all(|(m, a)| m.adapter == a.name());
     same.then_some(manifest)
 }
 
@@ -175,14 +232,39 @@ impl<'a> Maker<'a> {
     fn make(mut self) -> io::Result<Manifest> {
         fs::create_dir_all(&self.home)?;
         let mut sessions = Vec::with_capacity(self.plan.sessions);
+        let (mut gateway, mut stored) = (Vec::new(), Vec::new());
         for number in 0..self.plan.sessions {
             let draft = self.draft(number);
-            let made = if number % 5 < 3 { self.claude(draft)? } else { self.codex(draft)? };
-            sessions.push(made);
+            let made = match self.agent(number) {
+                Claude => self.claude(draft)?,
+                Codex => self.codex(draft)?,
+                // A database is written in the order of time.
+                OpenCode => {
+                    stored.push((number, draft));
+                    continue;
+                }
+                agent @ (Pi | PiRust) => self.pi(draft, agent)?,
+                OpenClaw => openclaw::session(draft, &mut gateway),
+            };
+            sessions.push((number, made));
         }
-        index::write(&self.home.join(".codex/state_5.sqlite"), &self.threads)?;
+        if !self.threads.is_empty() {
+            index::write(&self.home.join(".codex/state_5.sqlite"), &self.threads)?;
+        }
+        if !stored.is_empty() {
+            let path = self.home.join(opencode::PATH);
+            sessions.extend(opencode::write(&path, stored, &self.filler)?);
+            self.bytes += fs::metadata(path)?.len();
+        }
+        sessions.sort_by_key(|(number, _)| *number);
+        let sessions: Vec<Made> = sessions.into_iter().map(|(_, made)| made).collect();
         self.locks(&sessions)?;
-        Ok(Manifest { version: VERSION, seed: self.plan.seed, sessions, bytes: self.bytes })
+        let Self { plan, bytes, .. } = self;
+        Ok(Manifest { version: VERSION, seed: plan.seed, sessions, bytes, gateway })
+    }
+
+    fn agent(&self, number: usize) -> Agent {
+        self.plan.agents[number % self.plan.agents.len()]
     }
 
     fn draft(&self, number: usize) -> Draft {
@@ -195,7 +277,8 @@ impl<'a> Maker<'a> {
         };
         let bytes = chance.log_normal(MEDIAN_BYTES, SIGMA).min(MOST_BYTES);
         // The first of each agent is the extraordinary one.
-        let large = self.plan.largest > 0 && (number == 0 || number == 3);
+        let first = !(0..number).any(|before| self.agent(before) == self.agent(number));
+        let large = self.plan.largest > 0 && first;
         let bytes = if large { self.plan.largest } else { bytes };
         // Two days are kept free for the session itself, so that all of them lie in the past.
         let before = 2 * DAY_MS + i64::try_from(chance.below(58 * 86_400_000)).expect("60 days");
@@ -244,7 +327,7 @@ impl<'a> Maker<'a> {
             fs::write(self.home.join(beside.with_extension("meta.json")), meta)?;
         }
         Ok(Made {
-            adapter: "claude-code".into(),
+            adapter: Claude.name().into(),
             id,
             path,
             cwd: draft.cwd,
@@ -297,7 +380,7 @@ impl<'a> Maker<'a> {
             total_bytes += written.bytes.len() as u64;
         }
         Ok(Made {
-            adapter: "codex".into(),
+            adapter: Codex.name().into(),
             id,
             path,
             cwd: draft.cwd,
@@ -306,6 +389,20 @@ impl<'a> Maker<'a> {
             output_tokens: output,
             total_bytes,
         })
+    }
+
+    fn pi(&mut self, mut draft: Draft, agent: Agent) -> io::Result<Made> {
+        let rust = agent == PiRust;
+        let chance = &mut draft.chance;
+        let id = if rust { chance.uuid4() } else { chance.uuid7(draft.start_ms) };
+        let Draft { cwd, start_ms, bytes, outcome, chance } = draft;
+        let order = pi::Order { id: &id, cwd: &cwd, start_ms, bytes, outcome, rust };
+        let path = order.path();
+        let written = pi::session(&order, chance, &self.filler);
+        self.put(&path, &written)?;
+        let (bytes, output_tokens) = (written.bytes.len() as u64, written.tokens.output);
+        let adapter = agent.name().to_owned();
+        Ok(Made { adapter, id, path, cwd, bytes, outcome, output_tokens, total_bytes: bytes })
     }
 
     /// Writes a file below the home, dated by its last line.
@@ -323,6 +420,9 @@ impl<'a> Maker<'a> {
     /// Leaves what killed agents leave: locks that nobody holds. The next Codex sweeps them, so few are
     /// ever seen.
     fn locks(&self, sessions: &[Made]) -> io::Result<()> {
+        if self.threads.is_empty() {
+            return Ok(());
+        }
         let locks = self.home.join(".codex/thread-writer-locks");
         fs::create_dir_all(&locks)?;
         fs::write(locks.join(".coordination.lock"), "")?;

@@ -9,7 +9,9 @@
 
 pub mod gateway;
 pub mod generate;
+mod hmac;
 mod home;
+pub mod receiver;
 mod recycle;
 pub mod tls;
 
@@ -17,6 +19,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+pub use hmac::{hex, hmac_sha256};
 pub use home::{Agent, Output, TestHome};
 pub use recycle::{Dice, Echo, after_tick, next_pid, rounds, spawn_at};
 

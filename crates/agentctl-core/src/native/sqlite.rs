@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::OpenFlags;
+use rusqlite::config::DbConfig;
 pub use rusqlite::{Connection, Params, Result as SqlResult, Row};
 
 use super::file;
@@ -61,6 +62,8 @@ pub fn open(path: &Path, uid: u32) -> Result<Connection, StoreError> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(format!("file:{}?{mode}", escape(path)), flags)?;
     connection.busy_timeout(Duration::from_millis(200))?;
+    // Otherwise a statement is compiled anew for every value it is asked with.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 

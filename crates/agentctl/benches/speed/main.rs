@@ -1,18 +1,21 @@
 //! Measures every promise about speed, each against something everybody knows: `/bin/true`, `cat`.
 //!
-//! `cargo bench -p agentctl --bench speed` makes homes of 10, 1,000 and 10,000 ended sessions (2.5 GB, kept
-//! for the next run), measures in a private pid namespace and prints the table of docs/PERFORMANCE.md.
-//! After `--`: `--strict` fails when a promise is missed, `--only WORD` measures the lines that hold the
-//! word, `--runs N` sets the number of runs, `--clean` removes the homes. They lie in
+//! `cargo bench -p agentctl --bench speed` makes homes of 10, 1,000 and 10,000 ended sessions (2.5 GB) and
+//! one of 10,000 of all agents (2.5 GB), kept for the next run, measures in a private pid namespace and
+//! prints the table of docs/PERFORMANCE.md. After `--`: `--strict` fails when a promise is missed,
+//! `--only WORD` measures the lines that hold the word, `--each` adds a home of 10,000 for single agents
+//! (2.5 GB each), `--runs N` sets the number of runs, `--clean` removes the homes. They lie in
 //! `AGENTCTL_BENCH_DIR`, or in the system's directory for temporary files.
 #![allow(clippy::disallowed_methods, clippy::expect_used)] // a bench starts programs and looks around
 #![allow(clippy::print_stdout, clippy::print_stderr)] // its table is its purpose
 
 mod launching;
 mod measure;
+mod mixed;
 mod pose;
 mod promises;
 mod table;
+mod telling;
 mod waiting;
 
 use std::path::PathBuf;
@@ -22,6 +25,7 @@ use std::process::ExitCode;
 struct Options {
     strict: bool,
     clean: bool,
+    each: bool,
     only: Option<String>,
     runs: usize,
 }
@@ -29,19 +33,22 @@ struct Options {
 impl Options {
     /// Returns `None` when nobody asked for a measurement: `cargo test --all-targets` starts benches too.
     fn from_args() -> Option<Self> {
-        let mut options = Self { strict: false, clean: false, only: None, runs: 15 };
+        let mut options = Self { strict: false, clean: false, each: false, only: None, runs: 15 };
         let (mut args, mut asked) = (std::env::args().skip(1), false);
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--bench" => asked = true,
                 "--strict" => options.strict = true,
                 "--clean" => options.clean = true,
+                "--each" => options.each = true,
                 "--only" => options.only = args.next(),
                 "--runs" => {
                     let count: Option<usize> = args.next().and_then(|n| n.parse().ok());
                     options.runs = count.expect("--runs needs a number").max(1);
                 }
-                other => panic!("`{other}` is none of --strict, --clean, --only WORD, --runs N"),
+                other => {
+                    panic!("`{other}` is none of --strict, --clean, --each, --only WORD, --runs N")
+                }
             }
         }
         (asked || options.clean).then_some(options)

@@ -55,11 +55,27 @@ pub(crate) fn compare(runs: usize, theirs: &mut Command, ours: &mut Command) -> 
     run(theirs);
     run(ours);
     let (mut their_times, mut our_times) = (Vec::new(), Vec::new());
+    let (mut their_work, mut our_work) = (0, 0);
     for _ in 0..runs {
+        let before = work_of_children();
         their_times.push(milliseconds(run(theirs)));
+        let between = work_of_children();
         our_times.push(milliseconds(run(ours)));
+        their_work += between - before;
+        our_work += work_of_children() - between;
     }
+    // What the processors were busy with, which other work on the machine hardly changes.
+    let each = |ticks: u64| ticks * 10 / runs as u64;
+    eprintln!("  CPU time: {} / {} ms", each(our_work), each(their_work));
     Times::of(their_times, our_times)
+}
+
+/// Returns the CPU time of all children that have ended, in hundredths of a second.
+fn work_of_children() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("read");
+    let (_, behind) = stat.rsplit_once(')').expect("a name");
+    let fields = behind.split_whitespace().skip(13).take(2);
+    fields.filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
 /// Runs one program several times, after a first time that is not counted.

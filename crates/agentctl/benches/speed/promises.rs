@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
-use testkit::generate::{Made, Manifest, Plan, home, leave_live_records};
+use testkit::generate::{Agent, FILES, Made, Manifest, Plan, home, leave_live_records};
 
 use crate::Options;
 use crate::launching;
@@ -15,6 +15,7 @@ use crate::measure::{
 };
 use crate::pose;
 use crate::table::Row;
+use crate::telling::{Stream, rewrite, told};
 use crate::waiting::{death, plain};
 
 const SEED: u64 = 1;
@@ -22,40 +23,45 @@ const LARGEST: u64 = 25_000_000;
 const SIZES: [usize; 3] = [10, 1_000, 10_000];
 const AGENTS: [&str; 2] = ["claude-code", "codex"];
 
-struct Home {
-    path: PathBuf,
-    manifest: Manifest,
+pub(crate) struct Home {
+    pub(crate) path: PathBuf,
+    pub(crate) manifest: Manifest,
 }
 
-struct Bench<'a> {
-    options: &'a Options,
-    directory: &'a Path,
+pub(crate) struct Bench<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) directory: &'a Path,
     homes: Vec<Home>,
     rows: Vec<Row>,
 }
 
+/// The question about all history.
+pub(crate) const HISTORY: [&str; 4] = ["list", "-a", "--since", "all"];
+
 /// Measures everything that was asked for.
 pub(crate) fn all(options: &Options, directory: &Path) -> Vec<Row> {
-    let homes = SIZES.map(|sessions| made(sessions, directory));
+    let homes = SIZES.map(|sessions| made(FILES, sessions, &directory.join(sessions.to_string())));
     let mut bench = Bench { options, directory, homes: homes.into(), rows: Vec::new() };
     bench.start_up();
     bench.live();
     bench.history();
+    bench.mixed();
     bench.one_session();
     bench.tokens();
     bench.following();
     bench.dying();
+    bench.telling();
     bench.launching();
     bench.rows
 }
 
-fn made(sessions: usize, directory: &Path) -> Home {
+/// Makes a home, or takes the one that was made before.
+pub(crate) fn made(agents: &'static [Agent], sessions: usize, place: &Path) -> Home {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     let now_ms = i64::try_from(now.as_millis()).expect("our time");
-    let place = directory.join(format!("{sessions}"));
     eprintln!("a home of {sessions} sessions in {}", place.display());
-    let plan = Plan { sessions, seed: SEED, now_ms, largest: LARGEST };
-    let manifest = home(&plan, &place).expect("made");
+    let plan = Plan { agents, sessions, seed: SEED, now_ms, largest: LARGEST };
+    let manifest = home(&plan, place).expect("made");
     leave_live_records(&place.join("home"), &manifest).expect("left");
     eprintln!("  {} MB of transcripts", manifest.bytes / 1_000_000);
     Home { path: place.join("home"), manifest }
@@ -63,8 +69,12 @@ fn made(sessions: usize, directory: &Path) -> Home {
 
 impl Home {
     /// Reads every transcript of the home, as one process.
-    fn cat_all(&self) -> Command {
-        let script = "find .claude/projects .codex/sessions -type f -exec cat {} +";
+    pub(crate) fn cat_all(&self) -> Command {
+        let stores =
+            [".claude/projects", ".codex/sessions", ".pi/agent/sessions", ".local/share/opencode"];
+        let there: Vec<&str> =
+            stores.into_iter().filter(|store| self.path.join(store).exists()).collect();
+        let script = &format!("find {} -type f -exec cat {{}} +", there.join(" "));
         command(&self.path, "/bin/sh", &["-c", script])
     }
 }
@@ -74,7 +84,7 @@ impl Bench<'_> {
         self.homes.last().expect("three homes")
     }
 
-    fn wanted(&self, what: &str) -> bool {
+    pub(crate) fn wanted(&self, what: &str) -> bool {
         let wanted = self.options.only.as_ref().is_none_or(|word| what.contains(word.as_str()));
         if wanted {
             eprintln!("{what}");
@@ -82,7 +92,13 @@ impl Bench<'_> {
         wanted
     }
 
-    fn at_most_ratio(&mut self, what: String, reference: &str, times: Times, most: Option<f64>) {
+    pub(crate) fn at_most_ratio(
+        &mut self,
+        what: String,
+        reference: &str,
+        times: Times,
+        most: Option<f64>,
+    ) {
         let result = format!("{:.2} times", times.ratio);
         let target = most.map_or_else(String::new, |most| format!("at most {most:.2} times"));
         self.add(what, reference, times, result, target, most.map(|most| times.ratio <= most));
@@ -114,8 +130,22 @@ impl Bench<'_> {
         });
     }
 
+    /// Adds a time that is compared with nothing.
+    pub(crate) fn alone(&mut self, what: String, ours_ms: f64) {
+        let none = || "-".to_owned();
+        self.rows.push(Row {
+            what,
+            reference: none(),
+            theirs: none(),
+            ours: format!("{ours_ms:.1}"),
+            result: String::new(),
+            target: String::new(),
+            kept: None,
+        });
+    }
+
     /// Adds a line that is no comparison of times.
-    fn state(&mut self, what: String, result: String, target: String, kept: bool) {
+    pub(crate) fn state(&mut self, what: String, result: String, target: String, kept: bool) {
         let none = "-".to_owned();
         let (reference, theirs, ours) = (none.clone(), none.clone(), none);
         self.rows.push(Row { what, reference, theirs, ours, result, target, kept: Some(kept) });
@@ -163,7 +193,6 @@ impl Bench<'_> {
 
     /// All history: read in part, at the speed of reading.
     fn history(&mut self) {
-        const ARGS: [&str; 4] = ["list", "-a", "--since", "all"];
         for (index, sessions) in SIZES.into_iter().enumerate() {
             let what = format!("`list -a --since all`, {} sessions", grouped(sessions));
             if self.wanted(&what) {
@@ -172,7 +201,7 @@ impl Bench<'_> {
                 let times = compare(
                     self.options.runs.div_ceil(2),
                     &mut home.cat_all(),
-                    &mut ours(&home.path, &ARGS),
+                    &mut ours(&home.path, &HISTORY),
                 );
                 let most = (sessions == 10_000).then_some(0.25);
                 self.at_most_ratio(what, &format!("`cat` of {megabytes} MB"), times, most);
@@ -180,29 +209,19 @@ impl Bench<'_> {
         }
         let what = "peak memory of it".to_owned();
         if self.wanted(&what) {
-            let home = &self.largest_home().path;
-            let peak = [ARGS.to_vec(), [&ARGS[..], &["--json"]].concat()]
-                .iter()
-                .map(|args| peak(&mut ours(home, args)).1)
-                .max()
-                .unwrap_or(0);
-            let shown = format!("{:.1} MB", bytes_as_megabytes(peak));
-            let target = "at most 64 MB".to_owned();
-            self.state(what, shown, target, peak > 0 && peak <= 64 << 20);
+            let peak = peak_of_history(&self.largest_home().path);
+            self.at_most_64_mb(what, peak);
         }
         let what = "answers of it".to_owned();
         if self.wanted(&what) {
-            let home = self.largest_home();
-            let (files, others) = (names(&home.path), processes());
-            let json = peak(&mut ours(&home.path, &["list", "-a", "--since", "all", "--json"])).0;
-            let (right, shown) = check(&home.manifest, &json);
-            let total = home.manifest.sessions.len();
-            let clean = names(&home.path) == files && processes() == others;
-            let left = if clean { "nothing left behind" } else { "something left behind" };
-            let result = format!("{right} of {total} right, {shown} rows, {left}");
-            let kept = right == total && shown == total && clean;
+            let (result, kept) = answers(self.largest_home());
             self.state(what, result, "all right, no daemon, no cache file".to_owned(), kept);
         }
+    }
+
+    pub(crate) fn at_most_64_mb(&mut self, what: String, peak: u64) {
+        let shown = format!("{:.1} MB", bytes_as_megabytes(peak));
+        self.state(what, shown, "at most 64 MB".to_owned(), peak > 0 && peak <= 64 << 20);
     }
 
     fn one_session(&mut self) {
@@ -302,18 +321,67 @@ impl Bench<'_> {
                 took.push(death(agent, &mut ours(&home.path, &["wait", &id, "--for", "stopped"])));
             }
             let _clean = std::fs::remove_dir_all(home.path.join(".local"));
-            let [p50, p99] = [0.5, 0.99].map(|share| percentile(&took, share));
-            let reference = [0.5, 0.99].map(|share| percentile(&theirs, share));
-            self.rows.push(Row {
-                what,
-                reference: format!("a bare pidfd poll, {rounds} deaths"),
-                theirs: format!("{:.1}, p99 {:.1}", reference[0], reference[1]),
-                ours: format!("{p50:.1}, p99 {p99:.1}"),
-                result: format!("p99 {p99:.1} ms, {:.1} times", p99 / reference[1]),
-                target: format!("p99 at most {MOST_MS:.0} ms"),
-                kept: Some(p99 <= MOST_MS),
-            });
+            self.add_deaths(what, &theirs, &took, MOST_MS);
         }
+    }
+
+    fn add_deaths(&mut self, what: String, theirs: &[Duration], took: &[Duration], most_ms: f64) {
+        let [p50, p99] = [0.5, 0.99].map(|share| percentile(took, share));
+        let reference = [0.5, 0.99].map(|share| percentile(theirs, share));
+        self.rows.push(Row {
+            what,
+            reference: format!("a bare pidfd poll, {} deaths", took.len()),
+            theirs: format!("{:.1}, p99 {:.1}", reference[0], reference[1]),
+            ours: format!("{p50:.1}, p99 {p99:.1}"),
+            result: format!("p99 {p99:.1} ms, {:.1} times", p99 / reference[1]),
+            target: format!("p99 at most {most_ms:.0} ms"),
+            kept: Some(p99 <= most_ms),
+        });
+    }
+
+    /// An agent is killed, or writes, while somebody listens to events, among 10,000 old sessions.
+    fn telling(&mut self) {
+        let rounds = self.options.runs * 10;
+        for agent in ["demo", AGENTS[0], AGENTS[1]] {
+            let what = format!("`events`, {agent}: death of the agent to its line");
+            if !self.wanted(&what) {
+                continue;
+            }
+            let home = self.largest_home();
+            let programs = self.directory.join("programs");
+            let (mut theirs, mut took) = (Vec::new(), Vec::new());
+            for _ in 0..rounds {
+                let (agent, _) = one_live_agent(home, agent, &programs);
+                let pid = agent.child.id();
+                theirs.push(death(agent, &mut plain(pid)));
+            }
+            let mut stream = Stream::start(&home.path);
+            for _ in 0..rounds {
+                let (mut agent, id) = one_live_agent(home, agent, &programs);
+                stream.until(&id, "session.started");
+                let killed = || agent.child.kill().expect("killed");
+                took.push(told(&mut stream, &id, "session.stopped", killed));
+            }
+            let _clean = std::fs::remove_dir_all(home.path.join(".local"));
+            self.add_deaths(what, &theirs, &took, 50.0);
+        }
+        let what = "`events`, claude-code: a live record is rewritten to its line".to_owned();
+        if !self.wanted(&what) {
+            return;
+        }
+        let home = self.largest_home();
+        let (agent, id) = one_live_agent(home, AGENTS[0], &self.directory.join("programs"));
+        let record = agent.files.first().expect("its live record").clone();
+        let mut stream = Stream::start(&home.path);
+        let mut took = Vec::new();
+        for _ in 0..rounds / 2 {
+            for (status, kind) in [("busy", "session.running"), ("idle", "session.idle")] {
+                took.push(told(&mut stream, &id, kind, || rewrite(&record, status)));
+            }
+        }
+        let [p50, p99] = [0.5, 0.99].map(|share| percentile(&took, share));
+        let result = format!("{p50:.1} ms, p99 {p99:.1} ms");
+        self.state(what, result, "p99 at most 250 ms".to_owned(), p99 <= 250.0);
     }
 
     /// The demo agent is launched among 10,000 old sessions, beside its own start.
@@ -382,6 +450,25 @@ fn live_agents(home: &Home, programs: &Path) -> [Beside; 3] {
     [demo, claude, codex]
 }
 
+/// Returns the most memory that a list of everything takes, as a table or as JSON.
+pub(crate) fn peak_of_history(home: &Path) -> u64 {
+    let json = [&HISTORY[..], &["--json"]].concat();
+    let peaks = [&HISTORY[..], &json].map(|args| peak(&mut ours(home, args)).1);
+    peaks.into_iter().max().unwrap_or(0)
+}
+
+/// Compares all outcomes with what was made, and the home and the processes with what was there before.
+pub(crate) fn answers(home: &Home) -> (String, bool) {
+    let (files, others) = (names(&home.path), processes());
+    let json = peak(&mut ours(&home.path, &[&HISTORY[..], &["--json"]].concat())).0;
+    let (right, shown) = check(&home.manifest, &json);
+    let total = home.manifest.sessions.len();
+    let clean = names(&home.path) == files && processes() == others;
+    let left = if clean { "nothing left behind" } else { "something left behind" };
+    let result = format!("{right} of {total} right, {shown} rows, {left}");
+    (result, right == total && shown == total && clean)
+}
+
 /// Counts the sessions that are listed as they were made, and all rows.
 fn check(manifest: &Manifest, json: &[u8]) -> (usize, usize) {
     let listed: Value = serde_json::from_slice(json).expect("a document");
@@ -426,7 +513,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn grouped(number: usize) -> String {
+pub(crate) fn grouped(number: usize) -> String {
     if number < 1000 { number.to_string() } else { format!("{},000", number / 1000) }
 }
 

@@ -12,10 +12,10 @@ use crate::launched::{folder, launch, status};
 use crate::{claude_code, codex, home};
 
 /// A demo agent that a person started in a directory, without a word to us.
-struct ByHand(Child);
+pub(crate) struct ByHand(Child);
 
 impl ByHand {
-    fn start(home: &TestHome, directory: &str, id: &str) -> Self {
+    pub(crate) fn start(home: &TestHome, directory: &str, id: &str) -> Self {
         let args = ["demo-agent", "--session-id", id, "--stay", "-p", "x [[say:hi]]"];
         let mut command = home.command(&args);
         command.current_dir(folder(home, directory)).stdout(Stdio::null());

@@ -2,19 +2,28 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 #![allow(clippy::similar_names)]
 
+mod awake;
 mod claude_code;
 mod claude_code_beginnings;
 mod cli;
 mod codex;
+mod daemon;
 mod demo;
+mod events;
+mod events_agents;
 mod fixtures;
+mod fuses;
+mod fuses_firing;
 mod hooks;
 mod hostile;
 mod launch;
 mod launch_odd;
 mod launched;
 mod locks;
+mod metrics;
+mod notify;
 mod openclaw;
+mod openclaw_device;
 mod openclaw_hostile;
 mod opencode;
 mod opencode_control;
@@ -26,6 +35,7 @@ mod races;
 mod readme;
 mod recycle;
 mod resume;
+mod scale;
 mod seed_failures;
 mod stop;
 mod stop_hosted;
@@ -36,6 +46,9 @@ mod terminal;
 mod tidy;
 mod wait;
 mod wait_codex;
+mod webhooks;
+mod webhooks_daemon;
+mod webhooks_where;
 
 use std::path::PathBuf;
 

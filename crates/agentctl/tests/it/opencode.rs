@@ -189,6 +189,31 @@ fn the_place_in_the_log_tells_processes_of_one_directory_apart() {
 }
 
 #[test]
+fn a_terminal_serves_the_session_it_is_in_and_those_it_left_at_work() {
+    sandboxed(|| {
+        let (home, store, directory) = world();
+        let run = "aaaa0001";
+        let over = line(run, &format!("message=\"exiting loop\" session.id={A}"));
+        let lines = [works_on(run, A), over, works_on(run, B), works_on(run, C)];
+        for id in [A, B, C] {
+            store.session(id, &directory, None);
+        }
+        let agent = agent(&home, &[], &lines);
+        for (id, message) in [(A, answered("stop")), (B, working()), (C, answered("stop"))] {
+            store.message(id, 0, &message);
+        }
+        let listed = list(&home);
+        let left = listed.session(A);
+        assert_eq!((&left["status"], &left["pid"]), (&"stopped".into(), &Value::Null));
+        for (id, status) in [(B, "running"), (C, "idle")] {
+            let row = listed.session(id);
+            assert_eq!((&row["status"], &row["pid"]), (&status.into(), &agent.pid().into()));
+        }
+        assert_list_equals_status(&home);
+    });
+}
+
+#[test]
 fn every_state_of_a_terminal_is_told_apart() {
     sandboxed(|| {
         let tool = |tool: &str, state: Value| json!({"type": "tool", "tool": tool, "state": state});

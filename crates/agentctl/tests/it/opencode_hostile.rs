@@ -89,6 +89,8 @@ fn rubbish_in_a_database_costs_what_it_says_and_nothing_else() {
                 (&"stopped".into(), &"unknown".into()),
                 "{id}"
             );
+            let said = row["evidence"].to_string();
+            assert!(said.contains("its newest message could not be read"), "{id}: {said}");
         }
         assert_list_equals_status(&home);
         for id in [A, B, C, "ses_number", "ses_deep"] {

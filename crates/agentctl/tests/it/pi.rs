@@ -44,7 +44,7 @@ fn body(home: &TestHome, text: &str) {
 }
 
 /// Starts `pi` in a directory and returns once it has done what it was to do.
-fn start(home: &TestHome, cwd: &str, env: &[(&str, &str)], text: &str) -> Agent {
+pub(crate) fn start(home: &TestHome, cwd: &str, env: &[(&str, &str)], text: &str) -> Agent {
     start_into(home, cwd, env, text, Stdio::null())
 }
 
@@ -321,6 +321,115 @@ fn the_path_from_the_last_line_is_the_conversation() {
             (&row["status"], &row["reason"]["detail"]),
             (&"error".into(), &"no luck".into())
         );
+    });
+}
+
+#[test]
+fn the_last_answer_tells_how_a_turn_ended() {
+    sandboxed(|| {
+        let home = home();
+        let cases = [
+            ("stop", "-", "finished"),
+            ("length", "-", "finished"),
+            ("error", "529 Overloaded", "failed"),
+            ("error", "Request was aborted.", "interrupted"),
+            ("error", "This operation was aborted", "interrupted"),
+            ("aborted", "-", "interrupted"),
+            ("toolUse", "-", "killed"),
+            ("a new word", "-", "unknown"),
+        ];
+        for (how, why, outcome) in cases {
+            let mut last = ended("a", "u", how);
+            last["message"]["errorMessage"] = why.into();
+            session(&home, "p", A, &[said("u", None, "go on"), last]);
+            assert_eq!(list(&home).session(A)["outcome"], outcome, "{how}: {why}");
+        }
+        // A tool that ended after the last word was at work for a turn that goes on.
+        let result = message(
+            "r",
+            Some("a"),
+            &json!({"role": "toolResult", "toolCallId": "c", "content": []}),
+        );
+        session(&home, "p", A, &[said("u", None, "go on"), ended("a", "u", "stop"), result]);
+        assert_eq!(list(&home).session(A)["outcome"], "killed");
+        // A file under the name of another session is not believed.
+        session(&home, "p", A, &[said("u", None, "go on"), ended("a", "u", "stop")]);
+        let path = home.path().join(place(&home, "p", A));
+        std::fs::rename(&path, home.path().join(place(&home, "p", B))).expect("moved");
+        let listed = list(&home);
+        assert_eq!((listed.code, &listed.session(B)["status"]), (Some(3), &"unknown".into()));
+    });
+}
+
+#[test]
+fn what_a_fork_copied_was_its_parents_to_pay() {
+    sandboxed(|| {
+        let home = home();
+        let paid = |id: &str, at: &str| {
+            let usage = json!({"input": 5, "output": 7, "cacheRead": 0, "cacheWrite": 0, "cost": {"total": 0.5}});
+            let said = json!({"role": "assistant", "content": [], "model": "m", "stopReason": "stop", "usage": usage});
+            json!({"type": "message", "id": id, "parentId": null, "timestamp": at, "message": said})
+        };
+        let (before, after) = ("2026-01-14T00:00:00.000Z", "2026-01-16T00:00:00.000Z");
+        let mut first = header(&home, "p", A, OLD);
+        first["parentSession"] = format!("/x/2026-01-14T00-00-00-000Z_{B}.jsonl").into();
+        let lines = [first, paid("a", before), paid("b", after)].map(|line| format!("{line}\n"));
+        home.write(place(&home, "p", A).to_str().expect("a name"), lines.concat());
+        let status = home.run(&["status", A, "--json"]).json();
+        assert_eq!((&status["tokens"]["output"], &status["cost_usd"]), (&7.into(), &0.5.into()));
+    });
+}
+
+#[test]
+fn tools_that_were_told_different_sessions_tell_nothing() {
+    sandboxed(|| {
+        let home = home();
+        for id in [A, B] {
+            session(&home, "ws", id, &[said("u", None, "go on"), ended("a", "u", "stop")]);
+        }
+        let agent = start(&home, "ws", &[], &format!("{}\n{}", tool(A), tool(B)));
+        let rows = list(&home).sessions();
+        let own: Vec<&Value> = rows.iter().filter(|row| row["pid"] == agent.pid()).collect();
+        assert_eq!(own.len(), 1, "{rows:?}");
+        assert_eq!((&own[0]["id"], &own[0]["status"]), (&Value::Null, &"unknown".into()));
+    });
+}
+
+#[test]
+fn the_end_of_a_long_file_is_enough_and_more_is_read_where_it_is_not() {
+    sandboxed(|| {
+        let home = home();
+        let name = |id: &str, name: &str| json!({"type": "session_info", "id": id, "parentId": "a", "timestamp": OLD, "name": name});
+        let result = |bytes: usize| {
+            let text = "x".repeat(bytes);
+            message(
+                "r",
+                Some("a"),
+                &json!({"role": "toolResult", "toolCallId": "c", "content": [{"type": "text", "text": text}]}),
+            )
+        };
+        let asked = || vec![said("u", None, "go on")];
+        let told = |lines: &[Value]| {
+            let path = session(&home, "p", A, lines);
+            let row = list(&home).session(A);
+            std::fs::remove_file(path).expect("removed");
+            (row["outcome"].clone(), row["name"].clone(), row["model"].clone())
+        };
+        // A name given later is found in the last 16 KB, and not before.
+        for (bytes, found) in [(9_000, json!("late")), (20_000, Value::Null)] {
+            let mut lines = asked();
+            lines.extend([ended("a", "u", "toolUse"), name("n", "late"), result(bytes)]);
+            lines.push(ended("b", "r", "stop"));
+            assert_eq!(told(&lines), (json!("finished"), found, json!("m")), "{bytes}");
+        }
+        // The end is one long line, and what decides stands before it; a name there is too far away.
+        for (bytes, found) in
+            [(2_000, json!("late")), (40_000, Value::Null), (300_000, Value::Null)]
+        {
+            let mut lines = asked();
+            lines.extend([name("n", "late"), ended("a", "u", "toolUse"), result(bytes)]);
+            assert_eq!(told(&lines), (json!("killed"), found, json!("m")), "{bytes}");
+        }
     });
 }
 

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::*;
 
-const PLAN: Plan = Plan { sessions: 40, seed: 7, now_ms: 1_794_730_000_000, largest: 1_500_000 };
+const PLAN: Plan =
+    Plan { agents: FILES, sessions: 40, seed: 7, now_ms: 1_794_730_000_000, largest: 1_500_000 };
 
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
@@ -106,4 +107,40 @@ fn the_index_knows_every_thread_and_its_parent() {
     assert!(children > 0 && children == count("select count(*) from thread_spawn_edges"));
     let missing = count("select count(*) from threads where rollout_path not like '%.jsonl'");
     assert_eq!(missing, 0);
+}
+
+#[test]
+fn a_home_of_all_agents_holds_what_its_manifest_says() {
+    let dir = tempfile::tempdir().expect("dir");
+    let plan = Plan { agents: ALL, sessions: 200, largest: 0, ..PLAN };
+    let manifest = home(&plan, dir.path()).expect("made");
+    let of = |agent: Agent| manifest.sessions.iter().filter(move |s| s.adapter == agent.name());
+    for (agent, wanted) in
+        [(Claude, 70), (Codex, 40), (OpenCode, 50), (Pi, 20), (PiRust, 10), (OpenClaw, 10)]
+    {
+        assert_eq!(of(agent).count(), wanted, "{agent:?}");
+    }
+    let place = dir.path().join("home");
+    let files = of(Claude).chain(of(Codex)).chain(of(Pi)).chain(of(PiRust));
+    for made in files {
+        assert_eq!(fs::metadata(place.join(&made.path)).expect("there").len(), made.bytes);
+    }
+    let database = place.join(opencode::PATH);
+    let beside = fs::read_dir(database.parent().expect("a folder")).expect("listed").count();
+    assert_eq!(beside, 1, "a database at rest");
+    let connection = rusqlite::Connection::open(database).expect("opened");
+    let count = |sql: &str| connection.query_row(sql, [], |r| r.get::<_, i64>(0)).expect("counted");
+    assert_eq!(count("select count(*) from session where parent_id is null"), 50);
+    assert!(count("select count(*) from session where parent_id is not null") > 0);
+    for table in ["message", "part"] {
+        assert_eq!(count(&format!("select count(*) from {table} where not json_valid(data)")), 0);
+    }
+    let stray =
+        "select count(*) from part p left join message m on m.id = p.message_id where m.id is null";
+    assert_eq!(count(stray), 0);
+    let listed = |made: &Made| manifest.gateway.iter().any(|row| row["sessionId"] == made.id);
+    assert!(of(OpenClaw).all(listed));
+    // Another mix in the same place is another home.
+    let few = Plan { agents: &[Pi], sessions: 200, largest: 0, ..PLAN };
+    assert!(home(&few, dir.path()).expect("made").sessions.iter().all(|s| s.adapter == "pi"));
 }

@@ -9,10 +9,12 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::NAME;
+use super::live::is_server;
+use super::{NAME, home_of, is_codex};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::Process;
 use crate::model::{Reason, ReasonKind, Session, Status};
+use crate::native::file;
 use crate::talk::{Pushing, RpcSocket, TalkError};
 
 /// Puts the servers' word to each thread they host.
@@ -112,6 +114,21 @@ fn introduce(socket: &mut RpcSocket, experimental: bool) -> Result<(), TalkError
 pub(super) fn pushing(look: &Look, root: &Root, session: &Session) -> Option<Pushing> {
     let pid = session.pid.filter(|_| session.hosted)?;
     let host = look.table.processes.iter().find(|p| p.id.pid == pid)?;
+    listening(look, root, host)
+}
+
+/// Returns the servers of a home that can be listened to.
+pub(super) fn announcing(look: &Look, root: &Root) -> Vec<Pushing> {
+    let theirs = |p: &&Process| {
+        is_codex(p)
+            && is_server(p)
+            && home_of(look, p).is_some_and(|h| file::resolve_root(&h) == root.path)
+    };
+    let servers = look.table.processes.iter().filter(theirs);
+    servers.filter_map(|server| listening(look, root, server)).collect()
+}
+
+fn listening(look: &Look, root: &Root, host: &Process) -> Option<Pushing> {
     let socket = socket_of(root, host).filter(|p| std::fs::symlink_metadata(p).is_ok())?;
     let uid = look.host.kernel.uid();
     Some(Pushing::new(socket.to_string_lossy().into_owned(), move |limit| {

@@ -1,12 +1,12 @@
-//! `opencode.db`: every session, message and part since 1.2. One query answers for all of them.
+//! `opencode.db`: every session, message and part since 1.2.
 //!
-//! Opened for one question, read-only, leaving nothing behind. Columns differ between versions; what is
-//! missing is a fact we do not have.
+//! Opened for one question, read-only, leaving nothing behind. Sessions are read one by one and none is
+//! kept. Columns differ between versions; what is missing is a fact we do not have.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use super::entry::{ENTRY_BYTES, Info, Model, Newest, Part, sum, title};
 use super::messages::Stored;
@@ -18,8 +18,8 @@ use crate::native::sqlite::{self, Connection, Params, Row as SqlRow, SqlResult, 
 const TEXT_CHARS: usize = 400;
 /// More sessions than that are not read.
 const MOST: usize = 200_000;
-/// So many sessions are read one by one; then all of them at once.
-const FEW: usize = 400;
+/// So many sessions are read from one view of the database: beginning a new one costs as much as reading.
+const TOGETHER: usize = 64;
 /// A message with more parts is not read further.
 const MOST_PARTS: usize = 2_000;
 
@@ -75,16 +75,33 @@ impl Row {
 /// An open database. It lives as long as one question.
 pub(super) struct Database {
     path: PathBuf,
+    uid: u32,
     connection: Mutex<Connection>,
     select: String,
-    asked: AtomicUsize,
-    all: OnceLock<SqlResult<Rows>>,
+    by_id: String,
+    /// Those that nobody reads with at the moment: each thread has one of its own.
+    readers: Mutex<Vec<Reader>>,
 }
 
-struct Rows {
-    /// Each is asked for once, and given away.
-    by_id: Mutex<HashMap<String, Row>>,
-    children: HashMap<String, Vec<String>>,
+/// Reads sessions one after the other.
+struct Reader {
+    connection: Connection,
+    /// How many more may be read from the view that was begun last.
+    left: usize,
+}
+
+impl Reader {
+    fn row(&mut self, sql: &str, id: &str) -> SqlResult<Option<Row>> {
+        if self.left == 0 {
+            if !self.connection.is_autocommit() {
+                self.connection.execute_batch("commit")?;
+            }
+            self.connection.execute_batch("begin")?;
+            self.left = TOGETHER;
+        }
+        self.left -= 1;
+        Ok(query(&self.connection, sql, [id])?.pop())
+    }
 }
 
 impl Database {
@@ -95,17 +112,20 @@ impl Database {
         if !columns.contains("id") {
             return Err(StoreError::Missing);
         }
+        let select = select(&columns);
         Ok(Self {
             path: path.to_owned(),
+            uid,
             connection: Mutex::new(connection),
-            select: select(&columns),
-            asked: AtomicUsize::new(0),
-            all: OnceLock::new(),
+            by_id: format!("{select} where s.id = ?1"),
+            select,
+            readers: Mutex::default(),
         })
     }
 
-    fn locator(&self, id: String, parent: Option<String>) -> Locator {
-        Locator { id, path: Some(self.path.clone()), parent }
+    /// Returns the name of its file.
+    pub(super) fn name(&self) -> Cow<'_, str> {
+        self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy()
     }
 
     /// Returns the sessions written since then, subagents left out.
@@ -138,46 +158,31 @@ impl Database {
             seen += 1;
             // An id that cannot be one is nobody's session.
             if let Some(id) = row.get::<_, String>(0).ok().filter(|id| is_session_id(id)) {
-                found.rows.push(self.locator(id, None));
+                found.rows.push(Locator { id, path: Some(self.path.clone()), parent: None });
             }
         }
         found.whole = seen < MOST;
         Ok(found)
     }
 
-    /// Returns one session, as it is now or as it was when all were read.
+    /// Returns one session, as it was a few others ago at most. Threads do not wait for each other.
     pub(super) fn row(&self, id: &str) -> SqlResult<Option<Row>> {
-        if self.all.get().is_none() && self.asked.fetch_add(1, Ordering::Relaxed) < FEW {
-            return self.fresh(id);
-        }
-        let kept =
-            self.all().as_ref().ok().and_then(|all| {
-                all.by_id.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
-            });
-        match kept {
-            Some(row) => Ok(Some(row)),
-            None => self.fresh(id),
-        }
+        let kept = || self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let spare = kept().pop();
+        let reader = spare.or_else(|| {
+            let connection = sqlite::open(&self.path, self.uid).ok()?;
+            Some(Reader { connection, left: 0 })
+        });
+        let Some(mut reader) = reader else { return self.fresh(id) };
+        let row = reader.row(&self.by_id, id)?;
+        kept().push(reader);
+        Ok(row)
     }
 
     /// Returns one session as it is now.
     pub(super) fn fresh(&self, id: &str) -> SqlResult<Option<Row>> {
-        Ok(self.query("where s.id = ?1", [id])?.pop())
-    }
-
-    fn all(&self) -> &SqlResult<Rows> {
-        self.all.get_or_init(|| {
-            let most = i64::try_from(MOST).unwrap_or(i64::MAX);
-            let rows = self.query("order by s.id limit ?1", [most])?;
-            let mut children: HashMap<String, Vec<String>> = HashMap::new();
-            for row in &rows {
-                if let Some(parent) = &row.parent {
-                    children.entry(parent.clone()).or_default().push(row.id.clone());
-                }
-            }
-            let by_id: HashMap<_, _> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
-            Ok(Rows { by_id: Mutex::new(by_id), children })
-        })
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(query(&connection, &self.by_id, [id])?.pop())
     }
 
     /// Returns the session that a subagent works for in the end; itself where it is none.
@@ -199,16 +204,12 @@ impl Database {
 
     /// Returns the subagents of a session.
     pub(super) fn children(&self, id: &str) -> SqlResult<Found<Locator>> {
-        let ids = match self.all.get() {
-            Some(Ok(all)) => all.children.get(id).cloned().unwrap_or_default(),
-            _ => {
-                let sql = "select id from session where parent_id = ?1 order by id limit 10000";
-                self.ids(sql, [id])?.rows.into_iter().map(|l| l.id).collect()
-            }
-        };
-        let rows = ids.into_iter().filter(|id| is_session_id(id));
-        let rows = rows.map(|child| self.locator(child, Some(id.to_owned())));
-        Ok(Found { rows: rows.collect(), ..Found::default() })
+        let sql = "select id from session where parent_id = ?1 order by id limit 10000";
+        let mut found = self.ids(sql, [id])?;
+        for child in &mut found.rows {
+            child.parent = Some(id.to_owned());
+        }
+        Ok(found)
     }
 
     /// Returns the sessions made since then, with their folders, but for those that a launch made known.
@@ -226,34 +227,11 @@ impl Database {
     pub(super) fn open_since(&self, directory: &str, since_ms: i64) -> SqlResult<Vec<Row>> {
         let clause = "where s.directory = ?1 and s.parent_id is null and m.time_updated >= ?2 \
                       limit 100";
-        let rows = self.query(clause, (directory, since_ms))?;
+        let sql = format!("{} {clause}", self.select);
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = query(&connection, &sql, (directory, since_ms))?;
         let open = |row: &Row| row.newest.as_ref().is_some_and(Newest::needs_parts);
         Ok(rows.into_iter().filter(open).collect())
-    }
-
-    fn query(&self, clause: &str, params: impl Params) -> SqlResult<Vec<Row>> {
-        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut statement = connection.prepare_cached(&format!("{} {clause}", self.select))?;
-        let mut rows: Vec<Row> =
-            statement.query_map(params, |row| Ok(read(row)))?.collect::<SqlResult<_>>()?;
-        rows.retain(|row| is_session_id(&row.id));
-        let open: Vec<&str> = rows
-            .iter()
-            .filter_map(|row| row.newest.as_ref())
-            .filter(|newest| newest.needs_parts())
-            .map(|newest| newest.id.as_str())
-            .collect();
-        if open.is_empty() {
-            return Ok(rows);
-        }
-        let mut parts = parts_of(&connection, &open)?;
-        for newest in rows.iter_mut().filter_map(|row| row.newest.as_mut()) {
-            if let Some((touched, found)) = parts.remove(&newest.id) {
-                newest.updated = newest.updated.max(touched);
-                newest.parts = found;
-            }
-        }
-        Ok(rows)
     }
 
     /// Returns the tokens and the cost of a session and all that worked for it.
@@ -340,27 +318,36 @@ fn with_id(data: &str, id: &str) -> String {
     }
 }
 
-type Parts = HashMap<String, (i64, Vec<Part>)>;
-
-fn parts_of(connection: &Connection, messages: &[&str]) -> SqlResult<Parts> {
-    let list = serde_json::to_string(messages).unwrap_or_default();
-    let sql = format!(
-        "select message_id, time_updated, case when length(data) <= {ENTRY_BYTES} then data end, id \
-         from part where message_id in (select value from json_each(?1)) order by message_id, id"
-    );
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query([list])?;
-    let mut parts = Parts::new();
-    while let Some(row) = rows.next()? {
-        let (touched, known) = parts.entry(row.get(0)?).or_default();
-        *touched = (*touched).max(row.get(1).unwrap_or_default());
-        let text = row.get::<_, Option<String>>(2).ok().flatten();
-        let part = text.and_then(|t| serde_json::from_str::<Part>(&t).ok());
-        if let Some(part) = part.filter(|_| known.len() < MOST_PARTS) {
-            known.push(part);
+/// Reads sessions, with the parts of those whose newest message does not say enough.
+fn query(connection: &Connection, sql: &str, params: impl Params) -> SqlResult<Vec<Row>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows: Vec<Row> =
+        statement.query_map(params, |row| Ok(read(row)))?.collect::<SqlResult<_>>()?;
+    rows.retain(|row| is_session_id(&row.id));
+    for newest in rows.iter_mut().filter_map(|row| row.newest.as_mut()) {
+        if newest.needs_parts() {
+            add_parts(connection, newest)?;
         }
     }
-    Ok(parts)
+    Ok(rows)
+}
+
+fn add_parts(connection: &Connection, newest: &mut Newest) -> SqlResult<()> {
+    let sql = format!(
+        "select time_updated, case when length(data) <= {ENTRY_BYTES} then data end \
+         from part where message_id = ?1 order by id"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([&newest.id])?;
+    while let Some(row) = rows.next()? {
+        newest.updated = newest.updated.max(row.get(0).unwrap_or_default());
+        let text = row.get::<_, Option<String>>(1).ok().flatten();
+        let part = text.and_then(|t| serde_json::from_str::<Part>(&t).ok());
+        if let Some(part) = part.filter(|_| newest.parts.len() < MOST_PARTS) {
+            newest.parts.push(part);
+        }
+    }
+    Ok(())
 }
 
 /// Columns differ between versions: what is missing is null.
@@ -445,4 +432,30 @@ fn columns(connection: &Connection, table: &str) -> SqlResult<HashSet<String>> {
         Ok(())
     })?;
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_one_by_one_is_soon_new_and_what_is_asked_for_by_itself_at_once() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("opencode.db");
+        let writer = Connection::open(&path).expect("made");
+        writer.pragma_update(None, "journal_mode", "WAL").expect("wal");
+        let tables = "create table session (id text primary key, title text, time_created integer);
+             create table message (id text, session_id text, time_created integer,
+               time_updated integer, data text);
+             create table part (id text, message_id text, time_updated integer, data text);
+             insert into session values ('ses_a', 'old', 1);";
+        writer.execute_batch(tables).expect("made");
+        let database = Database::open(&path, rustix::process::geteuid().as_raw()).expect("opened");
+        let title = |row: SqlResult<Option<Row>>| row.expect("read").and_then(|r| r.title);
+        assert_eq!(title(database.row("ses_a")).as_deref(), Some("old"));
+        writer.execute_batch("update session set title = 'new'").expect("changed");
+        assert_eq!(title(database.fresh("ses_a")).as_deref(), Some("new"));
+        let read = (0..TOGETHER).map(|_| title(database.row("ses_a")));
+        assert_eq!(read.last().flatten().as_deref(), Some("new"));
+    }
 }

@@ -19,16 +19,28 @@ use crate::native::{file, jsonl};
 
 /// Header, settings and, in newer versions, some 6 KB of Pi's own prompt precede the first message.
 const HEAD_CHUNK: usize = 12 << 10;
-const TAIL_CHUNK: usize = 4 << 10;
-/// How far back a name given later is looked for once the state is known.
-const NAME_BYTES: u64 = 16 << 10;
+/// The end decides nearly every session, and a name given later is looked for no further.
+const TAIL_CHUNK: usize = 16 << 10;
+/// Enough to find the newest time.
+const LAST_CHUNK: usize = 4 << 10;
 /// What an interrupted model call may leave as the message of an error.
 const ABORTED: [&str; 2] = ["operation was aborted", "Request was aborted"];
 
 /// Reads one session's file.
 pub(super) fn read(look: &Look, adapter: &'static str, locator: &Locator, whole: bool) -> Record {
+    let Some(path) = &locator.path else { return Record::default() };
+    let read = || read_file(look, adapter, locator, path, whole);
+    if whole { read() } else { look.outline(path, u8::from(adapter == "pi"), read) }
+}
+
+fn read_file(
+    look: &Look,
+    adapter: &'static str,
+    locator: &Locator,
+    path: &Path,
+    whole: bool,
+) -> Record {
     let mut record = Record::default();
-    let Some(path) = &locator.path else { return record };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let source = format!("{adapter}:{name}");
     let opened = match file::open(path, look.host.kernel.uid()) {
@@ -82,7 +94,7 @@ fn lineage(header: &Header) -> Option<String> {
 /// Reads the newest time in a file: enough to tell whether a process may have written it.
 pub(super) fn last_activity(opened: &file::Opened) -> io::Result<Option<Time>> {
     let mut last = None;
-    jsonl::tail(&opened.file, opened.size, TAIL_CHUNK, &mut |line| {
+    jsonl::tail(&opened.file, opened.size, LAST_CHUNK, &mut |line| {
         last = Entry::parse(line).and_then(|entry| entry.at());
         if last.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
@@ -179,24 +191,34 @@ struct Tail {
     named: bool,
     last: Option<Time>,
     cut_short: bool,
-    seen_bytes: u64,
     over_budget: bool,
 }
 
 impl Tail {
     fn read(&mut self, opened: &file::Opened) -> io::Result<()> {
-        let ended = jsonl::tail(&opened.file, opened.size, TAIL_CHUNK, &mut |line| {
-            self.seen_bytes += line.len() as u64 + 1;
+        let window = TAIL_CHUNK as u64;
+        jsonl::tail_from(&opened.file, opened.size, TAIL_CHUNK, window, &mut |_, line| {
             let known = self.decided.is_some() && self.model.is_some();
-            if known && !is_naming(line) {
-                // Only a name can still be of interest.
-            } else if let Some(entry) = Entry::parse(line) {
+            // Only a name can still be of interest.
+            if (!known || is_naming(line))
+                && let Some(entry) = Entry::parse(line)
+            {
                 self.visit(&entry);
             }
-            let enough = self.decided.is_some()
-                && (self.model.is_some() || self.seen_bytes >= NAME_BYTES)
-                && (self.named || self.seen_bytes >= NAME_BYTES);
+            let enough = self.decided.is_some() && self.model.is_some() && self.named;
             if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if self.decided.is_some() || opened.size <= window {
+            return Ok(());
+        }
+        // What is read again decides alone.
+        let (name, named) = (self.name.take(), true);
+        *self = Self { name, named, ..Self::default() };
+        let ended = jsonl::tail(&opened.file, opened.size, 4 * TAIL_CHUNK, &mut |line| {
+            if let Some(entry) = Entry::parse(line) {
+                self.visit(&entry);
+            }
+            if self.decided.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         self.over_budget = ended == jsonl::Ended::Budget;
         Ok(())
