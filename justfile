@@ -43,10 +43,15 @@ schema:
     #!/usr/bin/env bash
     set -euo pipefail
     mkdir -p docs/schema
-    for name in list status logs stop wait why locks doctor adapters runs prune error; do
+    for name in list status logs stop wait why event locks fuses doctor adapters runs prune daemon error; do
         cargo run --quiet --locked -- schema "$name" > "docs/schema/$name.json.new"
         mv "docs/schema/$name.json.new" "docs/schema/$name.json"
     done
+
+# Have a real Prometheus scrape a real daemon and ask every query of the dashboard
+prometheus:
+    cargo build --locked -p agentctl
+    .ci/prometheus
 
 # Check licences, banned crates and sources (not advisories: those need a network)
 deny:

@@ -8,6 +8,7 @@ mod given_up;
 mod join;
 mod launched;
 mod observe;
+mod survey;
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,8 +19,9 @@ use std::time::{Duration, Instant};
 
 use given_up::Ticket;
 pub use join::{View, join};
-pub use launched::{add as add_launches, session_of};
-pub use observe::{Observation, Observed, observe};
+pub use launched::{Launch, Launches, add as add_launches, session_of};
+pub use observe::{Observation, Observed, Signs, forgotten, observe};
+pub use survey::{Survey, survey};
 
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
 use crate::host::Host;
@@ -50,14 +52,19 @@ pub struct Query {
 
 impl Query {
     fn admits(&self, session: &Session) -> bool {
-        // A thread that rests in a shared server is history until somebody moves it.
-        let at_work = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
-        let rests = session.status == Status::Idle && session.hosted && !at_work && !self.resting;
+        let rests = !self.resting && rests(session);
         (self.history.is_some() || (session.status.is_live() && !rests))
             && (self.statuses.is_empty() || self.statuses.contains(&session.status))
             && self.group.as_ref().is_none_or(|g| session.group.as_ref() == Some(g))
             && self.cwd.as_ref().is_none_or(|c| session.cwd.as_ref() == Some(c))
     }
+}
+
+/// Says whether a session rests in a shared server: it is history until somebody moves it.
+#[must_use]
+pub fn rests(session: &Session) -> bool {
+    let at_work = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
+    session.status == Status::Idle && session.hosted && !at_work
 }
 
 /// Takes one look at the process table for these adapters.
@@ -187,8 +194,9 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
     Inspected { session: found.rows.pop(), faults: found.faults }
 }
 
-/// So many threads may hang in reads that cannot be cancelled; then nobody is asked any more.
-const GIVEN_UP_MOST: usize = 32;
+/// So many threads of one adapter may hang in reads that cannot be cancelled; then it is not asked any
+/// more.
+const GIVEN_UP_MOST: usize = 8;
 
 /// Puts a question to every adapter on a thread of its own; the late, the broken and the panicking
 /// become faults.
@@ -205,13 +213,14 @@ pub fn each_adapter<T: Send + 'static>(
     let mut all = Found::default();
     let mut pending: Vec<(&'static str, Ticket)> = Vec::new();
     for &adapter in adapters {
-        if given_up::COUNT.load(Ordering::SeqCst) >= GIVEN_UP_MOST {
+        let count = given_up::count_of(adapter.name());
+        if count.load(Ordering::SeqCst) >= GIVEN_UP_MOST {
             let why = "too many earlier questions still hang";
             all.faults.push(whole_fault(adapter.name(), "was not asked", why));
             continue;
         }
         let (sender, question, look) = (sender.clone(), Arc::clone(&question), look.clone());
-        let ticket = Ticket::new(&given_up::COUNT);
+        let ticket = Ticket::new(count);
         let ending = ticket.clone();
         let thread = std::thread::Builder::new().name(adapter.name().to_owned());
         let spawned = thread.spawn(move || {
@@ -304,13 +313,7 @@ fn list_adapter(adapter: &'static dyn Adapter, look: &Look, query: &Query) -> Fo
         let live = store.live();
         let mut question = Question::new(adapter, look, root, store.as_ref(), live);
         question.children = query.children;
-        let locators = match history {
-            Some(history) => question.take_history(history),
-            None => question.possibly_served(),
-        };
-        let served = question.served_elsewhere_in_list(&locators);
-        question.add(&served, Depth::Outline);
-        question.add(&locators, Depth::Outline);
+        question.add_living(history);
         if let Some(Some(since)) = query.history {
             question.rows.retain(|row| {
                 row.session.status.is_live()
@@ -365,6 +368,17 @@ impl<'a> Question<'a> {
             hidden: Vec::new(),
             faults,
         }
+    }
+
+    /// Reads what lives, and the history that is given.
+    fn add_living(&mut self, history: Option<Found<Locator>>) {
+        let locators = match history {
+            Some(history) => self.take_history(history),
+            None => self.possibly_served(),
+        };
+        let served = self.served_elsewhere_in_list(&locators);
+        self.add(&served, Depth::Outline);
+        self.add(&locators, Depth::Outline);
     }
 
     fn take_history(&mut self, history: Found<Locator>) -> Vec<Locator> {

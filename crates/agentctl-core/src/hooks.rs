@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::events::Callback;
 use crate::host::Host;
-use crate::kernel::{Spawn, Stdio};
+use crate::kernel::{Attended, Spawn, Stdio};
 use crate::model::{Exit, Outcome, SCHEMA_VERSION, Session, Time, Tokens};
 use crate::runs::{Run, Spec, private_file};
 
@@ -53,6 +54,7 @@ pub struct Facts<'a> {
     branch: Option<String>,
     group: Option<&'a str>,
     model: Option<&'a str>,
+    callback: Option<&'a Callback>,
     exit: Option<Exit>,
     duration_seconds: Option<f64>,
     session: Option<&'a Session>,
@@ -77,6 +79,7 @@ impl<'a> Facts<'a> {
             branch: branch(&spec.cwd),
             group: spec.group.as_deref(),
             model: session.and_then(|s| s.model.as_deref()).or(spec.model.as_deref()),
+            callback: spec.callback.as_ref(),
             exit: None,
             duration_seconds: None,
             session,
@@ -108,6 +111,8 @@ impl<'a> Facts<'a> {
             ("AGENTCTL_BRANCH", text(self.branch.as_deref())),
             ("AGENTCTL_GROUP", text(self.group)),
             ("AGENTCTL_MODEL", text(self.model)),
+            ("AGENTCTL_CALLBACK_SESSION", text(self.callback.and_then(|c| c.session.as_deref()))),
+            ("AGENTCTL_CALLBACK_AGENT", text(self.callback.and_then(|c| c.agent.as_deref()))),
             ("AGENTCTL_STATUS", text(self.session.map(|s| s.status.word()))),
             ("AGENTCTL_OUTCOME", text(self.session.and_then(|s| s.outcome).map(Outcome::word))),
             ("AGENTCTL_EXIT_CODE", number(code.map(|c| c.to_string()))),
@@ -133,6 +138,16 @@ pub struct Report {
 }
 
 impl Report {
+    /// Makes the report of a program that ended in this way, or did not in time, or could not be run.
+    #[must_use]
+    pub fn of(outcome: Result<Option<Exit>, String>, at: Time) -> Self {
+        let late = || format!("it was ended after {} s", LIMIT.as_secs());
+        match outcome {
+            Ok(exit) => Self { exit, error: exit.is_none().then(late), at },
+            Err(error) => Self { exit: None, error: Some(error), at },
+        }
+    }
+
     /// Returns what went wrong, in one sentence.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
@@ -151,14 +166,7 @@ impl Report {
 /// Runs a hook to its end and leaves what it said in the run's folder.
 #[must_use]
 pub fn run(host: &Host, moment: Moment, hook: &[String], facts: &Facts<'_>, run: &Run) -> Report {
-    let report = match attend(host, moment, hook, facts, run) {
-        Ok(exit) => {
-            let late = || format!("it was ended after {} s", LIMIT.as_secs());
-            let error = exit.is_none().then(late);
-            Report { exit, error, at: host.now() }
-        }
-        Err(error) => Report { exit: None, error: Some(error), at: host.now() },
-    };
+    let report = Report::of(attend(host, moment, hook, facts, run), host.now());
     // The folder may be gone: that changes nothing of what happened.
     let _unkept = run.write_report(moment, &report);
     report
@@ -171,34 +179,53 @@ fn attend(
     facts: &Facts<'_>,
     run: &Run,
 ) -> Result<Option<Exit>, String> {
-    let (name, args) = hook.split_first().ok_or("it is empty")?;
-    let program = program(host, name)?;
     let told = run.directory.join(format!("{}.in.json", moment.word()));
     let write = |file: &mut std::fs::File| {
         file.write_all(&serde_json::to_vec_pretty(facts).unwrap_or_default())
     };
     private_file(&told).and_then(|mut f| write(&mut f)).map_err(|e| e.to_string())?;
     let stdin = std::fs::File::open(&told).map_err(|e| e.to_string())?;
-    let variables = facts.variables();
-    let spawn = Spawn {
-        program,
-        args: args.iter().map(Into::into).collect(),
-        set: variables.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
-        unset: [crate::runs::MARKER, crate::launch::AGENT_ENV].map(str::to_owned).to_vec(),
-        cwd: facts.cwd.to_owned(),
-        stdin: Stdio::File(stdin),
-        stdout: Stdio::Null,
-        stderr: Stdio::Null,
-        keep: Vec::new(),
-    };
-    let attended = spawn.attended(LIMIT, SAID_BYTES).map_err(|e| format!("{name}: {e}"))?;
+    let call = Call { argv: hook, variables: facts.variables(), cwd: facts.cwd, stdin };
+    let attended = call.run(host)?;
     let log = run.directory.join(format!("{}.log", moment.word()));
     let _unkept = private_file(&log).and_then(|mut f| f.write_all(&attended.said));
     Ok(attended.exit)
 }
 
+/// A program that a person wants run, and what it is told.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// The program and its arguments.
+    pub argv: &'a [String],
+    /// What it finds in its environment.
+    pub variables: Vec<(&'static str, String)>,
+    /// Where it stands.
+    pub cwd: &'a Path,
+    /// What it can read.
+    pub stdin: std::fs::File,
+}
+
+impl Call<'_> {
+    /// Runs it to its end, or ends it when its time is up.
+    pub fn run(self, host: &Host) -> Result<Attended, String> {
+        let (name, args) = self.argv.split_first().ok_or("it is empty")?;
+        let spawn = Spawn {
+            program: program(host, name)?,
+            args: args.iter().map(Into::into).collect(),
+            set: self.variables.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
+            unset: [crate::runs::MARKER, crate::launch::AGENT_ENV].map(str::to_owned).to_vec(),
+            cwd: self.cwd.to_owned(),
+            stdin: Stdio::File(self.stdin),
+            stdout: Stdio::Null,
+            stderr: Stdio::Null,
+            keep: Vec::new(),
+        };
+        spawn.attended(LIMIT, SAID_BYTES).map_err(|e| format!("{name}: {e}"))
+    }
+}
+
 /// Finds a hook's program. One that others could change is not run.
-fn program(host: &Host, name: &str) -> Result<PathBuf, String> {
+pub fn program(host: &Host, name: &str) -> Result<PathBuf, String> {
     let found = if name.contains('/') {
         Some(host.cwd.join(name)).filter(|p| p.is_file())
     } else {

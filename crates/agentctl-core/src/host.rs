@@ -4,10 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kernel::Kernel;
 use crate::model::Time;
+use crate::native::file;
+use crate::native::memo::Memo;
 
 /// How long a whole question may take.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +53,35 @@ pub enum Secret {
     File(PathBuf),
 }
 
+/// The largest file a secret is read from.
+const SECRET_BYTES: u64 = 64 << 10;
+
+impl Secret {
+    /// Reads it; says why when it cannot be had.
+    pub fn read(&self, host: &Host) -> Result<String, String> {
+        match self {
+            Self::Text(text) => Ok(text.clone()),
+            Self::Variable(name) => {
+                host.var(name).map(str::to_owned).ok_or_else(|| format!("{name} is not set"))
+            }
+            Self::File(path) => {
+                let bytes = file::read_small(path, host.kernel.uid(), SECRET_BYTES)
+                    .map_err(|skip| format!("{} cannot be read: {skip}", path.display()))?;
+                let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+                if text.is_empty() { Err(format!("{} is empty", path.display())) } else { Ok(text) }
+            }
+        }
+    }
+}
+
 /// A secret stands in no log and in no panic.
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Nor does a server's.
 impl std::fmt::Debug for Gateway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gateway").field("url", &self.url).finish_non_exhaustive()
@@ -91,6 +122,8 @@ pub struct Host {
     pub clock: fn() -> Time,
     /// Limits on whole questions.
     pub deadlines: Deadlines,
+    /// What somebody who stays awake remembers of files.
+    pub memo: Option<Arc<Memo>>,
 }
 
 impl Host {
@@ -113,6 +146,12 @@ impl Host {
             Some(path) if path.is_absolute() => path.to_owned(),
             _ => self.home.join(default),
         }
+    }
+
+    /// Returns where a person's own settings and credentials are kept.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.xdg("XDG_CONFIG_HOME", ".config").join("agentctl")
     }
 
     /// Returns where runs, manual locks and the like are kept: nothing that says what lives.

@@ -24,6 +24,7 @@ use self::arrival::Arrival;
 pub use self::error::LaunchError;
 use crate::adapters::Adapter;
 use crate::adapters::control::{Begin, Control, FirstWords, Handshake, Order, Refusal, Start};
+use crate::events::Callback;
 use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
@@ -47,6 +48,8 @@ const FORCE_LIMIT: Duration = Duration::from_secs(2);
 const SLOW: Duration = Duration::from_secs(1);
 /// One that is registered and still silent may only be busy; it is worth so much more time.
 const REGISTERED_GRACE: Duration = Duration::from_secs(3);
+/// A refusal that comes later than this is found out by whoever looks at the session.
+const SLOWEST_GRACE: Duration = Duration::from_secs(5);
 /// So much of its last words is shown.
 const LAST_WORDS: usize = 400;
 
@@ -73,6 +76,8 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
     /// What is run when it has ended.
     pub on_complete: Option<Vec<String>>,
+    /// Whom the launcher wants to be told.
+    pub callback: Option<Callback>,
     /// Go in even where somebody works.
     pub force: bool,
     /// The session that is continued or forked.
@@ -272,6 +277,8 @@ fn spec(host: &Host, launch: &Launch, start: &Start) -> Spec {
         permissions: order.permissions,
         env: launch.env.iter().map(|(name, _)| name.clone()).collect(),
         on_complete: launch.on_complete.clone(),
+        callback: launch.callback.clone(),
+        announce: true,
         at: host.now(),
     }
 }
@@ -287,8 +294,10 @@ fn unset(start: &Start) -> Vec<String> {
     around_us().into_iter().chain(start.unset.iter().cloned()).collect()
 }
 
-/// What an agent around us set for its tools would make the new one think that it is one.
-fn around_us() -> Vec<String> {
+/// Returns the variables that an agent around us has set for its tools: whatever is started without them
+/// neither takes itself for one of those nor is taken for one.
+#[must_use]
+pub fn around_us() -> Vec<String> {
     let controls = crate::adapters::ALL.iter().filter_map(|a| a.control());
     let theirs = controls.flat_map(Control::own_variables).map(ToString::to_string);
     std::iter::once(MARKER.to_owned()).chain(theirs).collect()
@@ -392,7 +401,7 @@ impl Waiting<'_> {
                 nearly = Some((id, now, REGISTERED_GRACE));
             }
             if let Some((id, since, grace)) = &nearly
-                && now >= *since + *grace
+                && now >= *since + patience(*since - began, *grace)
             {
                 return Ok((id.clone(), self.process()));
             }
@@ -401,8 +410,9 @@ impl Waiting<'_> {
                 let agent = self.launch.adapter.name();
                 return Err(LaunchError::Silent { agent, limit, words });
             }
-            let next =
-                nearly.as_ref().map_or(until, |(_, since, grace)| until.min(*since + *grace));
+            let next = nearly.as_ref().map_or(until, |(_, since, grace)| {
+                until.min(*since + patience(*since - began, *grace))
+            });
             a_moment(began, next.saturating_duration_since(now));
         }
     }
@@ -481,6 +491,12 @@ impl Waiting<'_> {
     }
 }
 
+/// How long a refusal is waited for after an agent told its id. Whoever took long for its first word, on a
+/// busy machine say, takes longer for the next.
+fn patience(took: Duration, grace: Duration) -> Duration {
+    grace.max((took / 4).min(SLOWEST_GRACE))
+}
+
 /// Waits a moment. A look at two files costs microseconds; taking a watch on them back again would
 /// cost more than the agent's own start.
 fn a_moment(began: Instant, left: Duration) {
@@ -503,4 +519,18 @@ fn last_words(stdout: &[u8], stderr: &[u8]) -> String {
 pub fn output(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_was_slow_is_given_longer() {
+        let (ms, grace) = (Duration::from_millis, Duration::from_millis(500));
+        assert_eq!(patience(ms(900), grace), grace, "an ordinary start changes nothing");
+        assert_eq!(patience(ms(8_000), grace), ms(2_000));
+        assert_eq!(patience(ms(60_000), grace), SLOWEST_GRACE);
+        assert_eq!(patience(ms(60_000), 2 * SLOWEST_GRACE), 2 * SLOWEST_GRACE, "never less");
+    }
 }

@@ -14,9 +14,12 @@
 //! [`host::Host`], so a test is just another host.
 
 pub mod adapters;
+pub mod events;
 pub mod fleet;
+pub mod fuses;
 pub mod hooks;
 pub mod host;
+mod kept;
 pub mod kernel;
 pub mod launch;
 pub mod locks;
@@ -28,3 +31,4 @@ pub mod stop;
 pub mod talk;
 pub mod transcript;
 pub mod wait;
+mod waker;

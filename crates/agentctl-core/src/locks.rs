@@ -40,11 +40,11 @@ pub use self::mutex::{EnterError, Entry, enter, enter_resuming};
 use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Environ, ExitWatch, Process};
-use crate::model::{Fault, ProcId, Session, Time};
-use crate::runs::{MARKER, Marker, Runs};
+use crate::model::{Fault, Listing, ProcId, Session, Time};
+use crate::runs::{MARKER, Marker, Run, Runs};
 
 /// How faults of our own are named.
-const SOURCE: &str = "agentctl";
+pub(crate) const SOURCE: &str = "agentctl";
 /// The hidden subcommand that becomes the agent.
 pub const STARTER: &str = "exec-agent";
 /// So long may a process take to become another program before it counts as it is.
@@ -192,19 +192,50 @@ pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occu
 /// Returns every directory that somebody works in or has locked.
 #[must_use]
 pub fn all(host: &Arc<Host>, adapters: Adapters) -> (Vec<Lock>, Vec<Fault>) {
-    let launched = launched(host, adapters);
+    let (listing, locks, mut faults) = survey(host, adapters);
+    faults.extend(listing.faults);
+    faults.sort();
+    faults.dedup();
+    (locks, faults)
+}
+
+/// Lists what lives and, of the same look, every directory that is kept. The faults are those of the
+/// locks alone; the listing has its own.
+#[must_use]
+pub fn survey(host: &Arc<Host>, adapters: Adapters) -> (Listing, Vec<Lock>, Vec<Fault>) {
+    let runs = Runs::of(host).all().unwrap_or_default();
+    let launched = Launched::look(host, adapters, runs.into_iter().filter(|r| r.ended().is_none()));
     let listing = fleet::list(host, adapters, &Query::default());
-    let mut faults = listing.faults;
+    let (locks, faults) = of(host, launched, &listing.sessions);
+    (listing, locks, faults)
+}
+
+/// The agents we launched, each with the directory it stands in. Whoever lists sessions looks for them
+/// first: one that hands over to a child in between is then seen as the one or as the other.
+#[derive(Debug)]
+pub struct Launched(Vec<(ProcId, Lock)>);
+
+impl Launched {
+    /// Looks for the agents of these runs that live, as their own processes say.
+    pub fn look(host: &Host, adapters: Adapters, runs: impl Iterator<Item = Run>) -> Self {
+        Self(runs.filter_map(|run| launched(host, adapters, &run)).collect())
+    }
+}
+
+/// Returns every directory that one of these works in, or that a person has locked.
+#[must_use]
+pub fn of(host: &Host, launched: Launched, sessions: &[Session]) -> (Vec<Lock>, Vec<Fault>) {
+    let mut faults = Vec::new();
     let mut locks: Vec<Lock> = Vec::new();
-    for session in &listing.sessions {
+    for session in sessions {
         let Some(cwd) = &session.cwd else { continue };
         locks.push(Lock {
             directory: real_text(host, session, cwd),
             holder: session_holder(session),
         });
     }
-    let unknown = |(id, lock): &(ProcId, Lock)| !is_listed(&listing.sessions, id, &lock.holder);
-    locks.extend(launched.into_iter().filter(unknown).map(|(_, lock)| lock));
+    let unknown = |(id, lock): &(ProcId, Lock)| !is_listed(sessions, id, &lock.holder);
+    locks.extend(launched.0.into_iter().filter(unknown).map(|(_, lock)| lock));
     let folder = Folder::of(host);
     match folder.all() {
         Ok(kept) => {
@@ -221,8 +252,6 @@ pub fn all(host: &Arc<Host>, adapters: Adapters) -> (Vec<Lock>, Vec<Fault>) {
         let key = |l: &Lock| (l.directory.clone(), l.holder.kind == Kind::Occupied, l.holder.since);
         key(a).cmp(&key(b))
     });
-    faults.sort();
-    faults.dedup();
     (locks, faults)
 }
 
@@ -295,7 +324,9 @@ fn failed(name: &str, error: EnterError) -> LockError {
     }
 }
 
-fn works_in(host: &Host, session: &Session, directory: &Path) -> bool {
+/// Says whether a session works in this directory (its real path).
+#[must_use]
+pub fn works_in(host: &Host, session: &Session, directory: &Path) -> bool {
     session.cwd.as_ref().is_some_and(|cwd| Path::new(&real_text(host, session, cwd)) == directory)
 }
 
@@ -516,19 +547,15 @@ fn is_listed(sessions: &[Session], id: &ProcId, holder: &Holder) -> bool {
     })
 }
 
-/// Returns the agents whose runs say that they began and whose processes still say so themselves.
-fn launched(host: &Host, adapters: Adapters) -> Vec<(ProcId, Lock)> {
-    let runs = Runs::of(host).all().unwrap_or_default();
-    let living = runs.into_iter().filter(|run| run.ended().is_none()).filter_map(|run| {
-        let started = run.started()?;
-        let process = host.kernel.process(started.process.pid).ok().flatten()?;
-        if process.id != started.process {
-            return None;
-        }
-        let Seen::Launched(marker) = look(host, &process, Instant::now()) else { return None };
-        let directory = process.cwd.as_ref()?.to_string_lossy().into_owned();
-        let holder = launched_holder(host, adapters, &process, &marker);
-        Some((process.id.clone(), Lock { directory, holder }))
-    });
-    living.collect()
+/// Returns the agent of a run that says that it began, if its process still says so itself.
+fn launched(host: &Host, adapters: Adapters, run: &Run) -> Option<(ProcId, Lock)> {
+    let started = run.started()?;
+    let process = host.kernel.process(started.process.pid).ok().flatten()?;
+    if process.id != started.process {
+        return None;
+    }
+    let Seen::Launched(marker) = look(host, &process, Instant::now()) else { return None };
+    let directory = process.cwd.as_ref()?.to_string_lossy().into_owned();
+    let holder = launched_holder(host, adapters, &process, &marker);
+    Some((process.id.clone(), Lock { directory, holder }))
 }

@@ -83,7 +83,9 @@ pub struct ProcId {
 }
 
 /// What a session is doing, as far as its sources say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Alive, and blocked on a human.
@@ -126,7 +128,7 @@ impl Status {
 }
 
 /// How a session's last turn ended, once no process serves it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// The turn was completed.
@@ -156,7 +158,7 @@ impl Outcome {
 }
 
 /// The finer grain of a status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReasonKind {
     /// `running`: not ready for a turn yet.
@@ -225,7 +227,7 @@ impl ReasonKind {
 }
 
 /// Why a session has the status it has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Reason {
     /// The kind of reason.
     pub kind: ReasonKind,
@@ -259,7 +261,7 @@ pub struct Exit {
 }
 
 /// Tokens of distinct model messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Tokens {
     /// Fresh input tokens (neither read from nor written to a cache).
     pub input: u64,
@@ -282,7 +284,7 @@ impl Tokens {
 }
 
 /// One thing a source said, and when we asked it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Evidence {
     /// The source: `adapter:file`, `kernel:pidfd`, …
     pub source: String,
@@ -293,12 +295,13 @@ pub struct Evidence {
 }
 
 /// One session of one agent, or a live agent process that serves none yet (`id` is null).
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct Session {
     /// The agent's own session id.
     pub id: Option<String>,
     /// The adapter that found it.
-    pub adapter: &'static str,
+    #[serde(deserialize_with = "word")]
+    pub adapter: Word,
     /// The agent home (or gateway) it was found in.
     pub root: String,
     /// A second native key, where the agent has one.
@@ -349,21 +352,38 @@ pub struct Session {
     pub evidence: Vec<Evidence>,
 }
 
+impl Session {
+    /// Returns what it is asked about by.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        let locator =
+            |id: &String| Locator { id: id.clone(), path: None, parent: self.parent.clone() };
+        Target {
+            adapter: self.adapter,
+            root: self.root.clone(),
+            session: self.id.as_ref().map(locator),
+            pid: self.id.is_none().then_some(self.pid).flatten(),
+        }
+    }
+}
+
 /// A source that failed. It stands beside the rows; it never removes or invents one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 pub struct Fault {
     /// The adapter whose source failed.
-    pub adapter: &'static str,
+    #[serde(deserialize_with = "word")]
+    pub adapter: Word,
     /// The home or gateway concerned.
     pub root: Option<String>,
     /// A stable word for scripts.
-    pub code: &'static str,
+    #[serde(deserialize_with = "word")]
+    pub code: Word,
     /// One sentence for people.
     pub message: String,
 }
 
 /// The answer to `list`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Listing {
     /// See [`SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -371,6 +391,27 @@ pub struct Listing {
     pub sessions: Vec<Session>,
     /// What could not be asked.
     pub faults: Vec<Fault>,
+}
+
+/// One of a few words that the program itself knows.
+pub type Word = &'static str;
+
+/// Reads one of the few words that names of adapters and codes are: each is kept once, for good.
+fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
+    use std::sync::{Mutex, PoisonError};
+    static WORDS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+    const MOST: usize = 256;
+    let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+    let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = words.iter().find(|known| **known == text) {
+        return Ok(known);
+    }
+    if words.len() >= MOST {
+        return Err(serde::de::Error::custom("too many different words"));
+    }
+    let kept: &'static str = Box::leak(text.into_owned().into_boxed_str());
+    words.push(kept);
+    Ok(kept)
 }
 
 /// Who speaks in a message.

@@ -198,14 +198,5 @@ fn same(a: &Target, b: &Target) -> bool {
 }
 
 fn pick(sessions: &[Session], wanted: impl Fn(&Session) -> bool) -> Vec<Target> {
-    sessions
-        .iter()
-        .filter(|s| wanted(s))
-        .map(|s| Target {
-            adapter: s.adapter,
-            root: s.root.clone(),
-            session: s.id.clone().map(|id| Locator { id, path: None, parent: s.parent.clone() }),
-            pid: s.id.is_none().then_some(s.pid).flatten(),
-        })
-        .collect()
+    sessions.iter().filter(|s| wanted(s)).map(Session::target).collect()
 }

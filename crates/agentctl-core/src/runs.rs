@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::adapters::control::{Begin, Permissions};
+use crate::events::Callback;
 use crate::hooks::{Moment, Report};
 use crate::host::Host;
 use crate::kernel::{Environ, Kernel, Liveness, Process};
@@ -109,6 +110,13 @@ pub struct Spec {
     pub env: Vec<String>,
     /// What is run when it has ended.
     pub on_complete: Option<Vec<String>>,
+    /// Whom the launcher wants to be told.
+    #[serde(default)]
+    pub callback: Option<Callback>,
+    /// A daemon announces its end, late if need be. Runs from before there was one lack the word: nobody
+    /// wants to hear of them now.
+    #[serde(default)]
+    pub announce: bool,
     /// When it was launched.
     pub at: Time,
 }
@@ -289,6 +297,17 @@ impl Run {
     /// Writes how the agent ended.
     pub fn write_ended(&self, ended: &Ended) -> io::Result<()> {
         self.write("exit.json", ended)
+    }
+
+    /// Notes that everybody who must hear of its end has.
+    pub fn announce(&self) -> io::Result<()> {
+        private_file(&self.directory.join("announced")).map(drop)
+    }
+
+    /// Says whether everybody who must hear of its end has.
+    #[must_use]
+    pub fn is_announced(&self) -> bool {
+        fs::symlink_metadata(self.directory.join("announced")).is_ok()
     }
 
     /// Returns how a hook of this run ended, once it has.

@@ -25,6 +25,7 @@ use crate::kernel::{Held, Liveness, Process};
 use crate::model::{Fault, ProcId, Session, Status, Target};
 use crate::runs::{Marker, marker_of};
 pub use run::end_run;
+pub use seen::DAEMON;
 use tree::{Other, Roots, Tree};
 
 /// How long all of it may take beyond the agent's own politeness.

@@ -4,6 +4,7 @@
 //! socket is spoken to only if it belongs to this user; a server on a network only where the
 //! configuration put it.
 
+pub mod base64;
 mod endpoint;
 pub mod http;
 mod wire;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
-pub use self::endpoint::{Endpoint, Manner};
+pub use self::endpoint::{Endpoint, Manner, Trust};
 use self::wire::{Bounded, Socket, Wire};
 
 /// Largest frame we accept.
@@ -38,7 +39,7 @@ pub enum TalkError {
     #[error("it is not on this machine and its address is not wss://")]
     Insecure,
     /// Who it is cannot be checked.
-    #[error("its certificate cannot be checked: {0}")]
+    #[error("its certificate is not accepted: {0}")]
     Certificate(String),
     /// The time was up.
     #[error("the server did not answer in time")]
@@ -114,10 +115,16 @@ impl JsonSocket {
         }
     }
 
-    /// Goes on listening only, for as long as it is kept, to what `matters` admits.
-    pub fn listen(mut self, matters: fn(&str) -> bool) -> Result<Pushes, TalkError> {
+    /// Goes on listening only, for as long as it is kept, to what `matters` admits. A server that says
+    /// something at least every so often, and does not for longer than `silence`, is gone.
+    pub fn listen(
+        mut self,
+        matters: impl FnMut(&str) -> bool + Send + 'static,
+        silence: Option<Duration>,
+    ) -> Result<Pushes, TalkError> {
         self.socket.get_mut().never_block().map_err(TalkError::Unreachable)?;
-        Ok(Pushes { socket: self.socket, matters })
+        let matters = Box::new(matters);
+        Ok(Pushes { socket: self.socket, matters, silence, heard_at: Instant::now() })
     }
 }
 
@@ -159,14 +166,16 @@ impl RpcSocket {
 
     /// Goes on listening only, for as long as it is kept.
     pub fn listen(self) -> Result<Pushes, TalkError> {
-        self.socket.listen(|_| true)
+        self.socket.listen(|_| true, None)
     }
 }
 
 /// A server that says by itself when something changes: a hint to look again.
 pub struct Pushes {
     socket: WebSocket<Wire>,
-    matters: fn(&str) -> bool,
+    matters: Box<dyn FnMut(&str) -> bool + Send>,
+    silence: Option<Duration>,
+    heard_at: Instant,
 }
 
 /// What a server said since it was last listened to.
@@ -185,16 +194,27 @@ impl Pushes {
     pub fn skip(&mut self) -> Heard {
         let mut heard = Heard::Nothing;
         loop {
-            match self.socket.read() {
+            let read = self.socket.read();
+            if read.is_ok() {
+                self.heard_at = Instant::now();
+            }
+            match read {
                 Ok(Message::Close(_)) => return Heard::Gone,
                 Ok(Message::Text(text)) if (self.matters)(&text) => heard = Heard::News,
                 Ok(_) => {}
                 Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return heard;
+                    let silent = self.patience().is_some_and(|left| left.is_zero());
+                    return if silent { Heard::Gone } else { heard };
                 }
                 Err(_) => return Heard::Gone,
             }
         }
+    }
+
+    /// Returns how long it may still be silent before it counts as gone; `None` for ever.
+    #[must_use]
+    pub fn patience(&self) -> Option<Duration> {
+        self.silence.map(|silence| silence.saturating_sub(self.heard_at.elapsed()))
     }
 }
 
@@ -260,12 +280,19 @@ fn late_or(error: &tungstenite::Error) -> TalkError {
 /// TLS tells what it does not like inside of an I/O error.
 fn uncertified(error: &io::Error) -> Option<TalkError> {
     let inner = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    match inner {
-        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
-            Some(TalkError::Certificate(inner.to_string()))
-        }
-        _ => None,
-    }
+    let why = match inner {
+        rustls::Error::InvalidCertificate(error) => match error {
+            rustls::CertificateError::UnknownIssuer => "nobody we trust vouches for it".into(),
+            rustls::CertificateError::ApplicationVerificationFailure => {
+                "its fingerprint is not the one that was named".into()
+            }
+            rustls::CertificateError::Other(_) => "it vouches for itself".into(),
+            other => other.to_string(),
+        },
+        rustls::Error::NoCertificatesPresented => "it has none".into(),
+        _ => return None,
+    };
+    Some(TalkError::Certificate(why))
 }
 
 fn handshake_error<R: tungstenite::handshake::HandshakeRole>(

@@ -4,16 +4,13 @@
 //! decides. What is watched depends on what was seen, so a look that adds something to watch is
 //! followed by another one before anybody blocks. Names no agent.
 
-mod waker;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use waker::Waker;
 
 use crate::fleet::{self, Adapters, Observed, observe};
 use crate::host::Host;
 use crate::model::{Evidence, Fault, Outcome, ProcId, Session, Status, Target};
+use crate::waker::Waker;
 
 /// Wake-ups may be lost by what lies between us and the agents; this bounds what that costs.
 const SAFETY: Duration = Duration::from_mins(1);
@@ -193,7 +190,7 @@ pub fn wait(
         let looks = asked.into_iter().zip(look.seen);
         let open: Vec<(usize, Observed)> =
             looks.filter(|(at, _)| !watch.sessions[*at].decided).collect();
-        let armed = waker.arm(host, open.iter().map(|(_, seen)| seen));
+        let armed = waker.arm(host, open.iter().map(|(_, seen)| &seen.signs));
         restless = if armed.news { restless + 1 } else { 0 };
         if armed.news && restless < RESTLESS {
             continue;
@@ -247,7 +244,7 @@ impl Attended {
             }
             // Whoever kept it says that there is no such session any more.
             None if whole => {
-                let gone = self.awaited.session.take().map(|s| forgotten(host, s));
+                let gone = self.awaited.session.take().map(|s| fleet::forgotten(s, host.now()));
                 self.awaited.verdict = match until {
                     Until::Status(Status::Stopped) => Verdict::Reached,
                     _ => Verdict::Missed,
@@ -277,16 +274,6 @@ impl Attended {
         self.awaited.verdict = decide(until, &session, seen.ends_by_itself);
         self.awaited.session = Some(session);
     }
-}
-
-/// A session that its keeper no longer has.
-fn forgotten(host: &Host, mut session: Session) -> Session {
-    let says = "there is no such session any more".to_owned();
-    let source = format!("{}:{}", session.adapter, session.root);
-    session.evidence = vec![Evidence { source, says, at: host.now() }];
-    (session.status, session.outcome, session.reason) =
-        (Status::Stopped, Some(Outcome::Unknown), None);
-    session
 }
 
 /// A process without a session that has ended: the kernel says so, and nobody knows more.
@@ -354,7 +341,7 @@ impl Watch {
     /// Says whether somebody is waited for whose next change nothing we watch would tell.
     fn is_blind(&self, open: &[(usize, Observed)]) -> bool {
         open.iter().any(|(at, seen)| {
-            self.sessions[*at].unknown_since.is_some() && seen.processes.is_empty()
+            self.sessions[*at].unknown_since.is_some() && seen.signs.processes.is_empty()
         })
     }
 

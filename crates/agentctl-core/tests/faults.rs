@@ -147,6 +147,7 @@ impl World {
             kernel: Kernel::open().expect("a kernel"),
             clock: || Time(jiff::Timestamp::now()),
             deadlines: Deadlines { live: limit, all: limit, ..Deadlines::default() },
+            memo: None,
         })
     }
 

@@ -2,6 +2,8 @@
 //!
 //! An unknown key or a bad value is an error that names file, line and key; nothing is guessed.
 
+mod daemon;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +17,8 @@ use agentctl_core::model::Time;
 use agentctl_core::talk::Endpoint;
 use serde::Deserialize;
 
+use crate::daemon::webhooks::Endpoint as Webhook;
+use crate::daemon::{http, notify};
 use crate::failure::{Failure, Kind};
 
 #[derive(Default, Deserialize)]
@@ -30,6 +34,21 @@ struct File {
     #[serde(rename = "claude-code")]
     claude_code: BTreeMap<String, String>,
     openclaw: OpenClawTable,
+    webhooks: Vec<daemon::WebhookTable>,
+    notify: Option<daemon::NotifyTable>,
+    metrics: Option<daemon::MetricsTable>,
+}
+
+/// A text that may be a secret: no message about the file repeats it.
+struct Hidden(String);
+
+impl<'de> Deserialize<'de> for Hidden {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(deserializer)? {
+            toml::Value::String(text) => Ok(Self(text)),
+            _ => Err(serde::de::Error::custom("a text in quotes belongs here")),
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -44,7 +63,7 @@ struct OpenClawTable {
 struct GatewayTable {
     url: String,
     name: Option<String>,
-    token: Option<String>,
+    token: Option<Hidden>,
     token_env: Option<String>,
     token_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
@@ -136,16 +155,36 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
+/// All that environment and configuration file say.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The world.
+    pub host: Arc<Host>,
+    /// What a launch does when nothing is said.
+    pub defaults: Defaults,
+    /// Where events are sent.
+    pub webhooks: Vec<Webhook>,
+    /// What notifications are shown, if any are wished.
+    pub notify: Option<notify::Settings>,
+    /// Where metrics are served, if they are wished.
+    pub metrics: Option<http::Settings>,
+}
+
 /// Builds the world from the environment and the configuration file.
 pub fn host() -> Result<Arc<Host>, Failure> {
-    load().map(|(host, _)| host)
+    load_all().map(|loaded| loaded.host)
+}
+
+/// Builds the world, and returns beside it what a launch does when nothing is said.
+pub fn load() -> Result<(Arc<Host>, Defaults), Failure> {
+    load_all().map(|loaded| (loaded.host, loaded.defaults))
 }
 
 /// Stands for the current directory where it was removed: a path at which nothing is.
 const NO_CWD: &str = "/the current directory, which is no more";
 
-/// Builds the world, and returns beside it what a launch does when nothing is said.
-pub fn load() -> Result<(Arc<Host>, Defaults), Failure> {
+/// Builds the world, and returns beside it everything else that is configured.
+pub fn load_all() -> Result<Loaded, Failure> {
     let env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
         .collect();
@@ -170,19 +209,23 @@ pub fn load() -> Result<(Arc<Host>, Defaults), Failure> {
         kernel,
         clock,
         deadlines: Deadlines::default(),
+        memo: None,
     };
     let path = path(&host);
-    let mut defaults = Defaults::default();
-    if let Some(file) = read(&path, host.var("AGENTCTL_CONFIG").is_some())? {
-        defaults = apply(&mut host, file, &path)?;
-    }
-    Ok((Arc::new(host), defaults))
+    let mut file = read(&path, host.var("AGENTCTL_CONFIG").is_some())?.unwrap_or_default();
+    let (webhooks, notify) = (std::mem::take(&mut file.webhooks), file.notify.take());
+    let metrics = file.metrics.take();
+    let defaults = apply(&mut host, file, &path)?;
+    let webhooks = daemon::webhooks(&host, webhooks, &path)?;
+    let notify = notify.map(|table| daemon::notify(table, &path)).transpose()?;
+    let metrics = metrics.map(|table| daemon::metrics(&host, table, &path)).transpose()?;
+    Ok(Loaded { host: Arc::new(host), defaults, webhooks, notify, metrics })
 }
 
 /// Returns where the configuration file is.
 #[must_use]
 pub fn path(host: &Host) -> PathBuf {
-    let default = || host.xdg("XDG_CONFIG_HOME", ".config").join("agentctl/config.toml");
+    let default = || host.config().join("config.toml");
     host.var("AGENTCTL_CONFIG").map_or_else(default, PathBuf::from)
 }
 
@@ -208,7 +251,7 @@ fn read(path: &Path, must_exist: bool) -> Result<Option<File>, Failure> {
         let line = error.span().map_or(1, |s| text[..s.start].matches('\n').count() + 1);
         let message = error.message().replace('\n', " ");
         Failure::new(Kind::Failed, format!("{} line {line}: {message}", path.display()))
-            .hint("keys: adapter, model, permissions, [roots], [deadline], [runs], [hooks], [claude-code], [[openclaw.gateways]]; the README lists them")
+            .hint("keys: adapter, model, permissions, [roots], [deadline], [runs], [hooks], [claude-code], [[openclaw.gateways]], [[webhooks]], [notify], [metrics]; the README lists them")
     })
 }
 
@@ -226,22 +269,17 @@ fn apply(host: &mut Host, file: File, path: &Path) -> Result<Defaults, Failure> 
         [("on_create", &file.hooks.on_create), ("on_complete", &file.hooks.on_complete)]
     {
         let program = hook.as_ref().and_then(|h| h.first()).map_or("", String::as_str);
-        if program.contains('/') && !program.starts_with('/') {
-            // It would be looked for in whatever directory the session works in.
+        if relative(program) {
             let message =
                 format!("{}: hooks.{key}: `{program}` is a relative path", path.display());
             return Err(Failure::new(Kind::Failed, message).hint("write the whole path"));
         }
     }
     settings(host, "claude-code", file.claude_code, path)?;
-    let expand = |p: PathBuf| match p.strip_prefix("~") {
-        Ok(rest) => host.home.join(rest),
-        Err(_) => p,
-    };
     host.roots = file
         .roots
         .into_iter()
-        .map(|(name, paths)| (name, paths.into_iter().map(expand).collect()))
+        .map(|(name, paths)| (name, paths.into_iter().map(|p| expand(host, p)).collect()))
         .collect();
     let gateways = file.openclaw.gateways.into_iter().map(|table| gateway(host, table, path));
     let gateways: Vec<Gateway> = gateways.collect::<Result<_, _>>()?;
@@ -267,39 +305,53 @@ fn apply(host: &mut Host, file: File, path: &Path) -> Result<Defaults, Failure> 
     })
 }
 
+/// `~` stands for the home directory.
+fn expand(host: &Host, path: PathBuf) -> PathBuf {
+    match path.strip_prefix("~") {
+        Ok(rest) => host.home.join(rest),
+        Err(_) => path,
+    }
+}
+
+/// Returns the secret that is given here, in a variable or in a file; more than one is too many.
+fn secret(
+    host: &Host,
+    (text, variable, file): (Option<Hidden>, Option<String>, Option<PathBuf>),
+) -> Result<Option<Secret>, ()> {
+    let text = text.map(|text| Secret::Text(text.0));
+    let file = file.map(|file| Secret::File(expand(host, file)));
+    let mut given = text.into_iter().chain(variable.map(Secret::Variable)).chain(file);
+    let first = given.next();
+    if given.next().is_some() { Err(()) } else { Ok(first) }
+}
+
+/// Says whether a program would be looked for in whatever directory it is run in.
+fn relative(program: &str) -> bool {
+    program.contains('/') && !program.starts_with('/')
+}
+
 /// Reads one server on a network: an address without a secret in it, and one secret at most.
 fn gateway(host: &Host, table: GatewayTable, path: &Path) -> Result<Gateway, Failure> {
     let wrong = |what: String| {
         let message = format!("{}: openclaw.gateways: {what}", path.display());
         Failure::new(Kind::Failed, message)
     };
-    let home = |file: PathBuf| match file.strip_prefix("~") {
-        Ok(rest) => host.home.join(rest),
-        Err(_) => file,
-    };
     if let Err(why) = Endpoint::parse(&table.url) {
         // Not shown: what is wrong with it may be that a secret stands in it.
         return Err(wrong(format!("a url is not usable: {why}"))
             .hint("write it like wss://gateway.example or ws://127.0.0.1:18789"));
     }
-    let secrets = [
-        table.token.map(Secret::Text),
-        table.token_env.map(Secret::Variable),
-        table.token_file.map(|file| Secret::File(home(file))),
-    ];
-    let mut secrets = secrets.into_iter().flatten();
-    let (token, more) = (secrets.next(), secrets.next());
-    if more.is_some() {
-        return Err(wrong("a gateway has more than one token".into())
-            .hint("give one of token, token_env and token_file"));
-    }
+    let token = secret(host, (table.token, table.token_env, table.token_file)).map_err(|()| {
+        wrong("a gateway has more than one token".into())
+            .hint("give one of token, token_env and token_file")
+    })?;
     Ok(Gateway {
         name: table.name,
         url: table.url,
         token,
         insecure: table.insecure,
         admin: table.admin,
-        ca_file: table.ca_file.map(home),
+        ca_file: table.ca_file.map(|file| expand(host, file)),
     })
 }
 

@@ -4,7 +4,9 @@
 //! that prints. `demo` is an agent like any other: it writes its own files and knows nothing of `cli`.
 
 pub mod cli;
+pub mod client;
 pub mod config;
+pub mod daemon;
 pub mod demo;
 pub mod failure;
 pub mod shim;

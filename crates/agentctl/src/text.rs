@@ -129,6 +129,14 @@ pub fn columns(text: &str) -> usize {
     if is_plain(text) { text.len() } else { text.width() }
 }
 
+/// Returns a value as one line of such JSON.
+pub fn json_line(value: &impl serde::Serialize) -> serde_json::Result<String> {
+    let mut line = Vec::new();
+    let formatter = SafeJson(serde_json::ser::CompactFormatter);
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut line, formatter))?;
+    Ok(String::from_utf8_lossy(&line).into_owned())
+}
+
 /// Writes JSON whose strings hold no raw character that [`clean`] would neutralise.
 pub struct SafeJson<F>(pub F);
 

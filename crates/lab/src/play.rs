@@ -141,7 +141,16 @@ pub fn here(scenario: &Scenario, props: &Props, folder: &Path) -> Result<(), Str
     }
     let mut stage = Stage::new(folder, props.agent.clone(), props.agentctl.clone())?;
     let trouble = (scenario.play)(&mut stage).err();
+    let trouble = trouble.map(|why| format!("{why}\n{}", last_said(&stage)));
     let played = Played { checks: stage.into_checks(), trouble };
     let text = serde_json::to_vec(&played).map_err(|e| e.to_string())?;
     std::fs::write(folder.join("result.json"), text).map_err(|e| e.to_string())
+}
+
+/// Returns the last lines that the programs of a stage said: often they tell why it could not be played.
+fn last_said(stage: &Stage) -> String {
+    let said = std::fs::read(stage.home.join("said.log")).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<&str> = said.lines().collect();
+    lines[lines.len().saturating_sub(8)..].join("\n")
 }

@@ -17,6 +17,10 @@ use crate::terminal::Terminal;
 /// Long enough for a loaded machine; nothing waits this long when all is well.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
+/// What agentctl is told: how fast this machine is, is not what is judged.
+pub const LIMITS: &str =
+    "[deadline]\nlive = \"20s\"\nall = \"20s\"\ngateway = \"20s\"\nlaunch = \"50s\"\n";
+
 /// Why a scenario could not be played to its end.
 pub type Trouble = String;
 
@@ -43,7 +47,7 @@ impl Stage {
         let home = fs::canonicalize(&home).map_err(|e| e.to_string())?;
         let options = Options { usage: Some((1000, 50)), ..Options::default() };
         let model = Model::start(options).map_err(|e| format!("the model: {e}"))?;
-        Ok(Self {
+        let stage = Self {
             home,
             model,
             agent,
@@ -51,7 +55,9 @@ impl Stage {
             checks: Vec::new(),
             terminals: 0,
             orders: 0.into(),
-        })
+        };
+        stage.write(".config/agentctl/config.toml", LIMITS)?;
+        Ok(stage)
     }
 
     /// Returns a directory to work in, made if needed.
@@ -156,12 +162,19 @@ impl Stage {
         })
     }
 
-    /// Runs agentctl in this home and returns its exit code, stdout and stderr.
-    pub fn ask(&self, args: &[&str]) -> Result<(Option<i32>, String, String), Trouble> {
+    /// Returns agentctl in this home, ready to be run.
+    #[must_use]
+    pub fn agentctl(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.agentctl);
         command.args(args).env_clear().current_dir(&self.home);
         command.env("HOME", &self.home).env("PATH", "/usr/bin:/bin").env("LANG", "C.UTF-8");
-        let output = command.output().map_err(|e| format!("{}: {e}", self.agentctl.display()))?;
+        command
+    }
+
+    /// Runs agentctl in this home and returns its exit code, stdout and stderr.
+    pub fn ask(&self, args: &[&str]) -> Result<(Option<i32>, String, String), Trouble> {
+        let output = self.agentctl(args).output();
+        let output = output.map_err(|e| format!("{}: {e}", self.agentctl.display()))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok((output.status.code(), text(&output.stdout), text(&output.stderr)))
     }

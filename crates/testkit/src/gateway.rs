@@ -3,6 +3,8 @@
 //! It speaks the frames that were recorded from the real one. Blocking, one thread per connection; it
 //! ends with its value.
 
+mod pairing;
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,6 +14,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
+
+pub use self::pairing::{DEVICE_TOKEN, Demand, Devices};
 
 /// The secret it wants.
 pub const TOKEN: &str = "test-token-0123456789abcdef";
@@ -52,8 +56,6 @@ pub enum Manner {
     Redirect(u16),
     /// Speaks another protocol.
     OldProtocol,
-    /// Wants a paired device.
-    WantsDevice,
     /// Lets one in without any right.
     NoScopes,
     /// Refuses to list.
@@ -85,8 +87,14 @@ pub struct World {
     pub page: usize,
     /// Every request: method and parameters.
     pub asked: Vec<(String, Value)>,
-    /// What an abort does not end, and to whom it refuses it.
+    /// A run is its beginner's: only that device or an administrator may end it.
     pub abort_needs_admin: bool,
+    /// Which device began the last run of a session, by its key.
+    owners: BTreeMap<String, Value>,
+    /// What was made under a key of its own.
+    made: BTreeMap<String, Value>,
+    /// The devices it knows.
+    pub devices: Devices,
     /// It answers an abort and nothing after it.
     pub mute_after_abort: bool,
     /// An abort is taken and changes nothing.
@@ -166,9 +174,19 @@ impl Gateway {
         }
     }
 
+    /// Hangs up on everybody who listens.
+    pub fn hang_up(&self) {
+        for listener in self.world().listeners.drain(..) {
+            let _gone = listener.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
     /// Ends it: nobody listens there any more.
     pub fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
+        for listener in self.world().listeners.drain(..) {
+            let _gone = listener.shutdown(std::net::Shutdown::Both);
+        }
         // The listener is woken by one last connection, and goes.
         let _woken = TcpStream::connect(("127.0.0.1", self.port));
         crate::eventually("it is gone", || {
@@ -258,8 +276,9 @@ fn serve(mut stream: TcpStream, shared: &Mutex<World>, over: &AtomicBool) {
     if manner == Manner::NoChallenge {
         return hold(&socket.get_ref().stream, over);
     }
+    let payload = json!({"nonce": pairing::NONCE, "ts": pairing::SIGNED_AT});
     let event = if manner == Manner::Chatty { "tick" } else { "connect.challenge" };
-    let challenge = json!({"type": "event", "event": event, "payload": {"nonce": "n", "ts": 1}});
+    let challenge = json!({"type": "event", "event": event, "payload": payload});
     if socket.send(Message::text(challenge.to_string())).is_err() {
         return;
     }
@@ -343,9 +362,12 @@ fn answer(
             world.listeners.extend(socket.get_ref().stream.try_clone());
             Ok(json!({"subscribed": true}))
         }
-        "sessions.create" => Ok(created(&mut world, params)),
-        "sessions.send" => {
-            let answer = sent(&mut world, params);
+        "sessions.create" | "sessions.send" => {
+            let answer = if method == "sessions.create" {
+                created(&mut world, params)
+            } else {
+                sent(&mut world, params)
+            };
             if world.lost_answers > 0 {
                 world.lost_answers -= 1;
                 return false;
@@ -383,11 +405,19 @@ fn looked_up(world: &World, method: &str, params: &Value) -> Result<Value, Value
     }
 }
 
+/// Whoever connected last.
+fn asker(world: &World) -> Value {
+    let connects = world.asked.iter().rev().find(|(method, _)| method == "connect");
+    connects.map(|(_, params)| params.clone()).unwrap_or_default()
+}
+
 /// A run is its beginner's, unless an administrator asks.
 fn aborted(world: &mut World, params: &Value) -> Result<Value, Value> {
-    let connects = world.asked.iter().rev().find(|(method, _)| method == "connect");
-    let admin = connects.is_some_and(|(_, p)| p["scopes"].to_string().contains("operator.admin"));
-    if world.abort_needs_admin && !admin {
+    let asker = asker(world);
+    let admin = asker["scopes"].to_string().contains("operator.admin");
+    let owner = world.owners.get(params["key"].as_str().unwrap_or_default());
+    let own = owner.is_some_and(|owner| owner.is_string() && *owner == asker["device"]["id"]);
+    if world.abort_needs_admin && !admin && !own {
         return Err(json!({"code": "INVALID_REQUEST", "message": "unauthorized"}));
     }
     if world.mute_after_abort {
@@ -423,10 +453,6 @@ fn connect(
         refuse(socket, request, error);
         return false;
     }
-    if manner == Manner::WantsDevice {
-        refuse(socket, request, error("DEVICE_IDENTITY_REQUIRED"));
-        return false;
-    }
     let known =
         [&params["auth"]["token"], &params["auth"]["password"]].into_iter().any(|s| s == TOKEN);
     if !known {
@@ -435,11 +461,20 @@ fn connect(
         refuse(socket, request, error(code));
         return false;
     }
-    let scopes = if manner == Manner::NoScopes { json!([]) } else { params["scopes"].clone() };
+    let admitted = world(shared).devices.admit(params);
+    let scopes = match admitted {
+        Ok(_) if manner == Manner::NoScopes => json!([]),
+        Ok(scopes) => scopes,
+        Err(error) => {
+            refuse(socket, request, error);
+            return false;
+        }
+    };
+    let token = params.get("device").map(|_| DEVICE_TOKEN);
     let hello = json!({
         "type": "hello-ok", "protocol": 4,
         "server": {"version": "2026.9.6", "bootId": "b"},
-        "auth": {"method": "token", "role": "operator", "scopes": scopes},
+        "auth": {"method": "token", "role": "operator", "scopes": scopes, "deviceToken": token},
     });
     reply(socket, request, hello)
 }
@@ -510,7 +545,15 @@ fn said(mut history: Value, params: &Value) -> Value {
     history
 }
 
-fn created(world: &mut World, params: &Value) -> Value {
+fn created(world: &mut World, params: &Value) -> Result<Value, String> {
+    let device = asker(world)["device"]["id"].clone();
+    let once = params["idempotencyKey"].as_str().map(str::to_owned);
+    if once.is_some() && device.is_null() {
+        return Err("idempotent session creation requires a device identity".into());
+    }
+    if let Some(made) = once.as_ref().and_then(|once| world.made.get(once)) {
+        return Ok(made.clone());
+    }
     let count = world.rows.len() + world.asked.len();
     let (id, key) = (
         format!("{count:08}-0000-4000-8000-000000000000"),
@@ -524,7 +567,12 @@ fn created(world: &mut World, params: &Value) -> Value {
     world.rows.insert(0, row);
     let message = json!({"role": "user", "content": params["message"], "__openclaw": {"id": "m1"}});
     world.histories.insert(key.clone(), json!({"messages": [message]}));
-    json!({"ok": true, "key": key, "sessionId": id, "runStarted": true, "runId": "r1"})
+    world.owners.insert(key.clone(), device);
+    let made = json!({"ok": true, "key": key, "sessionId": id, "runStarted": true, "runId": "r1"});
+    if let Some(once) = once {
+        world.made.insert(once, made.clone());
+    }
+    Ok(made)
 }
 
 fn sent(world: &mut World, params: &Value) -> Result<Value, String> {
@@ -532,6 +580,8 @@ fn sent(world: &mut World, params: &Value) -> Result<Value, String> {
     let row = world.rows.iter_mut().find(|r| r["key"] == *key).ok_or("session not found")?;
     row["hasActiveRun"] = true.into();
     row["status"] = "running".into();
+    let owner = asker(world)["device"]["id"].clone();
+    world.owners.insert(key.clone(), owner);
     let once = params["idempotencyKey"].as_str().ok_or("no key")?.to_owned();
     let history = world.histories.entry(key).or_insert(json!({"messages": []}));
     let messages = history["messages"].as_array_mut().ok_or("no messages")?;

@@ -9,7 +9,9 @@
 
 pub mod gateway;
 pub mod generate;
+mod hmac;
 mod home;
+pub mod receiver;
 mod recycle;
 pub mod tls;
 
@@ -17,6 +19,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+pub use hmac::{hex, hmac_sha256};
 pub use home::{Agent, Output, TestHome};
 pub use recycle::{Dice, Echo, after_tick, next_pid, rounds, spawn_at};
 
@@ -79,7 +82,9 @@ fn again_in_a_namespace() -> Command {
     if !is_root() {
         command.args(["--user", "--map-root-user"]);
     }
-    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(program);
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+    // What a shell starts in the background ignores some signals, and so would everything below it.
+    command.args(["env", "--default-signal=HUP,INT,QUIT"]).arg(program);
     command.env(INSIDE, "1");
     command
 }

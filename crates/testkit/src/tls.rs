@@ -21,6 +21,20 @@ pub fn authority() -> PathBuf {
     file("authority.pem")
 }
 
+/// Returns its own certificate.
+#[must_use]
+pub fn certificate() -> PathBuf {
+    file("cert.pem")
+}
+
+/// Returns the fingerprint of its own certificate, as people write it.
+#[must_use]
+pub fn fingerprint() -> String {
+    let certificate = CertificateDer::from_pem_file(certificate()).expect("a certificate");
+    let digest = ring::digest::digest(&ring::digest::SHA256, &certificate);
+    digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
+}
+
 /// Speaks TLS as `localhost` before the server on this port; returns its own port.
 #[must_use]
 pub fn front(behind: u16) -> u16 {

@@ -53,6 +53,25 @@ pub struct Look {
 }
 
 impl Look {
+    /// Reads a record's outline, or recalls it where its file is what it was. It must say nothing but
+    /// what stands in that file; `variant` tells different ways of reading it apart.
+    pub fn outline(&self, path: &Path, variant: u8, read: impl FnOnce() -> Record) -> Record {
+        let Some(memo) = &self.host.memo else { return read() };
+        if let Some(kept) = memo.recall::<Record>(path, variant) {
+            let mut record = Record::clone(&kept);
+            for evidence in &mut record.evidence {
+                evidence.at = self.now;
+            }
+            return record;
+        }
+        let record = read();
+        // What could not be read may be readable the next time.
+        if let Some(stamp) = record.stamp.filter(|_| !matches!(record.turn, Turn::Unreadable(_))) {
+            memo.keep(path, variant, stamp, record.clone());
+        }
+        record
+    }
+
     /// Makes a piece of evidence, dated now.
     #[must_use]
     pub fn evidence(&self, source: impl Into<String>, says: impl Into<String>) -> Evidence {
@@ -371,6 +390,17 @@ pub trait Store: Sync {
         Vec::new()
     }
 
+    /// Returns the directories and files where it shows that a session of this home begins, or goes on
+    /// that nobody followed: a hint to look.
+    fn beginnings(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// Returns the servers that say by themselves when any session of this home changes.
+    fn announcing(&self) -> Vec<Pushing> {
+        Vec::new()
+    }
+
     /// Returns the server that says by itself when this session changes, where one does.
     fn pushing(&self, _session: &Session) -> Option<Pushing> {
         None
@@ -414,7 +444,12 @@ pub trait Adapter: Sync {
     /// Says whether a process deserves a closer look. Called for every process of the user: cheap.
     fn is_candidate(&self, brief: Brief<'_>) -> bool;
 
-    /// Returns its homes: default, environment, configuration, and those its live processes name.
+    /// Returns where its homes are, or will be once it has run: default, environment, configuration.
+    fn homes(&self, _host: &Host) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// Returns its homes that are there, and those its live processes name.
     fn roots(&self, look: &Look) -> Vec<Root>;
 
     /// Says whether and where it is installed, without running it.

@@ -39,6 +39,10 @@ impl Adapter for PiRust {
         pi::is_candidate(brief)
     }
 
+    fn homes(&self, host: &Host) -> Vec<PathBuf> {
+        pi::homes(host)
+    }
+
     fn roots(&self, look: &Look) -> Vec<Root> {
         pi::roots(look)
     }

@@ -4,11 +4,18 @@
 //! very moment. Whichever comes first, the count is right afterwards: a thread counts exactly while it
 //! is given up and has not ended.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many there are.
-pub(super) static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Returns how many there are of one adapter: whoever hangs for good costs only itself.
+pub(super) fn count_of(adapter: &'static str) -> &'static AtomicUsize {
+    static COUNTS: Mutex<BTreeMap<&'static str, &'static AtomicUsize>> =
+        Mutex::new(BTreeMap::new());
+    let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    // There are as many as there are adapters, for as long as the program runs.
+    counts.entry(adapter).or_insert_with(|| Box::leak(Box::default()))
+}
 
 /// What the asker and the thread share about one question.
 #[derive(Clone, Debug)]

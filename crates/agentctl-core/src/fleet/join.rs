@@ -26,7 +26,6 @@ pub struct View {
     gaps: Vec<String>,
     /// The process table itself has gaps.
     table_gaps: bool,
-    processes_seen: usize,
 }
 
 impl View {
@@ -56,7 +55,6 @@ impl View {
             unjoined,
             gaps,
             table_gaps: !look.table.gaps.is_empty(),
-            processes_seen: look.table.seen,
         }
     }
 
@@ -411,8 +409,7 @@ fn unserved_verdict(view: &View, session: &mut Session, turn: &Turn) {
     session.evidence.push(Evidence {
         source: "kernel:process table".into(),
         says: format!(
-            "no live process serves it ({} processes of this user seen, {} without a session)",
-            view.processes_seen,
+            "no live process serves it (every process of this user was looked at; {} of its agent without a session)",
             view.unjoined.len()
         ),
         at: view.now,

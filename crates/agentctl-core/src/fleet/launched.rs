@@ -2,39 +2,115 @@
 //!
 //! Nothing here touches a status, an outcome or a process: wipe all runs and only these fields go.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Adapters;
 use crate::adapters::control::{FirstWords, Handshake, Order};
 use crate::host::Host;
 use crate::model::{Session, is_session_id};
-use crate::runs::{FIRST_BYTES, Run, Runs, Spec, beginning};
+use crate::runs::{Ended, FIRST_BYTES, Run, Runs, Spec, Started, beginning};
 
-/// Adds what the newest run of each session knows.
-pub fn add(host: &Host, adapters: Adapters, sessions: &mut [Session]) {
-    let mut runs: HashMap<(String, String), (Run, Spec)> = HashMap::new();
-    for run in Runs::of(host).all().unwrap_or_default() {
-        let Some(spec) = run.spec() else { continue };
-        let Some(session) = session_of(host, adapters, &run, &spec) else { continue };
-        runs.entry((spec.adapter.clone(), session)).or_insert((run, spec));
+/// One launch, as its run's folder tells it.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The run.
+    pub run: Run,
+    /// What was asked for.
+    pub spec: Spec,
+    /// The session it became, once that is known.
+    pub session: Option<String>,
+    /// Which process it became, once it has.
+    pub started: Option<Started>,
+    /// How it ended, once it has.
+    pub ended: Option<Ended>,
+}
+
+/// All launches that are kept. What a folder says for good is read once, for as long as it lies there.
+#[derive(Debug, Default)]
+pub struct Launches {
+    by_run: BTreeMap<String, Launch>,
+}
+
+impl Launches {
+    /// Reads what is new.
+    pub fn read(&mut self, host: &Host, adapters: Adapters) {
+        let mut known = std::mem::take(&mut self.by_run);
+        for run in Runs::of(host).all().unwrap_or_default() {
+            let launch = match known.remove(&run.id) {
+                Some(launch) if launch.ended.is_some() => launch,
+                Some(launch) => launch.again(host, adapters),
+                None => {
+                    let Some(spec) = run.spec() else { continue };
+                    let fresh = Launch { run, spec, session: None, started: None, ended: None };
+                    fresh.again(host, adapters)
+                }
+            };
+            self.by_run.insert(launch.run.id.clone(), launch);
+        }
     }
-    if runs.is_empty() {
-        return;
+
+    /// Returns them, newest first.
+    pub fn newest(&self) -> impl Iterator<Item = &Launch> {
+        self.by_run.values().rev()
     }
-    for session in sessions {
-        let Some(id) = session.id.clone() else { continue };
-        let Some((run, spec)) = runs.get(&(session.adapter.to_owned(), id)) else { continue };
-        session.run = Some(run.id.clone());
-        session.group.clone_from(&spec.group);
+
+    /// Returns one of them.
+    #[must_use]
+    pub fn get(&self, run: &str) -> Option<&Launch> {
+        self.by_run.get(run)
+    }
+
+    /// Adds what the newest launch of each session knows.
+    pub fn add(&self, sessions: &mut [Session]) {
+        if self.by_run.is_empty() {
+            return;
+        }
+        let mut newest: HashMap<(&str, &str), &Launch> = HashMap::new();
+        for launch in self.newest() {
+            let Some(session) = &launch.session else { continue };
+            newest.entry((launch.spec.adapter.as_str(), session.as_str())).or_insert(launch);
+        }
+        for session in sessions {
+            let Some(id) = session.id.as_deref() else { continue };
+            let Some(launch) = newest.get(&(session.adapter, id)) else { continue };
+            launch.add(session);
+        }
+    }
+}
+
+impl Launch {
+    /// Reads what was not written yet when it was last read.
+    #[must_use]
+    pub fn again(mut self, host: &Host, adapters: Adapters) -> Self {
+        // Whether it has ended is read first: everything else is there then.
+        self.ended = self.ended.or_else(|| self.run.ended());
+        self.started = self.started.or_else(|| self.run.started());
+        // An id that was only chosen may turn out to be another one.
+        let session = || session_of(host, adapters, &self.run, &self.spec);
+        self.session = self.session.filter(|_| self.run.session().is_some()).or_else(session);
+        self
+    }
+
+    /// Adds what it knows to its session.
+    pub fn add(&self, session: &mut Session) {
+        session.run = Some(self.run.id.clone());
+        session.group.clone_from(&self.spec.group);
         // A name the agent itself keeps is the newer one.
-        session.name = session.name.take().or_else(|| spec.name.clone());
-        let Some(ended) = run.ended().filter(|_| !session.status.is_live()) else { continue };
+        session.name = session.name.take().or_else(|| self.spec.name.clone());
+        let Some(ended) = self.ended.as_ref().filter(|_| !session.status.is_live()) else { return };
         // Somebody else may have continued it since: then how this run ended says nothing.
         if session.last_activity_at.is_none_or(|last| last <= ended.at) {
             session.exit = session.exit.or(Some(ended.exit));
             session.ended_at = session.ended_at.or(Some(ended.at));
         }
     }
+}
+
+/// Adds what the newest run of each session knows.
+pub fn add(host: &Host, adapters: Adapters, sessions: &mut [Session]) {
+    let mut launches = Launches::default();
+    launches.read(host, adapters);
+    launches.add(sessions);
 }
 
 /// Returns the session of a run: as the launcher wrote it, as it was chosen, or as the agent told it

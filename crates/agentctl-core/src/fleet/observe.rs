@@ -8,8 +8,28 @@ use std::time::Duration;
 use super::{Adapters, Question, each_adapter};
 use crate::adapters::{Depth, Found, Root};
 use crate::host::Host;
-use crate::model::{Fault, Locator, ProcId, Session, Status, Target};
+use crate::model::{Evidence, Fault, Locator, Outcome, ProcId, Session, Status, Target, Time};
 use crate::talk::Pushing;
+
+/// Where a change would show: each of them is a hint to look again.
+#[derive(Clone, Debug, Default)]
+pub struct Signs {
+    /// The processes whose exit may change something.
+    pub processes: Vec<ProcId>,
+    /// The directories and files where a change shows.
+    pub places: Vec<PathBuf>,
+    /// The servers that say by themselves when something changes.
+    pub pushing: Vec<Pushing>,
+}
+
+impl Signs {
+    /// Adds others to these.
+    pub fn add(&mut self, more: Self) {
+        self.processes.extend(more.processes);
+        self.places.extend(more.places);
+        self.pushing.extend(more.pushing);
+    }
+}
 
 /// What one look says about one session, and where the next change would show.
 #[derive(Clone, Debug, Default)]
@@ -18,12 +38,8 @@ pub struct Observed {
     pub session: Option<Session>,
     /// Its processes were started for one prompt: they end by themselves when its turn is over.
     pub ends_by_itself: bool,
-    /// The processes whose exit may change it.
-    pub processes: Vec<ProcId>,
-    /// The directories and files where a change shows.
-    pub places: Vec<PathBuf>,
-    /// The server that says by itself when it changes.
-    pub pushing: Option<Pushing>,
+    /// Where its next change would show.
+    pub signs: Signs,
 }
 
 /// What one look says about several sessions.
@@ -110,7 +126,10 @@ impl Question<'_> {
             let observed = match self.rows.get(before..end) {
                 Some([.., row]) => self.observed(&row.locator, row.session.clone()),
                 // A process without a session: its home's live records tell when it gets one, or ends.
-                _ => Observed { places: self.store.watched(&nobody()), ..Observed::default() },
+                _ => {
+                    let places = self.store.watched(&nobody());
+                    Observed { signs: Signs { places, ..Signs::default() }, ..Observed::default() }
+                }
             };
             before = end;
             seen.push((index, observed));
@@ -131,7 +150,7 @@ impl Question<'_> {
         self.rows.extend(rows.into_iter().filter(|row| row.session.id.is_none()).take(1));
     }
 
-    fn observed(&self, locator: &Locator, session: Session) -> Observed {
+    pub(super) fn observed(&self, locator: &Locator, session: Session) -> Observed {
         let claims = self.view.claims(&locator.id);
         let mut processes = session.processes.clone();
         // Whoever may be serving it settles the doubt by leaving.
@@ -141,12 +160,26 @@ impl Question<'_> {
         }
         Observed {
             ends_by_itself: !claims.is_empty() && claims.iter().all(|c| c.single_prompt),
-            processes,
-            places: self.store.watched(locator),
-            pushing: self.store.pushing(&session),
+            signs: Signs {
+                processes,
+                places: self.store.watched(locator),
+                pushing: self.store.pushing(&session).into_iter().collect(),
+            },
             session: Some(session),
         }
     }
+}
+
+/// Returns a session that its keeper no longer has, as it was and over.
+#[must_use]
+pub fn forgotten(mut session: Session, at: Time) -> Session {
+    let says = "there is no such session any more".to_owned();
+    let source = format!("{}:{}", session.adapter, session.root);
+    session.evidence = vec![Evidence { source, says, at }];
+    (session.status, session.outcome, session.reason) =
+        (Status::Stopped, Some(Outcome::Unknown), None);
+    (session.pid, session.processes) = (None, Vec::new());
+    session
 }
 
 fn nobody() -> Locator {

@@ -363,6 +363,11 @@ impl ExitWatch {
         Ok(true)
     }
 
+    /// Goes on watching these only. The queue may still tell the exit of another: nobody listens.
+    pub fn keep(&mut self, wanted: &dyn Fn(&ProcId) -> bool) {
+        self.held.retain(wanted);
+    }
+
     /// Blocks until at least one watched process has exited, or the time is up; forgets those it returns.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<ProcId>> {
         self.wait_beside(&[], timeout)

@@ -13,6 +13,16 @@ pub enum LaunchError {
     /// The agent cannot be asked for this.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// A server carries it out, and something was asked for that only a process here could heed.
+    #[error("{agent} runs on a server: {flag} cannot be heeded")]
+    Unheeded {
+        /// The adapter.
+        agent: &'static str,
+        /// What was asked for.
+        flag: &'static str,
+        /// Why not.
+        why: &'static str,
+    },
     /// The directory is not there.
     #[error("{} is not a directory: {why}", path.display())]
     Directory {

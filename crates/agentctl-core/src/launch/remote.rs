@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::{Launch, LaunchError, Launched};
-use crate::adapters::control::{Refusal, Remote, Unbegun};
+use crate::adapters::control::{Begin, Permissions, Refusal, Remote, Unbegun};
 use crate::fleet::{self, Adapters};
 use crate::host::Host;
 
@@ -18,14 +18,26 @@ pub(super) fn launch(
     launch: &Launch,
 ) -> Result<Launched, LaunchError> {
     let agent = launch.adapter.name();
+    let goes_on = matches!(launch.order.begin, Begin::Resume(_));
+    let permitted = launch.order.permissions != Permissions::Default;
     let unheeded = [
         (!launch.env.is_empty(), "--env", "its environment is the server's"),
         (launch.group.is_some(), "--group", "groups are kept with runs, and it has none here"),
         (launch.on_complete.is_some(), "--on-complete", "nobody here sees it end"),
+        (
+            goes_on && launch.order.model.is_some(),
+            "--model",
+            "a session goes on with its own model",
+        ),
+        (goes_on && permitted, "--permissions", "a session goes on with its own permissions"),
+        (
+            launch.callback.is_some(),
+            "--callback-…",
+            "callbacks are kept with runs, and it has none here",
+        ),
     ];
-    if let Some((_, flag, why)) = unheeded.iter().find(|(given, ..)| *given) {
-        let what = format!("{agent} runs on a server: {flag} cannot be heeded");
-        return Err(Refusal::new(what, *why).into());
+    if let Some((_, flag, why)) = unheeded.into_iter().find(|(given, ..)| *given) {
+        return Err(LaunchError::Unheeded { agent, flag, why });
     }
     let message = std::str::from_utf8(&launch.prompt)
         .map_err(|_| Refusal::new("the prompt is not UTF-8", "a server takes text only"))?;

@@ -5,35 +5,25 @@
 //! the agent's `exec` closes the last one. Nobody may ever unlock it by hand: that would open it for all
 //! who hold the same description.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::host::Host;
+pub use crate::kept::EnterError;
+use crate::kept::{open_mutex, take};
 use crate::runs::private_directory;
 
 /// The mutex of a directory, held until the last copy of this descriptor is closed.
 #[derive(Debug)]
 pub struct Entry {
     file: File,
-}
-
-/// Why a directory was not entered.
-#[derive(Debug, thiserror::Error)]
-pub enum EnterError {
-    /// Somebody else held it all the time.
-    #[error("another launch is at work in this directory")]
-    Busy,
-    /// There is no such directory, or it cannot be opened.
-    #[error("{0}")]
-    Io(#[from] io::Error),
 }
 
 impl Entry {
@@ -120,40 +110,4 @@ pub fn enter_resuming(host: &Host, limit: Duration) -> Result<Entry, EnterError>
     private_directory(&folder)?;
     let file = take(open_mutex(&folder.join("resume.mutex"))?, Instant::now() + limit)?;
     Ok(Entry { file })
-}
-
-/// Opens a file that is nothing but a mutex, for this user only.
-pub(super) fn open_mutex(path: &PathBuf) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600);
-    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    options.open(path)
-}
-
-/// Takes an exclusive lock. Only who is contended waits, on a thread of its own: the wait has a limit,
-/// the system call has none.
-pub(super) fn take(file: File, until: Instant) -> Result<File, EnterError> {
-    match file.try_lock() {
-        Ok(()) => return Ok(file),
-        Err(TryLockError::WouldBlock) if Instant::now() >= until => return Err(EnterError::Busy),
-        Err(TryLockError::WouldBlock) => {}
-        Err(TryLockError::Error(error)) => return Err(error.into()),
-    }
-    let (sender, locked) = channel();
-    let waiter = std::thread::Builder::new().name("mutex".into());
-    waiter.spawn(move || {
-        let answer = loop {
-            match file.lock() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break Err(error),
-                Ok(()) => break Ok(file),
-            }
-        };
-        // Nobody waits any more: the file is closed with the message, and the lock goes with it.
-        let _too_late = sender.send(answer);
-    })?;
-    match locked.recv_timeout(until.saturating_duration_since(Instant::now())) {
-        Ok(answer) => Ok(answer?),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Err(EnterError::Busy),
-    }
 }

@@ -55,6 +55,7 @@ pub struct Stamp {
     identity: (u64, u64),
     size: u64,
     modified: (i64, i64),
+    changed: (i64, i64),
 }
 
 impl Stamp {
@@ -63,6 +64,7 @@ impl Stamp {
             identity: (meta.dev(), meta.ino()),
             size: meta.len(),
             modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
         }
     }
 
@@ -70,6 +72,16 @@ impl Stamp {
     #[must_use]
     pub fn now(path: &Path) -> Option<Self> {
         fs::symlink_metadata(path).ok().map(|meta| Self::of(&meta))
+    }
+
+    /// Says whether the file was last written so long before then.
+    #[must_use]
+    pub fn is_older_than(&self, then: std::time::SystemTime, age: std::time::Duration) -> bool {
+        let then = then.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let limit = then.saturating_sub(age);
+        let limit =
+            (i64::try_from(limit.as_secs()).unwrap_or(i64::MAX), limit.subsec_nanos().into());
+        self.modified < limit
     }
 }
 

@@ -4,6 +4,9 @@
 //! leaves them; `immutable=1` beside a live writer reads a stale file. So: `-wal` and `-shm` there, a
 //! writer is or was at work: `mode=ro`. Neither there: `immutable=1`, briefly. `-wal` alone: whoever
 //! opens it must make a `-shm` first, so we leave it alone and the caller reads the plain files.
+//!
+//! The first who opens a `-shm` that its writer left behind makes it anew, under a lock that an agent which
+//! starts in that moment would run into. With `readonly_shm` we never are that one, and never write there.
 
 use std::path::Path;
 use std::time::Duration;
@@ -49,7 +52,7 @@ pub fn open(path: &Path, uid: u32) -> Result<Connection, StoreError> {
         }
     };
     let mode = match (beside("-wal")?, beside("-shm")?) {
-        (true, true) => "mode=ro",
+        (true, true) => "mode=ro&readonly_shm=1",
         (true, false) => return Err(StoreError::WouldWrite),
         (false, _) => "immutable=1",
     };
@@ -128,6 +131,28 @@ mod tests {
         drop(reader);
         assert_eq!(names(dir.path()), before);
         writer.execute_batch("insert into t values(3);").expect("the writer goes on");
+    }
+
+    #[test]
+    fn an_index_that_its_writer_left_is_neither_locked_nor_made_anew() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("live.sqlite");
+        let writer = make(&path);
+        // As after a kill: all three files are there, and nobody has them open.
+        let copy = |suffix: &str| {
+            let to = dir.path().join(format!("left.sqlite{suffix}"));
+            std::fs::copy(dir.path().join(format!("live.sqlite{suffix}")), &to).expect("copied");
+            to
+        };
+        let (left, _log, index) = (copy(""), copy("-wal"), copy("-shm"));
+        // Whoever makes it anew overwrites this.
+        let stale = vec![0xA5; 32 << 10];
+        std::fs::write(&index, &stale).expect("written");
+        let uid = rustix::process::geteuid().as_raw();
+        let reader = open(&left, uid).expect("opened");
+        assert_eq!(count(&reader), 1);
+        assert!(std::fs::read(&index).expect("there") == stale, "it was written to");
+        drop((reader, writer));
     }
 
     #[test]

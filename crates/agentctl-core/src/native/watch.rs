@@ -5,16 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+
+use super::bell::Ear;
 
 /// A standing watch on some directories.
 pub struct Watch {
@@ -74,31 +76,34 @@ pub struct Alarm {
     wanted: Arc<Mutex<Wanted>>,
     /// The directories that are watched, as they were then.
     standing: BTreeMap<PathBuf, (u64, u64)>,
-    bell: UnixStream,
+    ear: Ear,
+    lost: Arc<AtomicBool>,
 }
 
 impl Alarm {
     /// Makes an alarm that watches nothing yet.
     pub fn new() -> io::Result<Self> {
-        let (bell, rope) = UnixStream::pair()?;
-        bell.set_nonblocking(true)?;
-        rope.set_nonblocking(true)?;
+        let (ear, bell) = Ear::new()?;
         let wanted: Arc<Mutex<Wanted>> = Arc::default();
-        let known = Arc::clone(&wanted);
+        let lost: Arc<AtomicBool> = Arc::default();
+        let (known, missed) = (Arc::clone(&wanted), Arc::clone(&lost));
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             let known = known.lock().unwrap_or_else(PoisonError::into_inner);
             // What was lost may have mattered.
-            if event.map_or(true, |e| e.need_rescan() || matters(&known, &e)) {
-                // Full means that it rings already, closed that nobody waits.
-                let _rings = (&rope).write(&[1]);
+            let rescan = event.as_ref().map_or(true, notify::Event::need_rescan);
+            if rescan {
+                missed.store(true, Ordering::SeqCst);
+            }
+            if rescan || event.is_ok_and(|e| matters(&known, &e)) {
+                bell.ring();
             }
         })
         .map_err(io::Error::other)?;
-        Ok(Self { watcher, wanted, standing: BTreeMap::new(), bell })
+        Ok(Self { watcher, wanted, standing: BTreeMap::new(), ear, lost })
     }
 
     /// Watches these places and no others; says whether that is news: what happened there before was
-    /// not noticed.
+    /// not noticed. Where one cannot be watched the others are all the same.
     pub fn set(&mut self, places: &[PathBuf]) -> io::Result<bool> {
         let wanted = wanted(places);
         let mut news = false;
@@ -122,28 +127,37 @@ impl Alarm {
             let _ended = self.watcher.unwatch(&path);
             self.standing.remove(&path);
         }
+        let mut failed = None;
         for path in wanted.into_keys() {
             if self.standing.contains_key(&path) {
                 continue;
             }
             let Some(identity) = identity_of(&path) else { continue };
-            self.watcher.watch(&path, RecursiveMode::NonRecursive).map_err(io::Error::other)?;
+            if let Err(error) = self.watcher.watch(&path, RecursiveMode::NonRecursive) {
+                failed = failed.or(Some(io::Error::other(error)));
+                continue;
+            }
             self.standing.insert(path, identity);
             news = true;
         }
-        Ok(news)
+        failed.map_or(Ok(news), Err)
     }
 
-    /// Forgets that it rang.
-    pub fn quiet(&mut self) {
-        let mut rings = [0; 64];
-        while self.bell.read(&mut rings).is_ok_and(|count| count > 0) {}
+    /// Says whether it rang since it was last asked.
+    pub fn rang(&mut self) -> bool {
+        self.ear.heard()
+    }
+
+    /// Says whether events were lost since it was last asked: more happened than was kept for us.
+    #[must_use]
+    pub fn has_lost(&self) -> bool {
+        self.lost.swap(false, Ordering::SeqCst)
     }
 }
 
 impl AsFd for Alarm {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.ear.as_fd()
     }
 }
 

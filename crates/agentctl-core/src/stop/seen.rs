@@ -12,12 +12,16 @@ use crate::runs::{MARKER, Marker};
 
 /// What a hook's environment says: that it is one, and whose.
 const HOOK: [&str; 2] = ["AGENTCTL_HOOK", "AGENTCTL_RUN_ID"];
+/// The variable that a daemon is started with, wherever it was started from.
+pub const DAEMON: &str = "AGENTCTL_DAEMON";
 
 /// One process as a pass over the table shows it.
 pub(super) struct Seen {
     pub(super) process: Process,
     pub(super) run: Option<String>,
     pub(super) hook_of: Option<String>,
+    /// It is this user's daemon, which is nobody's tool, whoever happened to start it.
+    pub(super) daemon: bool,
     pub(super) values: HashMap<&'static str, String>,
     /// Another user's, or of another pid namespace: what it says of itself may spare it, and never makes
     /// it anybody's.
@@ -32,7 +36,7 @@ pub(super) struct Everybody {
 
 /// Reads the whole table once, with these marks.
 pub(super) fn look(host: &Host, names: &[&'static str]) -> Everybody {
-    let mut wanted = vec![MARKER, HOOK[0], HOOK[1]];
+    let mut wanted = vec![MARKER, HOOK[0], HOOK[1], DAEMON];
     wanted.extend(names);
     let kernel = &host.kernel;
     let (own, others) = (kernel.table(&|_| true), strangers(kernel));
@@ -45,9 +49,11 @@ pub(super) fn look(host: &Host, names: &[&'static str]) -> Everybody {
         let mut said = said.into_iter();
         let run = said.next().flatten().and_then(|t| Marker::parse(&t)).map(|m| m.run);
         let (hook, hook_run) = (said.next().flatten(), said.next().flatten());
+        let daemon = said.next().flatten().is_some() && is_daemon(host, &process);
         let values = names.iter().zip(said).filter_map(|(name, v)| Some((*name, v?)));
         let values = values.collect();
-        let seen = Seen { run, hook_of: hook.and(hook_run), values, process, outsider };
+        let hook_of = hook.and(hook_run);
+        let seen = Seen { process, run, hook_of, daemon, values, outsider };
         (seen.process.id.pid, seen)
     });
     Everybody { by_pid: by_pid.collect(), gaps }
@@ -84,6 +90,12 @@ pub(super) fn bears(
             }),
         }
     })
+}
+
+/// `agentctl daemon run`, of this very program.
+fn is_daemon(host: &Host, process: &Process) -> bool {
+    let ours = process.exe.as_deref() == Some(host.program.as_path());
+    ours && matches!(process.argv.as_slice(), [_, room, word, ..] if room == "daemon" && word == "run")
 }
 
 /// `agentctl shim …/runs/<run> …`

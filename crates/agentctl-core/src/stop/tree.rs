@@ -95,7 +95,7 @@ enum Spared {
     Server,
     /// Another run's.
     Run,
-    /// A hook at work.
+    /// A hook at work, or the daemon: neither is a guest that its carrier is spared for.
     Hook,
     /// It looks like an agent whose adapter did not answer.
     Doubt,
@@ -286,7 +286,7 @@ impl<'a> Tree<'a> {
                 _ => Verdict::Spared(Spared::Run),
             });
         }
-        if seen.hook_of.is_some() && seen.hook_of == self.roots.run {
+        if seen.daemon || (seen.hook_of.is_some() && seen.hook_of == self.roots.run) {
             return Some(Verdict::Spared(Spared::Hook));
         }
         if seen.run.is_some() && seen.run != self.roots.text {

@@ -2,16 +2,24 @@
 //!
 //! The address comes from configuration only. Plain text is spoken to this machine alone, unless the
 //! configuration says otherwise; the address that was checked is the one that is connected to.
-//! Certificates are checked against the system's own authorities, or against a file that was named.
+//! Certificates are checked against the system's own authorities, or against a file that was named. A
+//! server whose very certificate was named is believed on it alone: the one it made for itself carries no
+//! name and nobody vouches for it.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    StreamOwned,
+};
 
 use super::TalkError;
 use super::wire::{Bounded, Socket, Wire};
@@ -144,39 +152,123 @@ pub struct Manner {
     pub insecure: bool,
     /// The authorities its certificate is checked against; `None` for the system's.
     pub authorities: Option<PathBuf>,
+    /// The SHA-256 of the one certificate it must have, instead of anybody vouching for it.
+    pub fingerprint: Option<[u8; 32]>,
 }
 
 impl Manner {
     fn tls(&self) -> Result<ClientConfig, TalkError> {
-        let unsure = |why: String| TalkError::Certificate(why);
+        let trust = Trust::load(self.authorities.as_deref())?;
         let mut trusted = RootCertStore::empty();
-        let file = match &self.authorities {
-            Some(file) => file.clone(),
-            None => AUTHORITIES
-                .into_iter()
-                .map(PathBuf::from)
-                .find(|p| p.is_file())
-                .ok_or_else(|| unsure("this system has no file of authorities".into()))?,
-        };
-        for certificate in certificates(&file).map_err(unsure)? {
+        for certificate in &trust.authorities {
             // One that is malformed vouches for nobody.
-            let _unusable = trusted.add(certificate);
+            let _unusable = trusted.add(certificate.clone().into());
         }
-        if trusted.is_empty() {
-            return Err(unsure(format!("{} holds no certificate", file.display())));
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let unsure = |why: String| TalkError::Certificate(why);
+        let provider = trust.provider;
+        let usual =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(trusted), provider.clone())
+                .build()
+                .map_err(|e| unsure(e.to_string()))?;
+        let named = self.authorities.as_ref().map(|_| trust.authorities).unwrap_or_default();
+        let verifier = Verifier { usual, named, fingerprint: self.fingerprint };
         let versions = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|e| unsure(e.to_string()))?;
-        Ok(versions.with_root_certificates(trusted).with_no_client_auth())
+        let versions = versions.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+        Ok(versions.with_no_client_auth())
     }
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+/// Believes whoever is vouched for, or has the very certificate that was named; either way it has to
+/// prove that the certificate is its own.
+#[derive(Debug)]
+struct Verifier {
+    usual: Arc<WebPkiServerVerifier>,
+    /// In DER.
+    named: Vec<Vec<u8>>,
+    fingerprint: Option<[u8; 32]>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if let Some(wanted) = self.fingerprint {
+            let is = ring::digest::digest(&ring::digest::SHA256, end);
+            if is.as_ref() != wanted {
+                let why = rustls::CertificateError::ApplicationVerificationFailure;
+                return Err(rustls::Error::InvalidCertificate(why));
+            }
+            return Ok(ServerCertVerified::assertion());
+        }
+        if self.named.iter().any(|named| named.as_slice() == end.as_ref()) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        self.usual.verify_server_cert(end, between, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.usual.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.usual.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.usual.supported_verify_schemes()
+    }
+}
+
+/// What a certificate is checked with, and against whom.
+pub struct Trust {
+    /// The cryptography.
+    pub provider: Arc<CryptoProvider>,
+    /// Certificates of authorities, in DER.
+    pub authorities: Vec<Vec<u8>>,
+}
+
+impl Trust {
+    /// Reads the authorities of this file, or the system's own.
+    pub fn load(file: Option<&Path>) -> Result<Self, TalkError> {
+        let unsure = |why: String| TalkError::Certificate(why);
+        let file = match file {
+            Some(file) => file,
+            None => AUTHORITIES
+                .into_iter()
+                .map(Path::new)
+                .find(|p| p.is_file())
+                .ok_or_else(|| unsure("this system has no file of authorities".into()))?,
+        };
+        let authorities = certificates(file).map_err(unsure)?;
+        if authorities.is_empty() {
+            return Err(unsure(format!("{} holds no certificate", file.display())));
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        Ok(Self { provider, authorities })
+    }
+}
+
+fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, String> {
     let all =
         CertificateDer::pem_file_iter(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    Ok(all.flatten().collect())
+    Ok(all.flatten().map(|certificate| certificate.to_vec()).collect())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::TalkError;
+use super::{TalkError, base64};
 
 /// Largest answer we accept.
 const ANSWER_BYTES: usize = 8 << 20;
@@ -45,7 +45,7 @@ impl Http {
         let mut stream =
             TcpStream::connect_timeout(&self.at, limit).map_err(TalkError::Unreachable)?;
         let login = self.login.as_ref().map(|(user, password)| {
-            let both = base64(format!("{user}:{password}").as_bytes());
+            let both = base64::encode(format!("{user}:{password}").as_bytes());
             format!("Authorization: Basic {both}\r\n")
         });
         let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
@@ -172,20 +172,6 @@ fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-fn base64(bytes: &[u8]) -> String {
-    const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for at in 0..4 {
-            let sign = SIGNS[usize::try_from(bits >> (18 - 6 * at) & 63).unwrap_or(0)];
-            text.push(if at <= three.len() { char::from(sign) } else { '=' });
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
@@ -255,14 +241,5 @@ mod tests {
         assert!(matches!(far.get("/", SHORT), Err(TalkError::Protocol(_))));
         let smuggled = mute.get("/ HTTP/1.1\r\nX: y", SHORT);
         assert!(matches!(smuggled, Err(TalkError::Protocol(_))), "{smuggled:?}");
-    }
-
-    #[test]
-    fn base64_is_that_of_everybody_else() {
-        for (plain, coded) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
-        {
-            assert_eq!(base64(plain.as_bytes()), coded);
-        }
     }
 }

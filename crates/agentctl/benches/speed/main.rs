@@ -15,6 +15,7 @@ mod mixed;
 mod pose;
 mod promises;
 mod table;
+mod telling;
 mod waiting;
 
 use std::path::PathBuf;

@@ -44,7 +44,7 @@ pub(crate) fn death(mut agent: Beside, waiter: &mut Command) -> Duration {
 }
 
 /// Waits until a process sleeps in `poll` or `ppoll`, on x86-64 and on arm64.
-fn asleep(pid: u32) {
+pub(crate) fn asleep(pid: u32) {
     let path = format!("/proc/{pid}/syscall");
     testkit::eventually("the waiter sleeps", || {
         let call = std::fs::read_to_string(&path).ok()?;

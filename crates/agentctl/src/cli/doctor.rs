@@ -156,7 +156,7 @@ fn kernel(host: &Host, look: &Look) -> Vec<Check> {
             Check::new("kernel", "file events", CheckState::Ok, "available")
         }
         Err(error) => Check::new("kernel", "file events", CheckState::Degraded, error.to_string())
-            .hint("`logs -f` looks once a second instead; raise fs.inotify.max_user_instances"),
+            .hint("`logs -f` and `wait` look once a second instead, `events` every two; raise fs.inotify.max_user_instances"),
     };
     vec![identity, namespace, table, locks, events]
 }

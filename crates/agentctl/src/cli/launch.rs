@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use agentctl_core::adapters::control::{Begin, Order, Permissions};
 use agentctl_core::adapters::{ALL, Adapter};
+use agentctl_core::events::Callback;
 use agentctl_core::fleet;
 use agentctl_core::hooks::{self, Facts, Moment};
 use agentctl_core::host::Host;
@@ -90,6 +91,12 @@ pub(super) struct Flags {
     /// Run this when the agent has ended
     #[arg(long, value_name = "COMMAND", value_parser = words)]
     on_complete: Option<Words>,
+    /// The session to be told about this one: travels with it into events, webhooks and hooks
+    #[arg(long, value_name = "ID", value_parser = callback)]
+    callback_session: Option<String>,
+    /// The agent to be told about this one
+    #[arg(long, value_name = "NAME", value_parser = callback)]
+    callback_agent: Option<String>,
     /// Print the session as one JSON object
     #[arg(long)]
     json: bool,
@@ -128,6 +135,10 @@ fn words(text: &str) -> Result<Words, String> {
         Some(_) => Err("it is empty".into()),
         None => Err("a quote in it does not end".into()),
     }
+}
+
+fn callback(text: &str) -> Result<String, String> {
+    Callback::check(text).map(|()| text.to_owned())
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
@@ -272,12 +283,15 @@ pub(super) fn start(
     }
     let [on_create, on_complete] = hooks_of(ui, &mut flags, &defaults.hooks, wanted.adapter)?;
     let root = wanted.from.as_ref().map(|t| PathBuf::from(&t.root));
+    // What goes on in a server goes on as it is: the defaults are for what begins.
+    let goes_on = is_remote(wanted.adapter) && matches!(wanted.begin, Begin::Resume(_));
+    let usual = if goes_on { &Defaults::default() } else { defaults };
     let order = Order {
         begin: wanted.begin,
         cwd: wanted.cwd,
-        model: flags.model.or_else(|| defaults.model.clone()),
+        model: flags.model.or_else(|| usual.model.clone()),
         name: wanted.name,
-        permissions: flags.permissions.map_or(defaults.permissions, Into::into),
+        permissions: flags.permissions.map_or(usual.permissions, Into::into),
         extra: flags.extra,
         root,
     };
@@ -289,6 +303,7 @@ pub(super) fn start(
         group: flags.group,
         env: flags.env,
         on_complete: on_complete.map(|hook| absolute(host, hook)),
+        callback: Callback::of(flags.callback_session, flags.callback_agent),
         force: flags.force,
         from: wanted.from,
     };
@@ -473,6 +488,9 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
                 Some(hint) => failure.hint(hint),
                 None => failure,
             }
+        }
+        LaunchError::Unheeded { why, .. } => {
+            Failure::new(Kind::Usage, message).hint(format!("leave it out: {why}"))
         }
         LaunchError::Directory { .. } => {
             Failure::new(Kind::Failed, message).hint("name one that is there with --cwd")

@@ -8,15 +8,15 @@ use agentctl_core::adapters::ALL;
 use agentctl_core::host::Host;
 use agentctl_core::locks::{self, Holder, Kind as Why, Lock, LockError};
 use agentctl_core::model::{Fault, SCHEMA_VERSION, Time};
-use anstyle::{AnsiColor, Style};
+use anstyle::AnsiColor;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::rows;
+use super::{rows, table};
 use crate::config::Span;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::text::{columns, fit, fit_path, one_line};
+use crate::text::one_line;
 use crate::ui::{Ui, age};
 
 /// So much of a reason is kept, in characters.
@@ -112,7 +112,7 @@ pub(super) fn cmd_locks(ui: &mut Ui, host: &Arc<Host>, args: &LocksArgs) -> Outc
 
 /// Returns the real path of the directory meant. What "here" is must be known: no other directory is
 /// meant when this one has been removed.
-fn directory(host: &Host, given: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(super) fn directory(host: &Host, given: Option<&Path>) -> Result<PathBuf, Failure> {
     match given {
         Some(path) if path.is_absolute() => Ok(locks::real_path(host, path)),
         relative => match std::env::current_dir() {
@@ -127,7 +127,11 @@ fn directory(host: &Host, given: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 /// Returns a text that is given, not blank and not endless.
-fn short(name: &str, text: Option<&str>, most: usize) -> Result<Option<String>, Failure> {
+pub(super) fn short(
+    name: &str,
+    text: Option<&str>,
+    most: usize,
+) -> Result<Option<String>, Failure> {
     let Some(text) = text.map(str::trim).filter(|t| !t.is_empty()) else { return Ok(None) };
     if text.chars().count() <= most {
         return Ok(Some(text.to_owned()));
@@ -168,7 +172,7 @@ fn failure(host: &Host, directory: &Path, error: LockError) -> Failure {
     }
 }
 
-fn shown(host: &Host, directory: &Path) -> String {
+pub(super) fn shown(host: &Host, directory: &Path) -> String {
     rows::directory(host, &directory.to_string_lossy())
 }
 
@@ -179,7 +183,7 @@ fn who(holder: &Holder) -> String {
 }
 
 /// A time as the clock on the wall shows it.
-fn local(time: Time) -> String {
+pub(super) fn local(time: Time) -> String {
     time.0.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
@@ -190,45 +194,12 @@ fn table(ui: &Ui, host: &Host, locks: &[Lock]) -> Vec<String> {
     let cells = |lock: &Lock| {
         let since = lock.holder.since.map_or_else(|| "-".to_owned(), |since| age(now, since));
         let directory = rows::directory(host, &lock.directory);
-        [lock.holder.kind.word().to_owned(), since, directory, who(&lock.holder)]
-    };
-    let rows: Vec<[String; 4]> = locks.iter().map(cells).collect();
-    let mut widths = HEADER.map(columns);
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(columns(cell));
-        }
-    }
-    if let Some(total) = ui.width() {
-        let room = total.saturating_sub(widths[0] + widths[1] + 6);
-        if widths[2] + widths[3] > room {
-            widths[2] = widths[2].min((room / 3).max(12));
-            widths[3] = room.saturating_sub(widths[2]).max(12);
-        }
-    }
-    let style = |why| match why {
-        Why::Occupied => AnsiColor::Green.on_default(),
-        Why::Manual => AnsiColor::Yellow.on_default(),
-    };
-    let bold = Style::new().bold();
-    let mut lines = vec![line(ui, &HEADER.map(str::to_owned), &widths, bold, bold)];
-    for (row, lock) in rows.iter().zip(locks) {
-        lines.push(line(ui, row, &widths, style(lock.holder.kind), Style::new()));
-    }
-    lines
-}
-
-fn line(ui: &Ui, row: &[String; 4], widths: &[usize; 4], first: Style, rest: Style) -> String {
-    let mut out = String::new();
-    for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
-        let text = match (ui.width(), index) {
-            (None, _) => cell.clone(),
-            (Some(_), 2) => fit_path(cell, *width),
-            (Some(_), _) => fit(cell, *width),
+        let style = match lock.holder.kind {
+            Why::Occupied => AnsiColor::Green.on_default(),
+            Why::Manual => AnsiColor::Yellow.on_default(),
         };
-        ui.paint_onto(&mut out, if index == 0 { first } else { rest }, &text);
-        out.extend(std::iter::repeat_n(' ', width.saturating_sub(columns(&text)) + 2));
-    }
-    out.truncate(out.trim_end().len());
-    out
+        (style, [lock.holder.kind.word().to_owned(), since, directory, who(&lock.holder)])
+    };
+    let rows: Vec<_> = locks.iter().map(cells).collect();
+    table::lines(ui, HEADER, &rows)
 }

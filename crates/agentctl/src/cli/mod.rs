@@ -1,8 +1,11 @@
 //! The command tree and its dispatch: one file per command, one line each here.
 
 mod adapters;
+mod daemon;
 mod demo;
 mod doctor;
+mod events;
+mod fuses;
 mod launch;
 mod list;
 mod locks;
@@ -14,6 +17,7 @@ mod runs;
 mod schema;
 mod status;
 mod stop;
+mod table;
 mod wait;
 mod why;
 
@@ -59,11 +63,16 @@ enum Command {
     Resume(resume::ResumeArgs),
     Wait(wait::WaitArgs),
     Stop(stop::StopArgs),
+    Events(events::EventsArgs),
     Locks(locks::LocksArgs),
     Lock(locks::LockArgs),
     Unlock(locks::UnlockArgs),
+    #[command(subcommand)]
+    Fuse(fuses::FuseCommand),
+    Fuses(fuses::FusesArgs),
     Runs(runs::RunsArgs),
     Prune(runs::PruneArgs),
+    Daemon(daemon::DaemonArgs),
     Doctor(doctor::DoctorArgs),
     Adapters(adapters::AdaptersArgs),
     Demo(demo::DemoArgs),
@@ -108,10 +117,14 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         }
         Command::Prune(args) => runs::cmd_prune(ui, &host()?, &args),
         Command::Stop(args) => stop::cmd_stop(ui, &host()?, &args),
+        Command::Events(args) => events::cmd_events(ui, &host()?, &args),
         Command::Wait(args) => wait::cmd_wait(ui, &host()?, &args),
         Command::Lock(args) => locks::cmd_lock(ui, &host()?, &args),
         Command::Unlock(args) => locks::cmd_unlock(ui, &host()?, &args),
         Command::Locks(args) => locks::cmd_locks(ui, &host()?, &args),
+        Command::Daemon(args) => daemon::cmd_daemon(ui, crate::config::load_all()?, &args),
+        Command::Fuse(command) => fuses::cmd_fuse(ui, &host()?, command),
+        Command::Fuses(args) => fuses::cmd_fuses(ui, &host()?, &args),
         Command::Doctor(args) => doctor::cmd_doctor(ui, &host()?, &args),
         Command::Adapters(args) => adapters::cmd_adapters(ui, &host()?, &args),
         Command::Demo(args) => demo::cmd_demo(ui, &host()?, &args),

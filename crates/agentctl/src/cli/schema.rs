@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message, Session};
 use clap::Args;
 use serde_json::Value;
 
+use crate::daemon::status::DaemonStatus;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -28,11 +30,14 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("logs", value(schemars::schema_for!(Message))),
         ("why", value(schemars::schema_for!(super::why::Why<'_>))),
         ("wait", value(schemars::schema_for!(super::wait::Report))),
+        ("event", value(schemars::schema_for!(Event))),
         ("locks", value(schemars::schema_for!(super::locks::Report))),
+        ("fuses", value(schemars::schema_for!(super::fuses::Report))),
         ("doctor", value(schemars::schema_for!(super::doctor::Report))),
         ("adapters", value(schemars::schema_for!(super::adapters::Report))),
         ("runs", value(schemars::schema_for!(super::runs::RunsReport))),
         ("prune", value(schemars::schema_for!(super::runs::PruneReport))),
+        ("daemon", value(schemars::schema_for!(DaemonStatus))),
         ("error", value(schemars::schema_for!(crate::failure::ErrorDocument<'_>))),
     ])
 }

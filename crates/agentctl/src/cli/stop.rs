@@ -7,9 +7,7 @@ use std::sync::Arc;
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet::{self, Query};
 use agentctl_core::host::Host;
-use agentctl_core::model::{
-    Fault, Locator, Outcome as How, SCHEMA_VERSION, Session, Status, Target,
-};
+use agentctl_core::model::{Fault, Outcome as How, SCHEMA_VERSION, Session, Status, Target};
 use agentctl_core::runs;
 use agentctl_core::stop::{self, Ended, Left, Options, Report, Verdict};
 use clap::Args;
@@ -244,18 +242,8 @@ fn all(
             return Err(Failure::new(Kind::Refused, "nothing was stopped"));
         }
     }
-    let targets = listing.sessions.iter().map(target_of).collect();
+    let targets = listing.sessions.iter().map(Session::target).collect();
     Ok((targets, listing.faults))
-}
-
-fn target_of(session: &Session) -> Target {
-    let locator = |id: &String| Locator { id: id.clone(), path: None, parent: None };
-    Target {
-        adapter: session.adapter,
-        root: session.root.clone(),
-        session: session.id.as_ref().map(locator),
-        pid: session.id.is_none().then_some(session.pid).flatten(),
-    }
 }
 
 fn exit_code(report: &Report) -> u8 {

@@ -446,10 +446,8 @@ fn a_moved_home_is_found_through_the_process_that_uses_it() {
         assert_eq!((&told["status"], &told["root"]), (&"idle".into(), &moved.clone().into()));
         claude.home.set("CLAUDE_CONFIG_DIR", "");
         assert_eq!(claude.row(A)["root"], moved.clone(), "nobody told us; the process did");
-        claude.home.write(
-            ".config/agentctl/config.toml",
-            format!("[roots]\nclaude-code = [\"{moved}\"]\n"),
-        );
+        let roots = format!("[roots]\nclaude-code = [\"{moved}\"]\n");
+        crate::configure(&claude.home, &[], &roots);
         assert_eq!(claude.list().sessions().len(), 1, "found in three ways, shown once");
     });
 }

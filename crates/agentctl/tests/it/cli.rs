@@ -16,7 +16,8 @@ fn planted() -> TestHome {
 #[test]
 fn an_empty_machine_gets_a_friendly_line() {
     sandboxed(|| {
-        let home = home();
+        // Not even a configuration.
+        let home = testkit::TestHome::new(env!("CARGO_BIN_EXE_agentctl"));
         for args in [&["list"][..], &["list", "-a"]] {
             let output = home.run(args);
             assert_eq!((output.code, output.stdout.as_str()), (Some(0), ""));

@@ -141,7 +141,7 @@ fn hooks_of_the_configuration_are_argv_and_run_without_any_of_us_around() {
     sandboxed(|| {
         let home = home();
         let config = "[hooks]\non_complete = [\"sh\", \"-c\", \"printf '%s end\\\\n' \\\"$AGENTCTL_EXIT_CODE $0\\\" > \\\"$HOME/ended\\\"\", \"a  b'c\"]\n";
-        home.write(".config/agentctl/config.toml", config);
+        crate::configure(&home, &[], config);
         let id = launch(&home, "w", "x [[tool:kill -9 $PPID]]", &[]);
         assert_eq!(written(&home, "ended"), "137 a  b'c end\n");
         assert_eq!(until_stopped(&home, &id)["exit"]["signal"], 9);

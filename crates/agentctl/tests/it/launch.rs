@@ -9,7 +9,8 @@ use testkit::{eventually, sandboxed};
 
 use crate::home;
 use crate::launched::{
-    Seen, everyone, folder, kill, launch, marked, runs, script, shims, status, until_stopped,
+    Seen, everyone, folder, kill, launch, marked, runs, script, shims, status, until_said,
+    until_stopped,
 };
 
 #[test]
@@ -17,6 +18,7 @@ fn the_real_id_is_printed_alone_and_the_session_lives() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[say:hi]] [[hang]]", &["--group", "g1", "--name", "nice"]);
+        until_said(&home, &id, "assistant");
         let row = home.run(&["list", "--json"]).session(&id);
         assert_eq!((&row["status"], &row["adapter"]), (&"running".into(), &"demo".into()));
         assert_eq!(row["cwd"], home.path().join("w").to_string_lossy().as_ref());
@@ -119,6 +121,7 @@ fn wiping_everything_of_ours_changes_no_answer() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[say:hi]] [[hang]]", &["--group", "g"]);
+        until_said(&home, &id, "assistant");
         let bare = |mut row: Value| {
             for launch_only in ["group", "run", "name", "exit"] {
                 row[launch_only] = Value::Null;
@@ -231,7 +234,6 @@ fn an_agent_that_dies_or_is_silent_leaves_nothing_running() {
     sandboxed(|| {
         let mut home = home();
         home.set("ANTHROPIC_API_KEY", "k");
-        home.write(".config/agentctl/config.toml", "[deadline]\nlaunch = \"400ms\"\n");
         let fails = |what: &str, words: &str| {
             let failed = home.run(&["launch", "claude-code", "-p", "x"]);
             assert_eq!((failed.code, failed.stdout.as_str()), (Some(1), ""), "{what}");
@@ -245,10 +247,17 @@ fn an_agent_that_dies_or_is_silent_leaves_nothing_running() {
         fails("dies at once", "ended at once (exit 3): Error: something is amiss");
         script(&home, "claude", "kill -9 $$");
         fails("is killed", "(signal 9): it said nothing");
+        let program = home.path().join("bin/claude");
+        fs::remove_file(&program).expect("removed");
+        home.write("bin/claude", "#!/nonexistent/interpreter\n");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+        fails("cannot be executed", "cannot be run");
+        // Long enough for a word before it.
+        crate::configure(&home, &[("launch", "2s")], "");
         script(&home, "claude", "echo thinking >&2; (setsid sleep 600 &); sleep 600");
         fails(
             "says nothing that counts",
-            "did not tell its session within 400 ms and was ended: thinking",
+            "did not tell its session within 2000 ms and was ended: thinking",
         );
         script(
             &home,
@@ -256,11 +265,6 @@ fn an_agent_that_dies_or_is_silent_leaves_nothing_running() {
             "printf '{\"type\":\"system\",\"subtype\":\"init\",\"session_id\"'; sleep 600",
         );
         fails("stops in the middle of a line", "did not tell its session");
-        fs::remove_file(home.path().join("bin/claude")).expect("removed");
-        home.write("bin/claude", "#!/nonexistent/interpreter\n");
-        fs::set_permissions(home.path().join("bin/claude"), fs::Permissions::from_mode(0o755))
-            .expect("executable");
-        fails("cannot be executed", "cannot be run");
         assert!(runs(&home).iter().all(|r| r["session"].is_null() || !r["ended_at"].is_null()));
     });
 }
@@ -277,17 +281,18 @@ fn what_the_agent_says_about_itself_becomes_one_sentence_and_a_hint() {
             assert_eq!((failed.code, failed.stdout.as_str()), (Some(1), ""), "{}", failed.stderr);
             failed.stderr
         };
-        let init =
-            r#"echo '{"type":"system","subtype":"init","session_id":"a","apiKeySource":"none"}'"#;
-        let refused = r#"echo '{"type":"assistant","is_api_error_message":true,"error":"authentication_failed","message":{"content":[{"text":"Not logged in"}]}}'"#;
-        let stderr = said("claude-code", &format!("{init}; {refused}; exit 1"), &[]);
+        // Said at once where it must be: an agent that pauses after its beginning counts as up.
+        let init = r#"'{"type":"system","subtype":"init","session_id":"a","apiKeySource":"none"}'"#;
+        let refused = r#"'{"type":"assistant","is_api_error_message":true,"error":"authentication_failed","message":{"content":[{"text":"Not logged in"}]}}'"#;
+        let at_once = format!("printf '%s\\n' {init} {refused}; exit 1");
+        let stderr = said("claude-code", &at_once, &[]);
         assert!(
             stderr.contains("error: claude-code: Not logged in\nhint: run `claude`"),
             "{stderr}"
         );
-        let refused = r#"echo '{"type":"assistant","is_api_error_message":true,"error":"model_not_found","message":{"content":[{"text":"There is an issue with the selected model (x)"}]}}'"#;
+        let refused = r#"'{"type":"assistant","is_api_error_message":true,"error":"model_not_found","message":{"content":[{"text":"There is an issue with the selected model (x)"}]}}'"#;
         let doubt = "echo '[claude-code:unrecognized_model] {}' >&2";
-        let late = format!("{init}; {doubt}; read _ < \"$HOME/gate\"; {refused}; exit 1");
+        let late = format!("{doubt}; echo {init}; read _ < \"$HOME/gate\"; echo {refused}; exit 1");
         rustix::fs::mkfifoat(rustix::fs::CWD, home.at("gate"), rustix::fs::Mode::RWXU)
             .expect("a gate");
         let gate = home.at("gate");
@@ -301,7 +306,7 @@ fn what_the_agent_says_about_itself_becomes_one_sentence_and_a_hint() {
             stderr.contains("hint: launch in a git repository, or add `-- --skip-git"),
             "{stderr}"
         );
-        let key = r#"echo '{"type":"thread.started","thread_id":"t"}'; echo '{"type":"turn.failed","error":{"message":"Missing environment variable: `K`."}}'; exit 1"#;
+        let key = r#"printf '%s\n' '{"type":"thread.started","thread_id":"t"}' '{"type":"turn.failed","error":{"message":"Missing environment variable: `K`."}}'; exit 1"#;
         let stderr = said("codex", key, &[]);
         assert!(stderr.contains("hint: run `codex login`"), "{stderr}");
     });

@@ -105,7 +105,7 @@ fn one_session_is_not_continued_twice_in_two_directories() {
 fn whoever_holds_a_directory_is_named_and_force_goes_in() {
     sandboxed(|| {
         let home = home();
-        home.write(".config/agentctl/config.toml", "[deadline]\nlaunch = \"300ms\"\n");
+        crate::configure(&home, &[("launch", "300ms")], "");
         let cwd = folder(&home, "w");
         let held = fs::File::open(&cwd).expect("open");
         held.lock().expect("held");
@@ -113,6 +113,7 @@ fn whoever_holds_a_directory_is_named_and_force_goes_in() {
         assert_eq!(refused.code, Some(5), "{}", refused.stderr);
         let me = format!("held by pid {}", std::process::id());
         assert!(refused.stderr.contains(&me) && refused.stderr.contains("--force"), "{refused:?}");
+        crate::configure(&home, &[], "");
         let forced = home.run(&["launch", "demo", "-p", "x", "--cwd", &cwd, "--force"]);
         assert_eq!(forced.code, Some(0), "{}", forced.stderr);
     });
@@ -208,7 +209,7 @@ fn a_launched_agent_that_no_adapter_knows_can_be_stopped() {
     sandboxed(|| {
         let mut home = home();
         home.set("ANTHROPIC_API_KEY", "k");
-        home.write(".config/agentctl/config.toml", "[deadline]\nlaunch = \"1h\"\n");
+        crate::configure(&home, &[("launch", "1h")], "");
         script(&home, "claude", "exec sleep 600");
         let mut launcher =
             home.command(&["launch", "claude-code", "-p", "x"]).spawn().expect("starts");

@@ -30,6 +30,14 @@ pub(crate) fn status(home: &TestHome, id: &str) -> Value {
     home.run(&["status", id, "--json"]).json()
 }
 
+/// Waits until a session's record holds these words. A launch returns when its agent has told its id; what
+/// it does next may still be to come.
+pub(crate) fn until_said(home: &TestHome, id: &str, words: &str) {
+    eventually(&format!("`{words}` is in the record"), || {
+        home.run(&["logs", id]).stdout.contains(words).then_some(())
+    });
+}
+
 pub(crate) fn until_stopped(home: &TestHome, id: &str) -> Value {
     eventually("it has stopped", || {
         Some(status(home, id)).filter(|s| s["status"] == "stopped" || s["status"] == "error")

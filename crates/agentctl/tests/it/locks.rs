@@ -12,10 +12,10 @@ use crate::launched::{folder, launch, status};
 use crate::{claude_code, codex, home};
 
 /// A demo agent that a person started in a directory, without a word to us.
-struct ByHand(Child);
+pub(crate) struct ByHand(Child);
 
 impl ByHand {
-    fn start(home: &TestHome, directory: &str, id: &str) -> Self {
+    pub(crate) fn start(home: &TestHome, directory: &str, id: &str) -> Self {
         let args = ["demo-agent", "--session-id", id, "--stay", "-p", "x [[say:hi]]"];
         let mut command = home.command(&args);
         command.current_dir(folder(home, directory)).stdout(Stdio::null());
@@ -28,12 +28,8 @@ impl ByHand {
     }
 
     /// Kills it and does not reap it: it is a zombie from here on.
-    fn kill(&mut self) {
-        self.0.kill().expect("killed");
-        eventually("it is a zombie", || {
-            let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).expect("there");
-            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')).then_some(())
-        });
+    fn kill(&self) {
+        crate::launched::kill(self.0.id());
     }
 }
 
@@ -165,7 +161,7 @@ fn a_directory_is_free_in_the_instant_its_agent_dies() {
         let home = home();
         for round in 0..5 {
             let id = format!("victim-{round}");
-            let mut agent = ByHand::start(&home, "w", &id);
+            let agent = ByHand::start(&home, "w", &id);
             assert_refused(&enter(&home, "w"), &[&id]);
             agent.kill();
             assert!(locks(&home).is_empty(), "a zombie keeps nothing");

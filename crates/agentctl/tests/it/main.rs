@@ -2,19 +2,28 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 #![allow(clippy::similar_names)]
 
+mod awake;
 mod claude_code;
 mod claude_code_beginnings;
 mod cli;
 mod codex;
+mod daemon;
 mod demo;
+mod events;
+mod events_agents;
 mod fixtures;
+mod fuses;
+mod fuses_firing;
 mod hooks;
 mod hostile;
 mod launch;
 mod launch_odd;
 mod launched;
 mod locks;
+mod metrics;
+mod notify;
 mod openclaw;
+mod openclaw_device;
 mod openclaw_hostile;
 mod opencode;
 mod opencode_control;
@@ -37,15 +46,32 @@ mod terminal;
 mod tidy;
 mod wait;
 mod wait_codex;
+mod webhooks;
+mod webhooks_daemon;
+mod webhooks_where;
 
 use std::path::PathBuf;
 
 use serde_json::Value;
 use testkit::TestHome;
 
-/// A home of a test's own, with the program built for this run.
+/// A home of a test's own, with the program built for this run, which is given all the time it needs: how
+/// fast a machine is, is no test's business.
 fn home() -> TestHome {
-    TestHome::new(env!("CARGO_BIN_EXE_agentctl"))
+    let home = TestHome::new(env!("CARGO_BIN_EXE_agentctl"));
+    configure(&home, &[], "");
+    home
+}
+
+/// Writes a configuration. All limits are long, but for these: those whose passing is what is tested.
+fn configure(home: &TestHome, short: &[(&str, &str)], more: &str) {
+    let mut text = String::from("[deadline]\n");
+    for name in ["live", "all", "launch", "gateway"] {
+        let limit =
+            short.iter().find(|(short, _)| *short == name).map_or("30s", |(_, limit)| limit);
+        text.push_str(&format!("{name} = \"{limit}\"\n"));
+    }
+    home.write(".config/agentctl/config.toml", text + more);
 }
 
 /// Where the recorded homes lie.

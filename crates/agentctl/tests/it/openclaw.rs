@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::gateway::{Gateway, Manner, TOKEN};
 use testkit::{TestHome, eventually, sandboxed};
 
-use crate::{assert_list_equals_status, home};
+use crate::{assert_list_equals_status, configure, home};
 
 pub(crate) const A: &str = "aaaaaaaa-0000-4000-8000-000000000001";
 const B: &str = "bbbbbbbb-0000-4000-8000-000000000002";
@@ -24,14 +24,13 @@ pub(crate) fn row(id: &str, status: Option<&str>, active: bool) -> Value {
 /// A home whose configuration names this gateway.
 pub(crate) fn beside(gateway: &Gateway, more: &str) -> TestHome {
     let home = home();
-    configure(&home, gateway, more);
+    configure(&home, &[], &table(gateway, more));
     home
 }
 
-pub(crate) fn configure(home: &TestHome, gateway: &Gateway, more: &str) {
-    let url = gateway.url();
-    let table = format!("[[openclaw.gateways]]\nurl = \"{url}\"\ntoken = \"{TOKEN}\"\n{more}");
-    home.write(".config/agentctl/config.toml", table);
+/// A gateway as the configuration names it.
+pub(crate) fn table(gateway: &Gateway, more: &str) -> String {
+    format!("[[openclaw.gateways]]\nurl = \"{}\"\ntoken = \"{TOKEN}\"\n{more}", gateway.url())
 }
 
 pub(crate) fn all(home: &TestHome) -> testkit::Output {
@@ -241,7 +240,10 @@ fn launch_resume_and_stop_are_the_gateways_own() {
             world.asked.iter().find(|(m, _)| m == "sessions.create").cloned().expect("created")
         };
         assert_eq!(method, "sessions.create");
-        assert_eq!(params, json!({"message": "do it", "label": "one", "model": "m"}));
+        let once = params["idempotencyKey"].clone();
+        let wanted =
+            json!({"message": "do it", "label": "one", "model": "m", "idempotencyKey": once});
+        assert_eq!(params, wanted);
         assert_eq!(home.run(&["list", "--json"]).session(&id)["status"], "running");
         assert_eq!(home.run(&["status", "one", "--json"]).json()["id"], *id);
         // A message whose answer was lost is sent under the same key: it is said once.
@@ -261,15 +263,6 @@ fn launch_resume_and_stop_are_the_gateways_own() {
         let after = home.run(&["status", &id, "--json"]).json();
         assert_eq!((&after["status"], &after["outcome"]), (&"idle".into(), &"interrupted".into()));
         assert!(home.run(&["stop", &id]).stdout.contains("already"));
-        // What only a process could heed is refused before the gateway hears of it.
-        let known = gateway.world().asked.len();
-        for flags in
-            [&["--env", "A=b"][..], &["--group", "g"], &["--cwd", "/"], &["--on-complete", "x"]]
-        {
-            let args: Vec<&str> = [&["launch", "openclaw", "-p", "x"], flags].concat();
-            assert!(matches!(home.run(&args).code, Some(1 | 2)), "{flags:?}");
-        }
-        assert_eq!(gateway.world().asked.len(), known);
         // No directory is occupied, and nothing of all this is kept here.
         assert_eq!(home.run(&["locks", "--json"]).json()["locks"], json!([]));
         assert!(!home.path().join(".local").exists());
@@ -293,7 +286,7 @@ fn stopped_is_said_only_when_the_next_look_says_so() {
         assert!(refused.stderr.contains("admin = true"), "{}", refused.stderr);
         assert_eq!(home.run(&["status", A, "--json"]).json()["status"], "running");
         // Unless the configuration says so.
-        configure(&home, &gateway, "admin = true\n");
+        configure(&home, &[], &table(&gateway, "admin = true\n"));
         assert_eq!(home.run(&["stop", A]).code, Some(0));
         // Taken, and nothing comes of it.
         {
@@ -310,15 +303,12 @@ fn stopped_is_said_only_when_the_next_look_says_so() {
             world.rows = running();
             world.mute_after_abort = true;
         }
-        let limits = "[deadline]\nall = \"700ms\"\nlive = \"700ms\"\n";
-        let table =
-            std::fs::read_to_string(home.at(".config/agentctl/config.toml")).expect("there");
-        home.write(".config/agentctl/config.toml", format!("{limits}{table}"));
+        configure(&home, &[("gateway", "700ms")], &table(&gateway, "admin = true\n"));
         let lost = home.run(&["stop", A, "--timeout", "1s"]);
         assert_eq!(lost.code, Some(3), "{} {}", lost.stdout, lost.stderr);
         // A gateway that does not answer says nothing about it.
         gateway.behaves(Manner::NoAnswer);
-        home.write(".config/agentctl/config.toml", format!("[deadline]\nall = \"500ms\"\nlive = \"500ms\"\n[[openclaw.gateways]]\nurl = \"{}\"\ntoken = \"{TOKEN}\"\n", gateway.url()));
+        configure(&home, &[("gateway", "500ms")], &table(&gateway, ""));
         let silent = home.run(&["stop", A]);
         assert_eq!(silent.code, Some(3), "{} {}", silent.stdout, silent.stderr);
     });
@@ -417,5 +407,26 @@ fn waiting_ends_with_the_run_or_with_the_session() {
             let ended = waiter.wait().expect("it ends");
             assert_eq!(ended.code(), Some(code), "{status:?}");
         }
+    });
+}
+
+#[test]
+fn hung_up_on_it_looks_and_listens_again() {
+    sandboxed(|| {
+        let gateway = Gateway::start();
+        let home = beside(&gateway, "");
+        gateway.world().rows = vec![row(A, Some("running"), true)];
+        let subscribed = |times: usize| {
+            let world = gateway.world();
+            let all = world.asked.iter().filter(|(method, _)| method == "sessions.subscribe");
+            (all.count() == times).then_some(())
+        };
+        let mut waiter = home.command(&["wait", A, "--timeout", "60s"]).spawn().expect("started");
+        eventually("it has subscribed", || subscribed(1));
+        gateway.hang_up();
+        eventually("it has subscribed again", || subscribed(2));
+        gateway.world().rows = vec![row(A, Some("done"), false)];
+        gateway.push(&json!({"type": "event", "event": "sessions.changed", "payload": {}}));
+        assert_eq!(waiter.wait().expect("it ends").code(), Some(0));
     });
 }

@@ -141,7 +141,7 @@ fn stopping_asks_the_server_and_signals_nobody() {
         let (home, store, mut agent) = hosted();
         // It takes the request, and the turn goes on.
         says(&home, &format!("session.{A}.abort"), &json!(true));
-        let stubborn = home.run(&["stop", A, "--timeout", "1s"]);
+        let stubborn = home.run(&["stop", A, "--timeout", "3s"]);
         assert_eq!(stubborn.code, Some(1), "{}", stubborn.stderr);
         assert!(lives(agent.pid()));
         let asked = std::fs::read_to_string(home.path().join("answers/asked")).expect("asked");

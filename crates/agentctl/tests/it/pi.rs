@@ -44,7 +44,7 @@ fn body(home: &TestHome, text: &str) {
 }
 
 /// Starts `pi` in a directory and returns once it has done what it was to do.
-fn start(home: &TestHome, cwd: &str, env: &[(&str, &str)], text: &str) -> Agent {
+pub(crate) fn start(home: &TestHome, cwd: &str, env: &[(&str, &str)], text: &str) -> Agent {
     start_into(home, cwd, env, text, Stdio::null())
 }
 
@@ -117,8 +117,10 @@ fn list(home: &TestHome) -> Output {
     home.run(&["list", "-a", "--since", "all", "--json"])
 }
 
+/// Starts a tool. Until it is its own program it looks like the shell that is `pi` here.
 fn tool(id: &str) -> String {
-    format!("PI_SESSION_ID={id} sleep 1000 &")
+    let begun = "until read -r name < /proc/$!/comm && [ \"$name\" = sleep ]; do :; done";
+    format!("PI_SESSION_ID={id} sleep 1000 & {begun}")
 }
 
 #[test]

@@ -127,11 +127,6 @@ struct Tally {
 impl Stage {
     fn new() -> Self {
         let home = home();
-        // What is late on a busy machine is not what is tested here.
-        home.write(
-            ".config/agentctl/config.toml",
-            "[deadline]\nlive = \"20s\"\nlaunch = \"20s\"\n",
-        );
         let place = home.path().join("place");
         fs::create_dir(&place).expect("made");
         let runs = home.path().join(".local/state/agentctl/runs");

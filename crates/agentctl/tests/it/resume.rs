@@ -7,7 +7,9 @@ use serde_json::Value;
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::home;
-use crate::launched::{folder, kill, launch, marked, runs, script, shims, status, until_stopped};
+use crate::launched::{
+    folder, kill, launch, marked, runs, script, shims, status, until_said, until_stopped,
+};
 
 fn prompts(home: &TestHome, id: &str) -> Vec<String> {
     let said = home.run(&["logs", id, "--json", "-n", "1000"]).stdout;
@@ -47,6 +49,7 @@ fn a_session_that_is_served_is_left_alone() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[hang]]", &[]);
+        until_said(&home, &id, "[[hang]]");
         let before = status(&home, &id);
         let pid = before["pid"].as_u64().expect("a pid");
         for more in [&[][..], &["--force"], &["--cwd", "/"]] {
@@ -73,9 +76,7 @@ fn a_killed_session_is_resumed_and_another_in_its_directory_keeps_it_out() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[hang]]", &[]);
-        eventually("its turn has begun", || {
-            Some(()).filter(|()| !status(&home, &id)["prompt"].is_null())
-        });
+        until_said(&home, &id, "[[hang]]");
         kill(u32::try_from(status(&home, &id)["pid"].as_u64().expect("a pid")).expect("fits"));
         assert_eq!(until_stopped(&home, &id)["outcome"], "killed");
         let other = launch(&home, "w", "y [[hang]]", &[]);
@@ -93,7 +94,6 @@ fn a_message_counts_as_sent_only_when_the_record_holds_it() {
     sandboxed(|| {
         let mut home = home();
         home.set("ANTHROPIC_API_KEY", "k");
-        home.write(".config/agentctl/config.toml", "[deadline]\nlaunch = \"600ms\"\n");
         let id = "0c2f8f8e-1111-4222-8333-123456789abc";
         let cwd = folder(&home, "w");
         let slug: String =
@@ -113,7 +113,9 @@ fn a_message_counts_as_sent_only_when_the_record_holds_it() {
         assert!(lost.stderr.contains("the message is not in the record"), "{}", lost.stderr);
         // It stays and never writes it: it is ended.
         script(&home, "claude", &format!("{init}; sleep 600"));
+        crate::configure(&home, &[("launch", "600ms")], "");
         assert_eq!(home.run(&["resume", id, "second"]).code, Some(1));
+        crate::configure(&home, &[], "");
         eventually("nothing is left", || (marked().is_empty() && shims().is_empty()).then_some(()));
         // It writes it: sent, whatever happens next.
         let path = home.path().join(&record);

@@ -10,7 +10,8 @@ use testkit::gateway::Gateway;
 use testkit::generate::{ALL, Made, Manifest, Plan};
 use testkit::{TestHome, eventually, sandboxed};
 
-use crate::openclaw::{all, configure, row};
+use crate::configure;
+use crate::openclaw::{all, row, table};
 use crate::{assert_list_equals_status, home};
 
 /// A home of all agents, what was made in it, and the gateway of those that are not files.
@@ -25,7 +26,7 @@ fn generated(sessions: usize) -> (TestHome, Manifest, Gateway) {
     std::fs::remove_dir_all(place).expect("removed");
     let gateway = Gateway::start();
     gateway.world().rows.clone_from(&manifest.gateway);
-    configure(&home, &gateway, "");
+    configure(&home, &[], &table(&gateway, ""));
     (home, manifest, gateway)
 }
 
@@ -95,7 +96,7 @@ fn ten_thousand_remote_sessions_come_and_go_and_leave_nothing() {
             home.set(name, place.to_string_lossy());
         }
         let gateway = Gateway::start();
-        configure(&home, &gateway, "");
+        configure(&home, &[], &table(&gateway, ""));
         let file = home.path().join(".config/agentctl/config.toml");
         std::fs::create_dir(places[0].join("agentctl")).expect("made");
         std::fs::rename(file, places[0].join("agentctl/config.toml")).expect("moved");

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use testkit::{Echo, TestHome, eventually, sandboxed};
 
 use crate::home;
-use crate::launched::{everyone, folder, kill, launch, marked, runs, script, shims, status};
+use crate::launched::{
+    everyone, folder, kill, launch, marked, runs, script, shims, status, until_said,
+};
 
 fn pid_of(session: &Value) -> u32 {
     u32::try_from(session["pid"].as_u64().expect("a pid")).expect("fits")
@@ -84,6 +86,7 @@ fn an_adapter_that_fails_stops_nothing() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[hang]]", &[]);
+        until_said(&home, &id, "[[hang]]");
         let pid = pid_of(&status(&home, &id));
         let live = home.path().join(".local/share/agentctl-demo/live");
         let aside = home.path().join("aside");
@@ -110,7 +113,7 @@ fn no_placeholder_id_survives() {
     sandboxed(|| {
         let mut home = home();
         home.set("ANTHROPIC_API_KEY", "k");
-        home.write(".config/agentctl/config.toml", "[deadline]\nlaunch = \"300ms\"\n");
+        crate::configure(&home, &[("launch", "300ms")], "");
         script(&home, "claude", "sleep 600");
         script(&home, "codex", "echo '{\"type\":\"turn.started\"}'; sleep 600");
         for agent in ["claude-code", "codex"] {

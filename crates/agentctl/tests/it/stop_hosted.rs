@@ -167,7 +167,7 @@ fn a_server_that_does_not_obey_is_said_to() {
         let socket = home.at("run/s.sock");
         let _heard = serve(socket.clone(), false);
         let (server, tools) = hosted(&home, &socket);
-        let said = home.run(&["stop", A, "--timeout", "1s"]);
+        let said = home.run(&["stop", A, "--timeout", "3s"]);
         assert_eq!(said.code, Some(1), "{said:?}");
         assert!(said.stderr.contains("its turn goes on"), "{said:?}");
         assert!(!said.stdout.contains("stopped"), "{said:?}");

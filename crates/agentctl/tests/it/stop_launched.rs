@@ -149,16 +149,18 @@ fn one_that_stops_itself_takes_everything_along() {
 fn a_launch_that_fails_leaves_other_sessions_inside_it_alone() {
     sandboxed(|| {
         let home = home();
-        home.write(".config/agentctl/config.toml", "[deadline]\nlaunch = \"2s\"\n");
         let tool = home.at("pids/tool");
-        // Beside a tool of its own it starts another agent, by hand; and never says a word.
+        // Beside a tool of its own it starts another agent, by hand; when both are up it fails, and stays.
+        let failed = r#"'{"type":"thread.started","thread_id":"t"}' '{"type":"turn.failed","error":{"message":"no"}}'"#;
         let text = format!(
-            "{} demo-agent --session-id inner -p 'x [[hang]]' > {} &\n\
-             setsid sh -c 'echo $$ > {}; exec sleep 600' > {} &\nexec sleep 600",
+            "{} demo-agent --session-id inner -p 'x [[hang]]' > {said} &\n\
+             setsid sh -c 'echo $$ > {tool}; exec sleep 600' > {} &\n\
+             until [ -s {said} ] && [ -s {tool} ]; do sleep 0.02; done\n\
+             printf '%s\\n' {failed}\nexec sleep 600",
             env!("CARGO_BIN_EXE_agentctl"),
-            home.at("pids/said").display(),
-            tool.display(),
             home.at("pids/nothing").display(),
+            said = home.at("pids/said").display(),
+            tool = tool.display(),
         );
         script(&home, "codex", &text);
         let failed = home.run(&["launch", "codex", "--cwd", &folder(&home, "ws"), "-p", "x"]);

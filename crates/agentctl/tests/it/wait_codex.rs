@@ -14,13 +14,13 @@ use crate::wait::{assert_said, wait};
 
 /// An app-server's socket: tells the status it was given last, and says so to everybody who listens.
 #[derive(Clone)]
-struct Server {
+pub(crate) struct Server {
     status: Arc<Mutex<Value>>,
     listeners: Arc<Mutex<Vec<UnixStream>>>,
 }
 
 impl Server {
-    fn start(path: PathBuf, status: Value) -> Self {
+    pub(crate) fn start(path: PathBuf, status: Value) -> Self {
         let listener = UnixListener::bind(path).expect("bound");
         let status = Arc::new(Mutex::new(status));
         let server = Self { status, listeners: Arc::default() };
@@ -62,7 +62,7 @@ impl Server {
     }
 
     /// Changes the status and says so, in a frame as a server sends it.
-    fn change(&self, status: Value) {
+    pub(crate) fn change(&self, status: Value) {
         *self.status.lock().expect("sound") = status;
         let text = json!({"method": "thread/status/changed", "params": {}}).to_string();
         let length = u8::try_from(text.len()).expect("short");

@@ -1,5 +1,6 @@
 //! What is tried: one file per agent, one function per scenario, one line each in [`all`].
 
+mod alike;
 pub mod claude_code;
 pub mod codex;
 mod control;

@@ -58,15 +58,18 @@ impl Adapter for ClaudeCode {
             || matches!(brief.exe_name, "claude" | "claude.exe")
     }
 
-    fn roots(&self, look: &Look) -> Vec<Root> {
-        let host = &look.host;
+    fn homes(&self, host: &Host) -> Vec<PathBuf> {
         let mut paths = vec![host.home.join(".claude")];
         paths.extend(host.var("CLAUDE_CONFIG_DIR").map(PathBuf::from));
         paths.extend(host.roots.get(NAME).cloned().unwrap_or_default());
+        paths
+    }
+
+    fn roots(&self, look: &Look) -> Vec<Root> {
         // Whoever started it may have moved its home: the process itself says where it is.
         let living = look.table.processes.iter().filter(|p| live::is_claude(p));
         let homes = living.filter_map(|p| home_of(look, p));
-        with_homes_of_the_living(existing_roots(paths), homes)
+        with_homes_of_the_living(existing_roots(self.homes(&look.host)), homes)
     }
 
     fn installation(&self, host: &Host) -> Installation {
@@ -332,6 +335,10 @@ impl Store for ClaudeStore<'_> {
 
     fn children(&self, locator: &Locator) -> Found<Locator> {
         self.subagents(locator)
+    }
+
+    fn beginnings(&self) -> Vec<PathBuf> {
+        vec![self.root.path.join("sessions")]
     }
 
     fn watched(&self, locator: &Locator) -> Vec<PathBuf> {

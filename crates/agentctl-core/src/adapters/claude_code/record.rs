@@ -29,8 +29,17 @@ const BULK_BYTES: usize = 2 << 10;
 
 /// Reads one transcript; with its subagents given, also the tokens of them all.
 pub(super) fn read(look: &Look, locator: &Locator, children: Option<&Found<Locator>>) -> Record {
-    let mut record = Record { parent: locator.parent.clone(), ..Record::default() };
-    let Some(path) = &locator.path else { return record };
+    let mut record = match (&locator.path, children) {
+        (None, _) => Record::default(),
+        (Some(path), None) => look.outline(path, 0, || read_file(look, path, None)),
+        (Some(path), children) => read_file(look, path, children),
+    };
+    record.parent.clone_from(&locator.parent);
+    record
+}
+
+fn read_file(look: &Look, path: &Path, children: Option<&Found<Locator>>) -> Record {
+    let mut record = Record::default();
     let source = format!("{NAME}:{}", short_name(path));
     let uid = look.host.kernel.uid();
     let opened = match file::open(path, uid) {

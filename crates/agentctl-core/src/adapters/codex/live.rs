@@ -80,7 +80,7 @@ fn role(process: &Process) -> Role {
     }
 }
 
-fn is_server(process: &Process) -> bool {
+pub(super) fn is_server(process: &Process) -> bool {
     command(process) == Some("app-server")
 }
 

@@ -58,15 +58,18 @@ impl Adapter for Codex {
         brief.comm == "codex" || brief.exe_name == "codex"
     }
 
-    fn roots(&self, look: &Look) -> Vec<Root> {
-        let host = &look.host;
+    fn homes(&self, host: &Host) -> Vec<PathBuf> {
         let mut paths = vec![host.home.join(".codex")];
         paths.extend(host.var("CODEX_HOME").map(PathBuf::from));
         paths.extend(host.roots.get(NAME).cloned().unwrap_or_default());
+        paths
+    }
+
+    fn roots(&self, look: &Look) -> Vec<Root> {
         // Whoever started it may have moved its home: the process itself says where it is.
         let living = look.table.processes.iter().filter(|p| is_codex(p));
         let homes = living.filter_map(|p| home_of(look, p));
-        with_homes_of_the_living(existing_roots(paths), homes)
+        with_homes_of_the_living(existing_roots(self.homes(&look.host)), homes)
     }
 
     fn installation(&self, host: &Host) -> Installation {
@@ -299,6 +302,14 @@ impl Store for CodexStore<'_> {
         });
         let rows = by_parent.0.get(&locator.id).cloned().unwrap_or_default();
         Found { rows, faults: Vec::new(), whole: by_parent.1 }
+    }
+
+    fn beginnings(&self) -> Vec<PathBuf> {
+        watch::beginnings(&self.root.path)
+    }
+
+    fn announcing(&self) -> Vec<Pushing> {
+        server::announcing(self.look, self.root)
     }
 
     fn watched(&self, locator: &Locator) -> Vec<PathBuf> {

@@ -93,6 +93,24 @@ pub(super) fn read(look: &Look, locator: &Locator, row: Option<Row>) -> Record {
     let mut record = described(row.unwrap_or_default());
     record.parent = record.parent.or_else(|| locator.parent.clone());
     let Some(path) = &locator.path else { return record };
+    let told = look.outline(path, u8::from(indexed), || read_file(look, path, indexed));
+    Record {
+        parent: told.parent.or(record.parent),
+        model: told.model.or(record.model),
+        started_at: told.started_at.or(record.started_at),
+        cwd: told.cwd.or(record.cwd),
+        prompt: told.prompt.or(record.prompt),
+        turn: told.turn,
+        last_activity_at: told.last_activity_at,
+        stamp: told.stamp,
+        evidence: told.evidence,
+        ..record
+    }
+}
+
+/// Reads what the file itself says: its end, and its head where no index describes it.
+fn read_file(look: &Look, path: &Path, indexed: bool) -> Record {
+    let mut record = Record::default();
     let source = format!("{NAME}:{}", path.file_name().unwrap_or_default().to_string_lossy());
     let opened = match file::open(path, look.host.kernel.uid()) {
         Ok(opened) => opened,

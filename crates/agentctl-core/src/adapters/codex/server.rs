@@ -5,18 +5,17 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::NAME;
+use super::live::is_server;
+use super::{NAME, home_of, is_codex};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::Process;
 use crate::model::{Reason, ReasonKind, Session, Status};
+use crate::native::file;
 use crate::talk::{Pushing, RpcSocket, TalkError};
-
-/// A server that takes longer is not waited for.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Puts the servers' word to each thread they host.
 pub(super) fn ask(
@@ -69,9 +68,11 @@ pub(super) enum Manner {
 /// Begins a conversation.
 pub(super) fn hello(look: &Look, path: &Path, manner: Manner) -> Result<RpcSocket, TalkError> {
     let left = look.deadline.saturating_duration_since(Instant::now());
+    // A server that takes longer is not waited for: there may be others, and the rest is to be said.
+    let patience = look.host.deadlines.live / 4;
     let (acts, limit) = match manner {
-        Manner::Looks => (false, PATIENCE),
-        Manner::Acts => (true, 6 * PATIENCE),
+        Manner::Looks => (false, patience),
+        Manner::Acts => (true, 6 * patience),
     };
     let mut socket = RpcSocket::connect(path, look.host.kernel.uid(), left.min(limit))?;
     introduce(&mut socket, acts)?;
@@ -113,6 +114,21 @@ fn introduce(socket: &mut RpcSocket, experimental: bool) -> Result<(), TalkError
 pub(super) fn pushing(look: &Look, root: &Root, session: &Session) -> Option<Pushing> {
     let pid = session.pid.filter(|_| session.hosted)?;
     let host = look.table.processes.iter().find(|p| p.id.pid == pid)?;
+    listening(look, root, host)
+}
+
+/// Returns the servers of a home that can be listened to.
+pub(super) fn announcing(look: &Look, root: &Root) -> Vec<Pushing> {
+    let theirs = |p: &&Process| {
+        is_codex(p)
+            && is_server(p)
+            && home_of(look, p).is_some_and(|h| file::resolve_root(&h) == root.path)
+    };
+    let servers = look.table.processes.iter().filter(theirs);
+    servers.filter_map(|server| listening(look, root, server)).collect()
+}
+
+fn listening(look: &Look, root: &Root, host: &Process) -> Option<Pushing> {
     let socket = socket_of(root, host).filter(|p| std::fs::symlink_metadata(p).is_ok())?;
     let uid = look.host.kernel.uid();
     Some(Pushing::new(socket.to_string_lossy().into_owned(), move |limit| {

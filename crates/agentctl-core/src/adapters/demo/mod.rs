@@ -58,9 +58,13 @@ impl Adapter for Demo {
         brief.comm == "agentctl" || brief.exe_name == "agentctl"
     }
 
+    fn homes(&self, host: &Host) -> Vec<PathBuf> {
+        let configured = host.roots.get(self.name()).cloned().unwrap_or_default();
+        std::iter::once(home(host)).chain(configured).collect()
+    }
+
     fn roots(&self, look: &Look) -> Vec<Root> {
-        let configured = look.host.roots.get(self.name()).cloned().unwrap_or_default();
-        existing_roots(std::iter::once(home(&look.host)).chain(configured))
+        existing_roots(self.homes(&look.host))
     }
 
     fn installation(&self, host: &Host) -> Installation {
@@ -357,6 +361,10 @@ impl Store for DemoStore<'_> {
         let says = record.turn.says();
         record.evidence.push(self.look.evidence(source, says));
         record
+    }
+
+    fn beginnings(&self) -> Vec<PathBuf> {
+        vec![self.root.path.join("live")]
     }
 
     fn watched(&self, locator: &Locator) -> Vec<PathBuf> {

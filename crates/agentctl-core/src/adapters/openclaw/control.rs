@@ -1,7 +1,8 @@
 //! Moving sessions on a gateway: `sessions.create`, `sessions.send`, `sessions.abort`.
 //!
-//! Write scope is asked for here and nowhere else, for one request at a time. A message is sent under a
-//! key of its own, so that asking twice after a lost connection sends it once.
+//! Write scope is asked for here and nowhere else, for one request at a time. What begins a run says
+//! which device begins it, since a gateway lets only that device end it again. Everything is asked for
+//! under a key of its own, so that asking twice after a lost connection does it once.
 
 use std::ffi::OsString;
 use std::time::Instant;
@@ -9,7 +10,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::gateways::{self, Gateway};
-use super::wire::{Conversation, Scope, Trouble};
+use super::wire::{Conversation, Scope, Shows, Trouble};
 use super::{NAME, OpenClaw};
 use crate::adapters::control::{
     Abilities, Begin, Begun, Control, FirstWords, Handshake, Order, Permissions, Refusal, Remote,
@@ -49,18 +50,7 @@ impl Control for OpenClaw {
         let gateway = gateway(&look.host, &root.label()).map_err(|r| r.message)?;
         let key = session.native_key.as_deref().ok_or("its key is not known")?;
         let asked = json!({"key": key, "clearQueued": true});
-        let told = match act(look, &gateway, Scope::Write, "sessions.abort", &asked) {
-            // A run is its beginner's: another connection may end it only as an administrator.
-            Err(trouble) if trouble.code == "refused" && gateway.admin => {
-                act(look, &gateway, Scope::Admin, "sessions.abort", &asked)
-            }
-            Err(trouble) if trouble.code == "refused" => {
-                let hint = "the gateway lets only whoever began a run, or an administrator, end it: \
-                            `admin = true` in its [[openclaw.gateways]] asks for that right";
-                Err(Trouble { message: format!("{}; {hint}", trouble.message), ..trouble })
-            }
-            told => told,
-        };
+        let told = abort(look, &gateway, &asked);
         let told = told.map_err(|trouble| trouble.message)?;
         Ok(told["status"].as_str().unwrap_or("taken").to_owned())
     }
@@ -79,6 +69,15 @@ impl Remote for OpenClaw {
             (None, None) => usual(&look.host)?,
         };
         let root = gateway.label();
+        let unheeded = match &order.begin {
+            Begin::New => None,
+            Begin::Resume(_) => extra.agent.as_ref().or(extra.gateway.as_ref()),
+            Begin::Fork(_) => extra.gateway.as_ref(),
+        };
+        if let Some(word) = unheeded {
+            let what = format!("a session stays where it is: `{word}` cannot be heeded");
+            return Err(Refusal::new(what, "leave it out").into());
+        }
         match &order.begin {
             Begin::Resume(id) => {
                 let key = key_of(look, &gateway, id)?;
@@ -142,16 +141,42 @@ fn usual(host: &Host) -> Result<Gateway, Refusal> {
     })
 }
 
-fn act(
+fn connect(
     look: &Look,
     gateway: &Gateway,
     scope: Scope,
-    method: &str,
-    params: &Value,
-) -> Result<Value, Trouble> {
+    shows: Shows,
+) -> Result<Conversation, Trouble> {
     let left = look.deadline.saturating_duration_since(Instant::now());
-    let mut talk = Conversation::within(&look.host, gateway, scope, left)?;
-    talk.ask(method, params)
+    Conversation::within(&look.host, gateway, scope, shows, left)
+}
+
+/// Has a run ended with the least that will do: a run is its beginner's, which is a connection or a
+/// device. Ours is tried when the gateway wants to know; whoever else's takes an administrator.
+fn abort(look: &Look, gateway: &Gateway, params: &Value) -> Result<Value, Trouble> {
+    let mut talk = connect(look, gateway, Scope::Write, Shows::IfDemanded)?;
+    let mut told = talk.ask("sessions.abort", params);
+    let is_refused = |told: &Result<Value, Trouble>| {
+        told.as_ref().is_err_and(|trouble| trouble.code == "refused")
+    };
+    if is_refused(&told) && !talk.is_device {
+        let mut talk = connect(look, gateway, Scope::Write, Shows::IfKept)?;
+        if talk.is_device {
+            told = talk.ask("sessions.abort", params);
+        }
+    }
+    if is_refused(&told) && gateway.admin {
+        let mut talk = connect(look, gateway, Scope::Admin, Shows::IfDemanded)?;
+        told = talk.ask("sessions.abort", params);
+    }
+    told.map_err(|trouble| {
+        if trouble.code != "refused" || gateway.admin {
+            return trouble;
+        }
+        let hint = "the gateway lets only who began a run, or an administrator, end it: \
+                    `admin = true` in its [[openclaw.gateways]] asks for that right";
+        Trouble { message: format!("{}; {hint}", trouble.message), ..trouble }
+    })
 }
 
 fn key_of(look: &Look, gateway: &Gateway, id: &str) -> Result<String, Unbegun> {
@@ -164,37 +189,53 @@ fn key_of(look: &Look, gateway: &Gateway, id: &str) -> Result<String, Unbegun> {
     }
 }
 
-/// Sends a message, once: a lost answer is asked for again under the same key.
-fn send(look: &Look, gateway: &Gateway, key: &str, message: &str) -> Result<(), Unbegun> {
-    let once = uuid::Uuid::new_v4().to_string();
-    let params = json!({"key": key, "message": message, "idempotencyKey": once});
+/// Asks for something that is to happen once: a lost answer is asked for again under the same key.
+fn once(
+    look: &Look,
+    gateway: &Gateway,
+    scope: Scope,
+    method: &str,
+    mut params: Value,
+) -> Result<Value, Unbegun> {
+    let key = uuid::Uuid::new_v4().to_string();
     let mut heard = false;
     for attempt in 1.. {
-        match act(look, gateway, Scope::Write, "sessions.send", &params) {
-            // `started`, `in_flight`, or whatever it calls a message that it has: it has it.
-            Ok(told) if told["runId"].is_string() => return Ok(()),
-            Ok(_) => return Err(Unbegun::Unclear("the gateway did not say that it has it".into())),
-            Err(trouble) if trouble.code == "refused" || trouble.code == "auth" => {
-                return Err(Refusal { message: trouble.message, hint: None }.into());
+        let mut keyed = true;
+        let told = connect(look, gateway, scope, Shows::Device).and_then(|mut talk| {
+            // A session is made under a key for a device only.
+            keyed = talk.is_device || method == "sessions.send";
+            if keyed {
+                params["idempotencyKey"] = key.clone().into();
             }
-            Err(trouble) => {
-                heard |= trouble.mid_sentence;
-                let late = Instant::now() >= look.deadline;
-                if attempt >= TRIES || late {
-                    return Err(if heard {
-                        let why = format!(
-                            "whether the message arrived is not known: {}",
-                            trouble.message
-                        );
-                        Unbegun::Unclear(why)
-                    } else {
-                        trouble.into()
-                    });
-                }
-            }
+            talk.ask(method, &params)
+        });
+        let trouble = match told {
+            Ok(told) => return Ok(told),
+            Err(trouble) if is_refusal(&trouble) && !heard => return Err(trouble.into()),
+            Err(trouble) => trouble,
+        };
+        heard |= trouble.mid_sentence;
+        let again = keyed || !heard;
+        if !again || attempt >= TRIES || Instant::now() >= look.deadline {
+            return Err(if heard {
+                let why = format!("whether it arrived is not known: {}", trouble.message);
+                Unbegun::Unclear(why)
+            } else {
+                trouble.into()
+            });
         }
     }
-    Ok(())
+    Err(Unbegun::Unclear("it was never asked".into()))
+}
+
+fn send(look: &Look, gateway: &Gateway, key: &str, message: &str) -> Result<(), Unbegun> {
+    let params = json!({"key": key, "message": message});
+    let told = once(look, gateway, Scope::Write, "sessions.send", params)?;
+    // `started`, `in_flight`, or whatever it calls a message that it has: it has it.
+    if told["runId"].is_string() {
+        return Ok(());
+    }
+    Err(Unbegun::Unclear("the gateway did not say that it has it".into()))
 }
 
 fn create(
@@ -214,25 +255,28 @@ fn create(
     set("agentId", extra.agent.clone());
     set("label", order.name.clone());
     set("model", order.model.clone());
-    set(
-        "permissionMode",
-        match order.permissions {
-            Permissions::Default => None,
-            Permissions::Edits => Some("workspace".into()),
-            Permissions::Bypass => Some("full".into()),
-        },
-    );
+    let scope = match order.permissions {
+        Permissions::Default => Scope::Write,
+        Permissions::Edits => {
+            set("permissionMode", Some("workspace".into()));
+            Scope::Write
+        }
+        Permissions::Bypass if gateway.admin => {
+            set("permissionMode", Some("full".into()));
+            Scope::Admin
+        }
+        Permissions::Bypass => {
+            let what =
+                "a gateway lets only an administrator begin a session that may do everything";
+            let hint = "`admin = true` in its [[openclaw.gateways]] asks for that right";
+            return Err(Refusal::new(what, hint).into());
+        }
+    };
     set("parentSessionKey", fork.map(str::to_owned));
     if fork.is_some() {
         params["fork"] = true.into();
     }
-    let told = act(look, gateway, Scope::Write, "sessions.create", &params).map_err(|trouble| {
-        if trouble.mid_sentence {
-            let why = format!("whether it began is not known: {}", trouble.message);
-            return Unbegun::Unclear(why);
-        }
-        Unbegun::from(trouble)
-    })?;
+    let told = once(look, gateway, scope, "sessions.create", params)?;
     let session = told["sessionId"].as_str().filter(|id| is_session_id(id));
     let session = session.ok_or(Unbegun::Unclear("the gateway named no session".into()))?;
     if told["runStarted"] != true {
@@ -244,13 +288,16 @@ fn create(
     Ok(Begun { session: session.to_owned(), root: gateway.label() })
 }
 
+/// Says whether it is the last word, rather than silence.
+fn is_refusal(trouble: &Trouble) -> bool {
+    matches!(trouble.code, "refused" | "auth" | "pairing" | "insecure" | "certificate")
+}
+
 impl From<Trouble> for Unbegun {
     fn from(trouble: Trouble) -> Self {
-        match trouble.code {
-            "refused" | "auth" | "insecure" | "certificate" => {
-                Self::Refused(Refusal { message: trouble.message, hint: None })
-            }
-            _ => Self::Unclear(trouble.message),
+        if is_refusal(&trouble) {
+            return Self::Refused(Refusal { message: trouble.message, hint: None });
         }
+        Self::Unclear(trouble.message)
     }
 }

@@ -48,7 +48,11 @@ pub(super) fn all(host: &Host) -> Vec<Gateway> {
     for ours in host.gateways.get(NAME).into_iter().flatten() {
         add(Endpoint::parse(&ours.url).ok().map(|endpoint| Gateway {
             endpoint,
-            manner: Manner { insecure: ours.insecure, authorities: ours.ca_file.clone() },
+            manner: Manner {
+                insecure: ours.insecure,
+                authorities: ours.ca_file.clone(),
+                fingerprint: None,
+            },
             admin: ours.admin,
             source: Source::Ours(ours.token.clone()),
         }));
@@ -131,8 +135,20 @@ fn configured(host: &Host, path: &Path, port: Option<u16>, environment: bool) ->
     let authorities = certificate.or(made).filter(|p| endpoint.is_loopback() && p.is_file());
     let settings = Some(path.to_owned());
     let source = Source::Theirs { settings, environment, section };
-    let manner = Manner { insecure: false, authorities };
+    let fingerprint = gateway["remote"]["tlsFingerprint"].as_str().filter(|_| section == "remote");
+    // One that cannot be read is nobody's: it is not as if none had been wanted.
+    let fingerprint = fingerprint.map(|text| fingerprint_of(text).unwrap_or_default());
+    let manner = Manner { insecure: false, authorities, fingerprint };
     Some(Gateway { endpoint, manner, admin: false, source })
+}
+
+/// Reads a SHA-256 as people write it: `AB:CD:…`, `abcd…`, with or without its name before it.
+fn fingerprint_of(text: &str) -> Option<[u8; 32]> {
+    let text = text.trim().to_ascii_lowercase();
+    let text =
+        text.strip_prefix("sha256:").or_else(|| text.strip_prefix("sha256/")).unwrap_or(&text);
+    let digits: String = text.chars().filter(|c| !matches!(c, ':' | ' ')).collect();
+    super::device::unhex(&digits)?.try_into().ok()
 }
 
 fn read(host: &Host, path: &Path) -> Result<Value, String> {
@@ -153,7 +169,7 @@ impl Gateway {
     pub(super) fn auth(&self, host: &Host) -> Result<Option<Value>, String> {
         let secret = match &self.source {
             Source::Ours(None) => None,
-            Source::Ours(Some(secret)) => Some(("token", ours(host, secret)?)),
+            Source::Ours(Some(secret)) => Some(("token", secret.read(host)?)),
             Source::Theirs { settings, environment, section } => {
                 let set = |name: &str| host.var(name).filter(|_| *environment).map(str::to_owned);
                 let token = set("OPENCLAW_GATEWAY_TOKEN").map(|t| ("token", t));
@@ -169,21 +185,6 @@ impl Gateway {
             }
         };
         Ok(secret.map(|(field, value)| serde_json::json!({ field: value })))
-    }
-}
-
-fn ours(host: &Host, secret: &Secret) -> Result<String, String> {
-    match secret {
-        Secret::Text(text) => Ok(text.clone()),
-        Secret::Variable(name) => {
-            host.var(name).map(str::to_owned).ok_or_else(|| format!("{name} is not set"))
-        }
-        Secret::File(path) => {
-            let bytes = file::read_small(path, host.kernel.uid(), SETTINGS_BYTES)
-                .map_err(|skip| format!("{} cannot be read: {skip}", path.display()))?;
-            let text = String::from_utf8_lossy(&bytes).trim().to_owned();
-            if text.is_empty() { Err(format!("{} is empty", path.display())) } else { Ok(text) }
-        }
     }
 }
 

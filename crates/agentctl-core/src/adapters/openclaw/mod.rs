@@ -5,6 +5,7 @@
 //! answer is a fault: it says nothing about any session. Facts and versions: `docs/agents/openclaw.md`.
 
 mod control;
+mod device;
 mod gateways;
 mod history;
 mod rows;
@@ -16,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use gateways::Gateway;
 use rows::{Row, Snapshot};
 use serde_json::json;
-use wire::{Conversation as Talk, Scope, Trouble};
+use wire::{Conversation as Talk, Scope, Shows, Trouble};
 
 use super::control::Control;
 use super::{
@@ -281,14 +282,24 @@ impl Store for OpenClawStore<'_> {
         Some(said().map_err(|trouble| trouble.fault(&self.label)))
     }
 
+    fn announcing(&self) -> Vec<Pushing> {
+        self.listening().into_iter().collect()
+    }
+
     fn pushing(&self, _session: &Session) -> Option<Pushing> {
+        self.listening()
+    }
+}
+
+impl OpenClawStore<'_> {
+    /// Returns how the gateway is listened to: it speaks of all its sessions.
+    fn listening(&self) -> Option<Pushing> {
         let gateway = self.gateway.clone()?;
         let host: Arc<Host> = Arc::clone(&self.look.host);
         Some(Pushing::new(self.label.clone(), move |limit| {
             let refused = |trouble: Trouble| crate::talk::TalkError::Refused(trouble.message);
-            let mut talk = Talk::within(&host, &gateway, Scope::Read, limit).map_err(refused)?;
-            talk.ask("sessions.subscribe", &json!({})).map_err(refused)?;
-            talk.listen(|text| text.contains("\"sessions.changed\""))
+            let shows = Shows::IfDemanded;
+            Talk::within(&host, &gateway, Scope::Read, shows, limit).map_err(refused)?.listen()
         }))
     }
 }

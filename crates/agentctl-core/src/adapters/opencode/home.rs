@@ -83,14 +83,17 @@ pub(super) fn has_database(root: &Path, uid: u32) -> bool {
     database(root).exists() || !channels(root, uid).is_empty()
 }
 
+/// Returns where its homes are, or will be.
+pub(super) fn homes(host: &Host) -> Vec<PathBuf> {
+    let configured = host.roots.get(NAME).cloned().unwrap_or_default();
+    std::iter::once(Home::usual(host).data).chain(configured).collect()
+}
+
 /// Returns every home: the usual one, configured ones, and those that live processes use.
 pub(super) fn roots(look: &Look) -> Vec<Root> {
     let host = &look.host;
     let usual = Home::usual(host);
-    let mut folders = vec![usual.data.clone()];
-    let configured = host.roots.get(NAME).cloned().unwrap_or_default();
-    let (named, more): (Vec<_>, Vec<_>) = configured.into_iter().partition(|path| path.is_file());
-    folders.extend(more);
+    let (named, folders): (Vec<_>, Vec<_>) = homes(host).into_iter().partition(|p| p.is_file());
     let mut roots = existing_roots(folders);
     let uid = host.kernel.uid();
     let beside: Vec<PathBuf> = roots.iter().flat_map(|r| channels(&r.path, uid)).collect();

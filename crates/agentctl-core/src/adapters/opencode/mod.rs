@@ -56,6 +56,10 @@ impl Adapter for OpenCode {
         home::is_its_name(brief.comm) || home::is_its_name(brief.exe_name)
     }
 
+    fn homes(&self, host: &Host) -> Vec<PathBuf> {
+        home::homes(host)
+    }
+
     fn roots(&self, look: &Look) -> Vec<Root> {
         home::roots(look)
     }
@@ -272,6 +276,13 @@ impl Store for OpenCodeStore<'_> {
             Ok(read) => Ok(messages::lines(&read)),
             Err(why) => Err(self.fault(&why)),
         })
+    }
+
+    fn beginnings(&self) -> Vec<PathBuf> {
+        let mut places = self.watched(&Locator { id: String::new(), path: None, parent: None });
+        // Before 1.18 each process had a log of its own.
+        places.push(self.root.path.join("log"));
+        places
     }
 
     fn watched(&self, locator: &Locator) -> Vec<PathBuf> {

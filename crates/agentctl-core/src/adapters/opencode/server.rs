@@ -6,7 +6,7 @@
 //! that very process and sent to no other.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -16,8 +16,6 @@ use crate::model::{Reason, ReasonKind, Status, Time, shorten};
 use crate::talk::TalkError;
 use crate::talk::http::Http;
 
-/// A server that takes longer is not waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// More folders than that are not asked about.
 const MOST_FOLDERS: usize = 16;
 
@@ -44,7 +42,8 @@ pub(super) struct Word {
 /// Asks a server about these folders.
 pub(super) fn ask(look: &Look, server: &Http, folders: &[String]) -> Result<Word, TalkError> {
     let left = look.deadline.saturating_duration_since(Instant::now());
-    let until = Instant::now() + left.min(PATIENCE);
+    // A server that takes longer is not waited for: there may be others, and the rest is to be said.
+    let until = Instant::now() + left.min(look.host.deadlines.live / 2);
     let mut word = Word::default();
     for folder in folders.iter().take(MOST_FOLDERS) {
         let get = |route: &str| {

@@ -18,8 +18,10 @@ mod store;
 
 pub(super) use control::{LADDER, advice, file_of, handshake, is_script, moved_home};
 pub(super) use messages::read as read_message;
-pub(super) use process::{is_candidate, programs, roots};
+pub(super) use process::{homes, is_candidate, programs, roots};
 pub(super) use store::PiStore;
+
+use std::path::PathBuf;
 
 use super::control::Control;
 use super::{Adapter, Capabilities, Installation, Look, Root, Store, version_beside};
@@ -71,6 +73,10 @@ impl Adapter for Pi {
 
     fn is_candidate(&self, brief: Brief<'_>) -> bool {
         is_candidate(brief)
+    }
+
+    fn homes(&self, host: &Host) -> Vec<PathBuf> {
+        homes(host)
     }
 
     fn roots(&self, look: &Look) -> Vec<Root> {

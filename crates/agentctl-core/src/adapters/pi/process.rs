@@ -94,14 +94,18 @@ pub(in crate::adapters) fn home(host: &Host) -> PathBuf {
     }
 }
 
-/// Returns the homes of both programs: they share them.
-pub(in crate::adapters) fn roots(look: &Look) -> Vec<Root> {
-    let host = &look.host;
+/// Returns where the homes of both programs are, or will be: they share them.
+pub(in crate::adapters) fn homes(host: &Host) -> Vec<PathBuf> {
     let mut paths = vec![host.home.join(".pi/agent"), home(host)];
     for kind in [Kind::Pi, Kind::PiRust] {
         paths.extend(host.roots.get(kind.name()).cloned().unwrap_or_default());
     }
-    let roots = existing_roots(paths);
+    paths
+}
+
+/// Returns the homes of both programs that are there.
+pub(in crate::adapters) fn roots(look: &Look) -> Vec<Root> {
+    let roots = existing_roots(homes(&look.host));
     let living = look.table.processes.iter().filter_map(|p| {
         let home = Surroundings::of(look, p)?.home?;
         // Another program may be called `pi`: without a home of ours it is a stranger.

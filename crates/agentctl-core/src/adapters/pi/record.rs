@@ -28,8 +28,19 @@ const ABORTED: [&str; 2] = ["operation was aborted", "Request was aborted"];
 
 /// Reads one session's file.
 pub(super) fn read(look: &Look, adapter: &'static str, locator: &Locator, whole: bool) -> Record {
+    let Some(path) = &locator.path else { return Record::default() };
+    let read = || read_file(look, adapter, locator, path, whole);
+    if whole { read() } else { look.outline(path, u8::from(adapter == "pi"), read) }
+}
+
+fn read_file(
+    look: &Look,
+    adapter: &'static str,
+    locator: &Locator,
+    path: &Path,
+    whole: bool,
+) -> Record {
     let mut record = Record::default();
-    let Some(path) = &locator.path else { return record };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let source = format!("{adapter}:{name}");
     let opened = match file::open(path, look.host.kernel.uid()) {

@@ -316,6 +316,16 @@ impl Store for PiStore<'_> {
         record::read(self.look, self.kind.name(), locator, depth == Depth::Whole)
     }
 
+    fn beginnings(&self) -> Vec<PathBuf> {
+        let mut places = self.directories().to_vec();
+        // Each project has a folder of its own.
+        for directory in self.directories() {
+            let entries = file::list(directory, self.uid()).unwrap_or_default();
+            places.extend(entries.into_iter().filter(|e| e.kind.is_dir()).map(|e| e.path));
+        }
+        places
+    }
+
     fn watched(&self, locator: &Locator) -> Vec<PathBuf> {
         match &locator.path {
             Some(path) => vec![path.clone()],

@@ -25,6 +25,11 @@ impl ExitWatch {
         Ok(lives)
     }
 
+    /// Goes on watching these only.
+    pub fn keep(&mut self, wanted: &dyn Fn(&ProcId) -> bool) {
+        self.held.retain(|held| wanted(&held.id));
+    }
+
     /// Blocks until at least one watched process has exited, or the time is up; forgets those it returns.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<ProcId>> {
         self.wait_beside(&[], timeout)

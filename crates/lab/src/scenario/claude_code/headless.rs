@@ -4,11 +4,12 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::ways::{
-    WORK, end, env, id, live_record, print_mode, settle, told, until_calling, until_working,
+    end, env, id, live_record, print_mode, settle, told, until_calling, until_working,
     until_written,
 };
 use crate::judge::Claim;
 use crate::process::{Held, children, comm};
+use crate::scenario::alike::{self, until_state, working};
 use crate::stage::{Stage, Trouble};
 
 pub(super) fn starting(stage: &mut Stage) -> Result<(), Trouble> {
@@ -49,12 +50,6 @@ pub(super) fn running(id: &str, pids: &[u32]) -> Claim {
     Claim::of(id, "running").because(None).served_by(pids).hosted(false)
 }
 
-/// Claims a turn in [`WORK`].
-pub(super) fn working(id: &str, pids: &[u32]) -> Claim {
-    let claim = Claim::of(id, "running").because(Some("tool")).about_what(WORK);
-    claim.served_by(pids).hosted(false)
-}
-
 /// Claims an end.
 pub(super) fn stopped(id: &str, outcome: &'static str) -> Claim {
     Claim::of(id, "stopped").because(None).ended(outcome).served_by(&[])
@@ -71,7 +66,7 @@ pub(super) fn tool(stage: &mut Stage) -> Result<(), Trouble> {
     let (cwd, id) = (stage.directory("a")?, id());
     let mut agent = print_mode(stage, &cwd, &id, "work [[tool:tail -f /dev/null]] [[say:over]]")?;
     let tool = until_working(stage, agent.pid(), &id)?;
-    stage.expect("in the tool", &working(&id, &[agent.pid()]))?;
+    stage.expect("in the tool", &working(&id, agent.pid()))?;
     tool.signal(Signal::TERM).map_err(told)?;
     end(&mut agent)?;
     stage.expect("after the turn", &stopped(&id, "finished"))
@@ -147,7 +142,7 @@ pub(super) fn killed_in_tool(stage: &mut Stage) -> Result<(), Trouble> {
     let (cwd, id) = (stage.directory("a")?, id());
     let mut agent = print_mode(stage, &cwd, &id, "work [[tool:tail -f /dev/null]] [[say:never]]")?;
     let tool = until_working(stage, agent.pid(), &id)?;
-    stage.expect("in the tool", &working(&id, &[agent.pid()]))?;
+    stage.expect("in the tool", &working(&id, agent.pid()))?;
     agent.held.signal(Signal::KILL).map_err(told)?;
     end(&mut agent)?;
     stays_behind(stage, agent.pid());
@@ -165,10 +160,6 @@ pub(super) fn not_reaped(stage: &mut Stage) -> Result<(), Trouble> {
     if !agent.held.ended_within(crate::stage::PATIENCE) {
         return Err("it did not end".into());
     }
-    // Its first thread is a zombie before the others have ended; only then has the process.
-    if !agent.held.ended_within(crate::stage::PATIENCE) {
-        return Err("it did not die".into());
-    }
     until_state(stage, agent.pid(), |s| s == 'Z')?;
     stage.expect("as a zombie", &stopped(&id, "killed"))
 }
@@ -183,22 +174,7 @@ pub(super) fn paused(stage: &mut Stage) -> Result<(), Trouble> {
     let (cwd, id) = (stage.directory("a")?, id());
     let agent = print_mode(stage, &cwd, &id, "think [[hang]]")?;
     until_calling(stage, agent.pid(), &id, "think")?;
-    agent.held.signal(Signal::STOP).map_err(told)?;
-    until_state(stage, agent.pid(), |s| s == 'T')?;
-    let paused = Claim::of(&id, "running").because(Some("paused")).served_by(&[agent.pid()]);
-    stage.expect("after SIGSTOP", &paused)?;
-    agent.held.signal(Signal::CONT).map_err(told)?;
-    until_state(stage, agent.pid(), |s| s != 'T')?;
-    stage.expect("after SIGCONT", &running(&id, &[agent.pid()]))
-}
-
-/// Waits until the kernel gives a process this state letter.
-fn until_state(stage: &Stage, pid: u32, fits: impl Fn(char) -> bool) -> Result<(), Trouble> {
-    stage.until(&format!("pid {pid} is in that state"), || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let (_, rest) = stat.rsplit_once(") ")?;
-        rest.chars().next().filter(|s| fits(*s)).map(drop)
-    })
+    alike::paused(stage, &id, &agent.held)
 }
 
 pub(super) fn launcher_killed(stage: &mut Stage) -> Result<(), Trouble> {

@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 
 use super::headless::{running, stopped};
 use super::ways::{
-    WORK, answers, calls, conversation, end, env, id, lines, print_mode, print_with, resume,
-    settle, told, until_calling, until_written,
+    answers, calls, conversation, end, env, id, lines, print_mode, print_with, resume, settle,
+    told, until_calling, until_written,
 };
 use crate::judge::Claim;
 use crate::process::{Held, command_line};
+use crate::scenario::alike::WORK;
 use crate::stage::{Stage, Trouble};
 
 /// Plays a session to its end and returns its id.

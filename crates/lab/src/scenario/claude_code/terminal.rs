@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::headless::{running, stopped};
 use super::ways::{
-    Tui, WORK, answers, id, lines, live_record, settle, told, unsettle, until_called,
-    until_calling, until_live, until_written,
+    Tui, answers, id, lines, live_record, settle, told, unsettle, until_called, until_calling,
+    until_live, until_written,
 };
 use crate::judge::Claim;
+use crate::scenario::alike::WORK;
 use crate::stage::{PATIENCE, Stage, Trouble};
 
 /// Claims that it is the user's move.

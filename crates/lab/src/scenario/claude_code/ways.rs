@@ -7,13 +7,11 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::process::{Held, Started};
+use crate::scenario::alike::WORK;
 use crate::stage::{PATIENCE, Stage, Trouble};
 use crate::terminal::Terminal;
 
 const KEY: &str = "sk-ant-fake-key-000000000000000000000000";
-
-/// A tool that works until it is ended.
-pub(super) const WORK: &str = "tail -f /dev/null";
 
 /// Returns the environment of a Claude Code that talks to our model.
 pub(super) fn env(stage: &Stage) -> Vec<(String, String)> {

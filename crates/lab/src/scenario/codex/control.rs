@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::hosted::{first, is, second};
 use super::terminal::threads_of;
-use super::{TOOL, env, is_native, recorded, rollout, settings, words};
+use super::{WORK, env, is_native, recorded, rollout, settings, words};
 use crate::process::{Held, Started, all, directory};
 use crate::scenario::control::{Kind, failing};
 use crate::stage::{Stage, Trouble};
@@ -55,7 +55,7 @@ impl Kind for Codex {
     }
 
     fn until_working(stage: &Stage, pid: u32, id: &str) -> Result<Held, Trouble> {
-        let tool = stage.until_below(pid, TOOL)?;
+        let tool = stage.until_below(pid, WORK)?;
         recorded(stage, &stage.home.join(".codex"), id, "\"function_call\"")?;
         Ok(tool)
     }
@@ -103,11 +103,11 @@ pub(super) fn not_a_repository(stage: &mut Stage) -> Result<(), Trouble> {
 pub(super) fn hosted(stage: &mut Stage) -> Result<(), Trouble> {
     let (server, a) = first(stage)?;
     let b = second(stage, &server, &a)?;
-    a.enter(&format!("working-a [[tool:{TOOL}]] [[say:never]]"))?;
+    a.enter(&format!("working-a [[tool:{WORK}]] [[say:never]]"))?;
     a.asked(stage, "working-a")?;
     b.enter("thinking-b [[hang]]")?;
     b.asked(stage, "thinking-b")?;
-    let tool = stage.until_below(server.held.pid, TOOL)?;
+    let tool = stage.until_below(server.held.pid, WORK)?;
     a.recorded(stage, "\"function_call\"")?;
     let told = stage.order(&stage.home, &env(), &["stop", &a.id])?;
     stage.expect_that("`stop`", told.code == Some(0), told.all());

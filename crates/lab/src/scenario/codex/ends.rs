@@ -9,11 +9,11 @@ use jiff::{Timestamp, ToSpan};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::headless::{finished, in_tool, spent};
-use super::{Exec, TOOL, exec, launch, rollout, words};
+use super::{Exec, WORK, exec, launch, rollout, words};
 use crate::judge::Claim;
 use crate::model::Request;
 use crate::process::Started;
+use crate::scenario::alike::{finished, spent, working};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
 /// What is true of a session that ended like this.
@@ -24,9 +24,9 @@ fn ended(agent: &Exec, outcome: &'static str) -> Claim {
 /// Brings an agent into a tool, says so, and signals it there.
 fn signalled_in_tool(stage: &mut Stage, signal: Signal) -> Result<Exec, Trouble> {
     let cwd = stage.directory("a")?;
-    let mut agent = exec(stage, &cwd, &format!("working [[tool:{TOOL}]] [[say:never]]"))?;
+    let mut agent = exec(stage, &cwd, &format!("working [[tool:{WORK}]] [[say:never]]"))?;
     agent.in_tool(stage)?;
-    stage.expect("in the tool", &in_tool(&agent))?;
+    stage.expect("in the tool", &working(&agent.id, agent.native.pid))?;
     agent.signal(signal)?;
     agent.ended()?;
     Ok(agent)
@@ -110,7 +110,7 @@ pub(super) fn retrying(stage: &mut Stage) -> Result<(), Trouble> {
     let running = Claim::of(&agent.id, "running").because(None).served_by(&[agent.native.pid]);
     stage.expect("between two tries", &running)?;
     agent.ended()?;
-    stage.expect("after its end", &finished(&agent))
+    stage.expect("after its end", &finished(&agent.id))
 }
 
 /// Removes the index, with all that `SQLite` has beside it; says how many files that were.
@@ -130,7 +130,7 @@ pub(super) fn index_missing(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     let mut agent = exec(stage, &cwd, "finishing [[tool:true]] [[say:done]]")?;
     agent.ended()?;
-    let claim = finished(&agent).spent(spent(2));
+    let claim = finished(&agent.id).spent(spent(2));
     stage.expect("with the index", &claim)?;
     let title = |stage: &Stage| -> Result<Vec<Value>, Trouble> {
         let rows = stage.rows(&["-a"])?;
@@ -197,9 +197,9 @@ pub(super) fn old(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     let mut agent = exec(stage, &cwd, "remembering [[say:long ago]]")?;
     agent.ended()?;
-    stage.expect("when it is new", &finished(&agent))?;
+    stage.expect("when it is new", &finished(&agent.id))?;
     agent.id = age(&agent)?;
-    stage.expect("when it is asked for", &finished(&agent).spent(spent(1)))?;
+    stage.expect("when it is asked for", &finished(&agent.id).spent(spent(1)))?;
     let rows = stage.rows(&["-a"])?;
     stage.expect_that("it is not among the recent ones", rows.is_empty(), format!("{rows:?}"));
     let rows = stage.rows(&["-a", "--since", "90d"])?;

@@ -3,78 +3,43 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{Exec, TOOL, adopt, env, exec, launch, said, settings, words};
+use super::{WORK, adopt, env, exec, launch, said, settings, words};
 use crate::judge::Claim;
 use crate::process::{Held, command_line};
+use crate::scenario::alike::{self, SPEAKING, calling, finished, spent, working};
 use crate::stage::{Stage, Trouble};
 
-/// Looks from before the first moment until the model is asked: what is said of a start is `running`.
 pub(super) fn starting(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     settings(stage, ".codex", false)?;
     let before = said(stage).len();
     let started = stage.start(&cwd, &env(), &words(&[], "beginning [[hang]]"))?;
-    let mut wrong = Vec::new();
-    stage.until("the model is asked", || {
-        let asked = stage.model.requests().iter().any(|r| r.prompt.starts_with("beginning"));
-        for args in [&[][..], &["-a", "--since", "all"]] {
-            match stage.rows(args) {
-                Ok(rows) if rows.len() > 1 => wrong.push(format!("{} rows", rows.len())),
-                Ok(rows) => wrong.extend(
-                    rows.iter()
-                        .filter(|r| r["status"] != "running")
-                        .map(|r| format!("id {} is {}: {}", r["id"], r["status"], r["evidence"])),
-                ),
-                Err(trouble) => wrong.push(trouble),
-            }
-        }
-        asked.then_some(())
-    })?;
-    stage.expect_that("in every look until the model is asked", wrong.is_empty(), wrong.join("\n"));
+    alike::starting(stage, "beginning", || &[&[], &["running"]])?;
     let agent = adopt(stage, started, before, stage.home.join(".codex"))?;
     agent.asked(stage, "beginning")?;
-    let running = Claim::of(&agent.id, "running").because(None).served_by(&[agent.native.pid]);
-    stage.expect("when the model is asked", &running.hosted(false))
+    stage.expect("when the model is asked", &calling(&agent.id, agent.native.pid))
 }
 
 pub(super) fn model_call(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     let mut agent = exec(stage, &cwd, "thinking [[delay:4]] [[say:done thinking]]")?;
     agent.asked(stage, "thinking")?;
-    let running = Claim::of(&agent.id, "running").because(None).served_by(&[agent.native.pid]);
-    stage.expect("while the model thinks", &running.hosted(false))?;
+    stage.expect("while the model thinks", &calling(&agent.id, agent.native.pid))?;
     agent.ended()?;
-    stage.expect("after its end", &finished(&agent).spent(spent(1)))
-}
-
-/// What is true of a session whose last turn came to its end, and its process too.
-pub(super) fn finished(agent: &Exec) -> Claim {
-    Claim::of(&agent.id, "stopped").ended("finished").served_by(&[])
-}
-
-/// The tokens of this many answers: the model reports 1000 in, of which 7 were cached, and 50 out.
-pub(super) fn spent(answers: u64) -> Value {
-    let (input, output, cached) = (993 * answers, 50 * answers, 7 * answers);
-    json!({"input": input, "output": output, "cache_read": cached, "cache_write": 0})
-}
-
-/// What is true of a session in the tool that never ends.
-pub(super) fn in_tool(agent: &Exec) -> Claim {
-    let claim = Claim::of(&agent.id, "running").because(Some("tool")).about_what(TOOL);
-    claim.served_by(&[agent.native.pid]).hosted(false)
+    stage.expect("after its end", &finished(&agent.id).spent(spent(1)))
 }
 
 pub(super) fn tokens(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let prompt = format!("counting [[tool:true]] [[tool:false]] [[tool:{TOOL}]] [[say:never]]");
+    let prompt = format!("counting [[tool:true]] [[tool:false]] [[tool:{WORK}]] [[say:never]]");
     let mut agent = exec(stage, &cwd, &prompt)?;
-    drop(stage.until_below(agent.native.pid, TOOL)?);
-    agent.recorded(stage, TOOL)?;
+    drop(stage.until_below(agent.native.pid, WORK)?);
+    agent.recorded(stage, WORK)?;
     stage.until("the third answer is counted", || {
         let records = std::fs::read_to_string(super::rollout(&agent.home, &agent.id)?).ok()?;
         (records.matches("\"token_usage_record\"").count() == 3).then_some(())
     })?;
-    stage.expect("after three answers", &in_tool(&agent).spent(spent(3)))?;
+    stage.expect("after three answers", &working(&agent.id, agent.native.pid).spent(spent(3)))?;
     agent.signal(Signal::KILL)?;
     agent.ended()?;
     let killed = Claim::of(&agent.id, "stopped").ended("killed").served_by(&[]);
@@ -83,61 +48,28 @@ pub(super) fn tokens(stage: &mut Stage) -> Result<(), Trouble> {
 
 pub(super) fn logs(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let prompt = "speaking [[tool:echo heard-$((40+2))]] [[say:all said]]";
-    let mut agent = exec(stage, &cwd, prompt)?;
+    let mut agent = exec(stage, &cwd, SPEAKING)?;
     agent.ended()?;
-    let (code, stdout, stderr) = stage.ask(&["logs", &agent.id, "--json", "-n", "100"])?;
-    let lines: Result<Vec<Value>, _> = stdout.lines().map(serde_json::from_str).collect();
-    let lines = lines.map_err(|e| format!("logs exited {code:?}: {e}: {stderr}"))?;
-    let spoken = |role: &str| -> Vec<&str> {
-        let said = lines.iter().filter(|l| l["role"] == role);
-        said.filter_map(|l| l["text"].as_str()).filter(|t| !t.is_empty()).collect()
-    };
-    stage.expect_that("what the user said", spoken("user") == [prompt], &*stdout);
-    stage.expect_that("what the model said", spoken("assistant") == ["all said"], &*stdout);
-    let calls: Vec<&Value> =
-        lines.iter().flat_map(|l| l["tool_calls"].as_array().into_iter().flatten()).collect();
-    let called = matches!(calls.as_slice(), [call] if call["name"] == "exec_command"
-        && call["input"]["cmd"] == "echo heard-$((40+2))");
-    stage.expect_that("which tool was called", called, &*stdout);
-    let results: Vec<&Value> =
-        lines.iter().flat_map(|l| l["tool_results"].as_array().into_iter().flatten()).collect();
-    let heard = |r: &Value| r["text"].as_str().is_some_and(|t| t.contains("heard-42"));
-    stage.expect_that("what it gave", matches!(&results[..], [r] if heard(r)), &*stdout);
-    stage.expect("after its end", &finished(&agent))
+    alike::logs(stage, &agent.id, SPEAKING, ("exec_command", "cmd"))?;
+    stage.expect("after its end", &finished(&agent.id))
 }
 
 pub(super) fn paused(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     let agent = exec(stage, &cwd, "pausing [[hang]]")?;
     agent.asked(stage, "pausing")?;
-    agent.signal(Signal::STOP)?;
-    until_state(stage, agent.native.pid, 'T')?;
-    let running = Claim::of(&agent.id, "running").served_by(&[agent.native.pid]);
-    stage.expect("after SIGSTOP", &running.clone().because(Some("paused")))?;
-    agent.signal(Signal::CONT)?;
-    until_state(stage, agent.native.pid, 'S')?;
-    stage.expect("after SIGCONT", &running.because(None))
-}
-
-/// Waits until the kernel gives this letter for a process.
-fn until_state(stage: &Stage, pid: u32, letter: char) -> Result<(), Trouble> {
-    stage.until(&format!("pid {pid} is in state {letter}"), || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.starts_with(letter).then_some(())
-    })
+    alike::paused(stage, &agent.id, &agent.native)
 }
 
 pub(super) fn two(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     let thinks = exec(stage, &cwd, "thinking [[hang]]")?;
-    let mut works = exec(stage, &cwd, &format!("working [[tool:{TOOL}]] [[say:never]]"))?;
+    let mut works = exec(stage, &cwd, &format!("working [[tool:{WORK}]] [[say:never]]"))?;
     thinks.asked(stage, "thinking")?;
     works.in_tool(stage)?;
-    let thinking = Claim::of(&thinks.id, "running").because(None);
-    let thinking = thinking.served_by(&[thinks.native.pid]).hosted(false);
+    let thinking = calling(&thinks.id, thinks.native.pid);
     stage.expect("the one that thinks", &thinking)?;
-    stage.expect("the one that works", &in_tool(&works))?;
+    stage.expect("the one that works", &working(&works.id, works.native.pid))?;
     works.signal(Signal::KILL)?;
     works.ended()?;
     stage.expect("the other, when one is killed", &thinking)?;
@@ -152,27 +84,27 @@ pub(super) fn moved_home(stage: &mut Stage) -> Result<(), Trouble> {
     let mut env = env();
     env.push(("CODEX_HOME".into(), home.to_string_lossy().into_owned()));
     let before = said(stage).len();
-    let prompt = format!("working [[tool:{TOOL}]] [[say:never]]");
+    let prompt = format!("working [[tool:{WORK}]] [[say:never]]");
     let started = stage.start(&cwd, &env, &words(&[], &prompt))?;
     let agent = adopt(stage, started, before, home)?;
     agent.in_tool(stage)?;
     let here = stage.home.join(".codex").exists();
     stage.expect_that("nothing is in the usual place", !here, "~/.codex exists: nothing is shown");
-    stage.expect("in the tool", &in_tool(&agent))
+    stage.expect("in the tool", &working(&agent.id, agent.native.pid))
 }
 
 pub(super) fn no_wrapper(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let mut agent = exec(stage, &cwd, &format!("working [[tool:{TOOL}]] [[say:never]]"))?;
+    let mut agent = exec(stage, &cwd, &format!("working [[tool:{WORK}]] [[say:never]]"))?;
     agent.in_tool(stage)?;
     if agent.native.pid == agent.started.pid() {
         // This Node lets the wrapper become the agent: there is none to kill.
-        return stage.expect("without a wrapper", &in_tool(&agent));
+        return stage.expect("without a wrapper", &working(&agent.id, agent.native.pid));
     }
     agent.started.held.signal(Signal::KILL).map_err(|e| e.to_string())?;
     agent.started.wait(crate::stage::PATIENCE).map_err(|e| e.to_string())?;
     stage.expect_that("the agent lives", agent.native.lives(), "it died with its wrapper");
-    stage.expect("after the wrapper's end", &in_tool(&agent))?;
+    stage.expect("after the wrapper's end", &working(&agent.id, agent.native.pid))?;
     agent.signal(Signal::INT)?;
     if !agent.native.ended_within(crate::stage::PATIENCE) {
         return Err("codex did not end".into());
@@ -184,7 +116,7 @@ pub(super) fn no_wrapper(stage: &mut Stage) -> Result<(), Trouble> {
 
 pub(super) fn no_launcher(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let prompt = format!("working [[tool:{TOOL}]] [[say:never]]");
+    let prompt = format!("working [[tool:{WORK}]] [[say:never]]");
     let mut argv = vec!["/bin/sh", "-c", "\"$@\" & wait", "sh"];
     argv.extend(words(&[], &prompt));
     let mut agent = launch(stage, &cwd, &argv)?;
@@ -195,7 +127,7 @@ pub(super) fn no_launcher(stage: &mut Stage) -> Result<(), Trouble> {
     let tool = Held::of(agent.native.pid).is_ok_and(|h| h.lives());
     let line = command_line(agent.native.pid);
     stage.expect_that("the agent lives", tool, format!("it died with its launcher: {line}"));
-    stage.expect("after the launcher's end", &in_tool(&agent))
+    stage.expect("after the launcher's end", &working(&agent.id, agent.native.pid))
 }
 
 /// Looks until it has ended: first it runs, then its turn is over, then it has finished, and never
@@ -223,7 +155,7 @@ pub(super) fn ending(stage: &mut Stage) -> Result<(), Trouble> {
     })?;
     stage.expect_that("in every look until its end", wrong.is_empty(), wrong.join("\n"));
     agent.ended()?;
-    stage.expect("after its end", &finished(&agent).spent(spent(2)))
+    stage.expect("after its end", &finished(&agent.id).spent(spent(2)))
 }
 
 pub(super) fn ephemeral(stage: &mut Stage) -> Result<(), Trouble> {
@@ -251,8 +183,7 @@ pub(super) fn namesake(stage: &mut Stage) -> Result<(), Trouble> {
     argv.splice(2..2, ["-C", "app-server"]);
     let agent = launch(stage, &cwd, &argv)?;
     agent.asked(stage, "thinking")?;
-    let running = Claim::of(&agent.id, "running").because(None).served_by(&[agent.native.pid]);
-    stage.expect("while the model thinks", &running.hosted(false))?;
+    stage.expect("while the model thinks", &calling(&agent.id, agent.native.pid))?;
     let rows = stage.rows(&[])?;
     let there = matches!(rows.as_slice(), [row] if row["cwd"] == *work.to_string_lossy());
     stage.expect_that("its directory", there, format!("{rows:?}"));

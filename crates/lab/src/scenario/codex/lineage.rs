@@ -3,16 +3,16 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::headless::{finished, in_tool, spent};
-use super::{TOOL, env, exec, launch, recorded, words};
+use super::{WORK, env, exec, launch, recorded, words};
 use crate::judge::Claim;
+use crate::scenario::alike::{finished, spent, working};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
 pub(super) fn resumed(stage: &mut Stage) -> Result<(), Trouble> {
     let (cwd, elsewhere) = (stage.directory("a")?, stage.directory("b")?);
     let mut first = exec(stage, &cwd, "first [[say:one]]")?;
     first.ended()?;
-    stage.expect("after its first end", &finished(&first).spent(spent(1)))?;
+    stage.expect("after its first end", &finished(&first.id).spent(spent(1)))?;
     let mut again = launch(stage, &elsewhere, &words(&["resume", &first.id], "second [[hang]]"))?;
     stage.expect_that("it keeps its id", again.id == first.id, &*again.id);
     again.asked(stage, "second")?;
@@ -24,7 +24,7 @@ pub(super) fn resumed(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect("after SIGINT", &ended.spent(spent(1)))?;
     let mut third = launch(stage, &cwd, &words(&["resume", &first.id], "third [[say:three]]"))?;
     third.ended()?;
-    stage.expect("after its last end", &finished(&first).spent(spent(2)))
+    stage.expect("after its last end", &finished(&first.id).spent(spent(2)))
 }
 
 pub(super) fn forked(stage: &mut Stage) -> Result<(), Trouble> {
@@ -37,29 +37,29 @@ pub(super) fn forked(stage: &mut Stage) -> Result<(), Trouble> {
     child.asked(stage, "forking")?;
     let running = Claim::of(&child.id, "running").because(None).served_by(&[child.native.pid]);
     stage.expect("while the fork's model thinks", &running.hosted(false))?;
-    stage.expect("the parent meanwhile", &finished(&parent).spent(spent(2)))?;
+    stage.expect("the parent meanwhile", &finished(&parent.id).spent(spent(2)))?;
     child.ended()?;
-    stage.expect("after the fork's end", &finished(&child).spent(spent(1)))?;
-    stage.expect("the parent then", &finished(&parent).spent(spent(2)))
+    stage.expect("after the fork's end", &finished(&child.id).spent(spent(1)))?;
+    stage.expect("the parent then", &finished(&parent.id).spent(spent(2)))
 }
 
 pub(super) fn second_writer(stage: &mut Stage) -> Result<(), Trouble> {
     let (cwd, elsewhere) = (stage.directory("a")?, stage.directory("b")?);
-    let agent = exec(stage, &cwd, &format!("working [[tool:{TOOL}]] [[say:never]]"))?;
+    let agent = exec(stage, &cwd, &format!("working [[tool:{WORK}]] [[say:never]]"))?;
     agent.in_tool(stage)?;
     let second = words(&["resume", &agent.id], "refused [[hang]]");
     let mut second = stage.start(&elsewhere, &env(), &second)?;
     let status = second.wait(PATIENCE).map_err(|e| e.to_string())?;
     let refused = status.code() == Some(1) && super::said(stage).contains("active writer");
     stage.expect_that("the second is refused", refused, format!("{status}"));
-    stage.expect("the first meanwhile", &in_tool(&agent))
+    stage.expect("the first meanwhile", &working(&agent.id, agent.native.pid))
 }
 
 pub(super) fn subagent(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     let prompt = format!(
         "parent [[call:multi_agent_v1/spawn_agent {{\"agent_type\":\"default\",\"message\":\
-         \"child [[hang]]\"}}]] [[tool:{TOOL}]] [[say:never]]"
+         \"child [[hang]]\"}}]] [[tool:{WORK}]] [[say:never]]"
     );
     let agent = exec(stage, &cwd, &prompt)?;
     stage.until_asked("by the subagent", |r| r.prompt.starts_with("child"))?;
@@ -73,7 +73,7 @@ pub(super) fn subagent(stage: &mut Stage) -> Result<(), Trouble> {
         ids.filter(|id| !id.is_empty() && !id.starts_with('.')).find(|id| *id != agent.id)
     })?;
     recorded(stage, &agent.home, &child, "child [[hang]]")?;
-    stage.expect("the parent", &in_tool(&agent))?;
+    stage.expect("the parent", &working(&agent.id, agent.native.pid))?;
     for args in [&[][..], &["-a"]] {
         let rows = stage.rows(args)?;
         let alone = rows.iter().all(|r| r["id"] == agent.id.as_str()) && rows.len() == 1;

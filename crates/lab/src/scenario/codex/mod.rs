@@ -12,12 +12,10 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use super::alike::WORK;
 use super::{Agent, Scenario, control as shared};
 use crate::process::{Held, Started, descendants};
 use crate::stage::{PATIENCE, Stage, Trouble};
-
-/// A tool that never ends by itself.
-const TOOL: &str = "tail -f /dev/null";
 
 const CODEX: Agent = Agent("codex");
 
@@ -259,7 +257,7 @@ impl Exec {
 
     /// Waits until the agent is in the tool that never ends, by its processes and its records.
     fn in_tool(&self, stage: &Stage) -> Result<(), Trouble> {
-        drop(stage.until_below(self.native.pid, TOOL)?);
+        drop(stage.until_below(self.native.pid, WORK)?);
         self.recorded(stage, "\"function_call\"")
     }
 

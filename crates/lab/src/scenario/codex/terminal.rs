@@ -3,10 +3,10 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::headless::spent;
 use super::{env, native, recorded, rollout, settings};
 use crate::judge::Claim;
 use crate::process::Held;
+use crate::scenario::alike::spent;
 use crate::stage::{PATIENCE, Stage, Trouble};
 use crate::terminal::Terminal;
 

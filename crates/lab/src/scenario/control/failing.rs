@@ -1,7 +1,8 @@
 //! Launches that come to nothing: one sentence, a hint, and nobody left behind.
 
-use super::{Kind, others};
+use super::{Kind, agents, others};
 use crate::order::Told;
+use crate::process::command_line;
 use crate::stage::{Stage, Trouble};
 
 /// Says that a launch failed as it should, and left nothing.
@@ -13,6 +14,8 @@ pub(in crate::scenario) fn expect(
 ) -> Result<(), Trouble> {
     let right = told.fails(1) && told.stderr.contains(words);
     stage.expect_that(what, right, told.all());
+    let agents = agents().iter().map(|h| command_line(h.pid)).collect::<Vec<_>>();
+    stage.expect_that(&format!("{what}: no agent lives"), agents.is_empty(), agents.join("\n"));
     let left = stage.until("nothing lives", || others().is_empty().then_some(()));
     stage.expect_that(&format!("{what}: nothing is left"), left.is_ok(), others().join("\n"));
     let rows = stage.rows(&[])?;

@@ -13,14 +13,12 @@ mod waiting;
 
 use std::path::{Path, PathBuf};
 
+use super::alike::{WORK, calling, working};
 use super::{Agent, Scenario};
 use crate::judge::Claim;
 use crate::order::Told;
 use crate::process::{Held, Started};
 use crate::stage::{PATIENCE, Stage, Trouble};
-
-/// A tool that works until it is ended.
-pub(super) const WORK: &str = "tail -f /dev/null";
 
 /// What is to be known of an agent to order it about and to see what it did.
 pub(super) trait Kind {
@@ -201,17 +199,6 @@ pub(super) fn at_work<K: Kind>(
     let launched = launch::<K>(stage, directory, &prompt, more)?;
     let tool = K::until_working(stage, launched.agent.pid, &launched.id)?;
     Ok((launched, tool))
-}
-
-/// Claims a turn in a model call.
-pub(super) fn calling(id: &str, pid: u32) -> Claim {
-    Claim::of(id, "running").because(None).served_by(&[pid]).hosted(false)
-}
-
-/// Claims a turn in [`WORK`].
-pub(super) fn working(id: &str, pid: u32) -> Claim {
-    let claim = Claim::of(id, "running").because(Some("tool")).about_what(WORK);
-    claim.served_by(&[pid]).hosted(false)
 }
 
 /// Claims an end.

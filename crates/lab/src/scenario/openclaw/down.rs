@@ -1,5 +1,7 @@
 //! The gateway is down, hung, restarting or refuses us: never a word about a session that it did not say.
 
+use std::process::Stdio;
+
 use rustix::process::Signal;
 
 use super::{Gateway, asked, begin, gateway, over, rests, runs, settings, up};
@@ -68,4 +70,59 @@ pub(super) fn wrong_token(stage: &mut Stage) -> Result<(), Trouble> {
     );
     settings(stage, &more)?;
     nothing_is_said(stage, "a wrong token", &id, "refuses our credentials")
+}
+
+/// Lists many times at once while the gateway is killed, and on until it is back.
+pub(super) fn listed(stage: &mut Stage) -> Result<(), Trouble> {
+    const SESSIONS: usize = 60;
+    const LISTS: usize = 24;
+    let mut first = gateway(stage)?;
+    let (id, _) = begin(&mut first, "one", "hanging [[hang]]")?;
+    asked(stage, "hanging")?;
+    for n in 0..SESSIONS {
+        first.client.ask("sessions.create", serde_json::json!({"label": format!("n{n}")}))?;
+    }
+    let all = ["list", "-a", "--since", "all", "--json"];
+    let count = |text: &str| text.matches("\"native_key\"").count();
+    // Just after so many beginnings a gateway may say that it has too much to do.
+    let known = stage.until("all are listed", || {
+        let (code, whole, _) = stage.ask(&all).ok()?;
+        Some(count(&whole)).filter(|known| code == Some(0) && *known > SESSIONS)
+    })?;
+    let (killed, mut wrong, mut silent, mut told) = (&first, Vec::new(), 0, 0);
+    let mut judge = |(code, stdout, stderr): (Option<i32>, String, String)| match code {
+        Some(0) if count(&stdout) >= known && stdout.contains(&id) => told += 1,
+        Some(3) if count(&stdout) == 0 && !stderr.is_empty() => silent += 1,
+        _ => wrong.push(format!("{code:?} {} rows {stderr}", count(&stdout))),
+    };
+    let mut lists = Vec::new();
+    for _ in 0..LISTS {
+        let mut command = stage.agentctl(&all);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        lists.push(command.spawn().map_err(|e| e.to_string())?);
+    }
+    signal(killed, Signal::KILL)?;
+    for list in lists {
+        let output = list.wait_with_output().map_err(|e| e.to_string())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        judge((output.status.code(), text(&output.stdout), text(&output.stderr)));
+    }
+    if first.started.wait(PATIENCE).is_err() {
+        return Err("SIGKILL did not end the gateway".into());
+    }
+    let second = super::started(stage, ".openclaw", "loopback")?;
+    let mut listed_again = || {
+        stage.until("it is listed again", || {
+            let said = stage.ask(&all).ok()?;
+            let back = said.0 == Some(0);
+            judge(said);
+            back.then_some(())
+        })
+    };
+    // Its start on a loaded machine takes more than a minute.
+    listed_again().or_else(|_| listed_again())?;
+    let evidence = format!("{told} whole, {silent} none\n{}", wrong.join("\n"));
+    stage.expect_that("each list is whole or none", wrong.is_empty() && silent > 0, evidence);
+    drop(second);
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! OpenClaw: the real gateway on loopback, in a home and namespaces of its own, with the scripted model.
 
 mod client;
+mod device;
 mod down;
 mod runs;
 
@@ -12,7 +13,7 @@ use self::client::Client;
 use super::{Agent, Scenario};
 use crate::judge::Claim;
 use crate::process::Started;
-use crate::stage::{Stage, Trouble};
+use crate::stage::{LIMITS, Stage, Trouble};
 
 /// The gateway's port: the namespace is its own.
 const PORT: u16 = 18_789;
@@ -59,6 +60,26 @@ pub static SCENARIOS: &[Scenario] = &[
         down::hung,
     ),
     OPENCLAW.headless(
+        "restart-in-a-listing",
+        "SIGKILL while it is being listed, and until it is back: the whole list or none",
+        down::listed,
+    ),
+    OPENCLAW.headless(
+        "device",
+        "off loopback: a device, approved by the gateway's own command, and removed again",
+        device::approved,
+    ),
+    OPENCLAW.headless(
+        "private-authority",
+        "off loopback in cipher: plain text and strangers' certificates are refused",
+        device::in_cipher,
+    ),
+    OPENCLAW.headless(
+        "own-certificate",
+        "in cipher with the certificate that the gateway made for itself",
+        device::own_certificate,
+    ),
+    OPENCLAW.headless(
         "wrong-token",
         "it refuses our credentials: a fault, no row",
         down::wrong_token,
@@ -73,6 +94,12 @@ struct Gateway {
 
 /// Writes the settings of a gateway that talks to our model, and ours.
 fn settings(stage: &Stage, more: &str) -> Result<(), Trouble> {
+    theirs(stage, ".openclaw", &json!({}))?;
+    ours(stage, more)
+}
+
+/// Writes the settings of a gateway in this folder, with this said of it.
+fn theirs(stage: &Stage, folder: &str, said: &Value) -> Result<(), Trouble> {
     let (home, url) = (stage.home.display(), stage.model.url());
     let model = json!({
         "id": "fake-1", "name": "Fake One", "reasoning": false, "input": ["text"],
@@ -80,8 +107,12 @@ fn settings(stage: &Stage, more: &str) -> Result<(), Trouble> {
         "contextWindow": 128_000, "maxTokens": 4096,
     });
     let provider = json!({"baseUrl": format!("{url}/v1"), "apiKey": "fake-key", "api": "openai-completions", "models": [model]});
+    let mut gateway = json!({"mode": "local", "port": PORT, "bind": "loopback", "auth": {"mode": "token", "token": TOKEN}});
+    for (key, value) in said.as_object().into_iter().flatten() {
+        gateway[key] = value.clone();
+    }
     let settings = json!({
-        "gateway": {"mode": "local", "port": PORT, "bind": "loopback", "auth": {"mode": "token", "token": TOKEN}},
+        "gateway": gateway,
         "hooks": {"enabled": true, "token": HOOK_TOKEN, "path": "/hooks", "allowRequestSessionKey": true},
         "logging": {"file": format!("{home}/openclaw-gateway.log")},
         "discovery": {"mdns": {"mode": "off"}},
@@ -92,15 +123,19 @@ fn settings(stage: &Stage, more: &str) -> Result<(), Trouble> {
         }},
         "models": {"mode": "replace", "providers": {"fake": provider}},
     });
-    stage.write(".openclaw/openclaw.json", &settings.to_string())?;
-    // A loaded machine may take ten seconds for a list.
-    let limits = "[deadline]\nlive = \"20s\"\nall = \"20s\"\ngateway = \"20s\"\nlaunch = \"30s\"\n";
-    stage.write(".config/agentctl/config.toml", &format!("{limits}{more}"))
+    stage.write(&format!("{folder}/openclaw.json"), &settings.to_string())
 }
 
-fn env() -> Vec<(String, String)> {
+/// Writes our own settings.
+fn ours(stage: &Stage, more: &str) -> Result<(), Trouble> {
+    stage.write(".config/agentctl/config.toml", &format!("{LIMITS}{more}"))
+}
+
+fn env(stage: &Stage, folder: &str) -> Vec<(String, String)> {
     let set = ["OPENCLAW_NO_RESPAWN", "NO_COLOR", "NO_UPDATE_NOTIFIER", "OPENCLAW_DISABLE_BONJOUR"];
-    set.into_iter().map(|name| (name.to_owned(), "1".to_owned())).collect()
+    let place = stage.home.join(folder).to_string_lossy().into_owned();
+    let set = set.into_iter().map(|name| (name.to_owned(), "1".to_owned()));
+    set.chain([("OPENCLAW_STATE_DIR".to_owned(), place)]).collect()
 }
 
 /// Starts the gateway and waits until it lets the oracle in.
@@ -111,14 +146,21 @@ fn gateway(stage: &Stage) -> Result<Gateway, Trouble> {
 
 /// Starts the gateway that is already configured.
 fn up(stage: &Stage) -> Result<Gateway, Trouble> {
+    let started = started(stage, ".openclaw", "loopback")?;
+    Ok(Gateway { started, client: let_in(stage)? })
+}
+
+fn started(stage: &Stage, folder: &str, bind: &str) -> Result<Started, Trouble> {
     let work = stage.directory("")?;
     let port = PORT.to_string();
-    let argv = ["openclaw", "gateway", "run", "--port", &port, "--bind", "loopback"];
-    let started = stage.start(Path::new(&work), &env(), &argv)?;
-    // Its first start on a loaded machine takes more than a minute.
-    let let_in = || stage.until("the gateway lets us in", || Client::connect().ok());
-    let client = let_in().or_else(|_| let_in())?;
-    Ok(Gateway { started, client })
+    let argv = ["openclaw", "gateway", "run", "--port", &port, "--bind", bind];
+    stage.start(Path::new(&work), &env(stage, folder), &argv)
+}
+
+/// Its first start on a loaded machine takes more than a minute.
+fn let_in(stage: &Stage) -> Result<Client, Trouble> {
+    let once = || stage.until("the gateway lets us in", || Client::connect().ok());
+    once().or_else(|_| once())
 }
 
 /// Begins a conversation as any other client would; returns its id and key.

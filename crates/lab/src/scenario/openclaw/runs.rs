@@ -2,14 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Gateway, HOOK_TOKEN, PORT, asked, begin, gateway, over, rests, runs, settings};
+use super::{Gateway, HOOK_TOKEN, PORT, asked, begin, gateway, over, rests, runs};
 use crate::judge::Claim;
+use crate::scenario::alike::spent;
 use crate::stage::{Stage, Trouble};
-
-/// The tokens of this many answers: the model reports 1000 in, of which 7 were cached, and 50 out.
-fn spent(answers: u64) -> Value {
-    json!({"input": 993 * answers, "output": 50 * answers, "cache_read": 7 * answers, "cache_write": 0})
-}
 
 pub(super) fn turn(stage: &mut Stage) -> Result<(), Trouble> {
     let mut gateway = gateway(stage)?;
@@ -48,17 +44,26 @@ pub(super) fn failed(stage: &mut Stage) -> Result<(), Trouble> {
 
 pub(super) fn launched(stage: &mut Stage) -> Result<(), Trouble> {
     let mut gateway = gateway(stage)?;
-    let url = format!("ws://127.0.0.1:{PORT}");
-    let more = format!(
-        "[[openclaw.gateways]]\nurl = \"{url}\"\ntoken = \"{}\"\nadmin = true\n",
-        super::TOKEN
-    );
-    settings(stage, &more)?;
     let prompt = "speaking [[drip:20]] [[say:one two three four five six seven eight nine ten]]";
-    let (code, stdout, stderr) =
-        stage.ask(&["launch", "openclaw", "-p", prompt, "--name", "spoken"])?;
+    let (code, stdout, stderr) = stage.ask(&[
+        "launch",
+        "openclaw",
+        "-p",
+        prompt,
+        "--name",
+        "spoken",
+        "--permissions",
+        "edits",
+    ])?;
     stage.expect_that("it is launched", code == Some(0), stderr);
     let id = stdout.trim().to_owned();
+    let row = gateway.client.row(&id)?;
+    let may = row["permissionMode"] == "workspace";
+    stage.expect_that("with the permissions that were asked for", may, row.to_string());
+    let (code, _, stderr) =
+        stage.ask(&["launch", "openclaw", "-p", "x", "--permissions", "bypass"])?;
+    let refused = code == Some(1) && stderr.contains("admin = true");
+    stage.expect_that("to do everything takes an administrator", refused, stderr);
     asked(stage, "speaking")?;
     stage.expect("while it speaks", &runs(&id))?;
     let partial = stage.until("what it is saying is shown", || {
@@ -83,6 +88,18 @@ pub(super) fn launched(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect_that("the gateway says so too", ended, row.to_string());
     let ended = if row["status"] == "failed" { "failed" } else { "interrupted" };
     stage.expect("after the stop", &rests(&id, ended))?;
+    let (code, said, stderr) =
+        stage.ask(&["resume", "--fork", &id, "branching [[say:branched]]"])?;
+    stage.expect_that(
+        "it is forked",
+        code == Some(0) && said.trim() != id,
+        format!("{said}{stderr}"),
+    );
+    let fork = said.trim().to_owned();
+    over(stage, &mut gateway, &fork)?;
+    let (_, said, _) = stage.ask(&["logs", &fork, "--json", "-n", "50"])?;
+    let both = said.contains("speaking") && said.contains("branched");
+    stage.expect_that("the fork holds what was said before", both, said);
     let kept = stage.home.join(".local/state/agentctl").exists();
     stage.expect_that("nothing of it is kept here", !kept, "there is a state directory");
     Ok(())

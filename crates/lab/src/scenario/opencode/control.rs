@@ -1,6 +1,6 @@
 //! OpenCode ordered about.
 
-use super::{TOOL, database, ended, env, query, recorded, run, settings};
+use super::{WORK, database, ended, env, query, recorded, run, settings, shared};
 use crate::judge::Claim;
 use crate::process::Held;
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -49,16 +49,13 @@ pub(super) fn fails(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     let words = ["launch", "opencode", "--model", "no/such", "-p", "hello [[hang]]"];
     let told = stage.order(&cwd, &env(), &words)?;
-    stage.expect_that("it fails", told.code == Some(1), told.all());
-    let left = crate::process::all().into_iter().filter(|p| crate::process::comm(*p) == "opencode");
-    let left: Vec<u32> = left.collect();
-    stage.expect_that("nothing is left running", left.is_empty(), format!("{left:?}"));
-    Ok(())
+    // Which model it was OpenCode itself does not say.
+    shared::failing::expect(stage, "an unknown model", &told, "error: opencode: ")
 }
 
 pub(super) fn stopped(stage: &mut Stage) -> Result<(), Trouble> {
-    let (id, agent) = launch(stage, &format!("working [[tool:{TOOL}]]"))?;
-    let tool = stage.until_below(agent.pid, TOOL)?;
+    let (id, agent) = launch(stage, &format!("working [[tool:{WORK}]]"))?;
+    let tool = stage.until_below(agent.pid, WORK)?;
     recorded(stage, &database(stage), &id, "\"metadata\":{\"output\":\"\"}")?;
     let told = stage.order(&stage.home, &env(), &["stop", &id])?;
     stage.expect_that("`stop`", told.code == Some(0), told.all());
@@ -69,7 +66,7 @@ pub(super) fn stopped(stage: &mut Stage) -> Result<(), Trouble> {
 
 pub(super) fn by_hand(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let tools = format!("working [[tool:{TOOL}]]");
+    let tools = format!("working [[tool:{WORK}]]");
     let mut agent = run(stage, &cwd, "t", &tools)?;
     let tool = agent.in_tool(stage)?;
     let told = stage.order(&stage.home, &env(), &["stop", &agent.id])?;

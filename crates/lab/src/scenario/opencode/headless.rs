@@ -1,35 +1,25 @@
 //! `opencode run` at work, and how it ends.
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
 
-use super::{Run, TOOL, database, ended, env, query, recorded, run, run_in, settings, with};
+use super::{Run, WORK, database, ended, env, query, recorded, run, run_in, settings, with};
 use crate::judge::Claim;
+use crate::scenario::alike::{self, SPEAKING, calling, spent};
 use crate::stage::{Stage, Trouble};
 
-/// Looks from before the first moment until the model is asked. It never says that nothing works.
 pub(super) fn starting(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     settings(stage)?;
     let argv = ["opencode", "run", "--title", "begin", "beginning [[hang]]"];
     let started = stage.start(&cwd, &env(), &argv)?;
-    let mut wrong = Vec::new();
-    stage.until("the model is asked", || {
-        let asked =
-            stage.model.requests().iter().any(|r| !r.side && r.prompt.contains("beginning"));
-        for row in stage.rows(&["-a", "--since", "all"]).unwrap_or_default() {
-            if row["status"] != "running" && row["status"] != "unknown" {
-                wrong.push(format!("id {} is {}: {}", row["id"], row["status"], row["evidence"]));
-            }
-        }
-        asked.then_some(())
+    // Until its log tells, nobody can know whether the session in the database is the process's.
+    alike::starting(stage, "beginning", || {
+        &[&[], &["running"], &["unknown"], &["running", "unknown"]]
     })?;
-    stage.expect_that("in every look until the model is asked", wrong.is_empty(), wrong.join("\n"));
     let id = query(&database(stage), "select id from session where title = ?1", "begin");
     let id = id.ok_or("no session")?;
     recorded(stage, &database(stage), &id, "\"assistant\"")?;
-    let running = Claim::of(&id, "running").because(None).served_by(&[started.pid()]);
-    stage.expect("when the model is asked", &running.hosted(false))
+    stage.expect("when the model is asked", &calling(&id, started.pid()))
 }
 
 pub(super) fn model_call(stage: &mut Stage) -> Result<(), Trouble> {
@@ -41,17 +31,11 @@ pub(super) fn model_call(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect("after its end", &ended(&agent.id, "finished").spent(spent(1)))
 }
 
-/// The tokens of this many answers: the model reports 1000 in, of which 7 were cached, and 50 out.
-fn spent(answers: u64) -> Value {
-    let (input, output, cached) = (993 * answers, 50 * answers, 7 * answers);
-    json!({"input": input, "output": output, "cache_read": cached, "cache_write": 0})
-}
-
 pub(super) fn killed_in_tool(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let mut agent = run(stage, &cwd, "t", &format!("working [[tool:{TOOL}]]"))?;
+    let mut agent = run(stage, &cwd, "t", &format!("working [[tool:{WORK}]]"))?;
     let tool = agent.in_tool(stage)?;
-    let working = agent.running().because(Some("tool")).about_what(TOOL);
+    let working = agent.running().because(Some("tool")).about_what(WORK);
     stage.expect("in the tool", &working)?;
     agent.signal(Signal::KILL)?;
     agent.ended()?;
@@ -161,18 +145,7 @@ pub(super) fn paused(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     let agent = run(stage, &cwd, "t", "thinking [[hang]]")?;
     agent.asked(stage, "thinking")?;
-    agent.signal(Signal::STOP)?;
-    stage.until("it is held", || {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", agent.pid())).ok()?;
-        stat.contains(") T ").then_some(())
-    })?;
-    stage.expect("while it is held", &agent.running().because(Some("paused")))?;
-    agent.signal(Signal::CONT)?;
-    stage.until("it goes on", || {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", agent.pid())).ok()?;
-        (!stat.contains(") T ")).then_some(())
-    })?;
-    stage.expect("when it goes on", &agent.running().because(None))
+    alike::paused(stage, &agent.id, &agent.started.held)
 }
 
 pub(super) fn forked(stage: &mut Stage) -> Result<(), Trouble> {
@@ -199,25 +172,10 @@ pub(super) fn forked(stage: &mut Stage) -> Result<(), Trouble> {
 
 pub(super) fn logs(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let mut agent =
-        run(stage, &cwd, "t", "speaking [[tool:echo heard-$((40+2))]] [[say:all said]]")?;
+    let mut agent = run(stage, &cwd, "t", SPEAKING)?;
     agent.ended()?;
-    let (code, stdout, stderr) = stage.ask(&["logs", &agent.id, "--json", "-n", "100"])?;
-    let lines: Result<Vec<Value>, _> = stdout.lines().map(serde_json::from_str).collect();
-    let lines = lines.map_err(|e| format!("logs exited {code:?}: {e}: {stderr}"))?;
-    let spoken = |role: &str| -> String {
-        let said = lines.iter().filter(|l| l["role"] == role).filter_map(|l| l["text"].as_str());
-        said.collect()
-    };
-    stage.expect_that("what the user said", spoken("user").contains("speaking"), &*stdout);
-    stage.expect_that("what the model said", spoken("assistant") == "all said", &*stdout);
-    let called =
-        lines.iter().any(|l| l["tool_calls"][0]["input"]["command"] == "echo heard-$((40+2))");
-    stage.expect_that("which tool was called", called, &*stdout);
-    let heard =
-        |l: &Value| l["tool_results"][0]["text"].as_str().is_some_and(|t| t.contains("heard-42"));
-    stage.expect_that("what it gave", lines.iter().any(heard), &*stdout);
-    Ok(())
+    // A prompt of several words in its arguments is taken down with quotes around it.
+    alike::logs(stage, &agent.id, &format!("\"{SPEAKING}\""), ("bash", "command"))
 }
 
 pub(super) fn moved_data(stage: &mut Stage) -> Result<(), Trouble> {

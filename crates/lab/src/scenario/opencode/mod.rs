@@ -11,13 +11,11 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{Agent, Scenario};
+use super::alike::WORK;
+use super::{Agent, Scenario, control as shared};
 use crate::judge::Claim;
 use crate::process::{Held, Started};
 use crate::stage::{PATIENCE, Stage, Trouble};
-
-/// A tool that never ends by itself.
-const TOOL: &str = "tail -f /dev/null";
 
 const OPENCODE: Agent = Agent("opencode");
 
@@ -119,9 +117,7 @@ fn settings(stage: &Stage) -> Result<(), Trouble> {
         "enabled_providers": ["fake"],
         "provider": {"fake": provider},
     });
-    stage.write(".config/opencode/opencode.json", &settings.to_string())?;
-    // Its start takes seconds on a busy machine.
-    stage.write(".config/agentctl/config.toml", "[deadline]\nlaunch = \"60s\"\nlive = \"10s\"\n")
+    stage.write(".config/opencode/opencode.json", &settings.to_string())
 }
 
 fn env() -> Vec<(String, String)> {
@@ -144,7 +140,12 @@ fn database(stage: &Stage) -> PathBuf {
 }
 
 /// Asks a database for one text; the oracle's own look, which shares nothing with what is judged.
+///
+/// A reader may be in its maker's way until the first bytes of the write-ahead log are there: OpenCode then
+/// gives up with `database is locked`. So nobody looks before that.
 fn query(database: &Path, sql: &str, key: &str) -> Option<String> {
+    let log = std::fs::metadata(format!("{}-wal", database.display())).ok()?;
+    (log.len() > 0).then_some(())?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(database, flags).ok()?;
     connection.busy_timeout(std::time::Duration::from_secs(2)).ok()?;
@@ -205,7 +206,7 @@ impl Run {
 
     /// Waits until it is in the tool that never ends, by its processes and its record.
     fn in_tool(&self, stage: &Stage) -> Result<Held, Trouble> {
-        let tool = stage.until_below(self.pid(), TOOL)?;
+        let tool = stage.until_below(self.pid(), WORK)?;
         recorded(stage, &self.database, &self.id, "\"metadata\":{\"output\":\"\"}")?;
         Ok(tool)
     }

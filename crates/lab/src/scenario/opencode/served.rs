@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{TOOL, database, ended, env, query, recorded, settings, with};
+use super::{WORK, database, ended, env, query, recorded, settings, with};
 use crate::judge::Claim;
 use crate::process::{Held, Started};
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -81,7 +81,7 @@ impl Server {
     }
 
     fn in_tool(&self, stage: &Stage, id: &str) -> Result<Held, Trouble> {
-        let tool = stage.until_below(self.pid(), TOOL)?;
+        let tool = stage.until_below(self.pid(), WORK)?;
         recorded(stage, &database(stage), id, "\"metadata\":{\"output\":\"\"}")?;
         Ok(tool)
     }
@@ -90,10 +90,10 @@ impl Server {
 pub(super) fn two(stage: &mut Stage) -> Result<(), Trouble> {
     let server = serve(stage, &[])?;
     let (a, b) = (stage.directory("a")?, stage.directory("b")?);
-    let working = server.prompt(stage, &a, &format!("working [[tool:{TOOL}]]"))?;
+    let working = server.prompt(stage, &a, &format!("working [[tool:{WORK}]]"))?;
     let thinking = server.prompt(stage, &b, "thinking [[hang]]")?;
     let tool = server.in_tool(stage, &working)?;
-    let in_tool = server.is(&working, "running").because(Some("tool")).about_what(TOOL);
+    let in_tool = server.is(&working, "running").because(Some("tool")).about_what(WORK);
     stage.expect("the one in a tool", &in_tool)?;
     stage.expect("the other", &server.is(&thinking, "running").because(None))?;
     let (code, stdout, stderr) = stage.ask(&["stop", &working])?;
@@ -109,12 +109,12 @@ pub(super) fn two(stage: &mut Stage) -> Result<(), Trouble> {
 pub(super) fn permission(stage: &mut Stage) -> Result<(), Trouble> {
     let server = serve(stage, &[("OPENCODE_PERMISSION", "{\"bash\":\"ask\"}")])?;
     let cwd = stage.directory("a")?;
-    let id = server.prompt(stage, &cwd, &format!("asking [[tool:{TOOL}]]"))?;
+    let id = server.prompt(stage, &cwd, &format!("asking [[tool:{WORK}]]"))?;
     let request = stage.until("it asks", || {
         let pending = server.ask("GET", "/permission", &cwd, &Value::Null).ok()?;
         pending[0]["id"].as_str().map(str::to_owned)
     })?;
-    let waiting = server.is(&id, "waiting").because(Some("permission")).about_what(TOOL);
+    let waiting = server.is(&id, "waiting").because(Some("permission")).about_what(WORK);
     stage.expect("while it asks", &waiting)?;
     server.ask("POST", &format!("/permission/{request}/reply"), &cwd, &json!({"reply": "once"}))?;
     let tool = server.in_tool(stage, &id)?;

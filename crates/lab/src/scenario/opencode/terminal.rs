@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use serde_json::json;
 
-use super::{TOOL, database, ended, query, recorded, settings, with};
+use super::{WORK, database, ended, query, recorded, settings, with};
 use crate::judge::Claim;
 use crate::process::Held;
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -78,7 +78,7 @@ impl Tui {
     }
 
     fn in_tool(&self, stage: &Stage, id: &str) -> Result<Held, Trouble> {
-        let tool = stage.until_below(self.native.pid, TOOL)?;
+        let tool = stage.until_below(self.native.pid, WORK)?;
         recorded(stage, &database(stage), id, "\"metadata\":{\"output\":\"\"}")?;
         Ok(tool)
     }
@@ -112,17 +112,17 @@ pub(super) fn idle(stage: &mut Stage) -> Result<(), Trouble> {
 
 pub(super) fn permission(stage: &mut Stage) -> Result<(), Trouble> {
     let tui = open(stage, "a", &[("OPENCODE_PERMISSION", "{\"bash\":\"ask\"}")], &[])?;
-    tui.enter(stage, &format!("asking [[tool:{TOOL}]]"))?;
+    tui.enter(stage, &format!("asking [[tool:{WORK}]]"))?;
     let id = session(stage, "a")?;
     logged(stage, "message=asking")?;
     shows(stage, &tui.terminal, "Permission required")?;
     recorded(stage, &database(stage), &id, "\"status\":\"running\"")?;
-    let waiting = tui.is(&id, "waiting").because(Some("permission")).about_what(TOOL);
+    let waiting = tui.is(&id, "waiting").because(Some("permission")).about_what(WORK);
     stage.expect("while it asks", &waiting)?;
     stage.until("the key is taken", || {
         tui.press("Enter").ok()?;
         let tool = crate::process::descendants(tui.native.pid);
-        tool.iter().any(|p| crate::process::command_line(*p) == TOOL).then_some(())
+        tool.iter().any(|p| crate::process::command_line(*p) == WORK).then_some(())
     })?;
     stage.expect("the moment it was allowed", &tui.is(&id, "running").because(Some("tool")))?;
     let tool = tui.in_tool(stage, &id)?;
@@ -185,7 +185,7 @@ pub(super) fn question(stage: &mut Stage) -> Result<(), Trouble> {
 
 pub(super) fn stopped(stage: &mut Stage) -> Result<(), Trouble> {
     let tui = open(stage, "a", &[], &[])?;
-    tui.enter(stage, &format!("working [[tool:{TOOL}]]"))?;
+    tui.enter(stage, &format!("working [[tool:{WORK}]]"))?;
     let id = session(stage, "a")?;
     let tool = tui.in_tool(stage, &id)?;
     stage.expect("in the tool", &tui.is(&id, "running").because(Some("tool")))?;

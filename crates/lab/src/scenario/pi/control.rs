@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{TOOL, env, record, recorded, settings, shell, spoken, standing, writes_late};
+use super::{WORK, env, record, recorded, settings, shell, spoken, standing, writes_late};
 use crate::process::{Held, Started};
 use crate::scenario::control::Kind;
 use crate::stage::{Stage, Trouble};
@@ -57,7 +57,7 @@ impl Kind for Pi {
     }
 
     fn until_working(stage: &Stage, pid: u32, id: &str) -> Result<Held, Trouble> {
-        let tool = stage.until_below(pid, TOOL)?;
+        let tool = stage.until_below(pid, WORK)?;
         recorded(stage, id, "\"toolCall\"")?;
         Ok(tool)
     }

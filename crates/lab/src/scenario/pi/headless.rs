@@ -1,60 +1,24 @@
 //! `pi -p` at work.
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Run, TOOL, env, record, recorded, run, run_with, settings, shell, spoken, standing};
+use super::{Run, WORK, env, record, recorded, run, run_with, settings, shell, spoken, standing};
 use crate::judge::Claim;
 use crate::process::{Held, command_line};
+use crate::scenario::alike::{self, SPEAKING, calling, finished, spent, working};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
-/// What is true of a session whose last turn came to its end, and its process too.
-fn finished(id: &str) -> Claim {
-    Claim::of(id, "stopped").ended("finished").served_by(&[])
-}
-
-fn calling(id: &str, pid: u32) -> Claim {
-    Claim::of(id, "running").because(None).served_by(&[pid]).hosted(false)
-}
-
-fn in_tool(id: &str, pid: u32) -> Claim {
-    let claim = Claim::of(id, "running").because(Some("tool")).about_what(TOOL);
-    claim.served_by(&[pid]).hosted(false)
-}
-
-/// The tokens of this many answers: the model reports 1000 in, of which 7 were cached, and 50 out.
-fn spent(answers: u64) -> Value {
-    let (input, output, cached) = (993 * answers, 50 * answers, 7 * answers);
-    json!({"input": input, "output": output, "cache_read": cached, "cache_write": 0})
-}
-
-/// Looks from before the first moment until the model is asked: what is said of a start is `running`.
 pub(super) fn starting(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     settings(stage, ".pi/agent")?;
     let started = shell(stage, &cwd, &[], "beginning [[hang]]", &env())?;
-    let mut wrong = Vec::new();
-    stage.until("the model is asked", || {
-        let asked = stage.model.requests().iter().any(|r| r.prompt.starts_with("beginning"));
-        // Between its title and its first line nobody can know what it is up to.
-        let silent = spoken(started.pid()).is_none();
-        for args in [&[][..], &["-a", "--since", "all"]] {
-            match stage.rows(args) {
-                Ok(rows) if rows.len() > 1 => wrong.push(format!("{} rows", rows.len())),
-                Ok(rows) => wrong.extend(
-                    rows.iter()
-                        .filter(|r| {
-                            r["status"] != "running" && !(silent && r["status"] == "unknown")
-                        })
-                        .map(|r| format!("id {} is {}: {}", r["id"], r["status"], r["evidence"])),
-                ),
-                Err(trouble) => wrong.push(trouble),
-            }
-        }
-        asked.then_some(())
-    })?;
-    stage.expect_that("in every look until the model is asked", wrong.is_empty(), wrong.join("\n"));
     let pid = started.pid();
+    // Between its title and its first line nobody can know what it is up to.
+    alike::starting(stage, "beginning", || match spoken(pid) {
+        None => &[&[], &["running"], &["unknown"]],
+        Some(_) => &[&[], &["running"]],
+    })?;
     let id = stage.until("pi says which session it has", || spoken(pid))?;
     let agent = Run { started, pid, id };
     agent.asked(stage, "beginning")?;
@@ -73,13 +37,13 @@ pub(super) fn model_call(stage: &mut Stage) -> Result<(), Trouble> {
 
 pub(super) fn killed(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let mut agent = run(stage, &cwd, &format!("work [[tool:true]] [[tool:{TOOL}]]"))?;
+    let mut agent = run(stage, &cwd, &format!("work [[tool:true]] [[tool:{WORK}]]"))?;
     agent.in_tool(stage)?;
     stage.until("the second call is written", || {
         let text = std::fs::read_to_string(record(stage, &agent.id)?).ok()?;
         (text.matches("\"toolCall\"").count() == 2).then_some(())
     })?;
-    stage.expect("in its tool", &in_tool(&agent.id, agent.pid).spent(spent(2)))?;
+    stage.expect("in its tool", &working(&agent.id, agent.pid).spent(spent(2)))?;
     agent.signal(Signal::KILL)?;
     agent.ended()?;
     let claim = Claim::of(&agent.id, "stopped").ended("killed").served_by(&[]);
@@ -88,7 +52,7 @@ pub(super) fn killed(stage: &mut Stage) -> Result<(), Trouble> {
 
 pub(super) fn terminated(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let mut agent = run(stage, &cwd, &format!("work [[tool:{TOOL}]]"))?;
+    let mut agent = run(stage, &cwd, &format!("work [[tool:{WORK}]]"))?;
     let tool = agent.in_tool(stage)?;
     agent.signal(Signal::TERM)?;
     let code = agent.ended()?;
@@ -155,46 +119,14 @@ pub(super) fn paused(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     let agent = run(stage, &cwd, "pausing [[hang]]")?;
     agent.asked(stage, "pausing")?;
-    agent.signal(Signal::STOP)?;
-    until_state(stage, agent.pid, "T")?;
-    let running = Claim::of(&agent.id, "running").served_by(&[agent.pid]);
-    stage.expect("after SIGSTOP", &running.clone().because(Some("paused")))?;
-    agent.signal(Signal::CONT)?;
-    until_state(stage, agent.pid, "S")?;
-    stage.expect("after SIGCONT", &running.because(None))
-}
-
-fn until_state(stage: &Stage, pid: u32, letter: &str) -> Result<(), Trouble> {
-    stage.until(&format!("it is in state {letter}"), || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        (stat.rsplit(") ").next()?.split(' ').next() == Some(letter)).then_some(())
-    })
+    alike::paused(stage, &agent.id, &agent.started.held)
 }
 
 pub(super) fn logs(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let prompt = "speaking [[tool:echo heard-$((40+2))]] [[say:all said]]";
-    let mut agent = run(stage, &cwd, prompt)?;
+    let mut agent = run(stage, &cwd, SPEAKING)?;
     agent.ended()?;
-    let (code, stdout, stderr) = stage.ask(&["logs", &agent.id, "--json", "-n", "100"])?;
-    let lines: Result<Vec<Value>, _> = stdout.lines().map(serde_json::from_str).collect();
-    let lines = lines.map_err(|e| format!("logs exited {code:?}: {e}: {stderr}"))?;
-    let spoken = |role: &str| -> Vec<&str> {
-        let said = lines.iter().filter(|l| l["role"] == role);
-        said.filter_map(|l| l["text"].as_str()).filter(|t| !t.is_empty()).collect()
-    };
-    stage.expect_that("what the user said", spoken("user") == [prompt], &*stdout);
-    stage.expect_that("what the model said", spoken("assistant") == ["all said"], &*stdout);
-    let field = |name: &str| -> Vec<Value> {
-        lines.iter().flat_map(|l| l[name].as_array().cloned().unwrap_or_default()).collect()
-    };
-    let calls = field("tool_calls");
-    let called = matches!(&calls[..], [call] if call["name"] == "bash"
-        && call["input"]["command"] == "echo heard-$((40+2))");
-    stage.expect_that("which tool was called", called, &*stdout);
-    let results = field("tool_results");
-    let heard = |r: &Value| r["text"].as_str().is_some_and(|t| t.contains("heard-42"));
-    stage.expect_that("what it gave", matches!(&results[..], [r] if heard(r)), &*stdout);
+    alike::logs(stage, &agent.id, SPEAKING, ("bash", "command"))?;
     stage.expect("after its end", &finished(&agent.id))
 }
 
@@ -213,23 +145,23 @@ pub(super) fn moved_home(stage: &mut Stage) -> Result<(), Trouble> {
 pub(super) fn moved_sessions(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     let place = stage.home.join("kept").to_string_lossy().into_owned();
-    let prompt = format!("away [[tool:{TOOL}]]");
+    let prompt = format!("away [[tool:{WORK}]]");
     let agent = run_with(stage, &cwd, &["--session-dir", &place], &prompt, &env())?;
     agent.in_tool(stage)?;
-    stage.expect("in its tool", &in_tool(&agent.id, agent.pid).spent(spent(1)))
+    stage.expect("in its tool", &working(&agent.id, agent.pid).spent(spent(1)))
 }
 
 pub(super) fn two(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let first = run(stage, &cwd, &format!("one [[tool:{TOOL}]]"))?;
+    let first = run(stage, &cwd, &format!("one [[tool:{WORK}]]"))?;
     first.in_tool(stage)?;
     let mut second = run(stage, &cwd, "two [[delay:3]] [[say:done]]")?;
     second.asked(stage, "two")?;
-    stage.expect("the first", &in_tool(&first.id, first.pid))?;
+    stage.expect("the first", &working(&first.id, first.pid))?;
     stage.expect("the second", &calling(&second.id, second.pid))?;
     second.ended()?;
     stage.expect("the second after its end", &finished(&second.id))?;
-    stage.expect("the first, still", &in_tool(&first.id, first.pid))
+    stage.expect("the first, still", &working(&first.id, first.pid))
 }
 
 /// Starts `pi -p` without JSON, its words in a log that many write into, and waits for its file.
@@ -260,19 +192,19 @@ pub(super) fn plain(stage: &mut Stage) -> Result<(), Trouble> {
 }
 
 pub(super) fn plain_in_tool(stage: &mut Stage) -> Result<(), Trouble> {
-    let (agent, id) = unspoken(stage, &format!("working [[tool:{TOOL}]]"))?;
-    let tool = stage.until_below(agent.pid, TOOL)?;
+    let (agent, id) = unspoken(stage, &format!("working [[tool:{WORK}]]"))?;
+    let tool = stage.until_below(agent.pid, WORK)?;
     recorded(stage, &id, "\"toolCall\"")?;
     let told = crate::process::environment(tool.pid).get("PI_SESSION_ID").cloned();
     stage.expect_that("its tool was told", told.as_ref() == Some(&id), format!("{told:?}"));
-    stage.expect("in its tool", &in_tool(&id, agent.pid))
+    stage.expect("in its tool", &working(&id, agent.pid))
 }
 
 /// An older one, whose tools are told nothing.
 pub(super) fn plain_late(stage: &mut Stage) -> Result<(), Trouble> {
-    let (agent, id) = unspoken(stage, &format!("working [[tool:{TOOL}]]"))?;
-    drop(stage.until_below(agent.pid, TOOL)?);
-    stage.expect("in its tool", &in_tool(&id, agent.pid))
+    let (agent, id) = unspoken(stage, &format!("working [[tool:{WORK}]]"))?;
+    drop(stage.until_below(agent.pid, WORK)?);
+    stage.expect("in its tool", &working(&id, agent.pid))
 }
 
 pub(super) fn appended(stage: &mut Stage) -> Result<(), Trouble> {

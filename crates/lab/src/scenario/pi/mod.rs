@@ -10,12 +10,10 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use super::alike::WORK;
 use super::{Agent, Scenario, control as shared};
 use crate::process::{Held, Started, all, comm, directory};
 use crate::stage::{PATIENCE, Stage, Trouble};
-
-/// A tool that never ends by itself.
-const TOOL: &str = "tail -f /dev/null";
 
 const PI: Agent = Agent("pi");
 const PI_OLD: Agent = Agent("pi-old");
@@ -182,7 +180,7 @@ impl Run {
 
     /// Waits until the agent is in the tool that never ends, by its processes and its records.
     fn in_tool(&self, stage: &Stage) -> Result<Held, Trouble> {
-        let tool = stage.until_below(self.pid, TOOL)?;
+        let tool = stage.until_below(self.pid, WORK)?;
         recorded(stage, &self.id, "\"toolCall\"")?;
         Ok(tool)
     }

@@ -1,6 +1,6 @@
 //! Pi in a terminal.
 
-use super::{TOOL, env, record, recorded, run, settings, standing};
+use super::{WORK, env, record, recorded, run, settings, standing};
 use crate::judge::Claim;
 use crate::process::Held;
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -43,11 +43,11 @@ fn idle(id: &str, pid: u32) -> Claim {
 pub(super) fn whole(stage: &mut Stage) -> Result<(), Trouble> {
     let (terminal, agent) = open(stage, &["pi"])?;
     stage.expect("before its first prompt", &Claim::of_process(agent.pid, "unknown"))?;
-    enter(stage, &terminal, &format!("work [[tool:{TOOL}]] [[say:over]]"))?;
-    let tool = stage.until_below(agent.pid, TOOL)?;
+    enter(stage, &terminal, &format!("work [[tool:{WORK}]] [[say:over]]"))?;
+    let tool = stage.until_below(agent.pid, WORK)?;
     let id = stage.until("it has a file", || ids(stage).pop())?;
     recorded(stage, &id, "\"toolCall\"")?;
-    let claim = Claim::of(&id, "running").because(Some("tool")).about_what(TOOL);
+    let claim = Claim::of(&id, "running").because(Some("tool")).about_what(WORK);
     stage.expect("in its tool", &claim.served_by(&[agent.pid]))?;
     tool.signal(rustix::process::Signal::TERM).map_err(|e| e.to_string())?;
     recorded(stage, &id, "\"over\"")?;

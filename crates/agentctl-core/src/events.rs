@@ -1,0 +1,203 @@
+//! Edges: what changed between two looks at ground truth.
+//!
+//! An event is computed by comparing, never by believing a notification: those only say when to look.
+
+pub mod edges;
+mod holders;
+pub mod replay;
+mod watcher;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use self::holders::{Holders, about_fuse};
+pub use self::watcher::{Seen, Watcher};
+use crate::fuses::Fuse;
+use crate::locks::Lock;
+use crate::model::{SCHEMA_VERSION, Session, Time};
+pub use crate::native::bell::Bell;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+pub enum EventKind {
+    /// A session is there that was not.
+    #[serde(rename = "session.started")]
+    Started,
+    /// It works.
+    #[serde(rename = "session.running")]
+    Running,
+    /// It needs a human.
+    #[serde(rename = "session.waiting")]
+    Waiting,
+    /// Its turn is over.
+    #[serde(rename = "session.idle")]
+    Idle,
+    /// Nobody serves it any more.
+    #[serde(rename = "session.stopped")]
+    Stopped,
+    /// Nobody serves it any more, and its last turn failed.
+    #[serde(rename = "session.error")]
+    Error,
+    /// What it does can no longer be told.
+    #[serde(rename = "session.unknown")]
+    Unknown,
+    /// A directory is kept by somebody.
+    #[serde(rename = "lock.acquired")]
+    LockAcquired,
+    /// A directory is kept no more.
+    #[serde(rename = "lock.released")]
+    LockReleased,
+    /// A fuse burns.
+    #[serde(rename = "fuse.set")]
+    FuseSet,
+    /// A fuse burns longer.
+    #[serde(rename = "fuse.extended")]
+    FuseExtended,
+    /// A fuse was put out.
+    #[serde(rename = "fuse.cancelled")]
+    FuseCancelled,
+    /// A fuse has burnt down.
+    #[serde(rename = "fuse.expired")]
+    FuseExpired,
+}
+
+impl EventKind {
+    /// Every kind.
+    pub const ALL: [Self; 13] = [
+        Self::Started,
+        Self::Running,
+        Self::Waiting,
+        Self::Idle,
+        Self::Stopped,
+        Self::Error,
+        Self::Unknown,
+        Self::LockAcquired,
+        Self::LockReleased,
+        Self::FuseSet,
+        Self::FuseExtended,
+        Self::FuseCancelled,
+        Self::FuseExpired,
+    ];
+
+    /// Returns the word for it, as it stands in the JSON.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Started => "session.started",
+            Self::Running => "session.running",
+            Self::Waiting => "session.waiting",
+            Self::Idle => "session.idle",
+            Self::Stopped => "session.stopped",
+            Self::Error => "session.error",
+            Self::Unknown => "session.unknown",
+            Self::LockAcquired => "lock.acquired",
+            Self::LockReleased => "lock.released",
+            Self::FuseSet => "fuse.set",
+            Self::FuseExtended => "fuse.extended",
+            Self::FuseCancelled => "fuse.cancelled",
+            Self::FuseExpired => "fuse.expired",
+        }
+    }
+
+    /// Reads such a word; `waiting` is short for `session.waiting`.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        let fits = |kind: &Self| {
+            let whole = kind.word();
+            whole == word || whole.strip_prefix("session.") == Some(word)
+        };
+        Self::ALL.into_iter().find(fits)
+    }
+}
+
+/// Whom a launcher wants to be told, carried along and never looked into.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct Callback {
+    /// The session that asked for the launch (`--callback-session`).
+    pub session: Option<String>,
+    /// The agent that asked for it (`--callback-agent`).
+    pub agent: Option<String>,
+}
+
+/// The longest word of a callback.
+pub const CALLBACK_MOST: usize = 256;
+
+impl Callback {
+    /// Makes one of what was given, if anything was.
+    #[must_use]
+    pub fn of(session: Option<String>, agent: Option<String>) -> Option<Self> {
+        (session.is_some() || agent.is_some()).then_some(Self { session, agent })
+    }
+
+    /// Says what is wrong with such a word, if anything is: it ends up in headers, variables and logs.
+    pub fn check(word: &str) -> Result<(), String> {
+        if word.is_empty() {
+            return Err("it is empty".into());
+        }
+        if word.len() > CALLBACK_MOST {
+            return Err(format!("it is longer than {CALLBACK_MOST} bytes"));
+        }
+        match word.chars().find(|c| !c.is_ascii_graphic()) {
+            Some(c) => Err(format!("{c:?} cannot be part of it")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// One edge.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Event {
+    /// See [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The same edge told twice has the same id.
+    pub id: String,
+    /// What happened.
+    #[serde(rename = "type")]
+    pub kind: EventKind,
+    /// The adapter of the session concerned.
+    pub adapter: Option<&'static str>,
+    /// The session concerned.
+    pub session_id: Option<String>,
+    /// When it happened, where a source says so; else when it was seen.
+    pub at: Time,
+    /// It happened while nobody was awake to tell.
+    pub late: bool,
+    /// The session as it was seen then.
+    pub session: Option<Session>,
+    /// The directory's keeper, for `lock.*`.
+    pub lock: Option<Lock>,
+    /// The fuse, for `fuse.*`.
+    pub fuse: Option<Fuse>,
+    /// Whom the launcher wants to be told.
+    pub callback: Option<Callback>,
+}
+
+impl Event {
+    /// Makes an event about nothing yet.
+    #[must_use]
+    pub fn new(kind: EventKind, id: String, at: Time) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            id,
+            kind,
+            adapter: None,
+            session_id: None,
+            at,
+            late: false,
+            session: None,
+            lock: None,
+            fuse: None,
+            callback: None,
+        }
+    }
+}
+
+/// Returns a text that is the same for the same parts, whoever reckons it: FNV-1a, 128 bits.
+fn identity(parts: &[&str]) -> String {
+    let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
+    // No part has the byte that ends each of them.
+    for byte in parts.iter().flat_map(|part| part.bytes().chain([0xff])) {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+    }
+    format!("{hash:032x}")
+}

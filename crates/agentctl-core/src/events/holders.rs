@@ -1,0 +1,127 @@
+//! Who keeps a directory, and which fuses burn, between two looks.
+
+use super::{Event, EventKind, identity};
+use crate::fuses::{Fuse, State};
+use crate::locks::{Kind, Lock, SOURCE};
+use crate::model::{Fault, Time};
+
+/// What one look says about locks and fuses, and what could not be asked.
+#[derive(Clone, Debug, Default)]
+pub struct Holders {
+    /// Who keeps a directory.
+    pub locks: Vec<Lock>,
+    /// The fuses, with those that have burnt down a moment ago.
+    pub fuses: Vec<Fuse>,
+    /// Some files of fuses could not be read: one that is missing may be there.
+    pub fuses_hidden: bool,
+    /// What could not be asked: what is missing there may be hidden.
+    pub faults: Vec<Fault>,
+}
+
+/// Tells what has changed; returns what the next look is compared with.
+pub(super) fn step(
+    before: &Holders,
+    now: &Holders,
+    at: Time,
+    followed: &dyn Fn(&'static str, &str) -> bool,
+    events: &mut Vec<Event>,
+) -> Holders {
+    let mut next = now.clone();
+    for lock in &now.locks {
+        if !before.locks.iter().any(|was| is_same(was, lock)) {
+            events.push(about_lock(EventKind::LockAcquired, lock, at));
+        }
+    }
+    for was in &before.locks {
+        if now.locks.iter().any(|lock| is_same(was, lock)) {
+            continue;
+        }
+        if is_hidden(was, now, followed) {
+            next.locks.push(was.clone());
+        } else {
+            events.push(about_lock(EventKind::LockReleased, was, at));
+        }
+    }
+    let burns = |fuse: &&Fuse| fuse.state == State::Burning;
+    for fuse in now.fuses.iter().filter(burns) {
+        match before.fuses.iter().find(|was| was.id == fuse.id) {
+            None => events.push(about_fuse(EventKind::FuseSet, fuse, fuse.set_at.min(at))),
+            Some(was) if was.extended_at != fuse.extended_at => {
+                let when = fuse.extended_at.unwrap_or(at).min(at);
+                events.push(about_fuse(EventKind::FuseExtended, fuse, when));
+            }
+            Some(_) => {}
+        }
+    }
+    // One that has burnt down is still here; whoever fires it tells so.
+    for was in before.fuses.iter().filter(burns) {
+        if now.fuses.iter().any(|fuse| fuse.id == was.id) {
+            continue;
+        }
+        if now.fuses_hidden {
+            next.fuses.push(was.clone());
+        } else {
+            events.push(about_fuse(EventKind::FuseCancelled, was, at));
+        }
+    }
+    next
+}
+
+/// Says whether two looks saw the same keeper. A process that has found its session is still the same.
+fn is_same(a: &Lock, b: &Lock) -> bool {
+    let (left, right) = (&a.holder, &b.holder);
+    if a.directory != b.directory || left.kind != right.kind {
+        return false;
+    }
+    match left.kind {
+        Kind::Manual => left.since == right.since && left.by == right.by,
+        Kind::Occupied => {
+            let session = left.session.is_some()
+                && (left.adapter, &left.session) == (right.adapter, &right.session);
+            session || (left.pid.is_some() && left.pid == right.pid)
+        }
+    }
+}
+
+/// Says whether a keeper that is missing may still be there.
+fn is_hidden(was: &Lock, now: &Holders, followed: &dyn Fn(&'static str, &str) -> bool) -> bool {
+    let faulty = |adapter| now.faults.iter().any(|fault| fault.adapter == adapter);
+    match (was.holder.kind, was.holder.adapter, &was.holder.session) {
+        (Kind::Manual, ..) => faulty(SOURCE),
+        (Kind::Occupied, Some(adapter), Some(session)) => followed(adapter, session),
+        (Kind::Occupied, Some(adapter), None) => faulty(adapter),
+        (Kind::Occupied, None, _) => false,
+    }
+}
+
+fn about_lock(kind: EventKind, lock: &Lock, now: Time) -> Event {
+    let holder = &lock.holder;
+    let at = match kind {
+        EventKind::LockAcquired => holder.since.filter(|since| *since <= now).unwrap_or(now),
+        _ => now,
+    };
+    let who = match (&holder.session, holder.pid) {
+        (Some(session), _) => session.clone(),
+        (None, Some(pid)) => pid.to_string(),
+        (None, None) => holder.by.clone().unwrap_or_default(),
+    };
+    let since = holder.since.map(|t| t.to_string()).unwrap_or_default();
+    let id = identity(&[kind.word(), &lock.directory, holder.kind.word(), &who, &since]);
+    let mut event = Event::new(kind, id, at);
+    event.adapter = holder.adapter;
+    event.session_id.clone_from(&holder.session);
+    event.lock = Some(lock.clone());
+    event
+}
+
+/// Makes the event of a fuse, also for whoever fires it. What may be a secret is not told.
+#[must_use]
+pub fn about_fuse(kind: EventKind, fuse: &Fuse, at: Time) -> Event {
+    // A fuse is set, cancelled and fired once, and extended as often as somebody wants.
+    let when = fuse.extended_at.filter(|_| kind == EventKind::FuseExtended);
+    let when = when.map(|t| t.to_string()).unwrap_or_default();
+    let mut event = Event::new(kind, identity(&[kind.word(), &fuse.id, &when]), at);
+    event.session_id.clone_from(&fuse.session);
+    event.fuse = Some(fuse.public());
+    event
+}

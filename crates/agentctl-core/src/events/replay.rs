@@ -1,0 +1,211 @@
+//! What can honestly be told of the past: the launches, which are remembered, and nothing else.
+
+use std::sync::Arc;
+
+use super::edges::{ENDED, Life, Passed};
+use super::{Event, EventKind};
+use crate::fleet::{self, Adapters, Launch, Launches};
+use crate::host::Host;
+use crate::model::{Locator, Outcome, Reason, ReasonKind, Session, Status, Target, Time};
+use crate::runs::{Ended, Run};
+
+/// Returns the beginnings and ends of launches since then, oldest first, with their own times.
+#[must_use]
+pub fn since(host: &Arc<Host>, adapters: Adapters, since: Time) -> Vec<Event> {
+    let mut launches = Launches::default();
+    launches.read(host, adapters);
+    let recent: Vec<&Launch> = launches
+        .newest()
+        .filter(|launch| launch.ended.as_ref().map_or(launch.spec.at, |e| e.at) >= since)
+        .collect();
+    let mut events = Vec::new();
+    let known = sessions_of(host, adapters, &recent);
+    for (launch, session) in recent.into_iter().zip(known) {
+        let Some(past) = Past::of(adapters, launch, session) else { continue };
+        events.push(past.started());
+        events.extend(past.over().map(|passed| passed.stopped()));
+    }
+    events.retain(|event| event.at >= since);
+    events.sort_by_key(|event| event.at);
+    events
+}
+
+/// Returns the launches that have ended and whose end nobody was told, each with that end: it happened
+/// while nobody was awake. Launches from before ends were announced at all are left in peace.
+#[must_use]
+pub fn unannounced(host: &Arc<Host>, adapters: Adapters) -> Vec<(Run, Event)> {
+    let mut launches = Launches::default();
+    launches.read(host, adapters);
+    let untold: Vec<&Launch> = launches
+        .newest()
+        .filter(|l| l.spec.announce && l.ended.is_some() && !l.run.is_announced())
+        .collect();
+    let known = sessions_of(host, adapters, &untold);
+    let mut late = Vec::new();
+    for (launch, session) in untold.into_iter().zip(known) {
+        let past = Past::of(adapters, launch, session);
+        let Some(passed) = past.and_then(|past| past.over()) else { continue };
+        let mut event = passed.stopped();
+        event.late = true;
+        late.push((launch.run.clone(), event));
+    }
+    late.sort_by_key(|(_, event)| event.at);
+    late
+}
+
+/// Returns the run whose end an event tells, if it tells one.
+#[must_use]
+pub fn run_that_ended(event: &Event) -> Option<&str> {
+    let ends = matches!(event.kind, EventKind::Stopped | EventKind::Error);
+    event.id.strip_suffix(ENDED).filter(|_| ends)
+}
+
+/// Looks at the sessions of these launches, each by name.
+pub(super) fn sessions_of(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    launches: &[&Launch],
+) -> Vec<Option<Session>> {
+    let look = fleet::look(host, adapters, host.deadlines.live);
+    let mut targets = Vec::new();
+    for (index, launch) in launches.iter().enumerate() {
+        let Some(id) = &launch.session else { continue };
+        let Some(adapter) = adapters.iter().find(|a| a.name() == launch.spec.adapter) else {
+            continue;
+        };
+        for root in adapter.roots(&look) {
+            let session = Some(Locator { id: id.clone(), path: None, parent: None });
+            let target = Target { adapter: adapter.name(), root: root.label(), session, pid: None };
+            targets.push((index, target));
+        }
+    }
+    let asked: Vec<Target> = targets.iter().map(|(_, target)| target.clone()).collect();
+    let mut found = vec![None; launches.len()];
+    if asked.is_empty() {
+        return found;
+    }
+    let seen = fleet::observe(host, adapters, &asked, host.deadlines.all).seen;
+    for ((index, _), seen) in targets.iter().zip(seen) {
+        // A home that has no entry of it knows nothing of it.
+        let known = seen.session.filter(|s| s.last_activity_at.is_some() || s.status.is_live());
+        if found[*index].is_none() {
+            found[*index] = known;
+        }
+    }
+    found
+}
+
+/// One launch that has begun, with what its session's own record says.
+pub(super) struct Past {
+    life: Life,
+    begun: Session,
+    over: Option<(Session, Time)>,
+}
+
+impl Past {
+    /// Puts together what a run and a look by name say; `None` when it never became a session.
+    pub(super) fn of(adapters: Adapters, launch: &Launch, seen: Option<Session>) -> Option<Self> {
+        let adapter = adapters.iter().find(|a| a.name() == launch.spec.adapter)?.name();
+        let id = launch.session.clone().filter(|_| launch.run.session().is_some())?;
+        let life = life_of(launch);
+        let mut begun = match &seen {
+            Some(session) => session.clone(),
+            None => unseen(adapter, id),
+        };
+        fill(&mut begun, launch);
+        let over = launch.ended.as_ref().map(|ended| (over(&begun, seen, ended), ended.at));
+        as_begun(&mut begun);
+        Some(Self { life, begun, over })
+    }
+
+    fn started(&self) -> Event {
+        let (begun, over) = (self.begun.clone(), self.begun.clone());
+        Passed { life: self.life.clone(), begun, over, ended: self.life.began }.started()
+    }
+
+    pub(super) fn over(&self) -> Option<Passed> {
+        let (over, ended) = self.over.clone()?;
+        Some(Passed { life: self.life.clone(), begun: self.begun.clone(), over, ended })
+    }
+}
+
+/// Returns the life that a launch gave to its session.
+pub(super) fn life_of(launch: &Launch) -> Life {
+    Life {
+        run: launch.run.id.clone(),
+        began: launch.started.as_ref().map_or(launch.spec.at, |started| started.at),
+        callback: launch.spec.callback.clone(),
+    }
+}
+
+/// The session as it was when this launch ended. Somebody may have continued it since: then only what
+/// the run itself says is told.
+fn over(begun: &Session, seen: Option<Session>, ended: &Ended) -> Session {
+    let untouched = seen.filter(|session| {
+        !session.status.is_live() && session.last_activity_at.is_none_or(|last| last <= ended.at)
+    });
+    let mut session = match untouched {
+        Some(session) => Session { name: begun.name.clone(), ..session },
+        None => Session {
+            status: Status::Stopped,
+            outcome: Some(Outcome::Unknown),
+            reason: None,
+            pid: None,
+            processes: Vec::new(),
+            ..begun.clone()
+        },
+    };
+    (session.run, session.group) = (begun.run.clone(), begun.group.clone());
+    (session.exit, session.ended_at) = (Some(ended.exit), Some(ended.at));
+    session
+}
+
+fn as_begun(session: &mut Session) {
+    (session.status, session.outcome) = (Status::Running, None);
+    session.reason = Some(Reason::of(ReasonKind::Starting));
+    (session.pid, session.processes) = (None, Vec::new());
+    (session.exit, session.ended_at) = (None, None);
+    session.evidence = Vec::new();
+}
+
+fn fill(session: &mut Session, launch: &Launch) {
+    let spec = &launch.spec;
+    session.run = Some(launch.run.id.clone());
+    session.group.clone_from(&spec.group);
+    session.name = session.name.take().or_else(|| spec.name.clone());
+    session.model = session.model.take().or_else(|| spec.model.clone());
+    session.cwd = session.cwd.take().or_else(|| Some(spec.cwd.to_string_lossy().into_owned()));
+    session.started_at = session.started_at.or(Some(spec.at));
+}
+
+/// A session of which only its run is left.
+fn unseen(adapter: &'static str, id: String) -> Session {
+    Session {
+        id: Some(id),
+        adapter,
+        root: String::new(),
+        native_key: None,
+        status: Status::Unknown,
+        reason: None,
+        outcome: None,
+        pid: None,
+        processes: Vec::new(),
+        hosted: false,
+        cwd: None,
+        model: None,
+        title: None,
+        name: None,
+        prompt: None,
+        started_at: None,
+        last_activity_at: None,
+        ended_at: None,
+        exit: None,
+        tokens: None,
+        cost_usd: None,
+        group: None,
+        run: None,
+        parent: None,
+        notes: Vec::new(),
+        evidence: Vec::new(),
+    }
+}

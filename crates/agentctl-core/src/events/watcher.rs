@@ -1,0 +1,399 @@
+//! Decides when to look. Exits, file events, a server's own word and a bell say when; a look decides.
+//!
+//! Looks are kept apart by what they cost, and at least by a twentieth of a second; a death is told at
+//! once. One look a minute is the safety net for what shows nowhere but in the process table.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::edges::{Edges, Key, Life, Look, Named, Passed, WORTH_A_WORD};
+use super::holders::Holders;
+use super::replay::{self, Past, life_of};
+use super::{Bell, Event};
+use crate::fleet::{self, Adapters, Launch, Launches, Signs, Survey};
+use crate::fuses;
+use crate::host::Host;
+use crate::locks::{self, Lock};
+use crate::model::{Fault, Listing, ProcId, Session, Status, Time};
+use crate::waker::{Waker, Woken};
+
+/// Looks are at least so far apart …
+const NEAREST: Duration = Duration::from_millis(50);
+/// … and, where they cost much, so far.
+const FARTHEST: Duration = Duration::from_millis(150);
+/// Wake-ups may be lost by what lies between us and the agents; this bounds what that costs.
+const SAFETY: Duration = Duration::from_mins(1);
+/// The pace where wake-ups cannot be had.
+const PACE: Duration = Duration::from_secs(2);
+/// How an agent ended is written by its parent; one that lives and does not write is not waited for.
+const WRITING: Duration = Duration::from_secs(2);
+/// An adapter that did not answer in time is left alone for so long, then twice as long, …
+const FIRST_REST: Duration = Duration::from_secs(2);
+/// … and at most so long.
+const LAST_REST: Duration = Duration::from_mins(5);
+/// So many looks in a row may each find something new to watch before we pause.
+const RESTLESS: u32 = 16;
+
+/// What one look brought.
+#[derive(Debug)]
+pub struct Seen {
+    /// What has changed since the look before, oldest first.
+    pub events: Vec<Event>,
+    /// What lives.
+    pub listing: Listing,
+    /// What rests in shared servers: nobody tells of it until somebody moves it.
+    pub resting: Vec<Session>,
+    /// Who keeps a directory.
+    pub locks: Vec<Lock>,
+    /// What could not be asked, those of the listing among them.
+    pub faults: Vec<Fault>,
+    /// How long each home took to answer, by its adapter.
+    pub took: Vec<(&'static str, Duration)>,
+}
+
+/// An adapter that is left alone for a while.
+struct Resting {
+    until: Instant,
+    rest: Duration,
+    fault: Fault,
+}
+
+/// Looks, compares, and sleeps until there is a reason to look again.
+pub struct Watcher {
+    host: Arc<Host>,
+    adapters: Adapters,
+    edges: Edges,
+    launches: Launches,
+    waker: Waker,
+    bell: Bell,
+    resting: HashMap<&'static str, Resting>,
+    leaving: HashMap<String, Instant>,
+    trouble: Option<String>,
+    looked: Instant,
+    /// Not before then, but for a death.
+    earliest: Instant,
+    /// At the latest then.
+    latest: Instant,
+    news: bool,
+    death: bool,
+    restless: u32,
+    asleep: bool,
+}
+
+impl Watcher {
+    /// Makes a watcher that has seen nothing yet: its first look is what the second is compared with.
+    pub fn new(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
+        let mut waker = Waker::new();
+        let bell = waker.bell()?;
+        let now = Instant::now();
+        Ok(Self {
+            host,
+            adapters,
+            edges: Edges::default(),
+            launches: Launches::default(),
+            waker,
+            bell,
+            resting: HashMap::new(),
+            leaving: HashMap::new(),
+            trouble: None,
+            looked: now,
+            earliest: now,
+            latest: now,
+            news: false,
+            death: false,
+            restless: 0,
+            asleep: false,
+        })
+    }
+
+    /// Makes a watcher that compares looks and is woken by nothing: it needs none of what wakes.
+    pub fn asleep(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
+        let mut watcher = Self::new(host, adapters)?;
+        watcher.asleep = true;
+        Ok(watcher)
+    }
+
+    /// Compares the next look with what somebody was told, not with the look before.
+    pub fn suppose(&mut self, told: impl Iterator<Item = Session>) {
+        self.edges.suppose(told);
+    }
+
+    /// Returns what ends a [`Self::wait`] from any thread.
+    #[must_use]
+    pub fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
+
+    /// Says why changes may be seen late, if they may.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// Looks at everything that lives and tells what has changed. The first look tells nothing.
+    pub fn look(&mut self) -> Seen {
+        let began = Instant::now();
+        let at = self.host.now();
+        self.launches.read(&self.host, self.adapters);
+        let open = self.launches.newest().filter(|l| l.ended.is_none()).map(|l| l.run.clone());
+        let launched = locks::Launched::look(&self.host, self.adapters, open);
+        let unasked = self.unasked(began);
+        let survey = fleet::survey(&self.host, self.adapters, &unasked, &mut self.launches);
+        let Survey { listing, resting, mut signs, took } = survey;
+        let mut faults = listing.faults.clone();
+        faults.extend(unasked.iter().filter_map(|a| self.resting.get(a)).map(|r| r.fault.clone()));
+        self.note_silence(&listing.faults);
+        let named = self.look_by_name(&listing, &unasked, &mut signs);
+        let lives = self.lives(&listing.sessions, at);
+        let passed = self.passed(&listing.sessions, &named);
+        let (locks, lock_faults) = locks::of(&self.host, launched, &listing.sessions);
+        faults.extend(lock_faults);
+        let (fuses, fuse_faults) = fuses::seen(&self.host);
+        let fuses_hidden = !fuse_faults.is_empty();
+        let holders = Holders { locks: locks.clone(), fuses, fuses_hidden, faults: faults.clone() };
+        faults.extend(fuse_faults);
+        self.add_own_signs(&mut signs);
+        let sessions = listing.sessions.clone();
+        let look = Look { at, moment: began, sessions, unasked, named, lives, passed, holders };
+        let events = self.edges.step(look);
+        let kept = &self.launches;
+        self.edges.keep_launches(&|run| kept.get(run).is_some());
+        let seen = Seen { events, listing, resting, locks, faults, took };
+        if !self.asleep {
+            self.prepare(began, at, &signs, &seen);
+        }
+        seen
+    }
+
+    /// Sleeps until there is a reason to look again, at most for so long.
+    pub fn wait(&mut self, limit: Duration) -> io::Result<()> {
+        if std::mem::take(&mut self.death) {
+            return Ok(());
+        }
+        let now = Instant::now();
+        let mut until = self.latest.min(now.checked_add(limit).unwrap_or(self.latest));
+        if self.news {
+            until = until.min(self.earliest);
+        }
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            match self.waker.wait(left)? {
+                Woken::Exit | Woken::Bell | Woken::Late => return Ok(()),
+                // Only a death is worth more than keeping looks apart.
+                Woken::Sign => until = until.min(self.earliest),
+            }
+        }
+    }
+
+    /// Arms what wakes us, and reckons when to look again if nothing does.
+    fn prepare(&mut self, began: Instant, at: Time, signs: &Signs, seen: &Seen) {
+        let lost = self.waker.has_lost_events();
+        let armed = self.waker.arm(&self.host, std::iter::once(signs));
+        self.looked = Instant::now();
+        self.restless = if armed.news { self.restless + 1 } else { 0 };
+        let restless = self.restless > RESTLESS;
+        (self.news, self.death) = (armed.news && !restless, armed.death);
+        // A server that does not answer at all has nothing to tell until it lets us in again.
+        let silent = |name: &str| seen.faults.iter().any(|f| f.root.as_deref() == Some(name));
+        let (silent, deaf): (Vec<_>, Vec<_>) =
+            armed.deaf.into_iter().partition(|(name, _)| silent(name));
+        let only_silent = !silent.is_empty() && deaf.is_empty() && !armed.blind;
+        let paced = (armed.trouble.is_some() && !only_silent) || restless;
+        let overflow = || "more files changed at once than the system keeps for us".to_owned();
+        self.trouble = armed.trouble.or_else(|| lost.then(overflow));
+        let cost = self.looked.saturating_duration_since(began);
+        // What is being written in this moment is waited for, and told when it is there.
+        let apart = (cost * 4).clamp(NEAREST, FARTHEST);
+        self.earliest = if self.leaving.is_empty() { self.looked + apart } else { self.looked };
+        let mut pause = if paced { PACE } else { SAFETY };
+        if self.edges.is_doubtful() {
+            pause = pause.min(WORTH_A_WORD);
+        }
+        let soonest = self.leaving.values().map(|since| *since + WRITING);
+        let rested = self.resting.values().map(|resting| resting.until);
+        let again = silent.into_iter().map(|(_, again)| again);
+        let latest = soonest.chain(rested).chain(again).min().unwrap_or(self.looked + pause);
+        self.latest = latest.min(self.looked + pause);
+        // A lock that expires is free from that moment on.
+        let ends = seen.locks.iter().filter_map(|lock| lock.holder.until).min();
+        let left = ends.map(|end| u64::try_from(end.millis() - at.millis()).unwrap_or(0));
+        if let Some(left) = left {
+            self.latest = self.latest.min(began + Duration::from_millis(left));
+        }
+    }
+
+    /// Those that are left alone just now.
+    fn unasked(&self, now: Instant) -> Vec<&'static str> {
+        let rests = self.resting.iter().filter(|(_, resting)| now < resting.until);
+        rests.map(|(adapter, _)| *adapter).collect()
+    }
+
+    /// Leaves those alone that did not answer in time: everybody else would wait for them.
+    fn note_silence(&mut self, faults: &[Fault]) {
+        let now = Instant::now();
+        let silent = faults.iter().filter(|f| f.root.is_none() && f.code == "timeout");
+        let mut next: HashMap<&'static str, Resting> = HashMap::new();
+        for fault in silent {
+            let before = self.resting.get(fault.adapter).map(|resting| resting.rest * 2);
+            let rest = before.unwrap_or(FIRST_REST).min(LAST_REST);
+            let resting = Resting { until: now + rest, rest, fault: fault.clone() };
+            next.insert(fault.adapter, resting);
+        }
+        self.resting.retain(|_, resting| now < resting.until);
+        self.resting.extend(next);
+    }
+
+    /// Looks at those by name that were there and are missing.
+    fn look_by_name(
+        &mut self,
+        listing: &Listing,
+        unasked: &[&'static str],
+        signs: &mut Signs,
+    ) -> HashMap<Key, Named> {
+        let mut named = HashMap::new();
+        let mut missing = self.edges.missing(&listing.sessions);
+        missing.retain(|key| !unasked.contains(&key.adapter()));
+        let (mute, asked): (Vec<Key>, Vec<Key>) =
+            missing.into_iter().partition(|key| silent(listing, key).is_some());
+        for key in mute {
+            let why = silent(listing, &key).unwrap_or_default();
+            named.insert(key, Named::Failed(why));
+        }
+        let targets: Vec<_> = asked.iter().map(Key::target).collect();
+        let limit = self.host.deadlines.live;
+        let observation = fleet::observe(&self.host, self.adapters, &targets, limit);
+        let mut leaving = HashMap::new();
+        for (key, mut seen) in asked.into_iter().zip(observation.seen) {
+            signs.add(std::mem::take(&mut seen.signs));
+            let said = match seen.session {
+                Some(session) => self.said(&key, session, signs, &mut leaving),
+                None => match covering(&observation.faults, &key) {
+                    Some(fault) => Named::Failed(fault.message.clone()),
+                    None => Named::Gone,
+                },
+            };
+            named.insert(key, said);
+        }
+        self.leaving = leaving;
+        named
+    }
+
+    /// Takes in what a look by name said. How a launched agent ended is written by its parent a moment
+    /// after its death: that, or the parent's own end, is waited for.
+    fn said(
+        &self,
+        key: &Key,
+        mut session: Session,
+        signs: &mut Signs,
+        leaving: &mut HashMap<String, Instant>,
+    ) -> Named {
+        let ended = matches!(session.status, Status::Stopped | Status::Error);
+        let run = self.edges.life(key).map(|life| life.run.as_str()).filter(|_| ended);
+        let launch = run.and_then(|run| self.launches.get(run)).cloned();
+        let Some(launch) = launch else {
+            self.launches.add(std::slice::from_mut(&mut session));
+            return Named::Seen(Box::new(session));
+        };
+        // Whether anybody is left to write is asked before whether it is written.
+        let attended = launch.run.is_attended(&self.host);
+        let launch = launch.again(&self.host, self.adapters);
+        if launch.ended.is_none() && attended {
+            let run = launch.run.id.clone();
+            let now = Instant::now();
+            let since = self.leaving.get(&run).copied().unwrap_or(now);
+            if now.saturating_duration_since(since) < WRITING {
+                signs.places.push(launch.run.directory.join("exit.json"));
+                signs.processes.extend(launch.started.and_then(|started| started.shim));
+                leaving.insert(run, since);
+                return Named::Leaving;
+            }
+        }
+        launch.add(&mut session);
+        Named::Seen(Box::new(session))
+    }
+
+    /// Returns the launch that each of these lives by.
+    fn lives(&self, sessions: &[Session], at: Time) -> HashMap<Key, Life> {
+        let mut lives = HashMap::new();
+        for session in sessions {
+            let (Some(run), Some(key)) = (&session.run, Key::of(session)) else { continue };
+            let Some(launch) = self.launches.get(run) else { continue };
+            let process: Option<&ProcId> = launch.started.as_ref().map(|s| &s.process);
+            let serves = process.is_some_and(|process| session.processes.contains(process));
+            // After the end of a launch somebody else serves it; unless it ended while we looked.
+            if serves || launch.ended.as_ref().is_none_or(|ended| ended.at >= at) {
+                lives.insert(key, life_of(launch));
+            }
+        }
+        lives
+    }
+
+    /// Returns the launches that are over and were not told to be.
+    fn passed(&mut self, sessions: &[Session], named: &HashMap<Key, Named>) -> Vec<Passed> {
+        let untold = self.launches.newest();
+        let untold = untold.filter(|l| l.ended.is_some() && !self.edges.is_over(&l.run.id));
+        let untold: Vec<&Launch> = untold.collect();
+        if !self.edges.has_begun() {
+            self.edges.pass_over(untold.iter().map(|launch| launch.run.id.clone()));
+            return Vec::new();
+        }
+        if untold.is_empty() {
+            return Vec::new();
+        }
+        let listed = |launch: &Launch| {
+            let own = |s: &&Session| s.adapter == launch.spec.adapter && s.id == launch.session;
+            let by_name = || {
+                named.values().find_map(|said| match said {
+                    Named::Seen(session) if own(&session.as_ref()) => Some(session.as_ref()),
+                    _ => None,
+                })
+            };
+            sessions.iter().find(own).or_else(by_name).cloned()
+        };
+        let mut known: Vec<Option<Session>> = untold.iter().map(|l| listed(l)).collect();
+        let unknown: Vec<usize> = (0..untold.len()).filter(|at| known[*at].is_none()).collect();
+        if !unknown.is_empty() {
+            let asked: Vec<&Launch> = unknown.iter().map(|at| untold[*at]).collect();
+            let found = replay::sessions_of(&self.host, self.adapters, &asked);
+            for (at, session) in unknown.into_iter().zip(found) {
+                known[at] = session;
+            }
+        }
+        let (mut passed, mut nothing) = (Vec::new(), Vec::new());
+        for (launch, seen) in untold.into_iter().zip(known) {
+            match Past::of(self.adapters, launch, seen).and_then(|past| past.over()) {
+                Some(over) => passed.push(over),
+                None => nothing.push(launch.run.id.clone()),
+            }
+        }
+        self.edges.pass_over(nothing.into_iter());
+        passed
+    }
+
+    /// Adds what of our own folders tells that something begins, ends or changes.
+    fn add_own_signs(&self, signs: &mut Signs) {
+        let state = self.host.state();
+        signs.places.extend(["runs", "locks", "fuses"].map(|folder| state.join(folder)));
+        for launch in self.launches.newest().filter(|l| l.ended.is_none()) {
+            let told = ["started.json", "session.json", "exit.json"];
+            signs.places.extend(told.map(|name| launch.run.directory.join(name)));
+        }
+    }
+}
+
+/// Says why an adapter could not be asked at all, if so.
+fn silent(listing: &Listing, key: &Key) -> Option<String> {
+    let blind = |f: &&Fault| f.adapter == key.adapter() && locks::is_blind(f);
+    listing.faults.iter().find(blind).map(|fault| fault.message.clone())
+}
+
+fn covering<'a>(faults: &'a [Fault], key: &Key) -> Option<&'a Fault> {
+    faults.iter().find(|fault| {
+        fault.adapter == key.adapter() && fault.root.as_deref().is_none_or(|r| r == key.root())
+    })
+}

@@ -1,0 +1,103 @@
+//! One look at everything that lives, and beside it every place where the next change would show.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::observe::Signs;
+use super::{Adapters, Launches, Query, Question, each_adapter, each_root, sort};
+use crate::adapters::{Adapter, Found, Look};
+use crate::host::Host;
+use crate::model::{Listing, SCHEMA_VERSION, Session};
+
+/// What lives, and where the next change would show.
+#[derive(Debug)]
+pub struct Survey {
+    /// The same as [`super::list`] would have said.
+    pub listing: Listing,
+    /// What rests in shared servers.
+    pub resting: Vec<Session>,
+    /// Where a change of any of them would show, and where a new one would.
+    pub signs: Signs,
+    /// How long each home took to answer, by its adapter. Who was not asked or did not answer is missing.
+    pub took: Vec<(&'static str, Duration)>,
+}
+
+/// One home's share.
+struct Share {
+    sessions: Vec<Session>,
+    resting: Vec<Session>,
+    signs: Signs,
+    took: (&'static str, Duration),
+}
+
+/// Lists what lives at this moment, all adapters but these.
+#[must_use]
+pub fn survey(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    left_out: &[&'static str],
+    launches: &mut Launches,
+) -> Survey {
+    let left_out = left_out.to_vec();
+    let found = each_adapter(host, adapters, host.deadlines.live, move |adapter, look| {
+        if left_out.contains(&adapter.name()) { Found::default() } else { home(adapter, look) }
+    });
+    let (mut sessions, mut resting) = (Vec::new(), Vec::new());
+    let mut signs = Signs::default();
+    let mut took = Vec::new();
+    // Where its home is not there yet, the first session begins with making it.
+    let homes = adapters.iter().flat_map(|adapter| adapter.homes(host));
+    signs.places.extend(homes.filter(|path| !path.exists()).map(|path| absolute(host, path)));
+    for share in found.rows {
+        sessions.extend(share.sessions);
+        resting.extend(share.resting);
+        signs.add(share.signs);
+        took.push(share.took);
+    }
+    launches.read(host, adapters);
+    launches.add(&mut sessions);
+    launches.add(&mut resting);
+    sort(&mut sessions);
+    let mut faults = found.faults;
+    faults.sort();
+    faults.dedup();
+    let listing = Listing { schema_version: SCHEMA_VERSION, sessions, faults };
+    Survey { listing, resting, signs, took }
+}
+
+fn absolute(host: &Host, path: PathBuf) -> PathBuf {
+    if path.is_absolute() { path } else { host.cwd.join(path) }
+}
+
+fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
+    let (living, all) = (Query::default(), Query { resting: true, ..Query::default() });
+    each_root(adapter, look, |root| {
+        let asked = Instant::now();
+        let store = adapter.store(look, root);
+        let live = store.live();
+        let mut question = Question::new(adapter, look, root, store.as_ref(), live);
+        question.add_living(None);
+        question.add_unjoined(|_| true);
+        question.confirm();
+        let mut signs = Signs {
+            processes: Vec::new(),
+            places: store.beginnings(),
+            pushing: store.announcing(),
+        };
+        let rows = std::mem::take(&mut question.rows);
+        let (mut sessions, mut resting) = (Vec::new(), Vec::new());
+        for row in rows.into_iter().filter(|row| all.admits(&row.session)) {
+            if !living.admits(&row.session) {
+                resting.push(row.session);
+                continue;
+            }
+            let observed = question.observed(&row.locator, row.session);
+            signs.add(observed.signs);
+            sessions.extend(observed.session);
+        }
+        let took = (adapter.name(), asked.elapsed());
+        let rows = vec![Share { sessions, resting, signs, took }];
+        Found { rows, faults: question.faults, whole: true }
+    })
+}

@@ -1,0 +1,506 @@
+//! Edges over arbitrary worlds: sessions that begin, work, ask, rest, end and come again, seen by looks
+//! that may fail.
+//!
+//! The oracle is the world that was made up: told in order, the edges lead from the first look to the
+//! last; nothing is told twice, nothing ends that could not be looked at.
+#![cfg(target_os = "linux")]
+// Tests build their own world; helpers of tests panic as the tests themselves do.
+#![allow(clippy::disallowed_methods, clippy::expect_used)]
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use agentctl_core::events::edges::{Edges, Holders, Key, Life, Look, Named, Passed};
+use agentctl_core::events::{Callback, Event, EventKind};
+use agentctl_core::locks::{Holder, Kind, Lock};
+use agentctl_core::model::{
+    Exit, Fault, Outcome, ProcId, Reason, ReasonKind, Session, Status, Time,
+};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// Each has its own adapter, so that it can fail alone.
+const SESSIONS: [(&str, &str, bool); 4] =
+    [("one", "a", false), ("one", "b", false), ("two", "c", false), ("far", "d", true)];
+
+fn time(second: i64) -> Time {
+    Time::from_millis(1_794_700_000_000 + second * 1000).expect("a time")
+}
+
+fn process(pid: u32, start_ticks: u64) -> ProcId {
+    ProcId { pid, start_ticks, inode: Some(start_ticks), boot_id: "boot".into() }
+}
+
+fn session(adapter: &'static str, id: Option<&str>, status: Status) -> Session {
+    Session {
+        id: id.map(str::to_owned),
+        adapter,
+        root: "/home".into(),
+        native_key: None,
+        status,
+        reason: None,
+        outcome: None,
+        pid: None,
+        processes: Vec::new(),
+        hosted: false,
+        cwd: None,
+        model: None,
+        title: None,
+        name: None,
+        prompt: None,
+        started_at: None,
+        last_activity_at: None,
+        ended_at: None,
+        exit: None,
+        tokens: None,
+        cost_usd: None,
+        group: None,
+        run: None,
+        parent: None,
+        notes: Vec::new(),
+        evidence: Vec::new(),
+    }
+}
+
+fn look(at: i64, start: Instant, sessions: Vec<Session>) -> Look {
+    let moment = start + Duration::from_secs(u64::try_from(at).expect("later"));
+    Look {
+        at: time(at),
+        moment,
+        sessions,
+        unasked: Vec::new(),
+        named: HashMap::new(),
+        lives: HashMap::new(),
+        passed: Vec::new(),
+        holders: Holders::default(),
+    }
+}
+
+/// What a session does, in a made-up world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Nothing,
+    Running,
+    Asking(&'static str),
+    Idle,
+    /// The source itself cannot tell.
+    Puzzling,
+    Stopped,
+    Failed,
+    /// Its keeper has it no more.
+    Forgotten,
+}
+
+impl Doing {
+    fn status(self) -> Status {
+        match self {
+            Self::Running => Status::Running,
+            Self::Asking(_) => Status::Waiting,
+            Self::Idle => Status::Idle,
+            Self::Puzzling => Status::Unknown,
+            Self::Failed => Status::Error,
+            Self::Nothing | Self::Stopped | Self::Forgotten => Status::Stopped,
+        }
+    }
+
+    fn lives(self) -> bool {
+        matches!(self, Self::Running | Self::Asking(_) | Self::Idle | Self::Puzzling)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Moment {
+    doing: [Doing; 4],
+    /// Entries were written.
+    written: [bool; 4],
+    /// Adapters that fail: in the listing already, or only when asked by name.
+    fails: BTreeSet<&'static str>,
+    /// Adapters that are left alone.
+    rests: BTreeSet<&'static str>,
+}
+
+fn doing() -> impl Strategy<Value = Doing> {
+    prop_oneof![
+        Just(Doing::Nothing),
+        Just(Doing::Running),
+        select(vec!["Bash: ls", "Edit: a.rs"]).prop_map(Doing::Asking),
+        Just(Doing::Idle),
+        Just(Doing::Puzzling),
+        Just(Doing::Stopped),
+        Just(Doing::Failed),
+        Just(Doing::Forgotten),
+    ]
+}
+
+fn moments() -> impl Strategy<Value = Vec<Moment>> {
+    let adapters = || {
+        let some = proptest::collection::btree_set(select(vec!["one", "two", "far"]), 0..2);
+        prop_oneof![3 => Just(BTreeSet::new()), 1 => some]
+    };
+    let moment = ([doing(), doing(), doing(), doing()], any::<[bool; 4]>(), adapters(), adapters())
+        .prop_map(|(doing, written, fails, rests)| Moment { doing, written, fails, rests });
+    proptest::collection::vec(moment, 1..12)
+}
+
+/// The world as it goes on: what tells one life from the next.
+#[derive(Default)]
+struct World {
+    lives: [u32; 4],
+    was_alive: [bool; 4],
+    entry: [i64; 4],
+}
+
+impl World {
+    fn row(&self, which: usize, doing: Doing) -> Session {
+        let (adapter, id, hosted) = SESSIONS[which];
+        let mut row = session(adapter, Some(id), doing.status());
+        row.hosted = hosted;
+        row.started_at = Some(time(0));
+        row.last_activity_at = Some(time(self.entry[which]));
+        if let Doing::Asking(what) = doing {
+            row.reason = Some(Reason::with(ReasonKind::Permission, what));
+        }
+        if doing.lives() && !hosted {
+            let life = self.lives[which];
+            row.processes =
+                vec![process(100 * life + u32::try_from(which).expect("small"), life.into())];
+        }
+        row.outcome = (!doing.lives()).then_some(Outcome::Finished);
+        row
+    }
+
+    /// Goes on to the next moment and looks.
+    fn next(&mut self, edges: &Edges, start: Instant, at: i64, moment: &Moment) -> Look {
+        let mut rows = Vec::new();
+        for (which, (adapter, _, hosted)) in SESSIONS.into_iter().enumerate() {
+            let doing = moment.doing[which];
+            let alive = doing.lives();
+            let woke = alive && !self.was_alive[which];
+            if woke {
+                self.lives[which] += 1;
+            }
+            // What a server keeps has an entry whenever something happens to it.
+            if moment.written[which] || hosted {
+                self.entry[which] = at;
+            }
+            self.was_alive[which] = alive;
+            let rests = hosted && doing == Doing::Idle;
+            let hidden = moment.fails.contains(adapter) || moment.rests.contains(adapter);
+            if alive && !rests && !hidden {
+                rows.push(self.row(which, doing));
+            }
+        }
+        let mut look = look(at, start, rows);
+        look.unasked = moment.rests.iter().copied().collect();
+        look.holders.faults = moment
+            .fails
+            .iter()
+            .chain(&moment.rests)
+            .map(|adapter| Fault {
+                adapter,
+                root: None,
+                code: "timeout",
+                message: "it did not answer".into(),
+            })
+            .collect();
+        for key in edges.missing(&look.sessions) {
+            let which = SESSIONS.iter().position(|(_, id, _)| Some(*id) == key.id());
+            let which = which.expect("one of ours");
+            let named = match moment.doing[which] {
+                _ if moment.fails.contains(key.adapter()) => Named::Failed("no answer".into()),
+                Doing::Forgotten | Doing::Nothing => Named::Gone,
+                doing => Named::Seen(Box::new(self.row(which, doing))),
+            };
+            if !moment.rests.contains(key.adapter()) {
+                look.named.insert(key, named);
+            }
+        }
+        look
+    }
+}
+
+/// What somebody believes who heard every edge.
+fn believe(belief: &mut BTreeMap<String, (EventKind, Option<String>)>, event: &Event) {
+    let id = event.session_id.clone().expect("a session");
+    let detail = event.session.as_ref().and_then(|s| s.reason.as_ref()?.detail.clone());
+    let hosted = event.session.as_ref().is_some_and(|s| s.hosted);
+    match event.kind {
+        EventKind::Stopped | EventKind::Error => {
+            belief.remove(&id);
+        }
+        EventKind::Idle if hosted => {
+            belief.remove(&id);
+        }
+        EventKind::Started => {
+            belief.insert(id, (EventKind::Running, None));
+        }
+        EventKind::Waiting => {
+            belief.insert(id, (EventKind::Waiting, detail));
+        }
+        kind => {
+            belief.insert(id, (kind, None));
+        }
+    }
+}
+
+fn truth(rows: &[Session]) -> BTreeMap<String, (EventKind, Option<String>)> {
+    let of = |s: &Session| {
+        let kind = match s.status {
+            Status::Running => EventKind::Running,
+            Status::Waiting => EventKind::Waiting,
+            Status::Idle => EventKind::Idle,
+            _ => EventKind::Unknown,
+        };
+        let detail = s.reason.as_ref().and_then(|r| r.detail.clone());
+        let detail = detail.filter(|_| kind == EventKind::Waiting);
+        (s.id.clone().expect("a session"), (kind, detail))
+    };
+    rows.iter().map(of).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn edges_lead_from_the_first_look_to_the_last(moments in moments()) {
+        let (mut edges, mut world) = (Edges::default(), World::default());
+        let start = Instant::now();
+        let mut calm = moments.last().expect("one").clone();
+        calm.fails.clear();
+        calm.rests.clear();
+        calm.written = [false; 4];
+        // Twice the same without a fault: doubts are over, and everything was told.
+        let all: Vec<Moment> = moments.iter().cloned().chain([calm.clone(), calm.clone()]).collect();
+        let (mut belief, mut ids) = (BTreeMap::new(), BTreeSet::new());
+        let (mut rows, mut puzzled): (_, BTreeSet<String>) = (Vec::new(), BTreeSet::new());
+        for (at, moment) in all.iter().enumerate() {
+            let at = i64::try_from(at).expect("small");
+            let look = world.next(&edges, start, at, moment);
+            rows.clone_from(&look.sessions);
+            let named = look.named.clone();
+            let first = !edges.has_begun();
+            let events = edges.step(look);
+            if first {
+                prop_assert!(events.is_empty(), "the first look tells nothing");
+                belief = truth(&rows);
+            }
+            for event in &events {
+                prop_assert!(ids.insert(event.id.clone()), "{} was told twice: {event:?}", event.id);
+                let adapter = event.adapter.expect("a session's");
+                let id = event.session_id.clone().expect("a session's");
+                if matches!(event.kind, EventKind::Stopped | EventKind::Error) {
+                    prop_assert!(!moment.fails.contains(adapter), "it could not be looked at");
+                    prop_assert!(!moment.rests.contains(adapter), "it was not looked at");
+                    prop_assert!(named.keys().any(|key| key.id() == Some(id.as_str())));
+                }
+                if event.kind == EventKind::Unknown {
+                    prop_assert!(puzzled.insert(id), "unknown is told once");
+                } else {
+                    puzzled.remove(&id);
+                }
+                believe(&mut belief, event);
+            }
+        }
+        prop_assert_eq!(&belief, &truth(&rows));
+        let look = world.next(&edges, start, 100, &calm);
+        // An entry more or less is no edge.
+        prop_assert_eq!(edges.step(look), []);
+    }
+}
+
+/// Looks twice and returns what the second brought.
+fn between(before: Vec<Session>, now: impl FnOnce(&Edges) -> Look) -> Vec<Event> {
+    let mut edges = Edges::default();
+    assert_eq!(edges.step(look(0, Instant::now(), before)), []);
+    let look = now(&edges);
+    edges.step(look)
+}
+
+fn kinds(events: &[Event]) -> Vec<&'static str> {
+    events.iter().map(|event| event.kind.word()).collect()
+}
+
+#[test]
+fn a_doubt_that_passes_is_not_worth_a_word() {
+    let start = Instant::now();
+    let mut edges = Edges::default();
+    let alive = || vec![session("one", Some("a"), Status::Running)];
+    let puzzling = || vec![session("one", Some("a"), Status::Unknown)];
+    let step = |edges: &mut Edges, ms: u64, rows: Vec<Session>| {
+        let mut look = look(1, start, rows);
+        look.moment = start + Duration::from_millis(ms);
+        kinds(&edges.step(look))
+    };
+    assert!(step(&mut edges, 0, alive()).is_empty());
+    assert!(step(&mut edges, 100, puzzling()).is_empty());
+    assert!(edges.is_doubtful());
+    assert!(step(&mut edges, 349, puzzling()).is_empty());
+    assert!(step(&mut edges, 349, alive()).is_empty(), "it was nothing");
+    assert!(!edges.is_doubtful());
+    assert!(step(&mut edges, 400, puzzling()).is_empty());
+    assert_eq!(step(&mut edges, 650, puzzling()), ["session.unknown"]);
+    assert!(step(&mut edges, 5000, puzzling()).is_empty(), "once");
+    assert_eq!(step(&mut edges, 5001, alive()), ["session.running"]);
+}
+
+#[test]
+fn a_process_that_finds_its_session_starts_once() {
+    let starting = |id: Option<&str>, status| {
+        let mut row = session("one", id, status);
+        (row.pid, row.processes) = (Some(7), vec![process(7, 70)]);
+        row
+    };
+    let nameless = starting(None, Status::Running);
+    let events = between(vec![], |_| look(1, Instant::now(), vec![nameless.clone()]));
+    assert_eq!(kinds(&events), [""; 0], "a process is no session yet");
+    let named = starting(Some("a"), Status::Running);
+    let events = between(vec![nameless.clone()], |_| look(1, Instant::now(), vec![named]));
+    assert_eq!(kinds(&events), ["session.started"]);
+    let events = between(vec![nameless], |edges| {
+        assert!(edges.missing(&[]).is_empty(), "nobody looks for it by name");
+        look(1, Instant::now(), vec![])
+    });
+    assert_eq!(kinds(&events), [""; 0]);
+    // It needs somebody before it can have a session: that is worth a word.
+    let mut asking = starting(None, Status::Waiting);
+    asking.reason = Some(Reason::of(ReasonKind::Trust));
+    let events = between(vec![], |_| look(1, Instant::now(), vec![asking]));
+    assert_eq!(kinds(&events), ["session.waiting"]);
+    assert_eq!(events[0].session_id, None);
+}
+
+#[test]
+fn what_could_not_be_seen_did_not_start() {
+    let begun = |second| {
+        let mut row = session("one", Some("a"), Status::Waiting);
+        row.started_at = Some(time(second));
+        row
+    };
+    let mut edges = Edges::default();
+    let mut blind = look(10, Instant::now(), vec![]);
+    let fault = |code| Fault { adapter: "one", root: None, code, message: "no".into() };
+    blind.holders.faults = vec![fault("timeout")];
+    edges.step(blind);
+    let events = edges.step(look(12, Instant::now(), vec![begun(3)]));
+    assert_eq!(kinds(&events), ["session.waiting"], "it was there all the time");
+    let mut edges = Edges::default();
+    let mut blind = look(10, Instant::now(), vec![]);
+    blind.holders.faults = vec![fault("timeout")];
+    edges.step(blind);
+    let events = edges.step(look(12, Instant::now(), vec![begun(11)]));
+    assert_eq!(kinds(&events), ["session.started", "session.waiting"]);
+    let mut edges = Edges::default();
+    let mut less = look(10, Instant::now(), vec![]);
+    less.holders.faults = vec![fault("skipped")];
+    edges.step(less);
+    let events = edges.step(look(12, Instant::now(), vec![begun(3)]));
+    assert_eq!(kinds(&events), ["session.started", "session.waiting"], "a file hides nobody");
+}
+
+fn life(run: &str, began: i64) -> Life {
+    let callback = Some(Callback { session: Some("boss".into()), agent: None });
+    Life { run: run.into(), began: time(began), callback }
+}
+
+fn passed(run: &str, began: i64, ended: i64) -> Passed {
+    let begun = session("one", Some("a"), Status::Running);
+    let mut over = session("one", Some("a"), Status::Stopped);
+    over.exit = Some(Exit { code: Some(0), signal: None });
+    Passed { life: life(run, began), begun, over, ended: time(ended) }
+}
+
+#[test]
+fn a_launch_is_told_by_its_run_however_little_of_it_was_seen() {
+    // Born and gone between two looks.
+    let events = between(vec![], |_| {
+        let mut look = look(10, Instant::now(), vec![]);
+        look.passed = vec![passed("r1", 3, 4)];
+        look
+    });
+    assert_eq!(kinds(&events), ["session.started", "session.stopped"]);
+    let told: Vec<_> = events.iter().map(|e| (e.id.as_str(), e.at)).collect();
+    assert_eq!(told, [("r1-started", time(3)), ("r1-stopped", time(4))]);
+    assert!(events.iter().all(|e| e.callback.is_some() && !e.late));
+
+    // Seen alive, then over; and nothing is told again.
+    let mut edges = Edges::default();
+    let row = session("one", Some("a"), Status::Running);
+    let key = Key::of(&row).expect("a key");
+    edges.step(look(0, Instant::now(), vec![]));
+    let mut alive = look(5, Instant::now(), vec![row.clone()]);
+    alive.lives.insert(key.clone(), life("r1", 4));
+    let events = edges.step(alive);
+    assert_eq!((kinds(&events), events[0].id.as_str()), (vec!["session.started"], "r1-started"));
+    let mut leaving = look(6, Instant::now(), vec![]);
+    leaving.named.insert(key.clone(), Named::Leaving);
+    assert_eq!(edges.step(leaving), [], "how it ended is not written yet");
+    let mut over = look(7, Instant::now(), vec![]);
+    let mut ended = session("one", Some("a"), Status::Error);
+    (ended.ended_at, ended.exit) = (Some(time(6)), Some(Exit { code: Some(3), signal: None }));
+    over.named.insert(key.clone(), Named::Seen(Box::new(ended)));
+    over.passed = vec![passed("r1", 4, 6)];
+    let events = edges.step(over);
+    assert_eq!((kinds(&events), events[0].id.as_str()), (vec!["session.error"], "r1-stopped"));
+    assert_eq!((events[0].at, events[0].callback.is_some()), (time(6), true));
+    assert!(edges.is_over("r1"));
+
+    // Ended and continued by another launch between two looks.
+    let mut edges = Edges::default();
+    let mut first = look(0, Instant::now(), vec![row.clone()]);
+    first.lives.insert(key.clone(), life("r1", 0));
+    edges.step(first);
+    let mut second = look(9, Instant::now(), vec![row]);
+    second.lives.insert(key, life("r2", 8));
+    second.passed = vec![passed("r1", 0, 5)];
+    let ids: Vec<String> = edges.step(second).into_iter().map(|e| e.id).collect();
+    assert_eq!(ids, ["r1-stopped", "r2-started"]);
+}
+
+#[test]
+fn a_directory_is_free_when_it_is_known_to_be() {
+    let lock = |kind, session: Option<&str>, pid, since| {
+        let holder = Holder {
+            kind,
+            session: session.map(str::to_owned),
+            adapter: (kind == Kind::Occupied).then_some("one"),
+            pid,
+            by: None,
+            reason: None,
+            since: Some(time(since)),
+            until: None,
+            what: String::new(),
+        };
+        Lock { directory: "/work".into(), holder }
+    };
+    let mut edges = Edges::default();
+    let start = Instant::now();
+    let step = |edges: &mut Edges, at, rows, locks, fails: Option<&'static str>| {
+        let mut look = look(at, start, rows);
+        look.holders.locks = locks;
+        let fault = |adapter| Fault { adapter, root: None, code: "timeout", message: "no".into() };
+        look.holders.faults = fails.map(fault).into_iter().collect();
+        for key in edges.missing(&look.sessions) {
+            let named = match fails {
+                Some(_) => Named::Failed("no".into()),
+                None => Named::Gone,
+            };
+            look.named.insert(key, named);
+        }
+        kinds(&edges.step(look)).join(" ")
+    };
+    let row = || session("one", Some("a"), Status::Running);
+    assert_eq!(step(&mut edges, 0, vec![], vec![], None), "");
+    let process = lock(Kind::Occupied, None, Some(7), 1);
+    assert_eq!(step(&mut edges, 1, vec![], vec![process], None), "lock.acquired");
+    let occupied = lock(Kind::Occupied, Some("a"), Some(7), 1);
+    let told = step(&mut edges, 2, vec![row()], vec![occupied.clone()], None);
+    assert_eq!(told, "session.started", "the same process keeps it");
+    assert_eq!(step(&mut edges, 3, vec![], vec![], Some("one")), "", "who keeps it is hidden");
+    assert_eq!(step(&mut edges, 4, vec![row()], vec![occupied], None), "");
+    assert_eq!(step(&mut edges, 5, vec![], vec![], None), "session.stopped lock.released");
+    let manual = || vec![lock(Kind::Manual, None, None, 6)];
+    assert_eq!(step(&mut edges, 6, vec![], manual(), None), "lock.acquired");
+    assert_eq!(step(&mut edges, 7, vec![], vec![], Some("agentctl")), "");
+    assert_eq!(step(&mut edges, 8, vec![], manual(), None), "");
+    assert_eq!(step(&mut edges, 9, vec![], vec![], None), "lock.released");
+}

@@ -1,0 +1,249 @@
+//! The watcher beside adapters that fail, hang and come back: whoever fails ends nothing, and costs the
+//! others nothing.
+#![cfg(target_os = "linux")]
+// Tests build their own world; helpers of tests panic as the tests themselves do.
+#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use agentctl_core::adapters::demo::Demo;
+use agentctl_core::adapters::{
+    Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, State, Store,
+    Turn,
+};
+use agentctl_core::events::{Event, Watcher};
+use agentctl_core::fleet::{self, Adapters, Query};
+use agentctl_core::host::{Deadlines, Host};
+use agentctl_core::kernel::{Brief, Kernel};
+use agentctl_core::model::{Fault, Locator, Message, Outcome, Status, Time};
+use testkit::{Dice, TestHome, sandboxed};
+
+/// An adapter of one session, which says what a test wants.
+struct Fake {
+    name: &'static str,
+    live: fn() -> Found<Served>,
+    record: fn() -> Record,
+}
+
+impl Adapter for Fake {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Demo.capabilities()
+    }
+
+    fn is_candidate(&self, _: Brief<'_>) -> bool {
+        false
+    }
+
+    fn roots(&self, _: &Look) -> Vec<Root> {
+        vec![Root { path: "/nowhere".into() }]
+    }
+
+    fn installation(&self, _: &Host) -> Installation {
+        Installation::default()
+    }
+
+    fn store<'a>(&'a self, _: &'a Look, _: &'a Root) -> Box<dyn Store + 'a> {
+        Box::new(FakeStore(self))
+    }
+
+    fn messages(&self, _: &[u8]) -> Vec<Message> {
+        Vec::new()
+    }
+}
+
+struct FakeStore<'a>(&'a Fake);
+
+impl Store for FakeStore<'_> {
+    fn live(&self) -> Found<Served> {
+        (self.0.live)()
+    }
+
+    fn history(&self, _: Option<i64>) -> Found<Locator> {
+        Found::default()
+    }
+
+    fn find(&self, id: &str) -> Found<Locator> {
+        let path = Some("/nowhere".into());
+        let rows = vec![Locator { id: id.to_owned(), path, parent: None }];
+        Found { rows, ..Found::default() }
+    }
+
+    fn record(&self, _: &Locator, _: Depth) -> Record {
+        (self.0.record)()
+    }
+}
+
+fn host(home: &TestHome, limit: Duration) -> Arc<Host> {
+    Arc::new(Host {
+        home: home.path(),
+        cwd: home.path(),
+        program: PathBuf::from("agentctl"),
+        env: BTreeMap::new(),
+        roots: BTreeMap::new(),
+        settings: BTreeMap::new(),
+        gateways: BTreeMap::new(),
+        kernel: Kernel::open().expect("a kernel"),
+        clock: || Time(jiff::Timestamp::now()),
+        deadlines: Deadlines { live: limit, all: limit, ..Deadlines::default() },
+        memo: None,
+    })
+}
+
+fn kinds(events: &[Event]) -> Vec<&'static str> {
+    events.iter().map(|event| event.kind.word()).collect()
+}
+
+/// Never answers, and counts who asked.
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+fn hang() -> Found<Served> {
+    static NEVER: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+    ASKED.fetch_add(1, Ordering::SeqCst);
+    let guard = NEVER.0.lock().expect("sound");
+    let _for_ever = NEVER.1.wait_while(guard, |()| true);
+    Found::default()
+}
+
+static HANGS: Adapters = &[&Fake { name: "hanging", live: hang, record: Record::default }, &Demo];
+
+#[test]
+fn who_hangs_is_left_alone_and_the_others_are_told() {
+    sandboxed(|| {
+        let home = TestHome::new("unused");
+        let mut watcher =
+            Watcher::new(host(&home, Duration::from_millis(200)), HANGS).expect("a watcher");
+        let seen = watcher.look();
+        assert_eq!((seen.faults.len(), ASKED.load(Ordering::SeqCst)), (1, 1));
+        // Nobody waits for it again so soon: its fault stands, and the others are told.
+        let root = ".local/share/agentctl-demo";
+        let session = r#"{"type":"session","cwd":"/work","model":"demo-1"}"#;
+        home.write(&format!("{root}/sessions/alive.jsonl"), format!("{session}\n"));
+        let live = r#"{"start_ticks":{start},"boot_id":"{boot}","machine_id":null,"pid_namespace":{ns},"session":"alive","cwd":"/work","status":"idle","detail":null,"started_ms":0}"#;
+        let record = home.at(&format!("{root}/live/{{pid}}.json"));
+        let words = ["write", record.to_str().expect("utf-8"), live];
+        let mut agent = home.agent("agentctl", "work", &words);
+        agent.ready();
+        let seen = watcher.look();
+        let told: Vec<_> =
+            kinds(&seen.events).into_iter().filter(|k| k.starts_with("session")).collect();
+        assert_eq!(told, ["session.started", "session.idle"]);
+        assert_eq!(ASKED.load(Ordering::SeqCst), 1, "it is left alone");
+        assert_eq!((seen.faults[0].adapter, seen.faults[0].code), ("hanging", "timeout"));
+        // The wait for its next turn is bounded.
+        let until = Instant::now() + Duration::from_secs(30);
+        while ASKED.load(Ordering::SeqCst) == 1 {
+            assert!(Instant::now() < until, "it is asked again some day");
+            watcher.wait(Duration::from_secs(30)).expect("waited");
+            watcher.look();
+        }
+    });
+}
+
+#[test]
+fn who_hangs_for_good_is_asked_no_more_and_costs_the_others_nothing() {
+    sandboxed(|| {
+        let home = TestHome::new("unused");
+        let host = host(&home, Duration::from_millis(20));
+        let mut last = None;
+        for _ in 0..40 {
+            last = Some(fleet::list(&host, HANGS, &Query::default()));
+        }
+        assert!(ASKED.load(Ordering::SeqCst) <= 8, "threads that hang are not piled up");
+        let listing = last.expect("one");
+        let faults: Vec<_> = listing.faults.iter().map(|f| (f.adapter, f.code)).collect();
+        assert_eq!(faults, [("hanging", "failed")], "the demo adapter answers to the last");
+    });
+}
+
+/// What the flapping adapter's one session does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Works,
+    Over,
+    /// The source cannot be asked.
+    Broken,
+    /// It panics.
+    Panics,
+}
+
+static DOING: Mutex<Doing> = Mutex::new(Doing::Over);
+
+fn doing() -> Doing {
+    *DOING.lock().expect("sound")
+}
+
+fn live() -> Found<Served> {
+    match doing() {
+        Doing::Works => {
+            let state = State { status: Status::Running, reason: None };
+            let rows = vec![Served::kept("a".into(), state, None)];
+            Found { rows, ..Found::default() }
+        }
+        Doing::Over => Found::default(),
+        Doing::Broken => {
+            let root = Some("/nowhere".into());
+            let message = "it is broken".into();
+            Found::fault(Fault { adapter: "flapping", root, code: "unreachable", message })
+        }
+        Doing::Panics => panic!("no answer"),
+    }
+}
+
+fn record() -> Record {
+    match doing() {
+        Doing::Works | Doing::Over => Record { turn: Turn::Finished, ..Record::default() },
+        _ => Record { turn: Turn::Unreadable("it is broken".into()), ..Record::default() },
+    }
+}
+
+#[test]
+fn a_source_that_flaps_ends_nothing() {
+    static FLAPS: Adapters = &[&Fake { name: "flapping", live, record }];
+    sandboxed(|| {
+        let home = TestHome::new("unused");
+        let mut dice = Dice::new();
+        let mut watcher =
+            Watcher::new(host(&home, Duration::from_secs(10)), FLAPS).expect("a watcher");
+        watcher.look();
+        let (mut works, mut ends) = (false, 0);
+        for round in 0..400 {
+            let next = [Doing::Works, Doing::Over, Doing::Broken, Doing::Panics]
+                [usize::try_from(dice.below(4)).expect("small")];
+            *DOING.lock().expect("sound") = next;
+            let seen = watcher.look();
+            for event in &seen.events {
+                let session = event.session.as_ref().expect("a session");
+                match event.kind.word() {
+                    "session.started" | "session.running" => {
+                        assert_eq!(next, Doing::Works, "round {round}");
+                        works = true;
+                    }
+                    "session.stopped" => {
+                        assert_eq!(next, Doing::Over, "round {round}: {event:?}");
+                        assert_eq!(session.outcome, Some(Outcome::Finished));
+                        (works, ends) = (false, ends + 1);
+                    }
+                    "session.unknown" => {
+                        assert!(matches!(next, Doing::Broken | Doing::Panics), "round {round}");
+                    }
+                    other => panic!("round {round}: {other}"),
+                }
+            }
+            match next {
+                Doing::Works => assert!(works, "round {round}: it works and nobody was told"),
+                Doing::Over => assert!(!works, "round {round}: it is over and nobody was told"),
+                _ => {}
+            }
+        }
+        println!("{ends} ends, seed {}", dice.seed);
+        assert!(ends > 10, "it did end now and then");
+    });
+}

@@ -1,0 +1,63 @@
+//! From what happens to the line that tells it: `agentctl events` among 10,000 old sessions.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::measure::{Beside, ours};
+use crate::waiting::asleep;
+
+/// A stream that somebody reads.
+pub(crate) struct Stream {
+    running: Beside,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Stream {
+    /// Begins to listen in this home.
+    pub(crate) fn start(home: &Path) -> Self {
+        let mut command = ours(home, &["events", "--type", "started,running,waiting,idle,stopped"]);
+        command.env("AGENTCTL_NO_DAEMON", "1").stdout(Stdio::piped());
+        let mut running = Beside::start(&mut command);
+        asleep(running.child.id());
+        let lines = BufReader::new(running.child.stdout.take().expect("piped"));
+        Self { running, lines }
+    }
+
+    /// Reads until this is told of that session.
+    pub(crate) fn until(&mut self, id: &str, kind: &str) {
+        loop {
+            let mut line = String::new();
+            self.lines.read_line(&mut line).expect("it speaks");
+            let event: Value = serde_json::from_str(&line).expect("an event");
+            if event["session_id"] == id && event["type"] == kind {
+                return;
+            }
+        }
+    }
+
+    /// Returns once it sleeps.
+    pub(crate) fn quiet(&self) {
+        asleep(self.running.child.id());
+    }
+}
+
+/// Does something and returns how long it took until that was told.
+pub(crate) fn told(stream: &mut Stream, id: &str, kind: &str, happens: impl FnOnce()) -> Duration {
+    stream.quiet();
+    let start = Instant::now();
+    happens();
+    stream.until(id, kind);
+    start.elapsed()
+}
+
+/// Writes another status into a live record of Claude Code, in place, as it does itself.
+pub(crate) fn rewrite(record: &Path, status: &str) {
+    let text = std::fs::read_to_string(record).expect("there");
+    let mut record_now: Value = serde_json::from_str(&text).expect("a record");
+    record_now["status"] = status.into();
+    std::fs::write(record, record_now.to_string()).expect("written");
+}

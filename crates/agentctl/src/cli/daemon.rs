@@ -1,0 +1,402 @@
+//! `agentctl daemon`: whoever is awake for events, webhooks, fuses and metrics.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agentctl_core::host::Host;
+use agentctl_core::kernel::{self, Liveness};
+use agentctl_core::model::ProcId;
+use agentctl_core::native::watch::Watch;
+use clap::{Args, Subcommand};
+
+use crate::client::{self, Client, PATIENT, Silence};
+use crate::config::Loaded;
+use crate::daemon::service::{self, Manager};
+use crate::daemon::status::DaemonStatus;
+use crate::daemon::{self, Place, start};
+use crate::failure::{Failure, Kind, Outcome};
+use crate::ui::{Ui, age};
+
+/// A daemon that was told to end has this long.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+/// So long may a fresh count take.
+const STATUS_LIMIT: Duration = Duration::from_secs(15);
+/// The pace at which a log is followed where its directory cannot be watched.
+const FOLLOW_PACE: Duration = Duration::from_secs(1);
+
+/// Start, stop and watch the daemon
+///
+/// No command needs it: it is there for what needs somebody awake: `events`, webhooks, fuses, metrics and
+/// notifications. Killing it changes no answer.
+#[derive(Args)]
+pub(super) struct DaemonArgs {
+    #[command(subcommand)]
+    command: DaemonCommand,
+}
+
+#[derive(Subcommand)]
+enum DaemonCommand {
+    /// Serve in the foreground until interrupted
+    Run {
+        /// A descriptor that is told when it serves
+        #[arg(long, hide = true, value_name = "FD")]
+        ready: Option<RawFd>,
+    },
+    /// Start it in the background, unless it runs
+    Start,
+    /// End it; agents go on
+    Stop {
+        /// Kill it if it does not answer
+        #[arg(long)]
+        force: bool,
+    },
+    /// Say whether it runs, and what it sees right now
+    Status {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// End it and start it anew
+    Restart {
+        /// Kill it if it does not answer
+        #[arg(long)]
+        force: bool,
+    },
+    /// Show its log: one JSON object a line
+    Logs {
+        /// How many lines
+        #[arg(short = 'n', long, default_value_t = 50, value_name = "LINES")]
+        lines: usize,
+        /// Go on with what is written
+        #[arg(short, long)]
+        follow: bool,
+    },
+    /// Have the service manager keep it running
+    Install {
+        /// Print the service file instead
+        #[arg(long)]
+        print: bool,
+    },
+    /// Take it from the service manager
+    Uninstall,
+}
+
+pub(super) fn cmd_daemon(ui: &mut Ui, loaded: Loaded, args: &DaemonArgs) -> Outcome {
+    let host = &Arc::clone(&loaded.host);
+    let place = Place::of(host);
+    match &args.command {
+        DaemonCommand::Run { ready } => run(ui, loaded, &place, *ready),
+        DaemonCommand::Start => start(ui, &loaded),
+        DaemonCommand::Stop { force } => stop(ui, host, &place, *force),
+        DaemonCommand::Status { json } => status(ui, host, &place, *json),
+        DaemonCommand::Restart { force } => {
+            stop(ui, host, &place, *force)?;
+            start(ui, &loaded)
+        }
+        DaemonCommand::Logs { lines, follow } => logs(ui, &place, *lines, *follow),
+        DaemonCommand::Install { print } => install(ui, host, *print),
+        DaemonCommand::Uninstall => uninstall(ui, host),
+    }
+}
+
+fn run(ui: &mut Ui, loaded: Loaded, place: &Place, ready: Option<RawFd>) -> Outcome {
+    let failed = |error: std::io::Error| Failure::new(Kind::Failed, error.to_string());
+    let ready = ready.map(kernel::inherited).transpose().map_err(failed)?.map(File::from);
+    let Some(right) = place.take().map_err(failed)? else {
+        return Err(Failure::new(Kind::Refused, "a daemon runs already")
+            .hint("`agentctl daemon status` shows it"));
+    };
+    if ready.is_none() {
+        ui.note(&format!("serving on {}", place.socket().display()));
+    }
+    daemon::run(loaded, place, &Arc::new(right), ready).map_err(failed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start(ui: &mut Ui, loaded: &Loaded) -> Outcome {
+    let host = &loaded.host;
+    let manager = Manager::here();
+    if manager.file(host).is_file() && Client::connect(&Place::of(host), PATIENT).is_err() {
+        match service::command(host, &manager.act(host, "start")) {
+            Ok(()) => {
+                ui.note("the service manager has started it");
+                return Ok(ExitCode::SUCCESS);
+            }
+            Err(why) => ui.warn(&format!("{why}; starting it without")),
+        }
+    }
+    let (mut client, fresh) = start::ensure(host)?;
+    let pid = client.welcome.pid;
+    ui.note(&if fresh {
+        format!("started, pid {pid}")
+    } else {
+        format!("runs already, pid {pid}")
+    });
+    if loaded.metrics.is_some() {
+        let asked = client.call("daemon.status", &serde_json::json!({}), STATUS_LIMIT);
+        let trouble = match asked {
+            Ok(DaemonStatus { metrics: Some(metrics), .. }) => metrics.trouble,
+            Ok(_) => Some("it began before they were wished: `agentctl daemon restart`".into()),
+            Err(silence) => Some(silence.to_string()),
+        };
+        if let Some(trouble) = trouble {
+            ui.warn(&format!("metrics are not served: {trouble}"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
+    let manager = Manager::here();
+    if manager.file(host).is_file() && host.which("systemctl").is_some() {
+        // Otherwise it would be started again at once.
+        if let Err(why) = service::command(host, &manager.act(host, "stop")) {
+            ui.warn(&why);
+        }
+    }
+    let server = client::server(host, place);
+    match Client::connect(place, PATIENT) {
+        Err(Silence::Nobody) => {
+            ui.note("no daemon runs");
+            return Ok(ExitCode::SUCCESS);
+        }
+        Ok(mut client) => {
+            let told: Result<serde_json::Value, _> =
+                client.call("daemon.shutdown", &serde_json::json!({}), STOP_LIMIT);
+            // The connection ends a moment before the process, which holds the right to serve until then.
+            let hung_up =
+                told.is_ok() && matches!(client.line(Some(STOP_LIMIT)), Err(Silence::Broken(_)));
+            if hung_up && server.as_ref().is_none_or(|process| has_gone(host, process)) {
+                ui.note(&format!("stopped, pid {}", client.welcome.pid));
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+        Err(_) => {}
+    }
+    match server.filter(|_| force) {
+        Some(process) => {
+            let killed = host.kernel.signal(&process, rustix::process::Signal::KILL);
+            if killed.is_err() || !has_gone(host, &process) {
+                return Err(Failure::new(
+                    Kind::Failed,
+                    format!("pid {} could not be ended", process.pid),
+                ));
+            }
+            ui.note(&format!("killed, pid {}", process.pid));
+            Ok(ExitCode::SUCCESS)
+        }
+        None => Err(Failure::new(Kind::Failed, "the daemon does not answer")
+            .hint("`--force` kills it; no agent is touched")),
+    }
+}
+
+/// Waits for the end of a process, for so long; says whether it has come.
+fn has_gone(host: &Host, process: &ProcId) -> bool {
+    let mut watch = kernel::ExitWatch::default();
+    if matches!(watch.add(&host.kernel, process), Ok(true)) {
+        let _ended = watch.wait(Some(STOP_LIMIT));
+    }
+    host.kernel.liveness(process) == Liveness::Gone
+}
+
+fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
+    let asked = Client::connect(place, PATIENT).and_then(|mut client| {
+        let status = client.call("daemon.status", &serde_json::json!({}), STATUS_LIMIT);
+        Ok((status?, client.welcome.fingerprint == client::fingerprint(host)))
+    });
+    let status = match asked {
+        Ok((mut status, same)) => {
+            let status: &mut DaemonStatus = &mut status;
+            status.same_world = Some(same);
+            status.clone()
+        }
+        Err(Silence::Nobody) => DaemonStatus::absent(
+            place.socket().display().to_string(),
+            place.log().display().to_string(),
+        ),
+        Err(silence) => {
+            return Err(Failure::new(Kind::Failed, silence.to_string())
+                .hint("`agentctl daemon restart --force` puts another in its place"));
+        }
+    };
+    if json {
+        ui.json(&status)?;
+    } else {
+        for line in lines(host, &status) {
+            ui.line(&line)?;
+        }
+    }
+    if !status.running {
+        return Ok(ExitCode::from(1));
+    }
+    Ok(super::answered(ui, &status.faults))
+}
+
+/// What `daemon status` shows to people.
+fn lines(host: &Host, status: &DaemonStatus) -> Vec<String> {
+    let (Some(pid), Some(since)) = (status.pid, status.since) else {
+        return vec![
+            "not running: no command needs it but `events` and fuses, which start it".into(),
+        ];
+    };
+    let version = status.version.as_deref().unwrap_or("-");
+    let mut lines =
+        vec![format!("running   pid {pid}, for {}, version {version}", age(host.now(), since))];
+    let counts = status.sessions.iter().flatten();
+    let counts: Vec<String> = counts.map(|(word, count)| format!("{count} {word}")).collect();
+    let counts = if counts.is_empty() { "none alive".to_owned() } else { counts.join(", ") };
+    lines.push(format!("sessions  {counts}"));
+    let number = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |n| n.to_string());
+    lines.push(format!(
+        "locks     {}, fuses {}, listening {}",
+        number(status.locks),
+        number(status.fuses),
+        number(status.subscribers)
+    ));
+    lines.push(format!("socket    {}", status.socket));
+    lines.push(format!("log       {}", status.log));
+    if let Some(metrics) = &status.metrics {
+        lines.push(match &metrics.trouble {
+            Some(trouble) => format!("metrics   not served: {trouble}"),
+            None => format!("metrics   {}, token: {}", metrics.url, metrics.token),
+        });
+    }
+    for hook in &status.webhooks {
+        let last = hook.last_error.as_deref().filter(|_| hook.last_error_at > hook.last_success_at);
+        let last = last.map(|why| format!("; {why}")).unwrap_or_default();
+        lines.push(format!(
+            "webhook   {}: {} delivered, {} queued, {} failed, {} dropped{last}",
+            hook.name, hook.delivered, hook.queued, hook.failed, hook.dropped
+        ));
+    }
+    if let Some(trouble) = &status.trouble {
+        lines.push(format!("trouble   {trouble}"));
+    }
+    if status.same_world == Some(false) {
+        lines.push(
+            "world     it looks at other homes, with other settings or with another program than this command: `agentctl daemon restart`"
+                .into(),
+        );
+    }
+    lines
+}
+
+fn logs(ui: &mut Ui, place: &Place, lines: usize, follow: bool) -> Outcome {
+    let path = place.log();
+    let mut file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Failure::new(Kind::Failed, "there is no log: no daemon has run yet")
+                .hint("`agentctl daemon start` starts one"));
+        }
+        Err(error) => return Err(Failure::new(Kind::Failed, error.to_string())),
+    };
+    let mut last = std::collections::VecDeque::new();
+    for line in BufReader::new(&file).lines() {
+        if last.len() == lines {
+            last.pop_front();
+        }
+        last.push_back(line?);
+    }
+    for line in last.iter().take(lines) {
+        ui.line(&crate::text::clean(line))?;
+    }
+    ui.flush()?;
+    if !follow {
+        return Ok(ExitCode::SUCCESS);
+    }
+    loop {
+        file = more(ui, &path, file)?;
+        ui.flush()?;
+    }
+}
+
+/// Shows what was added, after it was.
+fn more(ui: &mut Ui, path: &Path, mut file: File) -> Result<File, Failure> {
+    use std::os::unix::fs::MetadataExt;
+    let watch = Watch::directories(path.parent());
+    let at = file.stream_position()?;
+    // It may have been put aside for a new one.
+    let there = std::fs::metadata(path);
+    let replaced = there.is_ok_and(|there| file.metadata().is_ok_and(|m| m.ino() != there.ino()));
+    if file.metadata()?.len() <= at {
+        if replaced {
+            return Ok(File::open(path)?);
+        }
+        match watch {
+            Ok(watch) => drop(watch.wait(FOLLOW_PACE)),
+            Err(_) => super::pause(FOLLOW_PACE),
+        }
+        return Ok(file);
+    }
+    let mut reader = BufReader::new(&file);
+    let mut line = String::new();
+    let mut read = at;
+    while reader.read_line(&mut line)? > 0 && line.ends_with('\n') {
+        ui.line(&crate::text::clean(line.trim_end()))?;
+        read += line.len() as u64;
+        line.clear();
+    }
+    file.seek(SeekFrom::Start(read))?;
+    Ok(file)
+}
+
+fn install(ui: &mut Ui, host: &Arc<Host>, print: bool) -> Outcome {
+    let manager = Manager::here();
+    let text = manager.text(host);
+    if print {
+        ui.raw(text.as_bytes())?;
+        ui.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let file = manager.file(host);
+    let failed = |what: String| Failure::new(Kind::Failed, what);
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)
+            .map_err(|e| failed(format!("{}: {e}", folder.display())))?;
+    }
+    std::fs::write(&file, text).map_err(|e| failed(format!("{}: {e}", file.display())))?;
+    // One that was started without would be in its way.
+    if Client::connect(&Place::of(host), PATIENT).is_ok() {
+        stop_quietly(host);
+    }
+    for words in manager.enable(host) {
+        service::command(host, &words).map_err(|why| {
+            failed(format!("{} is written, but the service is not enabled: {why}", file.display()))
+                .hint("`agentctl daemon start` works without a service manager")
+        })?;
+    }
+    ui.note(&format!("installed: {}", file.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn stop_quietly(host: &Arc<Host>) {
+    if let Ok(mut client) = Client::connect(&Place::of(host), PATIENT) {
+        let _told: Result<serde_json::Value, _> =
+            client.call("daemon.shutdown", &serde_json::json!({}), STOP_LIMIT);
+        let _ended = client.line(Some(STOP_LIMIT));
+    }
+}
+
+fn uninstall(ui: &mut Ui, host: &Arc<Host>) -> Outcome {
+    let manager = Manager::here();
+    let file = manager.file(host);
+    if !file.exists() {
+        ui.note("it is not installed");
+        return Ok(ExitCode::SUCCESS);
+    }
+    for words in manager.disable(host) {
+        if let Err(why) = service::command(host, &words) {
+            ui.warn(&why);
+        }
+    }
+    std::fs::remove_file(&file)
+        .map_err(|e| Failure::new(Kind::Failed, format!("{}: {e}", file.display())))?;
+    ui.note(&format!("removed: {}", file.display()));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,184 @@
+//! What the daemon is told: where events are sent, who is shown a notification, where metrics are served.
+
+use std::path::{Path, PathBuf};
+
+use agentctl_core::adapters;
+use agentctl_core::events::EventKind;
+use agentctl_core::host::{Host, Secret};
+use serde::Deserialize;
+
+use super::{Hidden, Span, expand, relative, secret};
+use crate::daemon::webhooks::{self, Endpoint};
+use crate::daemon::{http, notify};
+use crate::failure::{Failure, Kind};
+
+/// One try takes no longer than this, whatever is wished.
+const LONGEST: std::time::Duration = std::time::Duration::from_mins(1);
+
+/// One `[[webhooks]]`; its secret stands here, in a variable or in a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WebhookTable {
+    url: Hidden,
+    name: Option<String>,
+    secret: Option<Hidden>,
+    secret_env: Option<String>,
+    secret_file: Option<PathBuf>,
+    #[serde(default)]
+    types: Vec<String>,
+    #[serde(default)]
+    adapters: Vec<String>,
+    #[serde(default)]
+    allow_private: bool,
+    timeout: Option<Span>,
+    ca_file: Option<PathBuf>,
+}
+
+/// `[notify]`: that it is there is the wish.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NotifyTable {
+    command: Option<Vec<String>>,
+    on: Option<Vec<String>>,
+}
+
+/// `[metrics]`: that it is there is the wish.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MetricsTable {
+    listen: Option<String>,
+    token: Option<Hidden>,
+    token_env: Option<String>,
+    token_file: Option<PathBuf>,
+    #[serde(default)]
+    allow_remote: bool,
+    #[serde(default)]
+    hosts: Vec<String>,
+}
+
+/// Reads the endpoints; none has the name of another.
+pub(super) fn webhooks(
+    host: &Host,
+    tables: Vec<WebhookTable>,
+    path: &Path,
+) -> Result<Vec<Endpoint>, Failure> {
+    let mut all: Vec<Endpoint> = Vec::new();
+    for (index, table) in tables.into_iter().enumerate() {
+        let wrong = |key: &str, what: String| {
+            let message = format!("{}: [[webhooks]] {}: {key}: {what}", path.display(), index + 1);
+            Failure::new(Kind::Failed, message)
+        };
+        let mut endpoint = webhook(host, table, &wrong)?;
+        let same = all.iter().filter(|e| e.url() == endpoint.url() || e.name == endpoint.name);
+        if same.count() > 0 {
+            endpoint.name = format!("{} ({})", endpoint.name, index + 1);
+        }
+        all.push(endpoint);
+    }
+    Ok(all)
+}
+
+fn webhook(
+    host: &Host,
+    table: WebhookTable,
+    wrong: &dyn Fn(&str, String) -> Failure,
+) -> Result<Endpoint, Failure> {
+    // The URL is not shown: what is wrong with it may be that a secret stands in it.
+    let mut endpoint = Endpoint::parse(&table.url.0)
+        .map_err(|why| wrong("url", why).hint("write it like https://hooks.example/agentctl"))?;
+    endpoint.allow_private = table.allow_private;
+    if let Some(why) = endpoint.never() {
+        return Err(wrong("url", why).hint(
+            "allow_private = true admits this machine and private networks, and http:// there",
+        ));
+    }
+    let given = (table.secret, table.secret_env, table.secret_file);
+    endpoint.secret = secret(host, given).map_err(|()| {
+        wrong("secret", "there is more than one".into())
+            .hint("give one of secret, secret_env and secret_file")
+    })?;
+    if let Some(Secret::Text(text)) = &endpoint.secret {
+        webhooks::check_secret(text).map_err(|why| wrong("secret", why))?;
+    }
+    for word in &table.types {
+        endpoint.kinds.push(kind(word).map_err(|(why, hint)| wrong("types", why).hint(hint))?);
+    }
+    for name in &table.adapters {
+        if !adapters::ALL.iter().any(|a| a.name() == name) {
+            return Err(wrong("adapters", format!("`{name}`: there is no such adapter")));
+        }
+    }
+    endpoint.adapters = table.adapters;
+    if let Some(Span(span)) = table.timeout {
+        if span.is_zero() || span > LONGEST {
+            return Err(wrong("timeout", "it is not between 1ms and 60s".into()));
+        }
+        endpoint.timeout = span;
+    }
+    endpoint.ca_file = table.ca_file.map(|file| expand(host, file));
+    endpoint.name = table.name.unwrap_or(endpoint.name);
+    Ok(endpoint)
+}
+
+/// Reads what is shown, and how.
+pub(super) fn notify(table: NotifyTable, path: &Path) -> Result<notify::Settings, Failure> {
+    let wrong = |key: &str, what: String| {
+        Failure::new(Kind::Failed, format!("{}: notify.{key}: {what}", path.display()))
+    };
+    if let Some(command) = &table.command {
+        let program = command.first().map_or("", String::as_str);
+        if program.is_empty() {
+            return Err(wrong("command", "it is empty".into())
+                .hint("write it like [\"notify-send\", \"agentctl\"], or leave it out"));
+        }
+        if relative(program) {
+            return Err(wrong("command", format!("`{program}` is a relative path"))
+                .hint("write the whole path"));
+        }
+    }
+    let mut settings = notify::Settings { command: table.command, ..Default::default() };
+    if let Some(words) = table.on {
+        let kinds = words.iter().map(|word| kind(word)).collect::<Result<_, _>>();
+        settings.on = kinds.map_err(|(why, hint)| wrong("on", why).hint(hint))?;
+    }
+    Ok(settings)
+}
+
+/// Reads where metrics are served: on this machine, unless that is said twice.
+pub(super) fn metrics(
+    host: &Host,
+    table: MetricsTable,
+    path: &Path,
+) -> Result<http::Settings, Failure> {
+    let wrong = |key: &str, what: String| {
+        Failure::new(Kind::Failed, format!("{}: metrics.{key}: {what}", path.display()))
+    };
+    let listen = match &table.listen {
+        None => http::USUAL,
+        Some(text) => text.parse().map_err(|_| {
+            wrong("listen", format!("`{text}` is not an address and a port"))
+                .hint(format!("write it like {}", http::USUAL))
+        })?,
+    };
+    if !listen.ip().is_loopback() && !table.allow_remote {
+        return Err(wrong("listen", format!("{listen} can be reached from other machines"))
+            .hint("nothing is encrypted; allow_remote = true serves it there all the same"));
+    }
+    let given = (table.token, table.token_env, table.token_file);
+    let token = secret(host, given).map_err(|()| {
+        wrong("token", "there is more than one".into())
+            .hint("give one of token, token_env and token_file, or none to have one made")
+    })?;
+    if let Some(Secret::Text(text)) = &token {
+        http::check_token(text).map_err(|why| wrong("token", why))?;
+    }
+    Ok(http::Settings { listen, token, hosts: table.hosts })
+}
+
+/// Reads the word for a kind of event; of sessions the second half is enough.
+fn kind(word: &str) -> Result<EventKind, (String, String)> {
+    EventKind::parse(word).ok_or_else(|| {
+        let all: Vec<_> = EventKind::ALL.iter().map(|kind| kind.word()).collect();
+        (format!("`{word}` is no type of event"), format!("types: {}", all.join(", ")))
+    })
+}

@@ -1,0 +1,161 @@
+//! What is answered on the socket: the same functions that the commands call, asked on a thread that may
+//! block. A question joins only a look that begins after it arrived.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agentctl_core::adapters::ALL;
+use agentctl_core::fleet;
+use agentctl_core::fuses;
+use agentctl_core::host::Host;
+use agentctl_core::locks;
+use agentctl_core::model::SCHEMA_VERSION;
+use agentctl_core::resolve::resolve;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use super::protocol::{ListParams, OneParams, Refusal};
+
+/// An answer, as it goes over the wire.
+pub(super) type Answer = Result<Arc<RawValue>, Refusal>;
+
+/// Those who wait for the next look of one kind.
+type Waiting = Vec<oneshot::Sender<Answer>>;
+
+/// Answers questions.
+#[derive(Clone, Debug)]
+pub(super) struct Answers {
+    host: Arc<Host>,
+    /// Lists that somebody waits for; an entry without waiters is one at work.
+    lists: Arc<Mutex<HashMap<ListParams, Waiting>>>,
+}
+
+impl Answers {
+    /// Answers about this host.
+    #[must_use]
+    pub(super) fn new(host: Arc<Host>) -> Self {
+        Self { host, lists: Arc::default() }
+    }
+
+    /// Answers `session.list`.
+    pub(super) async fn list(&self, params: Option<&RawValue>) -> Answer {
+        let params: ListParams = parse(params)?;
+        let (sender, answer) = oneshot::channel();
+        let first = {
+            let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+            match lists.get_mut(&params) {
+                Some(waiting) => {
+                    waiting.push(sender);
+                    false
+                }
+                None => {
+                    lists.insert(params.clone(), vec![sender]);
+                    true
+                }
+            }
+        };
+        if first {
+            let this = self.clone();
+            // It goes on when whoever asked has gone: others may have joined.
+            drop(tokio::task::spawn_blocking(move || this.look(&params)));
+        }
+        answer.await.unwrap_or_else(|_| Err(lost()))
+    }
+
+    /// Looks for all who wait, and again for those who came meanwhile.
+    fn look(&self, params: &ListParams) {
+        loop {
+            let waiting = {
+                let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+                match lists.get_mut(params) {
+                    Some(waiting) if !waiting.is_empty() => std::mem::take(waiting),
+                    _ => {
+                        lists.remove(params);
+                        return;
+                    }
+                }
+            };
+            let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                raw(&fleet::list(&self.host, ALL, &params.clone().into()))
+            }));
+            let answer = looked.unwrap_or_else(|_| Err(lost()));
+            for asked in waiting {
+                // Whoever asked may have gone.
+                let _gone = asked.send(answer.clone());
+            }
+        }
+    }
+
+    /// Answers `session.status`.
+    pub(super) async fn status(&self, params: Option<&RawValue>) -> Answer {
+        let params: OneParams = parse(params)?;
+        self.blocking(move |host| {
+            let resolved = resolve(host, ALL, &params.id);
+            match resolved.targets.as_slice() {
+                [one] => {
+                    let found = fleet::inspect(host, ALL, one);
+                    raw(&json!({"session": found.session, "faults": found.faults}))
+                }
+                [] if !resolved.faults.is_empty() => {
+                    raw(&json!({"session": null, "faults": resolved.faults}))
+                }
+                [] => Err(Refusal::new(
+                    Refusal::NOT_FOUND,
+                    format!("no session matches `{}`", params.id),
+                )),
+                several => Err(Refusal::new(
+                    Refusal::NOT_FOUND,
+                    format!("`{}` fits {} sessions", params.id, several.len()),
+                )),
+            }
+        })
+        .await
+    }
+
+    /// Answers `lock.list`.
+    pub(super) async fn locks(&self) -> Answer {
+        self.blocking(|host| {
+            let (locks, faults) = locks::all(host, ALL);
+            raw(&json!({"schema_version": SCHEMA_VERSION, "locks": locks, "faults": faults}))
+        })
+        .await
+    }
+
+    /// Answers `fuse.list`.
+    pub(super) async fn fuses(&self) -> Answer {
+        self.blocking(|host| {
+            let (fuses, faults) = fuses::all(host);
+            raw(&json!({"schema_version": SCHEMA_VERSION, "fuses": fuses, "faults": faults}))
+        })
+        .await
+    }
+
+    /// Puts a question on a thread that may block.
+    pub(super) async fn blocking(
+        &self,
+        question: impl FnOnce(&Arc<Host>) -> Answer + Send + 'static,
+    ) -> Answer {
+        let host = Arc::clone(&self.host);
+        let asked = tokio::task::spawn_blocking(move || question(&host));
+        asked.await.unwrap_or_else(|_| Err(lost()))
+    }
+}
+
+/// Reads the parameters; none is the same as an empty object.
+pub(super) fn parse<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, Refusal> {
+    let text = params.map_or("{}", RawValue::get);
+    serde_json::from_str(text).map_err(|error| Refusal::new(Refusal::PARAMS, error.to_string()))
+}
+
+/// Writes an answer once, for all who get it.
+pub(super) fn raw(value: &impl serde::Serialize) -> Answer {
+    serde_json::value::to_raw_value(value)
+        .map(Arc::from)
+        .map_err(|error| Refusal::new(Refusal::INTERNAL, error.to_string()))
+}
+
+fn lost() -> Refusal {
+    Refusal::new(Refusal::INTERNAL, "the question was lost; ask again")
+}

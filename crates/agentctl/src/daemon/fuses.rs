@@ -1,0 +1,529 @@
+//! Fuses at work: one thread reckons which are due, and each that is fires on a thread of its own, so
+//! that a slow action stalls nobody.
+//!
+//! It is told of every look the daemon takes; between looks it sleeps until the next fuse burns down.
+//! Deadlines are the clock's on the wall and are reckoned anew at each wake: the look that the daemon
+//! takes once a minute is what notices a clock that was set, or a machine that slept.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use agentctl_core::events::{Event, EventKind, about_fuse};
+use agentctl_core::fleet::{self, Adapters, Query};
+use agentctl_core::fuses::{self, Action, Cause, Due, Firing, Fuse, FuseError};
+use agentctl_core::hooks::{Call, Report};
+use agentctl_core::host::Host;
+use agentctl_core::locks;
+use agentctl_core::model::{
+    Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target, Time,
+};
+use agentctl_core::stop::{self, Options, Verdict};
+
+/// So many fire at once; the others wait their turn.
+const AT_ONCE: usize = 8;
+/// So long is waited before a fuse that could not be claimed is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+/// What a session costs is asked no more often than this: the answer is a read of its whole record.
+const COST_PACE: Duration = Duration::from_secs(10);
+/// So much of what a command says goes into the log.
+const LOGGED_BYTES: usize = 4 << 10;
+
+/// Where word of fuses goes.
+pub trait Outlets: Send + Sync {
+    /// Tells everybody who listens.
+    fn tell(&self, event: Event);
+    /// Posts an event to an address; says why it could not be taken on. The same id may come again.
+    fn post(&self, url: &str, event: &Event) -> Result<(), String>;
+    /// Writes a line into the log.
+    fn log(&self, weight: Weight, text: &str);
+}
+
+/// How much a line of the log matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// It went as it should.
+    Note,
+    /// It did not.
+    Warning,
+}
+
+/// The fuses of this user, attended to until this is dropped.
+#[derive(Debug)]
+pub struct Fuses {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<Mailbox>,
+    bell: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Mailbox {
+    /// The newest look that has not been used yet.
+    listing: Option<Arc<Listing>>,
+    rung: bool,
+    over: bool,
+    /// So many are firing.
+    firing: usize,
+}
+
+/// Why the one who reckons is awake.
+enum Wake {
+    /// Something may be due; with the daemon's newest look, where there is one.
+    Look(Option<Arc<Listing>>),
+    /// Nobody needs it any more.
+    Over,
+}
+
+impl Fuses {
+    /// Begins to attend to the fuses.
+    pub fn start(
+        host: Arc<Host>,
+        adapters: Adapters,
+        outlets: Arc<dyn Outlets>,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let warden = Warden {
+            awake_since: host.now(),
+            host,
+            adapters,
+            outlets,
+            shared: Arc::clone(&shared),
+            faults: Vec::new(),
+            costs: Costs::default(),
+        };
+        std::thread::Builder::new().name("fuses".into()).spawn(move || warden.run())?;
+        shared.ring(None);
+        Ok(Self { shared })
+    }
+
+    /// Hands over the daemon's newest look at what lives, with what rests in shared servers. Never
+    /// blocks; a look nobody has used yet is replaced.
+    pub fn looked(&self, listing: Arc<Listing>) {
+        self.shared.ring(Some(listing));
+    }
+
+    /// Claims no more fuses and waits for those that are firing, at most so long; says whether all are
+    /// done. What is not is taken up by the next daemon.
+    #[must_use]
+    pub fn stop(&self, limit: Duration) -> bool {
+        let mut state = self.shared.lock();
+        state.over = true;
+        self.shared.bell.notify_all();
+        let until = Instant::now() + limit;
+        while state.firing > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.shared.bell.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+}
+
+impl Drop for Fuses {
+    fn drop(&mut self) {
+        self.shared.lock().over = true;
+        self.shared.bell.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Mailbox> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self, listing: Option<Arc<Listing>>) {
+        let mut state = self.lock();
+        state.listing = listing.or(state.listing.take());
+        state.rung = true;
+        self.bell.notify_all();
+    }
+
+    /// Sleeps until it rings or the time has come.
+    fn wait(&self, limit: Option<Duration>) -> Wake {
+        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let mut state = self.lock();
+        loop {
+            if state.over {
+                return Wake::Over;
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if state.rung || left.is_some_and(|left| left.is_zero()) {
+                state.rung = false;
+                return Wake::Look(state.listing.take());
+            }
+            state = match left {
+                None => self.bell.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => {
+                    let waited = self.bell.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+/// One of those that are firing; rings when it is through.
+struct Turn(Arc<Shared>);
+
+impl Turn {
+    fn take(shared: &Arc<Shared>) -> Option<Self> {
+        let mut state = shared.lock();
+        if state.over || state.firing >= AT_ONCE {
+            return None;
+        }
+        state.firing += 1;
+        drop(state);
+        Some(Self(Arc::clone(shared)))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.lock().firing -= 1;
+        self.0.ring(None);
+    }
+}
+
+/// The one who reckons.
+struct Warden {
+    host: Arc<Host>,
+    adapters: Adapters,
+    outlets: Arc<dyn Outlets>,
+    shared: Arc<Shared>,
+    awake_since: Time,
+    /// What was complained about already.
+    faults: Vec<Fault>,
+    costs: Costs,
+}
+
+impl Warden {
+    fn run(mut self) {
+        let mut limit = None;
+        while let Wake::Look(listing) = self.shared.wait(limit) {
+            limit = self.attend(listing);
+        }
+    }
+
+    /// Fires what is due; says how long may be slept then.
+    fn attend(&mut self, listing: Option<Arc<Listing>>) -> Option<Duration> {
+        let mut again = self.resume();
+        let (burning, faults) = fuses::all(&self.host);
+        for fault in faults.iter().filter(|f| !self.faults.contains(f)) {
+            self.outlets.log(Weight::Warning, &fault.message);
+        }
+        self.faults = faults;
+        let looks = burning.iter().any(depends_on_a_look);
+        let handed = listing.is_some();
+        let mut listing = listing.unwrap_or_else(|| Arc::new(empty()));
+        if looks && !handed {
+            listing = Arc::new(self.look());
+        }
+        let mut due = self.due(&burning, &listing);
+        // What was handed over may be a while old by now: nothing is done on its word alone.
+        if handed && due.iter().any(|d| d.cause != Cause::Ttl) {
+            listing = Arc::new(self.look());
+            due = self.due(&burning, &listing);
+        }
+        let mut left = burning;
+        for due in due {
+            match self.begin(&due) {
+                Ok(true) => left.retain(|f| f.id != due.fuse.id),
+                // Somebody else's, or no longer as it was, or all hands are full.
+                Ok(false) => again = Some(AGAIN),
+                Err(error) => {
+                    let name = name(&due.fuse);
+                    let text = format!("{name} has burnt down and could not be claimed: {error}");
+                    self.outlets.log(Weight::Warning, &text);
+                    again = Some(AGAIN);
+                }
+            }
+        }
+        let now = self.host.now();
+        let next = fuses::next_due(&self.host, &left, &listing, now).map(|at| {
+            let ms = u64::try_from(at.millis() - now.millis()).unwrap_or_default();
+            // Never early: the part of a millisecond that is cut off counts as a whole one.
+            Duration::from_millis(ms + 1)
+        });
+        [again, next, self.costs.settle()].into_iter().flatten().min()
+    }
+
+    /// Goes on with what others left in the middle.
+    fn resume(&mut self) -> Option<Duration> {
+        let unfinished = match fuses::unfinished(&self.host) {
+            Ok(unfinished) => unfinished,
+            Err(error) => {
+                let text = format!("interrupted fuses could not be looked for: {error}");
+                self.outlets.log(Weight::Warning, &text);
+                return Some(AGAIN);
+            }
+        };
+        for firing in unfinished {
+            let text = format!("{} was interrupted and is taken up again", name(&firing.fuse));
+            self.outlets.log(Weight::Warning, &text);
+            if let Some(note) = &firing.fuse.note {
+                let text = format!("{}: {note}", name(&firing.fuse));
+                self.outlets.log(Weight::Warning, &text);
+            }
+            // Dropped where all hands are full: then it is unfinished still.
+            if let Some(turn) = Turn::take(&self.shared) {
+                self.fire(firing, turn);
+            }
+        }
+        None
+    }
+
+    fn look(&self) -> Listing {
+        let query = Query { resting: true, ..Query::default() };
+        fleet::list(&self.host, self.adapters, &query)
+    }
+
+    fn due(&mut self, burning: &[Fuse], listing: &Listing) -> Vec<Due> {
+        let (host, adapters, costs) = (&self.host, self.adapters, &mut self.costs);
+        let mut cost = |session: &Session| costs.of(host, adapters, session);
+        fuses::due(host, burning, listing, &mut cost, host.now())
+    }
+
+    fn begin(&self, due: &Due) -> Result<bool, FuseError> {
+        let Some(turn) = Turn::take(&self.shared) else { return Ok(false) };
+        let Some(firing) = fuses::claim(&self.host, due)? else { return Ok(false) };
+        self.fire(firing, turn);
+        Ok(true)
+    }
+
+    fn fire(&self, firing: Firing, turn: Turn) {
+        let late = firing.at() < self.awake_since;
+        let (host, adapters, outlets) =
+            (Arc::clone(&self.host), self.adapters, Arc::clone(&self.outlets));
+        let thread = std::thread::Builder::new().name("fuse".into());
+        let spawned = thread.spawn(move || {
+            let _turn = turn;
+            fire(&host, adapters, outlets.as_ref(), firing, late);
+        });
+        if let Err(error) = spawned {
+            let text = format!("a fuse could not be fired, and is taken up again: {error}");
+            self.outlets.log(Weight::Warning, &text);
+        }
+    }
+}
+
+/// What sessions have cost, as far as somebody asked a moment ago.
+#[derive(Default)]
+struct Costs {
+    known: Vec<Cost>,
+    /// Somebody wanted to know more than the pace allows.
+    short: bool,
+}
+
+struct Cost {
+    target: Target,
+    last_activity_at: Option<Time>,
+    at: Instant,
+    usd: Option<f64>,
+    wanted: bool,
+}
+
+impl Costs {
+    fn of(&mut self, host: &Arc<Host>, adapters: Adapters, session: &Session) -> Option<f64> {
+        let target = session.target();
+        if let Some(known) = self.known.iter_mut().find(|k| k.target == target) {
+            known.wanted = true;
+            let same = known.last_activity_at == session.last_activity_at;
+            // Subagents may spend while their parent's record rests.
+            if same && session.status == Status::Idle {
+                return known.usd;
+            }
+            if known.at.elapsed() < COST_PACE {
+                self.short = true;
+                return known.usd;
+            }
+        }
+        let usd = fleet::inspect(host, adapters, &target).session.and_then(|s| s.cost_usd);
+        self.known.retain(|k| k.target != target);
+        let (last_activity_at, at) = (session.last_activity_at, Instant::now());
+        self.known.push(Cost { target, last_activity_at, at, usd, wanted: true });
+        usd
+    }
+
+    /// Forgets what nobody asked for this time; says when to ask again.
+    fn settle(&mut self) -> Option<Duration> {
+        self.known.retain(|k| k.wanted);
+        for known in &mut self.known {
+            known.wanted = false;
+        }
+        std::mem::take(&mut self.short).then_some(COST_PACE)
+    }
+}
+
+fn depends_on_a_look(fuse: &Fuse) -> bool {
+    fuse.idle_ms.is_some() || fuse.max_runtime_ms.is_some() || fuse.max_cost_usd.is_some()
+}
+
+fn empty() -> Listing {
+    Listing { schema_version: SCHEMA_VERSION, sessions: Vec::new(), faults: Vec::new() }
+}
+
+/// Names a fuse as a person would.
+fn name(fuse: &Fuse) -> String {
+    let what = match (&fuse.directory, &fuse.session) {
+        (Some(directory), _) => directory.as_str(),
+        (None, Some(session)) => session.as_str(),
+        (None, None) => "?",
+    };
+    let label = fuse.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
+    format!("the fuse of {what}{label}")
+}
+
+/// Tells that a fuse has burnt down and does what it asks for, to the end.
+pub fn fire(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    outlets: &dyn Outlets,
+    mut firing: Firing,
+    late: bool,
+) {
+    let name = name(&firing.fuse);
+    let target = target(adapters, &firing.fuse);
+    let mut event = about_fuse(EventKind::FuseExpired, &firing.fuse, firing.at());
+    event.late = late;
+    event.adapter = target.as_ref().map(|t| t.adapter);
+    event.session = target.as_ref().and_then(|t| fleet::inspect(host, adapters, t).session);
+    outlets.log(Weight::Note, &format!("{name} has burnt down: {}", firing.cause().word()));
+    outlets.tell(event.clone());
+    while let Some(action) = firing.action().cloned() {
+        let (what, done) = match &action {
+            Action::Event => ("event", Ok(String::new())),
+            Action::Stop => ("stop", end(host, adapters, &firing.fuse, target.as_ref())),
+            Action::Webhook { url } => {
+                ("webhook", outlets.post(url, &event).map(|()| "handed over".to_owned()))
+            }
+            Action::Run { argv } => {
+                let begun = firing.begin().map_err(|e| format!("it was not run: {e}"));
+                ("run", begun.and_then(|()| run(host, argv, &event)))
+            }
+        };
+        match done {
+            Ok(words) if words.is_empty() => {}
+            Ok(words) => outlets.log(Weight::Note, &format!("{name}: {what}: {words}")),
+            Err(why) => outlets.log(Weight::Warning, &format!("{name}: {what} failed: {why}")),
+        }
+        if let Err(error) = firing.step() {
+            let text = format!("{name}: that {what} is done could not be noted: {error}");
+            outlets.log(Weight::Warning, &text);
+        }
+    }
+    if let Err(error) = firing.finish() {
+        outlets.log(Weight::Warning, &format!("{name} could not be taken away: {error}"));
+    }
+}
+
+/// The session a fuse is bound to.
+fn target(adapters: Adapters, fuse: &Fuse) -> Option<Target> {
+    let (id, root) = (fuse.session.as_ref()?, fuse.root.as_ref()?);
+    let adapter = adapters.iter().find(|a| Some(a.name()) == fuse.adapter.as_deref())?;
+    let locator = Locator { id: id.clone(), path: None, parent: None };
+    Some(Target { adapter: adapter.name(), root: root.clone(), session: Some(locator), pid: None })
+}
+
+/// Stops the session a fuse is bound to, or all that work in its directory; each in the way that
+/// `agentctl stop` does.
+fn end(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    fuse: &Fuse,
+    target: Option<&Target>,
+) -> Result<String, String> {
+    let (mut stopped, mut troubles) = (Vec::new(), Vec::new());
+    let targets = match (&fuse.directory, target) {
+        (Some(directory), _) => {
+            let listing = fleet::list(host, adapters, &Query::default());
+            let blind = listing.faults.iter().filter(|f| locks::is_blind(f));
+            troubles.extend(blind.map(|f| format!("{}: {}", f.adapter, f.message)));
+            let there = |s: &&Session| locks::works_in(host, s, Path::new(directory));
+            listing.sessions.iter().filter(there).map(Session::target).collect()
+        }
+        (None, Some(target)) => vec![target.clone()],
+        (None, None) => return Err("there is no such adapter any more".into()),
+    };
+    for target in &targets {
+        let id = match (&target.session, target.pid) {
+            (Some(locator), _) => locator.id.clone(),
+            (None, pid) => format!("pid {}", pid.unwrap_or_default()),
+        };
+        let id = format!("{} {id}", target.adapter);
+        let report = stop::stop(host, adapters, target, Options::default());
+        for survivor in &report.survivors {
+            let (pid, command, why) = (survivor.pid, &survivor.command, &survivor.why);
+            troubles.push(format!("pid {pid} of {id} lives on ({command}): {why}"));
+        }
+        match report.verdict {
+            Verdict::Stopped => stopped.push(format!("stopped {id}")),
+            Verdict::Already => stopped.push(format!("{id} was stopped already")),
+            Verdict::Rests(server) => stopped.push(format!("{id} rests in pid {server}")),
+            Verdict::Refused(why, _) | Verdict::Failed(why) => {
+                troubles.push(format!("{id} was not stopped: {why}"));
+            }
+            Verdict::Unknown(why) => {
+                troubles.push(format!("whether {id} lives is unknown: {why}"));
+            }
+        }
+    }
+    if stopped.is_empty() && troubles.is_empty() {
+        return Ok("nothing works there".into());
+    }
+    let all = [stopped, troubles.clone()].concat().join("; ");
+    if troubles.is_empty() { Ok(all) } else { Err(all) }
+}
+
+/// Runs a command to its end, in the directory concerned where there is one.
+fn run(host: &Arc<Host>, argv: &[String], event: &Event) -> Result<String, String> {
+    let fuse = event.fuse.as_ref();
+    let session = event.session.as_ref();
+    let directory =
+        fuse.and_then(|f| f.directory.as_ref()).or(session.and_then(|s| s.cwd.as_ref()));
+    let there = directory.map(PathBuf::from).filter(|d| d.is_dir());
+    let cwd = there.unwrap_or_else(|| host.home.clone());
+    let text = |text: Option<&String>| text.cloned().unwrap_or_default();
+    let time = |time: Option<Time>| time.map(|t| t.to_string()).unwrap_or_default();
+    let cause = fuse.and_then(|f| f.cause).map(|c| c.word().to_owned());
+    let variables = vec![
+        ("AGENTCTL_FUSE_ID", text(fuse.map(|f| &f.id))),
+        ("AGENTCTL_FUSE_CAUSE", cause.unwrap_or_default()),
+        ("AGENTCTL_FUSE_LABEL", text(fuse.and_then(|f| f.label.as_ref()))),
+        ("AGENTCTL_FUSE_DIRECTORY", text(fuse.and_then(|f| f.directory.as_ref()))),
+        ("AGENTCTL_FUSE_SESSION", text(fuse.and_then(|f| f.session.as_ref()))),
+        ("AGENTCTL_FUSE_ADAPTER", text(fuse.and_then(|f| f.adapter.as_ref()))),
+        ("AGENTCTL_FUSE_SET_AT", time(fuse.map(|f| f.set_at))),
+        ("AGENTCTL_FUSE_EXPIRED_AT", time(Some(event.at))),
+        ("AGENTCTL_EVENT_ID", event.id.clone()),
+    ];
+    let told = serde_json::to_vec(event).map_err(|e| e.to_string())?;
+    let stdin = spoken(told).map_err(|e| e.to_string())?;
+    let attended = Call { argv, variables, cwd: &cwd, stdin }.run(host);
+    let said = attended.as_ref().map(|a| a.said.clone()).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said[..said.len().min(LOGGED_BYTES)]).trim().to_owned();
+    let words = if said.is_empty() { String::new() } else { format!("; it said: {said}") };
+    match Report::of(attended.map(|a| a.exit), host.now()).failure() {
+        None => Ok(format!("done{words}")),
+        Some(why) => Err(format!("{why}{words}")),
+    }
+}
+
+/// Returns something to read this from. A command that does not read it holds nobody up: what feeds it
+/// ends with it.
+fn spoken(words: Vec<u8>) -> io::Result<File> {
+    let (reader, mut writer) = io::pipe()?;
+    std::thread::Builder::new().name("fuse-stdin".into()).spawn(move || {
+        let _unread = writer.write_all(&words);
+    })?;
+    Ok(File::from(OwnedFd::from(reader)))
+}

@@ -1,0 +1,141 @@
+//! The daemon's log: one JSON object a line, a new file when the old one is large.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agentctl_core::model::Time;
+use rustix::fs::OFlags;
+use serde::Serialize;
+use serde_json::Value;
+
+/// A log larger than this is put aside.
+const MOST: u64 = 4 << 20;
+/// So many old ones are kept.
+const KEPT: u32 = 3;
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// What is done.
+    Info,
+    /// What did not work, and is lived with.
+    Warn,
+    /// What did not work.
+    Error,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    at: Time,
+    level: Level,
+    what: &'a str,
+    #[serde(flatten)]
+    about: &'a Value,
+}
+
+/// A log that everybody may write to.
+#[derive(Clone, Debug)]
+pub struct Log(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    file: File,
+    size: u64,
+    clock: fn() -> Time,
+}
+
+impl Log {
+    /// Opens the log, or begins it.
+    pub fn open(path: &Path, clock: fn() -> Time) -> io::Result<Self> {
+        let file = open(path)?;
+        let size = file.metadata()?.len();
+        Ok(Self(Arc::new(Mutex::new(Inner { path: path.to_owned(), file, size, clock }))))
+    }
+
+    /// Writes one line about something.
+    pub fn say(&self, level: Level, what: &str, about: Value) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = Line { at: (inner.clock)(), level, what, about: &about };
+        let Ok(mut line) = serde_json::to_vec(&line) else { return };
+        line.push(b'\n');
+        // A log that cannot be written must not end what it tells about.
+        let _unwritten = inner.write(&line);
+    }
+
+    /// Writes one line that says only what is done.
+    pub fn info(&self, what: &str, about: Value) {
+        self.say(Level::Info, what, about);
+    }
+
+    /// Writes one line about what did not work.
+    pub fn warn(&self, what: &str, about: Value) {
+        self.say(Level::Warn, what, about);
+    }
+}
+
+impl Inner {
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.size >= MOST {
+            self.rotate()?;
+        }
+        self.file.write_all(line)?;
+        self.size += line.len() as u64;
+        Ok(())
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        for number in (1..KEPT).rev() {
+            let _none = std::fs::rename(aside(&self.path, number), aside(&self.path, number + 1));
+        }
+        std::fs::rename(&self.path, aside(&self.path, 1))?;
+        self.file = open(&self.path)?;
+        self.size = 0;
+        Ok(())
+    }
+}
+
+/// Returns where an older log lies.
+fn aside(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock() -> Time {
+        Time::from_millis(0).unwrap()
+    }
+
+    #[test]
+    fn a_large_log_is_put_aside_and_few_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("daemon.log");
+        let log = Log::open(&path, clock).unwrap();
+        let text = "x".repeat(1 << 20);
+        for round in 0..24 {
+            log.info("round", serde_json::json!({"round": round, "text": text}));
+        }
+        let mut names: Vec<_> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["daemon.log", "daemon.log.1", "daemon.log.2", "daemon.log.3"]);
+        let last = std::fs::read_to_string(&path).unwrap();
+        let last: Value = serde_json::from_str(last.lines().last().unwrap()).unwrap();
+        assert_eq!((&last["round"], &last["level"]), (&23.into(), &"info".into()));
+    }
+}

@@ -1,0 +1,253 @@
+//! What is measured. Gauges are counted by a fresh look at each scrape and kept nowhere; counters add up
+//! what this daemon has heard since it began.
+//!
+//! A zero is only written where its source has answered: a session that could not be looked for is
+//! missing, not gone. No label holds a text of any length or number that an agent chose.
+
+mod table;
+mod text;
+mod usage;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use agentctl_core::adapters::ALL;
+use agentctl_core::events::{Event, EventKind};
+use agentctl_core::host::Host;
+use agentctl_core::locks::{self, Kind as LockKind, Lock};
+use agentctl_core::model::{Fault, Listing, Outcome, Session, Status, Time};
+
+use self::text::{Samples, Value, Values};
+use self::usage::Usage;
+use super::webhooks::{WebhookStatus, duration};
+
+pub use self::table::{ALL as TABLE, Kind, Metric};
+pub use self::text::Form;
+
+/// The statuses of what lives.
+const LIVE: [Status; 4] = [Status::Running, Status::Waiting, Status::Idle, Status::Unknown];
+/// Every way to end.
+const OUTCOMES: [Outcome; 5] =
+    [Outcome::Finished, Outcome::Failed, Outcome::Interrupted, Outcome::Killed, Outcome::Unknown];
+/// An end that is told twice has the same id; so many of the last ones are known.
+const ENDS_KNOWN: usize = 256;
+
+/// What adds up.
+pub(super) struct Metrics {
+    host: Arc<Host>,
+    counted: Arc<Mutex<Counted>>,
+    usage: Usage,
+}
+
+/// The counters, and what keeps them from counting twice.
+#[derive(Debug, Default)]
+struct Counted {
+    samples: Samples,
+    models: Values,
+    ends: VecDeque<String>,
+}
+
+/// What the daemon knows of itself at a scrape.
+pub(super) struct Own {
+    pub(super) since: Time,
+    pub(super) subscribers: usize,
+    pub(super) webhooks: Vec<WebhookStatus>,
+}
+
+impl Metrics {
+    /// Begins to count.
+    pub(super) fn start(host: Arc<Host>) -> io::Result<Arc<Self>> {
+        let counted: Arc<Mutex<Counted>> = Arc::default();
+        lock(&counted).begin();
+        let usage = Usage::start(Arc::clone(&host), Arc::clone(&counted))?;
+        Ok(Arc::new(Self { host, counted, usage }))
+    }
+
+    /// Counts an edge. Never blocks.
+    pub(super) fn heard(&self, event: &Event) {
+        let ended = lock(&self.counted).heard(event, self.host.now());
+        if let Some(session) = event.session.as_ref().filter(|_| ended) {
+            self.usage.ask(session);
+        }
+    }
+
+    /// Takes in how a look of the daemon's own went.
+    pub(super) fn looked<'a>(
+        &self,
+        took: &[(&'static str, Duration)],
+        missing: &[Fault],
+        fresh: impl Iterator<Item = &'a Fault>,
+    ) {
+        let mut counted = lock(&self.counted);
+        let given_up = missing.iter().filter(|f| f.root.is_none() && f.code == "timeout");
+        let given_up = given_up.map(|f| (f.adapter, self.host.deadlines.live));
+        for (adapter, time) in took.iter().copied().chain(given_up) {
+            counted.samples.observe(&table::QUESTION, &[adapter.into()], time.as_secs_f64());
+        }
+        for fault in fresh {
+            counted.samples.add(&table::FAULTS_TOTAL, &fault_labels(fault), 1);
+        }
+    }
+
+    /// Looks, counts and writes. Blocks for as long as a look takes.
+    pub(super) fn scrape(&self, own: Own, form: Form) -> Result<String, std::fmt::Error> {
+        let mut samples = lock(&self.counted).samples.clone();
+        let (listing, locks, lock_faults) = locks::survey(&self.host, ALL);
+        let (fuses, fuse_faults) = agentctl_core::fuses::all(&self.host);
+        samples.extend(sessions(&listing));
+        samples.extend(directories(&listing, &locks, &lock_faults));
+        if !fuses.is_empty() || fuse_faults.is_empty() {
+            samples.add(&table::FUSES, &[], fuses.len() as u64);
+            samples.add(&table::FUSES_ACTIVE, &[], fuses.len() as u64);
+        }
+        for fault in listing.faults.iter().chain(&lock_faults).chain(&fuse_faults) {
+            samples.add(&table::FAULTS, &fault_labels(fault), 1);
+        }
+        samples.extend(itself(own));
+        samples.text(form)
+    }
+}
+
+fn lock(counted: &Mutex<Counted>) -> MutexGuard<'_, Counted> {
+    counted.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Counted {
+    /// What can be told apart beforehand begins at nought, so that the first of it is a rise.
+    fn begin(&mut self) {
+        for kind in EventKind::ALL {
+            self.samples.add(&table::EVENTS, &[kind.word().into()], 0);
+        }
+        for adapter in ALL {
+            self.samples.add(&table::LAUNCHES, &[adapter.name().into()], 0);
+            for outcome in OUTCOMES {
+                let labels = [adapter.name().into(), outcome.word().into()];
+                self.samples.add(&table::ENDS, &labels, 0);
+            }
+        }
+        for outcome in OUTCOMES {
+            self.samples.add(&table::SESSIONS_TOTAL, &[as_before(outcome)], 0);
+        }
+        self.samples.add(&table::EXPIRED, &[], 0);
+        self.samples.expect(&table::DURATION);
+        self.samples.expect(&table::LAG);
+    }
+
+    /// Counts an edge, and says whether a session has ended by it.
+    fn heard(&mut self, event: &Event, now: Time) -> bool {
+        self.samples.add(&table::EVENTS, &[event.kind.word().into()], 1);
+        if !event.late {
+            let lag =
+                Duration::from_millis(u64::try_from(now.millis() - event.at.millis()).unwrap_or(0));
+            self.samples.observe(&table::LAG, &[], lag.as_secs_f64());
+        }
+        match (event.kind, &event.session) {
+            (EventKind::FuseExpired, _) => self.samples.add(&table::EXPIRED, &[], 1),
+            (EventKind::Started, Some(session)) if is_launch(event, session) => {
+                self.samples.add(&table::LAUNCHES, &[session.adapter.into()], 1);
+            }
+            (EventKind::Stopped | EventKind::Error, Some(session)) => {
+                return self.ended(event, session);
+            }
+            _ => {}
+        }
+        false
+    }
+
+    fn ended(&mut self, event: &Event, session: &Session) -> bool {
+        if self.ends.contains(&event.id) {
+            return false;
+        }
+        if self.ends.len() == ENDS_KNOWN {
+            self.ends.pop_front();
+        }
+        self.ends.push_back(event.id.clone());
+        let outcome = session.outcome.unwrap_or(Outcome::Unknown);
+        let labels = [session.adapter.into(), outcome.word().into()];
+        self.samples.add(&table::ENDS, &labels, 1);
+        self.samples.add(&table::SESSIONS_TOTAL, &[as_before(outcome)], 1);
+        if let Some(seconds) = duration(session, event) {
+            self.samples.observe(&table::DURATION, &[], seconds);
+        }
+        true
+    }
+}
+
+/// A session that began by a launch of ours: the id of its beginning is made of the run.
+fn is_launch(event: &Event, session: &Session) -> bool {
+    let run = session.run.as_deref();
+    run.is_some_and(|run| event.id.strip_prefix(run).is_some_and(|rest| rest == "-started"))
+}
+
+/// The word that the predecessor had for an end.
+fn as_before(outcome: Outcome) -> Value {
+    Cow::Borrowed(match outcome {
+        Outcome::Finished => "completed",
+        Outcome::Failed => "failed",
+        Outcome::Interrupted | Outcome::Killed | Outcome::Unknown => "stopped",
+    })
+}
+
+fn fault_labels(fault: &Fault) -> [Value; 2] {
+    [fault.adapter.into(), fault.code.into()]
+}
+
+/// Counts what lives. An adapter that could not be asked has no noughts.
+fn sessions(listing: &Listing) -> Samples {
+    let mut samples = Samples::default();
+    let asked = |name: &str| !listing.faults.iter().any(|fault| fault.adapter == name);
+    for adapter in ALL.iter().filter(|adapter| asked(adapter.name())) {
+        for status in LIVE {
+            samples.add(&table::SESSIONS, &[adapter.name().into(), status.word().into()], 0);
+        }
+    }
+    for session in &listing.sessions {
+        samples.add(&table::SESSIONS, &[session.adapter.into(), session.status.word().into()], 1);
+    }
+    let count = listing.sessions.len() as u64;
+    if count > 0 || listing.faults.is_empty() {
+        samples.add(&table::SESSIONS_ACTIVE, &[], count);
+    }
+    samples
+}
+
+/// Counts the directories that are kept.
+fn directories(listing: &Listing, locks: &[Lock], faults: &[Fault]) -> Samples {
+    let mut samples = Samples::default();
+    for (kind, before, whole) in [
+        (LockKind::Occupied, "auto", listing.faults.is_empty()),
+        (LockKind::Manual, "manual", faults.is_empty()),
+    ] {
+        let count = locks.iter().filter(|lock| lock.holder.kind == kind).count() as u64;
+        if count > 0 || whole {
+            samples.add(&table::LOCKS, &[kind.word().into()], count);
+            samples.add(&table::LOCKS_ACTIVE, &[before.into()], count);
+        }
+    }
+    samples
+}
+
+/// Tells about the daemon itself.
+fn itself(own: Own) -> Samples {
+    let mut samples = Samples::default();
+    samples.add(&table::BUILD, &[env!("CARGO_PKG_VERSION").into()], 1);
+    let since = Duration::from_millis(u64::try_from(own.since.millis()).unwrap_or(0));
+    samples.add_amount(&table::BEGAN, &[], since.as_secs_f64());
+    samples.add(&table::SUBSCRIBERS, &[], own.subscribers as u64);
+    let mut names = Values::default();
+    for webhook in own.webhooks {
+        let name = names.name(&webhook.name);
+        samples.add(&table::QUEUE, std::slice::from_ref(&name), webhook.queued as u64);
+        for (result, count) in [
+            ("delivered", webhook.delivered),
+            ("failed", webhook.failed),
+            ("dropped", webhook.dropped),
+        ] {
+            samples.add(&table::DELIVERIES, &[name.clone(), result.into()], count);
+        }
+    }
+    samples
+}

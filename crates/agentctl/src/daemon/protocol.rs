@@ -1,0 +1,161 @@
+//! What is said on the socket: JSON-RPC 2.0, one document a line, `hello` first.
+
+use agentctl_core::events::EventKind;
+use agentctl_core::fleet::Query;
+use agentctl_core::model::{Status, Time};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The version of what is said here; raised when an old client could misunderstand.
+pub const PROTOCOL: u32 = 1;
+/// A longer request is refused.
+pub const REQUEST_MOST: usize = 1 << 20;
+
+/// One request.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Request {
+    /// Always `2.0`.
+    pub jsonrpc: String,
+    /// Comes back with the answer; a request without one gets none.
+    #[serde(default)]
+    pub id: Option<Value>,
+    /// What is asked.
+    pub method: String,
+    /// With what.
+    #[serde(default)]
+    pub params: Option<Box<RawValue>>,
+}
+
+/// Why a request got no answer.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Refusal {
+    /// A number of JSON-RPC.
+    pub code: i64,
+    /// One sentence.
+    pub message: String,
+}
+
+impl Refusal {
+    /// It is no JSON.
+    pub const PARSE: i64 = -32700;
+    /// It is JSON, but no request.
+    pub const INVALID: i64 = -32600;
+    /// There is no such method.
+    pub const METHOD: i64 = -32601;
+    /// Its parameters do not fit.
+    pub const PARAMS: i64 = -32602;
+    /// The answer could not be made.
+    pub const INTERNAL: i64 = -32603;
+    /// `hello` was not said, or said for another protocol.
+    pub const HELLO: i64 = -32000;
+    /// No such session.
+    pub const NOT_FOUND: i64 = -32004;
+
+    /// Makes a refusal.
+    #[must_use]
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+/// What a client says first.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Hello {
+    /// The protocol it speaks.
+    pub protocol: u32,
+}
+
+/// What it is told.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Welcome {
+    /// The protocol spoken here.
+    pub protocol: u32,
+    /// The program's version.
+    pub version: String,
+    /// What a question looks at here; see [`crate::client`].
+    pub fingerprint: String,
+    /// The process that serves.
+    pub pid: u32,
+    /// Since when.
+    pub since: Time,
+}
+
+/// The parameters of `session.list`.
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListParams {
+    /// Add what has ended.
+    pub all: bool,
+    /// How far back, in milliseconds since the epoch; null for all history.
+    pub since_ms: Option<i64>,
+    /// Only this agent.
+    pub adapter: Option<String>,
+    /// Only these.
+    pub statuses: Vec<Status>,
+    /// Only this group.
+    pub group: Option<String>,
+    /// Only this directory.
+    pub cwd: Option<String>,
+    /// Add subagents.
+    pub children: bool,
+}
+
+impl From<&Query> for ListParams {
+    fn from(query: &Query) -> Self {
+        Self {
+            all: query.history.is_some(),
+            since_ms: query.history.flatten(),
+            adapter: query.adapter.clone(),
+            statuses: query.statuses.clone(),
+            group: query.group.clone(),
+            cwd: query.cwd.clone(),
+            children: query.children,
+        }
+    }
+}
+
+impl From<ListParams> for Query {
+    fn from(params: ListParams) -> Self {
+        Self {
+            history: params.all.then_some(params.since_ms),
+            adapter: params.adapter,
+            statuses: params.statuses,
+            group: params.group,
+            cwd: params.cwd,
+            children: params.children,
+            resting: false,
+        }
+    }
+}
+
+/// The parameters of `session.status` and `session.logs`.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct OneParams {
+    /// The session, as on the command line.
+    pub id: String,
+    /// `session.logs`: so many messages.
+    #[serde(default)]
+    pub count: Option<usize>,
+}
+
+/// The parameters of `events.subscribe`.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SubscribeParams {
+    /// Only these types; all when empty.
+    pub types: Vec<String>,
+    /// Only these agents; all when empty.
+    pub adapters: Vec<String>,
+}
+
+impl SubscribeParams {
+    /// Says whether an event of this kind and agent is wanted.
+    #[must_use]
+    pub fn admits(&self, kind: EventKind, adapter: Option<&str>) -> bool {
+        (self.types.is_empty() || self.types.iter().any(|t| t == kind.word()))
+            && (self.adapters.is_empty()
+                || adapter.is_some_and(|name| self.adapters.iter().any(|a| a == name)))
+    }
+}

@@ -1,0 +1,275 @@
+//! The socket: who may ask, in which frames, and how far a slow reader may fall behind.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::timeout;
+
+use super::answers::{Answer, parse};
+use super::protocol::{Hello, PROTOCOL, REQUEST_MOST, Refusal, Request, SubscribeParams};
+use super::{Hub, News};
+
+/// More connections at once are turned away.
+const CONNECTIONS_MOST: usize = 1024;
+/// Whoever connects says hello within this time.
+const HELLO_LIMIT: Duration = Duration::from_secs(10);
+/// Whoever takes nothing for this long is hung up on.
+const WRITE_LIMIT: Duration = Duration::from_secs(30);
+/// So long is a pause when no descriptor is to be had.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Accepts connections until told to stop.
+pub(super) async fn serve(listener: UnixListener, hub: Arc<Hub>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors: whoever is connected may finish and give one back.
+                hub.log.warn("accept", json!({"error": error.to_string()}));
+                tokio::time::sleep(BREATH).await;
+                continue;
+            }
+        };
+        let allowed = stream.peer_cred().is_ok_and(|peer| peer.uid() == hub.host.kernel.uid());
+        let Some(seat) = Seat::take(&open).filter(|_| allowed) else { continue };
+        let hub = Arc::clone(&hub);
+        tokio::spawn(async move {
+            // A connection that breaks is the peer's to know.
+            let _broken = Connection::new(stream, hub).run().await;
+            drop(seat);
+        });
+    }
+}
+
+/// A place among the connections.
+struct Seat(Arc<AtomicUsize>);
+
+impl Seat {
+    fn take(open: &Arc<AtomicUsize>) -> Option<Self> {
+        let before = open.fetch_add(1, Ordering::SeqCst);
+        let seat = Self(Arc::clone(open));
+        (before < CONNECTIONS_MOST).then_some(seat)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What came in on a connection.
+enum Frame {
+    /// One line.
+    Line(Vec<u8>),
+    /// A line that is too long; the rest of it was thrown away.
+    TooLong,
+    /// Nothing more will come.
+    End,
+}
+
+struct Connection {
+    read: BufReader<OwnedReadHalf>,
+    write: OwnedWriteHalf,
+    hub: Arc<Hub>,
+}
+
+impl Connection {
+    fn new(stream: UnixStream, hub: Arc<Hub>) -> Self {
+        let (read, write) = stream.into_split();
+        Self { read: BufReader::new(read), write, hub }
+    }
+
+    async fn run(mut self) -> io::Result<()> {
+        let hello = timeout(HELLO_LIMIT, self.hello()).await;
+        if !hello.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
+            return Ok(());
+        }
+        while let Some(request) = self.request().await? {
+            if request.method == "events.subscribe" {
+                return self.subscribe(request).await;
+            }
+            let id = request.id.clone();
+            let answer = self.answer(&request).await;
+            let ends = request.method == "daemon.shutdown" && answer.is_ok();
+            if let Some(id) = id {
+                self.reply(&id, answer).await?;
+            }
+            if ends {
+                self.hub.end();
+                // Held until the process has gone: its end is what the other side waits for.
+                std::future::pending::<()>().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hears `hello`; says whether to go on.
+    async fn hello(&mut self) -> io::Result<bool> {
+        let Some(request) = self.request().await? else { return Ok(false) };
+        let id = request.id.clone().unwrap_or_default();
+        if request.method != "hello" {
+            let refusal = Refusal::new(Refusal::HELLO, "say `hello` first");
+            self.reply(&id, Err(refusal)).await?;
+            return Ok(false);
+        }
+        let hello = match parse::<Hello>(request.params.as_deref()) {
+            Ok(hello) => hello,
+            Err(refusal) => {
+                self.reply(&id, Err(refusal)).await?;
+                return Ok(false);
+            }
+        };
+        if hello.protocol != PROTOCOL {
+            let text = format!("this daemon speaks protocol {PROTOCOL}, not {}", hello.protocol);
+            self.reply(&id, Err(Refusal::new(Refusal::HELLO, text))).await?;
+            return Ok(false);
+        }
+        let welcome = super::answers::raw(&self.hub.welcome);
+        self.reply(&id, welcome).await?;
+        Ok(true)
+    }
+
+    /// Returns the next request; what is none gets its answer here.
+    async fn request(&mut self) -> io::Result<Option<Request>> {
+        loop {
+            let refusal = match self.frame().await? {
+                Frame::End => return Ok(None),
+                Frame::TooLong => Refusal::new(
+                    Refusal::INVALID,
+                    format!("a request may have {REQUEST_MOST} bytes"),
+                ),
+                Frame::Line(line) if line.iter().all(u8::is_ascii_whitespace) => continue,
+                Frame::Line(line) => match serde_json::from_slice::<Request>(&line) {
+                    Ok(request) if request.jsonrpc == "2.0" => return Ok(Some(request)),
+                    Ok(_) => Refusal::new(Refusal::INVALID, "`jsonrpc` is not `2.0`"),
+                    Err(error) if error.is_data() => {
+                        Refusal::new(Refusal::INVALID, error.to_string())
+                    }
+                    Err(error) => Refusal::new(Refusal::PARSE, error.to_string()),
+                },
+            };
+            self.reply(&serde_json::Value::Null, Err(refusal)).await?;
+        }
+    }
+
+    async fn frame(&mut self) -> io::Result<Frame> {
+        let mut line = Vec::new();
+        let most = REQUEST_MOST as u64 + 1;
+        (&mut self.read).take(most).read_until(b'\n', &mut line).await?;
+        match line.last() {
+            None => Ok(Frame::End),
+            Some(b'\n') => {
+                line.pop();
+                Ok(Frame::Line(line))
+            }
+            Some(_) if line.len() > REQUEST_MOST => {
+                self.skip_line().await?;
+                Ok(Frame::TooLong)
+            }
+            // Half a line and then the end.
+            Some(_) => Ok(Frame::Line(line)),
+        }
+    }
+
+    async fn skip_line(&mut self) -> io::Result<()> {
+        loop {
+            let (found, used) = {
+                let buffer = self.read.fill_buf().await?;
+                match buffer.iter().position(|b| *b == b'\n') {
+                    Some(at) => (true, at + 1),
+                    None => (buffer.is_empty(), buffer.len()),
+                }
+            };
+            self.read.consume(used);
+            if found {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn answer(&self, request: &Request) -> Answer {
+        let (answers, params) = (&self.hub.answers, request.params.as_deref());
+        match request.method.as_str() {
+            "session.list" => answers.list(params).await,
+            "session.status" => answers.status(params).await,
+            "lock.list" => answers.locks().await,
+            "fuse.list" => answers.fuses().await,
+            "daemon.status" => self.hub.status().await,
+            "daemon.shutdown" => super::answers::raw(&json!({"pid": std::process::id()})),
+            other => Err(Refusal::new(Refusal::METHOD, format!("there is no method `{other}`"))),
+        }
+    }
+
+    /// Tells every edge from now on, until the other side hangs up.
+    async fn subscribe(mut self, request: Request) -> io::Result<()> {
+        let id = request.id.unwrap_or_default();
+        let wanted = match parse::<SubscribeParams>(request.params.as_deref()) {
+            Ok(wanted) => wanted,
+            Err(refusal) => return self.reply(&id, Err(refusal)).await,
+        };
+        let mut events = self.hub.awake.ears.events.subscribe();
+        self.reply(&id, super::answers::raw(&json!({"subscribed": true}))).await?;
+        loop {
+            let mut gone = [0_u8; 64];
+            let line = tokio::select! {
+                event = events.recv() => match event {
+                    Ok(News { event, line }) if wanted.admits(event.kind, event.adapter) => line,
+                    Ok(_) => continue,
+                    // It fell behind, and is told so.
+                    Err(RecvError::Lagged(count)) => lost(count),
+                    Err(RecvError::Closed) => return Ok(()),
+                },
+                // Whatever is said now is not listened to; the end of it is.
+                read = self.read.read(&mut gone) => match read? {
+                    0 => return Ok(()),
+                    _ => continue,
+                },
+            };
+            self.write(&[line.as_bytes()]).await?;
+        }
+    }
+
+    async fn reply(&mut self, id: &serde_json::Value, answer: Answer) -> io::Result<()> {
+        let id = id.to_string();
+        match answer {
+            Ok(result) => {
+                let head = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":");
+                self.write(&[head.as_bytes(), RawValue::get(&result).as_bytes(), b"}\n"]).await
+            }
+            Err(refusal) => {
+                let error = serde_json::to_string(&refusal)?;
+                let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}\n");
+                self.write(&[line.as_bytes()]).await
+            }
+        }
+    }
+
+    async fn write(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        for part in parts {
+            let mut rest = *part;
+            while !rest.is_empty() {
+                let written = timeout(WRITE_LIMIT, self.write.write(rest)).await;
+                match written.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    count => rest = &rest[count..],
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lost(count: u64) -> Arc<str> {
+    let line = json!({"jsonrpc": "2.0", "method": "lost", "params": {"count": count}});
+    format!("{line}\n").into()
+}

@@ -1,0 +1,113 @@
+//! Starting a daemon without a service manager: detached from everything of whoever asked for it.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use agentctl_core::host::Host;
+use agentctl_core::kernel::{Spawn, Stdio};
+use agentctl_core::{launch, stop};
+
+use super::Place;
+use crate::client::{Client, PATIENT, Silence};
+use crate::failure::{Failure, Kind};
+
+/// So long may a daemon take until it serves.
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// So long is a pause while another one that was quicker gets ready.
+const BREATH: Duration = Duration::from_millis(5);
+/// What a new daemon says when it serves.
+pub const READY: &[u8] = b"ready\n";
+
+/// Returns a connection to the daemon, and whether it had to be started.
+pub fn ensure(host: &Host) -> Result<(Client, bool), Failure> {
+    let place = Place::of(host);
+    match Client::connect(&place, PATIENT) {
+        Ok(client) => return Ok((client, false)),
+        Err(Silence::Nobody) => {}
+        Err(silence) => {
+            return Err(Failure::new(Kind::Failed, silence.to_string())
+                .hint("`agentctl daemon restart --force` puts another in its place"));
+        }
+    }
+    let failed = |why: String| {
+        Failure::new(Kind::Failed, format!("the daemon did not start: {why}"))
+            .hint("`agentctl daemon run` shows what is wrong; `agentctl daemon logs` what was")
+    };
+    place.prepare().map_err(|error| failed(error.to_string()))?;
+    let until = Instant::now() + START_LIMIT;
+    loop {
+        let fresh = begin(host, &place).map_err(|error| failed(error.to_string()))?;
+        match Client::connect(&place, PATIENT) {
+            Ok(client) => return Ok((client, fresh)),
+            // One that was quicker does not listen yet, or one that ends still has the right to serve.
+            Err(Silence::Nobody | Silence::Mute) if Instant::now() < until => {
+                std::thread::park_timeout(BREATH);
+            }
+            Err(silence) => return Err(failed(silence.to_string())),
+        }
+    }
+}
+
+/// Starts one, and waits until it serves or has given up; says which.
+fn begin(host: &Host, place: &Place) -> std::io::Result<bool> {
+    let (mut ready, theirs) = std::io::pipe()?;
+    // It outlives us: nobody waits for it.
+    drop(spawn(host, place, theirs.into())?);
+    let mut word = Vec::new();
+    // It says one word or ends; either way the pipe has an end.
+    let _broken = ready.by_ref().take(64).read_to_end(&mut word);
+    Ok(word == READY)
+}
+
+fn spawn(host: &Host, place: &Place, ready: OwnedFd) -> std::io::Result<std::process::Child> {
+    let number = ready.as_raw_fd().to_string();
+    let log = super::log::open(&place.log())?;
+    let config = host.var("AGENTCTL_CONFIG").map(|path| host.cwd.join(path));
+    let mut set = vec![(stop::DAEMON.into(), "1".into())];
+    set.extend(config.map(|path| ("AGENTCTL_CONFIG".into(), path.into_os_string())));
+    Spawn {
+        program: host.program.clone(),
+        args: ["daemon", "run", "--ready", &number].map(Into::into).to_vec(),
+        set,
+        unset: launch::around_us(),
+        // It keeps no directory busy.
+        cwd: PathBuf::from("/"),
+        stdin: Stdio::Null,
+        stdout: Stdio::Null,
+        stderr: Stdio::File(log),
+        keep: vec![ready],
+    }
+    .detached()
+}
+
+/// Tells whoever started us that we serve: on the pipe we got, and to a service manager.
+pub(super) fn tell(ready: Option<File>, manager: Option<&str>) {
+    use std::io::Write;
+    if let Some(mut pipe) = ready {
+        // Whoever started us may have gone.
+        let _gone = pipe.write_all(READY);
+    }
+    if let Some(manager) = manager {
+        let _gone = notify(manager, b"READY=1\n");
+    }
+}
+
+/// Says one thing to the service manager.
+fn notify(manager: &str, words: &[u8]) -> std::io::Result<()> {
+    let socket = std::os::unix::net::UnixDatagram::unbound()?;
+    match manager.strip_prefix('@') {
+        #[cfg(target_os = "linux")]
+        Some(name) => {
+            use std::os::linux::net::SocketAddrExt;
+            let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+            socket.send_to_addr(words, &address)?;
+        }
+        _ => {
+            socket.send_to(words, manager)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Where events are sent, as the configuration says. The whole address is shown nowhere: with many
+//! services its path is the secret.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agentctl_core::events::{Event, EventKind};
+use agentctl_core::host::Secret;
+use ureq::http::Uri;
+
+use super::address::refusal;
+
+/// One endpoint.
+#[derive(Clone)]
+pub struct Endpoint {
+    /// What it is called: what was given, else scheme, host and port.
+    pub name: String,
+    /// What its events are signed with; without one they are not.
+    pub secret: Option<Secret>,
+    /// The kinds it wants; empty for all.
+    pub kinds: Vec<EventKind>,
+    /// The adapters it wants to hear about; empty for all, and for what belongs to none.
+    pub adapters: Vec<String>,
+    /// It may be on this machine or in a network of one's own.
+    pub allow_private: bool,
+    /// One try takes no longer.
+    pub timeout: Duration,
+    /// The authorities its certificate is checked against; `None` for the system's.
+    pub ca_file: Option<PathBuf>,
+    pub(super) url: Uri,
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) secure: bool,
+}
+
+impl Endpoint {
+    /// Reads a URL. The error says what is wrong and does not repeat it: a secret may stand in it.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let uri: Uri = url.parse().map_err(|_| "it is not a URL")?;
+        let (secure, usual) = match uri.scheme_str() {
+            Some("https") => (true, 443),
+            Some("http") => (false, 80),
+            _ => return Err("it does not begin with https:// or http://".into()),
+        };
+        let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
+        if authority.contains('@') {
+            return Err("it must not hold a user or a password".into());
+        }
+        if url.contains('#') {
+            return Err("it must not hold a fragment".into());
+        }
+        let host = uri.host().unwrap_or_default().to_ascii_lowercase();
+        let port = match authority.get(host.len()..).unwrap_or_default() {
+            "" => usual,
+            given => given
+                .strip_prefix(':')
+                .and_then(|port| port.parse().ok())
+                .filter(|port| *port > 0)
+                .ok_or("its port is no number")?,
+        };
+        let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        if bare.is_empty() {
+            return Err("its host is missing".into());
+        }
+        let scheme = if secure { "https" } else { "http" };
+        let shown = if port == usual { String::new() } else { format!(":{port}") };
+        Ok(Self {
+            name: format!("{scheme}://{host}{shown}"),
+            secret: None,
+            kinds: Vec::new(),
+            adapters: Vec::new(),
+            allow_private: false,
+            timeout: Duration::from_secs(10),
+            ca_file: None,
+            url: uri,
+            host: bare,
+            port,
+            secure,
+        })
+    }
+
+    /// Returns the whole address, which may be a secret.
+    pub(crate) fn url(&self) -> &Uri {
+        &self.url
+    }
+
+    /// Says why nothing can ever be sent there, as far as that can be told without asking anybody.
+    #[must_use]
+    pub fn never(&self) -> Option<String> {
+        if !self.secure && !self.allow_private {
+            return Some("plain http is for private addresses, with allow_private = true".into());
+        }
+        let here = self.host == "localhost" || self.host.ends_with(".localhost");
+        let named: Option<IpAddr> = if here { "127.0.0.1".parse() } else { self.host.parse() }.ok();
+        named.and_then(|address| refusal(self, address))
+    }
+
+    /// Says whether it wants this event.
+    #[must_use]
+    pub fn wants(&self, event: &Event) -> bool {
+        let named = |adapter: &str| self.adapters.iter().any(|a| a == adapter);
+        (self.kinds.is_empty() || self.kinds.contains(&event.kind))
+            && (self.adapters.is_empty() || event.adapter.is_some_and(named))
+    }
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_read_and_only_its_origin_is_shown() {
+        for (url, name, host, port) in [
+            ("https://Hook.Example/x/SECRET?k=SECRET", "https://hook.example", "hook.example", 443),
+            ("http://[::1]:9/SECRET", "http://[::1]:9", "::1", 9),
+            ("https://a:8443", "https://a:8443", "a", 8443),
+        ] {
+            let endpoint = Endpoint::parse(url).expect("read");
+            assert_eq!((endpoint.name.as_str(), endpoint.host.as_str()), (name, host));
+            assert_eq!(endpoint.port, port);
+            assert!(!format!("{endpoint:?}").contains("SECRET"));
+        }
+        for url in [
+            "",
+            "hook.example",
+            "/x",
+            "ftp://a/",
+            "https://",
+            "https://user@a/",
+            "https://u:p@a/",
+            "https://a:99999/",
+            "https://a:/",
+            "https://a:0/",
+            "https://a:x/",
+            "https://a b/",
+            "https://a/#x",
+            "https://:1/",
+            "http://a\r\nX: y/",
+            "https://[::1/",
+        ] {
+            let error = Endpoint::parse(url).expect_err(url);
+            assert!(url.len() < 2 || !error.contains(url), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_can_never_be_reached_is_known_beforehand() {
+        let never = |url: &str, allow_private| {
+            let endpoint = Endpoint::parse(url).expect("read");
+            Endpoint { allow_private, ..endpoint }.never().is_some()
+        };
+        for url in [
+            "https://127.0.0.1",
+            "https://localhost",
+            "https://a.localhost",
+            "https://[::1]",
+            "https://[::ffff:127.0.0.1]",
+            "https://10.1.1.1",
+            "https://[fd12::1]",
+        ] {
+            assert!(never(url, false) && !never(url, true), "{url}");
+        }
+        for url in ["http://127.0.0.1", "http://hook.lan"] {
+            assert!(never(url, false) && !never(url, true), "{url}");
+        }
+        for url in
+            ["https://169.254.169.254", "https://0.0.0.0", "http://8.8.8.8", "https://[fe80::1]"]
+        {
+            assert!(never(url, false) && never(url, true), "{url}");
+        }
+        assert!(!never("https://hook.example", false));
+    }
+}

@@ -1,0 +1,96 @@
+//! What tests of the daemon's listeners share: a world, events, and ears for what is said.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use agentctl::daemon::Say;
+use agentctl_core::events::{Event, EventKind};
+use agentctl_core::host::{Deadlines, Host};
+use agentctl_core::kernel::Kernel;
+use agentctl_core::model::{Session, Status, Time};
+use testkit::TestHome;
+
+pub(crate) fn at(ms: i64) -> Time {
+    Time::from_millis(1_800_000_000_000 + ms).expect("a time")
+}
+
+/// The world as the program would see it in this home, with a clock of the test's own.
+pub(crate) fn host(home: &TestHome, clock: fn() -> Time) -> Arc<Host> {
+    let path = format!("{}/bin:/usr/bin:/bin", home.path().display());
+    Arc::new(Host {
+        home: home.path(),
+        cwd: home.path(),
+        program: "agentctl".into(),
+        env: BTreeMap::from([("PATH".into(), path), ("HOOK_KEY".into(), SECRET.into())]),
+        roots: BTreeMap::new(),
+        settings: BTreeMap::new(),
+        gateways: BTreeMap::new(),
+        kernel: Kernel::open().expect("a kernel"),
+        clock,
+        deadlines: Deadlines::default(),
+        memo: None,
+    })
+}
+
+/// Stands in `HOOK_KEY` of that world.
+pub(crate) const SECRET: &str = "hush-hush-0123456789";
+
+/// A session as an adapter would have found it.
+pub(crate) fn session() -> Session {
+    Session {
+        id: Some("s-1".into()),
+        adapter: "demo",
+        root: "/r".into(),
+        native_key: None,
+        status: Status::Stopped,
+        reason: None,
+        outcome: None,
+        pid: None,
+        processes: Vec::new(),
+        hosted: false,
+        cwd: Some("/w/shop".into()),
+        model: None,
+        title: None,
+        name: None,
+        prompt: None,
+        started_at: Some(at(0)),
+        last_activity_at: None,
+        ended_at: None,
+        exit: None,
+        tokens: None,
+        cost_usd: None,
+        group: None,
+        run: None,
+        parent: None,
+        notes: Vec::new(),
+        evidence: Vec::new(),
+    }
+}
+
+/// An event of this kind about a session.
+pub(crate) fn event(kind: EventKind, id: &str, session: Session) -> Arc<Event> {
+    let mut event = Event::new(kind, id.to_owned(), at(62_500));
+    event.adapter = Some(session.adapter);
+    event.session_id.clone_from(&session.id);
+    event.session = Some(session);
+    Arc::new(event)
+}
+
+/// Keeps what is said or settled, in order.
+#[derive(Clone, Default)]
+pub(crate) struct Heard(Arc<Mutex<Vec<String>>>);
+
+impl Heard {
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.lock().expect("not poisoned").clone()
+    }
+
+    pub(crate) fn add(&self, what: &str) {
+        self.0.lock().expect("not poisoned").push(what.to_owned());
+    }
+
+    pub(crate) fn say(&self) -> Say {
+        let heard = self.clone();
+        Arc::new(move |what| heard.add(what))
+    }
+}

@@ -1,0 +1,491 @@
+//! The daemon: one serves, everybody gets the same answers with it and without, and nothing that is done to
+//! it changes one.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use testkit::{Dice, TestHome, eventually, rounds, sandboxed};
+
+use crate::{fixtures_dir, home};
+
+pub(crate) const SOCKET: &str = ".local/state/agentctl/run/agentctl.sock";
+const ALL: [&str; 6] = ["list", "-a", "--since", "all", "--tree", "--json"];
+
+/// A connection that speaks the protocol by hand.
+pub(crate) struct Wire {
+    stream: BufReader<UnixStream>,
+}
+
+impl Wire {
+    pub(crate) fn open(home: &TestHome) -> Self {
+        let stream = UnixStream::connect(home.path().join(SOCKET)).expect("somebody listens");
+        Self { stream: BufReader::new(stream) }
+    }
+
+    pub(crate) fn greeted(home: &TestHome) -> Self {
+        let mut wire = Self::open(home);
+        let welcome = wire.ask("hello", &json!({"protocol": 1}));
+        assert_eq!(welcome["result"]["protocol"], 1, "{welcome}");
+        wire
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stream.get_mut().write_all(bytes).expect("sent");
+    }
+
+    pub(crate) fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).expect("heard");
+        serde_json::from_str(&line).unwrap_or(Value::Null)
+    }
+
+    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
+        let request = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        self.send(format!("{request}\n").as_bytes());
+        self.hear()
+    }
+}
+
+/// Starts the daemon and returns its pid.
+pub(crate) fn started(home: &TestHome) -> u32 {
+    let output = home.run(&["daemon", "start"]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let pid = status(home)["pid"].as_u64().expect("a pid");
+    u32::try_from(pid).expect("fits")
+}
+
+fn status(home: &TestHome) -> Value {
+    home.run(&["daemon", "status", "--json"]).json()
+}
+
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).expect("a pid"), signal).expect("sent");
+}
+
+/// The processes that serve, or are about to.
+fn daemons() -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").expect("listed").flatten();
+    let pids = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|b| *b == 0).collect();
+        words.get(1..3) == Some(&[&b"daemon"[..], b"run"])
+    })
+    .collect()
+}
+
+/// A home with sessions of many agents.
+fn inhabited() -> TestHome {
+    let home = home();
+    for agent in ["claude-code", "codex", "opencode", "pi", "demo"] {
+        let Ok(cases) = std::fs::read_dir(fixtures_dir().join(agent)) else { continue };
+        for case in cases.flatten() {
+            home.plant(&case.path(), ".");
+        }
+    }
+    home
+}
+
+/// A document without the moments of the look.
+fn timeless(mut document: Value) -> Value {
+    let rows = document.get_mut("sessions").and_then(Value::as_array_mut);
+    for row in rows.into_iter().flatten() {
+        for evidence in row["evidence"].as_array_mut().into_iter().flatten() {
+            evidence["at"] = Value::Null;
+        }
+    }
+    document
+}
+
+/// Fails with the rows that differ, not with all of them.
+fn assert_same(told: Value, own: &Value, when: &str) {
+    let told = timeless(told);
+    let rows = |document: &Value| document["sessions"].as_array().cloned().unwrap_or_default();
+    let (theirs, ours) = (rows(&told), rows(own));
+    for (their, our) in theirs.iter().zip(&ours) {
+        assert_eq!(their, our, "{when}");
+    }
+    assert_eq!((theirs.len(), &told["faults"]), (ours.len(), &own["faults"]), "{when}");
+}
+
+/// What the command says by itself.
+fn alone(home: &TestHome, args: &[&str]) -> Value {
+    let mut command = home.command(args);
+    let output = command.env("AGENTCTL_NO_DAEMON", "1").output().expect("runs");
+    timeless(serde_json::from_slice(&output.stdout).expect("JSON"))
+}
+
+#[test]
+fn of_fifty_starts_at_once_one_serves_and_the_rest_are_connected() {
+    sandboxed(|| {
+        let home = home();
+        let starts: Vec<_> = (0..50)
+            .map(|_| {
+                let mut command = home.command(&["daemon", "start"]);
+                command.stderr(Stdio::piped()).spawn().expect("starts")
+            })
+            .collect();
+        let mut told: Vec<String> = starts
+            .into_iter()
+            .map(|start| {
+                let output = start.wait_with_output().expect("ends");
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert!(output.status.success(), "{said}");
+                said.split("pid ").nth(1).expect("a pid").trim().to_owned()
+            })
+            .collect();
+        told.dedup();
+        assert_eq!(told.len(), 1, "all speak of one: {told:?}");
+        let pid: u32 = told[0].parse().expect("a number");
+        let only = eventually("those that lost the race are gone", || {
+            let there = daemons();
+            (there.len() <= 1).then_some(there)
+        });
+        assert_eq!(only, [pid]);
+        let refused = home.run(&["daemon", "run"]);
+        assert_eq!((refused.code, refused.stderr.contains("runs already")), (Some(5), true));
+        assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
+        assert_eq!(daemons(), [0_u32; 0], "it has gone when `stop` says so");
+        assert_eq!(home.run(&["daemon", "status"]).code, Some(1));
+        assert_eq!(home.run(&["daemon", "stop"]).code, Some(0), "again is no error");
+    });
+}
+
+#[test]
+fn answers_are_the_same_with_it_and_without() {
+    sandboxed(|| {
+        let home = inhabited();
+        let mut agent = home.command(&["demo-agent", "--session-id", "alive", "-p", "x [[hang]]"]);
+        let mut agent = agent.stdout(Stdio::null()).spawn().expect("starts");
+        eventually("it works", || {
+            let listed = home.run(&["list", "--json"]).sessions();
+            listed.iter().any(|s| s["id"] == "alive" && s["status"] == "running").then_some(())
+        });
+        started(&home);
+        let own = alone(&home, &ALL);
+        assert!(own["sessions"].as_array().expect("rows").len() > 20, "there is much to compare");
+        let mut wire = Wire::greeted(&home);
+        for _ in 0..3 {
+            let told = wire.ask("session.list", &json!({"all": true, "children": true}));
+            assert_same(told["result"].clone(), &own, "the same in memory and afresh");
+            assert_same(home.run(&ALL).json(), &own, "asked by the command");
+        }
+        for row in own["sessions"].as_array().expect("rows") {
+            let Some(id) = row["id"].as_str() else { continue };
+            let name = format!("{}:{id}", row["adapter"].as_str().expect("a name"));
+            let told = wire.ask("session.status", &json!({"id": name}));
+            let session = json!({"sessions": [told["result"]["session"]]});
+            let single = json!({"sessions": [alone(&home, &["status", &name, "--json"])]});
+            assert_eq!(timeless(session), timeless(single), "{name}");
+        }
+        let live = wire.ask("session.list", &json!({}));
+        assert_same(live["result"].clone(), &alone(&home, &["list", "--json"]), "what lives");
+        agent.kill().expect("killed");
+        agent.wait().expect("reaped");
+        let after = wire.ask("session.list", &json!({}))["result"]["sessions"].clone();
+        let ids = after.as_array().expect("rows").iter().map(|row| &row["id"]);
+        assert!(ids.clone().all(|id| *id != "alive"), "a request sees what was before it");
+    });
+}
+
+#[test]
+fn frames_that_are_none_get_an_answer_and_harm_nobody() {
+    sandboxed(|| {
+        let home = home();
+        started(&home);
+        let mut rude = Wire::open(&home);
+        let answer = rude.ask("session.list", &json!({}));
+        assert_eq!(answer["error"]["code"], -32000, "hello comes first");
+        let mut skewed = Wire::open(&home);
+        let answer = skewed.ask("hello", &json!({"protocol": 99}));
+        assert!(answer["error"]["message"].as_str().expect("words").contains("protocol 1"));
+
+        let mut wire = Wire::greeted(&home);
+        for (frame, code) in [
+            ("rubbish\n", -32700),
+            ("{\"jsonrpc\":\"2.0\"\n", -32700),
+            ("[]\n", -32600),
+            ("{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"daemon.status\"}\n", -32600),
+            ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"no.such\"}\n", -32601),
+            (
+                "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"session.list\",\"params\":{\"x\":1}}\n",
+                -32602,
+            ),
+            (
+                "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"session.status\",\"params\":{\"id\":\"nobody\"}}\n",
+                -32004,
+            ),
+        ] {
+            wire.send(frame.as_bytes());
+            let answer = wire.hear();
+            assert_eq!(answer["error"]["code"], code, "{frame} {answer}");
+        }
+        wire.send(b"\n\xff\xfe\n");
+        assert_eq!(wire.hear()["error"]["code"], -32700);
+        // A line of four times what is allowed is thrown away, and the next one is heard.
+        wire.send(&vec![b'x'; 4 << 20]);
+        wire.send(b"\n");
+        assert_eq!(wire.hear()["error"]["code"], -32600);
+        assert_eq!(wire.ask("daemon.status", &json!({}))["result"]["running"], true);
+    });
+}
+
+#[test]
+fn nobody_else_may_ask() {
+    sandboxed(|| {
+        let home = home();
+        // A directory that was left open is closed first.
+        let directory = home.path().join(".local/state/agentctl/run");
+        std::fs::create_dir_all(&directory).expect("made");
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o777)).expect("set");
+        started(&home);
+        let mode = |path: &std::path::Path| path.metadata().expect("there").mode() & 0o777;
+        assert_eq!(mode(&directory), 0o700);
+        assert_eq!(mode(&home.path().join(SOCKET)), 0o600);
+        assert_eq!(mode(&home.path().join(".local/state/agentctl/daemon.log")), 0o600);
+
+        let linked = crate::home();
+        std::fs::create_dir_all(linked.path().join(".local/state/agentctl")).expect("made");
+        std::fs::create_dir(linked.path().join("elsewhere")).expect("made");
+        let place = linked.path().join(".local/state/agentctl/run");
+        std::os::unix::fs::symlink(linked.path().join("elsewhere"), place).expect("linked");
+        let refused = linked.run(&["daemon", "start"]);
+        assert_eq!(refused.code, Some(1));
+        assert!(refused.stderr.contains("not a directory of its own"), "{}", refused.stderr);
+    });
+}
+
+#[test]
+fn killing_it_in_the_middle_of_requests_changes_no_answer() {
+    sandboxed(|| {
+        let home = inhabited();
+        let own = alone(&home, &ALL);
+        let mut dice = Dice::new();
+        println!("AGENTCTL_SEED={}", dice.seed);
+        for round in 0..rounds(25) {
+            let pid = started(&home);
+            let asks: Vec<_> = (0..2)
+                .map(|_| home.command(&ALL).stdout(Stdio::piped()).spawn().expect("starts"))
+                .collect();
+            for _ in 0..dice.below(40) {
+                std::thread::yield_now();
+            }
+            signal(pid, Signal::KILL);
+            for ask in asks {
+                let output = ask.wait_with_output().expect("ends");
+                let told = serde_json::from_slice(&output.stdout).expect("JSON");
+                assert_same(told, &own, &format!("round {round}"));
+            }
+            eventually("it has gone", || daemons().is_empty().then_some(()));
+        }
+        assert_same(home.run(&ALL).json(), &own, "asked by the command");
+    });
+}
+
+#[test]
+fn a_wiped_directory_ends_it_and_changes_no_answer() {
+    sandboxed(|| {
+        let home = inhabited();
+        let own = alone(&home, &ALL);
+        let first = started(&home);
+        std::fs::remove_dir_all(home.path().join(".local/state/agentctl")).expect("wiped");
+        assert_same(home.run(&ALL).json(), &own, "asked by the command");
+        let second = started(&home);
+        assert_ne!(first, second);
+        eventually("the first notices that it lost the right", || {
+            (daemons() == [second]).then_some(())
+        });
+        assert_same(home.run(&ALL).json(), &own, "asked by the command");
+    });
+}
+
+#[test]
+fn one_that_stands_still_is_not_waited_for() {
+    sandboxed(|| {
+        let home = inhabited();
+        let own = alone(&home, &ALL);
+        let pid = started(&home);
+        signal(pid, Signal::STOP);
+        assert_same(home.run(&ALL).json(), &own, "it answers itself");
+        let mute = home.run(&["daemon", "status"]);
+        assert_eq!((mute.code, mute.stderr.contains("does not answer")), (Some(1), true));
+        let refused = home.run(&["daemon", "stop"]);
+        assert_eq!((refused.code, refused.stderr.contains("--force")), (Some(1), true));
+        let killed = home.run(&["daemon", "restart", "--force"]);
+        assert_eq!(killed.code, Some(0), "{}", killed.stderr);
+        assert_eq!(status(&home)["running"], true);
+        assert!(!daemons().contains(&pid));
+    });
+}
+
+/// Stands in for a daemon: says this welcome, and answers every list with no session.
+fn impostor(home: &TestHome, welcome: &Value) -> std::thread::JoinHandle<usize> {
+    let path = home.path().join(SOCKET);
+    let _old = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(path).expect("bound");
+    let welcome = welcome.clone();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("somebody comes");
+        let mut stream = BufReader::new(stream);
+        let mut asked = 0;
+        let mut line = String::new();
+        while stream.read_line(&mut line).is_ok_and(|n| n > 0) {
+            let request: Value = serde_json::from_str(&line).expect("JSON");
+            let result = match request["method"].as_str() {
+                Some("hello") => welcome.clone(),
+                _ => {
+                    asked += 1;
+                    json!({"schema_version": 1, "sessions": [], "faults": []})
+                }
+            };
+            let reply = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
+            let _gone = stream.get_mut().write_all(format!("{reply}\n").as_bytes());
+            line.clear();
+        }
+        asked
+    })
+}
+
+#[test]
+fn only_one_that_sees_the_same_world_is_asked() {
+    sandboxed(|| {
+        let mut home = inhabited();
+        started(&home);
+        let welcome = Wire::open(&home).ask("hello", &json!({"protocol": 1}))["result"].clone();
+        assert_eq!(status(&home)["same_world"], true);
+        assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
+        let told = impostor(&home, &welcome);
+        assert_eq!(home.run(&ALL).sessions(), [] as [Value; 0], "it is asked, and believed");
+        assert_eq!(told.join().expect("ends"), 1);
+        // Another home of an agent: its answer would be about another world.
+        home.set("CLAUDE_CONFIG_DIR", home.at("other").to_string_lossy());
+        let told = impostor(&home, &welcome);
+        assert_ne!(home.run(&ALL).sessions(), [] as [Value; 0]);
+        assert_eq!(told.join().expect("ends"), 0);
+        home.set("CLAUDE_CONFIG_DIR", "");
+        // What lives is asked of nobody.
+        let told = impostor(&home, &welcome);
+        assert_eq!(home.run(&["list"]).code, Some(0));
+        home.set("AGENTCTL_NO_DAEMON", "1");
+        assert_ne!(home.run(&ALL).sessions(), [] as [Value; 0]);
+        drop(UnixStream::connect(home.path().join(SOCKET)));
+        assert_eq!(told.join().expect("ends"), 0);
+    });
+}
+
+#[test]
+fn without_descriptors_it_breathes_and_goes_on() {
+    sandboxed(|| {
+        let home = home();
+        let pid = started(&home);
+        let limit = rustix::process::Rlimit { current: Some(24), maximum: Some(24) };
+        let target = Pid::from_raw(pid.cast_signed());
+        rustix::process::prlimit(target, rustix::process::Resource::Nofile, limit).expect("set");
+        let crowd: Vec<UnixStream> = (0..64)
+            .map(|_| UnixStream::connect(home.path().join(SOCKET)).expect("queued"))
+            .collect();
+        eventually("it says what it lacks", || {
+            home.run(&["daemon", "logs"]).stdout.contains("accept").then_some(())
+        });
+        drop(crowd);
+        eventually("it serves again", || {
+            (home.run(&["daemon", "status"]).code == Some(0)).then_some(())
+        });
+        assert_eq!(daemons(), [pid]);
+    });
+}
+
+#[test]
+fn a_slow_reader_stalls_nobody() {
+    sandboxed(|| {
+        let home = inhabited();
+        started(&home);
+        let mut slow = Wire::greeted(&home);
+        for _ in 0..200 {
+            let request = json!({"jsonrpc": "2.0", "id": 1, "method": "session.list", "params": {"all": true}});
+            slow.send(format!("{request}\n").as_bytes());
+        }
+        // It reads nothing; everybody else is answered.
+        let crowd: Vec<_> = (0..100)
+            .map(|_| {
+                let path = home.path().join(SOCKET);
+                std::thread::spawn(move || {
+                    let stream = UnixStream::connect(path).expect("somebody listens");
+                    let mut wire = Wire { stream: BufReader::new(stream) };
+                    wire.ask("hello", &json!({"protocol": 1}));
+                    wire.ask("session.list", &json!({"all": true}))["result"]["sessions"]
+                        .as_array()
+                        .map(Vec::len)
+                })
+            })
+            .collect();
+        let counts: Vec<_> = crowd.into_iter().map(|t| t.join().expect("ends")).collect();
+        assert!(counts[0].is_some_and(|n| n > 20));
+        assert!(counts.iter().all(|n| *n == counts[0]), "{counts:?}");
+        drop(slow);
+    });
+}
+
+#[test]
+fn a_full_disk_costs_log_lines_only() {
+    sandboxed(|| {
+        let home = inhabited();
+        let state = home.at(".local/state/agentctl/x");
+        let state = state.parent().expect("a parent").to_string_lossy().into_owned();
+        let mount = ["-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", &state];
+        let mounted = std::process::Command::new("mount").args(mount).status().expect("mount");
+        assert!(mounted.success());
+        let own = alone(&home, &ALL);
+        let pid = started(&home);
+        let mut full = std::fs::File::create(format!("{state}/filler")).expect("made");
+        assert!(full.write_all(&vec![0; 1 << 20]).is_err(), "it is full");
+        let mut wire = Wire::greeted(&home);
+        let told = wire.ask("session.list", &json!({"all": true, "children": true}));
+        assert_same(told["result"].clone(), &own, "on a full disk");
+        assert_eq!(home.run(&["daemon", "status"]).code, Some(0));
+        assert_eq!(daemons(), [pid]);
+        assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
+    });
+}
+
+#[test]
+fn the_service_file_is_one_that_never_ends_an_agent() {
+    sandboxed(|| {
+        let home = home();
+        let unit = home.run(&["daemon", "install", "--print"]).stdout;
+        for line in ["Type=notify", "KillMode=process", "Restart=always", "SendSIGKILL=no"] {
+            assert!(unit.lines().any(|l| l == line), "{line} is missing in {unit}");
+        }
+        let start = unit.lines().find_map(|l| l.strip_prefix("ExecStart=")).expect("a command");
+        assert_eq!(start, format!("\"{}\" daemon run", env!("CARGO_BIN_EXE_agentctl")));
+        // Without a service manager it is written, said, and nothing is broken.
+        let output = home.run(&["daemon", "uninstall"]);
+        assert_eq!((output.code, output.stderr.contains("not installed")), (Some(0), true));
+    });
+}
+
+/// The service manager is told when it serves, not before.
+#[test]
+fn readiness_is_told_once_it_answers() {
+    sandboxed(|| {
+        let mut home = home();
+        let path = home.at("notify.sock");
+        let manager = std::os::unix::net::UnixDatagram::bind(&path).expect("bound");
+        home.set("NOTIFY_SOCKET", path.to_string_lossy());
+        let mut served =
+            home.command(&["daemon", "run"]).stderr(Stdio::null()).spawn().expect("starts");
+        let mut words = [0; 64];
+        let count = manager.recv(&mut words).expect("told");
+        assert_eq!(&words[..count], b"READY=1\n");
+        assert_eq!(
+            Wire::greeted(&home).ask("daemon.status", &json!({}))["result"]["running"],
+            true
+        );
+        signal(served.id(), Signal::TERM);
+        assert_eq!(served.wait().expect("ends").code(), Some(0));
+    });
+}

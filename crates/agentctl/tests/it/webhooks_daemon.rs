@@ -1,0 +1,145 @@
+//! Webhooks and notifications of the real daemon: what a launched agent's end becomes, also when the daemon
+//! is killed in between or was not there.
+
+use std::fs;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use testkit::receiver::{Manner, Receiver, Request};
+use testkit::{TestHome, eventually, hex, hmac_sha256, sandboxed};
+
+use crate::daemon::{signal, started};
+use crate::home;
+use crate::launched::{launch, runs, script};
+
+const SECRET: &str = "hush-hush-9876543210";
+
+fn configured(receiver: &Receiver, more: &str) -> TestHome {
+    let home = home();
+    let url = format!("http://127.0.0.1:{}/PATHSECRET", receiver.port);
+    let config = format!(
+        "[[webhooks]]\nurl = \"{url}\"\nallow_private = true\nsecret = \"{SECRET}\"\nname = \"ops\"\ntypes = [\"stopped\", \"error\"]\n{more}\n"
+    );
+    home.write(".config/agentctl/config.toml", config);
+    home
+}
+
+/// Waits for a request about this session that is as wanted.
+fn told(receiver: &Receiver, id: &str, is: impl Fn(&Value) -> bool) -> Request {
+    eventually("its end is told", || {
+        let about = |r: &Request| r.json()["session_id"] == id && is(&r.json());
+        receiver.requests().into_iter().find(about)
+    })
+}
+
+/// Starts another daemon when the one before has lost its right to serve.
+fn another(home: &TestHome) {
+    let lock = home.path().join(".local/state/agentctl/daemon.lock");
+    eventually("nobody has the right to serve", || {
+        let lock = fs::File::open(&lock).expect("there");
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()
+    });
+    started(home);
+}
+
+fn delivered(home: &TestHome) -> u64 {
+    let status = home.run(&["daemon", "status", "--json"]).json();
+    status["webhooks"][0]["delivered"].as_u64().expect("a number")
+}
+
+#[test]
+fn an_end_is_posted_with_its_true_exit_code_and_whom_to_call_back() {
+    sandboxed(|| {
+        let (receiver, trap) = (Receiver::start([]), Receiver::start([]));
+        let mut home = configured(&receiver, "");
+        for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"] {
+            home.set(name, format!("http://127.0.0.1:{}", trap.port));
+        }
+        started(&home);
+        let callback = ["--callback-session", "agent:main:main", "--callback-agent", "main"];
+        let id = launch(&home, "w", "fix it [[tool:kill -9 $PPID]]", &callback);
+        let request = told(&receiver, &id, |_| true);
+        let body = request.json();
+        assert_eq!(
+            (&body["exit_status"], &body["hook_type"]),
+            (&json!(137), &json!("session.stopped"))
+        );
+        assert_eq!((&body["adapter"], &body["late"]), (&json!("demo"), &json!(false)));
+        let meta = json!({ "openclaw_callback_session_key": "agent:main:main", "openclaw_callback_agent_id": "main" });
+        assert_eq!(body["meta"], meta);
+        assert_eq!(body["cwd"], json!(home.path().join("w")));
+        assert!(body["summary"].as_str().expect("a summary").starts_with("fix it"));
+        assert!(body["duration_seconds"].as_f64().expect("a number") >= 0.0);
+        let code = hex(&hmac_sha256(SECRET.as_bytes(), &request.body));
+        assert_eq!(request.header("x-agentctl-signature"), Some(code.as_str()));
+        let failed = launch(&home, "v", "x [[error:no luck]]", &[]);
+        let body = told(&receiver, &failed, |_| true).json();
+        assert_eq!((&body["exit_status"], &body["type"]), (&json!(1), &json!("session.error")));
+        assert_eq!(body["hook_type"], "session.stopped");
+        assert_eq!(trap.connections(), 0, "no proxy is asked");
+        eventually("both are counted", || (delivered(&home) == 2).then_some(()));
+        let shown = home.run(&["daemon", "status", "--json"]).stdout
+            + &home.run(&["daemon", "status"]).stdout
+            + &home.run(&["daemon", "logs"]).stdout;
+        assert!(shown.contains("ops"), "{shown}");
+        assert!(!shown.contains(SECRET) && !shown.contains("PATHSECRET"), "{shown}");
+    });
+}
+
+#[test]
+fn what_a_killed_daemon_had_not_delivered_the_next_one_sends_late_under_the_same_id() {
+    sandboxed(|| {
+        let receiver = Receiver::always(Manner::Status(500));
+        let home = configured(&receiver, "");
+        let pid = started(&home);
+        let id = launch(&home, "w", "x [[say:ok]]", &[]);
+        let refused = told(&receiver, &id, |_| true);
+        signal(pid, Signal::KILL);
+        receiver.from_now_on(Manner::Status(204));
+        another(&home);
+        let late = told(&receiver, &id, |body| body["late"] == true);
+        assert_eq!(late.header("webhook-id"), refused.header("webhook-id"));
+        let run = runs(&home).pop().expect("a run");
+        let at = &late.json()["at"];
+        assert_eq!((at, &late.json()["exit_status"]), (&run["ended_at"], &json!(0)));
+        eventually("it is counted", || (delivered(&home) == 1).then_some(()));
+        // Once it is told it is told: the next daemon sends what comes, and not this again.
+        assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
+        another(&home);
+        let other = launch(&home, "w", "x [[say:ok]]", &[]);
+        let _other = told(&receiver, &other, |_| true);
+        let times = receiver
+            .requests()
+            .iter()
+            .filter(|r| {
+                r.header("webhook-id") == refused.header("webhook-id") && r.json()["late"] == true
+            })
+            .count();
+        assert_eq!(times, 1);
+    });
+}
+
+#[test]
+fn an_end_that_nobody_was_awake_for_is_sent_late_with_its_own_time_and_not_shown() {
+    sandboxed(|| {
+        let receiver = Receiver::start([]);
+        let home = configured(&receiver, "[notify]\ncommand = [\"mine\"]");
+        let log = home.path().join("log");
+        let text = format!("echo \"$AGENTCTL_SESSION_ID\" >> '{}'", log.display());
+        let _program = script(&home, "mine", &text);
+        let missed = launch(&home, "w", "x [[say:ok]]", &[]);
+        // Its parent writes down how it ended a moment after it has ended.
+        let run =
+            eventually("its end is kept", || runs(&home).pop().filter(|r| !r["exit"].is_null()));
+        started(&home);
+        let body = told(&receiver, &missed, |_| true).json();
+        assert_eq!((&body["late"], &body["exit_status"]), (&json!(true), &json!(0)));
+        assert_eq!(body["at"], run["ended_at"], "{body}");
+        let seen = launch(&home, "w", "x [[say:ok]]", &[]);
+        let shown = eventually("the other one is shown", || {
+            fs::read_to_string(&log).ok().filter(|text| text.contains(&seen))
+        });
+        assert_eq!(shown, format!("{seen}\n"), "once, and no history");
+    });
+}
