@@ -7,6 +7,7 @@
 mod descriptors;
 mod exit_watch;
 mod leave;
+mod memory;
 mod standing;
 mod strangers;
 
@@ -25,6 +26,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 pub use self::exit_watch::ExitWatch;
 pub use self::leave::leave_quickly;
+pub use self::memory::give_back_memory;
 use super::{Brief, FileLock, Liveness, Mechanism, Process, Table};
 use crate::model::{ProcId, Time};
 

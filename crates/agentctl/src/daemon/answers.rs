@@ -8,6 +8,7 @@ use agentctl_core::adapters::ALL;
 use agentctl_core::fleet;
 use agentctl_core::fuses;
 use agentctl_core::host::Host;
+use agentctl_core::kernel;
 use agentctl_core::locks;
 use agentctl_core::model::SCHEMA_VERSION;
 use agentctl_core::resolve::resolve;
@@ -84,6 +85,9 @@ impl Answers {
             for asked in waiting {
                 // Whoever asked may have gone.
                 let _gone = asked.send(answer.clone());
+            }
+            if params.all {
+                kernel::give_back_memory();
             }
         }
     }

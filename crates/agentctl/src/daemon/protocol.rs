@@ -129,15 +129,12 @@ impl From<ListParams> for Query {
     }
 }
 
-/// The parameters of `session.status` and `session.logs`.
+/// The parameters of `session.status`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OneParams {
     /// The session, as on the command line.
     pub id: String,
-    /// `session.logs`: so many messages.
-    #[serde(default)]
-    pub count: Option<usize>,
 }
 
 /// The parameters of `events.subscribe`.
