@@ -71,6 +71,18 @@ impl Stream {
         last.cloned().expect("one")
     }
 
+    /// Waits until this was told of a session last, whatever was seen on the way there.
+    #[track_caller]
+    pub(crate) fn last(&self, id: &str, kind: &str) -> Value {
+        eventually(&format!("{kind} is told of {id} last"), || {
+            let told = self
+                .heard()
+                .into_iter()
+                .rfind(|e| e["session_id"] == id && !e["session"].is_null());
+            told.filter(|event| event["type"] == format!("session.{kind}"))
+        })
+    }
+
     fn said(&self) -> String {
         self.said.lock().expect("sound").clone()
     }
@@ -118,7 +130,7 @@ fn a_launched_session_is_told_from_its_beginning_to_its_exit_code() {
             (&json!(run), &json!("g"))
         );
         tell(&home, &id, "go");
-        let over = stream.until(&id, &["started", "waiting", "error"]);
+        let over = stream.last(&id, "error");
         assert_eq!(over["id"], format!("{run}-stopped"));
         let session = &over["session"];
         assert_eq!(session["exit"], json!({"code": 1, "signal": null}));
@@ -223,11 +235,11 @@ fn a_session_born_and_gone_between_two_looks_is_told_from_its_run() {
         assert!(again.heard().iter().all(|e| e["late"] == false));
         // And nothing of it is told again.
         let other = launch(&home, "w", "x [[say:hello]]", &[]);
-        again.until(&other, &["started", "stopped"]);
+        again.last(&other, "stopped");
         assert_eq!(again.kinds(&id).len(), 2);
         let none = Stream::of(&home, &["--since", "2090-01-01"]);
         let third = launch(&home, "w", "x [[say:hello]]", &[]);
-        none.until(&third, &["started", "stopped"]);
+        none.last(&third, "stopped");
         assert_eq!(none.kinds(&id), [""; 0]);
     });
 }
@@ -283,7 +295,7 @@ fn two_who_watch_agree_and_neither_needs_the_other() {
         std::fs::remove_dir_all(home.path().join(".local/state/agentctl")).expect("wiped");
         tell(&home, &id, "go");
         let again = eventually("it asks again", || {
-            let asked = second.heard().into_iter().filter(|e| e["type"] == "session.waiting");
+            let mut asked = second.heard().into_iter().filter(|e| e["type"] == "session.waiting");
             asked.next_back().filter(|e| e["session"]["reason"]["detail"] == "really?")
         });
         assert_eq!(again["session_id"], id);
@@ -435,7 +447,7 @@ fn while_nothing_happens_it_sleeps() {
         eventually("a while", || (quiet.elapsed().as_millis() > 500).then_some(()));
         assert_eq!(switches(), before, "{:?}", stream.heard());
         tell(&home, &id, "go");
-        stream.until(&id, &["stopped"]);
+        stream.last(&id, "stopped");
     });
 }
 

@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn labels_have_an_end_in_length_and_number() {
-        assert_eq!(label("evil\"}\n# EOF\u{202e}"), "evil_____ EOF_");
+        assert_eq!(label("evil\"}\n# EOF\u{202e}"), "evil____ EOF_");
         assert_eq!(label(&"m".repeat(1000)).len(), LABEL_MOST);
         assert_eq!(label("  "), "unknown");
         let mut values = Values::default();
