@@ -67,8 +67,7 @@ fn home() -> TestHome {
 fn configure(home: &TestHome, short: &[(&str, &str)], more: &str) {
     let mut text = String::from("[deadline]\n");
     for name in ["live", "all", "launch", "gateway"] {
-        let limit =
-            short.iter().find(|(short, _)| *short == name).map_or("30s", |(_, limit)| limit);
+        let limit = short.iter().find(|(short, _)| *short == name).map_or("5m", |(_, limit)| limit);
         text.push_str(&format!("{name} = \"{limit}\"\n"));
     }
     home.write(".config/agentctl/config.toml", text + more);
