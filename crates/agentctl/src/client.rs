@@ -119,12 +119,21 @@ impl std::fmt::Display for Silence {
 }
 
 /// Returns the process that listens on the socket, as the kernel says: also one that does not answer.
+#[cfg(target_os = "linux")]
 #[must_use]
 pub fn server(host: &Host, place: &Place) -> Option<ProcId> {
     let stream = place.connect().ok()?;
     let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
     let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).ok()?;
     (peer.uid.as_raw() == host.kernel.uid()).then_some(())?;
+    host.kernel.process(pid).ok()?.map(|process| process.id)
+}
+
+/// Elsewhere nobody but itself says who listens.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn server(host: &Host, place: &Place) -> Option<ProcId> {
+    let pid = Client::connect(place, QUICK).ok()?.welcome.pid;
     host.kernel.process(pid).ok()?.map(|process| process.id)
 }
 
