@@ -90,7 +90,9 @@ fn the_agent_depends_on_nobody() {
         let kilobytes: u64 =
             resident.split_whitespace().nth(1).expect("a number").parse().expect("a number");
         println!("the shim keeps {kilobytes} kB to itself");
-        assert!(kilobytes <= 1024, "{resident}");
+        // What the loader relocates counts too: 0.2 MB when optimised, 1 MB when not.
+        let most = if cfg!(debug_assertions) { 2048 } else { 1024 };
+        assert!(kilobytes <= most, "{resident}");
     });
 }
 
