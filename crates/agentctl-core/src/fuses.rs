@@ -2,7 +2,7 @@
 //!
 //! A fuse says what is to be done and when, never what lives: whether it is due is reckoned from the
 //! clock and from a fresh look. There is one for a target and label; setting it again replaces it. The
-//! file is the fuse; its name says how far it has come ([`firing`]).
+//! file is the fuse; its name says how far it has come (`firing`).
 
 mod due;
 mod firing;

@@ -1,6 +1,6 @@
 //! The daemon: somebody awake. It fans questions out, merges answers and pushes edges; it owns no session.
 //!
-//! Kill it, wipe its directory, and no answer changes. One thread looks ([`awake`]), one thread serves
+//! Kill it, wipe its directory, and no answer changes. One thread looks (`awake`), one thread serves
 //! connections; both hear of edges on one bounded channel, so whoever is slow falls behind alone.
 
 mod answers;
