@@ -526,9 +526,11 @@ fn parse_locks(text: &str) -> Vec<FileLock> {
         .filter_map(|line| {
             let mut fields = line.split_ascii_whitespace().skip(1);
             let kind = fields.next().filter(|k| *k != "->")?.to_owned();
-            let pid = fields.nth(2)?.parse::<i64>().ok()?;
+            let exclusive = fields.nth(1)? == "WRITE";
+            let pid = fields.next()?.parse::<i64>().ok()?;
             let inode = fields.next()?.rsplit(':').next()?.parse().ok()?;
-            Some(FileLock { pid: u32::try_from(pid).ok().filter(|p| *p != 0), inode, kind })
+            let pid = u32::try_from(pid).ok().filter(|p| *p != 0);
+            Some(FileLock { pid, inode, kind, exclusive })
         })
         .collect()
 }

@@ -137,4 +137,6 @@ pub struct FileLock {
     pub inode: u64,
     /// `FLOCK`, `POSIX` or `OFDLCK`.
     pub kind: String,
+    /// Nobody else may hold it at the same time.
+    pub exclusive: bool,
 }

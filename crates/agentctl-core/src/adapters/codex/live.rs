@@ -115,7 +115,8 @@ fn holder(
     let meta = fs::symlink_metadata(&entry.path).ok().filter(fs::Metadata::is_file)?;
     let source = format!("{NAME}:thread-writer-locks/{}", entry.name);
     let kernel = &look.host.kernel;
-    let rows = held.iter().filter(|lock| lock.inode == meta.ino() && lock.kind == "FLOCK");
+    // A shared one is somebody who tries it, as `outside` does.
+    let rows = held.iter().filter(|l| l.inode == meta.ino() && l.kind == "FLOCK" && l.exclusive);
     let mut pids: Vec<u32> = rows.filter_map(|lock| lock.pid).collect();
     if pids.is_empty() {
         // The kernel's list may leave out a lock that is held; whoever holds it has the file open.
