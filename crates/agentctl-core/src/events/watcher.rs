@@ -211,7 +211,13 @@ impl Watcher {
         let apart = (cost * 4).clamp(NEAREST, FARTHEST);
         self.earliest = if self.leaving.is_empty() { self.looked + apart } else { self.looked };
         let mut pause = if paced { PACE } else { SAFETY };
-        if self.edges.is_doubtful() {
+        // A keeper without a session begins or ends in this moment, and nothing else may tell when.
+        let known = |id: &String| seen.listing.sessions.iter().any(|s| s.id.as_ref() == Some(id));
+        let between = |lock: &Lock| {
+            lock.holder.kind == locks::Kind::Occupied
+                && !lock.holder.session.as_ref().is_some_and(known)
+        };
+        if self.edges.is_doubtful() || seen.locks.iter().any(between) {
             pause = pause.min(WORTH_A_WORD);
         }
         let soonest = self.leaving.values().map(|since| *since + WRITING);
