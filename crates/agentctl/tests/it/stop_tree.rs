@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use testkit::{Agent, Echo, TestHome, eventually, sandboxed};
 
 use crate::claude_code::{A, B, Claude, prompt, record};
+use crate::launched::everyone;
 use crate::stop::{demo, lives, written_pid};
 
 const RUN: &str = "01a1de32-0000-7000-8000-00000000000a";
@@ -55,9 +56,22 @@ impl Tree {
 
     /// The names of those that live.
     pub(crate) fn living(&self) -> Vec<&'static str> {
-        let late = self.directory.join("late").exists().then(|| ("late", self.pid("late")));
-        let all = self.pids().into_iter().chain(late);
+        let all = self.pids().into_iter().chain(self.late().map(|pid| ("late", pid)));
         all.filter(|(_, pid)| lives(*pid)).map(|(name, _)| name).collect()
+    }
+
+    /// The one that is born in the middle of a stop. It may be killed before it has told its pid: only while
+    /// somebody is still about to write it down is there anything to wait for.
+    fn late(&self) -> Option<u32> {
+        let path = self.directory.join("late");
+        let name = path.to_str().expect("a name");
+        path.exists().then_some(())?;
+        eventually("the late one is named or gone", || {
+            let writers = everyone().into_iter().any(|p| p.argv.iter().any(|a| a.contains(name)));
+            let told = std::fs::read_to_string(&path).unwrap_or_default();
+            let pid = told.strip_suffix('\n').and_then(|pid| pid.parse().ok());
+            (pid.is_some() || !writers).then_some(pid)
+        })
     }
 }
 
