@@ -395,9 +395,13 @@ impl<'a> Question<'a> {
 
     /// Sessions a live source names that are not among these.
     fn served_elsewhere_in_list(&mut self, listed: &[Locator]) -> Vec<Locator> {
+        let served = self.view.served_ids();
+        if served.is_empty() {
+            return Vec::new();
+        }
         let listed: HashSet<&str> = listed.iter().map(|l| l.id.as_str()).collect();
         let mut missing = Vec::new();
-        for id in self.view.served_ids() {
+        for id in served {
             if !listed.contains(id.as_str()) {
                 missing.push(self.written(&Locator { id, path: None, parent: None }));
             }

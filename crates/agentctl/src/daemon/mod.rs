@@ -25,6 +25,7 @@ use std::sync::Arc;
 use agentctl_core::adapters::ALL;
 use agentctl_core::events::Event;
 use agentctl_core::host::Host;
+use agentctl_core::kernel;
 use agentctl_core::locks;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -105,6 +106,7 @@ pub fn run(
     ready: Option<File>,
 ) -> io::Result<()> {
     let log = Log::open(&place.log(), loaded.host.clock)?;
+    kernel::keep_memory_together();
     // Somebody who stays awake remembers.
     loaded.host = Arc::new(Host { memo: Some(Arc::default()), ..Host::clone(&loaded.host) });
     log_panics(&log);
