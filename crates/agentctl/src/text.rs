@@ -137,19 +137,16 @@ pub fn columns(text: &str) -> usize {
 
 /// Returns a value as one line of such JSON.
 pub fn json_line(value: &impl serde::Serialize) -> serde_json::Result<String> {
-    let mut line = String::new();
+    let mut line = Vec::new();
     push_json(&mut line, value)?;
-    Ok(line)
+    // Only a formatter that splits characters could have done otherwise.
+    Ok(String::from_utf8(line).unwrap_or_default())
 }
 
 /// Adds a value to a line of such JSON.
-pub fn push_json(line: &mut String, value: &impl serde::Serialize) -> serde_json::Result<()> {
-    let mut bytes = std::mem::take(line).into_bytes();
+pub fn push_json(line: &mut Vec<u8>, value: &impl serde::Serialize) -> serde_json::Result<()> {
     let formatter = SafeJson(serde_json::ser::CompactFormatter);
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, formatter))?;
-    // Only a formatter that splits characters could have done otherwise.
-    *line = String::from_utf8(bytes).unwrap_or_default();
-    Ok(())
+    value.serialize(&mut serde_json::Serializer::with_formatter(line, formatter))
 }
 
 /// Writes a line of JSON over many lines, as `serde_json` does by itself.

@@ -10,16 +10,15 @@ use agentctl_core::fuses;
 use agentctl_core::host::Host;
 use agentctl_core::kernel;
 use agentctl_core::locks;
-use agentctl_core::model::{Listing, SCHEMA_VERSION};
+use agentctl_core::model::SCHEMA_VERSION;
 use agentctl_core::resolve::resolve;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::protocol::{Form, ListParams, OneParams, Refusal, Tabled};
-use crate::row::Row;
-use crate::text::push_json;
+use super::lists;
+use super::protocol::{ListParams, OneParams, Refusal};
 
 /// Free memory that exceeds this after a large answer is given back. Less is kept: the next one needs it.
 pub(super) const MEMORY_ENOUGH: u64 = 50 << 20;
@@ -87,7 +86,8 @@ impl Answers {
             };
             let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 let listing = fleet::list(&self.host, ALL, &params.clone().into());
-                let answer = self.written(&listing, params.form);
+                let text = lists::written(&self.host, &listing, params.form);
+                let answer = text.map(Arc::new).map_err(unwritten);
                 for asked in waiting {
                     // Whoever asked may have gone.
                     let _gone = asked.send(answer.clone());
@@ -99,17 +99,6 @@ impl Answers {
             }
             if params.all {
                 kernel::give_back_memory(MEMORY_ENOUGH);
-            }
-        }
-    }
-
-    fn written(&self, listing: &Listing, form: Form) -> Answer {
-        match form {
-            Form::Document => raw(listing),
-            Form::Shown => shown(listing).map(Arc::new).map_err(unwritten),
-            Form::Table => {
-                let rows = Row::all(&self.host, &listing.sessions);
-                raw(&Tabled { faults: listing.faults.clone(), rows })
             }
         }
     }
@@ -178,15 +167,6 @@ pub(super) fn parse<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T,
 /// Writes an answer once, for all who get it.
 pub(super) fn raw(value: &impl serde::Serialize) -> Answer {
     serde_json::to_string(value).map(Arc::new).map_err(unwritten)
-}
-
-fn shown(listing: &Listing) -> serde_json::Result<String> {
-    let mut text = String::from("{\"faults\":");
-    push_json(&mut text, &listing.faults)?;
-    text.push_str(",\"document\":");
-    push_json(&mut text, listing)?;
-    text.push('}');
-    Ok(text)
 }
 
 fn unwritten(error: serde_json::Error) -> Refusal {

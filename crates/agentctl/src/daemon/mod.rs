@@ -7,6 +7,7 @@ mod answers;
 mod awake;
 pub mod fuses;
 pub mod http;
+mod lists;
 mod log;
 pub mod metrics;
 pub mod notify;
