@@ -99,12 +99,13 @@ impl Hub {
     }
 }
 
-/// Serves until told to end.
+/// Serves until told to end. Once it does, somebody hears of it, and why metrics are not served if so.
 pub fn run(
     mut loaded: Loaded,
     place: &Place,
     right: &Arc<Instance>,
     ready: Option<File>,
+    serving: impl FnOnce(Option<String>),
 ) -> io::Result<()> {
     let log = Log::open(&place.log(), loaded.host.clock)?;
     kernel::keep_memory_together();
@@ -116,7 +117,7 @@ pub fn run(
         .enable_time()
         .max_blocking_threads(QUESTIONS_MOST)
         .build()?;
-    let served = runtime.block_on(serve(loaded, place, right, (log.clone(), ready)));
+    let served = runtime.block_on(serve(loaded, place, right, (log.clone(), ready), serving));
     // A question that hangs in the kernel is not waited for.
     runtime.shutdown_background();
     log.info("ended", json!({"error": served.as_ref().err().map(ToString::to_string)}));
@@ -128,6 +129,7 @@ async fn serve(
     place: &Place,
     right: &Arc<Instance>,
     (log, ready): (Log, Option<File>),
+    serving: impl FnOnce(Option<String>),
 ) -> io::Result<()> {
     let host = Arc::clone(&loaded.host);
     let mut terminate = signal(SignalKind::terminate())?;
@@ -166,6 +168,7 @@ async fn serve(
     hub.log.info("serving", json!({"pid": hub.welcome.pid, "socket": place.socket()}));
     tokio::spawn(socket::serve(listener, Arc::clone(&hub)));
     http::open(&hub).await;
+    serving(hub.metrics.as_ref().and_then(|desk| desk.status().trouble));
     start::tell(ready, hub.host.var("NOTIFY_SOCKET"));
     tokio::select! {
         () = hub.ending.notified() => {}
