@@ -375,7 +375,7 @@ impl Bench<'_> {
         let mut stream = Stream::start(&home.path);
         let mut took = Vec::new();
         for _ in 0..rounds / 2 {
-            for (status, kind) in [("busy", "session.running"), ("idle", "session.idle")] {
+            for (status, kind) in [("waiting", "session.waiting"), ("busy", "session.running")] {
                 took.push(told(&mut stream, &id, kind, || rewrite(&record, status)));
             }
         }

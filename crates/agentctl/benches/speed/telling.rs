@@ -59,5 +59,6 @@ pub(crate) fn rewrite(record: &Path, status: &str) {
     let text = std::fs::read_to_string(record).expect("there");
     let mut record_now: Value = serde_json::from_str(&text).expect("a record");
     record_now["status"] = status.into();
+    record_now["waitingFor"] = "permission prompt".into();
     std::fs::write(record, record_now.to_string()).expect("written");
 }
