@@ -220,6 +220,11 @@ impl Launched {
     pub fn look(host: &Host, adapters: Adapters, runs: impl Iterator<Item = Run>) -> Self {
         Self(runs.filter_map(|run| launched(host, adapters, &run)).collect())
     }
+
+    /// Returns their processes: whose end makes a directory free.
+    pub fn processes(&self) -> impl Iterator<Item = &ProcId> {
+        self.0.iter().map(|(process, _)| process)
+    }
 }
 
 /// Returns every directory that one of these works in, or that a person has locked.

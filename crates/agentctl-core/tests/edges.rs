@@ -340,6 +340,7 @@ fn a_doubt_that_passes_is_not_worth_a_word() {
     assert!(step(&mut edges, 400, puzzling()).is_empty());
     assert_eq!(step(&mut edges, 650, puzzling()), ["session.unknown"]);
     assert!(step(&mut edges, 5000, puzzling()).is_empty(), "once");
+    assert!(!edges.is_doubtful(), "nobody need look again for it");
     assert_eq!(step(&mut edges, 5001, alive()), ["session.running"]);
 }
 

@@ -172,6 +172,8 @@ enum Doing {
     Broken,
     /// It panics.
     Panics,
+    /// It lists nobody, and panics when it is asked for somebody.
+    Hides,
 }
 
 static DOING: Mutex<Doing> = Mutex::new(Doing::Over);
@@ -187,7 +189,7 @@ fn live() -> Found<Served> {
             let rows = vec![Served::kept("a".into(), state, None)];
             Found { rows, ..Found::default() }
         }
-        Doing::Over => Found::default(),
+        Doing::Over | Doing::Hides => Found::default(),
         Doing::Broken => {
             let root = Some("/nowhere".into());
             let message = "it is broken".into();
@@ -200,6 +202,7 @@ fn live() -> Found<Served> {
 fn record() -> Record {
     match doing() {
         Doing::Works | Doing::Over => Record { turn: Turn::Finished, ..Record::default() },
+        Doing::Hides => panic!("no answer"),
         _ => Record { turn: Turn::Unreadable("it is broken".into()), ..Record::default() },
     }
 }
@@ -215,8 +218,8 @@ fn a_source_that_flaps_ends_nothing() {
         watcher.look();
         let (mut works, mut ends) = (false, 0);
         for round in 0..400 {
-            let next = [Doing::Works, Doing::Over, Doing::Broken, Doing::Panics]
-                [usize::try_from(dice.below(4)).expect("small")];
+            let next = [Doing::Works, Doing::Over, Doing::Broken, Doing::Panics, Doing::Hides]
+                [usize::try_from(dice.below(5)).expect("small")];
             *DOING.lock().expect("sound") = next;
             let seen = watcher.look();
             for event in &seen.events {
@@ -232,7 +235,7 @@ fn a_source_that_flaps_ends_nothing() {
                         (works, ends) = (false, ends + 1);
                     }
                     "session.unknown" => {
-                        assert!(matches!(next, Doing::Broken | Doing::Panics), "round {round}");
+                        assert!(!matches!(next, Doing::Works | Doing::Over), "round {round}");
                     }
                     other => panic!("round {round}: {other}"),
                 }

@@ -357,10 +357,11 @@ impl Step<'_> {
         }
         let (status, reason) = (was.session.status, was.session.reason.clone());
         if status == Status::Unknown {
+            if was.told.as_ref().is_some_and(|told| told.0 == Status::Unknown) {
+                return was;
+            }
             let since = *was.doubt.get_or_insert(self.look.moment);
-            let short = self.look.moment.saturating_duration_since(since) < WORTH_A_WORD;
-            let told = was.told.as_ref().is_some_and(|told| told.0 == Status::Unknown);
-            if told || short {
+            if self.look.moment.saturating_duration_since(since) < WORTH_A_WORD {
                 return was;
             }
         }

@@ -148,6 +148,7 @@ impl Watcher {
         let named = self.look_by_name(&listing, &unasked, &mut signs);
         let lives = self.lives(&listing.sessions, at);
         let passed = self.passed(&listing.sessions, &named);
+        signs.processes.extend(launched.processes().cloned());
         let (locks, lock_faults) = locks::of(&self.host, launched, &listing.sessions);
         faults.extend(lock_faults);
         let (fuses, fuse_faults) = fuses::seen(&self.host);

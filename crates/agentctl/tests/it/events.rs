@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -45,7 +46,28 @@ impl Stream {
             }
         });
         let pid = child.id();
-        Self { child: Some(Running(child).asleep()), pid, lines, said }
+        let stream = Self { child: Some(Running(child).asleep()), pid, lines, said };
+        stream.settled();
+        stream
+    }
+
+    fn switches(&self) -> u64 {
+        let path = format!("/proc/{0}/task/{0}/status", self.pid);
+        let status = std::fs::read_to_string(path).expect("it lives");
+        let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|l| l.trim().parse().ok()).expect("a number")
+    }
+
+    /// Waits until it has watched anew what its first looks showed, and sleeps.
+    fn settled(&self) {
+        let mut last = (self.switches(), Instant::now());
+        eventually("it sleeps for a while", || {
+            let now = self.switches();
+            if now != last.0 {
+                last = (now, Instant::now());
+            }
+            (last.1.elapsed() > Duration::from_millis(400)).then_some(())
+        });
     }
 
     pub(crate) fn heard(&self) -> Vec<Value> {
@@ -431,29 +453,13 @@ fn while_nothing_happens_it_sleeps() {
             launch(&home, "w", "x [[ask:go?]]", &[])
         };
         let stream = Stream::of(&home, &[]);
-        let switches = || {
-            let path = format!("/proc/{}/task/{}/status", stream.pid, stream.pid);
-            let status = std::fs::read_to_string(path).expect("it lives");
-            let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
-            line.and_then(|l| l.trim().parse::<u64>().ok()).expect("a number")
-        };
-        // What it watches anew it looks at once more; then it is quiet.
-        let mut last = (switches(), std::time::Instant::now());
-        eventually("it sleeps for a second", || {
-            let now = switches();
-            if now != last.0 {
-                last = (now, std::time::Instant::now());
-            }
-            (last.1.elapsed().as_millis() > 1000).then_some(())
-        });
-        let before = switches();
+        let before = stream.switches();
         // Somebody else's files, our own reading, and what is written beside what matters.
         home.write("elsewhere/file", "x");
         assert_eq!(home.run(&["list", "--json"]).code, Some(0));
         home.write(".local/state/agentctl/notes", "x");
-        let quiet = std::time::Instant::now();
-        eventually("a while", || (quiet.elapsed().as_millis() > 500).then_some(()));
-        assert_eq!(switches(), before, "{:?}", stream.heard());
+        stream.settled();
+        assert_eq!(stream.switches(), before, "{:?}", stream.heard());
         tell(&home, &id, "go");
         stream.last(&id, "stopped");
     });
