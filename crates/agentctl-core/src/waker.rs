@@ -23,6 +23,10 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// … and at least so often.
 const LAST_RETRY: Duration = Duration::from_secs(30);
+/// A database may be looked at again so soon after its journal was written, …
+const FIRST_ECHO: Duration = Duration::from_millis(50);
+/// … then less and less often, and for so long.
+const ECHO: Duration = Duration::from_secs(1);
 
 /// What arming came to.
 #[derive(Debug, Default)]
@@ -73,6 +77,8 @@ pub(crate) struct Waker {
     files: Result<Alarm, String>,
     servers: HashMap<String, Pushes>,
     deaf: HashMap<String, Deaf>,
+    /// When a journal was last seen to be written.
+    journal: Option<Instant>,
     bell: Option<(Ear, Bell)>,
 }
 
@@ -85,6 +91,7 @@ impl Waker {
             files: Alarm::new().map_err(|error| error.to_string()),
             servers: HashMap::new(),
             deaf: HashMap::new(),
+            journal: None,
             bell: None,
         }
     }
@@ -184,6 +191,16 @@ impl Waker {
     /// Says whether file events were lost since it was last asked.
     pub(crate) fn has_lost_events(&self) -> bool {
         self.files.as_ref().is_ok_and(Alarm::has_lost)
+    }
+
+    /// Returns how soon to look again because a journal of SQLite was written: the look that it brought
+    /// may have come before what was written could be read, and nothing tells when it can.
+    pub(crate) fn echo(&mut self) -> Option<Duration> {
+        if self.files.as_ref().is_ok_and(Alarm::has_journal) {
+            self.journal = Some(Instant::now());
+        }
+        let age = self.journal?.elapsed();
+        (age < ECHO).then(|| age.max(FIRST_ECHO))
     }
 
     /// Blocks until something happened that may matter, or the time is up.

@@ -79,7 +79,14 @@ impl Store for FakeStore<'_> {
     fn record(&self, _: &Locator, _: Depth) -> Record {
         (self.0.record)()
     }
+
+    fn beginnings(&self) -> Vec<PathBuf> {
+        PLACES.lock().expect("sound").clone()
+    }
 }
+
+/// Where a fake adapter's changes show.
+static PLACES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn host(home: &TestHome, limit: Duration) -> Arc<Host> {
     Arc::new(Host {
@@ -207,9 +214,64 @@ fn record() -> Record {
     }
 }
 
+static FLAPS: Adapters = &[&Fake { name: "flapping", live, record }];
+
+/// Waits and looks until something is told: long before the look that comes once a minute.
+fn next(watcher: &mut Watcher) -> Vec<&'static str> {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        watcher.wait(until.saturating_duration_since(Instant::now())).expect("waited");
+        assert!(Instant::now() < until, "nothing was told");
+        let told = kinds(&watcher.look().events);
+        if !told.is_empty() {
+            return told;
+        }
+    }
+}
+
+#[test]
+fn what_a_journal_says_is_told_when_it_can_be_read() {
+    sandboxed(|| {
+        let home = TestHome::new("unused");
+        PLACES.lock().expect("sound").push(home.at("db-wal"));
+        *DOING.lock().expect("sound") = Doing::Works;
+        let mut watcher =
+            Watcher::new(host(&home, Duration::from_secs(10)), FLAPS).expect("a watcher");
+        // What it watches anew it looks at once more.
+        for _ in 0..2 {
+            watcher.look();
+            watcher.wait(Duration::from_millis(200)).expect("waited");
+        }
+        watcher.look();
+        // Somebody has written, and what he wrote cannot be read yet.
+        home.write("db-wal", "x");
+        watcher.wait(Duration::from_secs(30)).expect("waited");
+        assert_eq!(kinds(&watcher.look().events), [""; 0]);
+        // Now it can, and no event says so.
+        *DOING.lock().expect("sound") = Doing::Over;
+        assert_eq!(next(&mut watcher), ["session.stopped"]);
+    });
+}
+
+#[test]
+fn a_doubt_that_passes_without_a_sign_is_seen_to_pass() {
+    sandboxed(|| {
+        let home = TestHome::new("unused");
+        *DOING.lock().expect("sound") = Doing::Works;
+        let mut watcher =
+            Watcher::new(host(&home, Duration::from_secs(10)), FLAPS).expect("a watcher");
+        watcher.look();
+        *DOING.lock().expect("sound") = Doing::Broken;
+        assert_eq!(kinds(&watcher.look().events), [""; 0]);
+        assert_eq!(next(&mut watcher), ["session.unknown"]);
+        assert_eq!(kinds(&watcher.look().events), [""; 0]);
+        *DOING.lock().expect("sound") = Doing::Works;
+        assert_eq!(next(&mut watcher), ["session.running"]);
+    });
+}
+
 #[test]
 fn a_source_that_flaps_ends_nothing() {
-    static FLAPS: Adapters = &[&Fake { name: "flapping", live, record }];
     sandboxed(|| {
         let home = TestHome::new("unused");
         let mut dice = Dice::new();

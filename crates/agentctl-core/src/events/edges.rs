@@ -149,7 +149,7 @@ struct Standing {
     session: Session,
     /// The status somebody knows who heard everything; `None` while nothing was told of it.
     told: Option<(Status, Option<Reason>)>,
-    /// Since when it cannot be told what it does, and that was not worth a word.
+    /// Since when it cannot be told what it does.
     doubt: Option<Instant>,
     life: Option<Life>,
     /// The process that served it when it was last seen to be served.
@@ -226,11 +226,10 @@ impl Edges {
         self.last.is_some()
     }
 
-    /// Says whether somebody is followed of whom it cannot be told what it does.
+    /// Since when somebody is followed of whom it cannot be told what it does: the newest such doubt.
     #[must_use]
-    pub fn is_doubtful(&self) -> bool {
-        let doubts = |s: &Standing| s.doubt.is_some();
-        self.last.as_ref().is_some_and(|last| last.standing.values().any(doubts))
+    pub fn doubtful_since(&self) -> Option<Instant> {
+        self.last.as_ref()?.standing.values().filter_map(|s| s.doubt).max()
     }
 
     /// Forgets what was told of launches that are not kept any more.
@@ -357,15 +356,15 @@ impl Step<'_> {
         }
         let (status, reason) = (was.session.status, was.session.reason.clone());
         if status == Status::Unknown {
-            if was.told.as_ref().is_some_and(|told| told.0 == Status::Unknown) {
-                return was;
-            }
             let since = *was.doubt.get_or_insert(self.look.moment);
-            if self.look.moment.saturating_duration_since(since) < WORTH_A_WORD {
+            let short = self.look.moment.saturating_duration_since(since) < WORTH_A_WORD;
+            let told = was.told.as_ref().is_some_and(|told| told.0 == Status::Unknown);
+            if told || short {
                 return was;
             }
+        } else {
+            was.doubt = None;
         }
-        was.doubt = None;
         let asks = |reason: &Option<Reason>| reason.as_ref().map(|r| (r.kind, r.detail.clone()));
         let changed = was.told.as_ref().is_none_or(|(before, why)| {
             *before != status || (status == Status::Waiting && asks(&reason) != asks(why))

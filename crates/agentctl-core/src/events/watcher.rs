@@ -218,8 +218,15 @@ impl Watcher {
             lock.holder.kind == locks::Kind::Occupied
                 && !lock.holder.session.as_ref().is_some_and(known)
         };
-        if self.edges.is_doubtful() || seen.locks.iter().any(between) {
+        if seen.locks.iter().any(between) {
             pause = pause.min(WORTH_A_WORD);
+        }
+        // Nothing may tell when a doubt passes; the longer it lasts the less often it is looked at.
+        if let Some(since) = self.edges.doubtful_since() {
+            pause = pause.min(self.looked.saturating_duration_since(since).max(WORTH_A_WORD));
+        }
+        if let Some(echo) = self.waker.echo() {
+            pause = pause.min(echo.max(apart));
         }
         let soonest = self.leaving.values().map(|since| *since + WRITING);
         let rested = self.resting.values().map(|resting| resting.until);

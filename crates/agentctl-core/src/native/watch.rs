@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use notify::event::ModifyKind;
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::bell::Ear;
 
@@ -31,7 +33,7 @@ impl Watch {
         let (sender, events) = channel();
         let mut watcher =
             notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-                if event.map_or(true, |e| !e.kind.is_access()) {
+                if event.map_or(true, |e| is_change(&e)) {
                     // The receiver is gone only when nobody waits any more.
                     let _nobody_waits = sender.send(());
                 }
@@ -77,7 +79,14 @@ pub struct Alarm {
     /// The directories that are watched, as they were then.
     standing: BTreeMap<PathBuf, (u64, u64)>,
     ear: Ear,
-    lost: Arc<AtomicBool>,
+    flags: Arc<Flags>,
+}
+
+/// What happened since somebody last asked.
+#[derive(Default)]
+struct Flags {
+    lost: AtomicBool,
+    journal: AtomicBool,
 }
 
 impl Alarm {
@@ -85,21 +94,28 @@ impl Alarm {
     pub fn new() -> io::Result<Self> {
         let (ear, bell) = Ear::new()?;
         let wanted: Arc<Mutex<Wanted>> = Arc::default();
-        let lost: Arc<AtomicBool> = Arc::default();
-        let (known, missed) = (Arc::clone(&wanted), Arc::clone(&lost));
+        let flags: Arc<Flags> = Arc::default();
+        let (known, raised) = (Arc::clone(&wanted), Arc::clone(&flags));
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             let known = known.lock().unwrap_or_else(PoisonError::into_inner);
             // What was lost may have mattered.
             let rescan = event.as_ref().map_or(true, notify::Event::need_rescan);
             if rescan {
-                missed.store(true, Ordering::SeqCst);
+                raised.lost.store(true, Ordering::SeqCst);
             }
-            if rescan || event.is_ok_and(|e| matters(&known, &e)) {
+            let matters = event.is_ok_and(|event| {
+                let matters = matters(&known, &event);
+                if matters && event.paths.iter().any(|path| is_journal(path)) {
+                    raised.journal.store(true, Ordering::SeqCst);
+                }
+                matters
+            });
+            if rescan || matters {
                 bell.ring();
             }
         })
         .map_err(io::Error::other)?;
-        Ok(Self { watcher, wanted, standing: BTreeMap::new(), ear, lost })
+        Ok(Self { watcher, wanted, standing: BTreeMap::new(), ear, flags })
     }
 
     /// Watches these places and no others; says whether that is news: what happened there before was
@@ -151,7 +167,14 @@ impl Alarm {
     /// Says whether events were lost since it was last asked: more happened than was kept for us.
     #[must_use]
     pub fn has_lost(&self) -> bool {
-        self.lost.swap(false, Ordering::SeqCst)
+        self.flags.lost.swap(false, Ordering::SeqCst)
+    }
+
+    /// Says whether a journal of SQLite was written since it was last asked. What was written there is
+    /// made known to readers a moment later, in shared memory, where no event tells of it.
+    #[must_use]
+    pub fn has_journal(&self) -> bool {
+        self.flags.journal.swap(false, Ordering::SeqCst)
     }
 }
 
@@ -187,7 +210,18 @@ fn wanted(places: &[PathBuf]) -> Wanted {
     wanted
 }
 
-/// Says whether an event concerns what is watched. Reading is no change, ours least of all.
+/// Reading is no change, ours least of all; nor is who owns a file: SQLite, run by root, sets the owner of
+/// a journal that it only reads.
+fn is_change(event: &notify::Event) -> bool {
+    let attributes = matches!(event.kind, EventKind::Modify(ModifyKind::Metadata(_)));
+    !event.kind.is_access() && !attributes
+}
+
+fn is_journal(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b"-wal")
+}
+
+/// Says whether an event concerns what is watched.
 fn matters(wanted: &Wanted, event: &notify::Event) -> bool {
     let concerns = |path: &PathBuf| {
         let within = path.parent().and_then(|above| wanted.get(above));
@@ -198,5 +232,5 @@ fn matters(wanted: &Wanted, event: &notify::Event) -> bool {
         };
         named || wanted.contains_key(path)
     };
-    !event.kind.is_access() && (event.paths.is_empty() || event.paths.iter().any(concerns))
+    is_change(event) && (event.paths.is_empty() || event.paths.iter().any(concerns))
 }
