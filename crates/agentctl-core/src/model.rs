@@ -414,6 +414,13 @@ fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::E
     Ok(kept)
 }
 
+/// The same where there may be none.
+pub(crate) fn maybe_word<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Word>, D::Error> {
+    #[derive(Deserialize)]
+    struct Held(#[serde(deserialize_with = "word")] Word);
+    Ok(Option::<Held>::deserialize(from)?.map(|held| held.0))
+}
+
 /// Who speaks in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

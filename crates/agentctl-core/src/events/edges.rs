@@ -87,7 +87,7 @@ pub enum Named {
 pub struct Life {
     /// Its run.
     pub run: String,
-    /// When its agent began.
+    /// When it was launched.
     pub began: Time,
     /// Whom the launcher wants to be told.
     pub callback: Option<Callback>,
@@ -211,13 +211,24 @@ impl Edges {
         self.over.extend(runs);
     }
 
-    /// Puts what somebody was told in the stead of what the last look showed. Launches are left out: their
-    /// beginnings and ends have ids of their own, by which they are known again.
-    pub fn suppose(&mut self, told: impl Iterator<Item = Session>) {
+    /// Takes in what somebody else saw and told: the next look is compared with that.
+    pub fn suppose(&mut self, told: &Event) {
         let Some(last) = &mut self.last else { return };
-        let told = told.filter(|session| session.run.is_none());
-        let told = told.filter_map(|s| Some((Key::of(&s)?, Standing::new(s, None))));
-        last.standing = told.collect();
+        if let Some((key, session)) = told.session.as_ref().and_then(|s| Some((Key::of(s)?, s))) {
+            if session.status.is_live() && session.run.is_none() {
+                last.standing.insert(key, Standing::new(session.clone(), None));
+            } else {
+                last.standing.remove(&key);
+            }
+        }
+        last.holders.suppose(told);
+    }
+
+    /// Leaves out the sessions of launches: their beginnings and ends have ids of their own, by which they
+    /// are known to whoever was told.
+    pub fn leave_launches(&mut self) {
+        let Some(last) = &mut self.last else { return };
+        last.standing.retain(|_, standing| standing.session.run.is_none());
     }
 
     /// Says whether there is a look to compare with.
@@ -346,7 +357,8 @@ impl Step<'_> {
 
     /// One that was there before.
     fn advance(&mut self, mut was: Standing, session: Session, life: Option<Life>) -> Standing {
-        if session.last_activity_at != was.session.last_activity_at {
+        let written = session.last_activity_at != was.session.last_activity_at;
+        if written {
             was.count = 0;
         }
         was.session = session;
@@ -373,6 +385,11 @@ impl Step<'_> {
         if changed && (was.session.id.is_some() || status == Status::Waiting) {
             let at = match status {
                 Status::Stopped | Status::Error => was.session.ended_at.unwrap_or(self.look.at),
+                // What was written since says when, whenever it was seen.
+                Status::Waiting | Status::Idle if written => {
+                    let at = was.session.last_activity_at.filter(|at| *at <= self.look.at);
+                    at.unwrap_or(self.look.at)
+                }
                 Status::Waiting | Status::Idle => self.when(was.session.last_activity_at),
                 Status::Running | Status::Unknown => self.look.at,
             };

@@ -108,15 +108,16 @@ impl Watcher {
         })
     }
 
-    /// Makes a watcher that compares looks and is woken by nothing: it needs none of what wakes.
+    /// Makes a watcher that compares looks with what somebody else tells and is woken by nothing: it needs
+    /// none of what wakes.
     pub fn asleep(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
         let mut watcher = Self::new(host, adapters)?;
         watcher.asleep = true;
         Ok(watcher)
     }
 
-    /// Compares the next look with what somebody was told, not with the look before.
-    pub fn suppose(&mut self, told: impl Iterator<Item = Session>) {
+    /// Takes in what somebody else saw and told: the next look is compared with that.
+    pub fn suppose(&mut self, told: &Event) {
         self.edges.suppose(told);
     }
 
@@ -162,7 +163,9 @@ impl Watcher {
         let kept = &self.launches;
         self.edges.keep_launches(&|run| kept.get(run).is_some());
         let seen = Seen { events, listing, resting, locks, faults, took };
-        if !self.asleep {
+        if self.asleep {
+            self.edges.leave_launches();
+        } else {
             self.prepare(began, at, &signs, &seen);
         }
         seen
@@ -328,6 +331,8 @@ impl Watcher {
             }
         }
         launch.add(&mut session);
+        // As whoever remembers it will tell it; its own record may say when its last turn ended.
+        session.ended_at = launch.ended.map(|ended| ended.at).or(session.ended_at);
         Named::Seen(Box::new(session))
     }
 

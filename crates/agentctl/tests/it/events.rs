@@ -29,7 +29,26 @@ impl Stream {
     }
 
     pub(crate) fn from(command: &mut Command) -> Self {
-        command.env("AGENTCTL_NO_DAEMON", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut stream = Self::heard_from(command.env("AGENTCTL_NO_DAEMON", "1"));
+        stream.child = stream.child.take().map(Running::asleep);
+        stream.settled();
+        stream
+    }
+
+    /// Begins to listen to the daemon, and returns once that has one listener more.
+    pub(crate) fn of_daemon(home: &TestHome, args: &[&str]) -> Self {
+        let listening = || {
+            let status = home.run(&["daemon", "status", "--json"]).json();
+            status["subscribers"].as_u64().unwrap_or_default()
+        };
+        let before = listening();
+        let stream = Self::heard_from(&mut home.command(&[&["events"], args].concat()));
+        eventually("the daemon has a listener more", || (listening() > before).then_some(()));
+        stream
+    }
+
+    fn heard_from(command: &mut Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child: Child = command.spawn().expect("starts");
         let (lines, said) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(String::new())));
         let (heard, talk) = (Arc::clone(&lines), Arc::clone(&said));
@@ -46,9 +65,7 @@ impl Stream {
             }
         });
         let pid = child.id();
-        let stream = Self { child: Some(Running(child).asleep()), pid, lines, said };
-        stream.settled();
-        stream
+        Self { child: Some(Running(child)), pid, lines, said }
     }
 
     fn switches(&self) -> u64 {
@@ -85,7 +102,7 @@ impl Stream {
     /// Waits until these are the types that were told of a session, and returns the last event.
     #[track_caller]
     pub(crate) fn until(&self, id: &str, kinds: &[&str]) -> Value {
-        eventually(&format!("{kinds:?} is told of {id}; told: {:?}", self.heard()), || {
+        eventually(&format!("{kinds:?} is told of {id}"), || {
             (self.kinds(id) == kinds).then_some(())
         });
         let events = self.heard();
@@ -105,11 +122,11 @@ impl Stream {
         })
     }
 
-    fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         self.said.lock().expect("sound").clone()
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.pid).expect("a pid")).expect("a pid");
         kill_process(pid, signal).expect("it lives");
     }
@@ -121,7 +138,19 @@ impl Stream {
     }
 }
 
-fn tell(home: &TestHome, id: &str, words: &str) {
+/// Whoever fails shows what was heard.
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let heard = self.heard();
+            let short = |e: &Value| format!("{} {} {}", e["type"], e["session_id"], e["session"]);
+            let heard: Vec<String> = heard.iter().map(short).collect();
+            eprintln!("heard:\n{}\nsaid:\n{}", heard.join("\n"), self.said());
+        }
+    }
+}
+
+pub(crate) fn tell(home: &TestHome, id: &str, words: &str) {
     assert_eq!(home.run(&["demo-agent", "--tell", id, "-p", words]).code, Some(0));
 }
 
