@@ -110,7 +110,8 @@ fn freed(was: &Lock, events: &[Event], now: Time) -> Time {
         matches!(event.kind, EventKind::Stopped | EventKind::Error)
             && (event.adapter, &event.session_id) == (holder.adapter, &holder.session)
     };
-    let ended = events.iter().find(ended).map(|event| event.at).filter(|_| holder.session.is_some());
+    let ended =
+        events.iter().find(ended).map(|event| event.at).filter(|_| holder.session.is_some());
     holder.until.or(ended).filter(|at| *at <= now).unwrap_or(now)
 }
 

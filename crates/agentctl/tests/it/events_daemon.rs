@@ -73,7 +73,10 @@ fn what_happens_while_no_daemon_lives_is_told_once_by_whoever_listens() {
             }
             eventually("it is out", || about(stream, "fuse.cancelled", &mine).pop());
             let over = stream.last(&id, "stopped");
-            assert_eq!((&over["at"], &over["session"]["exit"]["signal"]), (&run["ended_at"], &json!(9)));
+            assert_eq!(
+                (&over["at"], &over["session"]["exit"]["signal"]),
+                (&run["ended_at"], &json!(9))
+            );
             stream.last(claude_code::A, "stopped");
         }
         // And nothing of it again: what comes next is told after it.
@@ -118,7 +121,8 @@ fn whoever_tells_it_and_whenever_an_edge_has_one_id_and_one_time() {
         assert_eq!(over["at"], run["ended_at"]);
         let short = |event: &Value| (event["id"].clone(), event["at"].clone());
         let of = |stream: &Stream, kind: &str| {
-            let told = stream.heard().into_iter().find(|e| e["session_id"] == id && e["type"] == kind);
+            let told =
+                stream.heard().into_iter().find(|e| e["session_id"] == id && e["type"] == kind);
             told.as_ref().map(short).expect("told")
         };
         own.last(&id, "error");
