@@ -33,6 +33,9 @@ const WRITING: Duration = Duration::from_secs(2);
 const FIRST_REST: Duration = Duration::from_secs(2);
 /// … and at most so long.
 const LAST_REST: Duration = Duration::from_mins(5);
+/// What is said where the kernel dropped events.
+const OVERFLOW: &str =
+    "more files changed at once than the system keeps for us (fs.inotify.max_queued_events)";
 /// So many looks in a row may each find something new to watch before we pause.
 const RESTLESS: u32 = 16;
 
@@ -76,6 +79,8 @@ pub struct Watcher {
     earliest: Instant,
     /// At the latest then.
     latest: Instant,
+    /// When file events were last lost.
+    lost: Option<Instant>,
     news: bool,
     death: bool,
     restless: u32,
@@ -101,6 +106,7 @@ impl Watcher {
             looked: now,
             earliest: now,
             latest: now,
+            lost: None,
             news: false,
             death: false,
             restless: 0,
@@ -196,7 +202,9 @@ impl Watcher {
 
     /// Arms what wakes us, and reckons when to look again if nothing does.
     fn prepare(&mut self, began: Instant, at: Time, signs: &Signs, seen: &Seen) {
-        let lost = self.waker.has_lost_events();
+        if self.waker.has_lost_events() {
+            self.lost = Some(Instant::now());
+        }
         let armed = self.waker.arm(&self.host, std::iter::once(signs));
         self.looked = Instant::now();
         self.restless = if armed.news { self.restless + 1 } else { 0 };
@@ -207,9 +215,10 @@ impl Watcher {
         let (silent, deaf): (Vec<_>, Vec<_>) =
             armed.deaf.into_iter().partition(|(name, _)| silent(name));
         let only_silent = !silent.is_empty() && deaf.is_empty() && !armed.blind;
-        let paced = (armed.trouble.is_some() && !only_silent) || restless;
-        let overflow = || "more files changed at once than the system keeps for us".to_owned();
-        self.trouble = armed.trouble.or_else(|| lost.then(overflow));
+        // Where events were lost more may be: for a while nobody relies on them.
+        let lost = self.lost.is_some_and(|at| at.elapsed() < SAFETY);
+        let paced = (armed.trouble.is_some() && !only_silent) || restless || lost;
+        self.trouble = armed.trouble.or_else(|| lost.then(|| OVERFLOW.to_owned()));
         let cost = self.looked.saturating_duration_since(began);
         // What is being written in this moment is waited for, and told when it is there.
         let apart = (cost * 4).clamp(NEAREST, FARTHEST);

@@ -29,7 +29,7 @@ pub struct Watch {
 
 impl Watch {
     /// Begins to watch these directories; what does not exist is left out.
-    pub fn directories<'a>(paths: impl IntoIterator<Item = &'a Path>) -> notify::Result<Self> {
+    pub fn directories<'a>(paths: impl IntoIterator<Item = &'a Path>) -> io::Result<Self> {
         let (sender, events) = channel();
         let mut watcher =
             notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -37,10 +37,12 @@ impl Watch {
                     // The receiver is gone only when nobody waits any more.
                     let _nobody_waits = sender.send(());
                 }
-            })?;
+            })
+            .map_err(|error| refused(&error))?;
         for path in paths {
             if path.is_dir() {
-                watcher.watch(path, RecursiveMode::NonRecursive)?;
+                let watched = watcher.watch(path, RecursiveMode::NonRecursive);
+                watched.map_err(|error| refused(&error))?;
             }
         }
         Ok(Self { _watcher: watcher, events })
@@ -114,7 +116,7 @@ impl Alarm {
                 bell.ring();
             }
         })
-        .map_err(io::Error::other)?;
+        .map_err(|error| refused(&error))?;
         Ok(Self { watcher, wanted, standing: BTreeMap::new(), ear, flags })
     }
 
@@ -150,7 +152,7 @@ impl Alarm {
             }
             let Some(identity) = identity_of(&path) else { continue };
             if let Err(error) = self.watcher.watch(&path, RecursiveMode::NonRecursive) {
-                failed = failed.or(Some(io::Error::other(error)));
+                failed = failed.or_else(|| Some(refused(&error)));
                 continue;
             }
             self.standing.insert(path, identity);
@@ -181,6 +183,36 @@ impl Alarm {
 impl AsFd for Alarm {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ear.as_fd()
+    }
+}
+
+/// Says why there is no watch; where a limit is the reason, which one, and how it is raised.
+fn refused(error: &notify::Error) -> io::Error {
+    let code = match &error.kind {
+        notify::ErrorKind::Io(error) => error.raw_os_error(),
+        notify::ErrorKind::MaxFilesWatch => Some(rustix::io::Errno::NOSPC.raw_os_error()),
+        _ => None,
+    };
+    let what = match code.map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::NOSPC) => "watches",
+        // It is also said of descriptors.
+        Some(rustix::io::Errno::MFILE) if std::fs::File::open("/dev/null").is_ok() => "instances",
+        _ => return io::Error::other(error.to_string()),
+    };
+    let limit = |name: String| {
+        let path = Path::new("/proc/sys").join(name.replace('.', "/"));
+        let value: u64 = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
+        Some((value, name))
+    };
+    // A user namespace may have a lower limit of its own.
+    let names = [format!("fs.inotify.max_user_{what}"), format!("user.max_inotify_{what}")];
+    match names.into_iter().filter_map(limit).min_by_key(|(value, _)| *value) {
+        Some((value, name)) => {
+            let more = (value * 2).max(if what == "watches" { 524_288 } else { 1024 });
+            let raise = format!("raise it: sysctl -w {name}={more}");
+            io::Error::other(format!("all {what} are taken: {name} is {value}; {raise}"))
+        }
+        None => io::Error::other(error.to_string()),
     }
 }
 
