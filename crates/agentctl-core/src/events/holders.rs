@@ -110,9 +110,9 @@ fn freed(was: &Lock, events: &[Event], now: Time) -> Time {
         matches!(event.kind, EventKind::Stopped | EventKind::Error)
             && (event.adapter, &event.session_id) == (holder.adapter, &holder.session)
     };
-    let ended =
-        events.iter().find(ended).map(|event| event.at).filter(|_| holder.session.is_some());
-    holder.until.or(ended).filter(|at| *at <= now).unwrap_or(now)
+    let ended = events.iter().find(ended).filter(|_| holder.session.is_some());
+    let expired = holder.until.filter(|at| *at <= now);
+    expired.or(ended.map(|event| event.at)).unwrap_or(now)
 }
 
 /// Says whether a keeper that is missing may still be there.
