@@ -224,6 +224,24 @@ impl Edges {
         last.holders.suppose(told);
     }
 
+    /// Returns who is followed.
+    #[must_use]
+    pub fn known(&self) -> Vec<Key> {
+        let known = self.last.iter().flat_map(|last| last.standing.keys());
+        known.filter(|key| key.who.is_ok()).cloned().collect()
+    }
+
+    /// Takes these in as if the last look had shown them: there is nothing to tell of them.
+    pub fn adopt(&mut self, sessions: Vec<Session>, lives: &HashMap<Key, Life>) {
+        let Some(last) = &mut self.last else { return };
+        for session in sessions {
+            let Some(key) = Key::of(&session) else { continue };
+            let life = lives.get(&key).cloned();
+            self.begun.extend(life.as_ref().map(|l| l.run.clone()));
+            last.standing.insert(key, Standing::new(session, life));
+        }
+    }
+
     /// Leaves out the sessions of launches: their beginnings and ends have ids of their own, by which they
     /// are known to whoever was told.
     pub fn leave_launches(&mut self) {

@@ -8,11 +8,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::aside::{self, Answer, Aside, ByName, GRACE, silent};
 use super::edges::{Edges, Key, Life, Look, Named, Passed, WORTH_A_WORD};
 use super::holders::Holders;
 use super::replay::{self, Past, life_of};
 use super::{Bell, Event};
-use crate::fleet::{self, Adapters, Launch, Launches, Signs, Survey};
+use crate::fleet::{Adapters, Launch, Launches, Signs, Survey};
 use crate::fuses;
 use crate::host::Host;
 use crate::locks::{self, Lock};
@@ -85,6 +86,9 @@ pub struct Watcher {
     death: bool,
     restless: u32,
     asleep: bool,
+    aside: Vec<Aside>,
+    /// What lives where the first answer came after the first look.
+    first: Vec<Session>,
 }
 
 impl Watcher {
@@ -92,7 +96,7 @@ impl Watcher {
     pub fn new(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
         let mut waker = Waker::new();
         let bell = waker.bell()?;
-        let now = Instant::now();
+        let (now, aside) = (Instant::now(), Aside::all(&host, adapters));
         Ok(Self {
             host,
             adapters,
@@ -111,6 +115,8 @@ impl Watcher {
             death: false,
             restless: 0,
             asleep: false,
+            aside,
+            first: Vec::new(),
         })
     }
 
@@ -119,6 +125,8 @@ impl Watcher {
     pub fn asleep(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
         let mut watcher = Self::new(host, adapters)?;
         watcher.asleep = true;
+        // Its one look is all it has.
+        watcher.aside.clear();
         Ok(watcher)
     }
 
@@ -147,13 +155,16 @@ impl Watcher {
         let open = self.launches.newest().filter(|l| l.ended.is_none()).map(|l| l.run.clone());
         let launched = locks::Launched::look(&self.host, self.adapters, open);
         let unasked = self.unasked(began);
-        let survey = fleet::survey(&self.host, self.adapters, &unasked, &mut self.launches);
-        let Survey { listing, resting, mut signs, took } = survey;
+        let (survey, by_name) = self.ask(began, &unasked);
+        let Survey { mut listing, resting, mut signs, took } = survey;
+        listing.faults.extend(self.aside.iter().filter_map(Aside::pending));
         let mut faults = listing.faults.clone();
         faults.extend(unasked.iter().filter_map(|a| self.resting.get(a)).map(|r| r.fault.clone()));
         self.note_silence(&listing.faults);
-        let named = self.look_by_name(&listing, &unasked, &mut signs);
+        let named = self.take_names(&listing, &unasked, by_name, &mut signs);
         let lives = self.lives(&listing.sessions, at);
+        let first = std::mem::take(&mut self.first);
+        self.edges.adopt(first, &lives);
         let passed = self.passed(&listing.sessions, &named);
         signs.processes.extend(launched.processes().cloned());
         let (locks, lock_faults) = locks::of(&self.host, launched, &listing.sessions);
@@ -166,6 +177,10 @@ impl Watcher {
         let sessions = listing.sessions.clone();
         let look = Look { at, moment: began, sessions, unasked, named, lives, passed, holders };
         let events = self.edges.step(look);
+        let known = self.edges.known();
+        for aside in &mut self.aside {
+            aside.ask(&self.host, &self.bell, known.clone());
+        }
         let kept = &self.launches;
         self.edges.keep_launches(&|run| kept.get(run).is_some());
         let seen = Seen { events, listing, resting, locks, faults, took };
@@ -274,36 +289,63 @@ impl Watcher {
         self.resting.extend(next);
     }
 
-    /// Looks at those by name that were there and are missing.
-    fn look_by_name(
+    /// Asks everybody; of those who are not waited for, what they said last is taken.
+    fn ask(&mut self, began: Instant, unasked: &[&'static str]) -> (Survey, Vec<ByName>) {
+        let first = !self.edges.has_begun();
+        if first {
+            for aside in &mut self.aside {
+                aside.ask(&self.host, &self.bell, Vec::new());
+            }
+        }
+        let aside = self.aside.iter().map(Aside::name);
+        let left_out: Vec<&'static str> = unasked.iter().copied().chain(aside).collect();
+        let known = self.edges.known();
+        let (host, launches) = (&self.host, &mut self.launches);
+        let answer = aside::ask(host, self.adapters, &left_out, launches, known);
+        let Answer { mut survey, by_name } = answer;
+        let mut by_name = vec![by_name];
+        for aside in &mut self.aside {
+            let heard = aside.hear(first.then(|| began + GRACE));
+            // Whoever answers for the first time after the first look tells nothing new.
+            self.first.extend(heard.into_iter().flatten().filter(|_| !first).cloned());
+            if let Some(answer) = aside.answer().cloned() {
+                survey.add(answer.survey);
+                by_name.push(answer.by_name);
+            }
+        }
+        (survey, by_name)
+    }
+
+    /// Takes in what was said by name of those that were there and are missing.
+    fn take_names(
         &mut self,
         listing: &Listing,
         unasked: &[&'static str],
+        by_name: Vec<ByName>,
         signs: &mut Signs,
     ) -> HashMap<Key, Named> {
         let mut named = HashMap::new();
         let mut missing = self.edges.missing(&listing.sessions);
         missing.retain(|key| !unasked.contains(&key.adapter()));
-        let (mute, asked): (Vec<Key>, Vec<Key>) =
-            missing.into_iter().partition(|key| silent(listing, key).is_some());
-        for key in mute {
-            let why = silent(listing, &key).unwrap_or_default();
-            named.insert(key, Named::Failed(why));
+        for key in &missing {
+            if let Some(why) = silent(listing, key) {
+                named.insert(key.clone(), Named::Failed(why));
+            }
         }
-        let targets: Vec<_> = asked.iter().map(Key::target).collect();
-        let limit = self.host.deadlines.live;
-        let observation = fleet::observe(&self.host, self.adapters, &targets, limit);
         let mut leaving = HashMap::new();
-        for (key, mut seen) in asked.into_iter().zip(observation.seen) {
-            signs.add(std::mem::take(&mut seen.signs));
-            let said = match seen.session {
-                Some(session) => self.said(&key, session, signs, &mut leaving),
-                None => match covering(&observation.faults, &key) {
-                    Some(fault) => Named::Failed(fault.message.clone()),
-                    None => Named::Gone,
-                },
-            };
-            named.insert(key, said);
+        for ByName { asked, observation } in by_name {
+            let seen = asked.into_iter().zip(observation.seen);
+            for (key, mut seen) in seen.filter(|(key, _)| missing.contains(key)) {
+                signs.add(std::mem::take(&mut seen.signs));
+                let said = match seen.session {
+                    Some(session) => self.said(&key, session, signs, &mut leaving),
+                    None => match covering(&observation.faults, &key) {
+                        Some(fault) => Named::Failed(fault.message.clone()),
+                        None => Named::Gone,
+                    },
+                };
+                named.insert(key, said);
+            }
         }
         self.leaving = leaving;
         named
@@ -412,12 +454,6 @@ impl Watcher {
             signs.places.extend(told.map(|name| launch.run.directory.join(name)));
         }
     }
-}
-
-/// Says why an adapter could not be asked at all, if so.
-fn silent(listing: &Listing, key: &Key) -> Option<String> {
-    let blind = |f: &&Fault| f.adapter == key.adapter() && locks::is_blind(f);
-    listing.faults.iter().find(blind).map(|fault| fault.message.clone())
 }
 
 fn covering<'a>(faults: &'a [Fault], key: &Key) -> Option<&'a Fault> {

@@ -398,3 +398,35 @@ fn a_gateway_that_fails_ends_nothing() {
         stream.until(id, &told);
     });
 }
+
+#[test]
+fn a_mute_gateway_holds_nobody_up() {
+    sandboxed(|| {
+        // One that never says a word, and one that falls silent.
+        let mute = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+        let port = mute.local_addr().expect("an address").port();
+        let gateway = Gateway::start();
+        gateway.world().rows = vec![openclaw::row(openclaw::A, Some("running"), true)];
+        let never = format!("[[openclaw.gateways]]\nurl = \"ws://127.0.0.1:{port}\"\n");
+        for (table, falls_silent) in [(never, false), (openclaw::table(&gateway, ""), true)] {
+            let claude = Claude::new();
+            // Longer than any test waits: whoever waited for it would tell nothing.
+            crate::configure(&claude.home, &[("gateway", "10m"), ("live", "10m")], &table);
+            let stream = Stream::of(&claude.home, &[]);
+            if falls_silent {
+                gateway.behaves(Manner::NoAnswer);
+                changed(&gateway);
+            }
+            claude.transcript(claude_code::A, &[prompt("fix it")]);
+            let mut agent = claude.live(claude_code::A, &json!({"status": "busy"}));
+            stream.until(claude_code::A, &["started"]);
+            let record = claude.record_path.replace("{pid}", &agent.pid().to_string());
+            rewrite(&record, &[("status", json!("idle"))]);
+            stream.until(claude_code::A, &["started", "idle"]);
+            agent.kill();
+            stream.until(claude_code::A, &["started", "idle", "stopped"]);
+            let theirs = stream.heard().into_iter().filter(|e| e["adapter"] == "openclaw");
+            assert_eq!(theirs.count(), 0, "of what cannot be asked nothing is told");
+        }
+    });
+}
