@@ -230,7 +230,7 @@ impl Waker {
         self.files.as_ref().is_ok_and(Alarm::has_lost)
     }
 
-    /// Returns how soon to look again because a journal of SQLite was written: the look that it brought
+    /// Returns how soon to look again because a journal of `SQLite` was written: the look that it brought
     /// may have come before what was written could be read, and nothing tells when it can.
     pub(crate) fn echo(&mut self) -> Option<Duration> {
         if self.files.as_ref().is_ok_and(Alarm::has_journal) {

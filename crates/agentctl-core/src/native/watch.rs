@@ -172,7 +172,7 @@ impl Alarm {
         self.flags.lost.swap(false, Ordering::SeqCst)
     }
 
-    /// Says whether a journal of SQLite was written since it was last asked. What was written there is
+    /// Says whether a journal of `SQLite` was written since it was last asked. What was written there is
     /// made known to readers a moment later, in shared memory, where no event tells of it.
     #[must_use]
     pub fn has_journal(&self) -> bool {
@@ -242,7 +242,7 @@ fn wanted(places: &[PathBuf]) -> Wanted {
     wanted
 }
 
-/// Reading is no change, ours least of all; nor is who owns a file: SQLite, run by root, sets the owner of
+/// Reading is no change, ours least of all; nor is who owns a file: `SQLite`, run by root, sets the owner of
 /// a journal that it only reads.
 fn is_change(event: &notify::Event) -> bool {
     let attributes = matches!(event.kind, EventKind::Modify(ModifyKind::Metadata(_)));

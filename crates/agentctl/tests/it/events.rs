@@ -145,7 +145,7 @@ impl Drop for Stream {
             let heard = self.heard();
             let short = |e: &Value| format!("{} {}", e["type"], e);
             let heard: Vec<String> = heard.iter().map(short).collect();
-            eprintln!("heard:\n{}\nsaid:\n{}", heard.join("\n"), self.said());
+            println!("heard:\n{}\nsaid:\n{}", heard.join("\n"), self.said());
         }
     }
 }
