@@ -187,10 +187,8 @@ impl Edges {
     /// Returns those of the last look that are missing from this one.
     #[must_use]
     pub fn missing(&self, sessions: &[Session]) -> Vec<Key> {
-        let Some(last) = &self.last else { return Vec::new() };
         let here: BTreeSet<Key> = sessions.iter().filter_map(Key::of).collect();
-        let named = last.standing.keys().filter(|key| key.who.is_ok());
-        named.filter(|key| !here.contains(key)).cloned().collect()
+        self.known().into_iter().filter(|key| !here.contains(key)).collect()
     }
 
     /// Returns the launch that a session lived by when it was last seen.
