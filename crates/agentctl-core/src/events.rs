@@ -2,6 +2,7 @@
 //!
 //! An event is computed by comparing, never by believing a notification: those only say when to look.
 
+mod aside;
 pub mod edges;
 mod holders;
 pub mod replay;
@@ -14,11 +15,11 @@ pub use self::holders::{Holders, about_fuse};
 pub use self::watcher::{Seen, Watcher};
 use crate::fuses::Fuse;
 use crate::locks::Lock;
-use crate::model::{SCHEMA_VERSION, Session, Time};
+use crate::model::{SCHEMA_VERSION, Session, Time, Word, maybe_word};
 pub use crate::native::bell::Bell;
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum EventKind {
     /// A session is there that was not.
     #[serde(rename = "session.started")]
@@ -145,7 +146,7 @@ impl Callback {
 }
 
 /// One edge.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct Event {
     /// See [`SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -155,7 +156,8 @@ pub struct Event {
     #[serde(rename = "type")]
     pub kind: EventKind,
     /// The adapter of the session concerned.
-    pub adapter: Option<&'static str>,
+    #[serde(deserialize_with = "maybe_word")]
+    pub adapter: Option<Word>,
     /// The session concerned.
     pub session_id: Option<String>,
     /// When it happened, where a source says so; else when it was seen.

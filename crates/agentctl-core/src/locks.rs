@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::manual::Manual;
 use self::manual::{Folder, Kept};
@@ -40,7 +40,7 @@ pub use self::mutex::{EnterError, Entry, enter, enter_resuming};
 use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Environ, ExitWatch, Process};
-use crate::model::{Fault, Listing, ProcId, Session, Time};
+use crate::model::{Fault, Listing, ProcId, Session, Time, Word, maybe_word};
 use crate::runs::{MARKER, Marker, Run, Runs};
 
 /// How faults of our own are named.
@@ -55,7 +55,7 @@ const EMPTY_LIMIT: Duration = Duration::from_millis(100);
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a directory is not free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A live session works in it.
@@ -76,14 +76,15 @@ impl Kind {
 }
 
 /// One who keeps a directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Holder {
     /// Why it is not free.
     pub kind: Kind,
     /// The session that works there.
     pub session: Option<String>,
     /// Its adapter.
-    pub adapter: Option<&'static str>,
+    #[serde(deserialize_with = "maybe_word")]
+    pub adapter: Option<Word>,
     /// Its process.
     pub pid: Option<u32>,
     /// Who locked it.
@@ -100,7 +101,7 @@ pub struct Holder {
 }
 
 /// One row of `agentctl locks`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Lock {
     /// The directory, links resolved.
     pub directory: String,
@@ -219,6 +220,11 @@ impl Launched {
     /// Looks for the agents of these runs that live, as their own processes say.
     pub fn look(host: &Host, adapters: Adapters, runs: impl Iterator<Item = Run>) -> Self {
         Self(runs.filter_map(|run| launched(host, adapters, &run)).collect())
+    }
+
+    /// Returns their processes: whose end makes a directory free.
+    pub fn processes(&self) -> impl Iterator<Item = &ProcId> {
+        self.0.iter().map(|(process, _)| process)
     }
 }
 

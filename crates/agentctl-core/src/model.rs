@@ -422,13 +422,11 @@ fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::E
     Ok(kept)
 }
 
-/// Reads a word that may be missing.
-pub(crate) fn optional_word<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Word>, D::Error> {
+/// The same where there may be none.
+pub(crate) fn maybe_word<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Word>, D::Error> {
     #[derive(Deserialize)]
-    struct Known(#[serde(deserialize_with = "word")] Word);
-    Ok(Option::<Known>::deserialize(deserializer)?.map(|Known(word)| word))
+    struct Held(#[serde(deserialize_with = "word")] Word);
+    Ok(Option::<Held>::deserialize(from)?.map(|held| held.0))
 }
 
 /// Who speaks in a message.

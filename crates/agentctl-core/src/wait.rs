@@ -202,6 +202,7 @@ pub fn wait(
         }
         let mut pause = if paced { PACE } else { SAFETY };
         pause = pause.min(watch.say(tell).unwrap_or(pause));
+        pause = waker.echo().map_or(pause, |echo| pause.min(echo));
         waker.wait(pause.min(left().unwrap_or(pause)))?;
     }
 }

@@ -1,12 +1,13 @@
 //! What wakes whoever waits: exits, file events, a server's own word, a bell. Each is a hint to look
 //! again.
 //!
-//! One `poll` over pidfds, the file events' bell and the servers' sockets; no thread of ours, and no
-//! clock but the one the caller sets.
+//! One `poll` over pidfds, the file events' bell and the servers' sockets; no thread of ours but to knock
+//! at a server, and no clock but the one the caller sets.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use crate::fleet::Signs;
@@ -15,7 +16,7 @@ use crate::kernel::ExitWatch;
 use crate::model::ProcId;
 use crate::native::bell::{Bell, Ear};
 use crate::native::watch::Alarm;
-use crate::talk::{Heard, Pushes, Pushing};
+use crate::talk::{Heard, Pushes, Pushing, TalkError};
 
 /// A server that takes longer to let us in is not listened to.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -23,6 +24,10 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// … and at least so often.
 const LAST_RETRY: Duration = Duration::from_secs(30);
+/// A database may be looked at again so soon after its journal was written, …
+const FIRST_ECHO: Duration = Duration::from_millis(50);
+/// … then less and less often, and for so long.
+const ECHO: Duration = Duration::from_secs(1);
 
 /// What arming came to.
 #[derive(Debug, Default)]
@@ -73,6 +78,9 @@ pub(crate) struct Waker {
     files: Result<Alarm, String>,
     servers: HashMap<String, Pushes>,
     deaf: HashMap<String, Deaf>,
+    knocking: HashMap<String, Receiver<Result<Pushes, TalkError>>>,
+    /// When a journal was last seen to be written.
+    journal: Option<Instant>,
     bell: Option<(Ear, Bell)>,
 }
 
@@ -85,6 +93,8 @@ impl Waker {
             files: Alarm::new().map_err(|error| error.to_string()),
             servers: HashMap::new(),
             deaf: HashMap::new(),
+            knocking: HashMap::new(),
+            journal: None,
             bell: None,
         }
     }
@@ -128,6 +138,7 @@ impl Waker {
             signs.flat_map(|s| &s.pushing).map(|p| (p.name.as_str(), p)).collect();
         self.servers.retain(|name, _| speaking.contains_key(name.as_str()));
         self.deaf.retain(|name, _| speaking.contains_key(name.as_str()));
+        self.knocking.retain(|name, _| speaking.contains_key(name.as_str()));
         for (name, pushing) in speaking {
             self.listen(name, pushing, &mut armed);
         }
@@ -164,13 +175,15 @@ impl Waker {
             armed.trouble.get_or_insert(deaf.why.clone());
             return;
         }
-        match pushing.follow(PATIENCE) {
+        let Some(answer) = self.knock(name, pushing) else { return };
+        match answer {
             Ok(pushes) => {
                 self.servers.insert(name.to_owned(), pushes);
                 self.deaf.remove(name);
                 armed.news = true;
             }
             Err(error) => {
+                let before = self.deaf.get(name);
                 let pause = before.map_or(FIRST_RETRY, |d| (d.pause * 2).min(LAST_RETRY));
                 let why = format!("{name} does not say when something changes ({error})");
                 let again = Instant::now() + pause;
@@ -181,9 +194,50 @@ impl Waker {
         }
     }
 
+    /// Asks a server to let us in, on a thread of its own: one that is mute holds nobody up. The bell says
+    /// when there is an answer.
+    fn knock(&mut self, name: &str, pushing: &Pushing) -> Option<Result<Pushes, TalkError>> {
+        if let Some(answer) = self.knocking.get(name) {
+            return match answer.try_recv() {
+                Err(TryRecvError::Empty) => None,
+                heard => {
+                    self.knocking.remove(name);
+                    heard.ok()
+                }
+            };
+        }
+        let (sender, answer) = channel();
+        let bell = self.bell();
+        let asked = pushing.clone();
+        let knocks = move || {
+            // Nobody listens any more when the waker has gone.
+            let _gone = sender.send(asked.follow(PATIENCE));
+            if let Ok(bell) = bell {
+                bell.ring();
+            }
+        };
+        match std::thread::Builder::new().name("knock".into()).spawn(knocks) {
+            Ok(_) => {
+                self.knocking.insert(name.to_owned(), answer);
+                None
+            }
+            Err(error) => Some(Err(TalkError::Unreachable(error))),
+        }
+    }
+
     /// Says whether file events were lost since it was last asked.
     pub(crate) fn has_lost_events(&self) -> bool {
         self.files.as_ref().is_ok_and(Alarm::has_lost)
+    }
+
+    /// Returns how soon to look again because a journal of `SQLite` was written: the look that it brought
+    /// may have come before what was written could be read, and nothing tells when it can.
+    pub(crate) fn echo(&mut self) -> Option<Duration> {
+        if self.files.as_ref().is_ok_and(Alarm::has_journal) {
+            self.journal = Some(Instant::now());
+        }
+        let age = self.journal?.elapsed();
+        (age < ECHO).then(|| age.max(FIRST_ECHO))
     }
 
     /// Blocks until something happened that may matter, or the time is up.

@@ -333,13 +333,15 @@ fn a_doubt_that_passes_is_not_worth_a_word() {
     };
     assert!(step(&mut edges, 0, alive()).is_empty());
     assert!(step(&mut edges, 100, puzzling()).is_empty());
-    assert!(edges.is_doubtful());
+    let since = |ms| Some(start + Duration::from_millis(ms));
+    assert_eq!(edges.doubtful_since(), since(100));
     assert!(step(&mut edges, 349, puzzling()).is_empty());
     assert!(step(&mut edges, 349, alive()).is_empty(), "it was nothing");
-    assert!(!edges.is_doubtful());
+    assert_eq!(edges.doubtful_since(), None);
     assert!(step(&mut edges, 400, puzzling()).is_empty());
     assert_eq!(step(&mut edges, 650, puzzling()), ["session.unknown"]);
     assert!(step(&mut edges, 5000, puzzling()).is_empty(), "once");
+    assert_eq!(edges.doubtful_since(), since(400), "it is looked at again, less and less often");
     assert_eq!(step(&mut edges, 5001, alive()), ["session.running"]);
 }
 

@@ -79,7 +79,14 @@ impl Store for FakeStore<'_> {
     fn record(&self, _: &Locator, _: Depth) -> Record {
         (self.0.record)()
     }
+
+    fn beginnings(&self) -> Vec<PathBuf> {
+        PLACES.lock().expect("sound").clone()
+    }
 }
+
+/// Where a fake adapter's changes show.
+static PLACES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn host(home: &TestHome, limit: Duration) -> Arc<Host> {
     Arc::new(Host {
@@ -172,6 +179,8 @@ enum Doing {
     Broken,
     /// It panics.
     Panics,
+    /// It lists nobody, and panics when it is asked for somebody.
+    Hides,
 }
 
 static DOING: Mutex<Doing> = Mutex::new(Doing::Over);
@@ -187,7 +196,7 @@ fn live() -> Found<Served> {
             let rows = vec![Served::kept("a".into(), state, None)];
             Found { rows, ..Found::default() }
         }
-        Doing::Over => Found::default(),
+        Doing::Over | Doing::Hides => Found::default(),
         Doing::Broken => {
             let root = Some("/nowhere".into());
             let message = "it is broken".into();
@@ -200,13 +209,69 @@ fn live() -> Found<Served> {
 fn record() -> Record {
     match doing() {
         Doing::Works | Doing::Over => Record { turn: Turn::Finished, ..Record::default() },
+        Doing::Hides => panic!("no answer"),
         _ => Record { turn: Turn::Unreadable("it is broken".into()), ..Record::default() },
     }
 }
 
+static FLAPS: Adapters = &[&Fake { name: "flapping", live, record }];
+
+/// Waits and looks until something is told: long before the look that comes once a minute.
+fn next(watcher: &mut Watcher) -> Vec<&'static str> {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        watcher.wait(until.saturating_duration_since(Instant::now())).expect("waited");
+        assert!(Instant::now() < until, "nothing was told");
+        let told = kinds(&watcher.look().events);
+        if !told.is_empty() {
+            return told;
+        }
+    }
+}
+
+#[test]
+fn what_a_journal_says_is_told_when_it_can_be_read() {
+    sandboxed(|| {
+        let home = TestHome::new("unused");
+        PLACES.lock().expect("sound").push(home.at("db-wal"));
+        *DOING.lock().expect("sound") = Doing::Works;
+        let mut watcher =
+            Watcher::new(host(&home, Duration::from_secs(10)), FLAPS).expect("a watcher");
+        // What it watches anew it looks at once more.
+        for _ in 0..2 {
+            watcher.look();
+            watcher.wait(Duration::from_millis(200)).expect("waited");
+        }
+        watcher.look();
+        // Somebody has written, and what he wrote cannot be read yet.
+        home.write("db-wal", "x");
+        watcher.wait(Duration::from_secs(30)).expect("waited");
+        assert_eq!(kinds(&watcher.look().events), [""; 0]);
+        // Now it can, and no event says so.
+        *DOING.lock().expect("sound") = Doing::Over;
+        assert_eq!(next(&mut watcher), ["session.stopped"]);
+    });
+}
+
+#[test]
+fn a_doubt_that_passes_without_a_sign_is_seen_to_pass() {
+    sandboxed(|| {
+        let home = TestHome::new("unused");
+        *DOING.lock().expect("sound") = Doing::Works;
+        let mut watcher =
+            Watcher::new(host(&home, Duration::from_secs(10)), FLAPS).expect("a watcher");
+        watcher.look();
+        *DOING.lock().expect("sound") = Doing::Broken;
+        assert_eq!(kinds(&watcher.look().events), [""; 0]);
+        assert_eq!(next(&mut watcher), ["session.unknown"]);
+        assert_eq!(kinds(&watcher.look().events), [""; 0]);
+        *DOING.lock().expect("sound") = Doing::Works;
+        assert_eq!(next(&mut watcher), ["session.running"]);
+    });
+}
+
 #[test]
 fn a_source_that_flaps_ends_nothing() {
-    static FLAPS: Adapters = &[&Fake { name: "flapping", live, record }];
     sandboxed(|| {
         let home = TestHome::new("unused");
         let mut dice = Dice::new();
@@ -215,8 +280,8 @@ fn a_source_that_flaps_ends_nothing() {
         watcher.look();
         let (mut works, mut ends) = (false, 0);
         for round in 0..400 {
-            let next = [Doing::Works, Doing::Over, Doing::Broken, Doing::Panics]
-                [usize::try_from(dice.below(4)).expect("small")];
+            let next = [Doing::Works, Doing::Over, Doing::Broken, Doing::Panics, Doing::Hides]
+                [usize::try_from(dice.below(5)).expect("small")];
             *DOING.lock().expect("sound") = next;
             let seen = watcher.look();
             for event in &seen.events {
@@ -232,7 +297,7 @@ fn a_source_that_flaps_ends_nothing() {
                         (works, ends) = (false, ends + 1);
                     }
                     "session.unknown" => {
-                        assert!(matches!(next, Doing::Broken | Doing::Panics), "round {round}");
+                        assert!(!matches!(next, Doing::Works | Doing::Over), "round {round}");
                     }
                     other => panic!("round {round}: {other}"),
                 }

@@ -25,7 +25,7 @@ use crate::host::Host;
 use crate::kernel::{Brief, Liveness, Process, Table};
 use crate::model::{
     Evidence, Exit, Fault, Locator, Message, Outcome, ProcId, Reason, ReasonKind, Session, Status,
-    Time, Tokens, Word, optional_word,
+    Time, Tokens, Word, maybe_word,
 };
 use crate::native::file;
 use crate::native::memo::Basis;
@@ -295,7 +295,7 @@ pub enum Turn {
         /// The open call is one that only a human can answer: a question, a plan.
         asks: Option<Reason>,
         /// A human may be needed, but only the agent's own terminal says so.
-        #[serde(deserialize_with = "optional_word")]
+        #[serde(deserialize_with = "maybe_word")]
         doubt: Option<Word>,
     },
     /// It was completed.

@@ -87,7 +87,7 @@ pub enum Named {
 pub struct Life {
     /// Its run.
     pub run: String,
-    /// When its agent began.
+    /// When it was launched.
     pub began: Time,
     /// Whom the launcher wants to be told.
     pub callback: Option<Callback>,
@@ -149,7 +149,7 @@ struct Standing {
     session: Session,
     /// The status somebody knows who heard everything; `None` while nothing was told of it.
     told: Option<(Status, Option<Reason>)>,
-    /// Since when it cannot be told what it does, and that was not worth a word.
+    /// Since when it cannot be told what it does.
     doubt: Option<Instant>,
     life: Option<Life>,
     /// The process that served it when it was last seen to be served.
@@ -187,10 +187,8 @@ impl Edges {
     /// Returns those of the last look that are missing from this one.
     #[must_use]
     pub fn missing(&self, sessions: &[Session]) -> Vec<Key> {
-        let Some(last) = &self.last else { return Vec::new() };
         let here: BTreeSet<Key> = sessions.iter().filter_map(Key::of).collect();
-        let named = last.standing.keys().filter(|key| key.who.is_ok());
-        named.filter(|key| !here.contains(key)).cloned().collect()
+        self.known().into_iter().filter(|key| !here.contains(key)).collect()
     }
 
     /// Returns the launch that a session lived by when it was last seen.
@@ -211,13 +209,42 @@ impl Edges {
         self.over.extend(runs);
     }
 
-    /// Puts what somebody was told in the stead of what the last look showed. Launches are left out: their
-    /// beginnings and ends have ids of their own, by which they are known again.
-    pub fn suppose(&mut self, told: impl Iterator<Item = Session>) {
+    /// Takes in what somebody else saw and told: the next look is compared with that.
+    pub fn suppose(&mut self, told: &Event) {
         let Some(last) = &mut self.last else { return };
-        let told = told.filter(|session| session.run.is_none());
-        let told = told.filter_map(|s| Some((Key::of(&s)?, Standing::new(s, None))));
-        last.standing = told.collect();
+        if let Some((key, session)) = told.session.as_ref().and_then(|s| Some((Key::of(s)?, s))) {
+            if session.status.is_live() && session.run.is_none() {
+                last.standing.insert(key, Standing::new(session.clone(), None));
+            } else {
+                last.standing.remove(&key);
+            }
+        }
+        last.holders.suppose(told);
+    }
+
+    /// Returns who is followed.
+    #[must_use]
+    pub fn known(&self) -> Vec<Key> {
+        let known = self.last.iter().flat_map(|last| last.standing.keys());
+        known.filter(|key| key.who.is_ok()).cloned().collect()
+    }
+
+    /// Takes these in as if the last look had shown them: there is nothing to tell of them.
+    pub fn adopt(&mut self, sessions: Vec<Session>, lives: &HashMap<Key, Life>) {
+        let Some(last) = &mut self.last else { return };
+        for session in sessions {
+            let Some(key) = Key::of(&session) else { continue };
+            let life = lives.get(&key).cloned();
+            self.begun.extend(life.as_ref().map(|l| l.run.clone()));
+            last.standing.insert(key, Standing::new(session, life));
+        }
+    }
+
+    /// Leaves out the sessions of launches: their beginnings and ends have ids of their own, by which they
+    /// are known to whoever was told.
+    pub fn leave_launches(&mut self) {
+        let Some(last) = &mut self.last else { return };
+        last.standing.retain(|_, standing| standing.session.run.is_none());
     }
 
     /// Says whether there is a look to compare with.
@@ -226,11 +253,10 @@ impl Edges {
         self.last.is_some()
     }
 
-    /// Says whether somebody is followed of whom it cannot be told what it does.
+    /// Since when somebody is followed of whom it cannot be told what it does: the newest such doubt.
     #[must_use]
-    pub fn is_doubtful(&self) -> bool {
-        let doubts = |s: &Standing| s.doubt.is_some();
-        self.last.as_ref().is_some_and(|last| last.standing.values().any(doubts))
+    pub fn doubtful_since(&self) -> Option<Instant> {
+        self.last.as_ref()?.standing.values().filter_map(|s| s.doubt).max()
     }
 
     /// Forgets what was told of launches that are not kept any more.
@@ -347,7 +373,8 @@ impl Step<'_> {
 
     /// One that was there before.
     fn advance(&mut self, mut was: Standing, session: Session, life: Option<Life>) -> Standing {
-        if session.last_activity_at != was.session.last_activity_at {
+        let written = session.last_activity_at != was.session.last_activity_at;
+        if written {
             was.count = 0;
         }
         was.session = session;
@@ -363,8 +390,9 @@ impl Step<'_> {
             if told || short {
                 return was;
             }
+        } else {
+            was.doubt = None;
         }
-        was.doubt = None;
         let asks = |reason: &Option<Reason>| reason.as_ref().map(|r| (r.kind, r.detail.clone()));
         let changed = was.told.as_ref().is_none_or(|(before, why)| {
             *before != status || (status == Status::Waiting && asks(&reason) != asks(why))
@@ -373,6 +401,11 @@ impl Step<'_> {
         if changed && (was.session.id.is_some() || status == Status::Waiting) {
             let at = match status {
                 Status::Stopped | Status::Error => was.session.ended_at.unwrap_or(self.look.at),
+                // What was written since says when, whenever it was seen.
+                Status::Waiting | Status::Idle if written => {
+                    let at = was.session.last_activity_at.filter(|at| *at <= self.look.at);
+                    at.unwrap_or(self.look.at)
+                }
                 Status::Waiting | Status::Idle => self.when(was.session.last_activity_at),
                 Status::Running | Status::Unknown => self.look.at,
             };

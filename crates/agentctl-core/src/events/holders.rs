@@ -18,6 +18,24 @@ pub struct Holders {
     pub faults: Vec<Fault>,
 }
 
+impl Holders {
+    /// Takes in what somebody else saw and told.
+    pub(super) fn suppose(&mut self, told: &Event) {
+        if let Some(lock) = &told.lock {
+            self.locks.retain(|was| !is_same(was, lock));
+            if told.kind == EventKind::LockAcquired {
+                self.locks.push(lock.clone());
+            }
+        }
+        if let Some(fuse) = &told.fuse {
+            self.fuses.retain(|was| was.id != fuse.id);
+            if matches!(told.kind, EventKind::FuseSet | EventKind::FuseExtended) {
+                self.fuses.push(fuse.clone());
+            }
+        }
+    }
+}
+
 /// Tells what has changed; returns what the next look is compared with.
 pub(super) fn step(
     before: &Holders,
@@ -39,6 +57,7 @@ pub(super) fn step(
         if is_hidden(was, now, followed) {
             next.locks.push(was.clone());
         } else {
+            let at = freed(was, events, at);
             events.push(about_lock(EventKind::LockReleased, was, at));
         }
     }
@@ -83,6 +102,19 @@ fn is_same(a: &Lock, b: &Lock) -> bool {
     }
 }
 
+/// When a directory became free: when its lock expired, or when the session that kept it ended, as far as
+/// that was told.
+fn freed(was: &Lock, events: &[Event], now: Time) -> Time {
+    let holder = &was.holder;
+    let ended = |event: &&Event| {
+        matches!(event.kind, EventKind::Stopped | EventKind::Error)
+            && (event.adapter, &event.session_id) == (holder.adapter, &holder.session)
+    };
+    let ended = events.iter().find(ended).filter(|_| holder.session.is_some());
+    let expired = holder.until.filter(|at| *at <= now);
+    expired.or(ended.map(|event| event.at)).unwrap_or(now)
+}
+
 /// Says whether a keeper that is missing may still be there.
 fn is_hidden(was: &Lock, now: &Holders, followed: &dyn Fn(&'static str, &str) -> bool) -> bool {
     let faulty = |adapter| now.faults.iter().any(|fault| fault.adapter == adapter);
@@ -100,13 +132,13 @@ fn about_lock(kind: EventKind, lock: &Lock, now: Time) -> Event {
         EventKind::LockAcquired => holder.since.filter(|since| *since <= now).unwrap_or(now),
         _ => now,
     };
-    let who = match (&holder.session, holder.pid) {
-        (Some(session), _) => session.clone(),
-        (None, Some(pid)) => pid.to_string(),
-        (None, None) => holder.by.clone().unwrap_or_default(),
-    };
+    let session = holder.session.as_deref().unwrap_or_default();
+    // A session may come back to its directory, as another process.
+    let pid = holder.pid.map(|pid| pid.to_string()).unwrap_or_default();
+    let by = holder.by.as_deref().unwrap_or_default();
     let since = holder.since.map(|t| t.to_string()).unwrap_or_default();
-    let id = identity(&[kind.word(), &lock.directory, holder.kind.word(), &who, &since]);
+    let id =
+        identity(&[kind.word(), &lock.directory, holder.kind.word(), session, &pid, by, &since]);
     let mut event = Event::new(kind, id, at);
     event.adapter = holder.adapter;
     event.session_id.clone_from(&holder.session);

@@ -133,7 +133,8 @@ impl Past {
 pub(super) fn life_of(launch: &Launch) -> Life {
     Life {
         run: launch.run.id.clone(),
-        began: launch.started.as_ref().map_or(launch.spec.at, |started| started.at),
+        // Not when its agent started: that is written a moment later than it may be seen.
+        began: launch.spec.at,
         callback: launch.spec.callback.clone(),
     }
 }

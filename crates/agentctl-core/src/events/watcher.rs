@@ -8,11 +8,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::aside::{self, Answer, Aside, ByName, GRACE, silent};
 use super::edges::{Edges, Key, Life, Look, Named, Passed, WORTH_A_WORD};
 use super::holders::Holders;
 use super::replay::{self, Past, life_of};
 use super::{Bell, Event};
-use crate::fleet::{self, Adapters, Launch, Launches, Signs, Survey};
+use crate::fleet::{Adapters, Launch, Launches, Signs, Survey};
 use crate::fuses;
 use crate::host::Host;
 use crate::locks::{self, Lock};
@@ -33,6 +34,9 @@ const WRITING: Duration = Duration::from_secs(2);
 const FIRST_REST: Duration = Duration::from_secs(2);
 /// … and at most so long.
 const LAST_REST: Duration = Duration::from_mins(5);
+/// What is said where the kernel dropped events.
+const OVERFLOW: &str =
+    "more files changed at once than the system keeps for us (fs.inotify.max_queued_events)";
 /// So many looks in a row may each find something new to watch before we pause.
 const RESTLESS: u32 = 16;
 
@@ -76,10 +80,15 @@ pub struct Watcher {
     earliest: Instant,
     /// At the latest then.
     latest: Instant,
+    /// When file events were last lost.
+    lost: Option<Instant>,
     news: bool,
     death: bool,
     restless: u32,
     asleep: bool,
+    aside: Vec<Aside>,
+    /// What lives where the first answer came after the first look.
+    first: Vec<Session>,
 }
 
 impl Watcher {
@@ -87,7 +96,7 @@ impl Watcher {
     pub fn new(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
         let mut waker = Waker::new();
         let bell = waker.bell()?;
-        let now = Instant::now();
+        let (now, aside) = (Instant::now(), Aside::all(&host, adapters));
         Ok(Self {
             host,
             adapters,
@@ -101,22 +110,28 @@ impl Watcher {
             looked: now,
             earliest: now,
             latest: now,
+            lost: None,
             news: false,
             death: false,
             restless: 0,
             asleep: false,
+            aside,
+            first: Vec::new(),
         })
     }
 
-    /// Makes a watcher that compares looks and is woken by nothing: it needs none of what wakes.
+    /// Makes a watcher that compares looks with what somebody else tells and is woken by nothing: it needs
+    /// none of what wakes.
     pub fn asleep(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
         let mut watcher = Self::new(host, adapters)?;
         watcher.asleep = true;
+        // Its one look is all it has.
+        watcher.aside.clear();
         Ok(watcher)
     }
 
-    /// Compares the next look with what somebody was told, not with the look before.
-    pub fn suppose(&mut self, told: impl Iterator<Item = Session>) {
+    /// Takes in what somebody else saw and told: the next look is compared with that.
+    pub fn suppose(&mut self, told: &Event) {
         self.edges.suppose(told);
     }
 
@@ -140,14 +155,18 @@ impl Watcher {
         let open = self.launches.newest().filter(|l| l.ended.is_none()).map(|l| l.run.clone());
         let launched = locks::Launched::look(&self.host, self.adapters, open);
         let unasked = self.unasked(began);
-        let survey = fleet::survey(&self.host, self.adapters, &unasked, &mut self.launches);
-        let Survey { listing, resting, mut signs, took } = survey;
+        let (survey, by_name) = self.ask(began, &unasked);
+        let Survey { mut listing, resting, mut signs, took } = survey;
+        listing.faults.extend(self.aside.iter().filter_map(Aside::pending));
         let mut faults = listing.faults.clone();
         faults.extend(unasked.iter().filter_map(|a| self.resting.get(a)).map(|r| r.fault.clone()));
         self.note_silence(&listing.faults);
-        let named = self.look_by_name(&listing, &unasked, &mut signs);
+        let named = self.take_names(&listing, &unasked, by_name, &mut signs);
         let lives = self.lives(&listing.sessions, at);
+        let first = std::mem::take(&mut self.first);
+        self.edges.adopt(first, &lives);
         let passed = self.passed(&listing.sessions, &named);
+        signs.processes.extend(launched.processes().cloned());
         let (locks, lock_faults) = locks::of(&self.host, launched, &listing.sessions);
         faults.extend(lock_faults);
         let (fuses, fuse_faults) = fuses::seen(&self.host);
@@ -158,10 +177,16 @@ impl Watcher {
         let sessions = listing.sessions.clone();
         let look = Look { at, moment: began, sessions, unasked, named, lives, passed, holders };
         let events = self.edges.step(look);
+        let known = self.edges.known();
+        for aside in &mut self.aside {
+            aside.ask(&self.host, &self.bell, known.clone());
+        }
         let kept = &self.launches;
         self.edges.keep_launches(&|run| kept.get(run).is_some());
         let seen = Seen { events, listing, resting, locks, faults, took };
-        if !self.asleep {
+        if self.asleep {
+            self.edges.leave_launches();
+        } else {
             self.prepare(began, at, &signs, &seen);
         }
         seen
@@ -192,7 +217,9 @@ impl Watcher {
 
     /// Arms what wakes us, and reckons when to look again if nothing does.
     fn prepare(&mut self, began: Instant, at: Time, signs: &Signs, seen: &Seen) {
-        let lost = self.waker.has_lost_events();
+        if self.waker.has_lost_events() {
+            self.lost = Some(Instant::now());
+        }
         let armed = self.waker.arm(&self.host, std::iter::once(signs));
         self.looked = Instant::now();
         self.restless = if armed.news { self.restless + 1 } else { 0 };
@@ -203,9 +230,10 @@ impl Watcher {
         let (silent, deaf): (Vec<_>, Vec<_>) =
             armed.deaf.into_iter().partition(|(name, _)| silent(name));
         let only_silent = !silent.is_empty() && deaf.is_empty() && !armed.blind;
-        let paced = (armed.trouble.is_some() && !only_silent) || restless;
-        let overflow = || "more files changed at once than the system keeps for us".to_owned();
-        self.trouble = armed.trouble.or_else(|| lost.then(overflow));
+        // Where events were lost more may be: for a while nobody relies on them.
+        let lost = self.lost.is_some_and(|at| at.elapsed() < SAFETY);
+        let paced = (armed.trouble.is_some() && !only_silent) || restless || lost;
+        self.trouble = armed.trouble.or_else(|| lost.then(|| OVERFLOW.to_owned()));
         let cost = self.looked.saturating_duration_since(began);
         // What is being written in this moment is waited for, and told when it is there.
         let apart = (cost * 4).clamp(NEAREST, FARTHEST);
@@ -217,8 +245,15 @@ impl Watcher {
             lock.holder.kind == locks::Kind::Occupied
                 && !lock.holder.session.as_ref().is_some_and(known)
         };
-        if self.edges.is_doubtful() || seen.locks.iter().any(between) {
+        if seen.locks.iter().any(between) {
             pause = pause.min(WORTH_A_WORD);
+        }
+        // Nothing may tell when a doubt passes; the longer it lasts the less often it is looked at.
+        if let Some(since) = self.edges.doubtful_since() {
+            pause = pause.min(self.looked.saturating_duration_since(since).max(WORTH_A_WORD));
+        }
+        if let Some(echo) = self.waker.echo() {
+            pause = pause.min(echo.max(apart));
         }
         let soonest = self.leaving.values().map(|since| *since + WRITING);
         let rested = self.resting.values().map(|resting| resting.until);
@@ -254,36 +289,63 @@ impl Watcher {
         self.resting.extend(next);
     }
 
-    /// Looks at those by name that were there and are missing.
-    fn look_by_name(
+    /// Asks everybody; of those who are not waited for, what they said last is taken.
+    fn ask(&mut self, began: Instant, unasked: &[&'static str]) -> (Survey, Vec<ByName>) {
+        let first = !self.edges.has_begun();
+        if first {
+            for aside in &mut self.aside {
+                aside.ask(&self.host, &self.bell, Vec::new());
+            }
+        }
+        let aside = self.aside.iter().map(Aside::name);
+        let left_out: Vec<&'static str> = unasked.iter().copied().chain(aside).collect();
+        let known = self.edges.known();
+        let (host, launches) = (&self.host, &mut self.launches);
+        let answer = aside::ask(host, self.adapters, &left_out, launches, known);
+        let Answer { mut survey, by_name } = answer;
+        let mut by_name = vec![by_name];
+        for aside in &mut self.aside {
+            let heard = aside.hear(first.then(|| began + GRACE));
+            // Whoever answers for the first time after the first look tells nothing new.
+            self.first.extend(heard.into_iter().flatten().filter(|_| !first).cloned());
+            if let Some(answer) = aside.answer().cloned() {
+                survey.add(answer.survey);
+                by_name.push(answer.by_name);
+            }
+        }
+        (survey, by_name)
+    }
+
+    /// Takes in what was said by name of those that were there and are missing.
+    fn take_names(
         &mut self,
         listing: &Listing,
         unasked: &[&'static str],
+        by_name: Vec<ByName>,
         signs: &mut Signs,
     ) -> HashMap<Key, Named> {
         let mut named = HashMap::new();
         let mut missing = self.edges.missing(&listing.sessions);
         missing.retain(|key| !unasked.contains(&key.adapter()));
-        let (mute, asked): (Vec<Key>, Vec<Key>) =
-            missing.into_iter().partition(|key| silent(listing, key).is_some());
-        for key in mute {
-            let why = silent(listing, &key).unwrap_or_default();
-            named.insert(key, Named::Failed(why));
+        for key in &missing {
+            if let Some(why) = silent(listing, key) {
+                named.insert(key.clone(), Named::Failed(why));
+            }
         }
-        let targets: Vec<_> = asked.iter().map(Key::target).collect();
-        let limit = self.host.deadlines.live;
-        let observation = fleet::observe(&self.host, self.adapters, &targets, limit);
         let mut leaving = HashMap::new();
-        for (key, mut seen) in asked.into_iter().zip(observation.seen) {
-            signs.add(std::mem::take(&mut seen.signs));
-            let said = match seen.session {
-                Some(session) => self.said(&key, session, signs, &mut leaving),
-                None => match covering(&observation.faults, &key) {
-                    Some(fault) => Named::Failed(fault.message.clone()),
-                    None => Named::Gone,
-                },
-            };
-            named.insert(key, said);
+        for ByName { asked, observation } in by_name {
+            let seen = asked.into_iter().zip(observation.seen);
+            for (key, mut seen) in seen.filter(|(key, _)| missing.contains(key)) {
+                signs.add(std::mem::take(&mut seen.signs));
+                let said = match seen.session {
+                    Some(session) => self.said(&key, session, signs, &mut leaving),
+                    None => match covering(&observation.faults, &key) {
+                        Some(fault) => Named::Failed(fault.message.clone()),
+                        None => Named::Gone,
+                    },
+                };
+                named.insert(key, said);
+            }
         }
         self.leaving = leaving;
         named
@@ -320,6 +382,8 @@ impl Watcher {
             }
         }
         launch.add(&mut session);
+        // As whoever remembers it will tell it; its own record may say when its last turn ended.
+        session.ended_at = launch.ended.map(|ended| ended.at).or(session.ended_at);
         Named::Seen(Box::new(session))
     }
 
@@ -390,12 +454,6 @@ impl Watcher {
             signs.places.extend(told.map(|name| launch.run.directory.join(name)));
         }
     }
-}
-
-/// Says why an adapter could not be asked at all, if so.
-fn silent(listing: &Listing, key: &Key) -> Option<String> {
-    let blind = |f: &&Fault| f.adapter == key.adapter() && locks::is_blind(f);
-    listing.faults.iter().find(blind).map(|fault| fault.message.clone())
 }
 
 fn covering<'a>(faults: &'a [Fault], key: &Key) -> Option<&'a Fault> {

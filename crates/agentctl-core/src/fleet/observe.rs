@@ -43,7 +43,7 @@ pub struct Observed {
 }
 
 /// What one look says about several sessions.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Observation {
     /// In the order they were asked for.
     pub seen: Vec<Observed>,

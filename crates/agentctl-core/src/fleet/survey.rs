@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::model::{Listing, SCHEMA_VERSION, Session};
 
 /// What lives, and where the next change would show.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Survey {
     /// The same as [`super::list`] would have said.
     pub listing: Listing,
@@ -21,6 +21,18 @@ pub struct Survey {
     pub signs: Signs,
     /// How long each home took to answer, by its adapter. Who was not asked or did not answer is missing.
     pub took: Vec<(&'static str, Duration)>,
+}
+
+impl Survey {
+    /// Adds what others said.
+    pub fn add(&mut self, more: Self) {
+        self.listing.sessions.extend(more.listing.sessions);
+        sort(&mut self.listing.sessions);
+        self.listing.faults.extend(more.listing.faults);
+        self.resting.extend(more.resting);
+        self.signs.add(more.signs);
+        self.took.extend(more.took);
+    }
 }
 
 /// One home's share.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use notify::event::ModifyKind;
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::bell::Ear;
 
@@ -27,18 +29,20 @@ pub struct Watch {
 
 impl Watch {
     /// Begins to watch these directories; what does not exist is left out.
-    pub fn directories<'a>(paths: impl IntoIterator<Item = &'a Path>) -> notify::Result<Self> {
+    pub fn directories<'a>(paths: impl IntoIterator<Item = &'a Path>) -> io::Result<Self> {
         let (sender, events) = channel();
         let mut watcher =
             notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-                if event.map_or(true, |e| !e.kind.is_access()) {
+                if event.map_or(true, |e| is_change(&e)) {
                     // The receiver is gone only when nobody waits any more.
                     let _nobody_waits = sender.send(());
                 }
-            })?;
+            })
+            .map_err(|error| refused(&error))?;
         for path in paths {
             if path.is_dir() {
-                watcher.watch(path, RecursiveMode::NonRecursive)?;
+                let watched = watcher.watch(path, RecursiveMode::NonRecursive);
+                watched.map_err(|error| refused(&error))?;
             }
         }
         Ok(Self { _watcher: watcher, events })
@@ -77,7 +81,14 @@ pub struct Alarm {
     /// The directories that are watched, as they were then.
     standing: BTreeMap<PathBuf, (u64, u64)>,
     ear: Ear,
-    lost: Arc<AtomicBool>,
+    flags: Arc<Flags>,
+}
+
+/// What happened since somebody last asked.
+#[derive(Default)]
+struct Flags {
+    lost: AtomicBool,
+    journal: AtomicBool,
 }
 
 impl Alarm {
@@ -85,21 +96,28 @@ impl Alarm {
     pub fn new() -> io::Result<Self> {
         let (ear, bell) = Ear::new()?;
         let wanted: Arc<Mutex<Wanted>> = Arc::default();
-        let lost: Arc<AtomicBool> = Arc::default();
-        let (known, missed) = (Arc::clone(&wanted), Arc::clone(&lost));
+        let flags: Arc<Flags> = Arc::default();
+        let (known, raised) = (Arc::clone(&wanted), Arc::clone(&flags));
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             let known = known.lock().unwrap_or_else(PoisonError::into_inner);
             // What was lost may have mattered.
             let rescan = event.as_ref().map_or(true, notify::Event::need_rescan);
             if rescan {
-                missed.store(true, Ordering::SeqCst);
+                raised.lost.store(true, Ordering::SeqCst);
             }
-            if rescan || event.is_ok_and(|e| matters(&known, &e)) {
+            let matters = event.is_ok_and(|event| {
+                let matters = matters(&known, &event);
+                if matters && event.paths.iter().any(|path| is_journal(path)) {
+                    raised.journal.store(true, Ordering::SeqCst);
+                }
+                matters
+            });
+            if rescan || matters {
                 bell.ring();
             }
         })
-        .map_err(io::Error::other)?;
-        Ok(Self { watcher, wanted, standing: BTreeMap::new(), ear, lost })
+        .map_err(|error| refused(&error))?;
+        Ok(Self { watcher, wanted, standing: BTreeMap::new(), ear, flags })
     }
 
     /// Watches these places and no others; says whether that is news: what happened there before was
@@ -134,7 +152,7 @@ impl Alarm {
             }
             let Some(identity) = identity_of(&path) else { continue };
             if let Err(error) = self.watcher.watch(&path, RecursiveMode::NonRecursive) {
-                failed = failed.or(Some(io::Error::other(error)));
+                failed = failed.or_else(|| Some(refused(&error)));
                 continue;
             }
             self.standing.insert(path, identity);
@@ -151,13 +169,50 @@ impl Alarm {
     /// Says whether events were lost since it was last asked: more happened than was kept for us.
     #[must_use]
     pub fn has_lost(&self) -> bool {
-        self.lost.swap(false, Ordering::SeqCst)
+        self.flags.lost.swap(false, Ordering::SeqCst)
+    }
+
+    /// Says whether a journal of `SQLite` was written since it was last asked. What was written there is
+    /// made known to readers a moment later, in shared memory, where no event tells of it.
+    #[must_use]
+    pub fn has_journal(&self) -> bool {
+        self.flags.journal.swap(false, Ordering::SeqCst)
     }
 }
 
 impl AsFd for Alarm {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ear.as_fd()
+    }
+}
+
+/// Says why there is no watch; where a limit is the reason, which one, and how it is raised.
+fn refused(error: &notify::Error) -> io::Error {
+    let code = match &error.kind {
+        notify::ErrorKind::Io(error) => error.raw_os_error(),
+        notify::ErrorKind::MaxFilesWatch => Some(rustix::io::Errno::NOSPC.raw_os_error()),
+        _ => None,
+    };
+    let what = match code.map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::NOSPC) => "watches",
+        // It is also said of descriptors.
+        Some(rustix::io::Errno::MFILE) if std::fs::File::open("/dev/null").is_ok() => "instances",
+        _ => return io::Error::other(error.to_string()),
+    };
+    let limit = |name: String| {
+        let path = Path::new("/proc/sys").join(name.replace('.', "/"));
+        let value: u64 = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
+        Some((value, name))
+    };
+    // A user namespace may have a lower limit of its own.
+    let names = [format!("fs.inotify.max_user_{what}"), format!("user.max_inotify_{what}")];
+    match names.into_iter().filter_map(limit).min_by_key(|(value, _)| *value) {
+        Some((value, name)) => {
+            let more = (value * 2).max(if what == "watches" { 524_288 } else { 1024 });
+            let raise = format!("raise it: sysctl -w {name}={more}");
+            io::Error::other(format!("all {what} are taken: {name} is {value}; {raise}"))
+        }
+        None => io::Error::other(error.to_string()),
     }
 }
 
@@ -187,7 +242,18 @@ fn wanted(places: &[PathBuf]) -> Wanted {
     wanted
 }
 
-/// Says whether an event concerns what is watched. Reading is no change, ours least of all.
+/// Reading is no change, ours least of all; nor is who owns a file: `SQLite`, run by root, sets the owner of
+/// a journal that it only reads.
+fn is_change(event: &notify::Event) -> bool {
+    let attributes = matches!(event.kind, EventKind::Modify(ModifyKind::Metadata(_)));
+    !event.kind.is_access() && !attributes
+}
+
+fn is_journal(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b"-wal")
+}
+
+/// Says whether an event concerns what is watched.
 fn matters(wanted: &Wanted, event: &notify::Event) -> bool {
     let concerns = |path: &PathBuf| {
         let within = path.parent().and_then(|above| wanted.get(above));
@@ -198,5 +264,5 @@ fn matters(wanted: &Wanted, event: &notify::Event) -> bool {
         };
         named || wanted.contains_key(path)
     };
-    !event.kind.is_access() && (event.paths.is_empty() || event.paths.iter().any(concerns))
+    is_change(event) && (event.paths.is_empty() || event.paths.iter().any(concerns))
 }

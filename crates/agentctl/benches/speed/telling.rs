@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::inotify;
 use serde_json::Value;
 
 use crate::measure::{Beside, ours};
@@ -54,10 +55,32 @@ pub(crate) fn told(stream: &mut Stream, id: &str, kind: &str, happens: impl FnOn
     start.elapsed()
 }
 
+/// Changes a file so many times, and returns how long each took until somebody who does nothing but watch
+/// its folder had noticed.
+pub(crate) fn noticed(file: &Path, rounds: usize, mut change: impl FnMut(usize)) -> Vec<Duration> {
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC).expect("events");
+    let folder = file.parent().expect("a folder");
+    inotify::add_watch(&watch, folder, inotify::WatchFlags::MODIFY).expect("watched");
+    let (sender, seen) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut space = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&watch, &mut space);
+        while events.next().is_ok() && sender.send(Instant::now()).is_ok() {}
+    });
+    let one = |round| {
+        while seen.try_recv().is_ok() {}
+        let start = Instant::now();
+        change(round);
+        seen.recv().expect("noticed").saturating_duration_since(start)
+    };
+    (0..rounds).map(one).collect()
+}
+
 /// Writes another status into a live record of Claude Code, in place, as it does itself.
 pub(crate) fn rewrite(record: &Path, status: &str) {
     let text = std::fs::read_to_string(record).expect("there");
     let mut record_now: Value = serde_json::from_str(&text).expect("a record");
     record_now["status"] = status.into();
+    record_now["waitingFor"] = "permission prompt".into();
     std::fs::write(record, record_now.to_string()).expect("written");
 }

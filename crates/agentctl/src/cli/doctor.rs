@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentctl_core::adapters::{ALL, Adapter, Look};
+use agentctl_core::events::Watcher;
 use agentctl_core::fleet;
 use agentctl_core::host::Host;
 use agentctl_core::kernel::Mechanism;
@@ -16,6 +17,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::runs::size;
+use crate::client::{Client, PATIENT, Silence};
+use crate::daemon::Place;
+use crate::daemon::status::DaemonStatus;
 use crate::failure::Outcome;
 use crate::row;
 use crate::text::one_line;
@@ -39,7 +43,7 @@ pub(super) struct Report {
 
 #[derive(Serialize, JsonSchema)]
 struct Check {
-    /// `kernel`, `config`, or an adapter's name.
+    /// `kernel`, `events`, `control`, `config`, or an adapter's name.
     area: &'static str,
     /// What was looked at.
     name: String,
@@ -83,6 +87,7 @@ impl Check {
 pub(super) fn cmd_doctor(ui: &mut Ui, host: &Arc<Host>, args: &DoctorArgs) -> Outcome {
     let look = fleet::look(host, ALL, host.deadlines.all);
     let mut checks = kernel(host, &look);
+    checks.push(changes(host));
     checks.extend(control(host));
     checks.push(configuration(host));
     let mut faults = Vec::new();
@@ -156,9 +161,37 @@ fn kernel(host: &Host, look: &Look) -> Vec<Check> {
             Check::new("kernel", "file events", CheckState::Ok, "available")
         }
         Err(error) => Check::new("kernel", "file events", CheckState::Degraded, error.to_string())
-            .hint("`logs -f` and `wait` look once a second instead, `events` every two; raise fs.inotify.max_user_instances"),
+            .hint("`logs -f` and `wait` look once a second instead, `events` every two"),
     };
     vec![identity, namespace, table, locks, events]
+}
+
+/// How soon changes are seen: by the daemon, or by whoever would look in its stead.
+fn changes(host: &Arc<Host>) -> Check {
+    let check = |state, detail: String| Check::new("events", "changes", state, detail);
+    let asked = match host.var("AGENTCTL_NO_DAEMON") {
+        Some(_) => Err(Silence::Nobody),
+        None => Client::connect(&Place::of(host), PATIENT),
+    };
+    let asked = asked.and_then(|mut client| {
+        client.call::<DaemonStatus>("daemon.status", &serde_json::json!({}), PATIENT)
+    });
+    let (who, trouble) = match asked {
+        Ok(status) => ("the daemon", status.trouble),
+        Err(Silence::Nobody) => match Watcher::new(Arc::clone(host), ALL) {
+            Ok(mut watcher) => {
+                watcher.look();
+                ("`events`", watcher.trouble().map(str::to_owned))
+            }
+            Err(error) => return check(CheckState::Failed, error.to_string()),
+        },
+        Err(silence) => return check(CheckState::Failed, silence.to_string()),
+    };
+    match trouble {
+        None => check(CheckState::Ok, format!("{who} is told of them by the system")),
+        Some(why) => check(CheckState::Degraded, format!("{who} may see them late: {why}"))
+            .hint("it looks every two seconds instead; deaths of processes are seen at once"),
+    }
 }
 
 /// What launching and stopping rest on here.

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -28,7 +29,26 @@ impl Stream {
     }
 
     pub(crate) fn from(command: &mut Command) -> Self {
-        command.env("AGENTCTL_NO_DAEMON", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut stream = Self::heard_from(command.env("AGENTCTL_NO_DAEMON", "1"));
+        stream.child = stream.child.take().map(Running::asleep);
+        stream.settled();
+        stream
+    }
+
+    /// Begins to listen to the daemon, and returns once that has one listener more.
+    pub(crate) fn of_daemon(home: &TestHome, args: &[&str]) -> Self {
+        let listening = || {
+            let status = home.run(&["daemon", "status", "--json"]).json();
+            status["subscribers"].as_u64().unwrap_or_default()
+        };
+        let before = listening();
+        let stream = Self::heard_from(&mut home.command(&[&["events"], args].concat()));
+        eventually("the daemon has a listener more", || (listening() > before).then_some(()));
+        stream
+    }
+
+    fn heard_from(command: &mut Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child: Child = command.spawn().expect("starts");
         let (lines, said) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(String::new())));
         let (heard, talk) = (Arc::clone(&lines), Arc::clone(&said));
@@ -45,7 +65,26 @@ impl Stream {
             }
         });
         let pid = child.id();
-        Self { child: Some(Running(child).asleep()), pid, lines, said }
+        Self { child: Some(Running(child)), pid, lines, said }
+    }
+
+    fn switches(&self) -> u64 {
+        let path = format!("/proc/{0}/task/{0}/status", self.pid);
+        let status = std::fs::read_to_string(path).expect("it lives");
+        let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|l| l.trim().parse().ok()).expect("a number")
+    }
+
+    /// Waits until it has watched anew what its first looks showed, and sleeps.
+    fn settled(&self) {
+        let mut last = (self.switches(), Instant::now());
+        eventually("it sleeps for a while", || {
+            let now = self.switches();
+            if now != last.0 {
+                last = (now, Instant::now());
+            }
+            (last.1.elapsed() > Duration::from_millis(400)).then_some(())
+        });
     }
 
     pub(crate) fn heard(&self) -> Vec<Value> {
@@ -63,7 +102,7 @@ impl Stream {
     /// Waits until these are the types that were told of a session, and returns the last event.
     #[track_caller]
     pub(crate) fn until(&self, id: &str, kinds: &[&str]) -> Value {
-        eventually(&format!("{kinds:?} is told of {id}; told: {:?}", self.heard()), || {
+        eventually(&format!("{kinds:?} is told of {id}"), || {
             (self.kinds(id) == kinds).then_some(())
         });
         let events = self.heard();
@@ -83,11 +122,11 @@ impl Stream {
         })
     }
 
-    fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         self.said.lock().expect("sound").clone()
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.pid).expect("a pid")).expect("a pid");
         kill_process(pid, signal).expect("it lives");
     }
@@ -99,7 +138,19 @@ impl Stream {
     }
 }
 
-fn tell(home: &TestHome, id: &str, words: &str) {
+/// Whoever fails shows what was heard.
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let heard = self.heard();
+            let short = |e: &Value| format!("{} {}", e["type"], e);
+            let heard: Vec<String> = heard.iter().map(short).collect();
+            println!("heard:\n{}\nsaid:\n{}", heard.join("\n"), self.said());
+        }
+    }
+}
+
+pub(crate) fn tell(home: &TestHome, id: &str, words: &str) {
     assert_eq!(home.run(&["demo-agent", "--tell", id, "-p", words]).code, Some(0));
 }
 
@@ -402,27 +453,6 @@ fn locks_and_fuses_of_people_are_told() {
 }
 
 #[test]
-fn where_no_file_events_can_be_had_it_looks_at_a_pace_and_says_so() {
-    sandboxed(|| {
-        let home = home();
-        let plain = home.command(&["events"]);
-        let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "sh", "-c"]);
-        command.arg("echo 0 > /proc/sys/user/max_inotify_instances && exec \"$@\"").arg("sh");
-        command.arg(plain.get_program()).args(plain.get_args()).current_dir(home.path());
-        command.env_clear().stdin(Stdio::null());
-        command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let stream = Stream::from(&mut command);
-        let said = eventually("it is said", || Some(stream.said()).filter(|s| !s.is_empty()));
-        assert!(said.contains("changes may be seen late: no file events are to be had"), "{said}");
-        folder(&home, "w");
-        let id = launch(&home, "w", "x [[ask:go?]]", &[]);
-        stream.until(&id, &["started", "waiting"]);
-        assert_eq!(stream.said(), said, "once");
-    });
-}
-
-#[test]
 fn while_nothing_happens_it_sleeps() {
     sandboxed(|| {
         let home = home();
@@ -431,29 +461,13 @@ fn while_nothing_happens_it_sleeps() {
             launch(&home, "w", "x [[ask:go?]]", &[])
         };
         let stream = Stream::of(&home, &[]);
-        let switches = || {
-            let path = format!("/proc/{}/task/{}/status", stream.pid, stream.pid);
-            let status = std::fs::read_to_string(path).expect("it lives");
-            let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
-            line.and_then(|l| l.trim().parse::<u64>().ok()).expect("a number")
-        };
-        // What it watches anew it looks at once more; then it is quiet.
-        let mut last = (switches(), std::time::Instant::now());
-        eventually("it sleeps for a second", || {
-            let now = switches();
-            if now != last.0 {
-                last = (now, std::time::Instant::now());
-            }
-            (last.1.elapsed().as_millis() > 1000).then_some(())
-        });
-        let before = switches();
+        let before = stream.switches();
         // Somebody else's files, our own reading, and what is written beside what matters.
         home.write("elsewhere/file", "x");
         assert_eq!(home.run(&["list", "--json"]).code, Some(0));
         home.write(".local/state/agentctl/notes", "x");
-        let quiet = std::time::Instant::now();
-        eventually("a while", || (quiet.elapsed().as_millis() > 500).then_some(()));
-        assert_eq!(switches(), before, "{:?}", stream.heard());
+        stream.settled();
+        assert_eq!(stream.switches(), before, "{:?}", stream.heard());
         tell(&home, &id, "go");
         stream.last(&id, "stopped");
     });

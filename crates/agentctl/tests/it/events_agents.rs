@@ -50,6 +50,15 @@ fn claude_code_is_told_by_its_live_record() {
         let over = stream.until(claude_code::A, &[&all[..], &["stopped"]].concat());
         assert_eq!(over["session"]["outcome"], "killed");
         assert_eq!(over["session"]["exit"], Value::Null);
+        // One whose last turn failed.
+        let mut failed = claude_code::said("529 Overloaded");
+        failed["isApiErrorMessage"] = true.into();
+        claude.transcript(claude_code::B, &[prompt("fix it"), failed]);
+        let mut agent = claude.live(claude_code::B, &json!({"status": "idle"}));
+        stream.until(claude_code::B, &["started", "idle"]);
+        agent.kill();
+        let over = stream.until(claude_code::B, &["started", "idle", "error"]);
+        assert_eq!(over["session"]["outcome"], "failed");
         let ids: std::collections::BTreeSet<String> =
             stream.heard().iter().map(|e| e["id"].to_string()).collect();
         assert_eq!(ids.len(), stream.heard().len(), "every edge has an id of its own");
@@ -101,11 +110,29 @@ fn codex_is_told_by_its_lock_and_its_rollout() {
         assert_eq!(asked["session"]["reason"]["detail"], "Which?");
         codex::rollout(&home, codex::A, &[begun.clone(), asks.clone(), over.clone()]);
         stream.until(codex::A, &["started", "waiting", "idle"]);
-        codex::rollout(&home, codex::A, &[begun.clone(), asks, over, begun]);
-        stream.until(codex::A, &["started", "waiting", "idle", "running"]);
+        codex::rollout(&home, codex::A, &[begun.clone(), asks, over, begun.clone()]);
+        let mut told = vec!["started", "waiting", "idle", "running"];
+        stream.until(codex::A, &told);
+        // What it wrote cannot be found for a while.
+        let day = home.path().join(".codex/sessions/2026/11/15");
+        std::fs::rename(&day, home.path().join("elsewhere")).expect("moved");
+        std::fs::write(&day, "a file in the directory's place").expect("written");
+        told.push("unknown");
+        stream.until(codex::A, &told);
+        std::fs::remove_file(&day).expect("removed");
+        std::fs::rename(home.path().join("elsewhere"), &day).expect("moved");
+        told.push("running");
+        stream.until(codex::A, &told);
         agent.kill();
-        let told = stream.until(codex::A, &["started", "waiting", "idle", "running", "stopped"]);
-        assert_eq!(told["session"]["outcome"], "killed");
+        told.push("stopped");
+        assert_eq!(stream.until(codex::A, &told)["session"]["outcome"], "killed");
+        let failed = json!({"type": "task_complete", "turn_id": "t", "error": {"message": "no"}});
+        codex::rollout(&home, codex::B, &[begun, failed]);
+        let mut agent = codex::exec(&home, &[codex::B], &[]);
+        stream.until(codex::B, &["started", "idle"]);
+        agent.kill();
+        let over = stream.until(codex::B, &["started", "idle", "error"]);
+        assert_eq!(over["session"]["outcome"], "failed");
     });
 }
 
@@ -142,27 +169,55 @@ fn opencode_is_told_by_its_database_and_its_log() {
         let (home, store, directory) = opencode::world();
         let stream = Stream::of(&home, &[]);
         store.session(opencode::A, &directory, None);
-        let _question = store.message(opencode::A, 0, &opencode::asked());
+        // What was open before its time was left by somebody who died.
+        store.message(opencode::A, 3_600_000, &opencode::asked());
         let mut agent = opencode::agent(&home, &[], &[works_on("aaaa0001", opencode::A)]);
-        stream.until(opencode::A, &["started"]);
+        let mut told = vec!["started", "idle"];
+        stream.until(opencode::A, &told);
+        store.message(opencode::A, 0, &opencode::asked());
+        told.push("running");
+        stream.until(opencode::A, &told);
         let question = json!({"questions": [{"question": "Which?"}]});
         let state = json!({"status": "running", "input": question});
         store.tool(opencode::A, "question", &state);
-        let asked = stream.until(opencode::A, &["started", "waiting"]);
+        told.push("waiting");
+        let asked = stream.until(opencode::A, &told);
         assert_eq!(asked["session"]["reason"]["kind"], "question");
         store.message(opencode::A, 0, &opencode::answered("stop"));
-        stream.until(opencode::A, &["started", "waiting", "idle"]);
+        told.push("idle");
+        stream.until(opencode::A, &told);
+        // What a version of tomorrow writes is not known.
+        store.message(opencode::A, 0, &json!({"role": "overseer", "time": {"created": 1}}));
+        told.push("unknown");
+        stream.until(opencode::A, &told);
         store.message(opencode::A, 0, &opencode::asked());
-        stream.until(opencode::A, &["started", "waiting", "idle", "running"]);
+        told.push("running");
+        stream.until(opencode::A, &told);
         let failed = json!({"role": "assistant", "time": {"completed": 2}, "error": {"name": "APIError", "data": {"message": "no"}}});
         let sql = "insert into message values ('msg_9999', ?1, ?2, ?2, ?3)";
         let row = params![opencode::A, opencode::now_ms(), failed.to_string()];
         store.connection.execute(sql, row).expect("a message");
-        stream.until(opencode::A, &["started", "waiting", "idle", "running", "idle"]);
+        told.push("idle");
+        stream.until(opencode::A, &told);
         agent.kill();
-        let all = ["started", "waiting", "idle", "running", "idle", "error"];
-        assert_eq!(stream.until(opencode::A, &all)["session"]["outcome"], "failed");
+        told.push("error");
+        assert_eq!(stream.until(opencode::A, &told)["session"]["outcome"], "failed");
+        // One whose last turn did not fail has stopped.
+        store.session(opencode::B, &directory, None);
+        let mut agent = opencode::agent(&home, &[], &[works_on("aaaa0002", opencode::B)]);
+        stream.until(opencode::B, &["started", "idle"]);
+        agent.kill();
+        stream.until(opencode::B, &["started", "idle", "stopped"]);
     });
+}
+
+/// Adds a line to a session file of Pi.
+fn add_to(file: &std::path::Path, parent: &str, id: &str, message: &Value) {
+    use std::io::Write;
+    let at = agentctl_core::model::Time::from_millis(opencode::now_ms()).expect("a time");
+    let line = json!({"type": "message", "id": id, "parentId": parent, "timestamp": at, "message": message});
+    let mut file = std::fs::OpenOptions::new().append(true).open(file).expect("there");
+    file.write_all(format!("{line}\n").as_bytes()).expect("written");
 }
 
 #[test]
@@ -170,22 +225,91 @@ fn pi_is_told_by_its_session_file() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
-        let file = pi::place(&home, "ws", pi::A);
-        let text = format!("f='{}'; begin {} \"$f\"; user \"$f\" 1 go", file.display(), pi::A);
-        let mut agent = pi::start(&home, "ws", &[], &text);
-        stream.until(pi::A, &["started"]);
-        let answer = json!({"type": "message", "id": "a1", "parentId": "u1", "timestamp": "2099-01-01T00:00:00.000Z",
-            "message": {"role": "assistant", "content": [], "model": "m", "stopReason": "stop"}});
-        let mut lines = std::fs::read_to_string(&file).expect("there");
-        lines.push_str(&format!("{answer}\n"));
-        std::fs::write(&file, lines).expect("written");
-        stream.until(pi::A, &["started", "idle"]);
-        agent.kill();
-        let over = stream.until(pi::A, &["started", "idle", "stopped"]);
-        assert_eq!(
-            (&over["adapter"], &over["session"]["outcome"]),
-            (&json!("pi"), &json!("finished"))
-        );
+        let ends = [("stop", "stopped", "finished"), ("error", "error", "failed")];
+        for (id, (how, end, outcome)) in [pi::A, pi::B].into_iter().zip(ends) {
+            let file = pi::place(&home, "ws", id);
+            let text = format!("f='{}'; begin {id} \"$f\"", file.display());
+            let mut agent = pi::start(&home, "ws", &[], &text);
+            let mut told = vec!["started", "idle"];
+            stream.until(id, &told);
+            add_to(
+                &file,
+                "",
+                "u1",
+                &json!({"role": "user", "content": [{"type": "text", "text": "go"}]}),
+            );
+            told.push("running");
+            stream.until(id, &told);
+            // What a version of tomorrow writes is not known.
+            let answer = |how: &str| json!({"role": "assistant", "content": [], "model": "m", "stopReason": how, "errorMessage": "529"});
+            add_to(&file, "u1", "a1", &answer("a new word"));
+            told.push("unknown");
+            stream.until(id, &told);
+            add_to(&file, "a1", "a2", &answer(how));
+            // After one that failed it may try again: that stays unknown.
+            if how == "stop" {
+                told.push("idle");
+                stream.until(id, &told);
+            }
+            agent.kill();
+            told.push(end);
+            let over = stream.until(id, &told);
+            assert_eq!(
+                (&over["adapter"], &over["session"]["outcome"]),
+                (&json!("pi"), &json!(outcome))
+            );
+        }
+    });
+}
+
+#[test]
+fn the_demo_agent_is_told_by_its_live_record() {
+    sandboxed(|| {
+        let home = home();
+        let stream = Stream::of(&home, &[]);
+        let root = ".local/share/agentctl-demo";
+        let open = [
+            r#"{"type":"session","cwd":"/work","model":"demo-1"}"#,
+            r#"{"type":"prompt","id":"1","text":"x","at":"2026-01-01T00:00:00Z"}"#,
+        ];
+        let ends = [("finished", "stopped"), ("failed", "error")];
+        for (state, end) in ends {
+            let transcript =
+                home.write(&format!("{root}/sessions/{state}.jsonl"), open.join("\n") + "\n");
+            let live = format!(
+                r#"{{"start_ticks":{{start}},"boot_id":"{{boot}}","machine_id":null,"pid_namespace":{{ns}},"session":"{state}","cwd":"/work","status":"running","detail":null,"started_ms":0}}"#
+            );
+            let path = home.at(&format!("{root}/live/{{pid}}.json"));
+            let path = path.to_str().expect("utf-8");
+            let mut agent = home.agent("agentctl", "work", &["write", path, &live]);
+            agent.ready();
+            let record = path.replace("{pid}", &agent.pid().to_string());
+            let mut told = vec!["started"];
+            stream.until(state, &told);
+            rewrite(&record, &[("status", json!("waiting")), ("detail", json!("go?"))]);
+            told.push("waiting");
+            let asked = stream.until(state, &told);
+            assert_eq!(
+                asked["session"]["reason"],
+                json!({"kind": "question", "detail": "go?", "until": null})
+            );
+            for word in ["running", "idle"] {
+                rewrite(&record, &[("status", json!(word)), ("detail", Value::Null)]);
+                told.push(word);
+                stream.until(state, &told);
+            }
+            // Whoever wrote this cannot be seen from here.
+            for (machine, kind) in [(json!("another"), "unknown"), (Value::Null, "idle")] {
+                rewrite(&record, &[("machine_id", machine)]);
+                told.push(kind);
+                stream.until(state, &told);
+            }
+            let over = json!({"type": "end", "state": state, "error": "no luck", "at": "2026-01-01T00:00:01Z"});
+            std::fs::write(&transcript, format!("{}\n{over}\n", open.join("\n"))).expect("written");
+            agent.kill();
+            told.push(end);
+            assert_eq!(stream.until(state, &told)["session"]["outcome"], state);
+        }
     });
 }
 
@@ -230,7 +354,11 @@ fn openclaw_is_told_by_its_gateways_word() {
         job["isBackground"] = true.into();
         serve(&gateway, vec![begins.clone(), job.clone()]);
         stream.until(fresh, &["started"]);
-        stream.until("dddddddd-0000-4000-8000-000000000004", &["started"]);
+        let run = "dddddddd-0000-4000-8000-000000000004";
+        stream.until(run, &["started"]);
+        (job["status"], job["hasActiveRun"]) = ("failed".into(), false.into());
+        serve(&gateway, vec![begins, job.clone()]);
+        assert_eq!(stream.until(run, &["started", "error"])["session"]["outcome"], "failed");
         // It is gone: asked for by name, the gateway has it no more.
         serve(&gateway, vec![job]);
         let over = stream.until(fresh, &["started", "stopped"]);
@@ -268,5 +396,37 @@ fn a_gateway_that_fails_ends_nothing() {
         let _back = gateway.again();
         told.push("idle");
         stream.until(id, &told);
+    });
+}
+
+#[test]
+fn a_mute_gateway_holds_nobody_up() {
+    sandboxed(|| {
+        // One that never says a word, and one that falls silent.
+        let mute = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+        let port = mute.local_addr().expect("an address").port();
+        let gateway = Gateway::start();
+        gateway.world().rows = vec![openclaw::row(openclaw::A, Some("running"), true)];
+        let never = format!("[[openclaw.gateways]]\nurl = \"ws://127.0.0.1:{port}\"\n");
+        for (table, falls_silent) in [(never, false), (openclaw::table(&gateway, ""), true)] {
+            let claude = Claude::new();
+            // Longer than any test waits: whoever waited for it would tell nothing.
+            crate::configure(&claude.home, &[("gateway", "10m"), ("live", "10m")], &table);
+            let stream = Stream::of(&claude.home, &[]);
+            if falls_silent {
+                gateway.behaves(Manner::NoAnswer);
+                changed(&gateway);
+            }
+            claude.transcript(claude_code::A, &[prompt("fix it")]);
+            let mut agent = claude.live(claude_code::A, &json!({"status": "busy"}));
+            stream.until(claude_code::A, &["started"]);
+            let record = claude.record_path.replace("{pid}", &agent.pid().to_string());
+            rewrite(&record, &[("status", json!("idle"))]);
+            stream.until(claude_code::A, &["started", "idle"]);
+            agent.kill();
+            stream.until(claude_code::A, &["started", "idle", "stopped"]);
+            let theirs = stream.heard().into_iter().filter(|e| e["adapter"] == "openclaw");
+            assert_eq!(theirs.count(), 0, "of what cannot be asked nothing is told");
+        }
     });
 }

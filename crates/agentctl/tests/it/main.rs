@@ -11,6 +11,8 @@ mod daemon;
 mod demo;
 mod events;
 mod events_agents;
+mod events_blind;
+mod events_daemon;
 mod fixtures;
 mod fuses;
 mod fuses_firing;

@@ -1,15 +1,15 @@
 //! Events as the daemon tells them. When it goes, another one is asked, and what happened in between is
-//! found by comparing a look of our own with the one taken before.
+//! found by comparing a look of our own with what was told.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
-use agentctl_core::events::{Watcher, replay};
+use agentctl_core::events::{Event, Watcher, replay};
 use agentctl_core::host::Host;
-use agentctl_core::model::{Session, Time};
+use agentctl_core::model::Time;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -30,13 +30,6 @@ struct Said<'a> {
     method: Option<&'a str>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
-}
-
-/// What is looked at in an event that is passed on.
-#[derive(Deserialize)]
-struct Told {
-    id: String,
-    session: Option<Session>,
 }
 
 #[derive(Deserialize)]
@@ -72,11 +65,9 @@ pub(super) struct Remote {
     host: Arc<Host>,
     client: Client,
     params: SubscribeParams,
-    /// Never woken: it only compares.
+    /// Never woken: it only compares, with what was told last.
     own: Watcher,
     told: Ids,
-    /// How each session stood when it was last told of.
-    known: HashMap<Option<String>, Session>,
     waiting: VecDeque<Word>,
     end: End,
 }
@@ -94,15 +85,13 @@ impl Remote {
             return Ok(None);
         }
         let mut own = Watcher::asleep(Arc::clone(host), ALL)?;
-        let alive = own.look().listing.sessions;
-        let known = alive.into_iter().map(|session| (key(&session), session)).collect();
+        own.look();
         let mut remote = Self {
             host: Arc::clone(host),
             client,
             params,
             own,
             told: Ids::default(),
-            known,
             waiting: VecDeque::new(),
             end,
         };
@@ -122,8 +111,9 @@ impl Remote {
         self.end.does(move || {
             let _gone = stream.shutdown(Shutdown::Both);
         });
-        let _yes: serde_json::Value =
-            self.client.call("events.subscribe", &self.params, PATIENT)?;
+        // What is not wanted must be known all the same: what follows from it may be wanted.
+        let all = SubscribeParams::default();
+        let _yes: serde_json::Value = self.client.call("events.subscribe", &all, PATIENT)?;
         Ok(())
     }
 
@@ -136,24 +126,12 @@ impl Remote {
             }
             std::thread::park_timeout(BREATH);
         }
-        self.own.suppose(self.known.values().cloned());
         for event in self.own.look().events {
-            if let Some(session) = &event.session {
-                self.know(session.clone());
-            }
             if self.params.admits(event.kind, event.adapter) && self.told.add(&event.id) {
                 self.waiting.push_back(Word::Event(Box::new(event)));
             }
         }
         Ok(())
-    }
-
-    fn know(&mut self, session: Session) {
-        if session.status.is_live() {
-            self.known.insert(key(&session), session);
-        } else {
-            self.known.remove(&key(&session));
-        }
     }
 
     /// Takes in one line.
@@ -162,11 +140,9 @@ impl Remote {
         let Some(params) = said.params else { return };
         match said.method {
             Some("event") => {
-                let Ok(told) = serde_json::from_str::<Told>(params.get()) else { return };
-                if let Some(session) = told.session {
-                    self.know(session);
-                }
-                if self.told.add(&told.id) {
+                let Ok(told) = serde_json::from_str::<Event>(params.get()) else { return };
+                self.own.suppose(&told);
+                if self.params.admits(told.kind, told.adapter) && self.told.add(&told.id) {
                     self.waiting.push_back(Word::Line(params.get().to_owned()));
                 }
             }
@@ -178,12 +154,6 @@ impl Remote {
             _ => {}
         }
     }
-}
-
-/// What a session is known by here.
-fn key(session: &Session) -> Option<String> {
-    let id = session.id.clone().or_else(|| session.pid.map(|pid| pid.to_string()))?;
-    Some(format!("{}\0{}\0{id}", session.adapter, session.root))
 }
 
 impl Iterator for Remote {

@@ -1,0 +1,152 @@
+//! Asking without being waited for: servers on a network may take their time, and nobody else's edges
+//! wait for them.
+//!
+//! What such an adapter said last stands until it has said something newer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use super::Bell;
+use super::edges::Key;
+use crate::fleet::{self, Adapters, Launches, Observation, Survey};
+use crate::host::Host;
+use crate::locks;
+use crate::model::{Fault, Listing, Session};
+
+/// What some adapters said: who lives, and what became of those that are missing.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) survey: Survey,
+    pub(super) by_name: ByName,
+}
+
+/// Who was asked for by name, and what was said of them.
+#[derive(Clone, Debug)]
+pub(super) struct ByName {
+    pub(super) asked: Vec<Key>,
+    pub(super) observation: Observation,
+}
+
+/// Asks who lives, and by name for those who were known and are missing.
+pub(super) fn ask(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    left_out: &[&'static str],
+    launches: &mut Launches,
+    known: Vec<Key>,
+) -> Answer {
+    let survey = fleet::survey(host, adapters, left_out, launches);
+    let here: BTreeSet<Key> = survey.listing.sessions.iter().filter_map(Key::of).collect();
+    let mut asked = known;
+    asked.retain(|key| {
+        let ours = adapters.iter().any(|a| a.name() == key.adapter());
+        let answered = !left_out.contains(&key.adapter()) && silent(&survey.listing, key).is_none();
+        ours && answered && !here.contains(key)
+    });
+    let targets: Vec<_> = asked.iter().map(Key::target).collect();
+    let observation = fleet::observe(host, adapters, &targets, host.deadlines.live);
+    Answer { survey, by_name: ByName { asked, observation } }
+}
+
+/// Says why an adapter could not be asked at all, if so.
+pub(super) fn silent(listing: &Listing, key: &Key) -> Option<String> {
+    let blind = |f: &&Fault| f.adapter == key.adapter() && locks::is_blind(f);
+    listing.faults.iter().find(blind).map(|fault| fault.message.clone())
+}
+
+/// One adapter that nobody waits for.
+pub(super) struct Aside {
+    adapters: Adapters,
+    job: Option<Receiver<Answer>>,
+    answer: Option<Answer>,
+    /// It has answered since the last look; that look is no reason to ask it again.
+    fresh: bool,
+    /// Somebody had a reason to ask while it was being asked.
+    again: bool,
+}
+
+impl Aside {
+    /// Returns one for each adapter that has servers on a network.
+    pub(super) fn all(host: &Host, adapters: Adapters) -> Vec<Self> {
+        let remote = |at: &usize| {
+            let gateways = host.gateways.get(adapters[*at].name());
+            gateways.is_some_and(|gateways| !gateways.is_empty())
+        };
+        let one = |at: usize| Self {
+            adapters: &adapters[at..=at],
+            job: None,
+            answer: None,
+            fresh: false,
+            again: false,
+        };
+        (0..adapters.len()).filter(remote).map(one).collect()
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.adapters.first().map_or("", |adapter| adapter.name())
+    }
+
+    /// What it said last.
+    pub(super) fn answer(&self) -> Option<&Answer> {
+        self.answer.as_ref()
+    }
+
+    /// Takes in what it has said by now, or until then; returns what lives if it is the first answer.
+    pub(super) fn hear(&mut self, until: Option<Instant>) -> Option<&[Session]> {
+        self.fresh = false;
+        let job = self.job.as_ref()?;
+        let heard = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+            Some(left) if !left.is_zero() => job.recv_timeout(left),
+            _ => job.try_recv().map_err(|error| match error {
+                TryRecvError::Empty => RecvTimeoutError::Timeout,
+                TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+            }),
+        };
+        let answer = match heard {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => return None,
+            Err(RecvTimeoutError::Disconnected) => {
+                self.job = None;
+                return None;
+            }
+        };
+        (self.job, self.fresh) = (None, true);
+        let first = self.answer.is_none();
+        self.answer = Some(answer);
+        self.answer.as_ref().filter(|_| first).map(|a| a.survey.listing.sessions.as_slice())
+    }
+
+    /// Asks it, unless it has just answered; rings when it has.
+    pub(super) fn ask(&mut self, host: &Arc<Host>, bell: &Bell, known: Vec<Key>) {
+        if self.job.is_some() {
+            self.again = true;
+            return;
+        }
+        if self.fresh && !self.again {
+            return;
+        }
+        self.again = false;
+        let (sender, answers) = channel();
+        let (host, bell, adapters) = (Arc::clone(host), bell.clone(), self.adapters);
+        let thread = std::thread::Builder::new().name(format!("{} aside", self.name()));
+        let spawned = thread.spawn(move || {
+            let answer = ask(&host, adapters, &[], &mut Launches::default(), known);
+            // Nobody listens any more when the watcher has gone.
+            let _gone = sender.send(answer);
+            bell.ring();
+        });
+        self.job = spawned.ok().map(|_| answers);
+    }
+
+    /// What is said of it while it has said nothing.
+    pub(super) fn pending(&self) -> Option<Fault> {
+        let message = "it has not answered yet".to_owned();
+        let fault = Fault { adapter: self.name(), root: None, code: "pending", message };
+        self.answer.is_none().then_some(fault)
+    }
+}
+
+/// So long the first look waits for those who answer soon.
+pub(super) const GRACE: Duration = Duration::from_millis(250);

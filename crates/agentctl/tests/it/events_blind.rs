@@ -1,0 +1,148 @@
+//! `events` where the system tells little or nothing of files: it looks at a pace, and everybody who is
+//! asked says so.
+
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use testkit::{TestHome, eventually, sandboxed};
+
+use crate::daemon::{signal, started};
+use crate::events::{Stream, tell};
+use crate::home;
+use crate::launched::{folder, launch};
+use crate::wait::Running;
+
+/// The program in a user namespace that has so many inotify `instances` or `watches`.
+fn limited(home: &TestHome, what: &str, count: u32, args: &[&str]) -> Command {
+    let plain = home.command(args);
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c"]);
+    command
+        .arg(format!("echo {count} > /proc/sys/user/max_inotify_{what} && exec \"$@\""))
+        .arg("sh");
+    command.arg(plain.get_program()).args(plain.get_args()).current_dir(home.path());
+    command.env_clear().stdin(Stdio::null());
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command
+}
+
+fn limit(what: &str, count: u32) -> String {
+    format!(
+        "all {what} are taken: user.max_inotify_{what} is {count}; raise it: sysctl -w user.max_inotify_{what}="
+    )
+}
+
+/// What `doctor` says about how soon changes are seen.
+fn changes(command: &mut Command) -> (String, String) {
+    let output = command.stdin(Stdio::null()).output().expect("runs");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let checks = report["checks"].as_array().expect("checks");
+    let row = checks.iter().find(|c| c["area"] == "events" && c["name"] == "changes");
+    let text = |key: &str| row.expect("a row")[key].as_str().expect("text").to_owned();
+    (text("state"), text("detail"))
+}
+
+#[test]
+fn where_the_limits_are_reached_it_looks_at_a_pace_and_says_which() {
+    sandboxed(|| {
+        for (what, count) in [("instances", 0), ("watches", 1)] {
+            let home = home();
+            home.write(".codex/config.toml", "");
+            let stream = Stream::from(&mut limited(&home, what, count, &["events"]));
+            let said = eventually("it is said", || Some(stream.said()).filter(|s| !s.is_empty()));
+            assert!(
+                said.contains("changes may be seen late: no file events are to be had"),
+                "{said}"
+            );
+            assert!(said.contains(&limit(what, count)), "{said}");
+            let doctor = ["doctor", "--json"];
+            let (state, detail) = changes(&mut limited(&home, what, count, &doctor));
+            assert_eq!(state, "degraded", "{detail}");
+            assert!(detail.contains(&limit(what, count)), "{detail}");
+            assert_eq!(changes(&mut home.command(&doctor)).0, "ok");
+            folder(&home, "w");
+            let id = launch(&home, "w", "x [[ask:go?]] [[say:y]]", &[]);
+            stream.until(&id, &["started", "waiting"]);
+            tell(&home, &id, "go");
+            stream.last(&id, "stopped");
+            assert_eq!(stream.said(), said, "once");
+        }
+    });
+}
+
+#[test]
+fn a_daemon_that_has_reached_a_limit_says_so_to_whoever_asks() {
+    sandboxed(|| {
+        let home = home();
+        let mut daemon = limited(&home, "watches", 1, &["daemon", "run"]);
+        let _daemon =
+            Running(daemon.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts"));
+        let status = || home.run(&["daemon", "status", "--json"]).json();
+        let trouble = eventually("it says so", || status()["trouble"].as_str().map(str::to_owned));
+        assert!(trouble.contains(&limit("watches", 1)), "{trouble}");
+        let shown = home.run(&["daemon", "status"]).stdout;
+        assert!(shown.contains(&trouble), "{shown}");
+        let (state, detail) = changes(&mut home.command(&["doctor", "--json"]));
+        assert_eq!(
+            (state.as_str(), detail),
+            ("degraded", format!("the daemon may see them late: {trouble}"))
+        );
+        let stream = Stream::of_daemon(&home, &[]);
+        folder(&home, "w");
+        let id = launch(&home, "w", "x [[ask:go?]]", &[]);
+        stream.until(&id, &["started", "waiting"]);
+    });
+}
+
+/// Changes more files than the kernel keeps events of, in a folder that is watched.
+fn flood(home: &TestHome) {
+    let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").expect("a limit");
+    let most: u32 = most.trim().parse().expect("a number");
+    let files = ["a", "b"].map(|name| home.at(&format!(".local/state/agentctl/locks/.{name}")));
+    // The same event twice in a row is one.
+    for round in 0..most {
+        std::fs::write(&files[(round % 2) as usize], "x").expect("written");
+    }
+}
+
+const OVERFLOW: &str =
+    "more files changed at once than the system keeps for us (fs.inotify.max_queued_events)";
+
+#[test]
+fn lost_file_events_are_made_up_for_and_owned_up_to() {
+    sandboxed(|| {
+        let home = home();
+        home.write(".local/state/agentctl/locks/.a", "");
+        let daemon = started(&home);
+        let (own, told) = (Stream::of(&home, &[]), Stream::of_daemon(&home, &[]));
+        folder(&home, "w");
+        let id = launch(&home, "w", "x [[ask:go?]]", &[]);
+        for stream in [&own, &told] {
+            stream.last(&id, "waiting");
+        }
+        assert_eq!(home.run(&["daemon", "status", "--json"]).json()["trouble"], Value::Null);
+        own.signal(Signal::STOP);
+        signal(daemon, Signal::STOP);
+        flood(&home);
+        // What happens now is in no event that anybody gets.
+        tell(&home, &id, "go");
+        own.signal(Signal::CONT);
+        signal(daemon, Signal::CONT);
+        for stream in [&own, &told] {
+            stream.last(&id, "stopped");
+        }
+        eventually("it is said", || own.said().contains(OVERFLOW).then_some(()));
+        let status = || home.run(&["daemon", "status", "--json"]).json();
+        eventually("the daemon says so", || (status()["trouble"] == OVERFLOW).then_some(()));
+        let (state, detail) = changes(&mut home.command(&["doctor", "--json"]));
+        assert_eq!(state, "degraded", "{detail}");
+        assert!(detail.contains(OVERFLOW), "{detail}");
+        // And everything that follows is told, too.
+        assert_eq!(home.run(&["lock", "w"]).code, Some(0));
+        for stream in [&own, &told] {
+            let locked = |e: &Value| e["type"] == "lock.acquired" && e["lock"]["kind"] == "manual";
+            eventually("it is told", || stream.heard().into_iter().find(|e| locked(e)));
+        }
+    });
+}
