@@ -586,6 +586,16 @@ pub fn is_session_id(text: &str) -> bool {
 /// Shortens a text to at most this many characters, on one line.
 #[must_use]
 pub fn shorten(text: &str, most: usize) -> String {
+    // Most texts are short and on one line already.
+    let plain = |b: &u8| matches!(b, b'!'..=b'~');
+    if text.len() <= most
+        && text
+            .as_bytes()
+            .split(|b| *b == b' ')
+            .all(|word| !word.is_empty() && word.iter().all(plain))
+    {
+        return text.to_owned();
+    }
     let mut out = String::with_capacity(text.len().min(most * 4));
     let mut blank = false;
     for (count, c) in text.trim().chars().enumerate() {

@@ -4,9 +4,32 @@ use std::io::{self, IsTerminal, Write};
 
 use agentctl_core::model::{Fault, Status, Time};
 use anstyle::{AnsiColor, Style};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::text::{SafeJson, clean, write_indented};
+
+/// What is drawn on.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Canvas {
+    /// The columns to fit into; unbounded when piped.
+    pub width: Option<usize>,
+    /// Colour is wanted.
+    pub colour: bool,
+}
+
+impl Canvas {
+    /// Paints a text behind what is there already.
+    pub fn paint_onto(self, out: &mut String, style: Style, text: &str) {
+        use std::fmt::Write;
+        if self.colour {
+            // Writing to a String cannot fail.
+            let _infallible = write!(out, "{style}{text}{style:#}");
+        } else {
+            out.push_str(text);
+        }
+    }
+}
 
 /// The terminal, or what stands in for it.
 pub struct Ui {
@@ -77,19 +100,14 @@ impl Ui {
     #[must_use]
     pub fn paint(&self, style: Style, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
-        self.paint_onto(&mut out, style, text);
+        self.canvas().paint_onto(&mut out, style, text);
         out
     }
 
-    /// Paints a text behind what is there already.
-    pub fn paint_onto(&self, out: &mut String, style: Style, text: &str) {
-        use std::fmt::Write;
-        if self.colour {
-            // Writing to a String cannot fail.
-            let _infallible = write!(out, "{style}{text}{style:#}");
-        } else {
-            out.push_str(text);
-        }
+    /// Returns what is drawn on.
+    #[must_use]
+    pub fn canvas(&self) -> Canvas {
+        Canvas { width: self.width(), colour: self.colour }
     }
 
     /// Returns the style of a status.

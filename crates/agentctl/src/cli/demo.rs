@@ -16,9 +16,8 @@ use agentctl_core::native::watch::Watch;
 use clap::Args;
 use rustix::process::Signal;
 
-use super::rows;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::row::Row;
+use crate::rows;
 use crate::ui::Ui;
 
 /// Start a few demo agents in a scratch directory and look at them
@@ -66,9 +65,7 @@ pub(super) fn cmd_demo(ui: &mut Ui, host: &Arc<Host>, args: &DemoArgs) -> Outcom
         settle(host, &ids);
     }
     let sessions = ours(host, &scratch);
-    for line in rows::table(ui, host, &Row::all(host, &sessions)) {
-        ui.line(&line)?;
-    }
+    ui.raw(rows::drawn(ui.canvas(), host, &sessions).as_bytes())?;
     ui.flush()?;
     let find = |status| {
         let session = sessions.iter().find(|s| s.status == status);

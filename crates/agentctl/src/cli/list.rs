@@ -11,12 +11,11 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Listing, Status, Time};
 use clap::{Args, ValueEnum};
 
-use super::rows;
 use crate::client::{self, Client};
 use crate::config::Span;
 use crate::daemon::protocol::{Form, ListParams, Shown, Tabled};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::row::Row;
+use crate::rows;
 use crate::ui::Ui;
 
 /// List sessions: everything alive, whoever started it
@@ -91,8 +90,8 @@ pub(super) fn cmd_list(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs) -> Outcom
         return watch(ui, host, args, &query);
     }
     let began = Instant::now();
-    if let Some(line) = asked(host, args, &query)
-        && let Some(code) = show_told(ui, host, args, &line)?
+    if let Some(line) = asked(ui, host, args, &query)
+        && let Some(code) = show_told(ui, args, &line)?
     {
         return Ok(code);
     }
@@ -108,28 +107,21 @@ pub(super) fn cmd_list(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs) -> Outcom
 
 /// All history is asked of a daemon that sees the same world: it remembers what it has read of files that
 /// have not changed since. What it does not answer soon is answered here, in the time that is left.
-fn asked(host: &Host, args: &ListArgs, query: &Query) -> Option<Vec<u8>> {
+fn asked(ui: &Ui, host: &Host, args: &ListArgs, query: &Query) -> Option<Vec<u8>> {
     let mut client = query.history.and_then(|_| Client::of_the_same_world(host))?;
-    let form = if args.json { Form::Shown } else { Form::Table };
+    let form = if args.json { Form::Shown } else { Form::Table(ui.canvas()) };
     client.ask("session.list", &ListParams::new(query, form), host.deadlines.all / 4).ok()
 }
 
 /// Shows what the daemon has told, if it is what was asked for.
-fn show_told(
-    ui: &mut Ui,
-    host: &Host,
-    args: &ListArgs,
-    line: &[u8],
-) -> Result<Option<ExitCode>, Failure> {
+fn show_told(ui: &mut Ui, args: &ListArgs, line: &[u8]) -> Result<Option<ExitCode>, Failure> {
     let faults = if args.json {
         let Ok(Shown { faults, document }) = client::answer(line) else { return Ok(None) };
         ui.json_text(document.get())?;
         faults
     } else {
-        let Ok(Tabled { faults, rows }) = client::answer(line) else { return Ok(None) };
-        draw(ui, host, args, &rows, &faults)?;
-        // As below.
-        std::mem::forget(rows);
+        let Ok(Tabled { faults, text }) = client::answer(line) else { return Ok(None) };
+        draw(ui, args, &text, &faults)?;
         faults
     };
     Ok(Some(super::answered(ui, &faults)))
@@ -182,25 +174,17 @@ fn show(ui: &mut Ui, host: &Host, args: &ListArgs, listing: &Listing) -> Result<
     if args.json {
         return Ok(ui.json(listing)?);
     }
-    draw(ui, host, args, &Row::all(host, &listing.sessions), &listing.faults)
+    draw(ui, args, &rows::drawn(ui.canvas(), host, &listing.sessions), &listing.faults)
 }
 
-fn draw(
-    ui: &mut Ui,
-    host: &Host,
-    args: &ListArgs,
-    rows: &[Row<'_>],
-    faults: &[Fault],
-) -> Result<(), Failure> {
-    if rows.is_empty() {
+fn draw(ui: &mut Ui, args: &ListArgs, text: &str, faults: &[Fault]) -> Result<(), Failure> {
+    if text.is_empty() {
         for line in empty(args, faults) {
             ui.note(&line);
         }
         return Ok(());
     }
-    for line in rows::table(ui, host, rows) {
-        ui.line(&line)?;
-    }
+    ui.raw(text.as_bytes())?;
     Ok(ui.flush()?)
 }
 
@@ -230,11 +214,7 @@ fn watch(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs, query: &Query) -> Outco
     let mut last = None;
     loop {
         let listing = fleet::list(host, ALL, query);
-        let shown = if args.json {
-            Vec::new()
-        } else {
-            rows::table(ui, host, &Row::all(host, &listing.sessions))
-        };
+        let shown = rows::drawn(ui.canvas(), host, &listing.sessions);
         if args.json {
             ui.json_line(&listing)?;
         } else if last.as_ref() != Some(&shown) {
@@ -245,9 +225,7 @@ fn watch(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs, query: &Query) -> Outco
                 let whole = listing.faults.is_empty();
                 ui.line(if whole { "nothing is running" } else { "no session could be shown" })?;
             }
-            for line in &shown {
-                ui.line(line)?;
-            }
+            ui.raw(shown.as_bytes())?;
             if !ui.is_terminal() {
                 ui.line("")?;
             }

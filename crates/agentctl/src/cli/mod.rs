@@ -12,7 +12,6 @@ mod locks;
 mod logs;
 mod manual;
 mod resume;
-mod rows;
 mod runs;
 mod schema;
 mod status;

@@ -15,10 +15,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::list::{StatusArg, adapter_name};
-use super::rows;
 use crate::config::Span;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::row::Row;
+use crate::rows;
 use crate::text::one_line;
 use crate::ui::Ui;
 
@@ -233,9 +232,7 @@ fn all(
             "no session could be seen"
         });
     } else if !args.yes && !args.json && ui.converses() {
-        for line in rows::table(ui, host, &Row::all(host, &listing.sessions)) {
-            ui.line(&line)?;
-        }
+        ui.raw(rows::drawn(ui.canvas(), host, &listing.sessions).as_bytes())?;
         let count = listing.sessions.len();
         let what =
             if count == 1 { "this session".into() } else { format!("these {count} sessions") };

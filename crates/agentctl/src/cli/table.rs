@@ -50,7 +50,7 @@ fn line<const N: usize>(
             Some(_) if index + 2 == N => fit_path(cell, *width),
             Some(_) => fit(cell, *width),
         };
-        ui.paint_onto(&mut out, if index == 0 { first } else { rest }, &text);
+        ui.canvas().paint_onto(&mut out, if index == 0 { first } else { rest }, &text);
         out.extend(std::iter::repeat_n(' ', width.saturating_sub(columns(&text)) + 2));
     }
     out.truncate(out.trim_end().len());

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::row::Row;
+use crate::ui::Canvas;
 
 /// The version of what is said here; raised when an old client could misunderstand.
 pub const PROTOCOL: u32 = 1;
@@ -114,8 +114,8 @@ pub enum Form {
     Document,
     /// The same, with what could not be asked before it: see [`Shown`].
     Shown,
-    /// The rows of a table: see [`Tabled`].
-    Table,
+    /// A table on this canvas: see [`Tabled`].
+    Table(Canvas),
 }
 
 /// A list that is only shown: whoever asked needs to understand nothing but what failed.
@@ -128,14 +128,13 @@ pub struct Shown<'a> {
     pub document: &'a RawValue,
 }
 
-/// A list as a table shows it.
+/// A list as a table.
 #[derive(Deserialize, Serialize)]
-pub struct Tabled<'a> {
+pub struct Tabled {
     /// What could not be asked.
     pub faults: Vec<Fault>,
-    /// The sessions.
-    #[serde(borrow)]
-    pub rows: Vec<Row<'a>>,
+    /// Its lines, ready to be printed; empty where there is no session.
+    pub text: String,
 }
 
 impl ListParams {

@@ -1,0 +1,185 @@
+//! Sessions as rows of a table that fits the terminal. It is drawn where the sessions are, here or in the
+//! daemon, and printed where the terminal is. Thousands of rows are drawn on all cores.
+
+use std::borrow::Cow;
+
+use agentctl_core::host::Host;
+use agentctl_core::model::{ReasonKind, Session, Status, Time};
+use anstyle::Style;
+
+use crate::parts::in_parts;
+use crate::text::{columns, fit, fit_path, in_one_line};
+use crate::ui::{Canvas, Ui, age};
+
+const HEADER: [&str; 6] = ["STATUS", "AGENT", "ID", "ACTIVE", "DIRECTORY", "WHAT"];
+
+type Cells<'a> = [Cow<'a, str>; 6];
+
+/// Draws sessions as aligned lines; on a terminal they fit its width, piped they are whole.
+#[must_use]
+pub fn drawn(canvas: Canvas, host: &Host, sessions: &[Session]) -> String {
+    if sessions.is_empty() {
+        return String::new();
+    }
+    let lengths = short_ids(sessions);
+    let now = host.now();
+    let parts: Vec<(Vec<Cells<'_>>, [usize; 6])> = in_parts(sessions.len(), |range| {
+        let rows: Vec<Cells<'_>> =
+            range.map(|at| cells((host, now), &sessions[at], sessions, lengths[at])).collect();
+        let mut widths = [0; 6];
+        for row in &rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(columns(cell));
+            }
+        }
+        (rows, widths)
+    });
+    let mut widths = HEADER.map(columns);
+    for (_, part) in &parts {
+        for (width, other) in widths.iter_mut().zip(part) {
+            *width = (*width).max(*other);
+        }
+    }
+    if let Some(total) = canvas.width {
+        shrink(&mut widths, total);
+    }
+    let rows: Vec<Cells<'_>> = parts.into_iter().flat_map(|(rows, _)| rows).collect();
+    let mut text = String::new();
+    let bold = Style::new().bold();
+    line(&mut text, canvas, &HEADER.map(Cow::Borrowed), &widths, [bold, bold]);
+    let parts = in_parts(sessions.len(), |range| {
+        let mut text = String::new();
+        for at in range {
+            let styles = [Ui::status_style(sessions[at].status), Style::new()];
+            line(&mut text, canvas, &rows[at], &widths, styles);
+        }
+        text
+    });
+    parts.iter().for_each(|part| text.push_str(part));
+    text
+}
+
+fn line(
+    out: &mut String,
+    canvas: Canvas,
+    row: &Cells<'_>,
+    widths: &[usize; 6],
+    [first, rest]: [Style; 2],
+) {
+    for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
+        let last = index + 1 == row.len();
+        let text = match (canvas.width, HEADER[index]) {
+            (None, _) => Cow::Borrowed(cell.as_ref()),
+            (Some(_), "DIRECTORY") => Cow::Owned(fit_path(cell, *width)),
+            (Some(_), _) => Cow::Owned(fit(cell, *width)),
+        };
+        let gap = if last { 0 } else { width.saturating_sub(columns(&text)) + 2 };
+        canvas.paint_onto(out, if index == 0 { first } else { rest }, &text);
+        out.extend(std::iter::repeat_n(' ', gap));
+    }
+    out.truncate(out.trim_end().len());
+    out.push('\n');
+}
+
+/// Gives the last column what is left, and takes from the directory before anything else.
+fn shrink(widths: &mut [usize; 6], total: usize) {
+    let gaps = 2 * (widths.len() - 1);
+    let fixed: usize = widths[..4].iter().sum();
+    let room = total.saturating_sub(fixed + gaps);
+    let directory = widths[4].min((room / 3).max(12));
+    let directory = if widths[4] + widths[5] <= room { widths[4] } else { directory };
+    widths[4] = directory;
+    widths[5] = widths[5].min(room.saturating_sub(directory).max(8));
+}
+
+/// The fewest characters of each id, eight or more, that keep it apart from the others shown.
+fn short_ids(sessions: &[Session]) -> Vec<usize> {
+    let id = |at: usize| sessions[at].id.as_deref().unwrap_or_default();
+    let mut places: Vec<usize> = (0..sessions.len()).collect();
+    places.sort_unstable_by_key(|at| id(*at));
+    let common = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
+    let mut lengths = vec![0; sessions.len()];
+    let mut before = 0;
+    // Those of one id stand together: what keeps it apart is what stands around them.
+    for same in places.chunk_by(|a, b| id(*a) == id(*b)) {
+        let own = id(same[0]);
+        let place = before + same.len();
+        let next = places.get(place).map_or(0, |next| common(own, id(*next)));
+        let last = before.checked_sub(1).map_or(0, |last| common(own, id(places[last])));
+        for at in same {
+            lengths[*at] = (next.max(last) + 1).max(8).min(own.len());
+        }
+        before = place;
+    }
+    lengths
+}
+
+fn cells<'a>(
+    (host, now): (&Host, Time),
+    session: &'a Session,
+    all: &[Session],
+    length: usize,
+) -> Cells<'a> {
+    let status = match session.status {
+        Status::Waiting => "! waiting",
+        other => other.word(),
+    };
+    let id: Cow<'_, str> = match (&session.id, session.pid) {
+        (Some(id), _) => id.get(..length).unwrap_or(id).into(),
+        (None, Some(pid)) => format!("pid {pid}").into(),
+        (None, None) => "-".into(),
+    };
+    let depth = depth(session, all);
+    let id = if depth == 0 { id } else { format!("{}└ {id}", "  ".repeat(depth - 1)).into() };
+    let when = session.last_activity_at.or(session.started_at);
+    [
+        status.into(),
+        session.adapter.into(),
+        id,
+        when.map_or("-".into(), |t| age(now, t).into()),
+        session.cwd.as_deref().map_or("-".into(), |c| directory(host, c).into()),
+        what(session),
+    ]
+}
+
+fn depth(session: &Session, all: &[Session]) -> usize {
+    let mut depth = 0;
+    let mut parent = session.parent.as_deref();
+    while let Some(id) = parent.filter(|_| depth < 8) {
+        depth += 1;
+        parent = all.iter().find(|s| s.id.as_deref() == Some(id)).and_then(|s| s.parent.as_deref());
+    }
+    depth
+}
+
+/// The reason first, since it is what a person must act on; then the title.
+fn what(session: &Session) -> Cow<'_, str> {
+    let reason = session.reason.as_ref().map(|r| match &r.detail {
+        // What a tool does says by itself that it is a tool.
+        Some(detail) if r.kind == ReasonKind::Tool || detail.starts_with(r.kind.word()) => {
+            in_one_line(detail)
+        }
+        Some(detail) => format!("{}: {}", r.kind.word(), in_one_line(detail)).into(),
+        None => r.kind.word().into(),
+    });
+    let ended = session.outcome.filter(|_| session.status == Status::Stopped);
+    let state = reason.or(ended.map(|outcome| outcome.word().into()));
+    let title = session.name.as_ref().or(session.title.as_ref()).map(|t| in_one_line(t));
+    match (state, title) {
+        (Some(state), Some(title)) => format!("{state} · {title}").into(),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => "-".into(),
+    }
+}
+
+/// Shortens the home directory to `~`.
+#[must_use]
+pub fn directory(host: &Host, path: &str) -> String {
+    let home = host.home.to_string_lossy();
+    let short = match path.strip_prefix(home.as_ref()) {
+        Some("") => Cow::Borrowed("~"),
+        Some(rest) if rest.starts_with('/') => format!("~{rest}").into(),
+        _ => path.into(),
+    };
+    in_one_line(&short).into_owned()
+}
