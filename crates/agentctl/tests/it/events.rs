@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use testkit::{TestHome, eventually, sandboxed};
+use testkit::{TestHome, eventually, eventually_or, sandboxed};
 
 use crate::home;
 use crate::launched::{folder, launch, runs};
@@ -63,7 +63,8 @@ impl Stream {
     /// Waits until these are the types that were told of a session, and returns the last event.
     #[track_caller]
     pub(crate) fn until(&self, id: &str, kinds: &[&str]) -> Value {
-        eventually(&format!("{kinds:?} is told of {id}; told: {:?}", self.heard()), || {
+        let stand = || format!("told: {:?}, said: {}", self.kinds(id), self.said());
+        eventually_or(&format!("{kinds:?} is told of {id}"), stand, || {
             (self.kinds(id) == kinds).then_some(())
         });
         let events = self.heard();
