@@ -139,7 +139,8 @@ pub fn launch(
     });
     let spec = spec(host, &launch, &start);
     let runs = Runs::of(host);
-    let run = runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be made"))?;
+    let (run, _launching) =
+        runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be made"))?;
     prepare::run(host, &launch, control, &start, &run)?;
     let shim = spawn_shim(host, &run, &launch, &start, entries)
         .map_err(io("the agent's parent cannot be started"))?;
