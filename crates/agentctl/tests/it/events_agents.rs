@@ -141,9 +141,11 @@ fn opencode_is_told_by_its_database_and_its_log() {
     sandboxed(|| {
         let (home, store, directory) = opencode::world();
         let stream = Stream::of(&home, &[]);
+        // It is there before it is asked: a question from before its time is nobody's work.
+        let mut agent = opencode::held(&home, &[works_on("aaaa0001", opencode::A)]);
         store.session(opencode::A, &directory, None);
         let _question = store.message(opencode::A, 0, &opencode::asked());
-        let mut agent = opencode::agent(&home, &[], &[works_on("aaaa0001", opencode::A)]);
+        agent.go_on();
         stream.until(opencode::A, &["started"]);
         let question = json!({"questions": [{"question": "Which?"}]});
         let state = json!({"status": "running", "input": question});
@@ -171,7 +173,13 @@ fn pi_is_told_by_its_session_file() {
         let home = home();
         let stream = Stream::of(&home, &[]);
         let file = pi::place(&home, "ws", pi::A);
-        let text = format!("f='{}'; begin {} \"$f\"; user \"$f\" 1 go", file.display(), pi::A);
+        // Header and question come at once: a session without a question is idle, and that would be told.
+        let folder = file.parent().expect("a folder").display();
+        let text = format!(
+            "begin {} ../new; user ../new 1 go; mkdir -p '{folder}'; mv ../new '{}'",
+            pi::A,
+            file.display()
+        );
         let mut agent = pi::start(&home, "ws", &[], &text);
         stream.until(pi::A, &["started"]);
         let answer = json!({"type": "message", "id": "a1", "parentId": "u1", "timestamp": "2099-01-01T00:00:00.000Z",
@@ -245,28 +253,26 @@ fn a_gateway_that_fails_ends_nothing() {
         let (gateway, id) = (Gateway::start(), openclaw::A);
         gateway.world().rows = vec![openclaw::row(id, Some("running"), true)];
         let home = home();
-        crate::configure(&home, &[("gateway", "300ms")], &openclaw::table(&gateway, ""));
+        crate::configure(&home, &[("gateway", "1s")], &openclaw::table(&gateway, ""));
         let stream = listened(&home, &gateway);
-        let mut told: Vec<&str> = Vec::new();
+        // How often it was late besides is its own affair, and this machine's.
         for manner in [Manner::HangUp, Manner::Rubbish, Manner::NoAnswer, Manner::NoList] {
             gateway.behaves(manner);
             changed(&gateway);
-            told.push("unknown");
-            stream.until(id, &told);
+            stream.last(id, "unknown");
             gateway.behaves(Manner::Well);
             changed(&gateway);
-            told.push("running");
-            stream.until(id, &told);
+            stream.last(id, "running");
         }
         gateway.end();
-        told.push("unknown");
-        stream.until(id, &told);
+        stream.last(id, "unknown");
+        let told = stream.kinds(id);
+        assert!(told.iter().all(|kind| kind == "unknown" || kind == "running"), "{told:?}");
         // What it did meanwhile is told when it is back.
         let mut done = openclaw::row(id, Some("done"), false);
         done["endedAt"] = 1_794_728_799_000_i64.into();
         gateway.world().rows = vec![done];
         let _back = gateway.again();
-        told.push("idle");
-        stream.until(id, &told);
+        stream.last(id, "idle");
     });
 }
