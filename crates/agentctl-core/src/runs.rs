@@ -25,8 +25,8 @@ use crate::model::{Exit, ProcId, Time, is_session_id};
 pub const FIRST_BYTES: u64 = 1 << 20;
 /// The variable that names a run in the environment of its agent.
 pub const MARKER: &str = "AGENTCTL_RUN";
-/// So long is a process looked at again that shows nothing of itself.
-const FORMING_LIMIT: Duration = Duration::from_millis(100);
+/// So long is a process looked at again that is becoming another program and shows nothing of itself.
+const FORMING_LIMIT: Duration = Duration::from_secs(2);
 
 /// The text in [`MARKER`]: which run, and which process was meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
