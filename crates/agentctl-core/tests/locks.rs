@@ -28,7 +28,7 @@ const ROLE: &str = "AGENTCTL_TEST_ROLE";
 const PLACE: &str = "AGENTCTL_TEST_PLACE";
 const NOBODY: Adapters = &[];
 const AT_ONCE: Duration = Duration::ZERO;
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_mins(2);
 
 struct World {
     dir: tempfile::TempDir,

@@ -274,12 +274,13 @@ fn an_agent_that_dies_or_is_silent_leaves_nothing_running() {
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
         fails("cannot be executed", "cannot be run");
         // Long enough for a word before it.
-        crate::configure(&home, &[("launch", "2s")], "");
+        crate::configure(&home, &[("launch", "10s")], "");
         script(&home, "claude", "echo thinking >&2; (setsid sleep 600 &); sleep 600");
         fails(
             "says nothing that counts",
-            "did not tell its session within 2000 ms and was ended: thinking",
+            "did not tell its session within 10000 ms and was ended: thinking",
         );
+        crate::configure(&home, &[("launch", "1s")], "");
         script(
             &home,
             "claude",
