@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::{Dice, TestHome, eventually, rounds, sandboxed};
 
-use crate::{fixtures_dir, home};
+use crate::{configure, fixtures_dir, home};
 
 pub(crate) const SOCKET: &str = ".local/state/agentctl/run/agentctl.sock";
 const ALL: [&str; 6] = ["list", "-a", "--since", "all", "--tree", "--json"];
@@ -308,6 +308,8 @@ fn one_that_stands_still_is_not_waited_for() {
     sandboxed(|| {
         let home = inhabited();
         let own = alone(&home, &ALL);
+        // A tenth of this it is waited for.
+        configure(&home, &[("live", "10s")], "");
         let pid = started(&home);
         signal(pid, Signal::STOP);
         assert_same(home.run(&ALL).json(), &own, "it answers itself");
