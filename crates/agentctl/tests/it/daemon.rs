@@ -165,6 +165,7 @@ fn answers_are_the_same_with_it_and_without() {
             let listed = home.run(&["list", "--json"]).sessions();
             listed.iter().any(|s| s["id"] == "alive" && s["status"] == "running").then_some(())
         });
+        crate::launched::until_asked(&home, "alive");
         started(&home);
         let own = alone(&home, &ALL);
         assert!(own["sessions"].as_array().expect("rows").len() > 20, "there is much to compare");

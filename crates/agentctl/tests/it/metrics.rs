@@ -14,6 +14,7 @@ use serde_json::Value;
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::daemon::{signal, started};
+use crate::launched::until_asked;
 use crate::{configure, home};
 
 const CONFIG: &str = ".config/agentctl/config.toml";
@@ -129,6 +130,9 @@ fn gauges_count_what_list_shows_at_that_moment() {
             ("adapter=\"demo\",status=\"waiting\"".to_owned(), 1.0),
         ]);
         eventually("they work and wait", || (listed(&home) == all).then_some(()));
+        for id in ["one", "two", "three"] {
+            until_asked(&home, id);
+        }
         std::fs::create_dir(home.path().join("d")).expect("made");
         assert_eq!(home.run(&["lock", "d"]).code, Some(0));
         let text = scrape(&home);

@@ -36,14 +36,17 @@ impl Running {
         line.and_then(|l| l.trim().parse().ok()).expect("a number")
     }
 
-    /// Waits until the waiter has armed what wakes it and sleeps.
-    pub(crate) fn asleep(self) -> Self {
+    /// Says whether it sleeps until something wakes it.
+    pub(crate) fn sleeps(&self) -> bool {
         // poll or ppoll, on x86-64 and on arm64.
         let polls = |text: &str| ["7 ", "271 ", "73 "].iter().any(|n| text.starts_with(n));
-        let path = format!("/proc/{}/syscall", self.0.id());
-        eventually("the waiter sleeps", || {
-            std::fs::read_to_string(&path).ok().filter(|t| polls(t)).map(drop)
-        });
+        let syscall = std::fs::read_to_string(format!("/proc/{}/syscall", self.0.id()));
+        syscall.is_ok_and(|text| polls(&text))
+    }
+
+    /// Waits until the waiter has armed what wakes it and sleeps.
+    pub(crate) fn asleep(self) -> Self {
+        eventually("the waiter sleeps", || self.sleeps().then_some(()));
         self
     }
 
