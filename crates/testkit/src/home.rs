@@ -168,14 +168,6 @@ impl Agent {
         line.trim().to_owned()
     }
 
-    /// Lets one go on that holds (`hold`), and waits until its script is done.
-    pub fn go_on(&mut self) {
-        use std::io::Write;
-        let stdin = self.child.stdin.as_mut().expect("piped");
-        stdin.write_all(b"\n").expect("it listens");
-        self.ready();
-    }
-
     /// Kills it with SIGKILL and reaps it.
     pub fn kill(&mut self) {
         self.child.kill().expect("killed");

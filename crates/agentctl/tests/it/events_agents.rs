@@ -141,30 +141,56 @@ fn opencode_is_told_by_its_database_and_its_log() {
     sandboxed(|| {
         let (home, store, directory) = opencode::world();
         let stream = Stream::of(&home, &[]);
-        // It is there before it is asked: a question from before its time is nobody's work.
-        let mut agent = opencode::held(&home, &[works_on("aaaa0001", opencode::A)]);
         store.session(opencode::A, &directory, None);
-        let _question = store.message(opencode::A, 0, &opencode::asked());
-        agent.go_on();
-        stream.until(opencode::A, &["started"]);
+        // What was open before its time was left by somebody who died.
+        store.message(opencode::A, 3_600_000, &opencode::asked());
+        let mut agent = opencode::agent(&home, &[], &[works_on("aaaa0001", opencode::A)]);
+        let mut told = vec!["started", "idle"];
+        stream.until(opencode::A, &told);
+        store.message(opencode::A, 0, &opencode::asked());
+        told.push("running");
+        stream.until(opencode::A, &told);
         let question = json!({"questions": [{"question": "Which?"}]});
         let state = json!({"status": "running", "input": question});
         store.tool(opencode::A, "question", &state);
-        let asked = stream.until(opencode::A, &["started", "waiting"]);
+        told.push("waiting");
+        let asked = stream.until(opencode::A, &told);
         assert_eq!(asked["session"]["reason"]["kind"], "question");
         store.message(opencode::A, 0, &opencode::answered("stop"));
-        stream.until(opencode::A, &["started", "waiting", "idle"]);
+        told.push("idle");
+        stream.until(opencode::A, &told);
+        // What a version of tomorrow writes is not known.
+        store.message(opencode::A, 0, &json!({"role": "overseer", "time": {"created": 1}}));
+        told.push("unknown");
+        stream.until(opencode::A, &told);
         store.message(opencode::A, 0, &opencode::asked());
-        stream.until(opencode::A, &["started", "waiting", "idle", "running"]);
+        told.push("running");
+        stream.until(opencode::A, &told);
         let failed = json!({"role": "assistant", "time": {"completed": 2}, "error": {"name": "APIError", "data": {"message": "no"}}});
         let sql = "insert into message values ('msg_9999', ?1, ?2, ?2, ?3)";
         let row = params![opencode::A, opencode::now_ms(), failed.to_string()];
         store.connection.execute(sql, row).expect("a message");
-        stream.until(opencode::A, &["started", "waiting", "idle", "running", "idle"]);
+        told.push("idle");
+        stream.until(opencode::A, &told);
         agent.kill();
-        let all = ["started", "waiting", "idle", "running", "idle", "error"];
-        assert_eq!(stream.until(opencode::A, &all)["session"]["outcome"], "failed");
+        told.push("error");
+        assert_eq!(stream.until(opencode::A, &told)["session"]["outcome"], "failed");
+        // One whose last turn did not fail has stopped.
+        store.session(opencode::B, &directory, None);
+        let mut agent = opencode::agent(&home, &[], &[works_on("aaaa0002", opencode::B)]);
+        stream.until(opencode::B, &["started", "idle"]);
+        agent.kill();
+        stream.until(opencode::B, &["started", "idle", "stopped"]);
     });
+}
+
+/// Adds a line to a session file of Pi.
+fn add_to(file: &std::path::Path, parent: &str, id: &str, message: &Value) {
+    use std::io::Write;
+    let at = agentctl_core::model::Time::from_millis(opencode::now_ms()).expect("a time");
+    let line = json!({"type": "message", "id": id, "parentId": parent, "timestamp": at, "message": message});
+    let mut file = std::fs::OpenOptions::new().append(true).open(file).expect("there");
+    file.write_all(format!("{line}\n").as_bytes()).expect("written");
 }
 
 #[test]
@@ -172,28 +198,40 @@ fn pi_is_told_by_its_session_file() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
-        let file = pi::place(&home, "ws", pi::A);
-        // Header and question come at once: a session without a question is idle, and that would be told.
-        let folder = file.parent().expect("a folder").display();
-        let text = format!(
-            "begin {} ../new; user ../new 1 go; mkdir -p '{folder}'; mv ../new '{}'",
-            pi::A,
-            file.display()
-        );
-        let mut agent = pi::start(&home, "ws", &[], &text);
-        stream.until(pi::A, &["started"]);
-        let answer = json!({"type": "message", "id": "a1", "parentId": "u1", "timestamp": "2099-01-01T00:00:00.000Z",
-            "message": {"role": "assistant", "content": [], "model": "m", "stopReason": "stop"}});
-        let mut lines = std::fs::read_to_string(&file).expect("there");
-        lines.push_str(&format!("{answer}\n"));
-        std::fs::write(&file, lines).expect("written");
-        stream.until(pi::A, &["started", "idle"]);
-        agent.kill();
-        let over = stream.until(pi::A, &["started", "idle", "stopped"]);
-        assert_eq!(
-            (&over["adapter"], &over["session"]["outcome"]),
-            (&json!("pi"), &json!("finished"))
-        );
+        let ends = [("stop", "stopped", "finished"), ("error", "error", "failed")];
+        for (id, (how, end, outcome)) in [pi::A, pi::B].into_iter().zip(ends) {
+            let file = pi::place(&home, "ws", id);
+            let text = format!("f='{}'; begin {id} \"$f\"", file.display());
+            let mut agent = pi::start(&home, "ws", &[], &text);
+            let mut told = vec!["started", "idle"];
+            stream.until(id, &told);
+            add_to(
+                &file,
+                "",
+                "u1",
+                &json!({"role": "user", "content": [{"type": "text", "text": "go"}]}),
+            );
+            told.push("running");
+            stream.until(id, &told);
+            // What a version of tomorrow writes is not known.
+            let answer = |how: &str| json!({"role": "assistant", "content": [], "model": "m", "stopReason": how, "errorMessage": "529"});
+            add_to(&file, "u1", "a1", &answer("a new word"));
+            told.push("unknown");
+            stream.until(id, &told);
+            add_to(&file, "a1", "a2", &answer(how));
+            // After one that failed it may try again: that stays unknown.
+            if how == "stop" {
+                told.push("idle");
+                stream.until(id, &told);
+            }
+            agent.kill();
+            told.push(end);
+            let over = stream.until(id, &told);
+            assert_eq!(
+                (&over["adapter"], &over["session"]["outcome"]),
+                (&json!("pi"), &json!(outcome))
+            );
+        }
     });
 }
 

@@ -409,7 +409,7 @@ fn an_order_is_put_in_the_agents_own_words() {
         let (_, args) = launch("codex", &["--permissions", "bypass"]);
         assert_eq!(args.join(" "), "exec --json --dangerously-bypass-approvals-and-sandbox -");
         let config = "adapter = \"claude-code\"\nmodel = \"cm\"\npermissions = \"bypass\"\n[claude-code]\nbilling = \"subscription\"\n";
-        home.write(".config/agentctl/config.toml", config);
+        crate::configure(&home, &[], config);
         let launched = home.run(&["launch", "-p", "x"]);
         assert_eq!(launched.code, Some(0), "{}", launched.stderr);
         assert!(read("args").ends_with("--model\ncm\n--dangerously-skip-permissions\n"));

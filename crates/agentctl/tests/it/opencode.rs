@@ -129,26 +129,14 @@ pub(crate) fn agent(home: &TestHome, args: &[&str], lines: &[String]) -> Agent {
     let (log, database) = (log(home), home.at(&format!("{DATA}/opencode.db")));
     let database = database.to_string_lossy().into_owned();
     let mut script: Vec<&str> = args.to_vec();
-    script.extend(["open", &database]);
+    // What it serves is known from the moment in which it can serve anything.
     for line in lines {
         script.extend(["keep", &log, line]);
     }
+    script.extend(["open", &database]);
     let mut agent = home.agent("opencode", "ws", &script);
     agent.ready();
     agent
-}
-
-/// Starts an OpenCode that does nothing until it is told to go on; then it has written these lines.
-pub(crate) fn held(home: &TestHome, lines: &[String]) -> Agent {
-    let (log, database) = (log(home), home.at(&format!("{DATA}/opencode.db")));
-    let database = database.to_string_lossy().into_owned();
-    let mut script = vec!["hold"];
-    for line in lines {
-        script.extend(["keep", &log, line]);
-    }
-    // What it serves is known from the moment in which it can serve anything.
-    script.extend(["open", &database]);
-    home.agent("opencode", "ws", &script)
 }
 
 pub(crate) fn world() -> (TestHome, Store, String) {

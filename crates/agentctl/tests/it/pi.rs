@@ -12,7 +12,7 @@ use testkit::{Agent, Output, TestHome, eventually, sandboxed};
 use crate::{assert_list_equals_status, home};
 
 pub(crate) const A: &str = "01a1de32-5fe1-74e1-aa0a-48f1eed298bf";
-const B: &str = "01a1de32-5fe1-74e1-aa0a-48f1eed298c0";
+pub(crate) const B: &str = "01a1de32-5fe1-74e1-aa0a-48f1eed298c0";
 /// Long before any process of a test.
 const OLD: &str = "2026-01-15T07:53:25.730Z";
 

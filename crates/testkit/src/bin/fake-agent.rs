@@ -9,7 +9,6 @@
 //! - `open PATH`: opens a file and holds it
 //! - `remove PATH`: removes a file
 //! - `say TEXT`: says so, then goes on
-//! - `hold`: goes on when it is sent a byte
 //! - `exit CODE`: ends
 //! - `env NAME VALUE`: sets a variable for what it starts
 //! - `start SCRIPT`: starts a shell with this script as a child and goes on
@@ -63,7 +62,6 @@ fn main() -> ExitCode {
             }
             "open" => held.push(File::open(word()).expect("open")),
             "remove" => std::fs::remove_file(word()).expect("removed"),
-            "hold" => std::io::stdin().read_exact(&mut [0]).expect("told to go on"),
             "say" => println!("{}", word()),
             "env" => env.push((word(), word())),
             "start" => {
