@@ -53,6 +53,11 @@ prometheus:
     cargo build --locked -p agentctl
     .ci/prometheus
 
+# Have a real systemd user manager keep a real daemon (needs root and systemd)
+systemd:
+    cargo build --locked -p agentctl
+    .ci/systemd
+
 # Check licences, banned crates and sources (not advisories: those need a network)
 deny:
     cargo deny check bans licenses sources

@@ -181,7 +181,7 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
                 Some(locator) => question.add_one(locator, Depth::Whole),
                 None => {
                     let locators = question.possibly_served();
-                    question.add(&locators, Depth::Outline);
+                    question.add(locators, Depth::Outline);
                     question.add_unjoined(|s| s.by.iter().any(|p| Some(p.pid) == wanted.pid));
                     question.rows.retain(|row| row.session.id.is_none());
                 }
@@ -377,8 +377,8 @@ impl<'a> Question<'a> {
             None => self.possibly_served(),
         };
         let served = self.served_elsewhere_in_list(&locators);
-        self.add(&served, Depth::Outline);
-        self.add(&locators, Depth::Outline);
+        self.add(served, Depth::Outline);
+        self.add(locators, Depth::Outline);
     }
 
     fn take_history(&mut self, history: Found<Locator>) -> Vec<Locator> {
@@ -395,9 +395,13 @@ impl<'a> Question<'a> {
 
     /// Sessions a live source names that are not among these.
     fn served_elsewhere_in_list(&mut self, listed: &[Locator]) -> Vec<Locator> {
+        let served = self.view.served_ids();
+        if served.is_empty() {
+            return Vec::new();
+        }
         let listed: HashSet<&str> = listed.iter().map(|l| l.id.as_str()).collect();
         let mut missing = Vec::new();
-        for id in self.view.served_ids() {
+        for id in served {
             if !listed.contains(id.as_str()) {
                 missing.push(self.written(&Locator { id, path: None, parent: None }));
             }
@@ -430,7 +434,7 @@ impl<'a> Question<'a> {
             return;
         }
         let Some(parent) = record.parent.clone() else {
-            return self.push(&locator, record);
+            return self.push(locator, record);
         };
         let parent = self.written(&Locator { id: parent, path: None, parent: None });
         let above = join(&self.view, &parent, self.store.record(&parent, Depth::Outline), None);
@@ -439,20 +443,20 @@ impl<'a> Question<'a> {
     }
 
     /// Reads these records and decides about each.
-    fn add(&mut self, locators: &[Locator], depth: Depth) {
-        let records = read_all(self.store, locators, depth);
+    fn add(&mut self, locators: Vec<Locator>, depth: Depth) {
+        let records = read_all(self.store, &locators, depth);
         self.rows.reserve(locators.len());
-        for (locator, record) in locators.iter().zip(records.into_iter().flatten()) {
+        for (locator, record) in locators.into_iter().zip(records.into_iter().flatten()) {
             self.push(locator, record);
         }
     }
 
-    fn push(&mut self, locator: &Locator, record: Record) {
+    fn push(&mut self, locator: Locator, record: Record) {
         // A subagent belongs under its parent, wherever its own record lies.
         if record.parent.is_some() || record.absent {
             return;
         }
-        let record = self.admit_hidden(locator, record);
+        let record = self.admit_hidden(&locator, record);
         if let Turn::Unreadable(why) = &record.turn {
             let message = format!("the record of {} could not be read: {why}", locator.id);
             self.faults.push(crate::adapters::fault(
@@ -464,11 +468,11 @@ impl<'a> Question<'a> {
         }
         let open = matches!(record.turn, Turn::Open { .. });
         let served = self.view.serves(&locator.id);
-        let child = if served { self.store.open_child(locator) } else { None };
+        let child = if served { self.store.open_child(&locator) } else { None };
         let doubtful = (open && !served).then(|| Box::new(record.clone()));
-        let session = join(&self.view, locator, record, child.as_ref());
+        let session = join(&self.view, &locator, record, child.as_ref());
         let confirm = doubtful.filter(|_| !session.status.is_live());
-        self.rows.push(Row { locator: locator.clone(), session, confirm });
+        self.rows.push(Row { locator, session, confirm });
     }
 
     /// Adds the processes without a session; one that may serve a session read above is unknown.

@@ -44,13 +44,21 @@ impl fmt::Display for Time {
 
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        if serializer.is_human_readable() {
+            return serializer.collect_str(self);
+        }
+        (self.0.as_second(), self.0.subsec_nanosecond()).serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        if !deserializer.is_human_readable() {
+            let (seconds, nanos) = Deserialize::deserialize(deserializer)?;
+            let time = jiff::Timestamp::new(seconds, nanos);
+            return time.map(Self).map_err(serde::de::Error::custom);
+        }
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
         Self::parse(&text).ok_or_else(|| serde::de::Error::custom("not an RFC 3339 time"))
     }
 }
@@ -412,6 +420,15 @@ fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::E
     let kept: &'static str = Box::leak(text.into_owned().into_boxed_str());
     words.push(kept);
     Ok(kept)
+}
+
+/// Reads a word that may be missing.
+pub(crate) fn optional_word<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Word>, D::Error> {
+    #[derive(Deserialize)]
+    struct Known(#[serde(deserialize_with = "word")] Word);
+    Ok(Option::<Known>::deserialize(deserializer)?.map(|Known(word)| word))
 }
 
 /// Who speaks in a message.

@@ -14,7 +14,6 @@ use agentctl_core::model::ProcId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use crate::daemon::Place;
 use crate::daemon::protocol::{Hello, PROTOCOL, Refusal, Welcome};
@@ -153,11 +152,22 @@ struct Wire {
 }
 
 #[derive(Deserialize)]
-struct Reply<'a> {
-    #[serde(default, borrow)]
-    result: Option<&'a RawValue>,
+struct Reply<T> {
+    // Without this a type that may be null would seem to be missing.
+    #[serde(default = "Option::default")]
+    result: Option<T>,
     #[serde(default)]
     error: Option<Refusal>,
+}
+
+/// Reads an answer; what it says may be borrowed from it.
+pub fn answer<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, Silence> {
+    let reply: Reply<T> = serde_json::from_slice(line).map_err(broken)?;
+    match (reply.result, reply.error) {
+        (_, Some(refusal)) => Err(Silence::Refused(refusal)),
+        (Some(result), None) => Ok(result),
+        (None, None) => Err(broken("it answered neither yes nor no")),
+    }
 }
 
 impl Client {
@@ -194,6 +204,16 @@ impl Client {
         self.wire.call(method, params, limit)
     }
 
+    /// Asks one question, and returns the answer as it came: see [`answer`].
+    pub fn ask(
+        &mut self,
+        method: &str,
+        params: &impl Serialize,
+        limit: Duration,
+    ) -> Result<Vec<u8>, Silence> {
+        self.wire.ask(method, params, limit)
+    }
+
     /// Returns a handle with which the connection can be ended from another thread.
     pub fn handle(&self) -> io::Result<UnixStream> {
         self.wire.stream.get_ref().try_clone()
@@ -212,6 +232,15 @@ impl Wire {
         params: &impl Serialize,
         limit: Duration,
     ) -> Result<T, Silence> {
+        answer(&self.ask(method, params, limit)?)
+    }
+
+    fn ask(
+        &mut self,
+        method: &str,
+        params: &impl Serialize,
+        limit: Duration,
+    ) -> Result<Vec<u8>, Silence> {
         let until = Instant::now() + limit;
         self.next += 1;
         let request =
@@ -219,13 +248,7 @@ impl Wire {
         let stream = self.stream.get_mut();
         stream.set_write_timeout(Some(limit)).map_err(Silence::Broken)?;
         stream.write_all(format!("{request}\n").as_bytes()).map_err(late)?;
-        let line = self.line(Some(until))?;
-        let reply: Reply<'_> = serde_json::from_slice(&line).map_err(broken)?;
-        match (reply.result, reply.error) {
-            (_, Some(refusal)) => Err(Silence::Refused(refusal)),
-            (Some(result), None) => serde_json::from_str(result.get()).map_err(broken),
-            (None, None) => Err(broken("it answered neither yes nor no")),
-        }
+        self.line(Some(until))
     }
 
     fn line(&mut self, until: Option<Instant>) -> Result<Vec<u8>, Silence> {
@@ -243,7 +266,7 @@ impl Wire {
             if buffer.is_empty() {
                 return Err(Silence::Broken(io::ErrorKind::UnexpectedEof.into()));
             }
-            let end = buffer.iter().position(|b| *b == b'\n');
+            let end = memchr::memchr(b'\n', buffer);
             let used = end.map_or(buffer.len(), |at| at + 1);
             line.extend_from_slice(&buffer[..end.unwrap_or(used)]);
             self.stream.consume(used);

@@ -9,6 +9,7 @@ pub mod config;
 pub mod daemon;
 pub mod demo;
 pub mod failure;
+pub mod row;
 pub mod shim;
 pub mod text;
 pub mod ui;

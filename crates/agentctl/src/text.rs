@@ -44,10 +44,16 @@ pub fn clean(text: &str) -> Cow<'_, str> {
 /// Neutralises control sequences and folds white space: one line.
 #[must_use]
 pub fn one_line(text: &str) -> String {
+    in_one_line(text).into_owned()
+}
+
+/// The same, for many: most texts are one line already.
+#[must_use]
+pub fn in_one_line(text: &str) -> Cow<'_, str> {
     if is_plain(text) && !text.contains("  ") && text.trim_ascii() == text {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
-    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+    clean(text).split_whitespace().collect::<Vec<_>>().join(" ").into()
 }
 
 /// Cuts a text to this many columns, with an ellipsis when something is missing.
@@ -132,9 +138,74 @@ pub fn columns(text: &str) -> usize {
 /// Returns a value as one line of such JSON.
 pub fn json_line(value: &impl serde::Serialize) -> serde_json::Result<String> {
     let mut line = Vec::new();
+    push_json(&mut line, value)?;
+    // Only a formatter that splits characters could have done otherwise.
+    Ok(String::from_utf8(line).unwrap_or_default())
+}
+
+/// Adds a value to a line of such JSON.
+pub fn push_json(line: &mut Vec<u8>, value: &impl serde::Serialize) -> serde_json::Result<()> {
     let formatter = SafeJson(serde_json::ser::CompactFormatter);
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut line, formatter))?;
-    Ok(String::from_utf8_lossy(&line).into_owned())
+    value.serialize(&mut serde_json::Serializer::with_formatter(line, formatter))
+}
+
+/// Writes a line of JSON over many lines, as `serde_json` does by itself.
+pub fn write_indented(mut out: impl std::io::Write, line: &str) -> std::io::Result<()> {
+    let bytes = line.as_bytes();
+    let mut margin = vec![b'\n'];
+    let (mut from, mut at) = (0, 0);
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => at = after_string(bytes, at),
+            b'{' | b'[' => {
+                margin.extend(b"  ");
+                at += 1;
+                // What is empty stays together.
+                if matches!(bytes.get(at), Some(b'}' | b']')) {
+                    margin.truncate(margin.len() - 2);
+                    at += 1;
+                } else {
+                    out.write_all(&bytes[from..at])?;
+                    out.write_all(&margin)?;
+                    from = at;
+                }
+            }
+            b'}' | b']' => {
+                margin.truncate(margin.len().saturating_sub(2).max(1));
+                out.write_all(&bytes[from..at])?;
+                out.write_all(&margin)?;
+                from = at;
+                at += 1;
+            }
+            b',' => {
+                at += 1;
+                out.write_all(&bytes[from..at])?;
+                out.write_all(&margin)?;
+                from = at;
+            }
+            b':' => {
+                at += 1;
+                out.write_all(&bytes[from..at])?;
+                out.write_all(b" ")?;
+                from = at;
+            }
+            _ => at += 1,
+        }
+    }
+    out.write_all(&bytes[from..])
+}
+
+/// Returns where a string that begins here has ended.
+fn after_string(bytes: &[u8], from: usize) -> usize {
+    let mut at = from + 1;
+    while let Some(found) = memchr::memchr2(b'"', b'\\', bytes.get(at..).unwrap_or_default()) {
+        at += found + 1;
+        if bytes[at - 1] == b'"' {
+            return at;
+        }
+        at += 1;
+    }
+    bytes.len()
 }
 
 /// Writes JSON whose strings hold no raw character that [`clean`] would neutralise.
@@ -261,5 +332,21 @@ mod tests {
     fn cutting_counts_columns_not_bytes() {
         assert_eq!(fit("日本語テキスト", 7), "日本語…");
         assert_eq!(fit("plain", 5), "plain");
+    }
+
+    #[test]
+    fn a_line_of_json_is_indented_as_if_it_had_been_written_so() {
+        let value = serde_json::json!({
+            "empty": {"object": {}, "array": [], "text": ""},
+            "awkward": ["{[,:]}", "a \\ \"quoted\" \\", "\\\"", "日本語 \u{202e} \n", null, -1.5e-7, true],
+            "deep": [[[[]]], [{"a": [{}, {"b": [[], {}]}]}], "x"],
+            "\"key\": [": {"\\": 1},
+        });
+        for value in [value.clone(), value["deep"].clone(), "plain".into(), 7.into(), ().into()] {
+            let mut indented = Vec::new();
+            write_indented(&mut indented, &value.to_string()).expect("written");
+            let indented = String::from_utf8(indented).expect("utf-8");
+            assert_eq!(indented, serde_json::to_string_pretty(&value).expect("written"));
+        }
     }
 }

@@ -6,7 +6,7 @@ use agentctl_core::model::{Fault, Status, Time};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-use crate::text::{SafeJson, clean};
+use crate::text::{SafeJson, clean, write_indented};
 
 /// The terminal, or what stands in for it.
 pub struct Ui {
@@ -124,6 +124,13 @@ impl Ui {
     pub fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
         let formatter = SafeJson(serde_json::ser::PrettyFormatter::new());
         value.serialize(&mut serde_json::Serializer::with_formatter(&mut self.out, formatter))?;
+        self.out.write_all(b"\n")?;
+        self.out.flush()
+    }
+
+    /// Writes a JSON document that was made elsewhere, as [`Ui::json`] would have.
+    pub fn json_text(&mut self, line: &str) -> io::Result<()> {
+        write_indented(&mut self.out, line)?;
         self.out.write_all(b"\n")?;
         self.out.flush()
     }

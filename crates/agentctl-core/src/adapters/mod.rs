@@ -18,12 +18,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 use self::control::Control;
 use crate::host::Host;
 use crate::kernel::{Brief, Liveness, Process, Table};
 use crate::model::{
     Evidence, Exit, Fault, Locator, Message, Outcome, ProcId, Reason, ReasonKind, Session, Status,
-    Time, Tokens,
+    Time, Tokens, Word, optional_word,
 };
 use crate::native::file;
 use crate::talk::Pushing;
@@ -57,8 +59,8 @@ impl Look {
     /// what stands in that file; `variant` tells different ways of reading it apart.
     pub fn outline(&self, path: &Path, variant: u8, read: impl FnOnce() -> Record) -> Record {
         let Some(memo) = &self.host.memo else { return read() };
-        if let Some(kept) = memo.recall::<Record>(path, variant) {
-            let mut record = Record::clone(&kept);
+        if let Some((mut record, stamp)) = memo.recall::<Record>(path, variant) {
+            record.stamp = Some(stamp);
             for evidence in &mut record.evidence {
                 evidence.at = self.now;
             }
@@ -67,7 +69,7 @@ impl Look {
         let record = read();
         // What could not be read may be readable the next time.
         if let Some(stamp) = record.stamp.filter(|_| !matches!(record.turn, Turn::Unreadable(_))) {
-            memo.keep(path, variant, stamp, record.clone());
+            memo.keep(path, variant, stamp, &record);
         }
         record
     }
@@ -243,7 +245,7 @@ impl Turn {
 }
 
 /// Where the last turn of a session stands, as its own record says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Turn {
     /// There has been none yet.
     #[default]
@@ -257,7 +259,8 @@ pub enum Turn {
         /// The open call is one that only a human can answer: a question, a plan.
         asks: Option<Reason>,
         /// A human may be needed, but only the agent's own terminal says so.
-        doubt: Option<&'static str>,
+        #[serde(deserialize_with = "optional_word")]
+        doubt: Option<Word>,
     },
     /// It was completed.
     Finished,
@@ -272,7 +275,7 @@ pub enum Turn {
 }
 
 /// What a session's own record says.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Record {
     /// Its keeper says that there is no such session (any more): it is no row.
     pub absent: bool,
@@ -309,6 +312,7 @@ pub struct Record {
     /// What this rests on.
     pub evidence: Vec<Evidence>,
     /// The one file that decided where the last turn stands, as it was before it was read.
+    #[serde(skip)]
     pub stamp: Option<file::Stamp>,
 }
 

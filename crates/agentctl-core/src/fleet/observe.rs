@@ -144,7 +144,7 @@ impl Question<'_> {
         }
         let known = self.rows.len();
         let locators = self.possibly_served();
-        self.add(&locators, Depth::Outline);
+        self.add(locators, Depth::Outline);
         self.add_unjoined(|s| s.by.iter().any(|p| p.pid == pid));
         let rows = self.rows.split_off(known);
         self.rows.extend(rows.into_iter().filter(|row| row.session.id.is_none()).take(1));

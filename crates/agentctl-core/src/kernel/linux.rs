@@ -26,7 +26,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 pub use self::exit_watch::ExitWatch;
 pub use self::leave::leave_quickly;
-pub use self::memory::give_back_memory;
+pub use self::memory::{give_back_memory, keep_memory_together};
 use super::{Brief, FileLock, Liveness, Mechanism, Process, Table};
 use crate::model::{ProcId, Time};
 

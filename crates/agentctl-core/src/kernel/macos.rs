@@ -275,7 +275,10 @@ impl Kernel {
 }
 
 /// Returns to the system what is free in the heap: it does that by itself here.
-pub fn give_back_memory() {}
+pub fn give_back_memory(_above: u64) {}
+
+/// Its allocator does so by itself.
+pub fn keep_memory_together() {}
 
 /// Does nothing: here an exit waits for no file events.
 pub fn leave_quickly() {}

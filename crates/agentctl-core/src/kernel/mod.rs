@@ -20,7 +20,9 @@ mod spawn;
 
 use std::path::PathBuf;
 
-pub use platform::{ExitWatch, Held, Kernel, give_back_memory, leave_quickly};
+pub use platform::{
+    ExitWatch, Held, Kernel, give_back_memory, keep_memory_together, leave_quickly,
+};
 pub use spawn::{Attended, Spawn, Stdio, adopt_orphans, become_program, inherited, reap};
 
 use crate::model::{ProcId, Time};

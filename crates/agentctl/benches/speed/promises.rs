@@ -52,6 +52,7 @@ pub(crate) fn all(options: &Options, directory: &Path) -> Vec<Row> {
     bench.dying();
     bench.telling();
     bench.launching();
+    bench.awake();
     bench.rows
 }
 
@@ -80,7 +81,7 @@ impl Home {
 }
 
 impl Bench<'_> {
-    fn largest_home(&self) -> &Home {
+    pub(crate) fn largest_home(&self) -> &Home {
         self.homes.last().expect("three homes")
     }
 

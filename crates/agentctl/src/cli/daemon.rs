@@ -111,31 +111,33 @@ fn run(ui: &mut Ui, loaded: Loaded, place: &Place, ready: Option<RawFd>) -> Outc
         return Err(Failure::new(Kind::Refused, "a daemon runs already")
             .hint("`agentctl daemon status` shows it"));
     };
-    if ready.is_none() {
-        ui.note(&format!("serving on {}", place.socket().display()));
-    }
-    daemon::run(loaded, place, &Arc::new(right), ready).map_err(failed)?;
+    let alone = ready.is_none();
+    let serving = |trouble: Option<String>| {
+        if alone {
+            ui.note(&format!("serving on {}", place.socket().display()));
+            warn_of_metrics(ui, trouble);
+        }
+    };
+    daemon::run(loaded, place, &Arc::new(right), ready, serving).map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn start(ui: &mut Ui, loaded: &Loaded) -> Outcome {
     let host = &loaded.host;
     let manager = Manager::here();
+    let mut managed = false;
     if manager.file(host).is_file() && Client::connect(&Place::of(host), PATIENT).is_err() {
         match service::command(host, &manager.act(host, "start")) {
-            Ok(()) => {
-                ui.note("the service manager has started it");
-                return Ok(ExitCode::SUCCESS);
-            }
+            Ok(()) => managed = true,
             Err(why) => ui.warn(&format!("{why}; starting it without")),
         }
     }
     let (mut client, fresh) = start::ensure(host)?;
     let pid = client.welcome.pid;
-    ui.note(&if fresh {
-        format!("started, pid {pid}")
-    } else {
-        format!("runs already, pid {pid}")
+    ui.note(&match (managed, fresh) {
+        (true, false) => format!("started by the service manager, pid {pid}"),
+        (_, true) => format!("started, pid {pid}"),
+        (false, false) => format!("runs already, pid {pid}"),
     });
     if loaded.metrics.is_some() {
         let asked = client.call("daemon.status", &serde_json::json!({}), STATUS_LIMIT);
@@ -144,15 +146,20 @@ fn start(ui: &mut Ui, loaded: &Loaded) -> Outcome {
             Ok(_) => Some("it began before they were wished: `agentctl daemon restart`".into()),
             Err(silence) => Some(silence.to_string()),
         };
-        if let Some(trouble) = trouble {
-            ui.warn(&format!("metrics are not served: {trouble}"));
-        }
+        warn_of_metrics(ui, trouble);
     }
     Ok(ExitCode::SUCCESS)
 }
 
+fn warn_of_metrics(ui: &mut Ui, trouble: Option<String>) {
+    if let Some(trouble) = trouble {
+        ui.warn(&format!("metrics are not served: {trouble}"));
+    }
+}
+
 fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
     let manager = Manager::here();
+    let before = client::server(host, place);
     if manager.file(host).is_file() && host.which("systemctl").is_some() {
         // Otherwise it would be started again at once.
         if let Err(why) = service::command(host, &manager.act(host, "stop")) {
@@ -162,7 +169,10 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
     let server = client::server(host, place);
     match Client::connect(place, PATIENT) {
         Err(Silence::Nobody) => {
-            ui.note("no daemon runs");
+            ui.note(&match before {
+                Some(process) => format!("stopped by the service manager, pid {}", process.pid),
+                None => "no daemon runs".to_owned(),
+            });
             return Ok(ExitCode::SUCCESS);
         }
         Ok(mut client) => {

@@ -18,6 +18,7 @@ use rustix::process::Signal;
 
 use super::rows;
 use crate::failure::{Failure, Kind, Outcome};
+use crate::row::Row;
 use crate::ui::Ui;
 
 /// Start a few demo agents in a scratch directory and look at them
@@ -68,7 +69,7 @@ pub(super) fn cmd_demo(ui: &mut Ui, host: &Arc<Host>, args: &DemoArgs) -> Outcom
         settle(host, &ids);
     }
     let sessions = ours(host, &scratch);
-    for line in rows::table(ui, host, &sessions) {
+    for line in rows::table(ui, host, &Row::all(host, &sessions)) {
         ui.line(&line)?;
     }
     ui.flush()?;

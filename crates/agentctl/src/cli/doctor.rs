@@ -15,9 +15,9 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::rows;
 use super::runs::size;
 use crate::failure::Outcome;
+use crate::row;
 use crate::text::one_line;
 use crate::ui::Ui;
 
@@ -176,7 +176,7 @@ fn control(host: &Host) -> Vec<Check> {
     let kept = match runs.all() {
         Ok(all) => {
             let bytes: u64 = all.iter().map(Run::bytes).sum();
-            let folder = rows::directory(host, &host.state().join("runs").to_string_lossy());
+            let folder = row::directory(host, &host.state().join("runs").to_string_lossy());
             let detail = format!("{} kept, {} in {folder}", all.len(), size(bytes));
             Check::new("control", "runs", CheckState::Ok, detail)
         }
@@ -188,7 +188,7 @@ fn control(host: &Host) -> Vec<Check> {
 
 fn configuration(host: &Host) -> Check {
     let path = crate::config::path(host);
-    let shown = rows::directory(host, &path.to_string_lossy());
+    let shown = row::directory(host, &path.to_string_lossy());
     if path.exists() {
         Check::new("config", "file", CheckState::Ok, shown)
     } else {
@@ -208,7 +208,7 @@ fn agent(
     checks.push(match &installation.program {
         Some(program) => {
             let version = installation.version.as_deref().unwrap_or("version not known");
-            let place = rows::directory(host, &program.to_string_lossy());
+            let place = row::directory(host, &program.to_string_lossy());
             Check::new(name, "program", CheckState::Ok, format!("{version}, {place}"))
         }
         None => Check::new(name, "program", CheckState::Absent, "not on the PATH"),
@@ -223,7 +223,7 @@ fn agent(
         ));
     }
     for root in roots {
-        let label = rows::directory(host, &root.label());
+        let label = row::directory(host, &root.label());
         // One home after the other, each on a thread that may be abandoned.
         let answer = ask(adapter, host, root.label());
         faults.extend(answer.1.iter().cloned());

@@ -16,9 +16,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::locks::{directory, local, short, shown};
-use super::{rows, table};
+use super::table;
 use crate::config::Span;
 use crate::failure::{Failure, Kind, Outcome};
+use crate::row;
 use crate::text::one_line;
 use crate::ui::{Ui, age};
 
@@ -411,7 +412,7 @@ fn name(host: &Host, fuse: &Fuse) -> String {
 
 fn bound(host: &Host, fuse: &Fuse) -> String {
     match (&fuse.directory, &fuse.session) {
-        (Some(directory), _) => rows::directory(host, directory),
+        (Some(directory), _) => row::directory(host, directory),
         (None, Some(id)) => one_line(&format!("{} {id}", fuse.adapter.as_deref().unwrap_or("?"))),
         (None, None) => "-".into(),
     }

@@ -21,10 +21,10 @@ use agentctl_core::wait::{Enough, Until, Wish};
 use clap::{Args, ValueEnum};
 
 use super::logs::Form;
-use super::rows;
 use super::wait::{self, Show};
 use crate::config::{Defaults, Span};
 use crate::failure::{Failure, Kind, Outcome};
+use crate::row;
 use crate::ui::{Ui, age};
 
 /// Start a session and print its id
@@ -497,7 +497,7 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
         }
         LaunchError::Held { directory, holders } => {
             let by: Vec<String> = holders.iter().map(|h| held(host, h)).collect();
-            let directory = rows::directory(host, &directory.to_string_lossy());
+            let directory = row::directory(host, &directory.to_string_lossy());
             let message = format!("{directory} is {}", by.join(" and "));
             let stop =
                 holders.iter().find_map(|h| h.session.clone().or(h.pid.map(|p| p.to_string())));

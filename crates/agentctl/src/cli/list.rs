@@ -1,20 +1,22 @@
 //! `agentctl list`: what lives, and on request what has ended.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet::{self, Query};
 use agentctl_core::host::Host;
-use agentctl_core::model::{Listing, Status, Time};
+use agentctl_core::model::{Fault, Listing, Status, Time};
 use clap::{Args, ValueEnum};
 
 use super::rows;
-use crate::client::Client;
+use crate::client::{self, Client};
 use crate::config::Span;
-use crate::daemon::protocol::ListParams;
+use crate::daemon::protocol::{Form, ListParams, Shown, Tabled};
 use crate::failure::{Failure, Kind, Outcome};
+use crate::row::Row;
 use crate::ui::Ui;
 
 /// List sessions: everything alive, whoever started it
@@ -88,7 +90,15 @@ pub(super) fn cmd_list(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs) -> Outcom
     if args.watch {
         return watch(ui, host, args, &query);
     }
-    let listing = listing(host, &query);
+    let began = Instant::now();
+    if let Some(line) = asked(host, args, &query)
+        && let Some(code) = show_told(ui, host, args, &line)?
+    {
+        return Ok(code);
+    }
+    let mut left = Host::clone(host);
+    left.deadlines.all = host.deadlines.all.saturating_sub(began.elapsed());
+    let listing = fleet::list(&Arc::new(left), ALL, &query);
     show(ui, host, args, &listing)?;
     let code = super::answered(ui, &listing.faults);
     // The process ends now: giving back thousands of rows one by one would only delay it.
@@ -98,17 +108,31 @@ pub(super) fn cmd_list(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs) -> Outcom
 
 /// All history is asked of a daemon that sees the same world: it remembers what it has read of files that
 /// have not changed since. What it does not answer soon is answered here, in the time that is left.
-fn listing(host: &Arc<Host>, query: &Query) -> Listing {
-    let began = Instant::now();
-    let client = query.history.and_then(|_| Client::of_the_same_world(host));
-    let Some(mut client) = client else { return fleet::list(host, ALL, query) };
-    let limit = host.deadlines.all / 4;
-    if let Ok(listing) = client.call("session.list", &ListParams::from(query), limit) {
-        return listing;
-    }
-    let mut host = Host::clone(host);
-    host.deadlines.all = host.deadlines.all.saturating_sub(began.elapsed());
-    fleet::list(&Arc::new(host), ALL, query)
+fn asked(host: &Host, args: &ListArgs, query: &Query) -> Option<Vec<u8>> {
+    let mut client = query.history.and_then(|_| Client::of_the_same_world(host))?;
+    let form = if args.json { Form::Shown } else { Form::Table };
+    client.ask("session.list", &ListParams::new(query, form), host.deadlines.all / 4).ok()
+}
+
+/// Shows what the daemon has told, if it is what was asked for.
+fn show_told(
+    ui: &mut Ui,
+    host: &Host,
+    args: &ListArgs,
+    line: &[u8],
+) -> Result<Option<ExitCode>, Failure> {
+    let faults = if args.json {
+        let Ok(Shown { faults, document }) = client::answer(line) else { return Ok(None) };
+        ui.json_text(document.get())?;
+        faults
+    } else {
+        let Ok(Tabled { faults, rows }) = client::answer(line) else { return Ok(None) };
+        draw(ui, host, args, &rows, &faults)?;
+        // As below.
+        std::mem::forget(rows);
+        faults
+    };
+    Ok(Some(super::answered(ui, &faults)))
 }
 
 fn query(host: &Host, args: &ListArgs) -> Result<Query, Failure> {
@@ -158,20 +182,30 @@ fn show(ui: &mut Ui, host: &Host, args: &ListArgs, listing: &Listing) -> Result<
     if args.json {
         return Ok(ui.json(listing)?);
     }
-    if listing.sessions.is_empty() {
-        for line in empty(args, listing) {
+    draw(ui, host, args, &Row::all(host, &listing.sessions), &listing.faults)
+}
+
+fn draw(
+    ui: &mut Ui,
+    host: &Host,
+    args: &ListArgs,
+    rows: &[Row<'_>],
+    faults: &[Fault],
+) -> Result<(), Failure> {
+    if rows.is_empty() {
+        for line in empty(args, faults) {
             ui.note(&line);
         }
         return Ok(());
     }
-    for line in rows::table(ui, host, &listing.sessions) {
+    for line in rows::table(ui, host, rows) {
         ui.line(&line)?;
     }
     Ok(ui.flush()?)
 }
 
-fn empty(args: &ListArgs, listing: &Listing) -> Vec<String> {
-    if !listing.faults.is_empty() {
+fn empty(args: &ListArgs, faults: &[Fault]) -> Vec<String> {
+    if !faults.is_empty() {
         return vec!["no session could be shown".into()];
     }
     let narrowed = args.adapter.is_some()
@@ -196,7 +230,11 @@ fn watch(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs, query: &Query) -> Outco
     let mut last = None;
     loop {
         let listing = fleet::list(host, ALL, query);
-        let shown = if args.json { Vec::new() } else { rows::table(ui, host, &listing.sessions) };
+        let shown = if args.json {
+            Vec::new()
+        } else {
+            rows::table(ui, host, &Row::all(host, &listing.sessions))
+        };
         if args.json {
             ui.json_line(&listing)?;
         } else if last.as_ref() != Some(&shown) {

@@ -4,23 +4,24 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use agentctl_core::host::Host;
-use agentctl_core::model::{ReasonKind, Session, Status, Time};
+use agentctl_core::model::{Status, Time};
 use anstyle::Style;
 
-use crate::text::{columns, fit, fit_path, one_line};
+use crate::row::Row;
+use crate::text::{columns, fit, fit_path};
 use crate::ui::{Ui, age};
 
 const HEADER: [&str; 6] = ["STATUS", "AGENT", "ID", "ACTIVE", "DIRECTORY", "WHAT"];
 
-/// Renders sessions as aligned lines; on a terminal they fit its width, piped they are whole.
-pub(super) fn table(ui: &Ui, host: &Host, sessions: &[Session]) -> Vec<String> {
+/// Draws rows as aligned lines; on a terminal they fit its width, piped they are whole.
+pub(super) fn table(ui: &Ui, host: &Host, sessions: &[Row<'_>]) -> Vec<String> {
     if sessions.is_empty() {
         return Vec::new();
     }
     let short = short_ids(sessions);
     let now = host.now();
     let rows: Vec<[Cow<'_, str>; 6]> =
-        sessions.iter().map(|s| cells((host, now), s, sessions, &short)).collect();
+        sessions.iter().map(|s| cells(now, s, sessions, &short)).collect();
     let mut widths = HEADER.map(columns);
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -78,7 +79,7 @@ fn shrink(widths: &mut [usize; 6], total: usize) {
 }
 
 /// The fewest characters of each id, eight or more, that keep it apart from the others shown.
-fn short_ids(sessions: &[Session]) -> HashMap<&str, usize> {
+fn short_ids<'a>(sessions: &'a [Row<'_>]) -> HashMap<&'a str, usize> {
     let mut ids: Vec<&str> = sessions.iter().filter_map(|s| s.id.as_deref()).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -93,9 +94,9 @@ fn short_ids(sessions: &[Session]) -> HashMap<&str, usize> {
 }
 
 fn cells<'a>(
-    (host, now): (&Host, Time),
-    session: &'a Session,
-    all: &[Session],
+    now: Time,
+    session: &'a Row<'_>,
+    all: &[Row<'_>],
     short: &HashMap<&str, usize>,
 ) -> [Cow<'a, str>; 6] {
     let status = match session.status {
@@ -104,7 +105,7 @@ fn cells<'a>(
     };
     let id: Cow<'_, str> = match (&session.id, session.pid) {
         (Some(id), _) => {
-            let length = short.get(id.as_str()).copied().unwrap_or(id.len());
+            let length = short.get(id.as_ref()).copied().unwrap_or(id.len());
             id.get(..length).unwrap_or(id).into()
         }
         (None, Some(pid)) => format!("pid {pid}").into(),
@@ -112,18 +113,17 @@ fn cells<'a>(
     };
     let depth = depth(session, all);
     let id = if depth == 0 { id } else { format!("{}└ {id}", "  ".repeat(depth - 1)).into() };
-    let when = session.last_activity_at.or(session.started_at);
     [
         status.into(),
-        session.adapter.into(),
+        session.adapter.as_ref().into(),
         id,
-        when.map_or("-".into(), |t| age(now, t).into()),
-        session.cwd.as_deref().map_or("-".into(), |c| directory(host, c).into()),
-        what(session).into(),
+        session.when.map_or("-".into(), |t| age(now, t).into()),
+        session.directory.as_deref().unwrap_or("-").into(),
+        session.what.as_str().into(),
     ]
 }
 
-fn depth(session: &Session, all: &[Session]) -> usize {
+fn depth(session: &Row<'_>, all: &[Row<'_>]) -> usize {
     let mut depth = 0;
     let mut parent = session.parent.as_deref();
     while let Some(id) = parent.filter(|_| depth < 8) {
@@ -131,32 +131,4 @@ fn depth(session: &Session, all: &[Session]) -> usize {
         parent = all.iter().find(|s| s.id.as_deref() == Some(id)).and_then(|s| s.parent.as_deref());
     }
     depth
-}
-
-/// The reason first, since it is what a person must act on; then the title.
-fn what(session: &Session) -> String {
-    let reason = session.reason.as_ref().map(|r| match &r.detail {
-        // What a tool does says by itself that it is a tool.
-        Some(detail) if r.kind == ReasonKind::Tool || detail.starts_with(r.kind.word()) => {
-            one_line(detail)
-        }
-        Some(detail) => format!("{}: {}", r.kind.word(), one_line(detail)),
-        None => r.kind.word().to_owned(),
-    });
-    let ended =
-        session.outcome.filter(|_| session.status == Status::Stopped).map(|o| o.word().to_owned());
-    let title = session.name.as_ref().or(session.title.as_ref()).map(|t| one_line(t));
-    let parts: Vec<String> = [reason.or(ended), title].into_iter().flatten().collect();
-    if parts.is_empty() { "-".to_owned() } else { parts.join(" · ") }
-}
-
-/// Shortens the home directory to `~`.
-pub(super) fn directory(host: &Host, path: &str) -> String {
-    let home = host.home.to_string_lossy();
-    let short = match path.strip_prefix(home.as_ref()) {
-        Some("") => "~".to_owned(),
-        Some(rest) if rest.starts_with('/') => format!("~{rest}"),
-        _ => path.to_owned(),
-    };
-    one_line(&short)
 }

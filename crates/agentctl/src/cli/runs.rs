@@ -14,9 +14,9 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::rows;
 use crate::config::{Defaults, Span};
 use crate::failure::{Failure, Kind, Outcome};
+use crate::row;
 use crate::shim;
 use crate::text::{fit, one_line};
 use crate::ui::{Ui, age};
@@ -164,7 +164,7 @@ fn table(ui: &mut Ui, host: &Host, runs: &[Row]) -> std::io::Result<()> {
             ago(run.ended_at),
             exit,
             size(run.bytes),
-            rows::directory(host, &run.directory),
+            row::directory(host, &run.directory),
         ))?;
         for failure in &run.hook_failures {
             ui.line(&format!("          {}", one_line(failure)))?;

@@ -18,6 +18,7 @@ use super::list::{StatusArg, adapter_name};
 use super::rows;
 use crate::config::Span;
 use crate::failure::{Failure, Kind, Outcome};
+use crate::row::Row;
 use crate::text::one_line;
 use crate::ui::Ui;
 
@@ -232,7 +233,7 @@ fn all(
             "no session could be seen"
         });
     } else if !args.yes && !args.json && ui.converses() {
-        for line in rows::table(ui, host, &listing.sessions) {
+        for line in rows::table(ui, host, &Row::all(host, &listing.sessions)) {
             ui.line(&line)?;
         }
         let count = listing.sessions.len();

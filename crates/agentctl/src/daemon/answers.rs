@@ -17,10 +17,16 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
+use super::lists;
 use super::protocol::{ListParams, OneParams, Refusal};
 
-/// An answer, as it goes over the wire.
-pub(super) type Answer = Result<Arc<RawValue>, Refusal>;
+/// Free memory that exceeds this after a large answer is given back. Less is kept: the next one needs it.
+pub(super) const MEMORY_ENOUGH: u64 = 50 << 20;
+/// A text from this length on is large.
+pub(super) const LARGE: usize = 1 << 20;
+
+/// An answer, as it goes over the wire: JSON of one line.
+pub(super) type Answer = Result<Arc<String>, Refusal>;
 
 /// Those who wait for the next look of one kind.
 type Waiting = Vec<oneshot::Sender<Answer>>;
@@ -79,15 +85,20 @@ impl Answers {
                 }
             };
             let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                raw(&fleet::list(&self.host, ALL, &params.clone().into()))
+                let listing = fleet::list(&self.host, ALL, &params.clone().into());
+                let text = lists::written(&self.host, &listing, params.form);
+                let answer = text.map(Arc::new).map_err(unwritten);
+                for asked in waiting {
+                    // Whoever asked may have gone.
+                    let _gone = asked.send(answer.clone());
+                }
             }));
-            let answer = looked.unwrap_or_else(|_| Err(lost()));
-            for asked in waiting {
-                // Whoever asked may have gone.
-                let _gone = asked.send(answer.clone());
+            // Whoever was not answered hears that the question was lost.
+            if looked.is_err() {
+                continue;
             }
             if params.all {
-                kernel::give_back_memory();
+                kernel::give_back_memory(MEMORY_ENOUGH);
             }
         }
     }
@@ -155,9 +166,11 @@ pub(super) fn parse<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T,
 
 /// Writes an answer once, for all who get it.
 pub(super) fn raw(value: &impl serde::Serialize) -> Answer {
-    serde_json::value::to_raw_value(value)
-        .map(Arc::from)
-        .map_err(|error| Refusal::new(Refusal::INTERNAL, error.to_string()))
+    serde_json::to_string(value).map(Arc::new).map_err(unwritten)
+}
+
+fn unwritten(error: serde_json::Error) -> Refusal {
+    Refusal::new(Refusal::INTERNAL, error.to_string())
 }
 
 fn lost() -> Refusal {

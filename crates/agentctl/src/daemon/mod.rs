@@ -7,6 +7,7 @@ mod answers;
 mod awake;
 pub mod fuses;
 pub mod http;
+mod lists;
 mod log;
 pub mod metrics;
 pub mod notify;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use agentctl_core::adapters::ALL;
 use agentctl_core::events::Event;
 use agentctl_core::host::Host;
+use agentctl_core::kernel;
 use agentctl_core::locks;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -97,14 +99,16 @@ impl Hub {
     }
 }
 
-/// Serves until told to end.
+/// Serves until told to end. Once it does, somebody hears of it, and why metrics are not served if so.
 pub fn run(
     mut loaded: Loaded,
     place: &Place,
     right: &Arc<Instance>,
     ready: Option<File>,
+    serving: impl FnOnce(Option<String>),
 ) -> io::Result<()> {
     let log = Log::open(&place.log(), loaded.host.clock)?;
+    kernel::keep_memory_together();
     // Somebody who stays awake remembers.
     loaded.host = Arc::new(Host { memo: Some(Arc::default()), ..Host::clone(&loaded.host) });
     log_panics(&log);
@@ -113,7 +117,7 @@ pub fn run(
         .enable_time()
         .max_blocking_threads(QUESTIONS_MOST)
         .build()?;
-    let served = runtime.block_on(serve(loaded, place, right, (log.clone(), ready)));
+    let served = runtime.block_on(serve(loaded, place, right, (log.clone(), ready), serving));
     // A question that hangs in the kernel is not waited for.
     runtime.shutdown_background();
     log.info("ended", json!({"error": served.as_ref().err().map(ToString::to_string)}));
@@ -125,6 +129,7 @@ async fn serve(
     place: &Place,
     right: &Arc<Instance>,
     (log, ready): (Log, Option<File>),
+    serving: impl FnOnce(Option<String>),
 ) -> io::Result<()> {
     let host = Arc::clone(&loaded.host);
     let mut terminate = signal(SignalKind::terminate())?;
@@ -163,6 +168,7 @@ async fn serve(
     hub.log.info("serving", json!({"pid": hub.welcome.pid, "socket": place.socket()}));
     tokio::spawn(socket::serve(listener, Arc::clone(&hub)));
     http::open(&hub).await;
+    serving(hub.metrics.as_ref().and_then(|desk| desk.status().trouble));
     start::tell(ready, hub.host.var("NOTIFY_SOCKET"));
     tokio::select! {
         () = hub.ending.notified() => {}

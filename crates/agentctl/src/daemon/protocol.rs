@@ -2,10 +2,12 @@
 
 use agentctl_core::events::EventKind;
 use agentctl_core::fleet::Query;
-use agentctl_core::model::{Status, Time};
+use agentctl_core::model::{Fault, Status, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+use crate::row::Row;
 
 /// The version of what is said here; raised when an old client could misunderstand.
 pub const PROTOCOL: u32 = 1;
@@ -99,11 +101,49 @@ pub struct ListParams {
     pub cwd: Option<String>,
     /// Add subagents.
     pub children: bool,
+    /// What is wanted of it.
+    pub form: Form,
 }
 
-impl From<&Query> for ListParams {
-    fn from(query: &Query) -> Self {
+/// In which form a list is wanted.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// As `agentctl list --json` prints it.
+    #[default]
+    Document,
+    /// The same, with what could not be asked before it: see [`Shown`].
+    Shown,
+    /// The rows of a table: see [`Tabled`].
+    Table,
+}
+
+/// A list that is only shown: whoever asked needs to understand nothing but what failed.
+#[derive(Deserialize, Serialize)]
+pub struct Shown<'a> {
+    /// What could not be asked.
+    pub faults: Vec<Fault>,
+    /// The whole document.
+    #[serde(borrow)]
+    pub document: &'a RawValue,
+}
+
+/// A list as a table shows it.
+#[derive(Deserialize, Serialize)]
+pub struct Tabled<'a> {
+    /// What could not be asked.
+    pub faults: Vec<Fault>,
+    /// The sessions.
+    #[serde(borrow)]
+    pub rows: Vec<Row<'a>>,
+}
+
+impl ListParams {
+    /// Asks this question, to be answered in this form.
+    #[must_use]
+    pub fn new(query: &Query, form: Form) -> Self {
         Self {
+            form,
             all: query.history.is_some(),
             since_ms: query.history.flatten(),
             adapter: query.adapter.clone(),

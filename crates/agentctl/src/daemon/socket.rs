@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use agentctl_core::kernel::give_back_memory;
 use serde_json::json;
-use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
-use super::answers::{Answer, parse};
+use super::answers::{Answer, LARGE, MEMORY_ENOUGH, parse};
 use super::protocol::{Hello, PROTOCOL, REQUEST_MOST, Refusal, Request, SubscribeParams};
 use super::{Hub, News};
 
@@ -244,7 +244,12 @@ impl Connection {
         match answer {
             Ok(result) => {
                 let head = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":");
-                self.write(&[head.as_bytes(), RawValue::get(&result).as_bytes(), b"}\n"]).await
+                self.write(&[head.as_bytes(), result.as_bytes(), b"}\n"]).await?;
+                if result.len() >= LARGE {
+                    drop(result);
+                    drop(tokio::task::spawn_blocking(|| give_back_memory(MEMORY_ENOUGH)));
+                }
+                Ok(())
             }
             Err(refusal) => {
                 let error = serde_json::to_string(&refusal)?;

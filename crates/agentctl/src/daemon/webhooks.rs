@@ -88,6 +88,15 @@ pub struct WebhookStatus {
     pub last_error: Option<String>,
 }
 
+/// So many addresses that fuses named are kept at once, each with a thread.
+pub const NAMED_MOST: usize = 32;
+
+/// Returns which has nothing to deliver: one that never failed before one whose failures are still shown.
+fn longest_idle(named: &[Arc<Line>]) -> Option<usize> {
+    let idle = (0..named.len()).filter(|at| named[*at].queue.len() == 0);
+    idle.min_by_key(|at| (named[*at].known().failed > 0, *at))
+}
+
 /// The endpoints and their threads.
 pub struct Webhooks {
     lines: Vec<Arc<Line>>,
@@ -148,6 +157,12 @@ impl Webhooks {
             None => {
                 if let Some(why) = endpoint.never() {
                     return Err(format!("{why}; name it in [[webhooks]] first"));
+                }
+                if named.len() >= NAMED_MOST {
+                    let Some(idle) = longest_idle(&named) else {
+                        return Err(format!("{NAMED_MOST} other addresses are still being tried"));
+                    };
+                    named.remove(idle).queue.close(Instant::now());
                 }
                 let line = Line::start(endpoint, &self.world).map_err(|e| e.to_string())?;
                 named.push(Arc::clone(&line));

@@ -112,11 +112,25 @@ fn assert_same(told: Value, own: &Value, when: &str) {
     assert_eq!((theirs.len(), &told["faults"]), (ours.len(), &own["faults"]), "{when}");
 }
 
-/// What the command says by itself.
-fn alone(home: &TestHome, args: &[&str]) -> Value {
+/// What the command prints by itself.
+fn printed_alone(home: &TestHome, args: &[&str]) -> String {
     let mut command = home.command(args);
     let output = command.env("AGENTCTL_NO_DAEMON", "1").output().expect("runs");
-    timeless(serde_json::from_slice(&output.stdout).expect("JSON"))
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// What the command says by itself.
+fn alone(home: &TestHome, args: &[&str]) -> Value {
+    timeless(serde_json::from_str(&printed_alone(home, args)).expect("JSON"))
+}
+
+/// What was printed, without ages and moments of the look.
+fn ageless(printed: &str) -> Vec<Vec<&str>> {
+    let is_age = |word: &str| {
+        word.strip_suffix(['s', 'm', 'h', 'd']).is_some_and(|n| n.parse::<u64>().is_ok())
+    };
+    let lines = printed.lines().filter(|line| !line.trim_start().starts_with("\"at\": "));
+    lines.map(|line| line.split(' ').filter(|w| !w.is_empty() && !is_age(w)).collect()).collect()
 }
 
 #[test]
@@ -174,6 +188,11 @@ fn answers_are_the_same_with_it_and_without() {
             let told = wire.ask("session.list", &json!({"all": true, "children": true}));
             assert_same(told["result"].clone(), &own, "the same in memory and afresh");
             assert_same(home.run(&ALL).json(), &own, "asked by the command");
+        }
+        for args in [&ALL[..], &ALL[..5], &ALL[..4]] {
+            let (told, own) = (home.run(args).stdout, printed_alone(&home, args));
+            assert!(own.lines().count() > 20, "there is much to compare");
+            assert_eq!(ageless(&told), ageless(&own), "printed: {args:?}");
         }
         for row in own["sessions"].as_array().expect("rows") {
             let Some(id) = row["id"].as_str() else { continue };
@@ -342,7 +361,8 @@ fn impostor(home: &TestHome, welcome: &Value) -> std::thread::JoinHandle<usize> 
                 Some("hello") => welcome.clone(),
                 _ => {
                     asked += 1;
-                    json!({"schema_version": 1, "sessions": [], "faults": []})
+                    let document = json!({"schema_version": 1, "sessions": [], "faults": []});
+                    json!({"faults": [], "document": document})
                 }
             };
             let reply = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});

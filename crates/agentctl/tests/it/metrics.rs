@@ -2,7 +2,7 @@
 //! nothing. Real daemon, raw HTTP.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
@@ -331,6 +331,14 @@ fn a_port_that_is_taken_is_told_and_had_once_it_is_free() {
         let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
         let address = taken.local_addr().expect("an address");
         configure(&home, &[], &format!("[metrics]\nlisten = \"{address}\"\n"));
+        let mut shown = home.command(&["daemon", "run"]);
+        let mut shown = shown.stderr(Stdio::piped()).spawn().expect("starts");
+        let said = BufReader::new(shown.stderr.take().expect("piped")).lines();
+        let said: Vec<String> = said.take(2).map(|line| line.expect("text")).collect();
+        assert!(said[0].starts_with("serving on "), "{said:?}");
+        assert!(said[1].contains(&format!("metrics are not served: {address}")), "{said:?}");
+        assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
+        assert!(shown.wait().expect("ends").success());
         let output = home.run(&["daemon", "start"]);
         assert_eq!(output.code, Some(0), "{}", output.stderr);
         let warned = output.stderr.contains("metrics are not served")

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use agentctl::daemon::webhooks::{Endpoint, Pace, WebhookStatus, Webhooks, World};
+use agentctl::daemon::webhooks::{Endpoint, NAMED_MOST, Pace, WebhookStatus, Webhooks, World};
 use agentctl_core::events::{Callback, Event, EventKind};
 use agentctl_core::host::Secret;
 use agentctl_core::model::{Exit, Time};
@@ -342,6 +342,29 @@ fn what_was_tried_long_enough_is_given_up_counted_and_settled() {
     assert_eq!((status.attempts, status.delivered), (1, 0));
     eventually("it is settled", || (stage.settled.all() == ["e-1"]).then_some(()));
     assert!(stage.said.all().iter().any(|s| s.contains("event e-1 is given up")));
+}
+
+#[test]
+fn addresses_that_fuses_name_do_not_pile_up() {
+    let mut stage = stage();
+    // Nobody knows these names.
+    stage.world.lookup = Arc::new(|_, _| Ok(Vec::new()));
+    let webhooks = start(&stage, Vec::new());
+    let post = |number: usize| {
+        webhooks.post_to(&format!("https://{number}.example/hook"), &stopped("e-1"))
+    };
+    (0..NAMED_MOST).for_each(|number| post(number).expect("taken"));
+    let refused = post(NAMED_MOST).expect_err("all of them are still tried");
+    assert!(refused.contains("still being tried"), "{refused}");
+    post(0).expect("one that is known");
+    drop(webhooks);
+    stage.world.pace.span = Duration::ZERO;
+    let webhooks = start(&stage, Vec::new());
+    for number in 0..3 * NAMED_MOST {
+        let url = format!("https://{number}.example/hook");
+        eventually("there is room", || webhooks.post_to(&url, &stopped("e-1")).ok());
+        assert!(webhooks.status().len() <= NAMED_MOST);
+    }
 }
 
 #[test]

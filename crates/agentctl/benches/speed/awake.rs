@@ -1,0 +1,171 @@
+//! What somebody who stays awake saves, and what that costs: the daemon among 10,000 old sessions.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::measure::{Beside, Times, command, compare, ours, percentile};
+use crate::promises::{Bench, HISTORY, Home};
+
+/// So many ask at once.
+const CROWD: usize = 500;
+/// So long nobody asks anything.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// A daemon that serves a home, and ends with the value.
+struct Daemon {
+    running: Beside,
+    home: PathBuf,
+}
+
+impl Daemon {
+    fn start(home: &Path) -> Self {
+        let running = Beside::start(&mut ours(home, &["daemon", "run"]));
+        let daemon = Self { running, home: home.to_owned() };
+        testkit::eventually("it serves", || {
+            let asked = ours(home, &["daemon", "status"]).status().ok()?;
+            asked.success().then_some(())
+        });
+        daemon
+    }
+
+    fn resident(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.running.child.id());
+        let status = std::fs::read_to_string(path).expect("it lives");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+    }
+
+    /// Returns the ticks it was at work and how often one of its threads woke up.
+    fn activity(&self) -> (u64, u64) {
+        let (mut ticks, mut woken) = (0, 0);
+        let tasks = format!("/proc/{}/task", self.running.child.id());
+        for task in std::fs::read_dir(tasks).expect("it lives").flatten() {
+            let read = |name: &str| std::fs::read_to_string(task.path().join(name));
+            let (Ok(stat), Ok(status)) = (read("stat"), read("status")) else { continue };
+            let behind = stat.rsplit_once(')').expect("a name").1;
+            let fields = behind.split_whitespace().skip(11).take(2);
+            ticks += fields.filter_map(|field| field.parse::<u64>().ok()).sum::<u64>();
+            let switches = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
+            woken += switches.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0);
+        }
+        (ticks, woken)
+    }
+
+    fn connect(&self) -> BufReader<UnixStream> {
+        let socket = self.home.join(".local/state/agentctl/run/agentctl.sock");
+        let mut stream = BufReader::new(UnixStream::connect(socket).expect("somebody listens"));
+        assert!(ask(&mut stream, "hello", "{\"protocol\":1}"), "it says hello");
+        stream
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _stopped = ours(&self.home, &["daemon", "stop"]).status();
+        let _clean = std::fs::remove_dir_all(self.home.join(".local"));
+    }
+}
+
+/// Asks one question; says whether it was answered.
+fn ask(stream: &mut BufReader<UnixStream>, method: &str, params: &str) -> bool {
+    let request =
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\",\"params\":{params}}}\n");
+    let sent = stream.get_mut().write_all(request.as_bytes()).is_ok();
+    let mut line = String::new();
+    sent && stream.read_line(&mut line).is_ok() && line.contains("\"result\":")
+}
+
+/// Everybody asks what lives, all at the same moment; returns how long each waited, and how many in vain.
+fn crowd(daemon: &Daemon) -> (Vec<Duration>, usize) {
+    let streams: Vec<_> = (0..CROWD).map(|_| daemon.connect()).collect();
+    let gate = std::sync::Barrier::new(CROWD);
+    let asked: Vec<(Duration, bool)> = std::thread::scope(|scope| {
+        let gate = &gate;
+        let all: Vec<_> = streams
+            .into_iter()
+            .map(|mut stream| {
+                scope.spawn(move || {
+                    gate.wait();
+                    let start = Instant::now();
+                    let answered = ask(&mut stream, "session.list", "{}");
+                    (start.elapsed(), answered)
+                })
+            })
+            .collect();
+        all.into_iter().map(|one| one.join().expect("asked")).collect()
+    });
+    let failed = asked.iter().filter(|(_, answered)| !answered).count();
+    (asked.into_iter().map(|(took, _)| took).collect(), failed)
+}
+
+/// Looks at every file of a home once, as one process.
+fn stat_all(home: &Home) -> std::process::Command {
+    command(&home.path, "/usr/bin/find", &[".", "-type", "f", "-printf", "%i %s %T@ %C@\n"])
+}
+
+impl Bench<'_> {
+    /// All history again and again, a crowd, and a minute in which nobody asks.
+    pub(crate) fn awake(&mut self) {
+        const WHAT: &str = "daemon";
+        if !self.wanted(WHAT) {
+            return;
+        }
+        let runs = self.options.runs;
+        let home = self.largest_home();
+        let daemon = Daemon::start(&home.path);
+        let before = daemon.resident();
+        let json = [&HISTORY[..], &["--json"]].concat();
+        let table = compare(runs, &mut stat_all(home), &mut ours(&home.path, &HISTORY));
+        let text = compare(runs, &mut stat_all(home), &mut ours(&home.path, &json));
+        let after = daemon.resident();
+        let alone: Vec<Duration> = {
+            let mut stream = daemon.connect();
+            let mut once = || {
+                let start = Instant::now();
+                assert!(ask(&mut stream, "session.list", "{}"), "it answers");
+                start.elapsed()
+            };
+            (0..CROWD).map(|_| once()).collect()
+        };
+        let (took, failed) = crowd(&daemon);
+        // What was asked last may still be put away.
+        let mut seen = daemon.activity();
+        testkit::eventually("it rests", || {
+            std::thread::park_timeout(Duration::from_millis(500));
+            let now = daemon.activity();
+            (std::mem::replace(&mut seen, now) == now).then_some(())
+        });
+        let start = Instant::now();
+        while start.elapsed() < IDLE {
+            std::thread::park_timeout(IDLE.saturating_sub(start.elapsed()));
+        }
+        let (ticks, woken) = daemon.activity();
+        let (ticks, woken) = (ticks - seen.0, woken - seen.1);
+        drop(daemon);
+        self.show_awake(table, text, [before, after]);
+        let [p50, p99, worst] = [0.5, 0.99, 1.0].map(|share| percentile(&took, share));
+        let alone = percentile(&alone, 0.5);
+        let result =
+            format!("{p50:.1} ms, p99 {p99:.1} ms, worst {worst:.1} ms, {failed} unanswered");
+        let what = format!("{WHAT}: {CROWD} ask what lives at once (one alone: {alone:.1} ms)");
+        self.state(what, result, "all answered".to_owned(), failed == 0);
+        let what = format!("{WHAT}: idle for {} s", IDLE.as_secs());
+        let result = format!("{} ms of CPU, {woken} wake-ups", ticks * 10);
+        self.state(what, result, "0.0 % of a core".to_owned(), ticks <= 3);
+    }
+
+    fn show_awake(&mut self, table: Times, text: Times, [before, after]: [u64; 2]) {
+        let reference = "`find`, which looks at each file once";
+        let what = "daemon: `list -a --since all` again, 10,000 sessions".to_owned();
+        self.at_most_ratio(what, reference, table, Some(2.0));
+        let what = "daemon: the same with `--json`".to_owned();
+        self.at_most_ratio(what, reference, text, None);
+        let mb = |bytes: u64| format!("{} MB", bytes >> 20);
+        let target = "at most 25 MB, then 60 MB".to_owned();
+        let result = format!("{}, then {}", mb(before), mb(after));
+        let kept = before <= 25 << 20 && after <= 60 << 20;
+        self.state("daemon: resident before and after".to_owned(), result, target, kept);
+    }
+}

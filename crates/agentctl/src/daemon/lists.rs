@@ -1,0 +1,104 @@
+//! A list as text. Thousands of rows are written on all cores: whoever asked waits for it.
+
+use std::ops::Range;
+
+use agentctl_core::host::Host;
+use agentctl_core::model::Listing;
+use serde_json::Result;
+
+use super::protocol::{Form, Tabled};
+use crate::row::Row;
+use crate::text::{json_line, push_json};
+
+/// Fewer rows are not worth another thread.
+const SHARE_LEAST: usize = 512;
+
+/// Writes a list in this form, on one line.
+pub(super) fn written(host: &Host, listing: &Listing, form: Form) -> Result<String> {
+    let Listing { schema_version, sessions, faults } = listing;
+    let empty =
+        Listing { schema_version: *schema_version, sessions: Vec::new(), faults: faults.clone() };
+    let whole = |text: &mut Vec<u8>, range: Range<usize>| {
+        sessions[range].iter().try_for_each(|session| item(text, session))
+    };
+    let row = |text: &mut Vec<u8>, range: Range<usize>| {
+        sessions[range].iter().try_for_each(|session| item(text, &Row::of(host, session)))
+    };
+    match form {
+        Form::Document => filled(&json_line(&empty)?, "sessions", sessions.len(), whole),
+        Form::Shown => {
+            let (faults, document) = (json_line(faults)?, json_line(&empty)?);
+            let frame = format!("{{\"faults\":{faults},\"document\":{document}}}");
+            filled(&frame, "sessions", sessions.len(), whole)
+        }
+        Form::Table => {
+            let frame = json_line(&Tabled { faults: empty.faults, rows: Vec::new() })?;
+            filled(&frame, "rows", sessions.len(), row)
+        }
+    }
+}
+
+fn item(text: &mut Vec<u8>, value: &impl serde::Serialize) -> Result<()> {
+    text.push(b',');
+    push_json(text, value)
+}
+
+/// Puts items into the empty list of this name: a quote inside a string would be escaped, so only the name
+/// itself is found.
+fn filled(
+    frame: &str,
+    name: &str,
+    count: usize,
+    items: impl Fn(&mut Vec<u8>, Range<usize>) -> Result<()> + Sync,
+) -> Result<String> {
+    let Some((before, after)) = frame.split_once(&format!("\"{name}\":[]")) else {
+        return Ok(frame.to_owned());
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = count.div_ceil(cores.min(8)).max(SHARE_LEAST);
+    let part = |from: usize| {
+        let mut text = Vec::new();
+        items(&mut text, from..count.min(from + share)).map(|()| text)
+    };
+    let parts: Vec<Result<Vec<u8>>> = std::thread::scope(|scope| {
+        let others: Vec<_> =
+            (share..count).step_by(share).map(|from| scope.spawn(move || part(from))).collect();
+        let first = part(0);
+        let others = others.into_iter().map(std::thread::ScopedJoinHandle::join);
+        let others = others.map(|part| part.unwrap_or_else(|p| std::panic::resume_unwind(p)));
+        std::iter::once(first).chain(others).collect()
+    });
+    let parts: Vec<Vec<u8>> = parts.into_iter().collect::<Result<_>>()?;
+    let length = frame.len() + parts.iter().map(Vec::len).sum::<usize>();
+    let mut text = Vec::with_capacity(length);
+    text.extend_from_slice(before.as_bytes());
+    text.extend_from_slice(format!("\"{name}\":[").as_bytes());
+    for (index, part) in parts.iter().enumerate() {
+        // Each item brought its comma, and the first needs none.
+        text.extend_from_slice(part.get(usize::from(index == 0)..).unwrap_or_default());
+    }
+    text.push(b']');
+    text.extend_from_slice(after.as_bytes());
+    Ok(String::from_utf8(text).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_stand_in_their_order_between_what_was_around_them() {
+        for count in [0, 1, 2, 511, 512, 513, 5000] {
+            let frame = r#"{"a":"\"items\":[]","items":[],"z":{"items":[]}}"#;
+            let text = filled(frame, "items", count, |text, range| {
+                range.into_iter().try_for_each(|number| item(text, &number))
+            });
+            let read: serde_json::Value = serde_json::from_str(&text.unwrap()).unwrap();
+            let numbers: Vec<usize> = (0..count).collect();
+            let expected = serde_json::json!({
+                "a": "\"items\":[]", "items": numbers, "z": {"items": []}
+            });
+            assert_eq!(read, expected, "{count}");
+        }
+    }
+}
