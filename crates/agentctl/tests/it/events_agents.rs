@@ -235,6 +235,57 @@ fn pi_is_told_by_its_session_file() {
     });
 }
 
+#[test]
+fn the_demo_agent_is_told_by_its_live_record() {
+    sandboxed(|| {
+        let home = home();
+        let stream = Stream::of(&home, &[]);
+        let root = ".local/share/agentctl-demo";
+        let open = [
+            r#"{"type":"session","cwd":"/work","model":"demo-1"}"#,
+            r#"{"type":"prompt","id":"1","text":"x","at":"2026-01-01T00:00:00Z"}"#,
+        ];
+        let ends = [("finished", "stopped"), ("failed", "error")];
+        for (state, end) in ends {
+            let transcript =
+                home.write(&format!("{root}/sessions/{state}.jsonl"), open.join("\n") + "\n");
+            let live = format!(
+                r#"{{"start_ticks":{{start}},"boot_id":"{{boot}}","machine_id":null,"pid_namespace":{{ns}},"session":"{state}","cwd":"/work","status":"running","detail":null,"started_ms":0}}"#
+            );
+            let path = home.at(&format!("{root}/live/{{pid}}.json"));
+            let path = path.to_str().expect("utf-8");
+            let mut agent = home.agent("agentctl", "work", &["write", path, &live]);
+            agent.ready();
+            let record = path.replace("{pid}", &agent.pid().to_string());
+            let mut told = vec!["started"];
+            stream.until(state, &told);
+            rewrite(&record, &[("status", json!("waiting")), ("detail", json!("go?"))]);
+            told.push("waiting");
+            let asked = stream.until(state, &told);
+            assert_eq!(
+                asked["session"]["reason"],
+                json!({"kind": "question", "detail": "go?", "until": null})
+            );
+            for word in ["running", "idle"] {
+                rewrite(&record, &[("status", json!(word)), ("detail", Value::Null)]);
+                told.push(word);
+                stream.until(state, &told);
+            }
+            // Whoever wrote this cannot be seen from here.
+            for (machine, kind) in [(json!("another"), "unknown"), (Value::Null, "idle")] {
+                rewrite(&record, &[("machine_id", machine)]);
+                told.push(kind);
+                stream.until(state, &told);
+            }
+            let over = json!({"type": "end", "state": state, "error": "no luck", "at": "2026-01-01T00:00:01Z"});
+            std::fs::write(&transcript, format!("{}\n{over}\n", open.join("\n"))).expect("written");
+            agent.kill();
+            told.push(end);
+            assert_eq!(stream.until(state, &told)["session"]["outcome"], state);
+        }
+    });
+}
+
 fn changed(gateway: &Gateway) {
     gateway.push(&json!({"type": "event", "event": "sessions.changed", "payload": {}}));
 }
