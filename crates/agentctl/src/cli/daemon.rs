@@ -20,6 +20,7 @@ use crate::daemon::service::{self, Manager};
 use crate::daemon::status::DaemonStatus;
 use crate::daemon::{self, Place, start};
 use crate::failure::{Failure, Kind, Outcome};
+use crate::text::one_line;
 use crate::ui::{Ui, age};
 
 /// A daemon that was told to end has this long.
@@ -275,6 +276,16 @@ fn lines(host: &Host, status: &DaemonStatus) -> Vec<String> {
             Some(trouble) => format!("metrics   not served: {trouble}"),
             None => format!("metrics   {}, token: {}", metrics.url, metrics.token),
         });
+    }
+    if let Some(notify) = &status.notify {
+        let last = notify.last_error.as_ref().map(|why| format!("; last: {}", one_line(why)));
+        lines.push(format!(
+            "notify    {} shown, {} failed, {} dropped{}",
+            notify.shown,
+            notify.failed,
+            notify.dropped,
+            last.unwrap_or_default()
+        ));
     }
     for hook in &status.webhooks {
         let last = hook.last_error.as_deref().filter(|_| hook.last_error_at > hook.last_success_at);

@@ -86,6 +86,7 @@ impl Hub {
         status.subscribers = Some(self.awake.ears.events.receiver_count() as u64);
         status.trouble = self.awake.trouble();
         status.webhooks = self.awake.ears.webhooks.status();
+        status.notify = self.awake.ears.notify.as_ref().map(notify::Notify::status);
         status.metrics = self.metrics.as_ref().map(Desk::status);
         self.answers
             .blocking(move |host| {

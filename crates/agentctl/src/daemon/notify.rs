@@ -19,7 +19,7 @@ use agentctl_core::kernel::{Spawn, Stdio};
 use agentctl_core::model::{Outcome, Session};
 use agentctl_core::{launch, runs};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Say, webhooks};
 use crate::text;
@@ -54,7 +54,7 @@ impl Default for Settings {
 }
 
 /// How it stands with notifications.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct NotifyStatus {
     /// Programs that ended well.
     pub shown: u64,

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::http::MetricsStatus;
+use super::notify::NotifyStatus;
 use super::protocol::Welcome;
 use super::webhooks::WebhookStatus;
 
@@ -41,6 +42,8 @@ pub struct DaemonStatus {
     pub trouble: Option<String>,
     /// How it stands with each webhook.
     pub webhooks: Vec<WebhookStatus>,
+    /// How it stands with notifications, if they are wished.
+    pub notify: Option<NotifyStatus>,
     /// How it stands with the metrics, if they are wished.
     pub metrics: Option<MetricsStatus>,
     /// What could not be asked.
@@ -66,6 +69,7 @@ impl DaemonStatus {
             subscribers: None,
             trouble: None,
             webhooks: Vec::new(),
+            notify: None,
             metrics: None,
             faults: Vec::new(),
         }

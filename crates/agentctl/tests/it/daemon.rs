@@ -433,7 +433,7 @@ fn a_slow_reader_stalls_nobody() {
             slow.send(format!("{request}\n").as_bytes());
         }
         // It reads nothing; everybody else is answered.
-        let crowd: Vec<_> = (0..100)
+        let crowd: Vec<_> = (0..500)
             .map(|_| {
                 let path = home.path().join(SOCKET);
                 std::thread::spawn(move || {

@@ -153,5 +153,10 @@ fn an_end_that_nobody_was_awake_for_is_sent_late_with_its_own_time_and_not_shown
             fs::read_to_string(&log).ok().filter(|text| text.contains(&seen))
         });
         assert_eq!(shown, format!("{seen}\n"), "once, and no history");
+        eventually("it is counted", || {
+            let status = home.run(&["daemon", "status", "--json"]).json();
+            (status["notify"]["shown"] == 1 && status["notify"]["failed"] == 0).then_some(())
+        });
+        assert!(home.run(&["daemon", "status"]).stdout.contains("notify    1 shown, 0 failed"));
     });
 }
