@@ -4,6 +4,7 @@
 //! asked for, `started.json` which process that became, `session.json` which session it told us,
 //! `exit.json` how its parent saw it end. Wipe the folder and only these launch-only facts are gone.
 //! Every file is written beside its place, flushed, and moved there; nothing is readable by others.
+//! The launcher holds a lock on the folder while it has not said which session it became.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
