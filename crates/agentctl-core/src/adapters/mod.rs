@@ -28,6 +28,7 @@ use crate::model::{
     Time, Tokens, Word, optional_word,
 };
 use crate::native::file;
+use crate::native::memo::Basis;
 use crate::talk::Pushing;
 
 /// Every adapter there is. The order is the order of `agentctl adapters`.
@@ -59,8 +60,11 @@ impl Look {
     /// what stands in that file; `variant` tells different ways of reading it apart.
     pub fn outline(&self, path: &Path, variant: u8, read: impl FnOnce() -> Record) -> Record {
         let Some(memo) = &self.host.memo else { return read() };
-        if let Some((mut record, stamp)) = memo.recall::<Record>(path, variant) {
-            record.stamp = Some(stamp);
+        let kept = Basis::of_file(path).and_then(|basis| {
+            let kept = memo.recall::<Record>(path, variant, &basis)?;
+            Some(Record { stamp: Some(basis.stamp()), ..kept })
+        });
+        if let Some(mut record) = kept {
             for evidence in &mut record.evidence {
                 evidence.at = self.now;
             }
@@ -69,9 +73,41 @@ impl Look {
         let record = read();
         // What could not be read may be readable the next time.
         if let Some(stamp) = record.stamp.filter(|_| !matches!(record.turn, Turn::Unreadable(_))) {
-            memo.keep(path, variant, stamp, &record);
+            let basis = Basis::from(stamp);
+            if Basis::of_file(path) == Some(basis) {
+                memo.keep(path, variant, &basis, &record);
+            }
         }
         record
+    }
+
+    /// Looks at a database before it is read, where what is read of it may be remembered.
+    #[must_use]
+    pub fn basis(&self, database: &Path) -> Option<Basis> {
+        self.host.memo.as_ref().and_then(|_| Basis::of_database(database))
+    }
+
+    /// Reads one session's record in a database that was looked at before, or recalls it where that is
+    /// what it was. It must say nothing but what stands there.
+    pub fn outline_in<E>(
+        &self,
+        database: &Path,
+        basis: Option<Basis>,
+        id: &str,
+        read: impl FnOnce() -> Result<Option<Record>, E>,
+    ) -> Result<Option<Record>, E> {
+        let (Some(memo), Some(basis)) = (&self.host.memo, basis) else { return read() };
+        let name = database.join(id);
+        if let Some(record) = memo.recall(&name, 0, &basis) {
+            return Ok(Some(record));
+        }
+        let record = read()?;
+        if let Some(record) = &record
+            && Basis::of_database(database) == Some(basis)
+        {
+            memo.keep(&name, 0, &basis, record);
+        }
+        Ok(record)
     }
 
     /// Makes a piece of evidence, dated now.

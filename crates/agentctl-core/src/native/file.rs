@@ -50,7 +50,7 @@ impl From<io::Error> for Skip {
 }
 
 /// What tells a file from what it was before: equal stamps, equal content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
     identity: (u64, u64),
     size: u64,

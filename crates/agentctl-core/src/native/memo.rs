@@ -22,6 +22,50 @@ const SHELF_MOST: usize = 2 << 20;
 /// A file that was written so shortly ago may be written again without its time telling.
 const SETTLED: Duration = Duration::from_millis(100);
 
+/// What a recollection stands on: a file and, of a database, the log beside it. The same basis, the same
+/// content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Basis {
+    file: Stamp,
+    log: Option<Stamp>,
+}
+
+impl From<Stamp> for Basis {
+    fn from(file: Stamp) -> Self {
+        Self { file, log: None }
+    }
+}
+
+impl Basis {
+    /// Looks at a file; `None` when it has gone.
+    #[must_use]
+    pub fn of_file(path: &Path) -> Option<Self> {
+        Stamp::now(path).map(Self::from)
+    }
+
+    /// Looks at a database and its write-ahead log; `None` when it has gone.
+    #[must_use]
+    pub fn of_database(path: &Path) -> Option<Self> {
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        // The log first: what moves from it into the database is seen in one of them.
+        let log = Stamp::now(Path::new(&log));
+        Some(Self { file: Stamp::now(path)?, log })
+    }
+
+    /// Returns the stamp of the file itself.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        self.file
+    }
+
+    fn is_settled(&self) -> bool {
+        let now = SystemTime::now();
+        let settled = |stamp: &Stamp| stamp.is_older_than(now, SETTLED);
+        settled(&self.file) && self.log.as_ref().is_none_or(settled)
+    }
+}
+
 /// What was read of files. It is written down in few large pieces of memory: thousands of small ones that
 /// stay, scattered among those that a look needs only for itself, would keep all of that memory in use.
 pub struct Memo {
@@ -40,7 +84,8 @@ struct Shelf {
 
 /// Where on the shelf it stands.
 struct Kept {
-    stamp: Stamp,
+    /// The hash of what it stands on.
+    basis: u64,
     from: usize,
     path: usize,
     what: usize,
@@ -88,45 +133,50 @@ impl Memo {
         (key, self.shelves[place].lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns what was read of a file in this way and the stamp it had, if it still has that.
+    /// Returns what was read under this name, in this way, if what it stands on is still the same.
     #[must_use]
-    pub fn recall<T: DeserializeOwned>(&self, path: &Path, variant: u8) -> Option<(T, Stamp)> {
-        let now = Stamp::now(path);
-        let path = path.as_os_str().as_bytes();
-        let (key, mut shelf) = self.shelf(path, variant);
-        let (stamp, what) = shelf.get(key, path)?;
-        if Some(stamp) == now {
-            return postcard::from_bytes(what).ok().map(|what| (what, stamp));
+    pub fn recall<T: DeserializeOwned>(
+        &self,
+        name: &Path,
+        variant: u8,
+        basis: &Basis,
+    ) -> Option<T> {
+        let name = name.as_os_str().as_bytes();
+        let (key, mut shelf) = self.shelf(name, variant);
+        let (kept, what) = shelf.get(key, name)?;
+        if kept == self.hasher.hash_one(basis) {
+            return postcard::from_bytes(what).ok();
         }
         shelf.forget(key);
         None
     }
 
-    /// Remembers what was read of a file that had this stamp when it was opened.
-    pub fn keep(&self, path: &Path, variant: u8, stamp: Stamp, what: &impl Serialize) {
-        if !stamp.is_older_than(SystemTime::now(), SETTLED) || Stamp::now(path) != Some(stamp) {
+    /// Remembers what was read. What it stands on must have been looked at before it was read, and again
+    /// afterwards.
+    pub fn keep(&self, name: &Path, variant: u8, basis: &Basis, what: &impl Serialize) {
+        if !basis.is_settled() {
             return;
         }
         let Ok(what) = postcard::to_stdvec(what) else { return };
-        let path = path.as_os_str().as_bytes();
-        let (key, mut shelf) = self.shelf(path, variant);
-        shelf.put(key, stamp, path, &what);
+        let name = name.as_os_str().as_bytes();
+        let (key, mut shelf) = self.shelf(name, variant);
+        shelf.put(key, self.hasher.hash_one(basis), name, &what);
     }
 }
 
 impl Shelf {
     /// Two paths may have one key: only the right one gets an answer.
-    fn get(&self, key: u64, path: &[u8]) -> Option<(Stamp, &[u8])> {
+    fn get(&self, key: u64, path: &[u8]) -> Option<(u64, &[u8])> {
         let kept = self.kept.get(&key)?;
         let (name, what) = self.text.get(kept.from..kept.from + kept.len())?.split_at(kept.path);
-        (name == path).then_some((kept.stamp, what))
+        (name == path).then_some((kept.basis, what))
     }
 
     fn forget(&mut self, key: u64) {
         self.stale += self.kept.remove(&key).map_or(0, |kept| kept.len());
     }
 
-    fn put(&mut self, key: u64, stamp: Stamp, path: &[u8], what: &[u8]) {
+    fn put(&mut self, key: u64, basis: u64, path: &[u8], what: &[u8]) {
         self.forget(key);
         if self.stale > self.text.len() / 2 {
             self.tidy();
@@ -137,7 +187,7 @@ impl Shelf {
         let from = self.text.len();
         self.text.extend_from_slice(path);
         self.text.extend_from_slice(what);
-        self.kept.insert(key, Kept { stamp, from, path: path.len(), what: what.len() });
+        self.kept.insert(key, Kept { basis, from, path: path.len(), what: what.len() });
     }
 
     /// Closes the gaps.
@@ -156,11 +206,11 @@ impl Shelf {
 mod tests {
     use super::*;
 
-    fn settled(path: &Path, text: &str, seconds: u64) -> Stamp {
+    fn settled(path: &Path, text: &str, seconds: u64) -> Basis {
         std::fs::write(path, text).unwrap();
         let file = std::fs::File::options().write(true).open(path).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
-        Stamp::now(path).unwrap()
+        Basis::of_file(path).unwrap()
     }
 
     #[test]
@@ -168,26 +218,56 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.jsonl");
         let memo = Memo::default();
-        let stamp = settled(&path, "one", 1000);
-        memo.keep(&path, 0, stamp, &1_u32);
-        assert_eq!(memo.recall::<u32>(&path, 0), Some((1, stamp)));
-        assert_eq!(memo.recall::<u32>(&path, 1), None, "read in another way");
+        let basis = settled(&path, "one", 1000);
+        memo.keep(&path, 0, &basis, &1_u32);
+        assert_eq!(memo.recall::<u32>(&path, 0, &basis), Some(1));
+        assert_eq!(memo.recall::<u32>(&path, 1, &basis), None, "read in another way");
         // The same length and, by force, the same time: the change of the inode tells.
-        settled(&path, "two", 1000);
-        assert_eq!(memo.recall::<u32>(&path, 0), None);
+        let other = settled(&path, "two", 1000);
+        assert_eq!(memo.recall::<u32>(&path, 0, &other), None);
+        assert_eq!(memo.recall::<u32>(&path, 0, &basis), None, "it was forgotten");
         std::fs::remove_file(&path).unwrap();
-        memo.keep(&path, 0, stamp, &1_u32);
-        assert_eq!(memo.recall::<u32>(&path, 0), None, "it has gone");
+        assert_eq!(Basis::of_file(&path), None);
     }
 
     #[test]
     fn what_was_written_a_moment_ago_is_not_remembered() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.jsonl");
-        std::fs::write(&path, "one").unwrap();
+        let path = folder.path().join("a.db");
         let memo = Memo::default();
-        memo.keep(&path, 0, Stamp::now(&path).unwrap(), &1_u32);
-        assert_eq!(memo.recall::<u32>(&path, 0), None);
+        std::fs::write(&path, "one").unwrap();
+        let fresh = Basis::of_file(&path).unwrap();
+        memo.keep(&path, 0, &fresh, &1_u32);
+        assert_eq!(memo.recall::<u32>(&path, 0, &fresh), None);
+        settled(&path, "one", 1000);
+        std::fs::write(folder.path().join("a.db-wal"), "a page").unwrap();
+        let fresh = Basis::of_database(&path).unwrap();
+        memo.keep(&path, 0, &fresh, &1_u32);
+        assert_eq!(memo.recall::<u32>(&path, 0, &fresh), None, "nor what its log says");
+    }
+
+    #[test]
+    fn a_database_is_another_when_its_log_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, log) = (folder.path().join("a.db"), folder.path().join("a.db-wal"));
+        let memo = Memo::default();
+        settled(&path, "one", 1000);
+        let mut before = Vec::new();
+        for round in 0..4 {
+            let basis = Basis::of_database(&path).unwrap();
+            memo.keep(&path, 0, &basis, &round);
+            assert_eq!(memo.recall::<u32>(&path, 0, &basis), Some(round));
+            assert!(!before.contains(&basis));
+            before.push(basis);
+            match round {
+                2 => std::fs::remove_file(&log).unwrap(),
+                _ => drop(settled(&log, "page", 1000 + u64::from(round))),
+            }
+            if round == 2 {
+                // Gone with its log's content, as after a checkpoint.
+                settled(&path, "two", 1000);
+            }
+        }
     }
 
     #[test]
@@ -196,23 +276,23 @@ mod tests {
         let (path, other) = (folder.path().join("a.jsonl"), folder.path().join("b.jsonl"));
         let memo = Memo::default();
         let lasting = settled(&other, "other", 1000);
-        memo.keep(&other, 0, lasting, &"other");
+        memo.keep(&other, 0, &lasting, &"other");
+        let mut last = lasting;
         for round in 0..2000 {
-            let stamp = settled(&path, "one", 1000 + round);
-            memo.keep(&path, 0, stamp, &"x".repeat(4096));
+            last = settled(&path, "one", 1000 + round);
+            memo.keep(&path, 0, &last, &"x".repeat(4096));
         }
         let held: usize = memo.shelves.iter().map(|s| s.lock().unwrap().text.len()).sum();
         assert!(held < 64 << 10, "{held} bytes are held for two files");
-        assert_eq!(memo.recall::<String>(&other, 0), Some(("other".to_owned(), lasting)));
-        assert_eq!(memo.recall::<String>(&path, 0).map(|(what, _)| what.len()), Some(4096));
+        assert_eq!(memo.recall::<String>(&other, 0, &lasting).as_deref(), Some("other"));
+        assert_eq!(memo.recall::<String>(&path, 0, &last).map(|what| what.len()), Some(4096));
     }
 
     #[test]
     fn a_shelf_that_is_full_is_cleared() {
         let mut shelf = Shelf::default();
-        let stamp = Stamp::now(Path::new("/")).unwrap();
         for key in 0..600 {
-            shelf.put(key, stamp, b"path", &vec![0; 8192]);
+            shelf.put(key, 1, b"path", &vec![0; 8192]);
             assert!(shelf.text.len() <= SHELF_MOST);
         }
         assert!(shelf.get(0, b"path").is_none());

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::{Dice, TestHome, eventually, rounds, sandboxed};
 
+use crate::opencode::{self, DATA};
 use crate::{configure, fixtures_dir, home};
 
 pub(crate) const SOCKET: &str = ".local/state/agentctl/run/agentctl.sock";
@@ -209,6 +210,44 @@ fn answers_are_the_same_with_it_and_without() {
         let after = wire.ask("session.list", &json!({}))["result"]["sessions"].clone();
         let ids = after.as_array().expect("rows").iter().map(|row| &row["id"]);
         assert!(ids.clone().all(|id| *id != "alive"), "a request sees what was before it");
+    });
+}
+
+/// Makes a file look as if nobody had written to it for long: then what it says is remembered.
+fn settle(home: &TestHome, name: &str) {
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_hours(1);
+    let file = std::fs::File::options().append(true).open(home.path().join(name)).expect("there");
+    file.set_modified(long_ago).expect("set");
+}
+
+#[test]
+fn what_a_database_says_now_is_told_whatever_is_remembered() {
+    sandboxed(|| {
+        let home = home();
+        let (name, log) = (format!("{DATA}/opencode.db"), format!("{DATA}/opencode.db-wal"));
+        let store = opencode::Store::new(&home, &name);
+        store.session(opencode::A, "/w", None);
+        settle(&home, &name);
+        started(&home);
+        let titles = || {
+            let listed = home.run(&["list", "-a", "--json"]).sessions();
+            listed.iter().map(|row| row["title"].clone()).collect::<Vec<_>>()
+        };
+        for round in 0..6 {
+            let title = format!("title {round}");
+            let sql = "update session set title = ?1";
+            assert_eq!(store.connection.execute(sql, [&title]).expect("written"), 1);
+            if round % 3 == 1 {
+                // Into the database itself, and the log is empty again.
+                let moved = "pragma wal_checkpoint(truncate)";
+                store.connection.query_row(moved, [], |_| Ok(())).expect("moved");
+                settle(&home, &name);
+            }
+            settle(&home, &log);
+            for time in ["read", "recalled"] {
+                assert_eq!(titles(), [json!(title)], "{time}, round {round}");
+            }
+        }
     });
 }
 

@@ -123,6 +123,11 @@ impl Database {
         })
     }
 
+    /// Returns where it lies.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the name of its file.
     pub(super) fn name(&self) -> Cow<'_, str> {
         self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy()

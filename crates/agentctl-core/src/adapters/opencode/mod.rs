@@ -29,6 +29,7 @@ use super::{
 use crate::host::Host;
 use crate::kernel::Brief;
 use crate::model::{Fault, Locator, Message};
+use crate::native::memo::Basis;
 use crate::native::sqlite::{SqlResult, StoreError};
 
 pub(super) const NAME: &str = "opencode";
@@ -89,7 +90,7 @@ struct Blind;
 /// Where the sessions of a home are.
 enum Backend<'a> {
     /// Since 1.2.
-    Database(Box<Database>),
+    Database(Box<Database>, Option<Basis>),
     /// Before.
     Files(Files<'a>),
     /// There is a database, and it cannot be read.
@@ -100,8 +101,9 @@ impl<'a> Backend<'a> {
     fn open(look: &Look, root: &'a Root) -> Self {
         let uid = look.host.kernel.uid();
         let path = home::database(&root.path);
+        let basis = look.basis(&path);
         match Database::open(&path, uid) {
-            Ok(database) => Self::Database(Box::new(database)),
+            Ok(database) => Self::Database(Box::new(database), basis),
             // Old files beside a database were taken over by it, or are nobody's any more.
             Err(StoreError::Missing) => {
                 let taken_over = home::has_database(&root.path, uid);
@@ -117,7 +119,7 @@ impl<'a> Backend<'a> {
     /// Returns the session that a subagent works for in the end; itself where it is none.
     fn top(&self, id: &str) -> String {
         match self {
-            Self::Database(database) => database.top(id),
+            Self::Database(database, _) => database.top(id),
             _ => id.to_owned(),
         }
     }
@@ -125,21 +127,21 @@ impl<'a> Backend<'a> {
     /// Returns a session as it is now; fails where the living cannot be compared with it.
     fn row(&self, id: &str) -> Result<Option<Row>, Blind> {
         match self {
-            Self::Database(database) => database.fresh(id).map_err(|_| Blind),
+            Self::Database(database, _) => database.fresh(id).map_err(|_| Blind),
             _ => Err(Blind),
         }
     }
 
     fn made_since(&self, since_ms: i64) -> Vec<Made> {
         match self {
-            Self::Database(database) => database.made_since(since_ms).unwrap_or_default(),
+            Self::Database(database, _) => database.made_since(since_ms).unwrap_or_default(),
             _ => Vec::new(),
         }
     }
 
     fn open_since(&self, directory: &str, since_ms: i64) -> Vec<Row> {
         match self {
-            Self::Database(database) => {
+            Self::Database(database, _) => {
                 database.open_since(directory, since_ms).unwrap_or_default()
             }
             _ => Vec::new(),
@@ -148,7 +150,7 @@ impl<'a> Backend<'a> {
 
     /// Returns everything that works for a session.
     fn descendants(&self, id: &str) -> Vec<Row> {
-        let Self::Database(database) = self else { return Vec::new() };
+        let Self::Database(database, _) = self else { return Vec::new() };
         let mut rows: Vec<Row> = Vec::new();
         let mut pending = vec![id.to_owned()];
         while let Some(id) = pending.pop().filter(|_| rows.len() < 1000) {
@@ -191,9 +193,19 @@ impl<'a> OpenCodeStore<'a> {
     fn source(&self) -> String {
         match self.backend() {
             Backend::Files(_) => format!("{NAME}:storage"),
-            Backend::Database(database) => format!("{NAME}:{}", database.name()),
+            Backend::Database(database, _) => format!("{NAME}:{}", database.name()),
             Backend::Broken(_) => NAME.to_owned(),
         }
+    }
+
+    fn row(
+        &self,
+        database: &Database,
+        basis: Option<Basis>,
+        id: &str,
+    ) -> SqlResult<Option<Record>> {
+        let read = || Ok(database.row(id)?.map(Row::record));
+        self.look.outline_in(database.path(), basis, id, read)
     }
 
     fn unreadable(why: String) -> Record {
@@ -208,7 +220,7 @@ impl Store for OpenCodeStore<'_> {
 
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
         match self.backend() {
-            Backend::Database(database) => self.answered(database.history(since_ms)),
+            Backend::Database(database, _) => self.answered(database.history(since_ms)),
             Backend::Files(files) => files.history(since_ms),
             Backend::Broken(why) => Found::fault(self.fault(why)),
         }
@@ -216,7 +228,7 @@ impl Store for OpenCodeStore<'_> {
 
     fn find(&self, prefix: &str) -> Found<Locator> {
         match self.backend() {
-            Backend::Database(database) => self.answered(database.find(prefix)),
+            Backend::Database(database, _) => self.answered(database.find(prefix)),
             Backend::Files(files) => files.sessions(None, &|id| id.starts_with(prefix)),
             Backend::Broken(why) => Found::fault(self.fault(why)),
         }
@@ -225,10 +237,10 @@ impl Store for OpenCodeStore<'_> {
     fn record(&self, locator: &Locator, depth: Depth) -> Record {
         let whole = depth == Depth::Whole;
         let (mut record, spent) = match self.backend() {
-            Backend::Database(database) => match database.row(&locator.id) {
-                Ok(Some(row)) => {
+            Backend::Database(database, basis) => match self.row(database, *basis, &locator.id) {
+                Ok(Some(record)) => {
                     let spent = whole.then(|| database.spent(&locator.id).ok().flatten());
-                    (row.record(), spent.flatten())
+                    (record, spent.flatten())
                 }
                 // Named by a process before it was written.
                 Ok(None) => return Record::default(),
@@ -258,7 +270,7 @@ impl Store for OpenCodeStore<'_> {
 
     fn children(&self, locator: &Locator) -> Found<Locator> {
         match self.backend() {
-            Backend::Database(database) => self.answered(database.children(&locator.id)),
+            Backend::Database(database, _) => self.answered(database.children(&locator.id)),
             Backend::Files(files) => files.children(&locator.id),
             Backend::Broken(_) => Found::default(),
         }
@@ -266,7 +278,7 @@ impl Store for OpenCodeStore<'_> {
 
     fn conversation(&self, locator: &Locator) -> Option<Result<Conversation, Fault>> {
         let read = match self.backend() {
-            Backend::Database(database) => {
+            Backend::Database(database, _) => {
                 database.conversation(&locator.id).map_err(|error| error.to_string())
             }
             Backend::Files(files) => files.conversation(&locator.id),
