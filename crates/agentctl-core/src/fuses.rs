@@ -21,6 +21,9 @@ use crate::kept::{EnterError, Folder};
 use crate::model::{Fault, Time, is_session_id};
 use crate::native::file;
 
+/// So often the folder is read anew where files move while it is read: more often than any fuse can move.
+const MOST_TRIES: u32 = 1000;
+
 /// Why a fuse burnt down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -452,16 +455,23 @@ impl Fuses {
     }
 
     fn all(&self) -> Result<(Vec<Lit>, Vec<Fault>), file::Skip> {
-        let (mut found, mut faults) = (Vec::new(), Vec::new());
-        for entry in self.folder.entries()? {
-            match self.read(&entry.path) {
-                Ok(lit) => found.push(lit),
-                // It was taken away, or is further by now.
-                Err(file::Skip::Missing) => {}
-                Err(why) => faults.push(self.folder.fault(&entry.path, &why.to_string())),
+        let mut tries = 1;
+        loop {
+            let (mut found, mut faults, mut moved) = (Vec::new(), Vec::new(), false);
+            for entry in self.folder.entries()? {
+                match self.read(&entry.path) {
+                    Ok(lit) => found.push(lit),
+                    Err(file::Skip::Missing) => moved = true,
+                    Err(why) => faults.push(self.folder.fault(&entry.path, &why.to_string())),
+                }
             }
+            // It was taken away, or it is a step further and has another name by now: who has burnt down
+            // must not be taken for cancelled.
+            if !moved || tries == MOST_TRIES {
+                return Ok((found, faults));
+            }
+            tries += 1;
         }
-        Ok((found, faults))
     }
 
     fn find(&self, id: &str) -> Result<Lit, FuseError> {

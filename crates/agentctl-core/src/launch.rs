@@ -44,6 +44,8 @@ pub const AGENT_ENV: &str = "AGENTCTL_AGENT_ENV";
 const LONGEST_MESSAGE: usize = 3 << 20;
 /// Whoever forces a launch waits so long for whoever is just launching there.
 const FORCE_LIMIT: Duration = Duration::from_secs(2);
+/// So long may a process take to become the agent where that is to be ended again.
+const BEGINNING: Duration = Duration::from_secs(30);
 /// An agent that has said nothing for so long is looked for in its own live records too.
 const SLOW: Duration = Duration::from_secs(1);
 /// One that is registered and still silent may only be busy; it is worth so much more time.
@@ -139,7 +141,8 @@ pub fn launch(
     });
     let spec = spec(host, &launch, &start);
     let runs = Runs::of(host);
-    let run = runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be made"))?;
+    let (run, _launching) =
+        runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be made"))?;
     prepare::run(host, &launch, control, &start, &run)?;
     let shim = spawn_shim(host, &run, &launch, &start, entries)
         .map_err(io("the agent's parent cannot be started"))?;
@@ -155,6 +158,7 @@ pub fn launch(
         Ok((session, process)) => Ok(Launched { run: Some(run), session, process, exempt, faults }),
         Err(error) => {
             // Nobody is left behind; what it said stays in the run's folder.
+            waiting.until_begun();
             stop::end_run(host, &run.id);
             Err(error)
         }
@@ -482,6 +486,16 @@ impl Waiting<'_> {
         }
         let lives = runs::agents(self.host).any(|(_, marker)| marker.run == self.run.id);
         (!lives).then_some(Over(None))
+    }
+
+    /// Waits until there is an agent to end, or certainly none: what is still on its way to becoming one
+    /// carries no mark, and would be there when nobody looks any more.
+    fn until_begun(&mut self) {
+        let began = Instant::now();
+        let marked = || runs::agents(self.host).any(|(_, marker)| marker.run == self.run.id);
+        while !marked() && self.over().is_none() && began.elapsed() < BEGINNING {
+            a_moment(began, BEGINNING);
+        }
     }
 
     fn died(&self, exit: Option<Exit>, first: &(Vec<u8>, Vec<u8>)) -> LaunchError {

@@ -4,8 +4,9 @@
 //! asked for, `started.json` which process that became, `session.json` which session it told us,
 //! `exit.json` how its parent saw it end. Wipe the folder and only these launch-only facts are gone.
 //! Every file is written beside its place, flushed, and moved there; nothing is readable by others.
+//! The launcher holds a lock on the folder while it has not said which session it became.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -25,8 +26,8 @@ use crate::model::{Exit, ProcId, Time, is_session_id};
 pub const FIRST_BYTES: u64 = 1 << 20;
 /// The variable that names a run in the environment of its agent.
 pub const MARKER: &str = "AGENTCTL_RUN";
-/// So long is a process looked at again that shows nothing of itself.
-const FORMING_LIMIT: Duration = Duration::from_millis(100);
+/// So long is a process looked at again that is becoming another program and shows nothing of itself.
+const FORMING_LIMIT: Duration = Duration::from_secs(2);
 
 /// The text in [`MARKER`]: which run, and which process was meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,6 +169,12 @@ pub struct Runs {
     uid: u32,
 }
 
+/// A launcher that is at it: a lock on the run's folder, which ends with the launcher, however that ends.
+#[derive(Debug)]
+pub struct Launching {
+    _held: Option<File>,
+}
+
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -185,11 +192,16 @@ impl Runs {
         Self { directory: host.state().join("runs"), uid: host.kernel.uid() }
     }
 
-    /// Makes the folder of a new run, with its spec and prompt in it.
-    pub fn create(&self, spec: &Spec, prompt: &[u8]) -> io::Result<Run> {
+    /// Makes the folder of a new run, with its spec and prompt in it. Whoever launches it holds the second
+    /// value until it is written which session it became: see [`Run::is_being_launched`].
+    pub fn create(&self, spec: &Spec, prompt: &[u8]) -> io::Result<(Run, Launching)> {
         private_directory(&self.directory)?;
         let run = self.run(&spec.run);
         DirBuilder::new().mode(0o700).create(&run.directory)?;
+        // Nobody looks at a run without a spec, so nobody is in our way here. Where there are no locks a
+        // quick end is told late; that is no reason not to launch.
+        let hold = File::open(&run.directory).ok();
+        let launching = Launching { _held: hold.filter(|file| file.try_lock().is_ok()) };
         let written = run
             .write("spec.json", spec)
             .and_then(|()| private_file(&run.prompt())?.write_all(prompt));
@@ -198,7 +210,7 @@ impl Runs {
             let _left = run.remove();
             return Err(error);
         }
-        Ok(run)
+        Ok((run, launching))
     }
 
     /// Returns the run of this id.
@@ -276,6 +288,14 @@ impl Run {
     #[must_use]
     pub fn session(&self) -> Option<String> {
         self.read("session.json").map(|told: Told| told.session).filter(|s| is_session_id(s))
+    }
+
+    /// Says whether its launcher may still write which session it became. A quick agent has ended before
+    /// that: its parent's word may be there when the launcher's is not.
+    #[must_use]
+    pub fn is_being_launched(&self) -> bool {
+        let folder = File::open(&self.directory);
+        folder.is_ok_and(|f| matches!(f.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
     /// Returns how its parent saw it end, once it has.

@@ -302,7 +302,7 @@ fn a_hanging_adapter_is_left_behind() {
             &Demo,
         ];
         let world = World::new();
-        let host = world.host(Duration::from_secs(3));
+        let host = world.host(Duration::from_secs(10));
         let (answer, answered) = mpsc::channel();
         std::thread::spawn(move || answer.send(fleet::list(&host, ADAPTERS, &everything())));
         eventually("both are at it", || {

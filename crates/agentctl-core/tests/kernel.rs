@@ -390,7 +390,7 @@ fn an_attended_program_is_reaped_and_at_the_limit_its_group_is_killed() {
         let done = attended("echo hi; exit 3", Duration::from_mins(1));
         let code = done.exit.expect("it ended").code;
         assert_eq!((code, done.said.as_slice()), (Some(3), &b"hi\n"[..]));
-        let late = attended("sleep 600 & echo $! $$; wait", Duration::from_secs(2));
+        let late = attended("sleep 600 & echo $! $$; wait", Duration::from_secs(10));
         assert!(late.exit.is_none());
         let said = String::from_utf8(late.said).expect("numbers");
         let pids: Vec<i32> = said.split_whitespace().filter_map(|p| p.parse().ok()).collect();

@@ -28,7 +28,7 @@ const ROLE: &str = "AGENTCTL_TEST_ROLE";
 const PLACE: &str = "AGENTCTL_TEST_PLACE";
 const NOBODY: Adapters = &[];
 const AT_ONCE: Duration = Duration::ZERO;
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_mins(2);
 
 struct World {
     dir: tempfile::TempDir,
@@ -339,7 +339,9 @@ fn an_ancestor_is_exempt_and_named() {
             program.display()
         );
         let mut agent = shell(&place, &marked(&format!("sh -c '{observe}'")));
-        assert_eq!(agent.says("holders"), "holders 0 exempt 1");
+        // Where there is one core only, the runner's own words stand before it.
+        let said = agent.says("holders");
+        assert!(said.ends_with("holders 0 exempt 1"), "{said}");
         assert_eq!(world.occupancy().holders.len(), 1, "to others it is none of theirs");
     });
 }

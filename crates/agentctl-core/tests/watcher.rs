@@ -104,6 +104,9 @@ fn host(home: &TestHome, limit: Duration) -> Arc<Host> {
     })
 }
 
+/// How fast a machine is, is no test's business.
+const LONG: Duration = Duration::from_mins(2);
+
 fn kinds(events: &[Event]) -> Vec<&'static str> {
     events.iter().map(|event| event.kind.word()).collect()
 }
@@ -125,8 +128,10 @@ static HANGS: Adapters = &[&Fake { name: "hanging", live: hang, record: Record::
 fn who_hangs_is_left_alone_and_the_others_are_told() {
     sandboxed(|| {
         let home = TestHome::new("unused");
-        let mut watcher =
-            Watcher::new(host(&home, Duration::from_millis(200)), HANGS).expect("a watcher");
+        // Long enough for whoever does not hang.
+        let limit = Duration::from_secs(5);
+        let mut watcher = Watcher::new(host(&home, limit), HANGS).expect("a watcher");
+        let began = Instant::now();
         let seen = watcher.look();
         assert_eq!((seen.faults.len(), ASKED.load(Ordering::SeqCst)), (1, 1));
         // Nobody waits for it again so soon: its fault stands, and the others are told.
@@ -142,13 +147,16 @@ fn who_hangs_is_left_alone_and_the_others_are_told() {
         let told: Vec<_> =
             kinds(&seen.events).into_iter().filter(|k| k.starts_with("session")).collect();
         assert_eq!(told, ["session.started", "session.idle"]);
-        assert_eq!(ASKED.load(Ordering::SeqCst), 1, "it is left alone");
+        // Its rest begins when it was waited for in vain, and lasts two seconds.
+        if began.elapsed() < limit + Duration::from_secs(2) {
+            assert_eq!(ASKED.load(Ordering::SeqCst), 1, "it is left alone");
+        }
         assert_eq!((seen.faults[0].adapter, seen.faults[0].code), ("hanging", "timeout"));
         // The wait for its next turn is bounded.
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + LONG;
         while ASKED.load(Ordering::SeqCst) == 1 {
             assert!(Instant::now() < until, "it is asked again some day");
-            watcher.wait(Duration::from_secs(30)).expect("waited");
+            watcher.wait(LONG).expect("waited");
             watcher.look();
         }
     });
@@ -158,13 +166,13 @@ fn who_hangs_is_left_alone_and_the_others_are_told() {
 fn who_hangs_for_good_is_asked_no_more_and_costs_the_others_nothing() {
     sandboxed(|| {
         let home = TestHome::new("unused");
-        let host = host(&home, Duration::from_millis(20));
-        let mut last = None;
+        let brief = host(&home, Duration::from_millis(20));
         for _ in 0..40 {
-            last = Some(fleet::list(&host, HANGS, &Query::default()));
+            let _late = fleet::list(&brief, HANGS, &Query::default());
         }
         assert!(ASKED.load(Ordering::SeqCst) <= 8, "threads that hang are not piled up");
-        let listing = last.expect("one");
+        // Nobody waits for it any more: whoever would, would wait for long.
+        let listing = fleet::list(&host(&home, LONG), HANGS, &Query::default());
         let faults: Vec<_> = listing.faults.iter().map(|f| (f.adapter, f.code)).collect();
         assert_eq!(faults, [("hanging", "failed")], "the demo adapter answers to the last");
     });
@@ -275,8 +283,7 @@ fn a_source_that_flaps_ends_nothing() {
     sandboxed(|| {
         let home = TestHome::new("unused");
         let mut dice = Dice::new();
-        let mut watcher =
-            Watcher::new(host(&home, Duration::from_secs(10)), FLAPS).expect("a watcher");
+        let mut watcher = Watcher::new(host(&home, LONG), FLAPS).expect("a watcher");
         watcher.look();
         let (mut works, mut ends) = (false, 0);
         for round in 0..400 {

@@ -18,8 +18,9 @@ use serde_json::json;
 use crate::daemon::Place;
 use crate::daemon::protocol::{Hello, PROTOCOL, Refusal, Welcome};
 
-/// A daemon that does not say hello within this time is not asked what we can answer ourselves.
-const QUICK: Duration = Duration::from_millis(200);
+/// A daemon that does not say hello within this part of what an answer may take is not asked what we can
+/// answer ourselves: a fifth of a second, where nobody has configured another limit.
+const QUICK: u32 = 10;
 /// So long is waited for a daemon that only it can be asked.
 pub const PATIENT: Duration = Duration::from_secs(5);
 /// The variables that say where agents keep their things begin so.
@@ -132,7 +133,7 @@ pub fn server(host: &Host, place: &Place) -> Option<ProcId> {
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn server(host: &Host, place: &Place) -> Option<ProcId> {
-    let pid = Client::connect(place, QUICK).ok()?.welcome.pid;
+    let pid = Client::connect(place, host.deadlines.live / QUICK).ok()?.welcome.pid;
     host.kernel.process(pid).ok()?.map(|process| process.id)
 }
 
@@ -189,7 +190,7 @@ impl Client {
         if host.var("AGENTCTL_NO_DAEMON").is_some() {
             return None;
         }
-        let client = Self::connect(&Place::of(host), QUICK).ok()?;
+        let client = Self::connect(&Place::of(host), host.deadlines.live / QUICK).ok()?;
         (client.welcome.fingerprint == fingerprint(host)).then_some(client)
     }
 

@@ -89,14 +89,28 @@ fn again_in_a_namespace() -> Command {
     command
 }
 
+/// How long a condition is waited for: a machine may be slow, and a test that would wait longer is stuck.
+const PATIENCE: Duration = Duration::from_mins(2);
+
 /// Waits until a condition holds, and says what was waited for when it does not in time.
-pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + Duration::from_secs(30);
+#[track_caller]
+pub fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    eventually_or(what, String::new, condition)
+}
+
+/// As [`eventually`], and says how things stand when the condition does not hold in time.
+#[track_caller]
+pub fn eventually_or<T>(
+    what: &str,
+    stand: impl FnOnce() -> String,
+    mut condition: impl FnMut() -> Option<T>,
+) -> T {
+    let until = Instant::now() + PATIENCE;
     loop {
         if let Some(value) = condition() {
             return value;
         }
-        assert!(Instant::now() < until, "waited 30 s in vain until {what}");
+        assert!(Instant::now() < until, "waited {PATIENCE:?} in vain until {what}; {}", stand());
         std::thread::yield_now();
         std::thread::park_timeout(Duration::from_millis(2));
     }

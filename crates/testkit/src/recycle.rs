@@ -123,7 +123,7 @@ impl Echo {
         if stdin.write_all(b"?").is_err() {
             return false;
         }
-        let limit = Timespec::try_from(Duration::from_secs(10)).expect("ten seconds");
+        let limit = Timespec::try_from(Duration::from_mins(1)).expect("a minute");
         let mut ready = [PollFd::new(stdout, PollFlags::IN)];
         poll(&mut ready, Some(&limit)).expect("polled");
         let heard = !ready[0].revents().is_empty();

@@ -38,11 +38,11 @@ impl Launches {
         for run in Runs::of(host).all().unwrap_or_default() {
             let launch = match known.remove(&run.id) {
                 Some(launch) if launch.ended.is_some() => launch,
-                Some(launch) => launch.again(host, adapters),
+                Some(launch) => launch.once_told(host, adapters),
                 None => {
                     let Some(spec) = run.spec() else { continue };
                     let fresh = Launch { run, spec, session: None, started: None, ended: None };
-                    fresh.again(host, adapters)
+                    fresh.once_told(host, adapters)
                 }
             };
             self.by_run.insert(launch.run.id.clone(), launch);
@@ -79,6 +79,17 @@ impl Launches {
 }
 
 impl Launch {
+    /// Reads what was not written yet; an end counts once it is known which session it is the end of.
+    /// That is the launcher's to say, and a quick agent has ended before: as long as there is a launcher,
+    /// its silence does not mean that there was no session.
+    fn once_told(self, host: &Host, adapters: Adapters) -> Self {
+        // Whether anybody is left to say it is asked before whether it is said.
+        let untold = self.run.is_being_launched() && self.run.session().is_none();
+        let mut launch = self.again(host, adapters);
+        launch.ended = launch.ended.filter(|_| !untold);
+        launch
+    }
+
     /// Reads what was not written yet when it was last read.
     #[must_use]
     pub fn again(mut self, host: &Host, adapters: Adapters) -> Self {

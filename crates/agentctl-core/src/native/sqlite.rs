@@ -8,7 +8,7 @@
 //! The first who opens a `-shm` that its writer left behind makes it anew, under a lock that an agent which
 //! starts in that moment would run into. With `readonly_shm` we never are that one, and never write there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::OpenFlags;
@@ -60,11 +60,21 @@ pub fn open(path: &Path, uid: u32) -> Result<Connection, StoreError> {
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NOFOLLOW
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(format!("file:{}?{mode}", escape(path)), flags)?;
+    let path = behind_links(path).map_err(|error| StoreError::Skipped(error.into()))?;
+    let connection = Connection::open_with_flags(format!("file:{}?{mode}", escape(&path)), flags)?;
     connection.busy_timeout(Duration::from_millis(200))?;
     // Otherwise a statement is compiled anew for every value it is asked with.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
+}
+
+/// Resolves the folders above a database: `SQLite` would refuse it for any link on the way there, and a
+/// home may lie behind one. The database itself must be none.
+fn behind_links(path: &Path) -> std::io::Result<PathBuf> {
+    match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) => Ok(std::fs::canonicalize(folder)?.join(name)),
+        _ => Ok(path.to_owned()),
+    }
 }
 
 fn escape(path: &Path) -> String {
@@ -115,6 +125,20 @@ mod tests {
         let uid = rustix::process::geteuid().as_raw();
         assert_eq!(count(&open(&path, uid).expect("opened")), 1);
         assert_eq!(names(dir.path()), before);
+    }
+
+    #[test]
+    fn a_home_may_lie_behind_a_link_and_the_store_itself_may_not() {
+        let dir = tempfile::tempdir().expect("dir");
+        let uid = rustix::process::geteuid().as_raw();
+        let (home, link) = (dir.path().join("home"), dir.path().join("link"));
+        std::fs::create_dir(&home).expect("made");
+        std::os::unix::fs::symlink(&home, &link).expect("linked");
+        drop(make(&home.join("store.sqlite")));
+        assert_eq!(count(&open(&link.join("store.sqlite"), uid).expect("opened")), 1);
+        std::os::unix::fs::symlink("store.sqlite", home.join("other.sqlite")).expect("linked");
+        let refused = open(&link.join("other.sqlite"), uid);
+        assert!(matches!(refused, Err(StoreError::Skipped(_))), "{refused:?}");
     }
 
     #[test]

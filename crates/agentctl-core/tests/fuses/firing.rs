@@ -2,7 +2,7 @@
 
 use agentctl_core::events::{EventKind, about_fuse};
 use agentctl_core::fuses::{
-    Action, Cause, Firing, FuseError, State, cancel, claim, extend, unfinished,
+    Action, Cause, Firing, FuseError, State, cancel, claim, extend, seen, unfinished,
 };
 
 use super::{BEGIN, HOUR, NOW, World, nobody, now, ttl};
@@ -165,4 +165,31 @@ fn of_many_who_claim_a_fuse_one_gets_it_and_holds_it_while_it_lives() {
     }
     world.sweep(HOUR);
     assert!(world.names().is_empty(), "{:?}", world.names());
+}
+
+#[test]
+fn one_that_gets_on_while_somebody_looks_is_never_missing() {
+    let world = World::new();
+    let actions = vec![Action::Run { argv: vec!["x".into()] }; 100];
+    let fuse = world.set(ttl(HOUR), actions);
+    let due = world.due(&nobody(), BEGIN + HOUR);
+    let firing = claim(&world.host, &due[0]).expect("claimed").expect("it is ours");
+    let (mut worker, mut done) = (Worker { left: usize::MAX }, Done::default());
+    std::thread::scope(|scope| {
+        let at_it = scope.spawn(|| work(firing, &mut worker, &mut done));
+        let mut looks = 0;
+        loop {
+            // One look more when it is through: its last name is seen as well.
+            let through = at_it.is_finished();
+            let (fuses, faults) = seen(&world.host);
+            assert!(faults.is_empty(), "{faults:?}");
+            let ids: Vec<&String> = fuses.iter().map(|f| &f.id).collect();
+            assert_eq!(ids, [&fuse.id], "look {looks}: who misses it tells that it was cancelled");
+            looks += 1;
+            if through {
+                break;
+            }
+        }
+    });
+    assert_eq!(done.commands, 100);
 }

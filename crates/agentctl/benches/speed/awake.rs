@@ -11,7 +11,7 @@ use crate::promises::{Bench, HISTORY, Home};
 /// So many ask at once.
 const CROWD: usize = 500;
 /// So long nobody asks anything.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 
 /// A daemon that serves a home, and ends with the value.
 struct Daemon {

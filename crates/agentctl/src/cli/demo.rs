@@ -31,6 +31,9 @@ pub(super) struct DemoArgs {
     clean: bool,
 }
 
+/// So long may they take to begin, and to end.
+const LIMIT: Duration = Duration::from_secs(30);
+
 /// Name of the directory, prompt, and whether the agent stays when its turn is over.
 const CAST: [(&str, &str, bool); 6] = [
     (
@@ -143,7 +146,7 @@ fn settle(host: &Arc<Host>, ids: &[String]) {
     let home = demo::home(host);
     let (live, sessions) = (home.join("live"), home.join("sessions"));
     let watch = Watch::directories([live.as_path(), sessions.as_path()]);
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + LIMIT;
     while Instant::now() < until {
         let found = ours(host, &scratch(host));
         let settled = |s: &&Session| {
@@ -177,14 +180,14 @@ fn clean(ui: &mut Ui, host: &Arc<Host>) -> Outcome {
         waiting += usize::from(watch.add(&host.kernel, process)?);
         host.kernel.signal(process, Signal::TERM)?;
     }
-    let until = Instant::now() + Duration::from_secs(5);
+    let until = Instant::now() + LIMIT;
     while waiting > 0 && Instant::now() < until {
         waiting -= watch.wait(Some(until.saturating_duration_since(Instant::now())))?.len();
     }
     if waiting > 0 {
         return Err(Failure::new(
             Kind::Failed,
-            format!("{waiting} demo agents did not end within 5 s"),
+            format!("{waiting} demo agents did not end within {} s", LIMIT.as_secs()),
         )
         .hint("run `agentctl demo --clean` again"));
     }

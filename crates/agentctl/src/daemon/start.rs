@@ -15,7 +15,7 @@ use crate::client::{Client, PATIENT, Silence};
 use crate::failure::{Failure, Kind};
 
 /// So long may a daemon take until it serves.
-const START_LIMIT: Duration = Duration::from_secs(10);
+const START_LIMIT: Duration = Duration::from_secs(30);
 /// So long is a pause while another one that was quicker gets ready.
 const BREATH: Duration = Duration::from_millis(5);
 /// What a new daemon says when it serves.

@@ -370,7 +370,7 @@ fn a_server_that_does_not_answer_is_a_fault_and_claims_nothing() {
         rollout(&home, A, &[started(), asked("x"), call("exec_command", &json!({"cmd": "ls"}))]);
         let socket = home.at("run/s.sock");
         // It accepts and never answers; a quarter of this it is waited for.
-        crate::configure(&home, &[("live", "4s")], "");
+        crate::configure(&home, &[("live", "12s")], "");
         let _listener = UnixListener::bind(&socket).expect("bound");
         let listen = format!("unix://{}", socket.display());
         let _agent = exec(&home, &[A], &["app-server", "--listen", &listen]);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use testkit::{Dice, TestHome, eventually, rounds, sandboxed};
 
 use crate::opencode::{self, DATA};
-use crate::{fixtures_dir, home};
+use crate::{configure, fixtures_dir, home};
 
 pub(crate) const SOCKET: &str = ".local/state/agentctl/run/agentctl.sock";
 const ALL: [&str; 6] = ["list", "-a", "--since", "all", "--tree", "--json"];
@@ -180,6 +180,7 @@ fn answers_are_the_same_with_it_and_without() {
             let listed = home.run(&["list", "--json"]).sessions();
             listed.iter().any(|s| s["id"] == "alive" && s["status"] == "running").then_some(())
         });
+        crate::launched::until_asked(&home, "alive");
         started(&home);
         let own = alone(&home, &ALL);
         assert!(own["sessions"].as_array().expect("rows").len() > 20, "there is much to compare");
@@ -366,6 +367,8 @@ fn one_that_stands_still_is_not_waited_for() {
     sandboxed(|| {
         let home = inhabited();
         let own = alone(&home, &ALL);
+        // A tenth of this it is waited for.
+        configure(&home, &[("live", "10s")], "");
         let pid = started(&home);
         signal(pid, Signal::STOP);
         assert_same(home.run(&ALL).json(), &own, "it answers itself");

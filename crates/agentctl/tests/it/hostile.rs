@@ -339,7 +339,7 @@ fn nothing_of_a_stranger_reaches_the_terminal_raw() {
         let wrong = home.run(&["list"]);
         assert_eq!(wrong.code, Some(1));
         assert_harmless(&wrong.stderr);
-        std::fs::remove_file(home.path().join(".config/agentctl/config.toml")).expect("removed");
+        crate::configure(&home, &[], "");
         for args in [
             &["list", "-a", "--since", "all"][..],
             &["list", "-a", "--since", "all", "--json"],

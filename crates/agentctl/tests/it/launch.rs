@@ -274,12 +274,13 @@ fn an_agent_that_dies_or_is_silent_leaves_nothing_running() {
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
         fails("cannot be executed", "cannot be run");
         // Long enough for a word before it.
-        crate::configure(&home, &[("launch", "2s")], "");
+        crate::configure(&home, &[("launch", "10s")], "");
         script(&home, "claude", "echo thinking >&2; (setsid sleep 600 &); sleep 600");
         fails(
             "says nothing that counts",
-            "did not tell its session within 2000 ms and was ended: thinking",
+            "did not tell its session within 10000 ms and was ended: thinking",
         );
+        crate::configure(&home, &[("launch", "1s")], "");
         script(
             &home,
             "claude",
@@ -408,7 +409,7 @@ fn an_order_is_put_in_the_agents_own_words() {
         let (_, args) = launch("codex", &["--permissions", "bypass"]);
         assert_eq!(args.join(" "), "exec --json --dangerously-bypass-approvals-and-sandbox -");
         let config = "adapter = \"claude-code\"\nmodel = \"cm\"\npermissions = \"bypass\"\n[claude-code]\nbilling = \"subscription\"\n";
-        home.write(".config/agentctl/config.toml", config);
+        crate::configure(&home, &[], config);
         let launched = home.run(&["launch", "-p", "x"]);
         assert_eq!(launched.code, Some(0), "{}", launched.stderr);
         assert!(read("args").ends_with("--model\ncm\n--dangerously-skip-permissions\n"));

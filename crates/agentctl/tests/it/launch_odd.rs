@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use testkit::{eventually, sandboxed};
 
+use crate::events::Stream;
 use crate::home;
 use crate::launched::{folder, kill, launch, marked, runs, script, shims, status, until_stopped};
 
@@ -251,5 +252,39 @@ fn a_run_elsewhere_is_not_over_and_one_with_a_hook_at_work_is_kept() {
         fs::write(folder.join("started.json"), started.to_string()).expect("written");
         assert_eq!(runs(&home)[0]["ended_at"], Value::Null, "it may live where we cannot look");
         assert_eq!(home.run(&["prune", "--json"]).json()["pruned"], Value::Array(Vec::new()));
+    });
+}
+
+#[test]
+fn an_end_before_the_launcher_has_said_whose_it_is_is_told_when_it_has() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[say:ok]]", &[]);
+        let ended = |run: &Value| !run["exit"].is_null();
+        let run = eventually("its end is kept", || runs(&home).pop().filter(ended));
+        let stream = Stream::of(&home, &[]);
+        // A launch as it stands when its agent was quicker than its launcher: the same once more, without
+        // the launcher's word, and with the launcher's lock.
+        let kept = home.path().join(".local/state/agentctl/runs");
+        let (from, half) = (kept.join(run["id"].as_str().expect("an id")), home.at("half"));
+        fs::create_dir(&half).expect("made");
+        let again = "ffffffff-ffff-7fff-bfff-ffffffffffff";
+        for name in ["spec.json", "started.json", "exit.json", "stdout", "stderr", "prompt"] {
+            let text = fs::read_to_string(from.join(name)).expect("there");
+            let text = text.replace(run["id"].as_str().expect("an id"), again);
+            fs::write(half.join(name), text).expect("written");
+        }
+        let launcher = fs::File::open(&half).expect("opened");
+        launcher.lock().expect("locked");
+        fs::rename(&half, kept.join(again)).expect("moved");
+        // Whoever has seen the end of a later one has looked at this one, too.
+        let other = launch(&home, "v", "x [[say:ok]]", &[]);
+        stream.last(&other, "stopped");
+        assert_eq!(stream.kinds(&id), [""; 0], "nobody knows yet what has ended");
+        fs::copy(from.join("session.json"), home.at("session")).expect("copied");
+        fs::rename(home.at("session"), kept.join(again).join("session.json")).expect("moved");
+        let told = stream.until(&id, &["started", "stopped"]);
+        assert_eq!(told["id"], format!("{again}-stopped"));
+        drop(launcher);
     });
 }

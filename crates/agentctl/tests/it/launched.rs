@@ -38,6 +38,11 @@ pub(crate) fn until_said(home: &TestHome, id: &str, words: &str) {
     });
 }
 
+/// Waits until a session's turn has begun: one that dies before that was not killed at its work.
+pub(crate) fn until_asked(home: &TestHome, id: &str) {
+    eventually("its turn has begun", || (!status(home, id)["prompt"].is_null()).then_some(()));
+}
+
 pub(crate) fn until_stopped(home: &TestHome, id: &str) -> Value {
     eventually("it has stopped", || {
         Some(status(home, id)).filter(|s| s["status"] == "stopped" || s["status"] == "error")

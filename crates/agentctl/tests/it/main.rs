@@ -67,12 +67,13 @@ fn home() -> TestHome {
 
 /// Writes a configuration. All limits are long, but for these: those whose passing is what is tested.
 fn configure(home: &TestHome, short: &[(&str, &str)], more: &str) {
-    let mut text = String::from("[deadline]\n");
+    // What stands in no table comes first.
+    let mut text = format!("{more}\n[deadline]\n");
     for name in ["live", "all", "launch", "gateway"] {
         let limit = short.iter().find(|(short, _)| *short == name).map_or("5m", |(_, limit)| limit);
         text.push_str(&format!("{name} = \"{limit}\"\n"));
     }
-    home.write(".config/agentctl/config.toml", text + more);
+    home.write(".config/agentctl/config.toml", text);
 }
 
 /// Where the recorded homes lie.

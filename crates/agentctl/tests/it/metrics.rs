@@ -14,7 +14,8 @@ use serde_json::Value;
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::daemon::{signal, started};
-use crate::home;
+use crate::launched::until_asked;
+use crate::{configure, home};
 
 const CONFIG: &str = ".config/agentctl/config.toml";
 const TOKEN: &str = ".local/state/agentctl/metrics.token";
@@ -24,7 +25,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// A home whose daemon serves metrics on a port that the system chooses.
 fn measured(more: &str) -> TestHome {
     let home = home();
-    home.write(CONFIG, format!("[metrics]\nlisten = \"127.0.0.1:0\"\n{more}"));
+    configure(&home, &[], &format!("[metrics]\nlisten = \"127.0.0.1:0\"\n{more}"));
     home
 }
 
@@ -129,6 +130,9 @@ fn gauges_count_what_list_shows_at_that_moment() {
             ("adapter=\"demo\",status=\"waiting\"".to_owned(), 1.0),
         ]);
         eventually("they work and wait", || (listed(&home) == all).then_some(()));
+        for id in ["one", "two", "three"] {
+            until_asked(&home, id);
+        }
         std::fs::create_dir(home.path().join("d")).expect("made");
         assert_eq!(home.run(&["lock", "d"]).code, Some(0));
         let text = scrape(&home);
@@ -144,6 +148,9 @@ fn gauges_count_what_list_shows_at_that_moment() {
         ] {
             assert_eq!(value(&text, sample), Some(count), "{sample}\n{text}");
         }
+        // The daemon's own look comes a moment later than ours: who tells an end has seen a beginning.
+        let begun = "agentctl_events_total{type=\"session.started\"}";
+        eventually("they are told", || (value(&scrape(&home), begun) == Some(3.0)).then_some(()));
         for agent in &mut agents {
             agent.kill().expect("killed");
             agent.wait().expect("reaped");
@@ -159,7 +166,7 @@ fn gauges_count_what_list_shows_at_that_moment() {
         assert_eq!(value(&text, "agentctl_sessions_total{status=\"stopped\"}"), Some(3.0));
         assert_eq!(value(&text, "agentctl_session_duration_seconds_count"), Some(3.0));
         assert_eq!(value(&text, "agentctl_launches_total{adapter=\"demo\"}"), Some(0.0));
-        assert_eq!(value(&text, "agentctl_events_total{type=\"session.started\"}"), Some(3.0));
+        assert_eq!(value(&text, begun), Some(3.0));
         assert!(value(&text, "agentctl_event_lag_seconds_count") >= Some(6.0), "{text}");
         let asked = value(&text, "agentctl_adapter_question_seconds_count{adapter=\"demo\"}");
         assert!(asked >= Some(2.0), "{text}");
@@ -323,7 +330,7 @@ fn a_port_that_is_taken_is_told_and_had_once_it_is_free() {
         let home = home();
         let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
         let address = taken.local_addr().expect("an address");
-        home.write(CONFIG, format!("[metrics]\nlisten = \"{address}\"\n"));
+        configure(&home, &[], &format!("[metrics]\nlisten = \"{address}\"\n"));
         let mut shown = home.command(&["daemon", "run"]);
         let mut shown = shown.stderr(Stdio::piped()).spawn().expect("starts");
         let said = BufReader::new(shown.stderr.take().expect("piped")).lines();

@@ -270,7 +270,7 @@ fn what_a_server_cannot_heed_is_said_in_a_sentence() {
             "model = \"m\"\npermissions = \"edits\"\n[[openclaw.gateways]]\nurl = \"{}\"\ntoken = \"{TOKEN}\"\n",
             gateway.url()
         );
-        home.write(".config/agentctl/config.toml", table);
+        configure(&home, &[], &table);
         home.set("LANG", "C");
         assert_eq!(home.run(resume).code, Some(0));
         let world = gateway.world();

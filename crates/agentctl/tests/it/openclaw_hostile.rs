@@ -178,7 +178,7 @@ fn a_secret_reaches_nobody_it_is_not_meant_for() {
         let stranger = format!(
             "[[openclaw.gateways]]\nurl = \"ws://127.0.0.1:{port}\"\ntoken = \"{TOKEN}\"\n"
         );
-        let home = home_of(&[("gateway", "2s")], &stranger);
+        let home = home_of(&[("gateway", "10s")], &stranger);
         assert_eq!(home.run(&["list"]).code, Some(3));
         let heard = heard.join().expect("heard");
         assert!(heard.contains("Upgrade: websocket"), "{heard}");
@@ -355,7 +355,7 @@ fn one_gateway_that_hangs_costs_the_other_nothing() {
         mute.behaves(Manner::Mute);
         // Long enough for the one that answers.
         let both = table(&mute, "") + &table(&well, "");
-        let home = home_of(&[("gateway", "3s")], &both);
+        let home = home_of(&[("gateway", "10s")], &both);
         let listed = home.run(&["list", "--json"]);
         assert_eq!(listed.code, Some(3));
         assert_eq!(listed.session(A)["status"], "running");

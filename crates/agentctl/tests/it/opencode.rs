@@ -129,10 +129,11 @@ pub(crate) fn agent(home: &TestHome, args: &[&str], lines: &[String]) -> Agent {
     let (log, database) = (log(home), home.at(&format!("{DATA}/opencode.db")));
     let database = database.to_string_lossy().into_owned();
     let mut script: Vec<&str> = args.to_vec();
-    script.extend(["open", &database]);
+    // What it serves is known from the moment in which it can serve anything.
     for line in lines {
         script.extend(["keep", &log, line]);
     }
+    script.extend(["open", &database]);
     let mut agent = home.agent("opencode", "ws", &script);
     agent.ready();
     agent

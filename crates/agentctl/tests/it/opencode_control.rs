@@ -93,10 +93,10 @@ fn what_fails_before_the_agent_fails_the_launch() {
         assert_eq!(read(&home, "arguments"), "", "the agent was not started");
         home.write("hangs", "");
         // Long enough for the importer to say who it is.
-        crate::configure(&home, &[("launch", "2s")], "");
+        crate::configure(&home, &[("launch", "10s")], "");
         let late = home.run(&["launch", "opencode", "-p", "x"]);
         assert_eq!((late.code, read(&home, "arguments").as_str()), (Some(1), ""));
-        assert!(late.stderr.contains("2000 ms"), "{}", late.stderr);
+        assert!(late.stderr.contains("10000 ms"), "{}", late.stderr);
         let importer = written_pid(&home.path().join("importer"));
         eventually("nothing of it lives", || (!lives(importer)).then_some(()));
     });

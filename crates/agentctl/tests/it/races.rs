@@ -172,6 +172,24 @@ impl Stage {
         None
     }
 
+    /// Launches, and holds whoever is about to become the agent; `None` when it was quicker.
+    fn catch_starter(&self, cast: &mut Cast) -> Option<(Child, Player, OwnedFd)> {
+        let mut launcher = self.launcher();
+        loop {
+            let starter = self.players().into_iter().find(|p| p.part == Part::Starter);
+            if let Some(starter) = starter
+                && let Some(handle) = self.pause(&starter)
+            {
+                return Some((launcher, starter, handle));
+            }
+            if launcher.try_wait().expect("ours").is_some() {
+                cast.alive(&self.players());
+                self.clear(cast);
+                return None;
+            }
+        }
+    }
+
     /// One of those who may be killed, as the dice fall. Starters and shims are few and brief: each part
     /// is as likely as the others.
     fn victim(&mut self, players: &[Player], spare: bool) -> Option<usize> {
@@ -329,22 +347,7 @@ fn a_starter_that_outlives_its_shim_is_waited_for() {
         let stage = Stage::new();
         let mut cast = Cast::default();
         for _ in 0..500 {
-            let mut launcher = stage.launcher();
-            let caught = loop {
-                let players = stage.players();
-                let starter = players.into_iter().find(|p| p.part == Part::Starter);
-                if let Some(starter) = starter
-                    && let Some(handle) = stage.pause(&starter)
-                {
-                    break Some((starter, handle));
-                }
-                if launcher.try_wait().expect("ours").is_some() {
-                    break None;
-                }
-            };
-            let Some((starter, handle)) = caught else {
-                cast.alive(&stage.players());
-                stage.clear(&mut cast);
+            let Some((mut launcher, starter, handle)) = stage.catch_starter(&mut cast) else {
                 continue;
             };
             let players = stage.players();
@@ -365,6 +368,30 @@ fn a_starter_that_outlives_its_shim_is_waited_for() {
             let alive = cast.alive(&stage.players());
             let ids: Vec<&str> = alive.iter().map(|(_, session)| session.as_str()).collect();
             assert_eq!(ids, [answer.stdout.trim()]);
+            return;
+        }
+        panic!("no starter could be caught");
+    });
+}
+
+#[test]
+fn who_becomes_an_agent_after_its_launch_was_given_up_is_ended_too() {
+    sandboxed(|| {
+        let stage = Stage::new();
+        crate::configure(&stage.home, &[("launch", "1s")], "");
+        let mut cast = Cast::default();
+        for _ in 0..500 {
+            let Some((mut launcher, _, handle)) = stage.catch_starter(&mut cast) else { continue };
+            // It tells nothing in time; but whoever is on the way is not left behind.
+            let late = Instant::now() + Duration::from_secs(2);
+            while Instant::now() < late {
+                assert!(launcher.try_wait().expect("ours").is_none(), "it waits for its agent");
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
+            pidfd_send_signal(&handle, Signal::CONT).expect("goes on");
+            let answer: Output = launcher.wait_with_output().into();
+            assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{}", answer.stderr);
+            eventually("nobody is left", || stage.players().is_empty().then_some(()));
             return;
         }
         panic!("no starter could be caught");

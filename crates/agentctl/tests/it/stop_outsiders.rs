@@ -1,7 +1,7 @@
 //! Stopping what has left the agent's pid namespace, its user, or our sight.
 
 use serde_json::json;
-use testkit::{TestHome, sandboxed};
+use testkit::{TestHome, eventually, sandboxed};
 
 use crate::claude_code::{A, Claude, prompt};
 use crate::home;
@@ -18,7 +18,13 @@ fn with_tool(home: &TestHome, starter: &str) -> (String, u32) {
     );
     let script = home.write("parts/tool.sh", text);
     let id = launch(home, "ws", &format!("x [[tool:sh {}]]", script.display()), &[]);
-    (id, written_pid(&pid))
+    let pid = written_pid(&pid);
+    // It tells its pid a moment before it becomes what it is.
+    eventually("the tool is at work", || {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        (name == "sleep\n").then_some(())
+    });
+    (id, pid)
 }
 
 #[test]

@@ -36,14 +36,17 @@ impl Running {
         line.and_then(|l| l.trim().parse().ok()).expect("a number")
     }
 
-    /// Waits until the waiter has armed what wakes it and sleeps.
-    pub(crate) fn asleep(self) -> Self {
+    /// Says whether it sleeps until something wakes it.
+    pub(crate) fn sleeps(&self) -> bool {
         // poll or ppoll, on x86-64 and on arm64.
         let polls = |text: &str| ["7 ", "271 ", "73 "].iter().any(|n| text.starts_with(n));
-        let path = format!("/proc/{}/syscall", self.0.id());
-        eventually("the waiter sleeps", || {
-            std::fs::read_to_string(&path).ok().filter(|t| polls(t)).map(drop)
-        });
+        let syscall = std::fs::read_to_string(format!("/proc/{}/syscall", self.0.id()));
+        syscall.is_ok_and(|text| polls(&text))
+    }
+
+    /// Waits until the waiter has armed what wakes it and sleeps.
+    pub(crate) fn asleep(self) -> Self {
+        eventually("the waiter sleeps", || self.sleeps().then_some(()));
         self
     }
 
@@ -78,7 +81,7 @@ impl Running {
 
 pub(crate) fn wait(home: &TestHome, args: &[&str]) -> Running {
     // Shorter than the safety look: what nothing wakes is late.
-    let all = [&["wait", "--timeout", "25s"], args].concat();
+    let all = [&["wait", "--timeout", "50s"], args].concat();
     let mut command = home.command(&all);
     Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts"))
 }
@@ -174,7 +177,9 @@ fn a_turn_that_goes_on_is_waited_for_to_its_end() {
             std::fs::write(&gate, "go").expect("opened");
             let said = waiter.output();
             assert_said(&said, code, line);
-            assert_eq!(said.stderr, "", "a moment of doubt at its end is not worth a word");
+            // A moment of doubt at its end is not worth a word; on a busy machine it may be more than that.
+            let doubts = |line: &str| line.contains(&format!("what {id} does is unknown"));
+            assert!(said.stderr.lines().all(doubts), "{}", said.stderr);
         }
     });
 }

@@ -109,7 +109,7 @@ fn a_server_that_cannot_be_listened_to_is_looked_at_at_a_pace() {
         rollout(&home, A, &[started()]);
         let socket = home.at("run/s.sock");
         // It accepts and never answers; a quarter of this it is waited for.
-        crate::configure(&home, &[("live", "4s")], "");
+        crate::configure(&home, &[("live", "12s")], "");
         let _listener = UnixListener::bind(&socket).expect("bound");
         let listen = format!("unix://{}", socket.display());
         let _agent = exec(&home, &[A], &["app-server", "--listen", &listen]);

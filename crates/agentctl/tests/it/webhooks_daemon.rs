@@ -7,11 +7,11 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::receiver::{Manner, Receiver, Request};
-use testkit::{TestHome, eventually, hex, hmac_sha256, sandboxed};
+use testkit::{TestHome, eventually, eventually_or, hex, hmac_sha256, sandboxed};
 
 use crate::daemon::{signal, started};
-use crate::home;
 use crate::launched::{launch, runs, script};
+use crate::{configure, home};
 
 const SECRET: &str = "hush-hush-9876543210";
 
@@ -21,26 +21,33 @@ fn configured(receiver: &Receiver, more: &str) -> TestHome {
     let config = format!(
         "[[webhooks]]\nurl = \"{url}\"\nallow_private = true\nsecret = \"{SECRET}\"\nname = \"ops\"\ntypes = [\"stopped\", \"error\"]\n{more}\n"
     );
-    home.write(".config/agentctl/config.toml", config);
+    configure(&home, &[], &config);
     home
 }
 
 /// Waits for a request about this session that is as wanted.
+#[track_caller]
 fn told(receiver: &Receiver, id: &str, is: impl Fn(&Value) -> bool) -> Request {
-    eventually("its end is told", || {
+    let stand = || {
+        let told = receiver
+            .requests()
+            .into_iter()
+            .map(|r| r.json()["id"].to_string() + &r.json()["late"].to_string());
+        format!("told: {:?}", told.collect::<Vec<_>>())
+    };
+    eventually_or("its end is told", stand, || {
         let about = |r: &Request| r.json()["session_id"] == id && is(&r.json());
         receiver.requests().into_iter().find(about)
     })
 }
 
-/// Starts another daemon when the one before has lost its right to serve.
-fn another(home: &TestHome) {
+/// Waits until the daemon before has lost its right to serve.
+fn until_free(home: &TestHome) {
     let lock = home.path().join(".local/state/agentctl/daemon.lock");
     eventually("nobody has the right to serve", || {
         let lock = fs::File::open(&lock).expect("there");
         flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()
     });
-    started(home);
 }
 
 fn delivered(home: &TestHome) -> u64 {
@@ -90,15 +97,24 @@ fn an_end_is_posted_with_its_true_exit_code_and_whom_to_call_back() {
 #[test]
 fn what_a_killed_daemon_had_not_delivered_the_next_one_sends_late_under_the_same_id() {
     sandboxed(|| {
-        let receiver = Receiver::always(Manner::Status(500));
+        // Later than this test lasts: nothing is on its way when the daemon is killed.
+        let later = Manner::With(500, "Retry-After: 3600".into());
+        let receiver = Receiver::always(later);
         let home = configured(&receiver, "");
         let pid = started(&home);
         let id = launch(&home, "w", "x [[say:ok]]", &[]);
         let refused = told(&receiver, &id, |_| true);
         signal(pid, Signal::KILL);
+        until_free(&home);
+        // It is dead; what was refused until here is not what is taken from here on.
+        let refusals = receiver.requests().len();
         receiver.from_now_on(Manner::Status(204));
-        another(&home);
-        let late = told(&receiver, &id, |body| body["late"] == true);
+        started(&home);
+        let late = eventually("it is taken", || {
+            let own = |r: &Request| r.json()["session_id"] == id;
+            receiver.requests().into_iter().skip(refusals).find(own)
+        });
+        assert_eq!(late.json()["late"], true);
         assert_eq!(late.header("webhook-id"), refused.header("webhook-id"));
         let run = runs(&home).pop().expect("a run");
         let at = &late.json()["at"];
@@ -106,17 +122,13 @@ fn what_a_killed_daemon_had_not_delivered_the_next_one_sends_late_under_the_same
         eventually("it is counted", || (delivered(&home) == 1).then_some(()));
         // Once it is told it is told: the next daemon sends what comes, and not this again.
         assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
-        another(&home);
+        until_free(&home);
+        started(&home);
         let other = launch(&home, "w", "x [[say:ok]]", &[]);
         let _other = told(&receiver, &other, |_| true);
-        let times = receiver
-            .requests()
-            .iter()
-            .filter(|r| {
-                r.header("webhook-id") == refused.header("webhook-id") && r.json()["late"] == true
-            })
-            .count();
-        assert_eq!(times, 1);
+        let taken = receiver.requests().split_off(refusals);
+        let same = |r: &&Request| r.header("webhook-id") == refused.header("webhook-id");
+        assert_eq!(taken.iter().filter(same).count(), 1);
     });
 }
 

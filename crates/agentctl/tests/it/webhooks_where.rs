@@ -147,8 +147,10 @@ fn no_secret_is_ever_shown() {
     let shown = format!("{endpoints:?} {:?}", endpoints[0].secret);
     let webhooks = start(&stage, endpoints);
     webhooks.offer(&stopped("e-1"));
-    eventually("all have failed", || {
-        webhooks.status().iter().all(|s| s.attempts > 0).then_some(())
+    // Each is counted first and told then.
+    eventually("all have failed and it is told", || {
+        let told = stage.said.all().len() >= webhooks.status().len();
+        (told && webhooks.status().iter().all(|s| s.attempts > 0)).then_some(())
     });
     let status = serde_json::to_string(&webhooks.status()).expect("JSON");
     let said = stage.said.all().join("\n");

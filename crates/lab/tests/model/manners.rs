@@ -107,7 +107,7 @@ fn a_delay_comes_before_the_first_byte_and_a_drip_between_the_words() {
     assert!(model.wait_for(PATIENCE, ended));
     let request = the_only(&model);
     let took = request.ended_ms.expect("an end") - request.at_ms;
-    assert!((700..20_000).contains(&took), "{took} ms");
+    assert!(took >= 700, "{took} ms");
 }
 
 #[test]

@@ -77,12 +77,12 @@ impl Kernel {
     /// Reads these variables as [`Kernel::environ`] does, and tells an empty environment from one that
     /// is not there yet.
     ///
-    /// `execve` fills in arguments and environment last: for a moment both read as nothing. A program is
-    /// always given an argument, so one without any is in that moment.
+    /// `execve` fills in the arguments and then the environment last: for a moment, which on a busy machine
+    /// may be long, they read as nothing. Where the environment ends is written when it is there.
     pub fn environ_now(&self, id: &ProcId, names: &[&str]) -> io::Result<Environ> {
         let directory = open_process_directory(id.pid)?;
         let bytes = read_at(directory.as_fd(), "environ")?;
-        let forming = bytes.is_empty() && read_at(directory.as_fd(), "cmdline")?.is_empty();
+        let forming = bytes.is_empty() && !has_no_environ(&read_at(directory.as_fd(), "stat")?);
         if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
             return Err(io::Error::other("the process has gone"));
         }
@@ -101,6 +101,15 @@ fn stands_in(pid: u32, directory: &Path) -> bool {
     };
     let (wanted, link) = (directory.as_os_str().as_bytes(), link.as_bytes());
     link == wanted || link.strip_suffix(b" (deleted)") == Some(wanted)
+}
+
+/// Says whether a process was given an environment, and an empty one. A place of nought is not filled in.
+fn has_no_environ(stat: &[u8]) -> bool {
+    let name = memchr::memrchr(b')', stat).unwrap_or_default();
+    let rest = String::from_utf8_lossy(&stat[name..]);
+    // `env_start` and `env_end`, the 50th and 51st; the name is the second.
+    let mut places = rest.split_ascii_whitespace().skip(48);
+    matches!((places.next(), places.next()), (Some(from), Some(to)) if from == to && to != "0")
 }
 
 fn environ_value(environ: &[u8], name: &str) -> Option<String> {
