@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use self::control::Control;
@@ -41,6 +42,9 @@ pub static ALL: &[&dyn Adapter] = &[
     &openclaw::OpenClaw,
     &demo::Demo,
 ];
+
+/// So many rows of a database are remembered in one piece.
+const PIECE_ROWS: usize = 128;
 
 /// One look at the world: what an adapter may use to answer. Everything is handed in.
 #[derive(Clone, Debug)]
@@ -108,6 +112,31 @@ impl Look {
             memo.keep(&name, 0, &basis, record);
         }
         Ok(record)
+    }
+
+    /// Reads all rows of a database that was looked at before, or recalls them where that is what it was.
+    pub fn rows_in<T: Serialize + DeserializeOwned, E>(
+        &self,
+        database: &Path,
+        basis: Option<Basis>,
+        read: impl FnOnce() -> Result<Vec<T>, E>,
+    ) -> Result<Vec<T>, E> {
+        let (Some(memo), Some(basis)) = (&self.host.memo, basis) else { return read() };
+        let piece = |number: usize| database.join(format!("rows/{number}"));
+        let count = memo.recall::<usize>(&database.join("rows"), 0, &basis);
+        let pieces = count.map(|count| (0..count).map(|at| memo.recall(&piece(at), 0, &basis)));
+        if let Some(pieces) = pieces.and_then(Iterator::collect::<Option<Vec<Vec<T>>>>) {
+            return Ok(pieces.into_iter().flatten().collect());
+        }
+        let rows = read()?;
+        if Basis::of_database(database) == Some(basis) {
+            let pieces = rows.chunks(PIECE_ROWS);
+            memo.keep(&database.join("rows"), 0, &basis, &pieces.len());
+            for (number, rows) in pieces.enumerate() {
+                memo.keep(&piece(number), 0, &basis, &rows);
+            }
+        }
+        Ok(rows)
     }
 
     /// Makes a piece of evidence, dated now.

@@ -7,15 +7,19 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use serde::{Deserialize, Serialize};
+
+use crate::adapters::Look;
 use crate::model::Time;
 use crate::native::file;
+use crate::native::memo::Basis;
 use crate::native::sqlite::{self, Connection, Params, Row as SqlRow, SqlResult};
 
 /// Longest text that is taken from a row.
 const TEXT_CHARS: usize = 400;
 
 /// What the index says of one thread.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Row {
     pub(super) cwd: Option<String>,
     pub(super) title: Option<String>,
@@ -28,6 +32,8 @@ pub(super) struct Row {
 
 /// An open index. It lives as long as one question.
 pub(super) struct Index {
+    path: PathBuf,
+    basis: Option<Basis>,
     connection: Mutex<Connection>,
     select: String,
     all: OnceLock<HashMap<String, Row>>,
@@ -35,20 +41,26 @@ pub(super) struct Index {
 
 impl Index {
     /// Opens the newest `state_<n>.sqlite` of a home, if there is a readable one.
-    pub(super) fn open(root: &Path, uid: u32) -> Option<Self> {
-        let connection = sqlite::open(&newest(root, uid)?, uid).ok()?;
+    pub(super) fn open(look: &Look, root: &Path) -> Option<Self> {
+        let uid = look.host.kernel.uid();
+        let path = newest(root, uid)?;
+        let basis = look.basis(&path);
+        let connection = sqlite::open(&path, uid).ok()?;
         let threads = columns(&connection, "threads");
         if !threads.contains("id") {
             return None;
         }
         let edges = columns(&connection, "thread_spawn_edges").contains("child_thread_id");
         let select = select(&threads, edges);
-        Some(Self { connection: Mutex::new(connection), select, all: OnceLock::new() })
+        Some(Self { path, basis, connection: Mutex::new(connection), select, all: OnceLock::new() })
     }
 
     /// Reads all rows at once, for questions over all history.
-    pub(super) fn load(&self) {
-        self.all.get_or_init(|| self.query("", []).unwrap_or_default().into_iter().collect());
+    pub(super) fn load(&self, look: &Look) {
+        self.all.get_or_init(|| {
+            let rows = look.rows_in(&self.path, self.basis, || self.query("", []));
+            rows.unwrap_or_default().into_iter().collect()
+        });
     }
 
     pub(super) fn row(&self, id: &str) -> Option<Row> {

@@ -146,7 +146,7 @@ impl CodexStore<'_> {
     }
 
     fn index(&self) -> Option<&Index> {
-        self.index.get_or_init(|| Index::open(&self.root.path, self.uid())).as_ref()
+        self.index.get_or_init(|| Index::open(self.look, &self.root.path)).as_ref()
     }
 
     /// Visits every rollout below `sessions/` by name; what cannot be one is reported.
@@ -226,7 +226,7 @@ impl Store for CodexStore<'_> {
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
         let index = self.index();
         if let Some(index) = index {
-            index.load();
+            index.load(self.look);
         }
         let mut rows = Vec::new();
         let mut found = self.each_rollout(&|_| true, &mut |id, entry| {
