@@ -10,6 +10,7 @@ mod launched;
 mod observe;
 mod survey;
 
+use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -96,10 +97,11 @@ pub fn list(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Listing {
         }
         list_adapter(adapter, look, &query)
     });
-    let mut sessions: Vec<Session> = found.rows;
+    let mut sessions = found.rows;
+    sort(&mut sessions);
+    let mut sessions: Vec<Session> = sessions.into_iter().map(|session| *session).collect();
     add_launches(host, adapters, &mut sessions);
     sessions.retain(|s| s.parent.is_some() || wanted.admits(s));
-    sort(&mut sessions);
     let mut faults = found.faults;
     faults.sort();
     faults.dedup();
@@ -107,30 +109,20 @@ pub fn list(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Listing {
 }
 
 /// Orders rows as the contract says, subagents right after their parent.
-fn sort(sessions: &mut Vec<Session>) {
+fn sort<S: Borrow<Session>>(sessions: &mut Vec<S>) {
     let newest = |s: &Session| std::cmp::Reverse(s.last_activity_at.or(s.started_at));
-    let order = |a: &Session, b: &Session| {
+    sessions.sort_by(|a, b| {
+        let (a, b) = (a.borrow(), b.borrow());
         (a.status, newest(a), &a.id, a.pid).cmp(&(b.status, newest(b), &b.id, b.pid))
-    };
-    // Sessions are large: their places are sorted, then each is moved to its own.
-    let mut places: Vec<usize> = (0..sessions.len()).collect();
-    places.sort_by(|a, b| order(&sessions[*a], &sessions[*b]));
-    // What belongs here may have been moved on: follow it to where it is now.
-    for index in 0..places.len() {
-        let mut from = places[index];
-        while from < index {
-            from = places[from];
-        }
-        sessions.swap(index, from);
-    }
-    if sessions.iter().all(|s| s.parent.is_none()) {
+    });
+    if sessions.iter().all(|s| s.borrow().parent.is_none()) {
         return;
     }
     let (children, top): (Vec<_>, Vec<_>) =
-        std::mem::take(sessions).into_iter().partition(|s| s.parent.is_some());
-    let mut children: Vec<Option<Session>> = children.into_iter().map(Some).collect();
+        std::mem::take(sessions).into_iter().partition(|s| s.borrow().parent.is_some());
+    let mut children: Vec<Option<S>> = children.into_iter().map(Some).collect();
     for parent in top {
-        let id = parent.id.clone();
+        let id = parent.borrow().id.clone();
         sessions.push(parent);
         append_children(id.as_deref(), &mut children, sessions);
     }
@@ -138,11 +130,15 @@ fn sort(sessions: &mut Vec<Session>) {
     sessions.extend(children.into_iter().flatten());
 }
 
-fn append_children(parent: Option<&str>, pool: &mut [Option<Session>], out: &mut Vec<Session>) {
+fn append_children<S: Borrow<Session>>(
+    parent: Option<&str>,
+    pool: &mut [Option<S>],
+    out: &mut Vec<S>,
+) {
     for index in 0..pool.len() {
-        let is_child = pool[index].as_ref().is_some_and(|s| s.parent.as_deref() == parent);
+        let is_child = pool[index].as_ref().is_some_and(|s| s.borrow().parent.as_deref() == parent);
         if let Some(child) = is_child.then(|| pool[index].take()).flatten() {
-            let id = child.id.clone();
+            let id = child.borrow().id.clone();
             out.push(child);
             append_children(id.as_deref(), pool, out);
         }
@@ -190,8 +186,9 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
         }
         found
     });
-    add_launches(host, adapters, &mut found.rows);
-    Inspected { session: found.rows.pop(), faults: found.faults }
+    let mut session = found.rows.pop();
+    add_launches(host, adapters, session.as_deref_mut().map_or(&mut [], std::slice::from_mut));
+    Inspected { session: session.map(|session| *session), faults: found.faults }
 }
 
 /// So many threads of one adapter may hang in reads that cannot be cancelled; then it is not asked any
@@ -305,7 +302,7 @@ pub(crate) fn each_root<T: Send>(
     all
 }
 
-fn list_adapter(adapter: &'static dyn Adapter, look: &Look, query: &Query) -> Found<Session> {
+fn list_adapter(adapter: &'static dyn Adapter, look: &Look, query: &Query) -> Found<Box<Session>> {
     each_root(adapter, look, |root| {
         let mut found = Found::default();
         let store = adapter.store(look, root);
@@ -342,7 +339,8 @@ struct Question<'a> {
 
 struct Row {
     locator: Locator,
-    session: Session,
+    /// There may be ten thousand, and they are large: what is moved is the place where it stands.
+    session: Box<Session>,
     /// The record says a turn is open and nobody serves it: look again before saying so.
     confirm: Option<Box<Record>>,
 }
@@ -438,7 +436,7 @@ impl<'a> Question<'a> {
         };
         let parent = self.written(&Locator { id: parent, path: None, parent: None });
         let above = join(&self.view, &parent, self.store.record(&parent, Depth::Outline), None);
-        let session = join::child(&self.view, &above, &locator, record);
+        let session = join::child(&self.view, &above, &locator, record).into();
         self.rows.push(Row { locator, session, confirm: None });
     }
 
@@ -470,7 +468,7 @@ impl<'a> Question<'a> {
         let served = self.view.serves(&locator.id);
         let child = if served { self.store.open_child(&locator) } else { None };
         let doubtful = (open && !served).then(|| Box::new(record.clone()));
-        let session = join(&self.view, &locator, record, child.as_ref());
+        let session = Box::new(join(&self.view, &locator, record, child.as_ref()));
         let confirm = doubtful.filter(|_| !session.status.is_live());
         self.rows.push(Row { locator, session, confirm });
     }
@@ -484,7 +482,7 @@ impl<'a> Question<'a> {
                 .filter(|s| self.view.may_serve(served, s))
                 .filter_map(|s| s.id.as_deref())
                 .collect();
-            let session = self.view.process_row(served, &may_serve);
+            let session = self.view.process_row(served, &may_serve).into();
             let locator = Locator { id: String::new(), path: None, parent: None };
             rows.push(Row { locator, session, confirm: None });
         }
@@ -514,7 +512,7 @@ impl<'a> Question<'a> {
             };
             let open = matches!(record.turn, Turn::Open { .. });
             let changed = record.last_activity_at != row.session.last_activity_at;
-            row.session = join(&view, &row.locator, record, None);
+            *row.session = join(&view, &row.locator, record, None);
             if open && changed && !row.session.status.is_live() {
                 join::changed_under_us(&mut row.session);
             }
@@ -522,7 +520,7 @@ impl<'a> Question<'a> {
         self.view = view;
     }
 
-    fn finish(mut self, found: &mut Found<Session>) {
+    fn finish(mut self, found: &mut Found<Box<Session>>) {
         self.confirm();
         if self.children {
             self.add_children();
@@ -545,6 +543,7 @@ impl<'a> Question<'a> {
                 let mut record = self.store.record(&child, Depth::Outline);
                 record.parent = Some(parent.id.clone());
                 let session = join::child(&self.view, &self.rows[index].session, &child, record);
+                let session = session.into();
                 self.rows.push(Row { locator: child, session, confirm: None });
             }
             index += 1;

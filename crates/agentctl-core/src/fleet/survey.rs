@@ -101,10 +101,10 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
         let (mut sessions, mut resting) = (Vec::new(), Vec::new());
         for row in rows.into_iter().filter(|row| all.admits(&row.session)) {
             if !living.admits(&row.session) {
-                resting.push(row.session);
+                resting.push(*row.session);
                 continue;
             }
-            let observed = question.observed(&row.locator, row.session);
+            let observed = question.observed(&row.locator, *row.session);
             signs.add(observed.signs);
             sessions.extend(observed.session);
         }

@@ -1,6 +1,6 @@
 //! Memory of somebody who lives long: what a large answer needed is not what the next one will.
 
-/// Makes all threads take their memory from one place, so that what one has freed serves the next. To be
+/// Makes all threads take their memory from few places, so that what one has freed serves the next. To be
 /// called before there are threads.
 pub fn keep_memory_together() {
     #[cfg(target_env = "gnu")]
@@ -10,7 +10,7 @@ pub fn keep_memory_together() {
             fn mallopt(parameter: i32, value: i32) -> i32;
         }
         // SAFETY: it takes no pointer.
-        let _set = unsafe { mallopt(M_ARENA_MAX, 1) };
+        let _set = unsafe { mallopt(M_ARENA_MAX, 2) };
     }
 }
 
