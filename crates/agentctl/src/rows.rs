@@ -55,7 +55,7 @@ pub fn drawn(canvas: Canvas, host: &Host, sessions: &[Session]) -> String {
         }
         text
     });
-    parts.iter().for_each(|part| text.push_str(part));
+    text.extend(parts);
     text
 }
 
