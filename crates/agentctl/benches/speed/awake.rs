@@ -1,5 +1,6 @@
 //! What somebody who stays awake saves, and what that costs: the daemon among 10,000 old sessions.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -37,20 +38,22 @@ impl Daemon {
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
     }
 
-    /// Returns the ticks it was at work and how often one of its threads woke up.
-    fn activity(&self) -> (u64, u64) {
-        let (mut ticks, mut woken) = (0, 0);
-        let tasks = format!("/proc/{}/task", self.running.child.id());
-        for task in std::fs::read_dir(tasks).expect("it lives").flatten() {
-            let read = |name: &str| std::fs::read_to_string(task.path().join(name));
-            let (Ok(stat), Ok(status)) = (read("stat"), read("status")) else { continue };
-            let behind = stat.rsplit_once(')').expect("a name").1;
-            let fields = behind.split_whitespace().skip(11).take(2);
-            ticks += fields.filter_map(|field| field.parse::<u64>().ok()).sum::<u64>();
+    /// Returns the ticks it was at work, threads that have ended included, and how often each of its
+    /// threads woke up.
+    fn activity(&self) -> (u64, BTreeMap<String, u64>) {
+        let process = format!("/proc/{}", self.running.child.id());
+        let stat = std::fs::read_to_string(format!("{process}/stat")).expect("it lives");
+        let behind = stat.rsplit_once(')').expect("a name").1;
+        let fields = behind.split_whitespace().skip(11).take(2);
+        let ticks = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+        let tasks = std::fs::read_dir(format!("{process}/task")).expect("it lives").flatten();
+        let woken = tasks.filter_map(|task| {
+            let status = std::fs::read_to_string(task.path().join("status")).ok()?;
             let switches = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
-            woken += switches.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0);
-        }
-        (ticks, woken)
+            let name = task.file_name().to_string_lossy().into_owned();
+            Some((name, switches?.trim().parse::<u64>().ok()?))
+        });
+        (ticks, woken.collect())
     }
 
     fn connect(&self) -> BufReader<UnixStream> {
@@ -135,14 +138,15 @@ impl Bench<'_> {
         testkit::eventually("it rests", || {
             std::thread::park_timeout(Duration::from_millis(500));
             let now = daemon.activity();
-            (std::mem::replace(&mut seen, now) == now).then_some(())
+            (std::mem::replace(&mut seen, now.clone()) == now).then_some(())
         });
         let start = Instant::now();
         while start.elapsed() < IDLE {
             std::thread::park_timeout(IDLE.saturating_sub(start.elapsed()));
         }
-        let (ticks, woken) = daemon.activity();
-        let (ticks, woken) = (ticks - seen.0, woken - seen.1);
+        let (ticks, now) = daemon.activity();
+        let ticks = ticks - seen.0;
+        let woken: u64 = now.iter().map(|(task, n)| n - seen.1.get(task).unwrap_or(&0)).sum();
         drop(daemon);
         self.show_awake(table, text, [before, after]);
         let [p50, p99, worst] = [0.5, 0.99, 1.0].map(|share| percentile(&took, share));
