@@ -2,7 +2,7 @@
 
 use super::{Event, EventKind, identity};
 use crate::fuses::{Fuse, State};
-use crate::locks::{Kind, Lock, SOURCE};
+use crate::locks::{Holder, Kind, Lock, SOURCE};
 use crate::model::{Fault, Time};
 
 /// What one look says about locks and fuses, and what could not be asked.
@@ -45,10 +45,11 @@ pub(super) fn step(
     events: &mut Vec<Event>,
 ) -> Holders {
     let mut next = now.clone();
-    for lock in &now.locks {
-        if !before.locks.iter().any(|was| is_same(was, lock)) {
-            events.push(about_lock(EventKind::LockAcquired, lock, at));
-        }
+    // Who may be somebody that is told anyway is told once it is known.
+    let is_new = |lock: &Lock| !before.locks.iter().any(|was| is_same(was, lock));
+    next.locks.retain(|lock| !(is_new(lock) && may_be_another(lock, &now.locks)));
+    for lock in next.locks.iter().filter(|lock| is_new(lock)) {
+        events.push(about_lock(EventKind::LockAcquired, lock, at));
     }
     for was in &before.locks {
         if now.locks.iter().any(|lock| is_same(was, lock)) {
@@ -100,6 +101,21 @@ fn is_same(a: &Lock, b: &Lock) -> bool {
             session || (left.pid.is_some() && left.pid == right.pid)
         }
     }
+}
+
+/// Says whether a session without a process may be served by a process without a session in the same place.
+fn may_be_another(lock: &Lock, all: &[Lock]) -> bool {
+    let unserved = |holder: &Holder| {
+        holder.kind == Kind::Occupied && holder.session.is_some() && holder.pid.is_none()
+    };
+    unserved(&lock.holder)
+        && all.iter().any(|other| {
+            let holder = &other.holder;
+            other.directory == lock.directory
+                && holder.adapter == lock.holder.adapter
+                && holder.session.is_none()
+                && holder.pid.is_some()
+        })
 }
 
 /// When a directory became free: when its lock expired, or when the session that kept it ended, as far as
@@ -156,4 +172,52 @@ pub fn about_fuse(kind: EventKind, fuse: &Fuse, at: Time) -> Event {
     event.session_id.clone_from(&fuse.session);
     event.fuse = Some(fuse.public());
     event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(session: Option<&str>, pid: Option<u32>) -> Lock {
+        let holder = Holder {
+            kind: Kind::Occupied,
+            session: session.map(str::to_owned),
+            adapter: Some("demo"),
+            pid,
+            by: None,
+            reason: None,
+            since: None,
+            until: None,
+            what: String::new(),
+        };
+        Lock { directory: "/w".to_owned(), holder }
+    }
+
+    /// Plays looks one after the other and returns what is told.
+    fn told(looks: &[&[Lock]]) -> Vec<(&'static str, Option<u32>)> {
+        let mut before = Holders::default();
+        let mut events = Vec::new();
+        for locks in looks {
+            let now = Holders { locks: locks.to_vec(), ..Holders::default() };
+            let at = Time::from_millis(0).unwrap();
+            before = step(&before, &now, at, &|_, _| false, &mut events);
+        }
+        let pid = |event: &Event| event.lock.as_ref().and_then(|lock| lock.holder.pid);
+        events.iter().map(|event| (event.kind.word(), pid(event))).collect()
+    }
+
+    #[test]
+    fn a_session_that_its_process_is_not_joined_to_yet_keeps_its_directory_once() {
+        let (process, session) = (kept(None, Some(7)), kept(Some("s"), None));
+        let joined = kept(Some("s"), Some(7));
+        let once = [("lock.acquired", Some(7)), ("lock.released", Some(7))];
+        assert_eq!(told(&[&[process.clone(), session.clone()], &[joined.clone()], &[]]), once);
+        let looks: [&[Lock]; 4] =
+            [&[process.clone()], &[process.clone(), session.clone()], &[joined], &[]];
+        assert_eq!(told(&looks), once);
+        // They are two after all: each is told.
+        let other = kept(Some("t"), Some(7));
+        let both = told(&[&[process, session.clone()], &[other, session]]);
+        assert_eq!(both, [("lock.acquired", Some(7)), ("lock.acquired", None)]);
+    }
 }
