@@ -176,6 +176,8 @@ pub fn about_fuse(kind: EventKind, fuse: &Fuse, at: Time) -> Event {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use super::*;
 
     fn kept(session: Option<&str>, pid: Option<u32>) -> Lock {
@@ -211,9 +213,9 @@ mod tests {
         let (process, session) = (kept(None, Some(7)), kept(Some("s"), None));
         let joined = kept(Some("s"), Some(7));
         let once = [("lock.acquired", Some(7)), ("lock.released", Some(7))];
-        assert_eq!(told(&[&[process.clone(), session.clone()], &[joined.clone()], &[]]), once);
+        assert_eq!(told(&[&[process.clone(), session.clone()], from_ref(&joined), &[]]), once);
         let looks: [&[Lock]; 4] =
-            [&[process.clone()], &[process.clone(), session.clone()], &[joined], &[]];
+            [from_ref(&process), &[process.clone(), session.clone()], from_ref(&joined), &[]];
         assert_eq!(told(&looks), once);
         // They are two after all: each is told.
         let other = kept(Some("t"), Some(7));
