@@ -319,10 +319,11 @@ fn nobody_else_may_ask() {
 }
 
 #[test]
-fn killing_it_in_the_middle_of_requests_changes_no_answer() {
+fn killing_or_wiping_it_in_the_middle_of_requests_changes_no_answer() {
     sandboxed(|| {
         let home = inhabited();
         let own = alone(&home, &ALL);
+        let state = home.path().join(".local/state/agentctl");
         let mut dice = Dice::new();
         println!("AGENTCTL_SEED={}", dice.seed);
         for round in 0..rounds(25) {
@@ -333,7 +334,15 @@ fn killing_it_in_the_middle_of_requests_changes_no_answer() {
             for _ in 0..dice.below(40) {
                 std::thread::yield_now();
             }
-            signal(pid, Signal::KILL);
+            if round % 3 == 2 {
+                // It may just be writing there.
+                eventually("it is wiped", || {
+                    let _busy = std::fs::remove_dir_all(&state);
+                    (!state.exists()).then_some(())
+                });
+            } else {
+                signal(pid, Signal::KILL);
+            }
             for ask in asks {
                 let output = ask.wait_with_output().expect("ends");
                 let told = serde_json::from_slice(&output.stdout).expect("JSON");
