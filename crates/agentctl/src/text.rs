@@ -52,7 +52,17 @@ pub fn one_line(text: &str) -> String {
 /// The same, for many: most texts are one line already.
 #[must_use]
 pub fn in_one_line(text: &str) -> Cow<'_, str> {
-    if is_plain(text) && !text.contains("  ") && text.trim_ascii() == text {
+    let mut after_blank = true;
+    let is_line = text.chars().all(|c| {
+        let blank = c == ' ';
+        let fits = if c.is_ascii() {
+            matches!(c, ' '..='~')
+        } else {
+            !c.is_whitespace() && !is_harmful(c)
+        };
+        fits && !(std::mem::replace(&mut after_blank, blank) && blank)
+    });
+    if is_line && !text.ends_with(' ') {
         return Cow::Borrowed(text);
     }
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ").into()
@@ -328,6 +338,34 @@ mod tests {
         }
         assert_eq!(wrap("one two", 3), ["one", "two"]);
         assert_eq!(fit_path("/home/ada/projects/shop", 12), "…ojects/shop");
+    }
+
+    #[test]
+    fn one_line_is_one_line_whether_it_was_or_not() {
+        let slowly = |text: &str| clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
+        for text in [
+            "",
+            " ",
+            "a",
+            " a",
+            "a ",
+            "a b",
+            "a  b",
+            "a\tb",
+            "a\nb",
+            "日本語 テキスト",
+            "日本\u{3000}語",
+            "a · b…",
+            "a\u{a0}b",
+            "a\u{200b}b",
+            "\u{1b}[31m",
+            "é \u{85} x",
+            "… …",
+            "…  …",
+        ] {
+            assert_eq!(in_one_line(text), slowly(text), "{text:?}");
+        }
+        assert!(matches!(in_one_line("a · b…"), Cow::Borrowed(_)), "nothing to do");
     }
 
     #[test]

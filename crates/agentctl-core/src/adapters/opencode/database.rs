@@ -266,7 +266,7 @@ impl Database {
 
     fn counted(&self, id: &str) -> SqlResult<Option<(Tokens, f64)>> {
         let sql = format!(
-            "select case when length(data) <= {ENTRY_BYTES} then data end from message \
+            "select case when octet_length(data) <= {ENTRY_BYTES} then data end from message \
              where session_id = ?1"
         );
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
@@ -286,7 +286,7 @@ impl Database {
     pub(super) fn conversation(&self, id: &str) -> SqlResult<Vec<Stored>> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let sql = format!(
-            "select id, case when length(data) <= {ENTRY_BYTES} then data else '{{}}' end \
+            "select id, case when octet_length(data) <= {ENTRY_BYTES} then data else '{{}}' end \
              from message where session_id = ?1 order by time_created, id limit 100000"
         );
         let mut statement = connection.prepare_cached(&sql)?;
@@ -294,7 +294,7 @@ impl Database {
         let messages: Vec<(String, String)> = messages.collect::<SqlResult<_>>()?;
         let sql = format!(
             "select message_id, id, data from part where session_id = ?1 \
-             and length(data) <= {} order by message_id, id limit 1000000",
+             and octet_length(data) <= {} order by message_id, id limit 1000000",
             8 << 20
         );
         let mut statement = connection.prepare_cached(&sql)?;
@@ -339,7 +339,7 @@ fn query(connection: &Connection, sql: &str, params: impl Params) -> SqlResult<V
 
 fn add_parts(connection: &Connection, newest: &mut Newest) -> SqlResult<()> {
     let sql = format!(
-        "select time_updated, case when length(data) <= {ENTRY_BYTES} then data end \
+        "select time_updated, case when octet_length(data) <= {ENTRY_BYTES} then data end \
          from part where message_id = ?1 order by id"
     );
     let mut statement = connection.prepare_cached(&sql)?;
@@ -384,7 +384,7 @@ fn select(session: &HashSet<String>) -> String {
     );
     format!(
         "select s.id, {}, {}, {}, {}, s.time_created, {numbers}, {prompt}, m.id, m.time_created, \
-         m.time_updated, case when length(m.data) <= {ENTRY_BYTES} then m.data end \
+         m.time_updated, case when octet_length(m.data) <= {ENTRY_BYTES} then m.data end \
          from session s left join message m on m.id = (select n.id from message n \
          where n.session_id = s.id order by n.time_created desc, n.id desc limit 1)",
         column("parent_id"),
