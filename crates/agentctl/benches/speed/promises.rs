@@ -311,12 +311,8 @@ impl Bench<'_> {
             }
             let home = self.largest_home();
             let programs = self.directory.join("programs");
-            let (mut theirs, mut took) = (Vec::new(), Vec::new());
-            for _ in 0..rounds {
-                let (agent, _) = one_live_agent(home, agent, &programs);
-                let pid = agent.child.id();
-                theirs.push(death(agent, &mut plain(pid)));
-            }
+            let theirs = self.bare_deaths(agent, rounds);
+            let mut took = Vec::new();
             for _ in 0..rounds {
                 let (agent, id) = one_live_agent(home, agent, &programs);
                 took.push(death(agent, &mut ours(&home.path, &["wait", &id, "--for", "stopped"])));
@@ -324,6 +320,17 @@ impl Bench<'_> {
             let _clean = std::fs::remove_dir_all(home.path.join(".local"));
             self.add_deaths(what, &theirs, &took, MOST_MS);
         }
+    }
+
+    /// How long a bare poll takes to notice that an agent was killed.
+    fn bare_deaths(&self, agent: &str, rounds: usize) -> Vec<Duration> {
+        let programs = self.directory.join("programs");
+        let killed = |_| {
+            let (agent, _) = one_live_agent(self.largest_home(), agent, &programs);
+            let pid = agent.child.id();
+            death(agent, &mut plain(pid))
+        };
+        (0..rounds).map(killed).collect()
     }
 
     fn add_deaths(&mut self, what: String, theirs: &[Duration], took: &[Duration], most_ms: f64) {
@@ -363,12 +370,8 @@ impl Bench<'_> {
             }
             let home = self.largest_home();
             let programs = self.directory.join("programs");
-            let (mut theirs, mut took) = (Vec::new(), Vec::new());
-            for _ in 0..rounds {
-                let (agent, _) = one_live_agent(home, agent, &programs);
-                let pid = agent.child.id();
-                theirs.push(death(agent, &mut plain(pid)));
-            }
+            let theirs = self.bare_deaths(agent, rounds);
+            let mut took = Vec::new();
             let mut stream = Stream::start(&home.path);
             for _ in 0..rounds {
                 let (mut agent, id) = one_live_agent(home, agent, &programs);
