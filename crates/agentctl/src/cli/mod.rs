@@ -210,7 +210,7 @@ fn ambiguous(host: &Arc<Host>, text: &str, targets: &[Target]) -> Failure {
     failure.hint("give more characters, or `adapter:id`")
 }
 
-/// The pace of a display, not a guess about the world.
+/// The pace of a display, and of looking again where no file event can be had; never a guess about the world.
 #[allow(clippy::disallowed_methods)]
 fn pause(time: Duration) {
     std::thread::sleep(time);
