@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use agentctl_core::host::Host;
 use agentctl_core::model::Listing;
+use serde::ser::Error;
 use serde_json::Result;
 
 use super::protocol::{Form, Tabled};
@@ -46,7 +47,8 @@ fn filled(
     items: impl Fn(&mut Vec<u8>, Range<usize>) -> Result<()> + Sync,
 ) -> Result<String> {
     let Some((before, after)) = frame.split_once(&format!("\"{name}\":[]")) else {
-        return Ok(frame.to_owned());
+        // An empty list would be a lie.
+        return Err(serde_json::Error::custom(format!("there is no list `{name}` to fill")));
     };
     let parts = in_parts(count, |range| {
         let mut text = Vec::new();
@@ -84,5 +86,7 @@ mod tests {
             });
             assert_eq!(read, expected, "{count}");
         }
+        let missing = filled(r#"{"other":[]}"#, "items", 1, |text, _| item(text, &1));
+        assert!(missing.is_err(), "nothing is left out in silence");
     }
 }

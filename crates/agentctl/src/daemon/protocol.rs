@@ -119,7 +119,7 @@ pub enum Form {
 }
 
 /// A list that is only shown: whoever asked needs to understand nothing but what failed.
-#[derive(Deserialize, Serialize)]
+#[derive(Deserialize)]
 pub struct Shown<'a> {
     /// What could not be asked.
     pub faults: Vec<Fault>,
