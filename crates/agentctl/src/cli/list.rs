@@ -214,22 +214,14 @@ fn watch(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs, query: &Query) -> Outco
     let mut last = None;
     loop {
         let listing = fleet::list(host, ALL, query);
-        let shown = rows::drawn(ui.canvas(), host, &listing.sessions);
         if args.json {
             ui.json_line(&listing)?;
-        } else if last.as_ref() != Some(&shown) {
-            if ui.is_terminal() {
-                ui.raw(b"\x1b[H\x1b[2J")?;
+        } else {
+            let shown = rows::drawn(ui.canvas(), host, &listing.sessions);
+            if last.as_ref() != Some(&shown) {
+                repaint(ui, &shown, listing.faults.is_empty())?;
+                last = Some(shown);
             }
-            if shown.is_empty() {
-                let whole = listing.faults.is_empty();
-                ui.line(if whole { "nothing is running" } else { "no session could be shown" })?;
-            }
-            ui.raw(shown.as_bytes())?;
-            if !ui.is_terminal() {
-                ui.line("")?;
-            }
-            last = Some(shown);
         }
         ui.flush()?;
         for fault in &listing.faults {
@@ -237,4 +229,18 @@ fn watch(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs, query: &Query) -> Outco
         }
         super::pause(Duration::from_secs(1));
     }
+}
+
+fn repaint(ui: &mut Ui, shown: &str, whole: bool) -> Result<(), Failure> {
+    if ui.is_terminal() {
+        ui.raw(b"\x1b[H\x1b[2J")?;
+    }
+    if shown.is_empty() {
+        ui.line(if whole { "nothing is running" } else { "no session could be shown" })?;
+    }
+    ui.raw(shown.as_bytes())?;
+    if !ui.is_terminal() {
+        ui.line("")?;
+    }
+    Ok(())
 }
