@@ -1,0 +1,1 @@
+//! Class: hostile SQLite files (S4).

@@ -1,0 +1,12 @@
+//! One file per class of attack. The attackers and the promise against each are listed in SECURITY.md;
+//! a test names the finding it reproduces (S1 to S23) in its doc comment.
+
+mod databases;
+mod files;
+mod foreign_homes;
+mod forged_records;
+mod hooks;
+mod listeners;
+mod processes;
+mod stopping;
+mod words;
