@@ -428,7 +428,7 @@ impl Waiting<'_> {
         let adapter = Some(self.launch.adapter.name().to_owned());
         let query = Query { adapter, ..Query::default() };
         let living = fleet::list(self.host, adapters, &query).sessions;
-        let found = living.into_iter().find(|s| s.processes.contains(&process))?;
+        let found = living.into_iter().find(|s| s.is_served_by(&process))?;
         found.id.clone().filter(|_| self.control.is_up(&found))
     }
 

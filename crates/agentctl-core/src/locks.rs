@@ -172,12 +172,12 @@ pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occu
     let mut found: Vec<(Vec<ProcId>, Holder)> = Vec::new();
     for session in listing.sessions.iter().filter(|s| works_in(host, s, directory)) {
         // Before an agent has told its session, its run may know which one it will be.
-        let launched = marked.iter().find(|(id, _)| session.processes.contains(id));
+        let launched = marked.iter().find(|(id, _)| session.is_served_by(id));
         let holder = match launched {
             Some((_, holder)) if session.id.is_none() => holder.clone(),
             _ => session_holder(session),
         };
-        found.push((session.processes.clone(), holder));
+        found.push((session.process_ids(), holder));
     }
     // What an adapter knows it knows better, also where it works.
     let unknown = |(id, holder): &(ProcId, Holder)| !is_listed(&listing.sessions, id, holder);
@@ -340,7 +340,7 @@ pub fn works_in(host: &Host, session: &Session, directory: &Path) -> bool {
 /// mount somewhere must not hold us up.
 fn real_text(host: &Host, session: &Session, cwd: &str) -> String {
     let stands = |id: &ProcId| host.kernel.process(id.pid).ok().flatten().and_then(|p| p.cwd);
-    if session.processes.iter().any(|p| stands(p).as_deref() == Some(Path::new(cwd))) {
+    if session.processes.iter().any(|p| stands(&p.id).as_deref() == Some(Path::new(cwd))) {
         return cwd.to_owned();
     }
     resolve(Path::new(cwd), 40).to_string_lossy().into_owned()
@@ -549,7 +549,7 @@ fn launched_holder(host: &Host, adapters: Adapters, process: &Process, marker: &
 fn is_listed(sessions: &[Session], id: &ProcId, holder: &Holder) -> bool {
     sessions.iter().any(|session| {
         let same = session.id.is_some() && session.id == holder.session;
-        session.processes.contains(id) || (same && Some(session.adapter) == holder.adapter)
+        session.is_served_by(id) || (same && Some(session.adapter) == holder.adapter)
     })
 }
 

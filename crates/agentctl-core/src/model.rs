@@ -28,6 +28,36 @@ pub struct ProcId {
     pub boot_id: String,
 }
 
+/// How certain it is that a process serves a session.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Join {
+    /// A record, lock, open file, protocol or environment of the agent's own process names the session.
+    Proved,
+    /// Only directory and time fit. Such a process is shown; no order acts on it.
+    Inferred,
+}
+
+/// A process that serves a session.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct ServingProcess {
+    /// The process.
+    #[serde(flatten)]
+    pub id: ProcId,
+    /// How certain it is that it serves this session.
+    pub join: Join,
+}
+
+impl ServingProcess {
+    /// Makes a process that is proved to serve its session.
+    #[must_use]
+    pub fn proved(id: ProcId) -> Self {
+        Self { id, join: Join::Proved }
+    }
+}
+
 /// What a session is doing, as far as its sources say.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema,
@@ -261,7 +291,7 @@ pub struct Session {
     /// The process that serves it.
     pub pid: Option<u32>,
     /// All processes that serve it.
-    pub processes: Vec<ProcId>,
+    pub processes: Vec<ServingProcess>,
     /// The serving process is shared with other sessions: never signal it.
     pub hosted: bool,
     /// Where it works.
@@ -299,6 +329,18 @@ pub struct Session {
 }
 
 impl Session {
+    /// Says whether this very process serves it.
+    #[must_use]
+    pub fn is_served_by(&self, process: &ProcId) -> bool {
+        self.processes.iter().any(|serving| serving.id == *process)
+    }
+
+    /// Returns the identities of all processes that serve it.
+    #[must_use]
+    pub fn process_ids(&self) -> Vec<ProcId> {
+        self.processes.iter().map(|serving| serving.id.clone()).collect()
+    }
+
     /// Returns what it is asked about by.
     #[must_use]
     pub fn target(&self) -> Target {

@@ -86,7 +86,7 @@ impl Search<'_> {
             return named;
         }
         if let Ok(pid) = text.parse::<u32>() {
-            let mut by_pid = pick(&live, |s| s.processes.iter().any(|p| p.pid == pid));
+            let mut by_pid = pick(&live, |s| s.processes.iter().any(|p| p.id.pid == pid));
             for target in &mut by_pid {
                 target.pid = Some(pid);
             }

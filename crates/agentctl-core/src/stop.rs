@@ -357,7 +357,7 @@ impl Stopping<'_> {
     /// Takes hold of the agent's own processes.
     fn hold(&self, session: &Session) -> Result<Agents, Verdict> {
         let mut agents = Agents { held: Vec::new(), shown: Vec::new() };
-        for id in &session.processes {
+        for id in session.processes.iter().map(|serving| &serving.id) {
             let held = self.host.kernel.hold(id).map_err(|error| {
                 Verdict::Failed(format!("pid {} could not be taken hold of: {error}", id.pid))
             })?;
@@ -387,7 +387,7 @@ impl Stopping<'_> {
 
     fn root(&self, look: &Look, session: &Session) -> Root {
         let known = self.adapter.roots(look).into_iter().find(|r| r.label() == session.root);
-        known.unwrap_or_else(|| Root { path: session.root.clone().into() })
+        known.unwrap_or_else(|| Root::known(session.root.clone().into()))
     }
 
     fn roots(&self, session: &Session, agents: &Agents, others: Vec<Other>) -> Roots {
@@ -402,7 +402,7 @@ impl Stopping<'_> {
             other.processes.retain(|p| !ids.contains(p));
         }
         Roots {
-            servers: if ids.is_empty() { session.processes.clone() } else { Vec::new() },
+            servers: if ids.is_empty() { session.process_ids() } else { Vec::new() },
             agents: ids,
             run,
             text,
@@ -578,5 +578,5 @@ fn doubtful(adapters: Adapters, faults: &[Fault]) -> Vec<&'static dyn Adapter> {
 }
 
 fn shares(other: &Other, session: &Session) -> bool {
-    other.processes.iter().any(|p| session.processes.contains(p))
+    other.processes.iter().any(|p| session.is_served_by(p))
 }

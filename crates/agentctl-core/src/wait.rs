@@ -233,9 +233,8 @@ impl Attended {
     /// Takes in what a look says.
     fn see(&mut self, host: &Host, until: Until, seen: &Observed, whole: bool) {
         let nameless = self.awaited.target.session.is_none();
-        let meant = |session: &&Session| {
-            self.process.as_ref().is_none_or(|was| session.processes.contains(was))
-        };
+        let meant =
+            |session: &&Session| self.process.as_ref().is_none_or(|was| session.is_served_by(was));
         let session = match seen.session.as_ref().filter(meant) {
             Some(session) => Some(session.clone()),
             None if nameless && whole => {
@@ -260,7 +259,7 @@ impl Attended {
             return;
         };
         if nameless {
-            self.process = self.process.take().or_else(|| session.processes.first().cloned());
+            self.process = self.process.take().or_else(|| session.process_ids().into_iter().next());
         }
         // A process that has found its session is waited for by that session's name.
         if let Some(id) = session.id.clone().filter(|_| nameless) {

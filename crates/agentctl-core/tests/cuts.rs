@@ -72,7 +72,7 @@ fn is_transcript(path: &Path) -> bool {
 fn read(adapter: &'static dyn Adapter, home: &Path, bytes: &[u8]) -> Record {
     let path = home.join("transcript.jsonl");
     fs::write(&path, bytes).expect("written");
-    let (look, root) = (look(home), Root { path: home.to_owned() });
+    let (look, root) = (look(home), Root::known(home.to_owned()));
     let locator = Locator { id: "x".into(), path: Some(path), parent: None };
     adapter.store(&look, &root).record(&locator, Depth::Whole)
 }

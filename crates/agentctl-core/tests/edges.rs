@@ -14,7 +14,7 @@ use agentctl_core::events::edges::{Edges, Holders, Key, Life, Look, Named, Passe
 use agentctl_core::events::{Callback, Event, EventKind};
 use agentctl_core::locks::{Holder, Kind, Lock};
 use agentctl_core::model::{
-    Exit, Fault, Outcome, ProcId, Reason, ReasonKind, Session, Status, Time,
+    Exit, Fault, Outcome, ProcId, Reason, ReasonKind, ServingProcess, Session, Status, Time,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -162,8 +162,8 @@ impl World {
         }
         if doing.lives() && !hosted {
             let life = self.lives[which];
-            row.processes =
-                vec![process(100 * life + u32::try_from(which).expect("small"), life.into())];
+            let pid = 100 * life + u32::try_from(which).expect("small");
+            row.processes = vec![ServingProcess::proved(process(pid, life.into()))];
         }
         row.outcome = (!doing.lives()).then_some(Outcome::Finished);
         row
@@ -349,7 +349,7 @@ fn a_doubt_that_passes_is_not_worth_a_word() {
 fn a_process_that_finds_its_session_starts_once() {
     let starting = |id: Option<&str>, status| {
         let mut row = session("one", id, status);
-        (row.pid, row.processes) = (Some(7), vec![process(7, 70)]);
+        (row.pid, row.processes) = (Some(7), vec![ServingProcess::proved(process(7, 70))]);
         row
     };
     let nameless = starting(None, Status::Running);

@@ -38,7 +38,7 @@ struct Fake {
 const SOUND: Fake = Fake {
     name: "sound",
     is_candidate: || false,
-    roots: || vec![Root { path: "/nowhere".into() }],
+    roots: || vec![Root::known("/nowhere".into())],
     live: Found::default,
     history: || entries(&["finished"]),
     record: |locator| Record { turn: turn(&locator.id), ..Record::default() },
@@ -487,7 +487,7 @@ fn who_has_ended_since_the_table_was_read_is_nobody() {
             let host = world.host(Duration::from_mins(1));
             let look = fleet::look(&host, ALL, Duration::from_mins(1));
             let adapter = ALL.iter().find(|a| a.name() == adapter).expect("known");
-            let root = Root { path: world.home.path().join(place) };
+            let root = Root::known(world.home.path().join(place));
             std::fs::create_dir_all(&root.path).expect("made");
             let without_session = || {
                 let rows = adapter.store(&look, &root).live().rows;

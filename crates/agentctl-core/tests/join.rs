@@ -191,7 +191,7 @@ fn process(pid: u32) -> ProcId {
 /// What holds of every single row, whoever asks.
 fn check_row(world: &World, row: &Session, gaps: bool) -> Result<(), TestCaseError> {
     let id = row.id.as_deref().expect("a session");
-    let pids: BTreeSet<u32> = row.processes.iter().map(|p| p.pid).collect();
+    let pids: BTreeSet<u32> = row.processes.iter().map(|p| p.id.pid).collect();
     if world.is_claimed(id) {
         prop_assert_eq!(&pids, &world.pids(id), "all who serve it, and no other: {:?}", row);
         prop_assert!(pids.is_empty() || row.status.is_live(), "a live process serves {:?}", row);
@@ -256,7 +256,7 @@ impl Adapter for Play {
     }
 
     fn roots(&self, _: &Look) -> Vec<Root> {
-        vec![Root { path: "/play".into() }]
+        vec![Root::known("/play".into())]
     }
 
     fn installation(&self, _: &Host) -> Installation {
@@ -379,7 +379,7 @@ fn no_row_is_invented_or_lost_and_nothing_alive_is_over() {
 #[test]
 fn a_table_with_gaps_proves_no_absence() {
     let host = host();
-    let root = Root { path: "/play".into() };
+    let root = Root::known("/play".into());
     play(2000, |world| {
         for gaps in [false, true] {
             let mut table = Table::default();

@@ -43,7 +43,7 @@ impl Adapter for Fake {
     }
 
     fn roots(&self, _: &Look) -> Vec<Root> {
-        vec![Root { path: "/nowhere".into() }]
+        vec![Root::known("/nowhere".into())]
     }
 
     fn installation(&self, _: &Host) -> Installation {

@@ -12,6 +12,7 @@ pub mod openclaw;
 pub mod opencode;
 pub mod pi;
 pub mod pi_rust;
+pub mod proof;
 mod recall;
 
 use std::io::Read;
@@ -25,8 +26,8 @@ use self::control::Control;
 use crate::host::Host;
 use crate::kernel::{Brief, Liveness, Process, Table};
 use crate::model::{
-    Evidence, Exit, Fault, Locator, Message, Outcome, ProcId, Reason, ReasonKind, Session, Status,
-    Time, Tokens, Word, maybe_word,
+    Evidence, Exit, Fault, Join, Locator, Message, Outcome, ProcId, Reason, ReasonKind, Session,
+    Status, Time, Tokens, Word, maybe_word,
 };
 use crate::native::file;
 use crate::talk::Pushing;
@@ -74,9 +75,24 @@ impl Look {
 pub struct Root {
     /// Where it is, links resolved.
     pub path: PathBuf,
+    /// The processes whose own environment names this home; empty for a home that this user's settings
+    /// name. Such a home may be looked at. No order acts on it, except a signal to one of these processes.
+    pub named_by: Vec<ProcId>,
 }
 
 impl Root {
+    /// Makes a home that the user's own environment, configuration or default names.
+    #[must_use]
+    pub fn known(path: PathBuf) -> Self {
+        Self { path, named_by: Vec::new() }
+    }
+
+    /// Says whether the user's own settings name this home, and not only a process.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.named_by.is_empty()
+    }
+
     /// Returns the text that names it in answers.
     #[must_use]
     pub fn label(&self) -> String {
@@ -125,6 +141,8 @@ pub struct Served {
     pub id: Option<String>,
     /// The processes, verified to live.
     pub by: Vec<ProcId>,
+    /// How certain it is that these processes serve it.
+    pub join: Join,
     /// The process serves other sessions too.
     pub hosted: bool,
     /// One of the processes is held by a signal.
@@ -163,6 +181,7 @@ impl Served {
         Self {
             id: Some(id),
             by: Vec::new(),
+            join: Join::Proved,
             hosted: false,
             paused: false,
             single_prompt: false,
@@ -189,6 +208,7 @@ impl Served {
         Self {
             id,
             by: vec![process.id.clone()],
+            join: Join::Proved,
             hosted: false,
             paused: process.paused,
             single_prompt: false,
@@ -435,6 +455,23 @@ pub trait Adapter: Sync {
         Vec::new()
     }
 
+    /// Says whether a process is this agent's own program, by its program file or script (name and package
+    /// layout). Neither a record nor `argv[0]` alone makes it so: both can be written by anybody.
+    fn is_own_program(&self, _look: &Look, _process: &Process) -> bool {
+        false
+    }
+
+    /// Returns the home that a process uses, absolute, as its own environment, directory and open files
+    /// say; `None` where that cannot be told.
+    fn home_of(&self, _look: &Look, _process: &Process) -> Option<PathBuf> {
+        None
+    }
+
+    /// Returns the home of a process if that is the agent's own program.
+    fn home_of_own(&self, look: &Look, process: &Process) -> Option<PathBuf> {
+        if self.is_own_program(look, process) { self.home_of(look, process) } else { None }
+    }
+
     /// Returns its homes that are there, and those its live processes name.
     fn roots(&self, look: &Look) -> Vec<Root>;
 
@@ -458,7 +495,7 @@ pub trait Adapter: Sync {
 pub fn existing_roots(paths: impl IntoIterator<Item = PathBuf>) -> Vec<Root> {
     let mut roots: Vec<Root> = Vec::new();
     for path in paths {
-        let root = Root { path: file::resolve_root(&path) };
+        let root = Root::known(file::resolve_root(&path));
         if root.path.is_dir() && !roots.contains(&root) {
             roots.push(root);
         }
@@ -466,19 +503,40 @@ pub fn existing_roots(paths: impl IntoIterator<Item = PathBuf>) -> Vec<Root> {
     roots
 }
 
-/// Adds the homes that live processes name: a first start is seen before its home is made.
+/// Adds the homes that live processes name: a first start is seen before its home is made. `known` are
+/// the homes that the user's settings name, whether they exist yet or not; `home_of` returns the home of a
+/// process that is the agent's own.
 #[must_use]
 pub fn with_homes_of_the_living(
+    look: &Look,
     mut roots: Vec<Root>,
-    homes: impl IntoIterator<Item = PathBuf>,
+    known: &[PathBuf],
+    home_of: &dyn Fn(&Process) -> Option<PathBuf>,
 ) -> Vec<Root> {
-    for home in homes {
-        let root = Root { path: file::resolve_root(&home) };
-        if root.path.is_absolute() && !roots.contains(&root) {
-            roots.push(root);
+    let known: Vec<PathBuf> = known.iter().map(|path| file::resolve_root(path)).collect();
+    for process in &look.table.processes {
+        let Some(home) = home_of(process) else { continue };
+        let path = file::resolve_root(&home);
+        match roots.iter_mut().find(|root| root.path == path) {
+            Some(root) if root.is_known() => {}
+            Some(root) => root.named_by.push(process.id.clone()),
+            None if known.contains(&path) => roots.push(Root::known(path)),
+            None if path.is_absolute() => {
+                roots.push(Root { path, named_by: vec![process.id.clone()] });
+            }
+            None => {}
         }
     }
     roots
+}
+
+/// Reads the pid out of a file name like `42.json`. Only the canonical spelling counts: `042.json` and
+/// `+42.json` would be further records of the same process.
+#[must_use]
+pub fn pid_of(name: &str, suffix: &str) -> Option<u32> {
+    let digits = name.strip_suffix(suffix)?;
+    let pid: u32 = digits.parse().ok()?;
+    (pid.to_string() == digits).then_some(pid)
 }
 
 /// Makes a fault of this adapter about something in a home.

@@ -13,7 +13,7 @@ use super::control::{
 use super::pi::{self, Kind, PACKAGES};
 use super::{Adapter, Capabilities, Installation, Look, Root, Store, version_beside};
 use crate::host::Host;
-use crate::kernel::Brief;
+use crate::kernel::{Brief, Process};
 use crate::model::{Message, Session};
 
 /// The adapter.
@@ -41,6 +41,14 @@ impl Adapter for PiRust {
 
     fn homes(&self, host: &Host) -> Vec<PathBuf> {
         pi::homes(host)
+    }
+
+    fn is_own_program(&self, _look: &Look, process: &Process) -> bool {
+        pi::kind_of(process) == Some(Kind::PiRust)
+    }
+
+    fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {
+        pi::home_of(look, process)
     }
 
     fn roots(&self, look: &Look) -> Vec<Root> {

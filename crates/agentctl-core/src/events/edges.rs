@@ -37,7 +37,7 @@ impl Key {
         let process = |p: &ProcId| (p.pid, p.start_ticks);
         let who = match &session.id {
             Some(id) => Ok(id.clone()),
-            None => Err(session.processes.first().map(process)?),
+            None => Err(session.processes.first().map(|serving| process(&serving.id))?),
         };
         Some(Self { adapter: session.adapter, root: session.root.clone(), who })
     }
@@ -567,7 +567,7 @@ fn doubted(mut session: Session, why: &str, at: Time) -> Session {
 
 fn process_text(session: &Session) -> Option<String> {
     let text = |p: &ProcId| format!("{}:{}:{:?}:{}", p.pid, p.start_ticks, p.inode, p.boot_id);
-    session.processes.first().map(text)
+    session.processes.first().map(|serving| text(&serving.id))
 }
 
 /// Two who watch the same process begin, or the same server's word, give it the same id.

@@ -394,7 +394,7 @@ impl Watcher {
             let (Some(run), Some(key)) = (&session.run, Key::of(session)) else { continue };
             let Some(launch) = self.launches.get(run) else { continue };
             let process: Option<&ProcId> = launch.started.as_ref().map(|s| &s.process);
-            let serves = process.is_some_and(|process| session.processes.contains(process));
+            let serves = process.is_some_and(|process| session.is_served_by(process));
             // After the end of a launch somebody else serves it; unless it ended while we looked.
             if serves || launch.ended.as_ref().is_none_or(|ended| ended.at >= at) {
                 lives.insert(key, life_of(launch));

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 
 use crate::adapters::{Found, Look, Record, Root, Served, State, Turn};
 use crate::model::{
-    Evidence, Locator, Outcome, Reason, ReasonKind, Session, Status, Time, shorten,
+    Evidence, Join, Locator, Outcome, ProcId, Reason, ReasonKind, ServingProcess, Session, Status,
+    Time, shorten,
 };
 
 /// A process's start time has a grain of 10 ms, and the clocks it is reckoned from differ a little.
@@ -159,7 +160,8 @@ impl View {
 
     fn apply_processes(&self, session: &mut Session, claims: &[Served]) {
         for claim in claims {
-            session.processes.extend(claim.by.iter().cloned());
+            let serving = |id: &ProcId| ServingProcess { id: id.clone(), join: claim.join };
+            session.processes.extend(claim.by.iter().map(serving));
             session.hosted |= claim.hosted;
             // Where the vendor's live record says it works now counts before an older line.
             let said = claim.cwd.clone().or(session.cwd.take());
@@ -168,9 +170,16 @@ impl View {
             session.started_at = session.started_at.or(claim.started_at);
             session.evidence.extend(claim.evidence.iter().cloned());
         }
-        session.processes.sort_by_key(|p| p.pid);
-        session.processes.dedup();
-        for process in &session.processes {
+        // A proved join sorts before an inferred one of the same process and is the one that is kept.
+        session.processes.sort_by_key(|p| (p.id.pid, p.join));
+        session.processes.dedup_by(|later, kept| later.id == kept.id);
+        for ServingProcess { id: process, join } in &session.processes {
+            if *join == Join::Inferred {
+                session.notes.push(format!(
+                    "pid {} is joined to this session by its directory and start time only",
+                    process.pid
+                ));
+            }
             let source = "kernel:pidfd".to_owned();
             let says = format!(
                 "pid {} lives and has not been recycled (it began at tick {})",
@@ -178,9 +187,10 @@ impl View {
             );
             session.evidence.push(Evidence { source, says, at: self.now });
         }
-        session.pid = session.processes.first().map(|p| p.pid);
+        session.pid = session.processes.first().map(|p| p.id.pid);
         if session.processes.len() > 1 {
-            let pids: Vec<String> = session.processes.iter().map(|p| p.pid.to_string()).collect();
+            let pids: Vec<String> =
+                session.processes.iter().map(|p| p.id.pid.to_string()).collect();
             session.notes.push(format!(
                 "{} processes serve this session: {}",
                 pids.len(),

@@ -73,7 +73,7 @@ pub fn observe(
         // A home that only a live process named is where it was when that process has gone.
         for (_, target) in &theirs {
             if !roots.iter().any(|root| root.label() == target.root) {
-                roots.push(Root { path: PathBuf::from(&target.root) });
+                roots.push(Root::known(PathBuf::from(&target.root)));
             }
         }
         for root in &roots {
@@ -152,7 +152,7 @@ impl Question<'_> {
 
     pub(super) fn observed(&self, locator: &Locator, session: Session) -> Observed {
         let claims = self.view.claims(&locator.id);
-        let mut processes = session.processes.clone();
+        let mut processes = session.process_ids();
         // Whoever may be serving it settles the doubt by leaving.
         if session.status == Status::Unknown {
             let suspects = self.view.unjoined().flat_map(|served| served.by.iter().cloned());

@@ -121,7 +121,7 @@ fn runs_since(host: &Host, session: &Session) -> Option<Time> {
 
 /// When its processes began, as the kernel says.
 fn processes(host: &Host, session: &Session) -> impl Iterator<Item = Time> {
-    session.processes.iter().filter_map(|id| {
+    session.processes.iter().map(|serving| &serving.id).filter_map(|id| {
         let process = host.kernel.process(id.pid).ok().flatten()?;
         if process.id == *id { process.started_at } else { None }
     })

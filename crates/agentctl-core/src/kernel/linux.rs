@@ -173,6 +173,7 @@ impl Kernel {
             cwd: link_at(dir, "cwd"),
             started_at: self.started_at(stat.start_ticks),
             elsewhere: namespace.is_some_and(|ns| ns != self.pid_namespace),
+            uid: read_at(dir.as_fd(), "status").ok().and_then(|status| effective_uid(&status)),
         }
     }
 
@@ -240,6 +241,15 @@ impl Kernel {
             return Err(io::Error::other("it shows not even this process"));
         }
         Ok(pids)
+    }
+
+    /// Says whether a process sees the same mounts as the observer: only then does a path mean the same
+    /// file to both.
+    pub fn shares_mounts(&self, id: &ProcId) -> io::Result<bool> {
+        let namespace = |path: String| statat(rustix::fs::CWD, path, AtFlags::empty());
+        let theirs = namespace(format!("/proc/{}/ns/mnt", id.pid))?;
+        let ours = namespace("/proc/self/ns/mnt".to_owned())?;
+        Ok(theirs.st_ino == ours.st_ino)
     }
 
     /// Says whether any process of this user lives in that pid namespace.
@@ -412,6 +422,13 @@ impl Stat {
     fn is_paused(&self) -> bool {
         matches!(self.state, b'T' | b't')
     }
+}
+
+/// Reads the second number of the line `Uid:` in `/proc/<pid>/status`. The owner of `/proc/<pid>` is not
+/// asked: it is root for a process that may not be dumped, whatever its user.
+fn effective_uid(status: &[u8]) -> Option<u32> {
+    let line = status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
+    std::str::from_utf8(line).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// When this machine booted by today's clock, to the grain of start times, so that every look

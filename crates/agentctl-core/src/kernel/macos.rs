@@ -112,6 +112,7 @@ impl Kernel {
             cwd: seen.cwd().map(Path::to_owned),
             started_at: i64::try_from(start).ok().and_then(|s| Time::from_millis(s * 1000)),
             elsewhere: false,
+            uid: seen.effective_user_id().or(seen.user_id()).map(|uid| **uid),
         }))
     }
 
@@ -161,6 +162,11 @@ impl Kernel {
             }
         }
         table
+    }
+
+    /// Says whether a process sees the same mounts as the observer: macOS has one table of mounts.
+    pub fn shares_mounts(&self, _id: &ProcId) -> io::Result<bool> {
+        Ok(true)
     }
 
     /// There is one pid namespace, the machine's own.

@@ -84,6 +84,8 @@ pub struct Process {
     pub started_at: Option<Time>,
     /// It lives in another pid namespace than the observer.
     pub elsewhere: bool,
+    /// The user it acts as; `None` where the kernel does not say.
+    pub uid: Option<u32>,
 }
 
 /// What a first, cheap look says about a process: enough to decide whether to look closer.

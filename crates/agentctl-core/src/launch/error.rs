@@ -133,7 +133,7 @@ fn held_by(holders: &[Holder]) -> String {
 }
 
 fn served(session: &Session) -> String {
-    let pids: Vec<String> = session.processes.iter().map(|p| p.pid.to_string()).collect();
+    let pids: Vec<String> = session.processes.iter().map(|p| p.id.pid.to_string()).collect();
     let hosted = if session.hosted { ", which other sessions share" } else { "" };
     format!("pid {}{hosted}, {}", pids.join(", "), session.status.word())
 }

@@ -113,7 +113,7 @@ impl Stopping<'_> {
         let servers: Vec<Held> = session
             .processes
             .iter()
-            .filter_map(|p| self.host.kernel.hold(p).ok().flatten())
+            .filter_map(|p| self.host.kernel.hold(&p.id).ok().flatten())
             .collect();
         loop {
             let now = fleet::inspect(self.host, self.adapters, self.target);

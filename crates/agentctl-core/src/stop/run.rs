@@ -57,14 +57,14 @@ pub fn end_run(host: &Arc<Host>, run: &str) -> Vec<Left> {
 /// never is: the server may have been started there, and serves others.
 fn own(host: &Host, run: &str, agents: &[ProcId], sessions: &[Session]) -> Vec<bool> {
     let adapter = Runs::of(host).run(run).spec().map(|spec| spec.adapter);
-    let served = |s: &Session| s.processes.iter().any(|p| agents.contains(p));
+    let served = |s: &Session| s.processes.iter().any(|p| agents.contains(&p.id));
     // The process that was marked may be a wrapper with the agent below it.
     let wrapped = !sessions.iter().any(served);
     let all = sessions.iter().map(|session| {
         let alike = adapter.as_deref() == Some(session.adapter);
         let below = || {
             let mut processes = session.processes.iter();
-            processes.any(|p| is_next_below(host, p, agents, sessions))
+            processes.any(|p| is_next_below(host, &p.id, agents, sessions))
         };
         !session.hosted && (served(session) || (wrapped && alike && below()))
     });
@@ -81,7 +81,7 @@ fn is_next_below(host: &Host, from: &ProcId, agents: &[ProcId], sessions: &[Sess
         if agents.contains(&process.id) {
             return true;
         }
-        if sessions.iter().any(|s| s.processes.contains(&process.id)) {
+        if sessions.iter().any(|s| s.is_served_by(&process.id)) {
             return false;
         }
         at = Some(process.parent_pid);

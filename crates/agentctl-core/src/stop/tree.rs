@@ -36,8 +36,8 @@ impl Other {
         Self {
             adapter: session.adapter,
             marks: marks.unwrap_or_default(),
+            processes: session.process_ids(),
             id: session.id,
-            processes: session.processes,
             around_us: false,
         }
     }

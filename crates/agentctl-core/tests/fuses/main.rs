@@ -18,7 +18,7 @@ use agentctl_core::fuses::{
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::model::{
-    Fault, Listing, Reason, ReasonKind, SCHEMA_VERSION, Session, Status, Time,
+    Fault, Listing, Reason, ReasonKind, SCHEMA_VERSION, ServingProcess, Session, Status, Time,
 };
 use proptest::prelude::*;
 
@@ -227,7 +227,7 @@ fn idle_is_reckoned_from_what_the_record_says_and_the_unknown_never_counts() {
     let mut opened = one(Status::Idle, Some(BEGIN - 99 * HOUR));
     let me = world.host.kernel.process(std::process::id()).expect("read").expect("me");
     let began = me.started_at.expect("a time").millis();
-    opened.processes = vec![me.id];
+    opened.processes = vec![ServingProcess::proved(me.id)];
     assert_eq!(looks(vec![opened.clone()], began + HOUR - 1), 0);
     assert_eq!(looks(vec![opened], began + HOUR), 1);
     // One who may be at work there could not be seen.
@@ -260,14 +260,14 @@ fn runtime_is_that_of_its_process_and_cost_is_what_is_known() {
     let me = world.host.kernel.process(std::process::id()).expect("read").expect("me");
     let began = me.started_at.expect("a time").millis();
     let mut live = session(Status::Running, "/", Some(BEGIN));
-    live.processes = vec![me.id.clone()];
+    live.processes = vec![ServingProcess::proved(me.id.clone())];
     let look = listing(vec![live.clone()]);
     assert!(world.due(&look, began + HOUR - 1).is_empty());
     assert_eq!(world.due(&look, began + HOUR)[0].cause, Cause::MaxRuntime);
     assert_eq!(world.next(&look, began), Some(began + HOUR));
     // A stranger that has its pid by now says nothing about it; nor does a server about one of many.
     let mut recycled = live.clone();
-    recycled.processes[0].start_ticks += 1;
+    recycled.processes[0].id.start_ticks += 1;
     assert!(world.due(&listing(vec![recycled]), began + 99 * HOUR).is_empty());
     live.hosted = true;
     let hosted = listing(vec![live.clone()]);

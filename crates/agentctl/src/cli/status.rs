@@ -119,7 +119,7 @@ fn pids(session: &Session) -> Option<String> {
     if session.processes.is_empty() {
         return None;
     }
-    let pids: Vec<String> = session.processes.iter().map(|p| p.pid.to_string()).collect();
+    let pids: Vec<String> = session.processes.iter().map(|p| p.id.pid.to_string()).collect();
     let hosted = if session.hosted { " (shared with other sessions)" } else { "" };
     Some(format!("{}{hosted}", pids.join(", ")))
 }

@@ -327,8 +327,8 @@ fn rested(report: &Report) -> bool {
 /// `(pid 6224 and 3 processes it had started)`
 fn about(report: &Report) -> String {
     let agents = report.before.as_ref().map(|s| s.processes.as_slice()).unwrap_or_default();
-    let agents = agents.iter().filter(|p| report.ended.iter().any(|e| e.pid == p.pid));
-    let pids: Vec<String> = agents.map(|p| p.pid.to_string()).collect();
+    let agents = agents.iter().filter(|p| report.ended.iter().any(|e| e.pid == p.id.pid));
+    let pids: Vec<String> = agents.map(|p| p.id.pid.to_string()).collect();
     let started = report.ended.len().saturating_sub(pids.len());
     let started = match started {
         0 => None,

@@ -27,7 +27,7 @@ struct Kept {
 
 /// Returns how to stop this session.
 pub(in crate::adapters) fn plan(look: &Look, root: &Root, session: &Session) -> Stop {
-    let kept = session.processes.iter().find_map(|p| background(look, root, p.pid));
+    let kept = session.processes.iter().find_map(|p| background(look, root, p.id.pid));
     let kept = kept.or_else(|| crashed(look, root, session));
     let Some(kept) = kept else { return Stop::Signals(LADDER) };
     let short = || session.id.as_deref().and_then(|id| id.get(..SHORT)).map(str::to_owned);
@@ -37,7 +37,7 @@ pub(in crate::adapters) fn plan(look: &Look, root: &Root, session: &Session) -> 
     let installed = || look.host.which("claude");
     let own = || {
         let served = session.processes.first()?;
-        look.host.kernel.process(served.pid).ok().flatten()?.exe.filter(|exe| exe.is_file())
+        look.host.kernel.process(served.id.pid).ok().flatten()?.exe.filter(|exe| exe.is_file())
     };
     let Some(program) = installed().or_else(own) else {
         return Stop::Refuse("only `claude stop` can end it, and there is no `claude`".into());
@@ -74,6 +74,6 @@ fn crashed(look: &Look, root: &Root, session: &Session) -> Option<Kept> {
 pub(in crate::adapters) fn marks(session: &Session) -> Vec<Mark> {
     let id = session.id.iter().map(|id| Mark { name: "CLAUDE_CODE_SESSION_ID", value: id.clone() });
     let pids = session.processes.iter().filter(|_| !session.hosted);
-    let pids = pids.map(|p| Mark { name: "CLAUDE_PID", value: p.pid.to_string() });
+    let pids = pids.map(|p| Mark { name: "CLAUDE_PID", value: p.id.pid.to_string() });
     id.chain(pids).collect()
 }

@@ -65,11 +65,19 @@ impl Adapter for Codex {
         paths
     }
 
+    fn is_own_program(&self, _look: &Look, process: &Process) -> bool {
+        is_codex(process)
+    }
+
+    fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {
+        home_of(look, process)
+    }
+
     fn roots(&self, look: &Look) -> Vec<Root> {
-        // Whoever started it may have moved its home: the process itself says where it is.
-        let living = look.table.processes.iter().filter(|p| is_codex(p));
-        let homes = living.filter_map(|p| home_of(look, p));
-        with_homes_of_the_living(existing_roots(self.homes(&look.host)), homes)
+        // The environment of a live process may move its home.
+        let homes = self.homes(&look.host);
+        let home_of = |process: &Process| self.home_of_own(look, process);
+        with_homes_of_the_living(look, existing_roots(homes.clone()), &homes, &home_of)
     }
 
     fn installation(&self, host: &Host) -> Installation {

@@ -50,7 +50,7 @@ fn socket_of(root: &Root, host: &Process) -> Option<PathBuf> {
 
 /// Returns the socket of the server that hosts a session.
 pub(super) fn socket_of_host(look: &Look, root: &Root, session: &Session) -> Option<PathBuf> {
-    let server = session.processes.first()?;
+    let server = &session.processes.first()?.id;
     let process = look.host.kernel.process(server.pid).ok().flatten()?;
     let path = socket_of(root, &process).filter(|_| process.id == *server)?;
     std::fs::symlink_metadata(&path).is_ok().then_some(path)

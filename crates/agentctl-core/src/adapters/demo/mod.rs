@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, State, Store,
-    Turn, existing_roots, not_regular, skipped,
+    Turn, existing_roots, not_regular, pid_of, proof::prove, skipped,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
@@ -61,6 +61,23 @@ impl Adapter for Demo {
     fn homes(&self, host: &Host) -> Vec<PathBuf> {
         let configured = host.roots.get(self.name()).cloned().unwrap_or_default();
         std::iter::once(home(host)).chain(configured).collect()
+    }
+
+    fn is_own_program(&self, _look: &Look, process: &Process) -> bool {
+        let program = process.exe.as_deref().and_then(|exe| exe.file_name());
+        program.is_some_and(|name| name == "agentctl")
+            && process.argv.get(1).is_some_and(|word| word == SUBCOMMAND)
+    }
+
+    fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {
+        let names = ["XDG_DATA_HOME", "HOME"];
+        let values = look.host.kernel.environ(&process.id, &names).ok()?;
+        let data = match values.as_slice() {
+            [Some(data), _] if data.starts_with('/') => PathBuf::from(data),
+            [_, Some(home)] => PathBuf::from(home).join(".local/share"),
+            _ => return None,
+        };
+        Some(data.join("agentctl-demo"))
     }
 
     fn roots(&self, look: &Look) -> Vec<Root> {
@@ -198,17 +215,11 @@ impl DemoStore<'_> {
         self.look.host.kernel.uid()
     }
 
-    /// Says whether a process keeps its files in this home, as its environment says.
-    fn is_home_of(&self, process: &Process) -> bool {
-        let names = ["XDG_DATA_HOME", "HOME"];
-        let home = match self.look.host.kernel.environ(&process.id, &names).as_deref() {
-            Ok([Some(data), _]) if data.starts_with('/') => PathBuf::from(data),
-            Ok([_, Some(home)]) => PathBuf::from(home).join(".local/share"),
-            Ok(_) => return false,
-            // Whose it is cannot be told; a live agent must not be overlooked.
-            Err(_) => return true,
-        };
-        file::resolve_root(&home.join("agentctl-demo")) == self.root.path
+    /// Says whether a process keeps its files in this home, or may do so: the process of an unreadable
+    /// environment must not be overlooked.
+    fn may_use_home(&self, process: &Process) -> bool {
+        let home = Demo.home_of(self.look, process);
+        home.is_none_or(|home| file::resolve_root(&home) == self.root.path)
     }
 
     /// Says that a live record could not be read: whomever it names may be alive.
@@ -245,7 +256,13 @@ impl DemoStore<'_> {
         let mut served = if live.pid_namespace == kernel.pid_namespace() {
             match kernel.process(pid) {
                 Ok(Some(process)) if process.id.start_ticks == live.start_ticks => {
-                    Served::by(Some(live.session), &process)
+                    match prove(&Demo, self.look, self.root, &process) {
+                        Ok(()) => Served::by(Some(live.session), &process),
+                        Err(unproved) => Served::unseen(
+                            live.session,
+                            format!("its live record names pid {pid}, but {unproved}"),
+                        ),
+                    }
                 }
                 Ok(_) => return, // stale: left behind by SIGKILL
                 Err(error) => Served::unseen(
@@ -284,8 +301,7 @@ impl Store for DemoStore<'_> {
         match file::list(&directory, self.uid()) {
             Ok(entries) => {
                 for entry in entries {
-                    let pid = entry.name.strip_suffix(".json").and_then(|p| p.parse().ok());
-                    if let Some(pid) = pid {
+                    if let Some(pid) = pid_of(&entry.name, ".json") {
                         self.served(&entry, pid, &mut found);
                     }
                 }
@@ -295,7 +311,7 @@ impl Store for DemoStore<'_> {
         for process in &self.look.table.processes {
             let is_agent = process.argv.get(1).is_some_and(|a| a == SUBCOMMAND)
                 && !process.argv.iter().any(|a| a == "--tell")
-                && self.is_home_of(process);
+                && self.may_use_home(process);
             let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
             let mere = self.look.table.is_mere_fork(process);
             if is_agent && !joined && !mere && !process.elsewhere && !self.look.has_ended(process) {

@@ -58,7 +58,7 @@ impl Adapter for OpenClaw {
 
     fn roots(&self, look: &Look) -> Vec<Root> {
         let all = gateways::all(&look.host);
-        all.iter().map(|gateway| Root { path: PathBuf::from(gateway.label()) }).collect()
+        all.iter().map(|gateway| Root::known(PathBuf::from(gateway.label()))).collect()
     }
 
     fn installation(&self, host: &Host) -> Installation {

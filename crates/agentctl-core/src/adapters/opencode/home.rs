@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::NAME;
-use crate::adapters::{Look, Root, existing_roots, with_homes_of_the_living};
+use crate::adapters::{Adapter, Look, Root, existing_roots, with_homes_of_the_living};
 use crate::host::Host;
 use crate::kernel::Process;
 use crate::native::file;
@@ -90,7 +90,7 @@ pub(super) fn homes(host: &Host) -> Vec<PathBuf> {
 }
 
 /// Returns every home: the usual one, configured ones, and those that live processes use.
-pub(super) fn roots(look: &Look) -> Vec<Root> {
+pub(super) fn roots(adapter: &dyn Adapter, look: &Look) -> Vec<Root> {
     let host = &look.host;
     let usual = Home::usual(host);
     let (named, folders): (Vec<_>, Vec<_>) = homes(host).into_iter().partition(|p| p.is_file());
@@ -99,14 +99,18 @@ pub(super) fn roots(look: &Look) -> Vec<Root> {
     let beside: Vec<PathBuf> = roots.iter().flat_map(|r| channels(&r.path, uid)).collect();
     let chosen = Some(usual.root).filter(|root| root.is_file());
     for path in named.into_iter().chain(beside).chain(chosen) {
-        let root = Root { path: file::resolve_root(&path) };
+        let root = Root::known(file::resolve_root(&path));
         if !roots.contains(&root) {
             roots.push(root);
         }
     }
-    let living = look.table.processes.iter().filter(|p| is_opencode(p));
-    let living = living.filter(|p| !matches!(Role::of(p), Role::Other | Role::Client));
-    with_homes_of_the_living(roots, living.filter_map(|p| Home::of(look, p)).map(|h| h.root))
+    let chosen = Home::usual(host).root;
+    let known: Vec<PathBuf> = homes(host).into_iter().chain([chosen]).collect();
+    let home_of = |process: &Process| {
+        let uses_home = !matches!(Role::of(process), Role::Other | Role::Client);
+        if uses_home { adapter.home_of_own(look, process) } else { None }
+    };
+    with_homes_of_the_living(look, roots, &known, &home_of)
 }
 
 /// Says whether a program of this name is the agent: npm keeps it as `opencode.exe`, before 1.18 as

@@ -27,7 +27,7 @@ use super::{
     Store, Turn, fault, version_beside,
 };
 use crate::host::Host;
-use crate::kernel::Brief;
+use crate::kernel::{Brief, Process};
 use crate::model::{Fault, Locator, Message};
 use crate::native::memo::Basis;
 use crate::native::sqlite::{SqlResult, StoreError};
@@ -61,8 +61,16 @@ impl Adapter for OpenCode {
         home::homes(host)
     }
 
+    fn is_own_program(&self, _look: &Look, process: &Process) -> bool {
+        home::is_opencode(process)
+    }
+
+    fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {
+        home::Home::of(look, process).map(|home| home.root)
+    }
+
     fn roots(&self, look: &Look) -> Vec<Root> {
-        home::roots(look)
+        home::roots(self, look)
     }
 
     fn installation(&self, host: &Host) -> Installation {

@@ -34,7 +34,7 @@ pub(super) fn plan(look: &Look, session: &Session) -> Stop {
 }
 
 fn server_of(look: &Look, session: &Session) -> Option<Http> {
-    let id = session.processes.first()?;
+    let id = &session.processes.first()?.id;
     let process: Process = look.host.kernel.process(id.pid).ok().flatten()?;
     server::of(look, &process).filter(|_| process.id == *id)
 }
@@ -56,5 +56,5 @@ pub(super) fn marks(session: &Session) -> Vec<Mark> {
         return Vec::new();
     }
     let mark = |pid: u32| Mark { name: "OPENCODE_PID", value: pid.to_string() };
-    session.processes.iter().map(|p| mark(p.pid)).collect()
+    session.processes.iter().map(|p| mark(p.id.pid)).collect()
 }

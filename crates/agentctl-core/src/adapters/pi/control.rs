@@ -140,7 +140,7 @@ fn is_since(version: Option<&str>, wanted: [u64; 2]) -> bool {
 /// Returns the home an order is about.
 fn root_of(host: &Host, order: &Order) -> Root {
     let path = order.root.clone().unwrap_or_else(|| home(host));
-    Root { path: file::resolve_root(&path) }
+    Root::known(file::resolve_root(&path))
 }
 
 /// Finds the file of the session an order continues.

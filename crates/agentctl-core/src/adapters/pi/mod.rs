@@ -18,7 +18,7 @@ mod store;
 
 pub(super) use control::{LADDER, advice, file_of, handshake, is_script, moved_home};
 pub(super) use messages::read as read_message;
-pub(super) use process::{homes, is_candidate, programs, roots};
+pub(super) use process::{home_of, homes, is_candidate, kind_of, programs, roots};
 pub(super) use store::PiStore;
 
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use super::control::Control;
 use super::{Adapter, Capabilities, Installation, Look, Root, Store, version_beside};
 use crate::host::Host;
-use crate::kernel::Brief;
+use crate::kernel::{Brief, Process};
 use crate::model::Message;
 
 /// The two packages Pi was published as, newest first.
@@ -77,6 +77,14 @@ impl Adapter for Pi {
 
     fn homes(&self, host: &Host) -> Vec<PathBuf> {
         homes(host)
+    }
+
+    fn is_own_program(&self, _look: &Look, process: &Process) -> bool {
+        kind_of(process) == Some(Kind::Pi)
+    }
+
+    fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {
+        home_of(look, process)
     }
 
     fn roots(&self, look: &Look) -> Vec<Root> {

@@ -25,7 +25,7 @@ fn undeleted(name: &str) -> &str {
 }
 
 /// Says which of the two a process is.
-pub(super) fn kind_of(process: &Process) -> Option<Kind> {
+pub(in crate::adapters) fn kind_of(process: &Process) -> Option<Kind> {
     let Some(exe) = process.exe.as_deref() else { return is_titled(process).then_some(Kind::Pi) };
     let name = exe.file_name()?.to_string_lossy();
     let name = undeleted(&name);
@@ -103,15 +103,20 @@ pub(in crate::adapters) fn homes(host: &Host) -> Vec<PathBuf> {
     paths
 }
 
+/// Returns the home that a process of either program uses.
+pub(in crate::adapters) fn home_of(look: &Look, process: &Process) -> Option<PathBuf> {
+    Surroundings::of(look, process)?.home
+}
+
 /// Returns the homes of both programs that are there.
 pub(in crate::adapters) fn roots(look: &Look) -> Vec<Root> {
-    let roots = existing_roots(homes(&look.host));
-    let living = look.table.processes.iter().filter_map(|p| {
-        let home = Surroundings::of(look, p)?.home?;
+    let known = homes(&look.host);
+    let living = |process: &Process| {
+        let home = home_of(look, process)?;
         // Another program may be called `pi`: without a home of ours it is a stranger.
-        (kind_of(p) == Some(Kind::Pi) || home.is_dir()).then_some(home)
-    });
-    with_homes_of_the_living(roots, living.collect::<Vec<_>>())
+        (kind_of(process) == Some(Kind::Pi) || home.is_dir()).then_some(home)
+    };
+    with_homes_of_the_living(look, existing_roots(known.clone()), &known, &living)
 }
 
 /// What the environment of a process says about where it keeps its sessions.

@@ -1,0 +1,78 @@
+//! The proof that a process is the agent that a record of a home names.
+//!
+//! A record, a lock or a socket in a home is text that anybody may have written who can write there. It
+//! joins a process only if the process is the agent's own program, acts as our user, lives in our pid
+//! namespace and itself names this home. Adapters ask before they join, `stop` asks once more before its
+//! first signal. See docs/adr/0025-a-join-has-a-grade.md.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::{Adapter, Look, Root};
+use crate::kernel::Process;
+use crate::native::file;
+
+/// Why a process is not proved to be the agent of a home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unproved {
+    /// It runs another program.
+    Program {
+        /// The program file, where readable.
+        exe: Option<PathBuf>,
+    },
+    /// It acts as another user.
+    Owner {
+        /// That user; `None` where the kernel does not say.
+        uid: Option<u32>,
+    },
+    /// It lives in another pid namespace.
+    Namespace,
+    /// It uses another home.
+    Home {
+        /// That home; `None` where the process does not say.
+        home: Option<PathBuf>,
+    },
+}
+
+impl fmt::Display for Unproved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program { exe: Some(exe) } => {
+                write!(f, "it runs {}, which is not the agent's program", exe.display())
+            }
+            Self::Program { exe: None } => f.write_str("its program file cannot be read"),
+            Self::Owner { uid: Some(uid) } => write!(f, "it belongs to user {uid}"),
+            Self::Owner { uid: None } => f.write_str("its user cannot be read"),
+            Self::Namespace => f.write_str("it lives in another pid namespace"),
+            Self::Home { home: Some(home) } => {
+                write!(f, "its own environment names the home {}", home.display())
+            }
+            Self::Home { home: None } => {
+                f.write_str("its own environment does not say which home it uses")
+            }
+        }
+    }
+}
+
+/// Proves that a process is the agent's own program, ours, in our pid namespace, and uses this home.
+pub fn prove(
+    adapter: &dyn Adapter,
+    look: &Look,
+    root: &Root,
+    process: &Process,
+) -> Result<(), Unproved> {
+    if process.uid != Some(look.host.kernel.uid()) {
+        return Err(Unproved::Owner { uid: process.uid });
+    }
+    if process.elsewhere {
+        return Err(Unproved::Namespace);
+    }
+    if !adapter.is_own_program(look, process) {
+        return Err(Unproved::Program { exe: process.exe.clone() });
+    }
+    let home = adapter.home_of(look, process);
+    match home {
+        Some(home) if file::resolve_root(&home) == root.path => Ok(()),
+        home => Err(Unproved::Home { home }),
+    }
+}
