@@ -129,7 +129,7 @@ impl World {
         home.write(&format!("{root}/sessions/killed.jsonl"), format!("{session}\n{prompt}\n"));
         home.write(&format!("{root}/sessions/alive.jsonl"), format!("{session}\n{prompt}\n"));
         let record = home.at(&format!("{root}/live/{{pid}}.json"));
-        let words = ["write", record.to_str().expect("utf-8"), LIVE];
+        let words = ["demo-agent", "write", record.to_str().expect("utf-8"), LIVE];
         let mut agent = home.agent("agentctl", "work", &words);
         agent.ready();
         Self { home, _agent: agent }

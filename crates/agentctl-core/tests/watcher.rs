@@ -140,7 +140,7 @@ fn who_hangs_is_left_alone_and_the_others_are_told() {
         home.write(&format!("{root}/sessions/alive.jsonl"), format!("{session}\n"));
         let live = r#"{"start_ticks":{start},"boot_id":"{boot}","machine_id":null,"pid_namespace":{ns},"session":"alive","cwd":"/work","status":"idle","detail":null,"started_ms":0}"#;
         let record = home.at(&format!("{root}/live/{{pid}}.json"));
-        let words = ["write", record.to_str().expect("utf-8"), live];
+        let words = ["demo-agent", "write", record.to_str().expect("utf-8"), live];
         let mut agent = home.agent("agentctl", "work", &words);
         agent.ready();
         let seen = watcher.look();
