@@ -167,7 +167,7 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
         roots.retain(|r| r.label() == wanted.root);
         if roots.is_empty() {
             // A home that only a live process named is where it was when that process has gone.
-            roots.push(Root::known(wanted.root.clone().into()));
+            roots.push(Root::named_only_by(wanted.root.clone().into(), Vec::new()));
         }
         for root in &roots {
             let store = adapter.store(look, root);

@@ -387,7 +387,7 @@ impl Stopping<'_> {
 
     fn root(&self, look: &Look, session: &Session) -> Root {
         let known = self.adapter.roots(look).into_iter().find(|r| r.label() == session.root);
-        known.unwrap_or_else(|| Root::known(session.root.clone().into()))
+        known.unwrap_or_else(|| Root::named_only_by(session.root.clone().into(), Vec::new()))
     }
 
     fn roots(&self, session: &Session, agents: &Agents, others: Vec<Other>) -> Roots {

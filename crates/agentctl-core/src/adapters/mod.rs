@@ -75,8 +75,10 @@ impl Look {
 pub struct Root {
     /// Where it is, links resolved.
     pub path: PathBuf,
-    /// The processes whose own environment names this home; empty for a home that this user's settings
-    /// name. Such a home may be looked at. No order acts on it, except a signal to one of these processes.
+    /// The user's own environment, configuration or default names it. A home that only a process named may
+    /// be looked at; no order acts on it, except a signal to a process of `named_by`.
+    known: bool,
+    /// The processes whose own environment names this home, where the user's settings do not.
     pub named_by: Vec<ProcId>,
 }
 
@@ -84,13 +86,19 @@ impl Root {
     /// Makes a home that the user's own environment, configuration or default names.
     #[must_use]
     pub fn known(path: PathBuf) -> Self {
-        Self { path, named_by: Vec::new() }
+        Self { path, known: true, named_by: Vec::new() }
+    }
+
+    /// Makes a home that no setting of the user names, only these processes.
+    #[must_use]
+    pub fn named_only_by(path: PathBuf, processes: Vec<ProcId>) -> Self {
+        Self { path, known: false, named_by: processes }
     }
 
     /// Says whether the user's own settings name this home, and not only a process.
     #[must_use]
     pub fn is_known(&self) -> bool {
-        self.named_by.is_empty()
+        self.known
     }
 
     /// Returns the text that names it in answers.
@@ -522,7 +530,7 @@ pub fn with_homes_of_the_living(
             Some(root) => root.named_by.push(process.id.clone()),
             None if known.contains(&path) => roots.push(Root::known(path)),
             None if path.is_absolute() => {
-                roots.push(Root { path, named_by: vec![process.id.clone()] });
+                roots.push(Root::named_only_by(path, vec![process.id.clone()]));
             }
             None => {}
         }

@@ -73,7 +73,7 @@ pub fn observe(
         // A home that only a live process named is where it was when that process has gone.
         for (_, target) in &theirs {
             if !roots.iter().any(|root| root.label() == target.root) {
-                roots.push(Root::known(PathBuf::from(&target.root)));
+                roots.push(Root::named_only_by(PathBuf::from(&target.root), Vec::new()));
             }
         }
         for root in &roots {
