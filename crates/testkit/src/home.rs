@@ -7,11 +7,15 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::UserNamespace;
+
 /// A temporary home with a cleared environment.
 pub struct TestHome {
     dir: TempDir,
     program: PathBuf,
     env: BTreeMap<String, String>,
+    /// The process that keeps the user namespace in which the program runs.
+    user_namespace: Option<u32>,
 }
 
 /// What a run of the program said.
@@ -78,7 +82,7 @@ impl TestHome {
             ("COLUMNS".into(), "120".into()),
             ("NO_COLOR".into(), "1".into()),
         ]);
-        Self { dir, program: PathBuf::from(program), env }
+        Self { dir, program: PathBuf::from(program), env, user_namespace: None }
     }
 
     /// Returns the home directory, links resolved.
@@ -112,10 +116,18 @@ impl TestHome {
         copy_tree(fixture, &self.at(relative));
     }
 
+    /// From now on the program under test, and what it starts, runs in this user namespace.
+    pub fn enter(&mut self, namespace: &UserNamespace) {
+        self.user_namespace = Some(namespace.keeper());
+    }
+
     /// Returns a command of the program under test, not yet started.
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = match self.user_namespace {
+            Some(keeper) => UserNamespace::command(keeper, &self.program),
+            None => Command::new(&self.program),
+        };
         command.args(args).env_clear().envs(&self.env).current_dir(self.path());
         command.stdin(Stdio::null());
         command

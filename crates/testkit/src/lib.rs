@@ -11,6 +11,7 @@ pub mod gateway;
 pub mod generate;
 mod hmac;
 mod home;
+mod namespace;
 pub mod receiver;
 mod recycle;
 pub mod tls;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 
 pub use hmac::{hex, hmac_sha256};
 pub use home::{Agent, Output, TestHome};
+pub use namespace::UserNamespace;
 pub use recycle::{Dice, Echo, after_tick, next_pid, rounds, spawn_at};
 
 const INSIDE: &str = "AGENTCTL_TEST_INSIDE";

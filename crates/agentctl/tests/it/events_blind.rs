@@ -5,27 +5,13 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use testkit::{TestHome, eventually, sandboxed};
+use testkit::{TestHome, UserNamespace, eventually, sandboxed};
 
 use crate::daemon::{signal, started};
 use crate::events::{Stream, tell};
 use crate::home;
 use crate::launched::{folder, launch};
 use crate::wait::Running;
-
-/// The program in a user namespace that has so many inotify `instances` or `watches`.
-fn limited(home: &TestHome, what: &str, count: u32, args: &[&str]) -> Command {
-    let plain = home.command(args);
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "sh", "-c"]);
-    command
-        .arg(format!("echo {count} > /proc/sys/user/max_inotify_{what} && exec \"$@\""))
-        .arg("sh");
-    command.arg(plain.get_program()).args(plain.get_args()).current_dir(home.path());
-    command.env_clear().stdin(Stdio::null());
-    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command
-}
 
 fn limit(what: &str, count: u32) -> String {
     format!(
@@ -47,20 +33,22 @@ fn changes(command: &mut Command) -> (String, String) {
 fn where_the_limits_are_reached_it_looks_at_a_pace_and_says_which() {
     sandboxed(|| {
         for (what, count) in [("instances", 0), ("watches", 1)] {
-            let home = home();
+            let mut home = home();
             home.write(".codex/config.toml", "");
-            let stream = Stream::from(&mut limited(&home, what, count, &["events"]));
+            let doctor = ["doctor", "--json"];
+            assert_eq!(changes(&mut home.command(&doctor)).0, "ok");
+            let namespace = UserNamespace::with_inotify_limit(what, count);
+            home.enter(&namespace);
+            let stream = Stream::from(&mut home.command(&["events"]));
             let said = eventually("it is said", || Some(stream.said()).filter(|s| !s.is_empty()));
             assert!(
                 said.contains("changes may be seen late: no file events are to be had"),
                 "{said}"
             );
             assert!(said.contains(&limit(what, count)), "{said}");
-            let doctor = ["doctor", "--json"];
-            let (state, detail) = changes(&mut limited(&home, what, count, &doctor));
+            let (state, detail) = changes(&mut home.command(&doctor));
             assert_eq!(state, "degraded", "{detail}");
             assert!(detail.contains(&limit(what, count)), "{detail}");
-            assert_eq!(changes(&mut home.command(&doctor)).0, "ok");
             folder(&home, "w");
             let id = launch(&home, "w", "x [[ask:go?]] [[say:y]]", &[]);
             stream.until(&id, &["started", "waiting"]);
@@ -74,8 +62,10 @@ fn where_the_limits_are_reached_it_looks_at_a_pace_and_says_which() {
 #[test]
 fn a_daemon_that_has_reached_a_limit_says_so_to_whoever_asks() {
     sandboxed(|| {
-        let home = home();
-        let mut daemon = limited(&home, "watches", 1, &["daemon", "run"]);
+        let mut home = home();
+        let namespace = UserNamespace::with_inotify_limit("watches", 1);
+        home.enter(&namespace);
+        let mut daemon = home.command(&["daemon", "run"]);
         let _daemon =
             Running(daemon.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts"));
         let status = || home.run(&["daemon", "status", "--json"]).json();

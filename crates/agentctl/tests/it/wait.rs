@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use testkit::{Output, TestHome, eventually, sandboxed};
+use testkit::{Output, TestHome, UserNamespace, eventually, sandboxed};
 
 use crate::claude_code::{A, B, Claude, prompt, record, said};
 use crate::home;
@@ -500,17 +500,13 @@ fn it_sleeps_until_something_happens_that_matters() {
 #[test]
 fn without_file_events_it_looks_at_a_pace_and_says_so() {
     sandboxed(|| {
-        let home = home();
+        let mut home = home();
+        let namespace = UserNamespace::with_inotify_limit("instances", 0);
+        home.enter(&namespace);
         let _agent = demo(&home, "one", &["--stay", "-p", "x [[ask:go?]]"]);
         until(&home, "one", "waiting");
-        let program = env!("CARGO_BIN_EXE_agentctl");
-        let script = format!(
-            "echo 0 > /proc/sys/user/max_inotify_instances && exec {program} wait one --for idle"
-        );
-        let mut command = std::process::Command::new("unshare");
-        command.args(["--user", "--map-root-user", "sh", "-c", &script]);
-        command.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = home.command(&["wait", "one", "--for", "idle"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let waiter = Running(command.spawn().expect("starts")).asleep();
         tell(&home, "one", "go");
         let said = waiter.output();
