@@ -7,6 +7,11 @@
 // Tests build their own world; helpers of tests panic as the tests themselves do.
 #![allow(clippy::disallowed_methods, clippy::expect_used)]
 
+#[path = "edges/prompts.rs"]
+mod prompts;
+#[path = "edges/servers.rs"]
+mod servers;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
@@ -14,7 +19,8 @@ use agentctl_core::events::edges::{Edges, Holders, Key, Life, Look, Named, Passe
 use agentctl_core::events::{Callback, Event, EventKind};
 use agentctl_core::locks::{Holder, Kind, Lock};
 use agentctl_core::model::{
-    Exit, Fault, Outcome, ProcId, Reason, ReasonKind, ServingProcess, Session, Status, Time,
+    Exit, Fault, Outcome, ProcId, PromptIdentity, Reason, ReasonKind, ServingProcess, Session,
+    Status, Time,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -59,6 +65,7 @@ fn session(adapter: &'static str, id: Option<&str>, status: Status) -> Session {
         parent: None,
         notes: Vec::new(),
         evidence: Vec::new(),
+        prompt_identity: PromptIdentity::default(),
     }
 }
 

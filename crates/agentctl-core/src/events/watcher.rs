@@ -47,8 +47,6 @@ pub struct Seen {
     pub events: Vec<Event>,
     /// What lives.
     pub listing: Listing,
-    /// What rests in shared servers: nobody tells of it until somebody moves it.
-    pub resting: Vec<Session>,
     /// Who keeps a directory.
     pub locks: Vec<Lock>,
     /// What could not be asked, those of the listing among them.
@@ -125,6 +123,7 @@ impl Watcher {
     pub fn asleep(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
         let mut watcher = Self::new(host, adapters)?;
         watcher.asleep = true;
+        watcher.edges.tell_at_once();
         // Its one look is all it has.
         watcher.aside.clear();
         Ok(watcher)
@@ -161,11 +160,15 @@ impl Watcher {
         let mut faults = listing.faults.clone();
         faults.extend(unasked.iter().filter_map(|a| self.resting.get(a)).map(|r| r.fault.clone()));
         self.note_silence(&listing.faults);
-        let named = self.take_names(&listing, &unasked, by_name, &mut signs);
-        let lives = self.lives(&listing.sessions, at);
+        // What rests in a server of this machine ends with it: it is followed, though not listed.
+        let mut sessions = listing.sessions.clone();
+        sessions.extend(resting.into_iter().filter(|session| !session.processes.is_empty()));
+        let missing = self.missing(&sessions, &unasked);
+        let named = self.take_names(&listing, missing, by_name, &mut signs);
+        let lives = self.lives(&sessions, at);
         let first = std::mem::take(&mut self.first);
         self.edges.adopt(first, &lives);
-        let passed = self.passed(&listing.sessions, &named);
+        let passed = self.passed(&sessions, &named);
         signs.processes.extend(launched.processes().cloned());
         let (locks, lock_faults) = locks::of(&self.host, launched, &listing.sessions);
         faults.extend(lock_faults);
@@ -174,7 +177,6 @@ impl Watcher {
         let holders = Holders { locks: locks.clone(), fuses, fuses_hidden, faults: faults.clone() };
         faults.extend(fuse_faults);
         self.add_own_signs(&mut signs);
-        let sessions = listing.sessions.clone();
         let look = Look { at, moment: began, sessions, unasked, named, lives, passed, holders };
         let events = self.edges.step(look);
         let known = self.edges.known();
@@ -183,7 +185,7 @@ impl Watcher {
         }
         let kept = &self.launches;
         self.edges.keep_launches(&|run| kept.get(run).is_some());
-        let seen = Seen { events, listing, resting, locks, faults, took };
+        let seen = Seen { events, listing, locks, faults, took };
         if self.asleep {
             self.edges.leave_launches();
         } else {
@@ -252,6 +254,11 @@ impl Watcher {
         if let Some(since) = self.edges.doubtful_since() {
             pause = pause.min(self.looked.saturating_duration_since(since).max(WORTH_A_WORD));
         }
+        // A prompt is told without its detail when that does not come in time.
+        if let Some(since) = self.edges.held_since() {
+            let left = (since + WORTH_A_WORD).saturating_duration_since(self.looked);
+            pause = pause.min(left.max(NEAREST));
+        }
         if let Some(echo) = self.waker.echo() {
             pause = pause.min(echo.max(apart));
         }
@@ -316,17 +323,22 @@ impl Watcher {
         (survey, by_name)
     }
 
+    /// Returns the sessions that were there and are missing, but for those that were not asked for.
+    fn missing(&self, sessions: &[Session], unasked: &[&'static str]) -> Vec<Key> {
+        let mut missing = self.edges.missing(sessions);
+        missing.retain(|key| !unasked.contains(&key.adapter()));
+        missing
+    }
+
     /// Takes in what was said by name of those that were there and are missing.
     fn take_names(
         &mut self,
         listing: &Listing,
-        unasked: &[&'static str],
+        missing: Vec<Key>,
         by_name: Vec<ByName>,
         signs: &mut Signs,
     ) -> HashMap<Key, Named> {
         let mut named = HashMap::new();
-        let mut missing = self.edges.missing(&listing.sessions);
-        missing.retain(|key| !unasked.contains(&key.adapter()));
         for key in &missing {
             if let Some(why) = silent(listing, key) {
                 named.insert(key.clone(), Named::Failed(why));

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use crate::adapters::{Found, Look, Record, Root, Served, State, Turn};
 use crate::model::{
-    Evidence, Join, Locator, Outcome, ProcId, Reason, ReasonKind, ServingProcess, Session, Status,
-    Time, shorten,
+    Evidence, Join, Locator, Outcome, ProcId, PromptIdentity, Reason, ReasonKind, ServingProcess,
+    Session, Status, Time, shorten,
 };
 
 /// A process's start time has a grain of 10 ms, and the clocks it is reckoned from differ a little.
@@ -155,6 +155,7 @@ impl View {
             parent: None,
             notes: Vec::new(),
             evidence: Vec::new(),
+            prompt_identity: PromptIdentity::default(),
         }
     }
 
