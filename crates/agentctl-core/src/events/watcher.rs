@@ -1,13 +1,15 @@
 //! Decides when to look. Exits, file events, a server's own word and a bell say when; a look decides.
 //!
 //! Looks are kept apart by what they cost, and at least by a twentieth of a second; a death is told at
-//! once. One look a minute is the safety net for what shows nowhere but in the process table.
+//! once. An agent that begins where no folder is watched is noticed within a second ([`Arrivals`]). One
+//! look a minute is the safety net for what shows nowhere.
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::arrivals::Arrivals;
 use super::aside::{self, Answer, Aside, ByName, GRACE, silent};
 use super::edges::{Edges, Key, Life, Look, Named, Passed, WORTH_A_WORD};
 use super::holders::Holders;
@@ -84,6 +86,8 @@ pub struct Watcher {
     death: bool,
     restless: u32,
     asleep: bool,
+    /// Rings for agents that begin in a home nobody watches; until the first look there are none.
+    arrivals: Option<Arrivals>,
     aside: Vec<Aside>,
     /// What lives where the first answer came after the first look.
     first: Vec<Session>,
@@ -113,6 +117,7 @@ impl Watcher {
             death: false,
             restless: 0,
             asleep: false,
+            arrivals: None,
             aside,
             first: Vec::new(),
         })
@@ -148,6 +153,11 @@ impl Watcher {
 
     /// Looks at everything that lives and tells what has changed. The first look tells nothing.
     pub fn look(&mut self) -> Seen {
+        // Counted before anything is looked at: what begins from here on is new to one or the other.
+        if !self.asleep && self.arrivals.is_none() {
+            let arrivals = Arrivals::watch(&self.host, self.adapters, &self.bell);
+            self.arrivals = arrivals.ok();
+        }
         let began = Instant::now();
         let at = self.host.now();
         self.launches.read(&self.host, self.adapters);

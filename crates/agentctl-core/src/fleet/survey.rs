@@ -93,7 +93,8 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
         question.add_unjoined(|_| true);
         question.confirm();
         let mut signs = Signs {
-            processes: Vec::new(),
+            // A home that only processes name is looked at for as long as one of them lives.
+            processes: root.named_by.clone(),
             places: store.beginnings(),
             pushing: store.announcing(),
         };

@@ -164,6 +164,19 @@ impl Kernel {
         table
     }
 
+    /// Lists the processes of this user by their pids, in ascending order.
+    pub fn own_pids(&self) -> io::Result<Vec<u32>> {
+        let briefly = ProcessRefreshKind::nothing().without_tasks();
+        let all = snapshot(ProcessesToUpdate::All, briefly)?;
+        let own = all
+            .processes()
+            .iter()
+            .filter(|(_, seen)| seen.effective_user_id().is_some_and(|uid| **uid == self.uid));
+        let mut pids: Vec<u32> = own.map(|(pid, _)| pid.as_u32()).collect();
+        pids.sort_unstable();
+        Ok(pids)
+    }
+
     /// Says whether a process sees the same mounts as the observer: macOS has one table of mounts.
     pub fn shares_mounts(&self, _id: &ProcId) -> io::Result<bool> {
         Ok(true)
@@ -333,6 +346,22 @@ impl Held {
             living = living.saturating_sub(watch.wait(Some(left))?.len());
         }
         Ok(true)
+    }
+}
+
+/// The newest pid that was given out: this system does not show it.
+#[derive(Debug)]
+pub struct NewestPid(());
+
+impl NewestPid {
+    /// There is no such counter here.
+    pub fn open() -> io::Result<Self> {
+        Err(io::Error::from(io::ErrorKind::Unsupported))
+    }
+
+    /// Reads the counter.
+    pub fn read(&self) -> io::Result<u32> {
+        Err(io::Error::from(io::ErrorKind::Unsupported))
     }
 }
 
