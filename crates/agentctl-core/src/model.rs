@@ -326,18 +326,10 @@ pub struct Session {
     pub notes: Vec<String>,
     /// What the verdict rests on.
     pub evidence: Vec<Evidence>,
-    /// Tells the prompt that it shows from the next one; no part of the JSON.
+    /// The agent's own id of the tool call that is open: it tells a prompt from another one with the
+    /// same words. No part of the JSON.
     #[serde(skip)]
-    pub prompt_identity: PromptIdentity,
-}
-
-/// What tells a prompt from another one with the same words, where a source has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PromptIdentity {
-    /// The agent's own id of the call that is open.
-    pub call: Option<String>,
-    /// Since when the live source says that a human is needed, in the agent's own milliseconds.
-    pub since: Option<i64>,
+    pub open_call: Option<String>,
 }
 
 impl Session {

@@ -19,8 +19,7 @@ use agentctl_core::events::edges::{Edges, Holders, Key, Life, Look, Named, Passe
 use agentctl_core::events::{Callback, Event, EventKind};
 use agentctl_core::locks::{Holder, Kind, Lock};
 use agentctl_core::model::{
-    Exit, Fault, Outcome, ProcId, PromptIdentity, Reason, ReasonKind, ServingProcess, Session,
-    Status, Time,
+    Exit, Fault, Outcome, ProcId, Reason, ReasonKind, ServingProcess, Session, Status, Time,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -65,7 +64,7 @@ fn session(adapter: &'static str, id: Option<&str>, status: Status) -> Session {
         parent: None,
         notes: Vec::new(),
         evidence: Vec::new(),
-        prompt_identity: PromptIdentity::default(),
+        open_call: None,
     }
 }
 

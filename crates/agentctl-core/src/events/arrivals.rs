@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::Bell;
-use crate::adapters::{Adapter, Look};
+use crate::adapters::Look;
 use crate::fleet::{self, Adapters};
 use crate::host::Host;
-use crate::kernel::{Brief, NewestPid, Process, Table};
+use crate::kernel::{Brief, NewestPid, Table};
 use crate::model::ProcId;
 
 /// How often the newest pid is read.
@@ -101,6 +101,8 @@ impl Census {
             again: None,
         };
         census.count(Instant::now());
+        // Those that are there already are no newcomers.
+        (census.young, census.again) = (Vec::new(), None);
         census
     }
 
@@ -155,21 +157,15 @@ impl Census {
 
     /// Looks again at the processes that began a while ago.
     fn recount_young(&mut self, now: Instant, pause: Duration) -> bool {
-        let mut processes = Vec::new();
-        self.young.retain(|pid| match self.host.kernel.process(*pid) {
-            Ok(Some(process)) => {
-                processes.push(process);
-                true
-            }
-            Ok(None) => false,
-            Err(_) => true,
-        });
-        let is_over = self.young.is_empty() || pause >= LAST_PAUSE;
-        self.again = (!is_over).then(|| (now + pause * 2, pause * 2));
-        if is_over {
-            self.young.clear();
+        let kernel = &self.host.kernel;
+        let wanted = |brief: Brief<'_>| fleet::is_candidate(self.adapters, brief);
+        let candidates = self.young.iter().map(|pid| kernel.candidate(*pid, &wanted));
+        // One that cannot be read has ended, or is read again with all others.
+        let processes = candidates.filter_map(|candidate| candidate.ok().flatten()).collect();
+        self.again = (pause < LAST_PAUSE).then(|| (now + pause * 2, pause * 2));
+        if self.again.is_none() {
+            self.young = Vec::new();
         }
-        processes.retain(|process| self.is_candidate(process));
         let table = Arc::new(Table { processes, ..Table::default() });
         let deadline = now + self.host.deadlines.live;
         let look = Look { host: Arc::clone(&self.host), table, deadline, now: self.host.now() };
@@ -177,16 +173,6 @@ impl Census {
         let is_new = agents.iter().any(|agent| !self.agents.contains(agent));
         self.agents.extend(agents);
         is_new
-    }
-
-    fn is_candidate(&self, process: &Process) -> bool {
-        let program = process.exe.as_deref().and_then(|exe| exe.file_name());
-        let exe_name = program.map(std::ffi::OsStr::to_string_lossy);
-        let brief =
-            Brief { comm: &process.comm, exe_name: exe_name.as_deref().unwrap_or_default() };
-        let claims =
-            |adapter: &&dyn Adapter| catch_unwind(AssertUnwindSafe(|| adapter.is_candidate(brief)));
-        self.adapters.iter().any(|adapter| claims(adapter).unwrap_or(true))
     }
 
     /// Returns the processes that an adapter recognises as its own program, each with its home.

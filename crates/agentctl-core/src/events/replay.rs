@@ -6,9 +6,7 @@ use super::edges::{ENDED, Life, Passed};
 use super::{Event, EventKind};
 use crate::fleet::{self, Adapters, Launch, Launches};
 use crate::host::Host;
-use crate::model::{
-    Locator, Outcome, PromptIdentity, Reason, ReasonKind, Session, Status, Target, Time,
-};
+use crate::model::{Locator, Outcome, Reason, ReasonKind, Session, Status, Target, Time};
 use crate::runs::{Ended, Run};
 
 /// Returns the beginnings and ends of launches since then, oldest first, with their own times.
@@ -210,6 +208,6 @@ fn unseen(adapter: &'static str, id: String) -> Session {
         parent: None,
         notes: Vec::new(),
         evidence: Vec::new(),
-        prompt_identity: PromptIdentity::default(),
+        open_call: None,
     }
 }

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use crate::adapters::{Found, Look, Record, Root, Served, State, Turn};
 use crate::model::{
-    Evidence, Join, Locator, Outcome, ProcId, PromptIdentity, Reason, ReasonKind, ServingProcess,
-    Session, Status, Time, shorten,
+    Evidence, Join, Locator, Outcome, ProcId, Reason, ReasonKind, ServingProcess, Session, Status,
+    Time, shorten,
 };
 
 /// A process's start time has a grain of 10 ms, and the clocks it is reckoned from differ a little.
@@ -155,7 +155,7 @@ impl View {
             parent: None,
             notes: Vec::new(),
             evidence: Vec::new(),
-            prompt_identity: PromptIdentity::default(),
+            open_call: None,
         }
     }
 
@@ -321,6 +321,7 @@ fn described(view: &View, locator: &Locator, record: Record) -> Session {
     session.parent = record.parent.or_else(|| locator.parent.clone());
     session.notes = record.notes;
     session.evidence = record.evidence;
+    session.open_call = record.open_call;
     session
 }
 

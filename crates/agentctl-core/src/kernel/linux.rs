@@ -220,7 +220,9 @@ impl Kernel {
         table
     }
 
-    fn candidate(
+    /// Looks closely at the process with this pid if `wanted` asks for it; `None` if it does not, or
+    /// if there is no such process.
+    pub fn candidate(
         &self,
         pid: u32,
         wanted: &dyn Fn(Brief<'_>) -> bool,

@@ -164,6 +164,22 @@ impl Kernel {
         table
     }
 
+    /// Looks closely at the process with this pid if `wanted` asks for it; `None` if it does not, or
+    /// if there is no such process.
+    pub fn candidate(
+        &self,
+        pid: u32,
+        wanted: &dyn Fn(Brief<'_>) -> bool,
+    ) -> io::Result<Option<Process>> {
+        let process = self.process(pid)?;
+        Ok(process.filter(|process| {
+            let program = process.exe.as_deref().and_then(Path::file_name);
+            let exe_name = program.map(OsStr::to_string_lossy);
+            let exe_name = exe_name.as_deref().unwrap_or_default();
+            wanted(Brief { comm: &process.comm, exe_name })
+        }))
+    }
+
     /// Lists the processes of this user by their pids, in ascending order.
     pub fn own_pids(&self) -> io::Result<Vec<u32>> {
         let briefly = ProcessRefreshKind::nothing().without_tasks();

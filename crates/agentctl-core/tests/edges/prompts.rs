@@ -122,6 +122,24 @@ fn the_same_prompt_again_is_told_again_when_it_worked_in_between() {
     );
 }
 
+/// Two prompts with the same words, and nothing was seen between them: the call's own id tells them apart.
+#[test]
+fn another_call_is_another_prompt_though_it_asks_the_same() {
+    let mut stream = Stream::new();
+    let call = |id: &str, detail| {
+        let mut row = permission(detail);
+        row.open_call = Some(id.to_owned());
+        row
+    };
+    assert_eq!(stream.told(1000, call("t1", Some("Bash: ls"))), ["session.waiting"]);
+    assert_eq!(stream.told(1100, call("t1", Some("Bash: ls -l"))), [""; 0], "the same call");
+    assert_eq!(stream.told(1200, permission(Some("Bash: ls -l"))), [""; 0]);
+    assert_eq!(stream.told(1300, call("t2", Some("Bash: ls -l"))), ["session.waiting"]);
+    // The result of the call is written before the next one is.
+    assert_eq!(stream.told(1400, permission(None)), [""; 0]);
+    assert_eq!(stream.told(1500, call("t3", Some("Bash: ls -l"))), ["session.waiting"]);
+}
+
 /// W19: what the transcript says may be older than what was told.
 #[test]
 fn times_never_run_backwards() {

@@ -18,8 +18,7 @@ use agentctl_core::fuses::{
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::model::{
-    Fault, Listing, PromptIdentity, Reason, ReasonKind, SCHEMA_VERSION, ServingProcess, Session,
-    Status, Time,
+    Fault, Listing, Reason, ReasonKind, SCHEMA_VERSION, ServingProcess, Session, Status, Time,
 };
 use proptest::prelude::*;
 
@@ -155,7 +154,7 @@ fn session(status: Status, cwd: &str, last: Option<i64>) -> Session {
         parent: None,
         notes: Vec::new(),
         evidence: Vec::new(),
-        prompt_identity: PromptIdentity::default(),
+        open_call: None,
     }
 }
 

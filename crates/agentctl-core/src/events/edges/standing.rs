@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Life;
 use super::telling::process_text;
-use crate::model::{PromptIdentity, ReasonKind, Session, Status, Time};
+use crate::model::{ReasonKind, Session, Status, Time};
 
 /// How a session stands, and what was told of it.
 #[derive(Clone, Debug)]
@@ -86,7 +86,8 @@ pub(super) struct Held {
 struct Prompt {
     kind: Option<ReasonKind>,
     detail: Option<String>,
-    identity: PromptIdentity,
+    /// The call that is open, where the record names it.
+    call: Option<String>,
 }
 
 impl Prompt {
@@ -95,30 +96,27 @@ impl Prompt {
         Self {
             kind: reason.map(|reason| reason.kind),
             detail: reason.and_then(|reason| reason.detail.clone()),
-            identity: session.prompt_identity.clone(),
+            call: session.open_call.clone(),
         }
     }
 
     /// Says whether this may be the same prompt. A part that one of the two looks did not know is no
     /// difference: it may have come since, or be gone from the record before the live source says so.
     fn is_same(&self, now: &Self) -> bool {
-        let calls = (&self.identity.call, &now.identity.call);
-        let same_call = match calls {
+        let same_words = match (&self.detail, &now.detail) {
             (Some(before), Some(now)) => before == now,
-            _ => agree(self.detail.as_ref(), now.detail.as_ref()),
+            _ => true,
         };
-        let since = agree(self.identity.since.as_ref(), now.identity.since.as_ref());
-        self.kind == now.kind && same_call && since
+        let same_call = match (&self.call, &now.call) {
+            (Some(before), Some(now)) => before == now,
+            _ => same_words,
+        };
+        self.kind == now.kind && same_call
     }
 
     /// Adds what an earlier look knew of the same prompt.
     fn add(&mut self, earlier: Self) {
         self.detail = self.detail.take().or(earlier.detail);
-        self.identity.call = self.identity.call.take().or(earlier.identity.call);
-        self.identity.since = self.identity.since.or(earlier.identity.since);
+        self.call = self.call.take().or(earlier.call);
     }
-}
-
-fn agree<T: PartialEq>(before: Option<&T>, now: Option<&T>) -> bool {
-    before.is_none() || now.is_none() || before == now
 }
