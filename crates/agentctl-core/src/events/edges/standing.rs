@@ -12,6 +12,8 @@ pub(super) struct Standing {
     pub(super) session: Session,
     /// The status that a listener knows who heard every event; `None` while nothing was told.
     pub(super) told: Option<Told>,
+    /// When that began, where it was told.
+    pub(super) told_at: Option<Time>,
     /// Since when it cannot be told what it does.
     pub(super) doubt: Option<Instant>,
     /// A prompt that is not told yet.
@@ -27,7 +29,7 @@ impl Standing {
     pub(super) fn new(session: Session, life: Option<Life>) -> Self {
         let told = Some(Told::of(&session));
         let process = process_text(&session).unwrap_or_default();
-        Self { session, told, doubt: None, held: None, life, process, count: 0 }
+        Self { session, told, told_at: None, doubt: None, held: None, life, process, count: 0 }
     }
 
     /// Says whether this status, or this prompt, was told already.

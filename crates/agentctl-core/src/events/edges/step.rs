@@ -43,6 +43,7 @@ impl Step<'_> {
             };
             let event = about(EventKind::Started, id, at, &next.session, next.life.as_ref());
             self.events.push(event);
+            next.told_at = Some(at);
         }
         match next.session.status {
             Status::Running if !woke => {}
@@ -124,12 +125,13 @@ impl Step<'_> {
         let session = &was.session;
         match session.status {
             Status::Stopped | Status::Error => session.ended_at.unwrap_or(self.look.at),
-            // What was written since says when, whenever it was seen.
-            Status::Waiting | Status::Idle if written => {
-                let at = session.last_activity_at.filter(|at| *at <= self.look.at);
-                at.unwrap_or(self.look.at)
+            // What was written since the last event says when, whenever it was seen: the live source may
+            // have said so a look later.
+            Status::Waiting | Status::Idle => {
+                let newest = session.last_activity_at.filter(|at| *at <= self.look.at);
+                let since = |at: &Time| written || was.told_at.is_some_and(|told| *at >= told);
+                newest.filter(since).unwrap_or_else(|| self.when(session.last_activity_at))
             }
-            Status::Waiting | Status::Idle => self.when(session.last_activity_at),
             Status::Running | Status::Unknown => self.look.at,
         }
     }
@@ -254,6 +256,7 @@ impl Step<'_> {
 
     fn tell(&mut self, kind: EventKind, standing: &mut Standing, at: Time) {
         standing.count += 1;
+        standing.told_at = Some(at);
         let session = &standing.session;
         let ended = matches!(kind, EventKind::Stopped | EventKind::Error);
         let id = match &standing.life {
