@@ -2,6 +2,7 @@
 //!
 //! An event is computed by comparing, never by believing a notification: those only say when to look.
 
+mod arrivals;
 mod aside;
 pub mod edges;
 mod holders;

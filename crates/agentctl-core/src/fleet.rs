@@ -68,15 +68,18 @@ pub fn rests(session: &Session) -> bool {
     session.status == Status::Idle && session.hosted && !at_work
 }
 
+/// Says whether one of these adapters wants a closer look at a process. One that cannot tell gets it: a
+/// process too many in the table does no harm.
+pub(crate) fn is_candidate(adapters: Adapters, brief: crate::kernel::Brief<'_>) -> bool {
+    let claims = |a: &&dyn Adapter| catch_unwind(AssertUnwindSafe(|| a.is_candidate(brief)));
+    adapters.iter().any(|a| claims(a).unwrap_or(true))
+}
+
 /// Takes one look at the process table for these adapters.
 #[must_use]
 pub fn look(host: &Arc<Host>, adapters: Adapters, limit: Duration) -> Look {
     let deadline = Instant::now() + limit;
-    // One that cannot tell gets its closer look: a process too many in the table does no harm.
-    let wanted = |brief: crate::kernel::Brief<'_>| {
-        let claims = |a: &&dyn Adapter| catch_unwind(AssertUnwindSafe(|| a.is_candidate(brief)));
-        adapters.iter().any(|a| claims(a).unwrap_or(true))
-    };
+    let wanted = |brief: crate::kernel::Brief<'_>| is_candidate(adapters, brief);
     Look {
         host: Arc::clone(host),
         table: Arc::new(host.kernel.table(&wanted)),

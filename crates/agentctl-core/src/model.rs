@@ -326,6 +326,10 @@ pub struct Session {
     pub notes: Vec<String>,
     /// What the verdict rests on.
     pub evidence: Vec<Evidence>,
+    /// The agent's own id of the tool call that is open: it tells a prompt from another one with the
+    /// same words. No part of the JSON.
+    #[serde(skip)]
+    pub open_call: Option<String>,
 }
 
 impl Session {

@@ -7,6 +7,11 @@
 // Tests build their own world; helpers of tests panic as the tests themselves do.
 #![allow(clippy::disallowed_methods, clippy::expect_used)]
 
+#[path = "edges/prompts.rs"]
+mod prompts;
+#[path = "edges/servers.rs"]
+mod servers;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
@@ -20,8 +25,14 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 /// Each has its own adapter, so that it can fail alone.
-const SESSIONS: [(&str, &str, bool); 4] =
-    [("one", "a", false), ("one", "b", false), ("two", "c", false), ("far", "d", true)];
+const SESSIONS: [(&str, &str, bool); 5] = [
+    ("one", "a", false),
+    ("one", "b", false),
+    ("two", "c", false),
+    ("far", "d", true),
+    // It lives in a server of this machine.
+    ("near", "e", true),
+];
 
 fn time(second: i64) -> Time {
     Time::from_millis(1_794_700_000_000 + second * 1000).expect("a time")
@@ -59,6 +70,7 @@ fn session(adapter: &'static str, id: Option<&str>, status: Status) -> Session {
         parent: None,
         notes: Vec::new(),
         evidence: Vec::new(),
+        open_call: None,
     }
 }
 
@@ -110,9 +122,9 @@ impl Doing {
 
 #[derive(Clone, Debug)]
 struct Moment {
-    doing: [Doing; 4],
+    doing: [Doing; 5],
     /// Entries were written.
-    written: [bool; 4],
+    written: [bool; 5],
     /// Adapters that fail: in the listing already, or only when asked by name.
     fails: BTreeSet<&'static str>,
     /// Adapters that are left alone.
@@ -134,20 +146,21 @@ fn doing() -> impl Strategy<Value = Doing> {
 
 fn moments() -> impl Strategy<Value = Vec<Moment>> {
     let adapters = || {
-        let some = proptest::collection::btree_set(select(vec!["one", "two", "far"]), 0..2);
+        let some = proptest::collection::btree_set(select(vec!["one", "two", "far", "near"]), 0..2);
         prop_oneof![3 => Just(BTreeSet::new()), 1 => some]
     };
-    let moment = ([doing(), doing(), doing(), doing()], any::<[bool; 4]>(), adapters(), adapters())
-        .prop_map(|(doing, written, fails, rests)| Moment { doing, written, fails, rests });
+    let moment =
+        ([doing(), doing(), doing(), doing(), doing()], any::<[bool; 5]>(), adapters(), adapters())
+            .prop_map(|(doing, written, fails, rests)| Moment { doing, written, fails, rests });
     proptest::collection::vec(moment, 1..12)
 }
 
 /// The world as it goes on: what tells one life from the next.
 #[derive(Default)]
 struct World {
-    lives: [u32; 4],
-    was_alive: [bool; 4],
-    entry: [i64; 4],
+    lives: [u32; 5],
+    was_alive: [bool; 5],
+    entry: [i64; 5],
 }
 
 impl World {
@@ -160,7 +173,7 @@ impl World {
         if let Doing::Asking(what) = doing {
             row.reason = Some(Reason::with(ReasonKind::Permission, what));
         }
-        if doing.lives() && !hosted {
+        if doing.lives() && adapter != "far" {
             let life = self.lives[which];
             let pid = 100 * life + u32::try_from(which).expect("small");
             row.processes = vec![ServingProcess::proved(process(pid, life.into()))];
@@ -172,7 +185,7 @@ impl World {
     /// Goes on to the next moment and looks.
     fn next(&mut self, edges: &Edges, start: Instant, at: i64, moment: &Moment) -> Look {
         let mut rows = Vec::new();
-        for (which, (adapter, _, hosted)) in SESSIONS.into_iter().enumerate() {
+        for (which, (adapter, ..)) in SESSIONS.into_iter().enumerate() {
             let doing = moment.doing[which];
             let alive = doing.lives();
             let woke = alive && !self.was_alive[which];
@@ -180,11 +193,11 @@ impl World {
                 self.lives[which] += 1;
             }
             // What a server keeps has an entry whenever something happens to it.
-            if moment.written[which] || hosted {
+            if moment.written[which] || adapter == "far" {
                 self.entry[which] = at;
             }
             self.was_alive[which] = alive;
-            let rests = hosted && doing == Doing::Idle;
+            let rests = adapter == "far" && doing == Doing::Idle;
             let hidden = moment.fails.contains(adapter) || moment.rests.contains(adapter);
             if alive && !rests && !hidden {
                 rows.push(self.row(which, doing));
@@ -223,12 +236,12 @@ impl World {
 fn believe(belief: &mut BTreeMap<String, (EventKind, Option<String>)>, event: &Event) {
     let id = event.session_id.clone().expect("a session");
     let detail = event.session.as_ref().and_then(|s| s.reason.as_ref()?.detail.clone());
-    let hosted = event.session.as_ref().is_some_and(|s| s.hosted);
+    let remote = event.session.as_ref().is_some_and(|s| s.hosted && s.processes.is_empty());
     match event.kind {
         EventKind::Stopped | EventKind::Error => {
             belief.remove(&id);
         }
-        EventKind::Idle if hosted => {
+        EventKind::Idle if remote => {
             belief.remove(&id);
         }
         EventKind::Started => {
@@ -268,10 +281,11 @@ proptest! {
         let mut calm = moments.last().expect("one").clone();
         calm.fails.clear();
         calm.rests.clear();
-        calm.written = [false; 4];
+        calm.written = [false; 5];
         // Twice the same without a fault: doubts are over, and everything was told.
         let all: Vec<Moment> = moments.iter().cloned().chain([calm.clone(), calm.clone()]).collect();
         let (mut belief, mut ids) = (BTreeMap::new(), BTreeSet::new());
+        let mut latest: Option<Time> = None;
         let (mut rows, mut puzzled): (_, BTreeSet<String>) = (Vec::new(), BTreeSet::new());
         for (at, moment) in all.iter().enumerate() {
             let at = i64::try_from(at).expect("small");
@@ -285,6 +299,8 @@ proptest! {
                 belief = truth(&rows);
             }
             for event in &events {
+                prop_assert!(latest.is_none_or(|latest| latest <= event.at), "back in time");
+                latest = Some(event.at);
                 prop_assert!(ids.insert(event.id.clone()), "{} was told twice: {event:?}", event.id);
                 let adapter = event.adapter.expect("a session's");
                 let id = event.session_id.clone().expect("a session's");

@@ -321,6 +321,9 @@ pub struct Record {
     pub notes: Vec<String>,
     /// What this rests on.
     pub evidence: Vec<Evidence>,
+    /// The agent's own id of the tool call that is open.
+    #[serde(default)]
+    pub open_call: Option<String>,
     /// The one file that decided where the last turn stands, as it was before it was read.
     #[serde(skip)]
     pub stamp: Option<file::Stamp>,

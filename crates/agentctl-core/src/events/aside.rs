@@ -38,7 +38,10 @@ pub(super) fn ask(
     known: Vec<Key>,
 ) -> Answer {
     let survey = fleet::survey(host, adapters, left_out, launches);
-    let here: BTreeSet<Key> = survey.listing.sessions.iter().filter_map(Key::of).collect();
+    // Of one that rests in a server elsewhere it is asked how its turn ended.
+    let resting = survey.resting.iter().filter(|session| !session.processes.is_empty());
+    let here = survey.listing.sessions.iter().chain(resting);
+    let here: BTreeSet<Key> = here.filter_map(Key::of).collect();
     let mut asked = known;
     asked.retain(|key| {
         let ours = adapters.iter().any(|a| a.name() == key.adapter());

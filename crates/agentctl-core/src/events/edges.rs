@@ -3,22 +3,33 @@
 //! The first look is the one to compare with. What is missing from a later one is looked at by name
 //! first ([`Edges::missing`], [`Named`]): being missing proves nothing. What cannot be told for a moment
 //! is not worth a word; what cannot be told for longer is told once, and again when it is known.
+//!
+//! `step` holds the comparison of one session, `standing` what is known of it, `telling` how an event
+//! is made, and `order` the rules that hold for the whole stream.
+
+mod order;
+mod standing;
+mod step;
+mod telling;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
+use self::order::Order;
+use self::standing::Standing;
+use self::step::Step;
+pub use self::telling::kind_of;
+use self::telling::{about, over_id};
 use super::holders;
 pub use super::holders::Holders;
-use super::{Callback, Event, EventKind, identity};
-use crate::fleet;
-use crate::model::{
-    Evidence, Fault, Locator, ProcId, Reason, ReasonKind, Session, Status, Target, Time,
-};
+use super::{Callback, Event, EventKind};
+use crate::model::{Locator, ProcId, Session, Target, Time};
 
 /// What the id of a run's end ends with.
 pub(super) const ENDED: &str = "-stopped";
 
-/// An agent on its way out, or a server that starts anew, cannot be told for a moment.
+/// So long a doubt must last before it is told: an agent on its way out, or a server that starts again,
+/// cannot be read for a moment. So long, too, a prompt waits for its detail.
 pub const WORTH_A_WORD: Duration = Duration::from_millis(250);
 
 /// What a session is known by from look to look.
@@ -129,7 +140,7 @@ pub struct Look {
     pub at: Time,
     /// The same, on a clock that nobody sets.
     pub moment: Instant,
-    /// What lives.
+    /// What lives, and what rests in a server process of this machine.
     pub sessions: Vec<Session>,
     /// What was not asked this time: nothing is new there.
     pub unasked: Vec<&'static str>,
@@ -141,29 +152,6 @@ pub struct Look {
     pub passed: Vec<Passed>,
     /// Who keeps a directory, and what could not be asked.
     pub holders: Holders,
-}
-
-/// How a session stands, and what was told of it.
-#[derive(Clone, Debug)]
-struct Standing {
-    session: Session,
-    /// The status somebody knows who heard everything; `None` while nothing was told of it.
-    told: Option<(Status, Option<Reason>)>,
-    /// Since when it cannot be told what it does.
-    doubt: Option<Instant>,
-    life: Option<Life>,
-    /// The process that served it when it was last seen to be served.
-    process: String,
-    /// So many edges since its newest entry: they are told apart by that.
-    count: u32,
-}
-
-impl Standing {
-    fn new(session: Session, life: Option<Life>) -> Self {
-        let told = Some((session.status, session.reason.clone()));
-        let process = process_text(&session).unwrap_or_default();
-        Self { session, told, doubt: None, life, process, count: 0 }
-    }
 }
 
 /// What the last look showed.
@@ -181,9 +169,17 @@ pub struct Edges {
     /// The launches whose beginning was told, and those whose end was.
     begun: BTreeSet<String>,
     over: BTreeSet<String>,
+    order: Order,
+    /// No prompt is held back for its detail: there may be no further look to tell it.
+    tells_at_once: bool,
 }
 
 impl Edges {
+    /// Tells every prompt in the look that shows it, with or without its detail.
+    pub fn tell_at_once(&mut self) {
+        self.tells_at_once = true;
+    }
+
     /// Returns those of the last look that are missing from this one.
     #[must_use]
     pub fn missing(&self, sessions: &[Session]) -> Vec<Key> {
@@ -211,6 +207,7 @@ impl Edges {
 
     /// Takes in what somebody else saw and told: the next look is compared with that.
     pub fn suppose(&mut self, told: &Event) {
+        self.order.suppose(told);
         let Some(last) = &mut self.last else { return };
         if let Some((key, session)) = told.session.as_ref().and_then(|s| Some((Key::of(s)?, s))) {
             if session.status.is_live() && session.run.is_none() {
@@ -259,6 +256,12 @@ impl Edges {
         self.last.as_ref()?.standing.values().filter_map(|s| s.doubt).max()
     }
 
+    /// Since when a prompt is held back because its detail may be on its way: the oldest such prompt.
+    #[must_use]
+    pub fn held_since(&self) -> Option<Instant> {
+        self.last.as_ref()?.standing.values().filter_map(|s| s.held.as_ref()).map(|h| h.since).min()
+    }
+
     /// Forgets what was told of launches that are not kept any more.
     pub fn keep_launches(&mut self, kept: &dyn Fn(&str) -> bool) {
         self.begun.retain(|run| kept(run));
@@ -272,7 +275,14 @@ impl Edges {
             return Vec::new();
         };
         let (before, blind) = (last.at, &last.holders.faults);
-        let mut step = Step { look: &look, before, blind, events: Vec::new(), over: Vec::new() };
+        let mut step = Step {
+            look: &look,
+            before,
+            blind,
+            tells_at_once: self.tells_at_once,
+            events: Vec::new(),
+            over: Vec::new(),
+        };
         let mut old = last.standing;
         let mut standing = BTreeMap::new();
         for session in &look.sessions {
@@ -300,7 +310,7 @@ impl Edges {
             standing.keys().any(|key| key.adapter == adapter && key.id() == Some(session))
         };
         let holders = holders::step(&last.holders, &look.holders, look.at, &followed, &mut events);
-        events.sort_by_key(|event| event.at);
+        self.order.arrange(&mut events, look.at);
         self.last = Some(Last { at: look.at, standing, holders });
         events
     }
@@ -316,285 +326,4 @@ impl Edges {
         }
         self.last = Some(Last { at: look.at, standing, holders: look.holders });
     }
-}
-
-/// One comparison.
-struct Step<'a> {
-    look: &'a Look,
-    before: Time,
-    /// What could not be asked before.
-    blind: &'a [Fault],
-    events: Vec<Event>,
-    over: Vec<String>,
-}
-
-impl Step<'_> {
-    /// One that was not there before.
-    fn appear(&mut self, key: &Key, session: Session, life: Option<Life>) -> Standing {
-        if key.who.is_err() {
-            // A process is told of only when somebody is needed before it can have a session.
-            let mut next = Standing::new(session, life);
-            if next.session.status == Status::Waiting {
-                self.tell(EventKind::Waiting, &mut next, self.look.at);
-            }
-            return next;
-        }
-        let mut next = Standing::new(session, life);
-        // What rested in a shared server was there all the time; so was, for all we know, what could
-        // not be seen.
-        let before = next.session.started_at.is_none_or(|t| t < self.before);
-        let rested = next.session.hosted && next.session.started_at.is_some();
-        let woke = before && (rested || self.blind.iter().any(|fault| hides(fault, key)));
-        let mut at = self.look.at;
-        if !woke {
-            let began = next.life.as_ref().map(|life| life.began);
-            at = began.unwrap_or_else(|| self.when(next.session.started_at));
-            let id = match &next.life {
-                Some(life) => format!("{}-started", life.run),
-                None => started_id(&next.session),
-            };
-            let event = about(EventKind::Started, id, at, &next.session, next.life.as_ref());
-            self.events.push(event);
-        }
-        match next.session.status {
-            Status::Running if !woke => {}
-            // It is told when it is worth a word.
-            Status::Unknown => {
-                next.told = (!woke).then_some((Status::Running, None));
-                next.doubt = Some(self.look.moment);
-            }
-            status => {
-                let seen = self.when(next.session.last_activity_at).max(at);
-                self.tell(kind_of(status), &mut next, seen);
-            }
-        }
-        next
-    }
-
-    /// One that was there before.
-    fn advance(&mut self, mut was: Standing, session: Session, life: Option<Life>) -> Standing {
-        let written = session.last_activity_at != was.session.last_activity_at;
-        if written {
-            was.count = 0;
-        }
-        was.session = session;
-        was.process = process_text(&was.session).unwrap_or(was.process);
-        if was.session.status.is_live() && was.session.id.is_some() {
-            self.change_life(&mut was, life);
-        }
-        let (status, reason) = (was.session.status, was.session.reason.clone());
-        if status == Status::Unknown {
-            let since = *was.doubt.get_or_insert(self.look.moment);
-            let short = self.look.moment.saturating_duration_since(since) < WORTH_A_WORD;
-            let told = was.told.as_ref().is_some_and(|told| told.0 == Status::Unknown);
-            if told || short {
-                return was;
-            }
-        } else {
-            was.doubt = None;
-        }
-        let asks = |reason: &Option<Reason>| reason.as_ref().map(|r| (r.kind, r.detail.clone()));
-        let changed = was.told.as_ref().is_none_or(|(before, why)| {
-            *before != status || (status == Status::Waiting && asks(&reason) != asks(why))
-        });
-        // Of a process without a session only that somebody is needed is worth a word.
-        if changed && (was.session.id.is_some() || status == Status::Waiting) {
-            let at = match status {
-                Status::Stopped | Status::Error => was.session.ended_at.unwrap_or(self.look.at),
-                // What was written since says when, whenever it was seen.
-                Status::Waiting | Status::Idle if written => {
-                    let at = was.session.last_activity_at.filter(|at| *at <= self.look.at);
-                    at.unwrap_or(self.look.at)
-                }
-                Status::Waiting | Status::Idle => self.when(was.session.last_activity_at),
-                Status::Running | Status::Unknown => self.look.at,
-            };
-            self.tell(kind_of(status), &mut was, at);
-        }
-        was.told = Some((status, reason));
-        was
-    }
-
-    /// Another launch serves it now: the one before is over, whoever saw it.
-    fn change_life(&mut self, was: &mut Standing, life: Option<Life>) {
-        let run = |life: &Option<Life>| life.as_ref().map(|life| life.run.clone());
-        // Whoever serves it without a launch may be what the launch before began.
-        let Some(life) = life.filter(|life| Some(&life.run) != run(&was.life).as_ref()) else {
-            return;
-        };
-        let ended = |passed: &&Passed| Some(&passed.life.run) == run(&was.life).as_ref();
-        if let Some(passed) = self.look.passed.iter().find(ended) {
-            self.over.push(passed.life.run.clone());
-            self.events.push(passed.stopped());
-        }
-        let id = format!("{}-started", life.run);
-        let session = &was.session;
-        self.events.push(about(EventKind::Started, id, life.began, session, Some(&life)));
-        was.told = Some((Status::Running, None));
-        was.life = Some(life);
-    }
-
-    /// One that is missing; returns how it stands if it is followed further.
-    fn settle(&mut self, key: &Key, mut was: Standing) -> Option<Standing> {
-        let life = was.life.clone();
-        if self.look.unasked.contains(&key.adapter) {
-            let session = was.session.clone();
-            return Some(if was.doubt.is_some() { self.advance(was, session, life) } else { was });
-        }
-        // A process that has gone, or has a session now.
-        key.who.as_ref().ok()?;
-        match self.look.named.get(key) {
-            None | Some(Named::Leaving) => Some(was),
-            Some(Named::Failed(why)) => {
-                let session = doubted(was.session.clone(), why, self.look.at);
-                Some(self.advance(was, session, life))
-            }
-            Some(Named::Gone) => {
-                was.session = fleet::forgotten(was.session, self.look.at);
-                let session = was.session.clone();
-                self.end(was, session);
-                None
-            }
-            Some(Named::Seen(session)) => {
-                let mut session = Session::clone(session);
-                if session.status == Status::Unknown {
-                    // What it is about was known, and is not what is in doubt.
-                    let (reason, evidence) = (session.reason, session.evidence);
-                    session = Session {
-                        status: Status::Unknown,
-                        reason,
-                        evidence,
-                        ..was.session.clone()
-                    };
-                }
-                let rests = session.status == Status::Idle && session.hosted;
-                match session.status {
-                    Status::Stopped | Status::Error => self.end(was, session),
-                    _ if rests => drop(self.advance(was, session, life)),
-                    _ => return Some(self.advance(was, session, life)),
-                }
-                None
-            }
-        }
-    }
-
-    fn end(&mut self, was: Standing, session: Session) {
-        let life = was.life.clone();
-        self.over.extend(life.as_ref().map(|life| life.run.clone()));
-        self.advance(was, session, life);
-    }
-
-    /// Launches that came and went between two looks.
-    fn pass(
-        &mut self,
-        standing: &BTreeMap<Key, Standing>,
-        begun: &BTreeSet<String>,
-        over: &BTreeSet<String>,
-    ) {
-        for passed in &self.look.passed {
-            let run = &passed.life.run;
-            let lives = |s: &Standing| s.life.as_ref().is_some_and(|life| life.run == *run);
-            if over.contains(run) || self.over.contains(run) || standing.values().any(lives) {
-                continue;
-            }
-            if !begun.contains(run) {
-                self.events.push(passed.started());
-                self.events.push(passed.stopped());
-            }
-            self.over.push(run.clone());
-        }
-    }
-
-    /// When it happened: as a source says, if that lies between the two looks.
-    fn when(&self, said: Option<Time>) -> Time {
-        said.filter(|at| (self.before..=self.look.at).contains(at)).unwrap_or(self.look.at)
-    }
-
-    fn tell(&mut self, kind: EventKind, standing: &mut Standing, at: Time) {
-        standing.count += 1;
-        let session = &standing.session;
-        let ended = matches!(kind, EventKind::Stopped | EventKind::Error);
-        let id = match &standing.life {
-            Some(life) if ended => over_id(life),
-            _ => edge_id(kind, standing),
-        };
-        self.events.push(about(kind, id, at, session, standing.life.as_ref()));
-    }
-}
-
-/// The event of a status.
-#[must_use]
-pub fn kind_of(status: Status) -> EventKind {
-    match status {
-        Status::Running => EventKind::Running,
-        Status::Waiting => EventKind::Waiting,
-        Status::Idle => EventKind::Idle,
-        Status::Stopped => EventKind::Stopped,
-        Status::Error => EventKind::Error,
-        Status::Unknown => EventKind::Unknown,
-    }
-}
-
-/// Says whether a fault means that this session may have been there and was not seen.
-fn hides(fault: &Fault, key: &Key) -> bool {
-    // A file that was passed over hides nobody but itself.
-    let whole = !matches!(fault.code, "skipped" | "unreadable");
-    let here = fault.root.as_deref().is_none_or(|root| root == key.root);
-    whole && here && fault.adapter == key.adapter
-}
-
-fn over_id(life: &Life) -> String {
-    format!("{}{ENDED}", life.run)
-}
-
-fn about(kind: EventKind, id: String, at: Time, session: &Session, life: Option<&Life>) -> Event {
-    let mut event = Event::new(kind, id, at);
-    event.adapter = Some(session.adapter);
-    event.session_id.clone_from(&session.id);
-    event.session = Some(session.clone());
-    event.callback = life.and_then(|life| life.callback.clone());
-    event
-}
-
-/// A session of which nobody could say anything.
-fn doubted(mut session: Session, why: &str, at: Time) -> Session {
-    let source = format!("{}:{}", session.adapter, session.root);
-    session.evidence = vec![Evidence { source, says: why.to_owned(), at }];
-    session.status = Status::Unknown;
-    session.reason = Some(Reason::with(ReasonKind::Unreadable, why));
-    session
-}
-
-fn process_text(session: &Session) -> Option<String> {
-    let text = |p: &ProcId| format!("{}:{}:{:?}:{}", p.pid, p.start_ticks, p.inode, p.boot_id);
-    session.processes.first().map(|serving| text(&serving.id))
-}
-
-/// Two who watch the same process begin, or the same server's word, give it the same id.
-fn started_id(session: &Session) -> String {
-    let began = session.started_at.map(|t| t.to_string());
-    let sign = process_text(session).or(began).unwrap_or_default();
-    let id = session.id.as_deref().unwrap_or_default();
-    identity(&[session.adapter, &session.root, id, EventKind::Started.word(), &sign])
-}
-
-fn edge_id(kind: EventKind, standing: &Standing) -> String {
-    let session = &standing.session;
-    let newest = session.ended_at.or(session.last_activity_at).map(|t| t.to_string());
-    let reason = session.reason.as_ref();
-    let why = reason.map(|r| (r.kind.word(), r.detail.as_deref().unwrap_or_default()));
-    let (why, detail) = why.unwrap_or_default();
-    identity(&[
-        session.adapter,
-        &session.root,
-        session.id.as_deref().unwrap_or_default(),
-        kind.word(),
-        &newest.unwrap_or_default(),
-        // Two lives may pass without an entry.
-        &standing.process,
-        why,
-        detail,
-        standing.told.as_ref().map_or("", |told| told.0.word()),
-        &standing.count.to_string(),
-    ])
 }

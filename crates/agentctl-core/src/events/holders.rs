@@ -48,6 +48,7 @@ pub(super) fn step(
     // Who may be somebody that is told anyway is told once it is known.
     let is_new = |lock: &Lock| !before.locks.iter().any(|was| is_same(was, lock));
     next.locks.retain(|lock| !(is_new(lock) && may_be_another(lock, &now.locks)));
+    keep_one_of_each(&before.locks, &mut next.locks);
     for lock in next.locks.iter().filter(|lock| is_new(lock)) {
         events.push(about_lock(EventKind::LockAcquired, lock, at));
     }
@@ -85,6 +86,17 @@ pub(super) fn step(
         }
     }
     next
+}
+
+/// While its process ends, one keeper may show as two: a session without a process, and a process
+/// without a session. It stays the one that was told.
+fn keep_one_of_each(before: &[Lock], now: &mut Vec<Lock>) {
+    for was in before {
+        if now.iter().filter(|lock| is_same(was, lock)).count() > 1 {
+            now.retain(|lock| !is_same(was, lock));
+            now.push(was.clone());
+        }
+    }
 }
 
 /// Says whether two looks saw the same keeper. A process that has found its session is still the same.
@@ -217,6 +229,9 @@ mod tests {
         let looks: [&[Lock]; 4] =
             [from_ref(&process), &[process.clone(), session.clone()], from_ref(&joined), &[]];
         assert_eq!(told(&looks), once);
+        // Its process ends, and cannot be joined to it any more.
+        let ends: [&[Lock]; 3] = [from_ref(&joined), &[process.clone(), session.clone()], &[]];
+        assert_eq!(told(&ends), once);
         // They are two after all: each is told.
         let other = kept(Some("t"), Some(7));
         let both = told(&[&[process, session.clone()], &[other, session]]);

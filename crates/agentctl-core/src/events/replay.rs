@@ -208,5 +208,6 @@ fn unseen(adapter: &'static str, id: String) -> Session {
         parent: None,
         notes: Vec::new(),
         evidence: Vec::new(),
+        open_call: None,
     }
 }

@@ -1,13 +1,15 @@
 //! Decides when to look. Exits, file events, a server's own word and a bell say when; a look decides.
 //!
 //! Looks are kept apart by what they cost, and at least by a twentieth of a second; a death is told at
-//! once. One look a minute is the safety net for what shows nowhere but in the process table.
+//! once. An agent that begins where no folder is watched is noticed within a second ([`Arrivals`]). One
+//! look a minute is the safety net for what shows nowhere.
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::arrivals::Arrivals;
 use super::aside::{self, Answer, Aside, ByName, GRACE, silent};
 use super::edges::{Edges, Key, Life, Look, Named, Passed, WORTH_A_WORD};
 use super::holders::Holders;
@@ -47,8 +49,6 @@ pub struct Seen {
     pub events: Vec<Event>,
     /// What lives.
     pub listing: Listing,
-    /// What rests in shared servers: nobody tells of it until somebody moves it.
-    pub resting: Vec<Session>,
     /// Who keeps a directory.
     pub locks: Vec<Lock>,
     /// What could not be asked, those of the listing among them.
@@ -86,6 +86,8 @@ pub struct Watcher {
     death: bool,
     restless: u32,
     asleep: bool,
+    /// Rings for agents that begin in a home nobody watches; until the first look there are none.
+    arrivals: Option<Arrivals>,
     aside: Vec<Aside>,
     /// What lives where the first answer came after the first look.
     first: Vec<Session>,
@@ -115,6 +117,7 @@ impl Watcher {
             death: false,
             restless: 0,
             asleep: false,
+            arrivals: None,
             aside,
             first: Vec::new(),
         })
@@ -125,6 +128,7 @@ impl Watcher {
     pub fn asleep(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
         let mut watcher = Self::new(host, adapters)?;
         watcher.asleep = true;
+        watcher.edges.tell_at_once();
         // Its one look is all it has.
         watcher.aside.clear();
         Ok(watcher)
@@ -149,6 +153,11 @@ impl Watcher {
 
     /// Looks at everything that lives and tells what has changed. The first look tells nothing.
     pub fn look(&mut self) -> Seen {
+        // Counted before anything is looked at: what begins from here on is new to one or the other.
+        if !self.asleep && self.arrivals.is_none() {
+            let arrivals = Arrivals::watch(&self.host, self.adapters, &self.bell);
+            self.arrivals = arrivals.ok();
+        }
         let began = Instant::now();
         let at = self.host.now();
         self.launches.read(&self.host, self.adapters);
@@ -161,11 +170,15 @@ impl Watcher {
         let mut faults = listing.faults.clone();
         faults.extend(unasked.iter().filter_map(|a| self.resting.get(a)).map(|r| r.fault.clone()));
         self.note_silence(&listing.faults);
-        let named = self.take_names(&listing, &unasked, by_name, &mut signs);
-        let lives = self.lives(&listing.sessions, at);
+        // What rests in a server of this machine ends with it: it is followed, though not listed.
+        let mut sessions = listing.sessions.clone();
+        sessions.extend(resting.into_iter().filter(|session| !session.processes.is_empty()));
+        let missing = self.missing(&sessions, &unasked);
+        let named = self.take_names(&listing, missing, by_name, &mut signs);
+        let lives = self.lives(&sessions, at);
         let first = std::mem::take(&mut self.first);
         self.edges.adopt(first, &lives);
-        let passed = self.passed(&listing.sessions, &named);
+        let passed = self.passed(&sessions, &named);
         signs.processes.extend(launched.processes().cloned());
         let (locks, lock_faults) = locks::of(&self.host, launched, &listing.sessions);
         faults.extend(lock_faults);
@@ -174,7 +187,6 @@ impl Watcher {
         let holders = Holders { locks: locks.clone(), fuses, fuses_hidden, faults: faults.clone() };
         faults.extend(fuse_faults);
         self.add_own_signs(&mut signs);
-        let sessions = listing.sessions.clone();
         let look = Look { at, moment: began, sessions, unasked, named, lives, passed, holders };
         let events = self.edges.step(look);
         let known = self.edges.known();
@@ -183,7 +195,7 @@ impl Watcher {
         }
         let kept = &self.launches;
         self.edges.keep_launches(&|run| kept.get(run).is_some());
-        let seen = Seen { events, listing, resting, locks, faults, took };
+        let seen = Seen { events, listing, locks, faults, took };
         if self.asleep {
             self.edges.leave_launches();
         } else {
@@ -252,6 +264,11 @@ impl Watcher {
         if let Some(since) = self.edges.doubtful_since() {
             pause = pause.min(self.looked.saturating_duration_since(since).max(WORTH_A_WORD));
         }
+        // A prompt is told without its detail when that does not come in time.
+        if let Some(since) = self.edges.held_since() {
+            let left = (since + WORTH_A_WORD).saturating_duration_since(self.looked);
+            pause = pause.min(left.max(NEAREST));
+        }
         if let Some(echo) = self.waker.echo() {
             pause = pause.min(echo.max(apart));
         }
@@ -316,17 +333,22 @@ impl Watcher {
         (survey, by_name)
     }
 
+    /// Returns the sessions that were there and are missing, but for those that were not asked for.
+    fn missing(&self, sessions: &[Session], unasked: &[&'static str]) -> Vec<Key> {
+        let mut missing = self.edges.missing(sessions);
+        missing.retain(|key| !unasked.contains(&key.adapter()));
+        missing
+    }
+
     /// Takes in what was said by name of those that were there and are missing.
     fn take_names(
         &mut self,
         listing: &Listing,
-        unasked: &[&'static str],
+        missing: Vec<Key>,
         by_name: Vec<ByName>,
         signs: &mut Signs,
     ) -> HashMap<Key, Named> {
         let mut named = HashMap::new();
-        let mut missing = self.edges.missing(&listing.sessions);
-        missing.retain(|key| !unasked.contains(&key.adapter()));
         for key in &missing {
             if let Some(why) = silent(listing, key) {
                 named.insert(key.clone(), Named::Failed(why));

@@ -155,6 +155,7 @@ impl View {
             parent: None,
             notes: Vec::new(),
             evidence: Vec::new(),
+            open_call: None,
         }
     }
 
@@ -320,6 +321,7 @@ fn described(view: &View, locator: &Locator, record: Record) -> Session {
     session.parent = record.parent.or_else(|| locator.parent.clone());
     session.notes = record.notes;
     session.evidence = record.evidence;
+    session.open_call = record.open_call;
     session
 }
 

@@ -93,20 +93,23 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
         question.add_unjoined(|_| true);
         question.confirm();
         let mut signs = Signs {
-            processes: Vec::new(),
+            // A home that only processes name is looked at for as long as one of them lives.
+            processes: root.named_by.clone(),
             places: store.beginnings(),
             pushing: store.announcing(),
         };
         let rows = std::mem::take(&mut question.rows);
         let (mut sessions, mut resting) = (Vec::new(), Vec::new());
         for row in rows.into_iter().filter(|row| all.admits(&row.session)) {
-            if !living.admits(&row.session) {
+            let rests = !living.admits(&row.session);
+            // What a server elsewhere keeps is told by that server alone.
+            if rests && row.session.processes.is_empty() {
                 resting.push(*row.session);
                 continue;
             }
             let observed = question.observed(&row.locator, *row.session);
             signs.add(observed.signs);
-            sessions.extend(observed.session);
+            if rests { &mut resting } else { &mut sessions }.extend(observed.session);
         }
         let took = (adapter.name(), asked.elapsed());
         let rows = vec![Share { sessions, resting, signs, took }];

@@ -8,6 +8,7 @@ mod descriptors;
 mod exit_watch;
 mod leave;
 mod memory;
+mod newest_pid;
 mod standing;
 mod strangers;
 
@@ -27,6 +28,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 pub use self::exit_watch::ExitWatch;
 pub use self::leave::leave_quickly;
 pub use self::memory::{give_back_memory, keep_memory_together};
+pub use self::newest_pid::NewestPid;
 use super::{Brief, FileLock, Liveness, Mechanism, Process, Table};
 use crate::model::{ProcId, Time};
 
@@ -218,7 +220,9 @@ impl Kernel {
         table
     }
 
-    fn candidate(
+    /// Looks closely at the process with this pid if `wanted` asks for it; `None` if it does not, or
+    /// if there is no such process.
+    pub fn candidate(
         &self,
         pid: u32,
         wanted: &dyn Fn(Brief<'_>) -> bool,
@@ -235,7 +239,8 @@ impl Kernel {
         self.process(pid)
     }
 
-    fn own_pids(&self) -> io::Result<Vec<u32>> {
+    /// Lists the processes of this user by their pids, in ascending order.
+    pub fn own_pids(&self) -> io::Result<Vec<u32>> {
         let pids = pids_of(&|owner| owner == self.uid)?;
         if pids.is_empty() {
             return Err(io::Error::other("it shows not even this process"));

@@ -164,6 +164,35 @@ impl Kernel {
         table
     }
 
+    /// Looks closely at the process with this pid if `wanted` asks for it; `None` if it does not, or
+    /// if there is no such process.
+    pub fn candidate(
+        &self,
+        pid: u32,
+        wanted: &dyn Fn(Brief<'_>) -> bool,
+    ) -> io::Result<Option<Process>> {
+        let process = self.process(pid)?;
+        Ok(process.filter(|process| {
+            let program = process.exe.as_deref().and_then(Path::file_name);
+            let exe_name = program.map(OsStr::to_string_lossy);
+            let exe_name = exe_name.as_deref().unwrap_or_default();
+            wanted(Brief { comm: &process.comm, exe_name })
+        }))
+    }
+
+    /// Lists the processes of this user by their pids, in ascending order.
+    pub fn own_pids(&self) -> io::Result<Vec<u32>> {
+        let briefly = ProcessRefreshKind::nothing().without_tasks();
+        let all = snapshot(ProcessesToUpdate::All, briefly)?;
+        let own = all
+            .processes()
+            .iter()
+            .filter(|(_, seen)| seen.effective_user_id().is_some_and(|uid| **uid == self.uid));
+        let mut pids: Vec<u32> = own.map(|(pid, _)| pid.as_u32()).collect();
+        pids.sort_unstable();
+        Ok(pids)
+    }
+
     /// Says whether a process sees the same mounts as the observer: macOS has one table of mounts.
     pub fn shares_mounts(&self, _id: &ProcId) -> io::Result<bool> {
         Ok(true)
@@ -333,6 +362,22 @@ impl Held {
             living = living.saturating_sub(watch.wait(Some(left))?.len());
         }
         Ok(true)
+    }
+}
+
+/// The newest pid that was given out: this system does not show it.
+#[derive(Debug)]
+pub struct NewestPid(());
+
+impl NewestPid {
+    /// There is no such counter here.
+    pub fn open() -> io::Result<Self> {
+        Err(io::Error::from(io::ErrorKind::Unsupported))
+    }
+
+    /// Reads the counter.
+    pub fn read(&self) -> io::Result<u32> {
+        Err(io::Error::from(io::ErrorKind::Unsupported))
     }
 }
 

@@ -21,7 +21,7 @@ mod spawn;
 use std::path::PathBuf;
 
 pub use platform::{
-    ExitWatch, Held, Kernel, give_back_memory, keep_memory_together, leave_quickly,
+    ExitWatch, Held, Kernel, NewestPid, give_back_memory, keep_memory_together, leave_quickly,
 };
 pub use spawn::{Attended, Spawn, Stdio, adopt_orphans, become_program, inherited, reap};
 

@@ -154,6 +154,7 @@ fn session(status: Status, cwd: &str, last: Option<i64>) -> Session {
         parent: None,
         notes: Vec::new(),
         evidence: Vec::new(),
+        open_call: None,
     }
 }
 

@@ -12,7 +12,7 @@ use agentctl_core::host::Host;
 use agentctl_core::model::Fault;
 use agentctl_core::runs::Runs;
 use serde_json::json;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use super::fuses::{Fuses, Outlets, Weight};
 use super::log::{Level, Log};
@@ -24,6 +24,9 @@ use crate::config::Loaded;
 
 /// When the daemon ends, what is on its way has this long.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// A listener waits so long for the first look: less than it waits for an answer.
+const FIRST_LOOK: Duration = Duration::from_secs(4);
 
 /// Everybody who hears of an edge.
 pub(super) struct Ears {
@@ -82,6 +85,8 @@ pub(super) struct Awake {
     bell: Bell,
     over: Arc<AtomicBool>,
     trouble: Arc<Mutex<Option<String>>>,
+    /// The first look was taken: every change from then on is told.
+    begun: watch::Receiver<bool>,
 }
 
 impl Awake {
@@ -102,7 +107,9 @@ impl Awake {
         let words = FuseWords { ears: Arc::clone(&ears), log: log.clone() };
         let fuses = Arc::new(Fuses::start(Arc::clone(&host), ALL, Arc::new(words))?);
         let watcher = Watcher::new(Arc::clone(&host), ALL)?;
+        let (begins, begun) = watch::channel(false);
         let awake = Self {
+            begun,
             bell: watcher.bell(),
             over: Arc::default(),
             trouble: Arc::default(),
@@ -117,9 +124,18 @@ impl Awake {
             over: Arc::clone(&awake.over),
             trouble: Arc::clone(&awake.trouble),
             faults: Vec::new(),
+            begins,
         };
         std::thread::Builder::new().name("watcher".into()).spawn(move || sentry.watch(watcher))?;
         Ok(awake)
+    }
+
+    /// Waits for the first look, with which everything later is compared: a listener that is told to go
+    /// ahead before that would miss what changes until then. A source that hangs is not waited for long.
+    pub(super) async fn first_look(&self) {
+        let mut begun = self.begun.clone();
+        // It fails only when the thread that looks has gone: then there is nothing to wait for.
+        let _late = tokio::time::timeout(FIRST_LOOK, begun.wait_for(|begun| *begun)).await.is_err();
     }
 
     /// Says why changes may be seen late, if they may.
@@ -144,12 +160,14 @@ struct Sentry {
     over: Arc<AtomicBool>,
     trouble: Arc<Mutex<Option<String>>>,
     faults: Vec<Fault>,
+    begins: watch::Sender<bool>,
 }
 
 impl Sentry {
     fn watch(&mut self, mut watcher: Watcher) {
         // Looked first, remembered second: an end in between is told twice, under one id, not never.
         let seen = watcher.look();
+        self.begins.send_replace(true);
         self.take_in(seen, watcher.trouble());
         for (_, event) in replay::unannounced(&self.host, ALL) {
             self.ears.hear(event);

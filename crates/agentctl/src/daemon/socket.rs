@@ -218,6 +218,7 @@ impl Connection {
             Err(refusal) => return self.reply(&id, Err(refusal)).await,
         };
         let mut events = self.hub.awake.ears.events.subscribe();
+        self.hub.awake.first_look().await;
         self.reply(&id, super::answers::raw(&json!({"subscribed": true}))).await?;
         loop {
             let mut gone = [0_u8; 64];

@@ -64,6 +64,7 @@ pub(crate) fn session() -> Session {
         parent: None,
         notes: Vec::new(),
         evidence: Vec::new(),
+        open_call: None,
     }
 }
 

@@ -14,6 +14,8 @@ mod events;
 mod events_agents;
 mod events_blind;
 mod events_daemon;
+mod events_homes;
+mod events_once;
 mod fixtures;
 mod fuses;
 mod fuses_firing;

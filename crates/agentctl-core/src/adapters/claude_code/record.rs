@@ -131,6 +131,8 @@ struct Tail {
     /// The model message whose tool calls are being collected.
     calling: Option<String>,
     open_call: Option<ToolCall>,
+    /// The id of the call that the open turn waits for.
+    waits_for: Option<String>,
     retrying: Option<String>,
     /// The newest model call and how often it was tried.
     attempts: Option<(String, u32)>,
@@ -323,6 +325,7 @@ impl Tail {
             return;
         }
         let call = self.open_call.take();
+        self.waits_for = call.as_ref().and_then(|call| call.id.clone());
         let repeated = self.attempts.take().filter(|(_, count)| *count > 1);
         let retrying =
             self.retrying.take().or(repeated.map(|(_, count)| format!("attempt {count}")));
@@ -355,6 +358,7 @@ impl Tail {
             record.notes.push(format!("{calls} refused without anyone being asked: {why}"));
         }
         record.model = self.model;
+        record.open_call = self.waits_for;
         record.last_activity_at = self.last;
         // A tool may have moved below the directory; a resume may have moved elsewhere.
         record.cwd = match (record.cwd.take(), self.cwd) {

@@ -101,6 +101,7 @@ pub(super) fn read(look: &Look, locator: &Locator, row: Option<Row>) -> Record {
         cwd: told.cwd.or(record.cwd),
         prompt: told.prompt.or(record.prompt),
         turn: told.turn,
+        open_call: told.open_call,
         last_activity_at: told.last_activity_at,
         stamp: told.stamp,
         evidence: told.evidence,
@@ -127,6 +128,7 @@ fn read_file(look: &Look, path: &Path, indexed: bool) -> Record {
         Ok(()) => tail.turn(),
         Err(error) => Turn::Unreadable(error.to_string()),
     };
+    record.open_call = tail.waits_for;
     record.model = tail.model.or(record.model);
     record.last_activity_at = tail.last;
     record.evidence.push(look.evidence(source, record.turn.says()));
@@ -191,6 +193,8 @@ struct Tail {
     decided: Option<Turn>,
     answered: HashSet<String>,
     open_call: Option<ToolCall>,
+    /// The id of the call that the open turn waits for.
+    waits_for: Option<String>,
     at_work: bool,
     model: Option<String>,
     last: Option<Time>,
@@ -267,6 +271,7 @@ impl Tail {
 
     fn open(&mut self) -> Turn {
         let call = self.open_call.take();
+        self.waits_for = call.as_ref().and_then(|call| call.id.clone());
         let asks = call.as_ref().filter(|c| c.name == "request_user_input").map(|c| {
             let question = c.input["questions"][0]["question"].as_str().map(|q| shorten(q, 160));
             Reason { kind: ReasonKind::Question, detail: question, until: None }

@@ -63,6 +63,7 @@ impl Row {
             started_at,
             last_activity_at: newest.and_then(Newest::touched).or(started_at),
             turn: newest.map(Newest::turn).unwrap_or_default(),
+            open_call: newest.and_then(Newest::open_call),
             parent: self.parent,
             tokens: self.tokens,
             cost_usd: self.cost,

@@ -240,6 +240,11 @@ impl Newest {
         }
     }
 
+    /// Returns the id of the tool call that is open.
+    pub(super) fn open_call(&self) -> Option<String> {
+        self.parts.iter().rev().find(|part| part.is_open())?.call().id
+    }
+
     /// Returns the tool call that somebody refused.
     pub(super) fn refused(&self) -> Option<String> {
         self.parts.iter().find(|part| part.is_refused()).map(|part| part.call().gist())

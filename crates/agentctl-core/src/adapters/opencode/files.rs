@@ -144,6 +144,7 @@ impl<'a> Files<'a> {
             started_at,
             last_activity_at: newest.and_then(Newest::touched).or(started_at),
             turn: newest.map(Newest::turn).unwrap_or_default(),
+            open_call: newest.and_then(Newest::open_call),
             parent: session.parent,
             notes: refused.map(|t| format!("a tool call was refused: {t}")).into_iter().collect(),
             ..Record::default()

@@ -1,0 +1,196 @@
+//! Agents that begin where no folder is watched: in a home that only their own environment names, or in
+//! a version that writes nothing when it begins.
+//!
+//! Once a second one number is read, the newest pid. Only when it has moved is the process table read,
+//! and only a process that an adapter recognises as its own program is a reason to look. See
+//! docs/adr/0029-agents-are-noticed-by-their-processes.md.
+
+use std::collections::HashSet;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use super::Bell;
+use crate::adapters::Look;
+use crate::fleet::{self, Adapters};
+use crate::host::Host;
+use crate::kernel::{Brief, NewestPid, Table};
+use crate::model::ProcId;
+
+/// How often the newest pid is read.
+const EVERY: Duration = Duration::from_secs(1);
+/// The pause after a count is at least so many times as long as the count took: one percent of a core.
+const PAUSES: u32 = 100;
+/// A process that has begun is looked at again after one second, then after twice as long, and so on.
+/// This is the last such pause; the look once a minute comes next.
+const LAST_PAUSE: Duration = Duration::from_secs(32);
+/// So many processes that have begun are kept in mind.
+const YOUNG_MOST: usize = 4096;
+
+/// A thread that counts agents and rings when there is a new one. It ends when this is dropped.
+pub(super) struct Arrivals {
+    _end: Sender<()>,
+}
+
+impl Arrivals {
+    /// Counts the agents that live now, then watches for others.
+    pub(super) fn watch(host: &Arc<Host>, adapters: Adapters, bell: &Bell) -> io::Result<Self> {
+        let mut census = Census::take(Arc::clone(host), adapters);
+        let ((end, ended), bell) = (channel(), bell.clone());
+        let thread = std::thread::Builder::new().name("arrivals".into());
+        thread.spawn(move || {
+            // This thread has a pid of its own: a counter that has not moved since does not count.
+            census.check_counter();
+            watch(&mut census, &ended, &bell);
+        })?;
+        Ok(Self { _end: end })
+    }
+}
+
+fn watch(census: &mut Census, ended: &Receiver<()>, bell: &Bell) {
+    let mut pause = EVERY;
+    while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        let began = Instant::now();
+        if census.has_newcomer(began) {
+            bell.ring();
+        }
+        pause = EVERY.max(began.elapsed() * PAUSES);
+    }
+}
+
+/// An agent's process as it was counted: another program, or another home, makes it a new one.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Agent {
+    adapter: &'static str,
+    process: ProcId,
+    program: Option<PathBuf>,
+    home: Option<PathBuf>,
+}
+
+/// The agents that live, and what is needed to notice another one.
+struct Census {
+    host: Arc<Host>,
+    adapters: Adapters,
+    /// `None` where the counter cannot be had: then every moment may have brought a process.
+    counter: Option<NewestPid>,
+    newest: Option<u32>,
+    /// The pids of this user, in ascending order.
+    pids: Vec<u32>,
+    agents: HashSet<Agent>,
+    /// Pids that are new since a while: each may yet become an agent by `exec`, which moves no counter.
+    young: Vec<u32>,
+    /// When those are looked at again, and how long the pause before was.
+    again: Option<(Instant, Duration)>,
+}
+
+impl Census {
+    fn take(host: Arc<Host>, adapters: Adapters) -> Self {
+        let counter = NewestPid::open().ok();
+        let newest = counter.as_ref().and_then(|counter| counter.read().ok());
+        let mut census = Self {
+            host,
+            adapters,
+            counter,
+            newest,
+            pids: Vec::new(),
+            agents: HashSet::new(),
+            young: Vec::new(),
+            again: None,
+        };
+        census.count(Instant::now());
+        // Those that are there already are no newcomers.
+        (census.young, census.again) = (Vec::new(), None);
+        census
+    }
+
+    /// Gives the counter up if it has not moved since the census was taken.
+    fn check_counter(&mut self) {
+        let now = self.counter.as_ref().and_then(|counter| counter.read().ok());
+        if now.is_none() || now == self.newest {
+            self.counter = None;
+        }
+    }
+
+    /// Says whether there is an agent that was not counted before.
+    fn has_newcomer(&mut self, now: Instant) -> bool {
+        if self.has_moved() {
+            return self.count(now);
+        }
+        match self.again {
+            Some((due, pause)) if due <= now => self.recount_young(now, pause),
+            _ => false,
+        }
+    }
+
+    fn has_moved(&mut self) -> bool {
+        let Some(counter) = &self.counter else { return true };
+        // Read before the table: what begins while that is read moves the counter once more.
+        let newest = counter.read().ok();
+        let moved = newest.is_none() || newest != self.newest;
+        self.newest = newest;
+        moved
+    }
+
+    /// Counts all agents. Processes that were there before are read too: any of them may have become an
+    /// agent by `exec`, or have been given to this user.
+    fn count(&mut self, now: Instant) -> bool {
+        if let Ok(pids) = self.host.kernel.own_pids() {
+            let new = pids.iter().filter(|pid| self.pids.binary_search(pid).is_err());
+            let known = self.young.len();
+            self.young.extend(new);
+            if self.young.len() > known {
+                self.again = Some((now + EVERY, EVERY));
+            }
+            let surplus = self.young.len().saturating_sub(YOUNG_MOST);
+            self.young.drain(..surplus);
+            self.pids = pids;
+        }
+        let look = fleet::look(&self.host, self.adapters, self.host.deadlines.live);
+        let agents = self.agents_in(&look);
+        let is_new = agents.iter().any(|agent| !self.agents.contains(agent));
+        self.agents = agents;
+        is_new
+    }
+
+    /// Looks again at the processes that began a while ago.
+    fn recount_young(&mut self, now: Instant, pause: Duration) -> bool {
+        let kernel = &self.host.kernel;
+        let wanted = |brief: Brief<'_>| fleet::is_candidate(self.adapters, brief);
+        let candidates = self.young.iter().map(|pid| kernel.candidate(*pid, &wanted));
+        // One that cannot be read has ended, or is read again with all others.
+        let processes = candidates.filter_map(|candidate| candidate.ok().flatten()).collect();
+        self.again = (pause < LAST_PAUSE).then(|| (now + pause * 2, pause * 2));
+        if self.again.is_none() {
+            self.young = Vec::new();
+        }
+        let table = Arc::new(Table { processes, ..Table::default() });
+        let deadline = now + self.host.deadlines.live;
+        let look = Look { host: Arc::clone(&self.host), table, deadline, now: self.host.now() };
+        let agents = self.agents_in(&look);
+        let is_new = agents.iter().any(|agent| !self.agents.contains(agent));
+        self.agents.extend(agents);
+        is_new
+    }
+
+    /// Returns the processes that an adapter recognises as its own program, each with its home.
+    fn agents_in(&self, look: &Look) -> HashSet<Agent> {
+        let mut agents = HashSet::new();
+        for process in &look.table.processes {
+            for adapter in self.adapters {
+                let own = || {
+                    let own = adapter.is_own_program(look, process);
+                    own.then(|| adapter.home_of(look, process))
+                };
+                // An adapter that panics says so in every look.
+                if let Ok(Some(home)) = catch_unwind(AssertUnwindSafe(own)) {
+                    let (process, program) = (process.id.clone(), process.exe.clone());
+                    agents.insert(Agent { adapter: adapter.name(), process, program, home });
+                }
+            }
+        }
+        agents
+    }
+}

@@ -1,0 +1,291 @@
+//! The comparison of two looks, session by session.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::standing::{Held, Standing, Told};
+use super::telling::{about, begun_id, edge_id, kind_of, over_id, process_text, started_id};
+use super::{Key, Life, Look, Named, Passed, WORTH_A_WORD};
+use crate::events::{Event, EventKind};
+use crate::fleet;
+use crate::model::{Evidence, Fault, Reason, ReasonKind, Session, Status, Time};
+
+/// One comparison.
+pub(super) struct Step<'a> {
+    pub(super) look: &'a Look,
+    pub(super) before: Time,
+    /// What could not be asked before.
+    pub(super) blind: &'a [Fault],
+    /// No prompt is held back for its detail.
+    pub(super) tells_at_once: bool,
+    pub(super) events: Vec<Event>,
+    pub(super) over: Vec<String>,
+}
+
+impl Step<'_> {
+    /// One that was not there before.
+    pub(super) fn appear(&mut self, key: &Key, session: Session, life: Option<Life>) -> Standing {
+        let mut next = Standing::new(session, life);
+        if key.who.is_err() {
+            // Of a process without a session only that a human is needed is told.
+            if next.session.status == Status::Waiting {
+                self.tell(EventKind::Waiting, &mut next, self.look.at);
+            }
+            return next;
+        }
+        let woke = self.was_there(key, &next.session);
+        let mut at = self.look.at;
+        if !woke {
+            let began = next.life.as_ref().map(|life| life.began);
+            at = began.unwrap_or_else(|| self.when(next.session.started_at));
+            let id = match &next.life {
+                Some(life) => begun_id(&life.run),
+                None => started_id(&next.session),
+            };
+            let event = about(EventKind::Started, id, at, &next.session, next.life.as_ref());
+            self.events.push(event);
+            next.told_at = Some(at);
+        }
+        match next.session.status {
+            Status::Running if !woke => {}
+            // A doubt is told when it has lasted.
+            Status::Unknown => {
+                next.told = (!woke).then(Told::running);
+                next.doubt = Some(self.look.moment);
+            }
+            status => {
+                let seen = self.when(next.session.last_activity_at).max(at);
+                next.told = (!woke).then(Told::running);
+                if !self.holds(&mut next, seen) {
+                    self.tell(kind_of(status), &mut next, seen);
+                    next.note_told();
+                }
+            }
+        }
+        next
+    }
+
+    /// Says whether a session that the look before did not show was there all the same: kept by a
+    /// server elsewhere, whose resting sessions are not followed, or hidden by a fault.
+    fn was_there(&self, key: &Key, session: &Session) -> bool {
+        let before = session.started_at.is_none_or(|t| t < self.before);
+        let remote = session.hosted && session.processes.is_empty();
+        let rested = remote && session.started_at.is_some();
+        before && (rested || self.blind.iter().any(|fault| hides(fault, key)))
+    }
+
+    /// One that was there before.
+    pub(super) fn advance(
+        &mut self,
+        mut was: Standing,
+        session: Session,
+        life: Option<Life>,
+    ) -> Standing {
+        let written = session.last_activity_at != was.session.last_activity_at;
+        if written {
+            was.count = 0;
+        }
+        was.session = session;
+        was.process = process_text(&was.session).unwrap_or(was.process);
+        if was.session.status.is_live() && was.session.id.is_some() {
+            self.change_life(&mut was, life);
+        }
+        let status = was.session.status;
+        if status == Status::Unknown {
+            let since = *was.doubt.get_or_insert(self.look.moment);
+            let short = self.look.moment.saturating_duration_since(since) < WORTH_A_WORD;
+            let told = was.told.as_ref().is_some_and(|told| told.status == Status::Unknown);
+            if told || short {
+                return was;
+            }
+        } else {
+            was.doubt = None;
+        }
+        let at = self.moment_of(&was, written);
+        if status != Status::Waiting {
+            self.release(&mut was);
+        }
+        // Of a process without a session only that a human is needed is told.
+        let worth_telling = was.session.id.is_some() || status == Status::Waiting;
+        if !was.is_told() && worth_telling {
+            if self.holds(&mut was, at) {
+                return was;
+            }
+            // Seen to ask before its detail was known: the entry that has it says when, if one was
+            // written since.
+            let held = was.held.take().filter(|_| !written);
+            self.tell(kind_of(status), &mut was, held.map_or(at, |held| held.at));
+        }
+        was.held = None;
+        was.note_told();
+        was
+    }
+
+    /// When the status as it is now began.
+    fn moment_of(&self, was: &Standing, written: bool) -> Time {
+        let session = &was.session;
+        match session.status {
+            Status::Stopped | Status::Error => session.ended_at.unwrap_or(self.look.at),
+            // What was written since the last event says when, whenever it was seen: the live source may
+            // have said so a look later.
+            Status::Waiting | Status::Idle => {
+                let newest = session.last_activity_at.filter(|at| *at <= self.look.at);
+                let since = |at: &Time| written || was.told_at.is_some_and(|told| *at >= told);
+                newest.filter(since).unwrap_or_else(|| self.when(session.last_activity_at))
+            }
+            Status::Running | Status::Unknown => self.look.at,
+        }
+    }
+
+    /// Holds a prompt back whose detail may be on its way; says whether it is held back.
+    fn holds(&self, standing: &mut Standing, at: Time) -> bool {
+        let session = &standing.session;
+        let bare = session.reason.as_ref().is_some_and(|reason| reason.detail.is_none());
+        if session.status != Status::Waiting || session.id.is_none() || !bare || self.tells_at_once
+        {
+            return false;
+        }
+        let since = self.look.moment;
+        let held = || Held { since, at, session: session.clone() };
+        let since = standing.held.get_or_insert_with(held).since;
+        self.look.moment.saturating_duration_since(since) < WORTH_A_WORD
+    }
+
+    /// Tells a prompt that was held back and is over: its detail never came.
+    fn release(&mut self, standing: &mut Standing) {
+        let Some(held) = standing.held.take() else { return };
+        let now = std::mem::replace(&mut standing.session, held.session);
+        self.tell(EventKind::Waiting, standing, held.at);
+        standing.note_told();
+        standing.session = now;
+    }
+
+    /// Another launch serves it now: the one before is over, whether or not its end was seen.
+    fn change_life(&mut self, was: &mut Standing, life: Option<Life>) {
+        let run = |life: &Option<Life>| life.as_ref().map(|life| life.run.clone());
+        // A process that serves it without a launch may be what the launch before began.
+        let Some(life) = life.filter(|life| Some(&life.run) != run(&was.life).as_ref()) else {
+            return;
+        };
+        let ended = |passed: &&Passed| Some(&passed.life.run) == run(&was.life).as_ref();
+        if let Some(passed) = self.look.passed.iter().find(ended) {
+            self.over.push(passed.life.run.clone());
+            self.events.push(passed.stopped());
+        }
+        let id = begun_id(&life.run);
+        let session = &was.session;
+        self.events.push(about(EventKind::Started, id, life.began, session, Some(&life)));
+        (was.told, was.held) = (Some(Told::running()), None);
+        was.life = Some(life);
+    }
+
+    /// One that is missing; returns how it stands if it is followed further.
+    pub(super) fn settle(&mut self, key: &Key, mut was: Standing) -> Option<Standing> {
+        let life = was.life.clone();
+        if self.look.unasked.contains(&key.adapter) {
+            let session = was.session.clone();
+            let unsettled = was.doubt.is_some() || was.held.is_some();
+            return Some(if unsettled { self.advance(was, session, life) } else { was });
+        }
+        // A process that has gone, or has a session now.
+        key.who.as_ref().ok()?;
+        match self.look.named.get(key) {
+            None | Some(Named::Leaving) => Some(was),
+            Some(Named::Failed(why)) => {
+                let session = doubted(was.session.clone(), why, self.look.at);
+                Some(self.advance(was, session, life))
+            }
+            Some(Named::Gone) => {
+                was.session = fleet::forgotten(was.session, self.look.at);
+                let session = was.session.clone();
+                self.end(was, session);
+                None
+            }
+            Some(Named::Seen(session)) => {
+                let mut session = Session::clone(session);
+                if session.status == Status::Unknown {
+                    // What it is about was known, and is not what is in doubt.
+                    let (reason, evidence) = (session.reason, session.evidence);
+                    session = Session {
+                        status: Status::Unknown,
+                        reason,
+                        evidence,
+                        ..was.session.clone()
+                    };
+                }
+                match session.status {
+                    Status::Stopped | Status::Error => self.end(was, session),
+                    _ if rests_elsewhere(&session) => drop(self.advance(was, session, life)),
+                    _ => return Some(self.advance(was, session, life)),
+                }
+                None
+            }
+        }
+    }
+
+    fn end(&mut self, was: Standing, session: Session) {
+        let life = was.life.clone();
+        self.over.extend(life.as_ref().map(|life| life.run.clone()));
+        self.advance(was, session, life);
+    }
+
+    /// Launches that came and went between two looks.
+    pub(super) fn pass(
+        &mut self,
+        standing: &BTreeMap<Key, Standing>,
+        begun: &BTreeSet<String>,
+        over: &BTreeSet<String>,
+    ) {
+        for passed in &self.look.passed {
+            let run = &passed.life.run;
+            let lives = |s: &Standing| s.life.as_ref().is_some_and(|life| life.run == *run);
+            if over.contains(run) || self.over.contains(run) || standing.values().any(lives) {
+                continue;
+            }
+            if !begun.contains(run) {
+                self.events.push(passed.started());
+                self.events.push(passed.stopped());
+            }
+            self.over.push(run.clone());
+        }
+    }
+
+    /// When it happened: as a source says, if that lies between the two looks.
+    fn when(&self, said: Option<Time>) -> Time {
+        said.filter(|at| (self.before..=self.look.at).contains(at)).unwrap_or(self.look.at)
+    }
+
+    fn tell(&mut self, kind: EventKind, standing: &mut Standing, at: Time) {
+        standing.count += 1;
+        standing.told_at = Some(at);
+        let session = &standing.session;
+        let ended = matches!(kind, EventKind::Stopped | EventKind::Error);
+        let id = match &standing.life {
+            Some(life) if ended => over_id(life),
+            _ => edge_id(kind, standing),
+        };
+        self.events.push(about(kind, id, at, session, standing.life.as_ref()));
+    }
+}
+
+/// Says whether a session rests in a server of which no process is seen here: it is history there until
+/// it is moved again, and the server's own end is no end of it.
+fn rests_elsewhere(session: &Session) -> bool {
+    session.status == Status::Idle && session.hosted && session.processes.is_empty()
+}
+
+/// Says whether a fault means that this session may have been there and was not seen.
+fn hides(fault: &Fault, key: &Key) -> bool {
+    // A file that was passed over hides nothing but itself.
+    let whole = !matches!(fault.code, "skipped" | "unreadable");
+    let here = fault.root.as_deref().is_none_or(|root| root == key.root);
+    whole && here && fault.adapter == key.adapter
+}
+
+/// A session that no source could say anything about.
+fn doubted(mut session: Session, why: &str, at: Time) -> Session {
+    let source = format!("{}:{}", session.adapter, session.root);
+    session.evidence = vec![Evidence { source, says: why.to_owned(), at }];
+    session.status = Status::Unknown;
+    session.reason = Some(Reason::with(ReasonKind::Unreadable, why));
+    session
+}

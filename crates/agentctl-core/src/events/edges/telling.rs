@@ -1,0 +1,79 @@
+//! How an event about a session is made: its kind, its id, what it carries.
+
+use super::standing::Standing;
+use super::{ENDED, Life};
+use crate::events::{Event, EventKind, identity};
+use crate::model::{ProcId, Session, Status, Time};
+
+/// The event of a status.
+#[must_use]
+pub fn kind_of(status: Status) -> EventKind {
+    match status {
+        Status::Running => EventKind::Running,
+        Status::Waiting => EventKind::Waiting,
+        Status::Idle => EventKind::Idle,
+        Status::Stopped => EventKind::Stopped,
+        Status::Error => EventKind::Error,
+        Status::Unknown => EventKind::Unknown,
+    }
+}
+
+pub(super) fn begun_id(run: &str) -> String {
+    format!("{run}{BEGUN}")
+}
+
+/// What the id of a run's beginning ends with.
+pub(super) const BEGUN: &str = "-started";
+
+pub(super) fn over_id(life: &Life) -> String {
+    format!("{}{ENDED}", life.run)
+}
+
+pub(super) fn about(
+    kind: EventKind,
+    id: String,
+    at: Time,
+    session: &Session,
+    life: Option<&Life>,
+) -> Event {
+    let mut event = Event::new(kind, id, at);
+    event.adapter = Some(session.adapter);
+    event.session_id.clone_from(&session.id);
+    event.session = Some(session.clone());
+    event.callback = life.and_then(|life| life.callback.clone());
+    event
+}
+
+pub(super) fn process_text(session: &Session) -> Option<String> {
+    let text = |p: &ProcId| format!("{}:{}:{:?}:{}", p.pid, p.start_ticks, p.inode, p.boot_id);
+    session.processes.first().map(|serving| text(&serving.id))
+}
+
+/// Two watchers that see the same process begin, or hear the same server, give it the same id.
+pub(super) fn started_id(session: &Session) -> String {
+    let began = session.started_at.map(|t| t.to_string());
+    let sign = process_text(session).or(began).unwrap_or_default();
+    let id = session.id.as_deref().unwrap_or_default();
+    identity(&[session.adapter, &session.root, id, EventKind::Started.word(), &sign])
+}
+
+pub(super) fn edge_id(kind: EventKind, standing: &Standing) -> String {
+    let session = &standing.session;
+    let newest = session.ended_at.or(session.last_activity_at).map(|t| t.to_string());
+    let reason = session.reason.as_ref();
+    let why = reason.map(|r| (r.kind.word(), r.detail.as_deref().unwrap_or_default()));
+    let (why, detail) = why.unwrap_or_default();
+    identity(&[
+        session.adapter,
+        &session.root,
+        session.id.as_deref().unwrap_or_default(),
+        kind.word(),
+        &newest.unwrap_or_default(),
+        // Two lives may pass without an entry.
+        &standing.process,
+        why,
+        detail,
+        standing.told.as_ref().map_or("", |told| told.status.word()),
+        &standing.count.to_string(),
+    ])
+}

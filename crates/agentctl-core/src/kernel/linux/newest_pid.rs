@@ -1,0 +1,30 @@
+//! The newest pid: a counter that moves with every process and every thread, and costs one read.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// The newest pid that was given out in the observer's pid namespace, as `/proc/loadavg` says.
+///
+/// It moves when a process or a thread begins there or in a namespace below. It does not move when a
+/// process becomes another program, nor for a process that was given its pid by name (`clone3` with
+/// `set_tid`, as a restored checkpoint is).
+#[derive(Debug)]
+pub struct NewestPid(File);
+
+impl NewestPid {
+    /// Opens the counter. A `/proc` that shows processes only (`subset=pid`) has none.
+    pub fn open() -> io::Result<Self> {
+        File::open("/proc/loadavg").map(Self)
+    }
+
+    /// Reads the counter.
+    pub fn read(&self) -> io::Result<u32> {
+        let mut text = [0; 128];
+        let length = self.0.read_at(&mut text, 0)?;
+        let text = text.get(..length).unwrap_or_default().trim_ascii_end();
+        let last = text.rsplit(u8::is_ascii_whitespace).next();
+        let last = last.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        last.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unreadable /proc/loadavg"))
+    }
+}

@@ -1,0 +1,196 @@
+//! One prompt is one `session.waiting`, and the times of a stream never run backwards (W19).
+
+use std::time::{Duration, Instant};
+
+use agentctl_core::events::Event;
+use agentctl_core::events::edges::{Edges, Key, Named, WORTH_A_WORD};
+use agentctl_core::model::{Outcome, Reason, ReasonKind, ServingProcess, Session, Status};
+
+use super::{kinds, look, process, session, time};
+
+/// A session that is served by one process all the time.
+fn served(status: Status) -> Session {
+    let mut row = session("one", Some("a"), status);
+    (row.pid, row.processes) = (Some(7), vec![ServingProcess::proved(process(7, 70))]);
+    row
+}
+
+fn asking(kind: ReasonKind, detail: Option<&str>) -> Session {
+    let mut row = served(Status::Waiting);
+    row.reason = Some(Reason { kind, detail: detail.map(str::to_owned), until: None });
+    row
+}
+
+fn permission(detail: Option<&str>) -> Session {
+    asking(ReasonKind::Permission, detail)
+}
+
+/// Looks at one session, each time so many milliseconds after the first.
+struct Stream {
+    edges: Edges,
+    start: Instant,
+}
+
+impl Stream {
+    fn new() -> Self {
+        let mut stream = Self { edges: Edges::default(), start: Instant::now() };
+        assert_eq!(stream.step(0, vec![served(Status::Running)]), []);
+        stream
+    }
+
+    fn step(&mut self, ms: u64, rows: Vec<Session>) -> Vec<Event> {
+        let mut look = look(i64::try_from(ms / 1000).expect("small"), self.start, rows);
+        look.moment = self.start + Duration::from_millis(ms);
+        look.at = agentctl_core::model::Time::from_millis(
+            time(0).millis() + i64::try_from(ms).expect("small"),
+        )
+        .expect("a time");
+        for key in self.edges.missing(&look.sessions) {
+            let mut over = served(Status::Stopped);
+            (over.pid, over.processes, over.outcome) = (None, vec![], Some(Outcome::Finished));
+            look.named.insert(key, Named::Seen(Box::new(over)));
+        }
+        self.edges.step(look)
+    }
+
+    fn told(&mut self, ms: u64, row: Session) -> Vec<&'static str> {
+        kinds(&self.step(ms, vec![row]))
+    }
+}
+
+fn detail(event: &Event) -> Option<&str> {
+    event.session.as_ref()?.reason.as_ref()?.detail.as_deref()
+}
+
+/// W19: the live record says `waiting` before the transcript says for what.
+#[test]
+fn a_prompt_whose_detail_comes_later_is_told_once_and_with_the_detail() {
+    let mut stream = Stream::new();
+    assert_eq!(stream.told(1000, permission(None)), [""; 0], "the detail may be on its way");
+    assert!(stream.edges.held_since().is_some(), "the next look must come in time");
+    let told = stream.step(1100, vec![permission(Some("Bash: npm test"))]);
+    assert_eq!(kinds(&told), ["session.waiting"]);
+    assert_eq!(detail(&told[0]), Some("Bash: npm test"));
+    assert_eq!(stream.edges.held_since(), None);
+    assert_eq!(stream.told(1200, permission(None)), [""; 0], "it asks the same");
+    assert_eq!(stream.told(2000, permission(Some("Bash: npm test"))), [""; 0]);
+    assert_eq!(stream.told(2100, permission(Some("Edit: a.rs"))), ["session.waiting"]);
+}
+
+#[test]
+fn a_prompt_without_a_detail_is_told_a_moment_later_and_not_again() {
+    let mut stream = Stream::new();
+    assert_eq!(stream.told(1000, permission(None)), [""; 0]);
+    let told = stream.step(1250, vec![permission(None)]);
+    assert_eq!((kinds(&told), detail(&told[0])), (vec!["session.waiting"], None));
+    assert_eq!(told[0].at.millis(), time(1).millis(), "when it was seen to ask");
+    // Its detail is known at last: it is the same prompt.
+    assert_eq!(stream.told(3000, permission(Some("Bash: ls"))), [""; 0]);
+    assert_eq!(stream.told(3100, permission(Some("Bash: rm"))), ["session.waiting"]);
+    assert_eq!(WORTH_A_WORD, Duration::from_millis(250));
+}
+
+#[test]
+fn a_prompt_that_is_answered_before_its_detail_is_known_is_told_all_the_same() {
+    for (row, after) in [
+        (Some(served(Status::Running)), "session.running"),
+        (Some(served(Status::Idle)), "session.idle"),
+        (Some(asking(ReasonKind::Plan, Some("the plan"))), "session.waiting"),
+        (None, "session.stopped"),
+    ] {
+        let mut stream = Stream::new();
+        assert_eq!(stream.told(1000, permission(None)), [""; 0]);
+        let told = stream.step(1100, row.into_iter().collect());
+        if after == "session.waiting" {
+            // The prompt's own call says what it is: that is its detail.
+            assert_eq!((kinds(&told), detail(&told[0])), (vec![after], Some("the plan")));
+        } else {
+            assert_eq!(kinds(&told), ["session.waiting", after]);
+        }
+    }
+}
+
+#[test]
+fn the_same_prompt_again_is_told_again_when_it_worked_in_between() {
+    let mut stream = Stream::new();
+    assert_eq!(stream.told(1000, permission(Some("Bash: ls"))), ["session.waiting"]);
+    assert_eq!(stream.told(1100, served(Status::Running)), ["session.running"]);
+    assert_eq!(stream.told(1200, permission(Some("Bash: ls"))), ["session.waiting"]);
+    assert_eq!(
+        stream.told(1300, asking(ReasonKind::Dialog, Some("Bash: ls"))),
+        ["session.waiting"]
+    );
+}
+
+/// Two prompts with the same words, and nothing was seen between them: the call's own id tells them apart.
+#[test]
+fn another_call_is_another_prompt_though_it_asks_the_same() {
+    let mut stream = Stream::new();
+    let call = |id: &str, detail| {
+        let mut row = permission(detail);
+        row.open_call = Some(id.to_owned());
+        row
+    };
+    assert_eq!(stream.told(1000, call("t1", Some("Bash: ls"))), ["session.waiting"]);
+    assert_eq!(stream.told(1100, call("t1", Some("Bash: ls -l"))), [""; 0], "the same call");
+    assert_eq!(stream.told(1200, permission(Some("Bash: ls -l"))), [""; 0]);
+    assert_eq!(stream.told(1300, call("t2", Some("Bash: ls -l"))), ["session.waiting"]);
+    // The result of the call is written before the next one is.
+    assert_eq!(stream.told(1400, permission(None)), [""; 0]);
+    assert_eq!(stream.told(1500, call("t3", Some("Bash: ls -l"))), ["session.waiting"]);
+}
+
+/// W19: what the transcript says may be older than what was told.
+#[test]
+fn times_never_run_backwards() {
+    let mut stream = Stream::new();
+    let second = |s| Some(time(s));
+    let mut last = None;
+    let mut other = session("two", Some("b"), Status::Running);
+    other.processes = vec![ServingProcess::proved(process(8, 80))];
+    let rows = [
+        (2000, served(Status::Idle), second(1)),
+        (3000, served(Status::Running), second(1)),
+        // Written before it was seen to run.
+        (4000, permission(Some("Bash: ls")), second(2)),
+        // A clock that is ahead is not believed.
+        (5000, served(Status::Idle), second(3600)),
+        (6000, served(Status::Running), second(3)),
+        (7000, served(Status::Idle), second(4)),
+    ];
+    let mut count = 0;
+    for (ms, mut row, written) in rows {
+        row.last_activity_at = written;
+        let mut other = other.clone();
+        other.status = if ms % 2000 == 0 { Status::Idle } else { Status::Running };
+        for event in stream.step(ms, vec![row, other]) {
+            assert!(Some(event.at) >= last, "{event:?} after {last:?}");
+            assert!(event.at.millis() <= time(0).millis() + i64::try_from(ms).expect("small"));
+            (last, count) = (Some(event.at), count + 1);
+        }
+    }
+    assert!(count >= 12, "{count}");
+    // The clock is set back.
+    let told = stream.step(1500, vec![served(Status::Running)]);
+    assert!(!told.is_empty() && told.iter().all(|event| Some(event.at) >= last), "{told:?}");
+}
+
+/// A terminal leaves a session and comes back to it: nothing on disk tells the two lives apart.
+#[test]
+fn no_id_is_told_twice() {
+    let mut stream = Stream::new();
+    let mut ids = std::collections::BTreeSet::new();
+    for round in 0..5 {
+        let ms = 1000 * round;
+        for (ms, rows) in [
+            (ms, vec![served(Status::Idle)]),
+            (ms + 300, vec![]),
+            (ms + 600, vec![served(Status::Idle)]),
+        ] {
+            for event in stream.step(ms, rows) {
+                assert!(ids.insert(event.id.clone()), "{event:?}");
+            }
+        }
+    }
+    assert_eq!(Key::of(&served(Status::Idle)).expect("a key").id(), Some("a"));
+}
