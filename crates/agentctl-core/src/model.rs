@@ -326,8 +326,7 @@ pub struct Session {
     pub notes: Vec<String>,
     /// What the verdict rests on.
     pub evidence: Vec<Evidence>,
-    /// The agent's own id of the tool call that is open: it tells a prompt from another one with the
-    /// same words. No part of the JSON.
+    /// The id of the open tool call: tells prompts with the same words apart. No part of the JSON.
     #[serde(skip)]
     pub open_call: Option<String>,
 }
