@@ -3,6 +3,7 @@
 //! These types *are* the JSON contract (`docs/schema/` is generated from them), so a field is added
 //! with care and never renamed. Nothing here reads or decides anything.
 
+mod message;
 mod time;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use self::message::{Message, Role, ToolCall, ToolResult};
 pub use self::time::Time;
 
 /// The version written into every JSON document we emit.
@@ -410,127 +412,6 @@ pub(crate) fn maybe_word<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Wo
     #[derive(Deserialize)]
     struct Held(#[serde(deserialize_with = "word")] Word);
     Ok(Option::<Held>::deserialize(from)?.map(|held| held.0))
-}
-
-/// Who speaks in a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// A person, or whoever wrote the prompt.
-    User,
-    /// The model.
-    Assistant,
-    /// A tool's result.
-    Tool,
-    /// The agent itself.
-    System,
-}
-
-/// A tool the model asked for.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct ToolCall {
-    /// The call's id, as its result repeats it.
-    pub id: Option<String>,
-    /// The tool's name.
-    pub name: String,
-    /// The arguments, as the model gave them.
-    pub input: serde_json::Value,
-}
-
-impl ToolCall {
-    /// Returns the argument that tells most: its command, its file, its question.
-    #[must_use]
-    pub fn telling(&self) -> Option<String> {
-        const TELLING: [&str; 10] = [
-            "command",
-            "cmd",
-            "file_path",
-            "path",
-            "pattern",
-            "query",
-            "url",
-            "plan",
-            "prompt",
-            "description",
-        ];
-        match &self.input {
-            serde_json::Value::Object(map) if map.is_empty() => None,
-            serde_json::Value::Object(map) => {
-                let value = TELLING.iter().find_map(|k| map.get(*k)).unwrap_or(&self.input);
-                Some(value_text(value))
-            }
-            serde_json::Value::Null => None,
-            other => Some(value_text(other)),
-        }
-    }
-
-    /// Returns the call in a few words: `Bash: npm test`.
-    #[must_use]
-    pub fn gist(&self) -> String {
-        match self.telling() {
-            Some(argument) => shorten(&format!("{}: {argument}", self.name), 120),
-            None => self.name.clone(),
-        }
-    }
-}
-
-fn value_text(value: &serde_json::Value) -> String {
-    match value {
-        serde_json::Value::String(text) => text.clone(),
-        serde_json::Value::Array(items) if items.iter().all(serde_json::Value::is_string) => {
-            items.iter().filter_map(serde_json::Value::as_str).collect::<Vec<_>>().join(" ")
-        }
-        other => other.to_string(),
-    }
-}
-
-/// What a tool returned.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct ToolResult {
-    /// The id of the call it answers.
-    pub id: Option<String>,
-    /// Its text.
-    pub text: String,
-    /// The tool failed.
-    pub is_error: bool,
-}
-
-/// One message of a conversation: the same shape for every agent.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Message {
-    /// The agent's own id for it. Parts of one model message share it.
-    pub id: Option<String>,
-    /// When it was written.
-    pub at: Option<Time>,
-    /// Who speaks.
-    pub role: Role,
-    /// What was said.
-    pub text: Option<String>,
-    /// Tools asked for.
-    pub tool_calls: Vec<ToolCall>,
-    /// Tools answered.
-    pub tool_results: Vec<ToolResult>,
-    /// The model that spoke.
-    pub model: Option<String>,
-    /// Its tokens; given once per message id, so that a sum is right.
-    pub usage: Option<Tokens>,
-}
-
-impl Message {
-    /// Makes an empty message of this role.
-    #[must_use]
-    pub fn of(role: Role) -> Self {
-        Self {
-            id: None,
-            at: None,
-            role,
-            text: None,
-            tool_calls: Vec::new(),
-            tool_results: Vec::new(),
-            model: None,
-            usage: None,
-        }
-    }
 }
 
 /// Where one session's native record lies. Made by listing a store, never by joining a supplied id.

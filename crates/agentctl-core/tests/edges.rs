@@ -78,6 +78,7 @@ fn look(at: i64, start: Instant, sessions: Vec<Session>) -> Look {
     let moment = start + Duration::from_secs(u64::try_from(at).expect("later"));
     Look {
         at: time(at),
+        until: time(at),
         moment,
         sessions,
         unasked: Vec::new(),

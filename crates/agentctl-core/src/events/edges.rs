@@ -136,9 +136,12 @@ impl Passed {
 /// One look, with everything that is needed to compare it.
 #[derive(Debug)]
 pub struct Look {
-    /// When it was taken.
+    /// When it was begun.
     pub at: Time,
-    /// The same, on a clock that nobody sets.
+    /// When everything was read. An entry may be written, and read, after the look was begun: it is dated by
+    /// itself, as another watcher that looks a moment later dates it.
+    pub until: Time,
+    /// When it was begun, on a clock that nobody sets.
     pub moment: Instant,
     /// What lives, and what rests in a server process of this machine.
     pub sessions: Vec<Session>,
@@ -310,7 +313,7 @@ impl Edges {
             standing.keys().any(|key| key.adapter == adapter && key.id() == Some(session))
         };
         let holders = holders::step(&last.holders, &look.holders, look.at, &followed, &mut events);
-        self.order.arrange(&mut events, look.at);
+        self.order.arrange(&mut events, look.until);
         self.last = Some(Last { at: look.at, standing, holders });
         events
     }

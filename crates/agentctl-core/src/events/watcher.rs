@@ -187,7 +187,10 @@ impl Watcher {
         let holders = Holders { locks: locks.clone(), fuses, fuses_hidden, faults: faults.clone() };
         faults.extend(fuse_faults);
         self.add_own_signs(&mut signs);
-        let look = Look { at, moment: began, sessions, unasked, named, lives, passed, holders };
+        // A clock that was set back meanwhile says nothing about the order of the two.
+        let until = self.host.now().max(at);
+        let moment = began;
+        let look = Look { at, until, moment, sessions, unasked, named, lives, passed, holders };
         let events = self.edges.step(look);
         let known = self.edges.known();
         for aside in &mut self.aside {

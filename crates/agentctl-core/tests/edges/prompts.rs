@@ -194,3 +194,20 @@ fn no_id_is_told_twice() {
     }
     assert_eq!(Key::of(&served(Status::Idle)).expect("a key").id(), Some("a"));
 }
+
+#[test]
+fn an_entry_that_was_written_while_the_look_read_is_dated_by_itself() {
+    let start = Instant::now();
+    let mut edges = Edges::default();
+    let row = |status, entry| {
+        let mut row = session("one", Some("s"), status);
+        row.last_activity_at = Some(time(entry));
+        row
+    };
+    edges.step(look(100, start, vec![row(Status::Running, 90)]));
+    // The look began at 200 and had read everything at 210; the entry was written at 205.
+    let mut second = look(200, start, vec![row(Status::Idle, 205)]);
+    second.until = time(210);
+    let told = edges.step(second);
+    assert_eq!(told.iter().map(|event| event.at).collect::<Vec<_>>(), [time(205)]);
+}

@@ -377,6 +377,7 @@ fn what_changed_is_told_once_and_a_fired_fuse_is_not_a_cancelled_one() {
         let things = Holders { fuses, fuses_hidden, ..Holders::default() };
         let events = edges.step(Look {
             at: now(),
+            until: now(),
             moment: Instant::now(),
             sessions: Vec::new(),
             unasked: Vec::new(),

@@ -171,7 +171,7 @@ fn settle(host: &Arc<Host>, ids: &[String]) {
 fn clean(ui: &mut Ui, host: &Arc<Host>) -> Outcome {
     let scratch = scratch(host);
     let sessions = ours(host, &scratch);
-    let processes: Vec<ProcId> = sessions.iter().flat_map(|s| s.process_ids()).collect();
+    let processes: Vec<ProcId> = sessions.iter().flat_map(Session::process_ids).collect();
     let mut watch = ExitWatch::default();
     let mut waiting = 0;
     for process in &processes {

@@ -30,7 +30,7 @@ impl Order {
     }
 
     /// Puts the events of one look into the order of their times. An event is dated neither before one
-    /// that was told already nor after the look that shows it: a record may be older than what was told
+    /// that was told already nor after the look that shows it was over: a record may be older than what was told
     /// since, and a clock may be ahead or set back. The beginning and the end of a launch keep the time
     /// that their run has on disk: that is what every other teller of them says.
     pub(super) fn arrange(&mut self, events: &mut [Event], looked: Time) {

@@ -128,7 +128,7 @@ impl Step<'_> {
             // What was written since the last event says when, whenever it was seen: the live source may
             // have said so a look later.
             Status::Waiting | Status::Idle => {
-                let newest = session.last_activity_at.filter(|at| *at <= self.look.at);
+                let newest = session.last_activity_at.filter(|at| *at <= self.look.until);
                 let since = |at: &Time| written || was.told_at.is_some_and(|told| *at >= told);
                 newest.filter(since).unwrap_or_else(|| self.when(session.last_activity_at))
             }
@@ -251,7 +251,7 @@ impl Step<'_> {
 
     /// When it happened: as a source says, if that lies between the two looks.
     fn when(&self, said: Option<Time>) -> Time {
-        said.filter(|at| (self.before..=self.look.at).contains(at)).unwrap_or(self.look.at)
+        said.filter(|at| (self.before..=self.look.until).contains(at)).unwrap_or(self.look.at)
     }
 
     fn tell(&mut self, kind: EventKind, standing: &mut Standing, at: Time) {
