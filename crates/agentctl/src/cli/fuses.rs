@@ -274,7 +274,10 @@ fn ensure_awake(ui: &mut Ui, host: &Host) {
     match crate::daemon::start::ensure(host) {
         Ok((client, true)) => ui.note(&format!("started the daemon, pid {}", client.welcome.pid)),
         Ok((_, false)) => {}
-        Err(failure) => ui.warn(&format!("{failure}: nothing happens until a daemon runs")),
+        Err(why) => {
+            let failure = Failure::from(why);
+            ui.warn(&format!("{failure}: nothing happens until a daemon runs"));
+        }
     }
 }
 

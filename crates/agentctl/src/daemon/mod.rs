@@ -36,7 +36,7 @@ use self::answers::{Answer, Answers};
 use self::awake::Awake;
 use self::http::Desk;
 pub use self::log::Log;
-pub use self::place::{Instance, Place};
+pub use self::place::{Instance, Place, Unconnected};
 use self::protocol::{PROTOCOL, Welcome};
 use self::status::DaemonStatus;
 use crate::config::Loaded;
