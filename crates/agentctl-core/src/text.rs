@@ -59,18 +59,49 @@ pub fn is_harmful(c: char) -> bool {
     }
 }
 
+/// So many bytes are looked at together.
+const CHUNK: usize = 64;
+
 /// Says whether a text is nothing but printable ASCII, as most texts are: then a byte is a column.
 #[must_use]
 pub fn is_plain(text: &str) -> bool {
-    // Without a way out in the middle the compiler looks at many bytes at once.
-    let all = |bytes: &[u8]| bytes.iter().fold(true, |plain, b| plain & matches!(b, b' '..=b'~'));
-    text.as_bytes().chunks(64).all(all)
+    text.as_bytes().chunks(CHUNK).all(is_plain_chunk)
+}
+
+/// Without a way out in the middle the compiler looks at many bytes at once.
+fn is_plain_chunk(bytes: &[u8]) -> bool {
+    bytes.iter().fold(true, |plain, b| plain & matches!(b, b' '..=b'~'))
+}
+
+/// Says whether a text holds such a character, which is not printable ASCII. Texts are long and such
+/// characters are few: whole chunks are passed over.
+fn holds(text: &str, wanted: fn(char) -> bool) -> bool {
+    let mut from = 0;
+    while from < text.len() {
+        let to = (from + CHUNK).min(text.len());
+        if is_plain_chunk(&text.as_bytes()[from..to]) {
+            from = to;
+            continue;
+        }
+        let to = text.ceil_char_boundary(to);
+        if text[from..to].contains(wanted) {
+            return true;
+        }
+        from = to;
+    }
+    false
+}
+
+/// Says whether a text holds a character that [`clean`] would neutralise.
+#[must_use]
+pub fn is_unsafe(text: &str) -> bool {
+    holds(text, is_harmful)
 }
 
 /// Neutralises control and hidden characters; newlines and tabs stay.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if is_plain(text) || !text.contains(is_harmful) {
+    if !is_unsafe(text) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
@@ -109,7 +140,7 @@ pub fn bounded(text: &str, most: usize) -> Cow<'_, str> {
 /// is escaped can only stand in a string then.
 #[must_use]
 pub fn safe_json(json: &str) -> Cow<'_, str> {
-    if is_plain(json) || !json.contains(is_harmful_in_json) {
+    if !holds(json, is_harmful_in_json) {
         return Cow::Borrowed(json);
     }
     let mut out = String::with_capacity(json.len() + 64);
@@ -139,7 +170,7 @@ impl<F: serde_json::ser::Formatter> serde_json::ser::Formatter for SafeJson<F> {
         writer: &mut W,
         fragment: &str,
     ) -> std::io::Result<()> {
-        if is_plain(fragment) || !fragment.contains(is_harmful) {
+        if !is_unsafe(fragment) {
             return writer.write_all(fragment.as_bytes());
         }
         let mut out = String::with_capacity(fragment.len() + 64);
@@ -253,6 +284,12 @@ mod tests {
     #[test]
     fn a_text_is_cut_between_characters_and_after_it_was_cleaned() {
         assert_eq!(bounded("plain", 10), "plain");
+        // Wherever it stands in a long text.
+        for at in 0..200 {
+            let text = format!("{}\u{202e}{}", "é".repeat(at), "x".repeat(200 - at));
+            assert!(is_unsafe(&text) && !clean(&text).contains(is_harmful), "{at}");
+            assert!(!is_unsafe(&text.replace('\u{202e}', "日")), "{at}");
+        }
         assert_eq!(bounded("plain", 3), "pla");
         assert_eq!(bounded("日本語", 7), "日本");
         assert_eq!(bounded("a\0b", 10), "a\\x00b");

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 pub use agentctl_core::text::{SafeJson, bounded, clean, safe_json};
-use agentctl_core::text::{is_harmful, is_plain, push_clean};
+use agentctl_core::text::{is_harmful, is_plain, is_unsafe, push_clean};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// A character takes a column: so many that take none may follow it before a text is cut.
@@ -15,22 +15,29 @@ const MARKS_MOST: usize = 8;
 /// Neutralises what a drawn text holds beside text, newlines and the colours that we draw with.
 #[must_use]
 pub fn clean_drawn(text: &str) -> Cow<'_, str> {
-    let harmless = |line: &str| is_plain(line) || !line.contains(is_harmful);
-    if text.split('\n').all(harmless) {
+    if !is_unsafe(text) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 64);
-    let mut rest = text;
+    for line in text.split_inclusive('\n') {
+        push_clean_line(&mut out, line);
+    }
+    Cow::Owned(out)
+}
+
+fn push_clean_line(out: &mut String, mut rest: &str) {
+    if !is_unsafe(rest) {
+        return out.push_str(rest);
+    }
     while let Some(c) = rest.chars().next() {
         if let Some(length) = colour(rest) {
             out.push_str(&rest[..length]);
             rest = &rest[length..];
         } else {
-            push_clean(&mut out, c);
+            push_clean(out, c);
             rest = &rest[c.len_utf8()..];
         }
     }
-    Cow::Owned(out)
 }
 
 /// Returns the length of a sequence that begins a text and sets one of our own colours, bold, dimmed or none.
@@ -302,7 +309,8 @@ mod tests {
             let mut indented = Vec::new();
             write_indented(&mut indented, &value.to_string()).expect("written");
             let indented = String::from_utf8(indented).expect("utf-8");
-            assert_eq!(indented, serde_json::to_string_pretty(&value).expect("written"));
+            let pretty = serde_json::to_string_pretty(&value).expect("written");
+            assert_eq!(indented, safe_json(&pretty), "and nothing in it moves a terminal");
         }
     }
 }

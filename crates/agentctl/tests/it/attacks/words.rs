@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use agentctl::daemon::webhooks::body;
+use agentctl_core::events::EventKind;
 use serde_json::{Value, json};
 use testkit::{Agent, TestHome, eventually, sandboxed};
 
@@ -156,6 +158,14 @@ fn no_hidden_character_is_printed() {
             let raw: Vec<char> = hidden().filter(|c| told.stdout.contains(*c)).collect();
             assert!(raw.is_empty(), "{args:?} prints {raw:?}");
         }
+        // Nor is one sent to a webhook.
+        let mut session = crate::awake::session();
+        session.title = Some(text.clone());
+        session.cwd = Some(text);
+        let event = crate::awake::event(EventKind::Waiting, "e-1", session);
+        let body = String::from_utf8(body(&event)).expect("text");
+        let raw: Vec<char> = hidden().filter(|c| body.contains(*c)).collect();
+        assert!(raw.is_empty(), "a webhook is sent {raw:?}");
     });
 }
 
