@@ -91,6 +91,9 @@ enum DaemonCommand {
 pub(super) fn cmd_daemon(ui: &mut Ui, loaded: Loaded, args: &DaemonArgs) -> Outcome {
     let host = &Arc::clone(&loaded.host);
     let place = Place::of(host);
+    if !matches!(args.command, DaemonCommand::Run { ready: Some(_) }) {
+        super::warn_of_settings(ui, &loaded);
+    }
     match &args.command {
         DaemonCommand::Run { ready } => run(ui, loaded, &place, *ready),
         DaemonCommand::Start => start(ui, &loaded),

@@ -124,7 +124,8 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Unlock(args) => with_host(ui, locks::cmd_unlock, &args),
         Command::Locks(args) => with_host(ui, locks::cmd_locks, &args),
         Command::Daemon(args) => {
-            let loaded = loaded(ui)?;
+            // What is not safe is told by the command: a daemon in the background has only its log.
+            let loaded = crate::config::load_all()?;
             daemon::cmd_daemon(ui, loaded, &args)
         }
         Command::Fuse(command) => {
@@ -151,10 +152,14 @@ fn with_host<A>(ui: &mut Ui, command: fn(&mut Ui, &Arc<Host>, &A) -> Outcome, ar
 /// Reads environment and configuration, and says what is not as safe as it should be.
 fn loaded(ui: &mut Ui) -> Result<Loaded, Failure> {
     let loaded = crate::config::load_all()?;
+    warn_of_settings(ui, &loaded);
+    Ok(loaded)
+}
+
+fn warn_of_settings(ui: &mut Ui, loaded: &Loaded) {
     for warning in &loaded.warnings {
         ui.warn(warning);
     }
-    Ok(loaded)
 }
 
 /// Help and version are answers; anything else was typed wrong.

@@ -133,6 +133,9 @@ async fn serve(
     serving: impl FnOnce(Option<String>),
 ) -> io::Result<()> {
     let host = Arc::clone(&loaded.host);
+    for warning in &loaded.warnings {
+        log.warn("config", json!({"says": warning}));
+    }
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;

@@ -299,5 +299,12 @@ fn a_secret_that_others_may_read_is_warned_about() {
         set_mode(&config, 0o644);
         let warned = home.run(&["daemon", "status"]);
         assert!(warned.stderr.contains("holds a secret and can be read by others"), "{warned:?}");
+        // A daemon in the background says it in its log, where every line is JSON.
+        crate::daemon::started(&home);
+        let log = home.run(&["daemon", "logs"]).stdout;
+        assert!(log.contains("holds a secret"), "{log}");
+        for line in log.lines() {
+            assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
+        }
     });
 }
