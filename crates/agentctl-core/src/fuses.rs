@@ -63,7 +63,7 @@ pub enum Action {
     Stop,
     /// A program is run, without a shell.
     Run {
-        /// The program and its arguments.
+        /// The program and its arguments; events hold the program only.
         argv: Vec<String>,
     },
     /// The event is posted there.
@@ -82,6 +82,14 @@ impl Action {
         let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let host = host.rsplit('@').next().unwrap_or_default();
         Self::Webhook { url: format!("{scheme}://{host}") }
+    }
+
+    /// Returns it as events tell it to everybody: of a program its name, not its arguments.
+    fn told(&self) -> Self {
+        match self {
+            Self::Run { argv } => Self::Run { argv: argv.iter().take(1).cloned().collect() },
+            other => other.public(),
+        }
     }
 }
 
@@ -163,6 +171,12 @@ impl Fuse {
     /// Returns it without what may be a secret.
     pub(crate) fn public(&self) -> Self {
         let on_expire = self.on_expire.iter().map(Action::public).collect();
+        Self { on_expire, ..self.clone() }
+    }
+
+    /// Returns it as events tell it to everybody, webhooks included.
+    pub(crate) fn told(&self) -> Self {
+        let on_expire = self.on_expire.iter().map(Action::told).collect();
         Self { on_expire, ..self.clone() }
     }
 

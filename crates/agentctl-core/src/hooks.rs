@@ -4,8 +4,8 @@
 //! stdin, stands in the session's directory, has a time limit and a cap on what it may say; both its
 //! words and how it ended stay in the run's folder. A hook that fails changes nothing else.
 
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,12 +15,33 @@ use crate::events::Callback;
 use crate::host::Host;
 use crate::kernel::{Attended, Spawn, Stdio};
 use crate::model::{Exit, Outcome, SCHEMA_VERSION, Session, Time, Tokens};
+use crate::native::file;
 use crate::runs::{Run, Spec, private_file};
+use crate::text::{SafeJson, bounded};
+use crate::trust::{self, Strict};
 
 /// How long a hook may take.
-const LIMIT: Duration = Duration::from_mins(5);
+pub const LIMIT: Duration = Duration::from_mins(5);
 /// So much of what it says is kept.
 const SAID_BYTES: u64 = 64 << 10;
+/// A variable holds no more bytes than this: the system refuses a program with too many.
+const VARIABLE_BYTES: usize = 4 << 10;
+/// So much of the files that name a git branch is read.
+const BRANCH_BYTES: u64 = 4 << 10;
+/// The variables that hold nothing an agent could have written. A program that cannot be started with all
+/// variables is started with these.
+const FIXED: [&str; 10] = [
+    "AGENTCTL_HOOK",
+    "AGENTCTL_RUN_ID",
+    "AGENTCTL_ADAPTER",
+    "AGENTCTL_STATUS",
+    "AGENTCTL_OUTCOME",
+    "AGENTCTL_EXIT_CODE",
+    "AGENTCTL_SIGNAL",
+    "AGENTCTL_EVENT",
+    "AGENTCTL_FUSE_ID",
+    "AGENTCTL_FUSE_CAUSE",
+];
 
 /// When a hook is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +97,7 @@ impl<'a> Facts<'a> {
             adapter: &spec.adapter,
             session_id,
             cwd: &spec.cwd,
-            branch: branch(&spec.cwd),
+            branch: branch(&spec.cwd, rustix::process::geteuid().as_raw()),
             group: spec.group.as_deref(),
             model: session.and_then(|s| s.model.as_deref()).or(spec.model.as_deref()),
             callback: spec.callback.as_ref(),
@@ -179,17 +200,22 @@ fn attend(
     facts: &Facts<'_>,
     run: &Run,
 ) -> Result<Option<Exit>, String> {
-    let told = run.directory.join(format!("{}.in.json", moment.word()));
-    let write = |file: &mut std::fs::File| {
-        file.write_all(&serde_json::to_vec_pretty(facts).unwrap_or_default())
-    };
-    private_file(&told).and_then(|mut f| write(&mut f)).map_err(|e| e.to_string())?;
-    let stdin = std::fs::File::open(&told).map_err(|e| e.to_string())?;
-    let call = Call { argv: hook, variables: facts.variables(), cwd: facts.cwd, stdin };
-    let attended = call.run(host)?;
+    // An agent that fills the disk keeps no hook from running: it is told less then.
+    let stdin = write_facts(facts, &run.directory.join(format!("{}.in.json", moment.word()))).ok();
+    let (variables, cwd) = (facts.variables(), facts.cwd);
+    let attended = Call { argv: hook, variables, cwd, stdin, limit: LIMIT }.run(host)?;
     let log = run.directory.join(format!("{}.log", moment.word()));
     let _unkept = private_file(&log).and_then(|mut f| f.write_all(&attended.said));
     Ok(attended.exit)
+}
+
+/// Writes what a hook is told into a file, and opens it for reading.
+fn write_facts(facts: &Facts<'_>, path: &Path) -> std::io::Result<File> {
+    let mut text = Vec::new();
+    let formatter = SafeJson(serde_json::ser::PrettyFormatter::new());
+    facts.serialize(&mut serde_json::Serializer::with_formatter(&mut text, formatter))?;
+    private_file(path)?.write_all(&text)?;
+    File::open(path)
 }
 
 /// A program that a person wants run, and what it is told.
@@ -197,34 +223,52 @@ fn attend(
 pub struct Call<'a> {
     /// The program and its arguments.
     pub argv: &'a [String],
-    /// What it finds in its environment.
+    /// What it finds in its environment. Each value is cleaned and cut before it is given.
     pub variables: Vec<(&'static str, String)>,
-    /// Where it stands.
+    /// Where it stands; in the home directory when that cannot be entered any more.
     pub cwd: &'a Path,
     /// What it can read.
-    pub stdin: std::fs::File,
+    pub stdin: Option<File>,
+    /// How long it may take.
+    pub limit: Duration,
 }
 
 impl Call<'_> {
     /// Runs it to its end, or ends it when its time is up.
+    ///
+    /// An agent chooses the name of its branch, its model, its directory: none of that keeps the program from
+    /// being run. Where the system refuses to start it with all variables, it gets the fixed ones only.
     pub fn run(self, host: &Host) -> Result<Attended, String> {
         let (name, args) = self.argv.split_first().ok_or("it is empty")?;
-        let spawn = Spawn {
-            program: program(host, name)?,
-            args: args.iter().map(Into::into).collect(),
-            set: self.variables.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
-            unset: [crate::runs::MARKER, crate::launch::AGENT_ENV].map(str::to_owned).to_vec(),
-            cwd: self.cwd.to_owned(),
-            stdin: Stdio::File(self.stdin),
-            stdout: Stdio::Null,
-            stderr: Stdio::Null,
-            keep: Vec::new(),
+        let program = program(host, name)?;
+        let cwd = [self.cwd, &host.home].into_iter().find(|d| d.join(".").is_dir());
+        let cwd = cwd.unwrap_or(Path::new("/"));
+        let start = |variables: &[(&'static str, String)]| {
+            let stdin = self.stdin.as_ref().and_then(|file| file.try_clone().ok());
+            let spawn = Spawn {
+                program: program.clone(),
+                args: args.iter().map(Into::into).collect(),
+                set: variables.iter().map(|(k, v)| (k.into(), v.into())).collect(),
+                unset: [crate::runs::MARKER, crate::launch::AGENT_ENV].map(str::to_owned).to_vec(),
+                cwd: cwd.to_owned(),
+                stdin: stdin.map_or(Stdio::Null, Stdio::File),
+                stdout: Stdio::Null,
+                stderr: Stdio::Null,
+                keep: Vec::new(),
+            };
+            spawn.attended(self.limit, SAID_BYTES)
         };
-        spawn.attended(LIMIT, SAID_BYTES).map_err(|e| format!("{name}: {e}"))
+        let cut = |value: &str| bounded(value, VARIABLE_BYTES).into_owned();
+        let all: Vec<_> = self.variables.iter().map(|(name, value)| (*name, cut(value))).collect();
+        let started = start(&all).or_else(|_| {
+            let fixed: Vec<_> = all.into_iter().filter(|(name, _)| FIXED.contains(name)).collect();
+            start(&fixed)
+        });
+        started.map_err(|e| format!("{name}: {e}"))
     }
 }
 
-/// Finds a hook's program. One that others could change is not run.
+/// Finds a hook's program. One that another user could change or replace is not run.
 pub fn program(host: &Host, name: &str) -> Result<PathBuf, String> {
     let found = if name.contains('/') {
         Some(host.cwd.join(name)).filter(|p| p.is_file())
@@ -232,34 +276,25 @@ pub fn program(host: &Host, name: &str) -> Result<PathBuf, String> {
         host.which(name)
     };
     let path = found.ok_or_else(|| format!("`{name}` is not a program"))?;
-    let meta = std::fs::metadata(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    // Whoever owns `/` could change anything: root, or in a user namespace without root whoever stands there
-    // for those that it does not know.
-    let system = std::fs::metadata("/").map_or(0, |root| root.uid());
-    if ![host.kernel.uid(), 0, system].contains(&meta.uid()) {
-        return Err(format!("{} belongs to another user", path.display()));
-    }
-    if meta.mode() & 0o022 != 0 {
-        return Err(format!("{} can be written by others", path.display()));
-    }
-    let folder = path.parent().and_then(|dir| std::fs::metadata(dir).ok());
-    // In a folder like /tmp nobody can replace what is not theirs.
-    if folder.is_some_and(|f| f.mode() & 0o022 != 0 && f.mode() & 0o1000 == 0) {
-        return Err(format!("{} can be replaced by others", path.display()));
-    }
+    trust::file(&path, host.kernel.uid(), Strict::Yes).map_err(|why| why.to_string())?;
     Ok(path)
 }
 
-/// Returns the git branch a directory is on, by reading one file.
-fn branch(directory: &Path) -> Option<String> {
-    let git = directory.ancestors().map(|d| d.join(".git")).find(|g| g.exists())?;
+/// Returns the git branch a directory is on, by reading one file. The directory is the agent's: what is
+/// there may be a FIFO, a device, or have no end.
+fn branch(directory: &Path, uid: u32) -> Option<String> {
+    let read = |path: &Path| {
+        let bytes = file::read_small(path, uid, BRANCH_BYTES).ok()?;
+        String::from_utf8(bytes).ok()
+    };
+    let there = |path: &PathBuf| path.symlink_metadata().is_ok();
+    let git = directory.ancestors().map(|d| d.join(".git")).find(there)?;
     let folder = if git.is_dir() {
         git
     } else {
         // A worktree: the file names its folder.
-        let text = std::fs::read_to_string(&git).ok()?;
-        git.parent()?.join(text.trim().strip_prefix("gitdir: ")?)
+        git.parent()?.join(read(&git)?.trim().strip_prefix("gitdir: ")?)
     };
-    let head = std::fs::read_to_string(folder.join("HEAD")).ok()?;
+    let head = read(&folder.join("HEAD"))?;
     head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned)
 }

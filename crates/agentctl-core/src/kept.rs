@@ -175,7 +175,8 @@ fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
 pub(crate) fn open_mutex(path: &PathBuf) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
-    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    // A FIFO in its place is not waited for.
+    options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
     options.open(path)
 }
 

@@ -179,11 +179,11 @@ fn enter(host: &Host, launch: &Launch) -> Result<Vec<OwnedFd>, LaunchError> {
     let mut entries = Vec::new();
     if matches!(launch.order.begin, Begin::Resume(_)) {
         let entry = locks::enter_resuming(host, host.deadlines.launch).map_err(failed)?;
-        entries.push(entry.into_fd());
+        entries.extend(entry.into_fds());
     }
     let limit = if launch.force { FORCE_LIMIT } else { host.deadlines.launch };
     match locks::enter(host, cwd, limit) {
-        Ok(entry) => entries.push(entry.into_fd()),
+        Ok(entry) => entries.extend(entry.into_fds()),
         // Whoever forces it goes in beside whoever holds it, for whatever reason.
         Err(_) if launch.force => {}
         Err(error) => return Err(failed(error)),

@@ -29,6 +29,8 @@ pub mod resolve;
 pub mod runs;
 pub mod stop;
 pub mod talk;
+pub mod text;
 pub mod transcript;
+pub mod trust;
 pub mod wait;
 mod waker;

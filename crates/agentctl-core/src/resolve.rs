@@ -1,14 +1,17 @@
 //! From what a person typed to one session: exact id, name, pid, path, `@last`, prefix.
 //!
 //! Forms are tried in the order of the contract and the first that matches anything decides. Names that
-//! stand only inside transcripts are looked for last, since finding them means reading all history.
+//! stand only inside transcripts are looked for last, since finding them means reading all history. What
+//! matches nothing and holds an `@` is a form and the home that the session lies in: `ID@HOME`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::adapters::Found;
 use crate::fleet::{self, Adapters, Query, each_adapter, list};
 use crate::host::Host;
 use crate::model::{Fault, Locator, Session, Target};
+use crate::native::file;
 use crate::runs::Runs;
 
 /// Shortest prefix that is looked for.
@@ -34,6 +37,13 @@ pub fn resolve(host: &Arc<Host>, adapters: Adapters, text: &str) -> Resolved {
     };
     let mut search = Search { host, adapters, only, faults: Vec::new() };
     let mut targets = search.run(text);
+    if targets.is_empty()
+        && let Some((text, home)) = text.split_once('@').filter(|(text, _)| !text.is_empty())
+    {
+        let home = search.home(home);
+        targets = search.run(text);
+        targets.retain(|target| target.root == home);
+    }
     targets.sort_by(|a, b| (a.adapter, &a.session, &a.root).cmp(&(b.adapter, &b.session, &b.root)));
     let mut faults = search.faults;
     faults.sort();
@@ -140,12 +150,25 @@ impl Search<'_> {
         listing.sessions
     }
 
-    fn by_path(&self, live: &[Session], text: &str) -> Vec<Target> {
-        let path = match text.strip_prefix('~') {
+    /// Returns the path that a person typed.
+    fn path(&self, text: &str) -> PathBuf {
+        match text.strip_prefix('~') {
             Some("") => self.host.home.clone(),
             Some(rest) if rest.starts_with('/') => self.host.home.join(&rest[1..]),
             _ => self.host.cwd.join(text),
-        };
+        }
+    }
+
+    /// Returns the label of the home that a person named: a directory, or the address of a server.
+    fn home(&self, text: &str) -> String {
+        if text.contains("://") {
+            return text.to_owned();
+        }
+        file::resolve_root(&self.path(text)).to_string_lossy().into_owned()
+    }
+
+    fn by_path(&self, live: &[Session], text: &str) -> Vec<Target> {
+        let path = self.path(text);
         let wanted = std::fs::canonicalize(&path).unwrap_or(path);
         let wanted = wanted.to_string_lossy();
         pick(live, |s| s.cwd.as_deref() == Some(wanted.as_ref()))

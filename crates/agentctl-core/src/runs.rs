@@ -21,6 +21,7 @@ use crate::hooks::{Moment, Report};
 use crate::host::Host;
 use crate::kernel::{Environ, Kernel, Liveness, Process};
 use crate::model::{Exit, ProcId, Time, is_session_id};
+use crate::trust;
 
 /// So much of what an agent says first is looked at.
 pub const FIRST_BYTES: u64 = 1 << 20;
@@ -409,8 +410,11 @@ impl Run {
 }
 
 /// Makes a directory, and those above it, for this user only. One that others could have put things
-/// into is refused.
+/// into, or that lies in another user's directory, is refused.
 pub fn private_directory(path: &Path) -> io::Result<()> {
+    let uid = rustix::process::geteuid().as_raw();
+    // Before anything is made there: it may be another user's.
+    trust::owned(path, uid)?;
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let meta = fs::symlink_metadata(path)?;
     let refused = |why: &str| {
@@ -420,7 +424,7 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
     if !meta.is_dir() {
         return refused("is a link, not a directory");
     }
-    if meta.uid() != rustix::process::geteuid().as_raw() {
+    if meta.uid() != uid {
         return refused("belongs to another user");
     }
     if meta.mode() & 0o022 != 0 {

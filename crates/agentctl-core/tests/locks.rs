@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -202,7 +203,7 @@ fn a_killed_holder_frees_the_directory() {
         let world = World::new();
         let (host, place) = (world.host(), world.place());
         let entry = enter(&host, &place, AT_ONCE).expect("free");
-        let mut child = spawn_with(entry, "exec sleep 600");
+        let mut child = spawn_with(entry.into_fds().collect(), "exec sleep 600");
         assert!(busy(enter(&host, &place, AT_ONCE)), "the child holds what it was handed");
         child.kill();
         // Not reaped: a zombie holds nothing.
@@ -221,9 +222,11 @@ fn the_mutex_goes_from_hand_to_hand_and_ends_with_the_last() {
         assert!(busy(enter(&host, &place, AT_ONCE)), "one of two descriptors is left");
         let fifo = world.dir.path().join("go");
         assert!(Command::new("mkfifo").arg(&fifo).status().expect("runs").success());
-        let number = std::os::fd::AsRawFd::as_raw_fd(&std::os::fd::AsFd::as_fd(&copy));
-        let script = format!("read go < {}; exec sleep 600 {number}<&-", fifo.display());
-        let child = spawn_with(copy, &script);
+        let keep: Vec<OwnedFd> = copy.into_fds().collect();
+        let closing: Vec<_> = keep.iter().map(|fd| format!("{}<&-", fd.as_raw_fd())).collect();
+        let closing = closing.join(" ");
+        let script = format!("read go < {}; exec sleep 600 {closing}", fifo.display());
+        let child = spawn_with(keep, &script);
         assert!(busy(enter(&host, &place, AT_ONCE)), "the child has it, we have not");
         std::fs::write(&fifo, "go\n").expect("written");
         drop(enter(&host, &place, LONG).expect("free as soon as the child has become another"));
@@ -415,7 +418,7 @@ fn a_path_is_resolved_though_it_is_no_more() {
 }
 
 /// Hands a mutex to a child and keeps nothing of it.
-fn spawn_with(entry: Entry, script: &str) -> Actor {
+fn spawn_with(keep: Vec<OwnedFd>, script: &str) -> Actor {
     let spawn = Spawn {
         program: "/bin/sh".into(),
         args: vec!["-c".into(), script.into()],
@@ -425,7 +428,7 @@ fn spawn_with(entry: Entry, script: &str) -> Actor {
         stdin: agentctl_core::kernel::Stdio::Null,
         stdout: agentctl_core::kernel::Stdio::Null,
         stderr: agentctl_core::kernel::Stdio::Null,
-        keep: vec![entry.into_fd()],
+        keep,
     };
     Actor(spawn.detached().expect("started"))
 }

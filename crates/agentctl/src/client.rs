@@ -2,7 +2,8 @@
 //!
 //! A command answers by itself; it asks the daemon only for what that makes faster, or what only somebody
 //! awake can tell. A daemon that looks at another world (another home, another configuration, another
-//! program) is not asked: the fingerprint of what a question looks at must be the same.
+//! program) is not asked: the fingerprint of what a question looks at must be the same. Everything is
+//! bounded: the time of a connection and of an answer, and the length of a line.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
@@ -10,19 +11,23 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use agentctl_core::host::{Gateway, Host, Secret};
-use agentctl_core::model::ProcId;
+use agentctl_core::kernel::Process;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::daemon::Place;
 use crate::daemon::protocol::{Hello, PROTOCOL, Refusal, Welcome};
+use crate::daemon::{Place, Unconnected};
 
 /// A daemon that does not say hello within this part of what an answer may take is not asked what we can
 /// answer ourselves: a fifth of a second, where nobody has configured another limit.
 const QUICK: u32 = 10;
 /// So long is waited for a daemon that only it can be asked.
 pub const PATIENT: Duration = Duration::from_secs(5);
+/// A longer line is not read: twice the list of 100,000 sessions.
+const LINE_BYTES: usize = 64 << 20;
+/// A daemon that hung up before it said a word is tried again after this long: it may have been ending.
+const HUNG_UP_PAUSE: Duration = Duration::from_millis(20);
 /// The variables that say where agents keep their things begin so.
 #[rustfmt::skip]
 const PREFIXES: [&str; 9] = [
@@ -96,8 +101,12 @@ fn gateway_text(host: &Host, gateway: &Gateway) -> String {
 pub enum Silence {
     /// Nobody serves.
     Nobody,
+    /// Whoever serves cannot be believed to be a daemon of this user: it counts as none.
+    Untrusted(String),
     /// Somebody serves and does not answer in time.
     Mute,
+    /// All its connections are in use.
+    Busy,
     /// It speaks another protocol.
     Foreign(String),
     /// It refused.
@@ -110,7 +119,11 @@ impl std::fmt::Display for Silence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Nobody => write!(f, "no daemon runs"),
+            Self::Untrusted(why) => {
+                write!(f, "no daemon is asked: {why}, so what listens there is not believed")
+            }
             Self::Mute => write!(f, "the daemon does not answer"),
+            Self::Busy => write!(f, "the daemon is busy: all its connections are in use"),
             Self::Foreign(why) => write!(f, "the daemon is of another version: {why}"),
             Self::Refused(refusal) => write!(f, "the daemon refused: {}", refusal.message),
             Self::Broken(error) => write!(f, "the daemon could not be asked: {error}"),
@@ -118,23 +131,44 @@ impl std::fmt::Display for Silence {
     }
 }
 
-/// Returns the process that listens on the socket, as the kernel says: also one that does not answer.
-#[cfg(target_os = "linux")]
-#[must_use]
-pub fn server(host: &Host, place: &Place) -> Option<ProcId> {
-    let stream = place.connect().ok()?;
-    let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
-    let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).ok()?;
-    (peer.uid.as_raw() == host.kernel.uid()).then_some(())?;
-    host.kernel.process(pid).ok()?.map(|process| process.id)
+impl From<Unconnected> for Silence {
+    fn from(why: Unconnected) -> Self {
+        match why {
+            Unconnected::Nobody => Self::Nobody,
+            Unconnected::Untrusted(why) => Self::Untrusted(why),
+            Unconnected::Late => Self::Mute,
+        }
+    }
 }
 
-/// Elsewhere nobody but itself says who listens.
-#[cfg(not(target_os = "linux"))]
+/// What listens on the socket, as the kernel says: also one that does not answer.
+#[derive(Debug)]
+pub enum Server {
+    /// Nothing, or nothing that can be named.
+    Unknown,
+    /// The daemon.
+    Daemon(Box<Process>),
+    /// A process that is not the daemon.
+    Other(u32),
+}
+
+/// Returns what listens on the socket.
 #[must_use]
-pub fn server(host: &Host, place: &Place) -> Option<ProcId> {
-    let pid = Client::connect(place, host.deadlines.live / QUICK).ok()?.welcome.pid;
-    host.kernel.process(pid).ok()?.map(|process| process.id)
+pub fn server(host: &Host, place: &Place) -> Server {
+    let Ok(stream) = place.connect(Instant::now() + host.deadlines.live / QUICK) else {
+        return Server::Unknown;
+    };
+    let Ok(Some(process)) = host.kernel.peer(&stream) else { return Server::Unknown };
+    // A pid that was given away can belong to anything: it must look like the daemon and hold what it holds.
+    let says_so = matches!(
+        process.argv.as_slice(), [_, room, word, ..] if room == "daemon" && word == "run"
+    );
+    let is_ours = process.exe.as_deref() == Some(host.program.as_path());
+    if says_so && (is_ours || place.is_held_open(host, process.id.pid)) {
+        Server::Daemon(Box::new(process))
+    } else {
+        Server::Other(process.id.pid)
+    }
 }
 
 /// A connection to the daemon.
@@ -173,25 +207,40 @@ pub fn answer<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, Silence> {
 impl Client {
     /// Connects, and says hello; that must be answered in time.
     pub fn connect(place: &Place, limit: Duration) -> Result<Self, Silence> {
-        let stream = place.connect().map_err(|_| Silence::Nobody)?;
-        let mut wire = Wire { stream: BufReader::with_capacity(1 << 16, stream), next: 0 };
-        match wire.call("hello", &Hello { protocol: PROTOCOL }, limit) {
-            Ok(welcome) => Ok(Self { wire, welcome }),
-            Err(Silence::Refused(refusal)) => Err(Silence::Foreign(refusal.message)),
-            // It went away while we came.
-            Err(Silence::Broken(_)) => Err(Silence::Nobody),
-            Err(other) => Err(other),
+        let until = Instant::now() + limit;
+        loop {
+            let stream = place.connect(until)?;
+            let mut wire = Wire { stream: BufReader::with_capacity(1 << 16, stream), next: 0 };
+            let left = until.saturating_duration_since(Instant::now());
+            match wire.call("hello", &Hello { protocol: PROTOCOL }, left) {
+                Ok(welcome) => return Ok(Self { wire, welcome }),
+                Err(Silence::Refused(refusal)) if refusal.code == Refusal::BUSY => {
+                    return Err(Silence::Busy);
+                }
+                Err(Silence::Refused(refusal)) => return Err(Silence::Foreign(refusal.message)),
+                // It went away while we came, and nobody will be there; or it is there and turns us away.
+                Err(Silence::Broken(error)) if is_hang_up(&error) => {
+                    if Instant::now() >= until {
+                        return Err(Silence::Busy);
+                    }
+                    std::thread::park_timeout(HUNG_UP_PAUSE);
+                }
+                Err(other) => return Err(other),
+            }
         }
     }
 
-    /// Connects to a daemon that sees what we see, if there is one and it may be asked.
-    #[must_use]
-    pub fn of_the_same_world(host: &Host) -> Option<Self> {
+    /// Connects to a daemon that sees what we see, if there is one and it may be asked. Fails only where
+    /// whoever serves is not believed.
+    pub fn of_the_same_world(host: &Host) -> Result<Option<Self>, Silence> {
         if host.var("AGENTCTL_NO_DAEMON").is_some() {
-            return None;
+            return Ok(None);
         }
-        let client = Self::connect(&Place::of(host), host.deadlines.live / QUICK).ok()?;
-        (client.welcome.fingerprint == fingerprint(host)).then_some(client)
+        match Self::connect(&Place::of(host), host.deadlines.live / QUICK) {
+            Ok(client) if client.welcome.fingerprint == fingerprint(host) => Ok(Some(client)),
+            Err(Silence::Untrusted(why)) => Err(Silence::Untrusted(why)),
+            _ => Ok(None),
+        }
     }
 
     /// Asks one question.
@@ -246,9 +295,16 @@ impl Wire {
         let request =
             json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
         let stream = self.stream.get_mut();
+        // No time at all would mean no limit.
+        let limit = limit.max(Duration::from_millis(1));
         stream.set_write_timeout(Some(limit)).map_err(Silence::Broken)?;
-        stream.write_all(format!("{request}\n").as_bytes()).map_err(late)?;
-        self.line(Some(until))
+        let sent = stream.write_all(format!("{request}\n").as_bytes());
+        // One that has hung up may have said why.
+        match (self.line(Some(until)), sent) {
+            (Ok(line), _) => Ok(line),
+            (Err(_), Err(error)) => Err(late(error)),
+            (Err(silence), Ok(())) => Err(silence),
+        }
     }
 
     fn line(&mut self, until: Option<Instant>) -> Result<Vec<u8>, Silence> {
@@ -270,11 +326,19 @@ impl Wire {
             let used = end.map_or(buffer.len(), |at| at + 1);
             line.extend_from_slice(&buffer[..end.unwrap_or(used)]);
             self.stream.consume(used);
+            if line.len() > LINE_BYTES {
+                return Err(broken(format!("its answer is longer than {LINE_BYTES} bytes")));
+            }
             if end.is_some() {
                 return Ok(line);
             }
         }
     }
+}
+
+fn is_hang_up(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 /// A time that is up is silence, anything else a broken connection.

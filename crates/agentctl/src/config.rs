@@ -15,6 +15,7 @@ use agentctl_core::host::{Deadlines, Gateway, Host, Secret};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::model::Time;
 use agentctl_core::talk::Endpoint;
+use agentctl_core::trust::{self, Strict};
 use serde::Deserialize;
 
 use crate::daemon::webhooks::Endpoint as Webhook;
@@ -168,16 +169,13 @@ pub struct Loaded {
     pub notify: Option<notify::Settings>,
     /// Where metrics are served, if they are wished.
     pub metrics: Option<http::Settings>,
+    /// What is not as safe as it should be, a sentence each.
+    pub warnings: Vec<String>,
 }
 
 /// Builds the world from the environment and the configuration file.
 pub fn host() -> Result<Arc<Host>, Failure> {
     load_all().map(|loaded| loaded.host)
-}
-
-/// Builds the world, and returns beside it what a launch does when nothing is said.
-pub fn load() -> Result<(Arc<Host>, Defaults), Failure> {
-    load_all().map(|loaded| (loaded.host, loaded.defaults))
 }
 
 /// Stands for the current directory where it was removed: a path at which nothing is.
@@ -213,13 +211,15 @@ pub fn load_all() -> Result<Loaded, Failure> {
     };
     let path = path(&host);
     let mut file = read(&path, host.var("AGENTCTL_CONFIG").is_some())?.unwrap_or_default();
+    check_commands(&host, &file, &path)?;
+    let warnings = readable_secrets(&host, &file, &path);
     let (webhooks, notify) = (std::mem::take(&mut file.webhooks), file.notify.take());
     let metrics = file.metrics.take();
     let defaults = apply(&mut host, file, &path)?;
     let webhooks = daemon::webhooks(&host, webhooks, &path)?;
     let notify = notify.map(|table| daemon::notify(table, &path)).transpose()?;
     let metrics = metrics.map(|table| daemon::metrics(&host, table, &path)).transpose()?;
-    Ok(Loaded { host: Arc::new(host), defaults, webhooks, notify, metrics })
+    Ok(Loaded { host: Arc::new(host), defaults, webhooks, notify, metrics, warnings })
 }
 
 /// Returns where the configuration file is.
@@ -253,6 +253,46 @@ fn read(path: &Path, must_exist: bool) -> Result<Option<File>, Failure> {
         Failure::new(Kind::Failed, format!("{} line {line}: {message}", path.display()))
             .hint("keys: adapter, model, permissions, [roots], [deadline], [runs], [hooks], [claude-code], [[openclaw.gateways]], [[webhooks]], [notify], [metrics]; the README lists them")
     })
+}
+
+/// A file that names commands decides what is run: others must not be able to write or replace it.
+fn check_commands(host: &Host, file: &File, path: &Path) -> Result<(), Failure> {
+    let commands = [&file.hooks.on_create, &file.hooks.on_complete];
+    let notifies = file.notify.as_ref().is_some_and(daemon::NotifyTable::names_a_command);
+    if commands.iter().all(|command| command.is_none()) && !notifies {
+        return Ok(());
+    }
+    match trust::file(&host.cwd.join(path), host.kernel.uid(), Strict::No) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(Failure::new(
+            Kind::Failed,
+            format!("{why}, so the commands that {} names are not run", path.display()),
+        )
+        .hint("make the file and the folders above it your own, and writable by you alone")),
+    }
+}
+
+/// Says which files hold a secret and can be read by others.
+fn readable_secrets(host: &Host, file: &File, path: &Path) -> Vec<String> {
+    let gateways = file.openclaw.gateways.iter();
+    let gateways = gateways.map(|table| (table.token.is_some(), table.token_file.as_ref()));
+    let webhooks = file.webhooks.iter().map(daemon::WebhookTable::secret_places);
+    let metrics = file.metrics.iter().map(daemon::MetricsTable::secret_places);
+    let (mut inside, mut warnings) = (false, Vec::new());
+    for (here, file) in gateways.chain(webhooks).chain(metrics) {
+        inside |= here;
+        let file = file.map(|file| expand(host, file.clone()));
+        if let Some(file) = file.filter(|file| trust::is_readable_by_others(file)) {
+            let text = format!("{} can be read by others and holds a secret", file.display());
+            warnings.push(format!("{text}; `chmod 600` closes it"));
+        }
+    }
+    if inside && trust::is_readable_by_others(&host.cwd.join(path)) {
+        let text = format!("{} holds a secret and can be read by others", path.display());
+        warnings.push(format!("{text}; `chmod 600` closes it"));
+    }
+    warnings.dedup();
+    warnings
 }
 
 fn apply(host: &mut Host, file: File, path: &Path) -> Result<Defaults, Failure> {

@@ -141,8 +141,8 @@ fn start(run: &Run, mutexes: &OsString, command: &[OsString]) -> io::Result<u32>
 /// Runs what was wanted at the end, with what is then known of the session.
 fn complete(run: &Run, spec: &Spec, ended: &Ended) {
     let Some(hook) = &spec.on_complete else { return };
-    let host = match crate::config::load() {
-        Ok((host, _)) => host,
+    let host = match crate::config::host() {
+        Ok(host) => host,
         Err(failure) => {
             // There is no world to look at; that it was not run is told in its place.
             let error = Some(format!("it was not run: {failure}"));

@@ -1,46 +1,50 @@
-//! Making strangers' text safe to show, and fitting it into columns.
+//! Fitting text into columns, and the last look at what is printed.
 //!
-//! Transcripts, titles, paths and branch names may hold anything. Every C0 but newline and tab, DEL, C1,
-//! bidirectional and zero-width characters are shown as `\xNN` or `\u{NNNN}`: no title, clipboard,
-//! cursor or colour sequence reaches the terminal.
+//! Which characters are neutralised is decided in [`agentctl_core::text`]. What other processes have drawn
+//! or written is cleaned once more before it is printed, whoever sent it.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
+pub use agentctl_core::text::{SafeJson, bounded, clean, safe_json};
+use agentctl_core::text::{is_harmful, is_plain, is_unsafe, push_clean};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-fn is_harmful(c: char) -> bool {
-    matches!(c,
-        '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}'
-        | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
+/// A character takes a column: so many that take none may follow it before a text is cut.
+const MARKS_MOST: usize = 8;
 
-/// Says whether a text is nothing but printable ASCII, as most texts are: then a byte is a column.
-fn is_plain(text: &str) -> bool {
-    // Without a way out in the middle the compiler looks at many bytes at once.
-    let all = |bytes: &[u8]| bytes.iter().fold(true, |plain, b| plain & matches!(b, b' '..=b'~'));
-    text.as_bytes().chunks(64).all(all)
-}
-
-/// Neutralises control sequences; newlines and tabs stay.
+/// Neutralises what a drawn text holds beside text, newlines and the colours that we draw with.
 #[must_use]
-pub fn clean(text: &str) -> Cow<'_, str> {
-    if is_plain(text) || !text.contains(is_harmful) {
+pub fn clean_drawn(text: &str) -> Cow<'_, str> {
+    if !is_unsafe(text) {
         return Cow::Borrowed(text);
     }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if !is_harmful(c) {
-            out.push(c);
-        } else if u32::from(c) < 0x100 {
-            // Writing to a String cannot fail.
-            let _infallible = write!(out, "\\x{:02x}", u32::from(c));
-        } else {
-            let _infallible = write!(out, "\\u{{{:x}}}", u32::from(c));
-        }
+    let mut out = String::with_capacity(text.len() + 64);
+    for line in text.split_inclusive('\n') {
+        push_clean_line(&mut out, line);
     }
     Cow::Owned(out)
+}
+
+fn push_clean_line(out: &mut String, mut rest: &str) {
+    if !is_unsafe(rest) {
+        return out.push_str(rest);
+    }
+    while let Some(c) = rest.chars().next() {
+        if let Some(length) = colour(rest) {
+            out.push_str(&rest[..length]);
+            rest = &rest[length..];
+        } else {
+            push_clean(out, c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+}
+
+/// Returns the length of a sequence that begins a text and sets one of our own colours, bold, dimmed or none.
+fn colour(text: &str) -> Option<usize> {
+    let (code, _) = text.strip_prefix("\x1b[")?.split_once('m')?;
+    let ours = matches!(code, "0" | "1" | "2") || matches!(code.as_bytes(), [b'3', b'1'..=b'7']);
+    ours.then(|| "\x1b[m".len() + code.len())
 }
 
 /// Neutralises control sequences and folds white space: one line.
@@ -68,15 +72,17 @@ pub fn in_one_line(text: &str) -> Cow<'_, str> {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ").into()
 }
 
-/// Cuts a text to this many columns, with an ellipsis when something is missing.
+/// Cuts a text to this many columns, with an ellipsis when something is missing. Characters that take no
+/// column are bounded, too.
 #[must_use]
 pub fn fit(text: &str, columns: usize) -> String {
-    if self::columns(text) <= columns {
+    let most = columns.saturating_mul(MARKS_MOST);
+    if self::columns(text) <= columns && text.chars().nth(most).is_none() {
         return text.to_owned();
     }
     let mut out = String::new();
     let mut used = 0;
-    for c in text.chars() {
+    for c in text.chars().take(most) {
         let width = c.width().unwrap_or(0);
         if used + width + 1 > columns {
             break;
@@ -161,8 +167,10 @@ pub fn push_json(line: &mut Vec<u8>, value: &impl serde::Serialize) -> serde_jso
     value.serialize(&mut serde_json::Serializer::with_formatter(line, formatter))
 }
 
-/// Writes a line of JSON over many lines, as `serde_json` does by itself.
+/// Writes a line of JSON over many lines, as `serde_json` does by itself. It may have come from another
+/// process: no raw character that [`clean`] would neutralise is written.
 pub fn write_indented(mut out: impl std::io::Write, line: &str) -> std::io::Result<()> {
+    let line = safe_json(line);
     let bytes = line.as_bytes();
     let mut margin = vec![b'\n'];
     let (mut from, mut at) = (0, 0);
@@ -220,111 +228,24 @@ fn after_string(bytes: &[u8], from: usize) -> usize {
     bytes.len()
 }
 
-/// Writes JSON whose strings hold no raw character that [`clean`] would neutralise.
-pub struct SafeJson<F>(pub F);
-
-impl<F: serde_json::ser::Formatter> serde_json::ser::Formatter for SafeJson<F> {
-    fn write_string_fragment<W: ?Sized + std::io::Write>(
-        &mut self,
-        writer: &mut W,
-        fragment: &str,
-    ) -> std::io::Result<()> {
-        if is_plain(fragment) || !fragment.contains(is_harmful) {
-            return writer.write_all(fragment.as_bytes());
-        }
-        let mut units = [0; 2];
-        let mut bytes = [0; 4];
-        for c in fragment.chars() {
-            if is_harmful(c) {
-                for unit in c.encode_utf16(&mut units) {
-                    write!(writer, "\\u{unit:04x}")?;
-                }
-            } else {
-                writer.write_all(c.encode_utf8(&mut bytes).as_bytes())?;
-            }
-        }
-        Ok(())
-    }
-
-    fn begin_array<W: ?Sized + std::io::Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
-        self.0.begin_array(writer)
-    }
-
-    fn end_array<W: ?Sized + std::io::Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
-        self.0.end_array(writer)
-    }
-
-    fn begin_array_value<W: ?Sized + std::io::Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> std::io::Result<()> {
-        self.0.begin_array_value(writer, first)
-    }
-
-    fn end_array_value<W: ?Sized + std::io::Write>(
-        &mut self,
-        writer: &mut W,
-    ) -> std::io::Result<()> {
-        self.0.end_array_value(writer)
-    }
-
-    fn begin_object<W: ?Sized + std::io::Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
-        self.0.begin_object(writer)
-    }
-
-    fn end_object<W: ?Sized + std::io::Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
-        self.0.end_object(writer)
-    }
-
-    fn begin_object_key<W: ?Sized + std::io::Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> std::io::Result<()> {
-        self.0.begin_object_key(writer, first)
-    }
-
-    fn begin_object_value<W: ?Sized + std::io::Write>(
-        &mut self,
-        writer: &mut W,
-    ) -> std::io::Result<()> {
-        self.0.begin_object_value(writer)
-    }
-
-    fn end_object_value<W: ?Sized + std::io::Write>(
-        &mut self,
-        writer: &mut W,
-    ) -> std::io::Result<()> {
-        self.0.end_object_value(writer)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_way_to_move_a_terminal_is_shown_instead() {
-        let bad = "a\x1b]52;c;x\x07b\u{9b}31m\u{202e}c\u{200b}\r\x7f\u{e0041}\nd\te";
-        let good = clean(bad);
-        assert!(!good.contains(is_harmful));
-        assert_eq!(
-            good,
-            "a\\x1b]52;c;x\\x07b\\x9b31m\\u{202e}c\\u{200b}\\x0d\\x7f\\u{e0041}\nd\te"
-        );
-    }
-
-    #[test]
-    fn json_keeps_the_data_and_loses_the_danger() {
-        let bad = "a\x1b[31m\u{9b}\u{202e}\u{e0041}z";
-        let mut out = Vec::new();
-        let formatter = SafeJson(serde_json::ser::CompactFormatter);
-        let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
-        serde::Serialize::serialize(bad, &mut serializer).expect("written");
-        let text = String::from_utf8(out).expect("utf-8");
-        assert!(!text.contains(is_harmful), "{text}");
-        assert_eq!(serde_json::from_str::<String>(&text).expect("valid"), bad);
+    fn a_drawn_text_keeps_our_colours_and_nothing_else() {
+        let drawn = "\x1b[1mSTATUS\x1b[0m\n\x1b[32mrunning\x1b[0m x\n";
+        assert_eq!(clean_drawn(drawn), drawn);
+        for (bad, good) in [
+            ("\x1b]0;PWN\x07x\n", "\\x1b]0;PWN\\x07x\n"),
+            ("\x1b[8mhidden", "\\x1b[8mhidden"),
+            ("\x1b[2Jx", "\\x1b[2Jx"),
+            ("\x1b[31;5mx", "\\x1b[31;5mx"),
+            ("\x1b[", "\\x1b["),
+            ("\u{9b}31mx\u{202e}", "\\x9b31mx\\u{202e}"),
+        ] {
+            assert_eq!(clean_drawn(bad), good);
+        }
     }
 
     #[test]
@@ -372,6 +293,8 @@ mod tests {
     fn cutting_counts_columns_not_bytes() {
         assert_eq!(fit("日本語テキスト", 7), "日本語…");
         assert_eq!(fit("plain", 5), "plain");
+        let marks = format!("a{}", "\u{301}".repeat(100_000));
+        assert!(fit(&marks, 10).chars().count() <= 81, "marks take no column");
     }
 
     #[test]
@@ -386,7 +309,8 @@ mod tests {
             let mut indented = Vec::new();
             write_indented(&mut indented, &value.to_string()).expect("written");
             let indented = String::from_utf8(indented).expect("utf-8");
-            assert_eq!(indented, serde_json::to_string_pretty(&value).expect("written"));
+            let pretty = serde_json::to_string_pretty(&value).expect("written");
+            assert_eq!(indented, safe_json(&pretty), "and nothing in it moves a terminal");
         }
     }
 }

@@ -6,7 +6,8 @@ use agentctl_core::model::{Fault, Status, Time};
 use anstyle::{AnsiColor, Style};
 use serde::{Deserialize, Serialize};
 
-use crate::text::{SafeJson, clean, write_indented};
+use crate::client::Silence;
+use crate::text::{SafeJson, clean, safe_json, write_indented};
 
 /// What is drawn on.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
@@ -153,6 +154,11 @@ impl Ui {
         self.out.flush()
     }
 
+    /// Writes a line of JSON that was made elsewhere, as [`Ui::json_line`] would have.
+    pub fn json_line_text(&mut self, line: &str) -> io::Result<()> {
+        self.line(&safe_json(line))
+    }
+
     /// Writes one JSON object on one line.
     pub fn json_line(&mut self, value: &impl Serialize) -> io::Result<()> {
         let formatter = SafeJson(serde_json::ser::CompactFormatter);
@@ -178,6 +184,13 @@ impl Ui {
     /// Says what went wrong beside what was asked for.
     pub fn warn(&mut self, text: &str) {
         self.talk(AnsiColor::Yellow.on_default().bold(), "warning: ", text);
+    }
+
+    /// Says why what listens in the daemon's place is not believed, if that is why there is no daemon.
+    pub fn warn_untrusted(&mut self, silence: &Silence) {
+        if matches!(silence, Silence::Untrusted(_)) {
+            self.warn(&silence.to_string());
+        }
     }
 
     /// Says which source failed.

@@ -12,6 +12,7 @@ pub mod generate;
 mod hmac;
 mod home;
 mod namespace;
+mod other_user;
 pub mod receiver;
 mod recycle;
 pub mod tls;
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 pub use hmac::{hex, hmac_sha256};
 pub use home::{Agent, Output, TestHome};
 pub use namespace::UserNamespace;
+pub use other_user::{OtherUser, another_user};
 pub use recycle::{Dice, Echo, after_tick, next_pid, rounds, spawn_at};
 
 const INSIDE: &str = "AGENTCTL_TEST_INSIDE";

@@ -182,7 +182,7 @@ pub fn about_fuse(kind: EventKind, fuse: &Fuse, at: Time) -> Event {
     let when = when.map(|t| t.to_string()).unwrap_or_default();
     let mut event = Event::new(kind, identity(&[kind.word(), &fuse.id, &when]), at);
     event.session_id.clone_from(&fuse.session);
-    event.fuse = Some(fuse.public());
+    event.fuse = Some(fuse.told());
     event
 }
 

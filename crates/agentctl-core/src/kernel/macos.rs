@@ -6,6 +6,8 @@
 //! [`Kernel::signal`]. What this system does not show (who holds a file lock, who has a file open) is an
 //! error of kind `Unsupported`, never an empty answer.
 
+mod peer;
+
 use std::ffi::{OsStr, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};

@@ -4,12 +4,15 @@
 //! descriptor. Whoever holds the [`Entry`] hands its descriptor down from launcher to shim to starter;
 //! the agent's `exec` closes the last one. Nobody may ever unlock it by hand: that would open it for all
 //! who hold the same description.
+//!
+//! Any user who can read a directory can lock it. A lock of other users only keeps no launch out: a file of
+//! ours stands for the directory then. Where such a file exists, it is taken beside the directory.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
@@ -20,28 +23,23 @@ pub use crate::kept::EnterError;
 use crate::kept::{open_mutex, take};
 use crate::runs::private_directory;
 
-/// The mutex of a directory, held until the last copy of this descriptor is closed.
+/// The mutex of a directory, held until the last copy of these descriptors is closed.
 #[derive(Debug)]
 pub struct Entry {
-    file: File,
+    /// The directory, the file that stands for it, or both.
+    files: Vec<File>,
 }
 
 impl Entry {
-    /// Gives the descriptor away; whoever has it holds the mutex.
-    #[must_use]
-    pub fn into_fd(self) -> OwnedFd {
-        self.file.into()
+    /// Gives the descriptors away; whoever has them holds the mutex.
+    pub fn into_fds(self) -> impl Iterator<Item = OwnedFd> {
+        self.files.into_iter().map(OwnedFd::from)
     }
 
-    /// Returns a second descriptor of the same mutex: it is free when both are closed.
+    /// Returns further descriptors of the same mutex: it is free when all are closed.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { file: self.file.try_clone()? })
-    }
-}
-
-impl AsFd for Entry {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        let files = self.files.iter().map(File::try_clone).collect::<io::Result<_>>()?;
+        Ok(Self { files })
     }
 }
 
@@ -50,10 +48,10 @@ pub fn enter(host: &Host, directory: &Path, limit: Duration) -> Result<Entry, En
     let until = Instant::now() + limit;
     loop {
         let identity = identity(directory)?;
-        let file = take_directory(host, directory, identity, until)?;
+        let files = take_directory(host, directory, identity, until)?;
         // While we waited the directory may have been replaced: what we hold would then keep nobody out.
         if self::identity(directory)? == identity {
-            return Ok(Entry { file });
+            return Ok(Entry { files });
         }
         if Instant::now() >= until {
             return Err(EnterError::Busy);
@@ -67,14 +65,73 @@ fn take_directory(
     directory: &Path,
     identity: (u64, u64),
     until: Instant,
-) -> Result<File, EnterError> {
+) -> Result<Vec<File>, EnterError> {
     let flags = OFlags::DIRECTORY | OFlags::NONBLOCK;
     let opened =
         OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(directory);
-    match opened.map_err(EnterError::Io).and_then(|file| take(file, until)) {
-        Err(EnterError::Io(error)) if has_no_lock(&error) => take(stand_in(host, identity)?, until),
-        answer => answer,
+    let taken = opened.map_err(EnterError::Io).and_then(|file| match file.try_lock() {
+        Err(TryLockError::WouldBlock) if is_held_by_others(host, identity) => {
+            take_beside(host, file, identity, until)
+        }
+        _ => Ok(vec![take(file, until)?]),
+    });
+    match taken {
+        Err(EnterError::Io(error)) if has_no_lock(&error) => {
+            Ok(vec![take(stand_in(host, identity)?, until)?])
+        }
+        Ok(mut files) if files.len() == 1 && stand_in_path(host, identity).exists() => {
+            // A launch that found other users' lock holds that file and not the directory.
+            files.push(take(stand_in(host, identity)?, until)?);
+            Ok(files)
+        }
+        taken => taken,
     }
+}
+
+/// Takes the file that stands for a directory which other users have locked.
+fn take_beside(
+    host: &Host,
+    directory: File,
+    identity: (u64, u64),
+    until: Instant,
+) -> Result<Vec<File>, EnterError> {
+    let file = take(stand_in(host, identity)?, until)?;
+    // A launch of ours may have got the directory before we had the file, and does not know of the file.
+    match directory.try_lock() {
+        Ok(()) => Ok(vec![directory, file]),
+        // Two, so that the file is not taken once more; the lock on the directory is not ours.
+        Err(TryLockError::WouldBlock) if is_held_by_others(host, identity) => {
+            Ok(vec![directory, file])
+        }
+        Err(TryLockError::WouldBlock) => {
+            drop(file);
+            let directory = take(directory, until)?;
+            Ok(vec![directory, take(stand_in(host, identity)?, until)?])
+        }
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+/// Says whether only other users hold a lock on a directory. What is not known counts as ours.
+fn is_held_by_others(host: &Host, (device, inode): (u64, u64)) -> bool {
+    let Ok(locks) = host.kernel.file_locks() else { return false };
+    let mut holders = locks.iter().filter(|l| l.kind == "FLOCK" && l.inode == inode).peekable();
+    let is_other = |pid: u32| match host.kernel.owner(pid) {
+        Ok(Some(uid)) => uid != host.kernel.uid(),
+        // It has left the lock to another process: to one of ours only if one of ours has the directory open.
+        Ok(None) => host.kernel.sees_whole_machine() && !is_open_here(host, device, inode),
+        Err(_) => false,
+    };
+    holders.peek().is_some() && holders.all(|lock| lock.pid.is_some_and(is_other))
+}
+
+/// Says whether a process of this user, other than this one, has a directory open; also when that is not known.
+fn is_open_here(host: &Host, device: u64, inode: u64) -> bool {
+    let table = host.kernel.table(&|_| true);
+    let own = std::process::id();
+    let mut others = table.processes.iter().map(|p| p.id.pid).filter(|pid| *pid != own);
+    !table.gaps.is_empty()
+        || others.any(|pid| host.kernel.has_open(pid, device, inode).unwrap_or(true))
 }
 
 /// Says whether every process of this user would get this answer: only then all agree on the other file.
@@ -97,10 +154,13 @@ fn identity(directory: &Path) -> io::Result<(u64, u64)> {
 /// Opens the file that stands for a directory. It lies below the state folder, whatever the environment
 /// says about a runtime folder: two launchers must agree on it. It is never removed: a lock on a removed
 /// file keeps nobody out.
-fn stand_in(host: &Host, (device, inode): (u64, u64)) -> io::Result<File> {
-    let folder = host.state().join("run");
-    private_directory(&folder)?;
-    open_mutex(&folder.join(format!("directory-{device:x}-{inode:x}.mutex")))
+fn stand_in(host: &Host, identity: (u64, u64)) -> io::Result<File> {
+    private_directory(&host.state().join("run"))?;
+    open_mutex(&stand_in_path(host, identity))
+}
+
+fn stand_in_path(host: &Host, (device, inode): (u64, u64)) -> PathBuf {
+    host.state().join("run").join(format!("directory-{device:x}-{inode:x}.mutex"))
 }
 
 /// Takes the one mutex under which sessions are continued: two who name the same session, each with a
@@ -109,5 +169,5 @@ pub fn enter_resuming(host: &Host, limit: Duration) -> Result<Entry, EnterError>
     let folder = host.state().join("run");
     private_directory(&folder)?;
     let file = take(open_mutex(&folder.join("resume.mutex"))?, Instant::now() + limit)?;
-    Ok(Entry { file })
+    Ok(Entry { files: vec![file] })
 }

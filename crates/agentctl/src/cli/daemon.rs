@@ -1,8 +1,9 @@
 //! `agentctl daemon`: whoever is awake for events, webhooks, fuses and metrics.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::fs::{DirBuilder, File};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::fd::RawFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use agentctl_core::model::ProcId;
 use agentctl_core::native::watch::Watch;
 use clap::{Args, Subcommand};
 
-use crate::client::{self, Client, PATIENT, Silence};
+use crate::client::{self, Client, PATIENT, Server, Silence};
 use crate::config::Loaded;
 use crate::daemon::service::{self, Manager};
 use crate::daemon::status::DaemonStatus;
@@ -90,6 +91,9 @@ enum DaemonCommand {
 pub(super) fn cmd_daemon(ui: &mut Ui, loaded: Loaded, args: &DaemonArgs) -> Outcome {
     let host = &Arc::clone(&loaded.host);
     let place = Place::of(host);
+    if !matches!(args.command, DaemonCommand::Run { ready: Some(_) }) {
+        super::warn_of_settings(ui, &loaded);
+    }
     match &args.command {
         DaemonCommand::Run { ready } => run(ui, loaded, &place, *ready),
         DaemonCommand::Start => start(ui, &loaded),
@@ -169,10 +173,13 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
     }
     let server = client::server(host, place);
     match Client::connect(place, PATIENT) {
-        Err(Silence::Nobody) => {
+        Err(silence @ (Silence::Nobody | Silence::Untrusted(_))) => {
+            ui.warn_untrusted(&silence);
             ui.note(&match before {
-                Some(process) => format!("stopped by the service manager, pid {}", process.pid),
-                None => "no daemon runs".to_owned(),
+                Server::Daemon(process) => {
+                    format!("stopped by the service manager, pid {}", process.id.pid)
+                }
+                Server::Unknown | Server::Other(_) => "no daemon runs".to_owned(),
             });
             return Ok(ExitCode::SUCCESS);
         }
@@ -182,28 +189,48 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
             // The connection ends a moment before the process, which holds the right to serve until then.
             let hung_up =
                 told.is_ok() && matches!(client.line(Some(STOP_LIMIT)), Err(Silence::Broken(_)));
-            if hung_up && server.as_ref().is_none_or(|process| has_gone(host, process)) {
+            let gone = match &server {
+                Server::Daemon(process) => has_gone(host, &process.id),
+                Server::Unknown | Server::Other(_) => true,
+            };
+            if hung_up && gone {
                 ui.note(&format!("stopped, pid {}", client.welcome.pid));
                 return Ok(ExitCode::SUCCESS);
             }
         }
         Err(_) => {}
     }
-    match server.filter(|_| force) {
-        Some(process) => {
-            let killed = host.kernel.signal(&process, rustix::process::Signal::KILL);
-            if killed.is_err() || !has_gone(host, &process) {
-                return Err(Failure::new(
-                    Kind::Failed,
-                    format!("pid {} could not be ended", process.pid),
-                ));
-            }
-            ui.note(&format!("killed, pid {}", process.pid));
-            Ok(ExitCode::SUCCESS)
+    match server {
+        Server::Daemon(process) if force => kill(ui, host, &process.id),
+        Server::Other(pid) => Err(Failure::new(
+            Kind::Failed,
+            format!(
+                "pid {pid} listens on {} and is not an agentctl daemon",
+                place.socket().display()
+            ),
+        )
+        .hint("it was left alone; end it yourself, then `agentctl daemon start`")),
+        Server::Unknown if force => Err(Failure::new(
+            Kind::Failed,
+            "the daemon does not answer, and which process it is cannot be told",
+        )
+        .hint("nothing was killed; end what holds the socket, then `agentctl daemon start`")),
+        Server::Daemon(_) | Server::Unknown => {
+            Err(Failure::new(Kind::Failed, "the daemon does not answer")
+                .hint("`--force` kills it; no agent is touched"))
         }
-        None => Err(Failure::new(Kind::Failed, "the daemon does not answer")
-            .hint("`--force` kills it; no agent is touched")),
     }
+}
+
+/// Kills a daemon that does not end by itself.
+fn kill(ui: &mut Ui, host: &Host, process: &ProcId) -> Outcome {
+    let killed = host.kernel.signal(process, rustix::process::Signal::KILL);
+    if killed.is_err() || !has_gone(host, process) {
+        let message = format!("pid {} could not be ended", process.pid);
+        return Err(Failure::new(Kind::Failed, message));
+    }
+    ui.note(&format!("killed, pid {}", process.pid));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Waits for the end of a process, for so long; says whether it has come.
@@ -226,14 +253,12 @@ fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
             status.same_world = Some(same);
             status.clone()
         }
-        Err(Silence::Nobody) => DaemonStatus::absent(
-            place.socket().display().to_string(),
-            place.log().display().to_string(),
-        ),
-        Err(silence) => {
-            return Err(Failure::new(Kind::Failed, silence.to_string())
-                .hint("`agentctl daemon restart --force` puts another in its place"));
+        Err(silence @ (Silence::Nobody | Silence::Untrusted(_))) => {
+            ui.warn_untrusted(&silence);
+            let (socket, log) = (place.socket(), place.log());
+            DaemonStatus::absent(socket.display().to_string(), log.display().to_string())
         }
+        Err(silence) => return Err(start::unasked(&silence)),
     };
     if json {
         ui.json(&status)?;
@@ -248,18 +273,19 @@ fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
     Ok(super::answered(ui, &status.faults))
 }
 
-/// What `daemon status` shows to people.
+/// What `daemon status` shows to people. Whatever the daemon sent is on one line each, and cleaned.
 fn lines(host: &Host, status: &DaemonStatus) -> Vec<String> {
     let (Some(pid), Some(since)) = (status.pid, status.since) else {
         return vec![
             "not running: no command needs it but `events` and fuses, which start it".into(),
         ];
     };
-    let version = status.version.as_deref().unwrap_or("-");
+    let version = one_line(status.version.as_deref().unwrap_or("-"));
     let mut lines =
         vec![format!("running   pid {pid}, for {}, version {version}", age(host.now(), since))];
     let counts = status.sessions.iter().flatten();
-    let counts: Vec<String> = counts.map(|(word, count)| format!("{count} {word}")).collect();
+    let counts: Vec<String> =
+        counts.map(|(word, count)| format!("{count} {}", one_line(word))).collect();
     let counts = if counts.is_empty() { "none alive".to_owned() } else { counts.join(", ") };
     lines.push(format!("sessions  {counts}"));
     let number = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |n| n.to_string());
@@ -269,12 +295,14 @@ fn lines(host: &Host, status: &DaemonStatus) -> Vec<String> {
         number(status.fuses),
         number(status.subscribers)
     ));
-    lines.push(format!("socket    {}", status.socket));
-    lines.push(format!("log       {}", status.log));
+    lines.push(format!("socket    {}", one_line(&status.socket)));
+    lines.push(format!("log       {}", one_line(&status.log)));
     if let Some(metrics) = &status.metrics {
         lines.push(match &metrics.trouble {
-            Some(trouble) => format!("metrics   not served: {trouble}"),
-            None => format!("metrics   {}, token: {}", metrics.url, metrics.token),
+            Some(trouble) => format!("metrics   not served: {}", one_line(trouble)),
+            None => {
+                format!("metrics   {}, token: {}", one_line(&metrics.url), one_line(&metrics.token))
+            }
         });
     }
     if let Some(notify) = &status.notify {
@@ -289,14 +317,18 @@ fn lines(host: &Host, status: &DaemonStatus) -> Vec<String> {
     }
     for hook in &status.webhooks {
         let last = hook.last_error.as_deref().filter(|_| hook.last_error_at > hook.last_success_at);
-        let last = last.map(|why| format!("; {why}")).unwrap_or_default();
+        let last = last.map(|why| format!("; {}", one_line(why))).unwrap_or_default();
         lines.push(format!(
             "webhook   {}: {} delivered, {} queued, {} failed, {} dropped{last}",
-            hook.name, hook.delivered, hook.queued, hook.failed, hook.dropped
+            one_line(&hook.name),
+            hook.delivered,
+            hook.queued,
+            hook.failed,
+            hook.dropped
         ));
     }
     if let Some(trouble) = &status.trouble {
-        lines.push(format!("trouble   {trouble}"));
+        lines.push(format!("trouble   {}", one_line(trouble)));
     }
     if status.same_world == Some(false) {
         lines.push(
@@ -308,14 +340,9 @@ fn lines(host: &Host, status: &DaemonStatus) -> Vec<String> {
 }
 
 fn logs(ui: &mut Ui, place: &Place, lines: usize, follow: bool) -> Outcome {
-    let path = place.log();
-    let mut file = match File::open(&path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Failure::new(Kind::Failed, "there is no log: no daemon has run yet")
-                .hint("`agentctl daemon start` starts one"));
-        }
-        Err(error) => return Err(Failure::new(Kind::Failed, error.to_string())),
+    let Some(mut file) = place.open_log()? else {
+        return Err(Failure::new(Kind::Failed, "there is no log: no daemon has run yet")
+            .hint("`agentctl daemon start` starts one"));
     };
     let mut last = std::collections::VecDeque::new();
     for line in BufReader::new(&file).lines() {
@@ -332,14 +359,15 @@ fn logs(ui: &mut Ui, place: &Place, lines: usize, follow: bool) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     loop {
-        file = more(ui, &path, file)?;
+        file = more(ui, place, file)?;
         ui.flush()?;
     }
 }
 
 /// Shows what was added, after it was.
-fn more(ui: &mut Ui, path: &Path, mut file: File) -> Result<File, Failure> {
+fn more(ui: &mut Ui, place: &Place, mut file: File) -> Result<File, Failure> {
     use std::os::unix::fs::MetadataExt;
+    let path = &place.log();
     let watch = Watch::directories(path.parent());
     let at = file.stream_position()?;
     // It may have been put aside for a new one.
@@ -347,7 +375,7 @@ fn more(ui: &mut Ui, path: &Path, mut file: File) -> Result<File, Failure> {
     let replaced = there.is_ok_and(|there| file.metadata().is_ok_and(|m| m.ino() != there.ino()));
     if file.metadata()?.len() <= at {
         if replaced {
-            return Ok(File::open(path)?);
+            return Ok(place.open_log()?.unwrap_or(file));
         }
         match watch {
             Ok(watch) => drop(watch.wait(FOLLOW_PACE)),
@@ -378,10 +406,10 @@ fn install(ui: &mut Ui, host: &Arc<Host>, print: bool) -> Outcome {
     let file = manager.file(host);
     let failed = |what: String| Failure::new(Kind::Failed, what);
     if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder)
-            .map_err(|e| failed(format!("{}: {e}", folder.display())))?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|e| failed(format!("{}: {e}", folder.display())))?;
     }
-    std::fs::write(&file, text).map_err(|e| failed(format!("{}: {e}", file.display())))?;
+    write_private(&file, &text).map_err(|e| failed(format!("{}: {e}", file.display())))?;
     // One that was started without would be in its way.
     if Client::connect(&Place::of(host), PATIENT).is_ok() {
         stop_quietly(host);
@@ -394,6 +422,15 @@ fn install(ui: &mut Ui, host: &Arc<Host>, print: bool) -> Outcome {
     }
     ui.note(&format!("installed: {}", file.display()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a file that names a command: nobody else may write to it, whatever the umask is.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut options = File::options();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // One that was there keeps its mode.
+    file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    file.write_all(text.as_bytes())
 }
 
 fn stop_quietly(host: &Arc<Host>) {

@@ -16,7 +16,7 @@ use agentctl_core::model::{Fault, Time};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use self::remote::Remote;
+use self::remote::{Alone, Remote};
 use super::list::{adapter_name, since};
 use crate::daemon::protocol::SubscribeParams;
 use crate::failure::{Failure, Outcome};
@@ -65,10 +65,14 @@ pub(super) fn cmd_events(ui: &mut Ui, host: &Arc<Host>, args: &EventsArgs) -> Ou
             types: args.types.iter().map(|kind| kind.word().to_owned()).collect(),
             adapters: args.adapter.iter().cloned().collect(),
         };
-        if let Some(stream) = Remote::begin(host, wanted, from, end.clone())? {
-            return tell(ui, args, stream);
+        match Remote::begin(host, wanted, from, end.clone())? {
+            Ok(stream) => return tell(ui, args, stream),
+            Err(Alone::Ended) => return Ok(ExitCode::SUCCESS),
+            Err(Alone::Untrusted(silence)) => ui.warn_untrusted(&silence),
+            Err(Alone::OtherWorld) => ui.warn(
+                "the daemon sees another world than this command, which therefore looks by itself",
+            ),
         }
-        ui.warn("the daemon sees another world than this command, which therefore looks by itself");
     }
     tell(ui, args, Local::begin(host, from, end)?)
 }
@@ -124,7 +128,7 @@ fn tell(
             }
             Word::Event(_) => {}
             Word::Line(line) => {
-                ui.line(&line)?;
+                ui.json_line_text(&line)?;
                 ui.flush()?;
             }
             Word::Trouble(what) => ui.warn(&what),

@@ -17,7 +17,8 @@ use serde::Serialize;
 
 use super::locks::{directory, local, short, shown};
 use super::table;
-use crate::config::Span;
+use crate::config::{Loaded, Span};
+use crate::daemon::webhooks::Endpoint;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::rows;
 use crate::text::one_line;
@@ -27,6 +28,8 @@ use crate::ui::{Ui, age};
 const LABEL_MOST: usize = 200;
 /// So much of a command, in bytes.
 const COMMAND_MOST: usize = 16 << 10;
+/// So much of an address, in bytes.
+const URL_MOST: usize = 2000;
 /// So long burns a fuse of which nothing else is said.
 const USUAL_TTL_MS: u64 = 10 * 60_000;
 /// The shortest beginning of an id that is looked for.
@@ -154,14 +157,11 @@ fn action(text: &str) -> Result<Action, String> {
             Some(_) => Err("the command is empty".into()),
             None => Err("a quote in it does not end".into()),
         },
-        Some(("webhook", url)) => {
-            let rest = ["https://", "http://"].into_iter().find_map(|s| url.strip_prefix(s));
-            let plain = url.len() <= 2000 && url.chars().all(|c| c.is_ascii_graphic());
-            match rest.filter(|rest| plain && !rest.is_empty() && !rest.starts_with('/')) {
-                Some(_) => Ok(Action::Webhook { url: url.to_owned() }),
-                None => Err("write the address like https://example.org/path".into()),
-            }
+        // Whether it can be sent to is looked at later: what is said here would repeat it.
+        Some(("webhook", url)) if ["https://", "http://"].iter().any(|s| url.starts_with(s)) => {
+            Ok(Action::Webhook { url: url.to_owned() })
         }
+        Some(("webhook", _)) => Err("write the address like https://example.org/path".into()),
         _ => Err("write event, stop, run:COMMAND or webhook:URL".into()),
     }
 }
@@ -171,11 +171,35 @@ fn dollars(text: &str) -> Result<f64, String> {
     amount.ok_or_else(|| "write an amount above nothing, like 5.00".into())
 }
 
-pub(super) fn cmd_fuse(ui: &mut Ui, host: &Arc<Host>, command: FuseCommand) -> Outcome {
+pub(super) fn cmd_fuse(ui: &mut Ui, loaded: &Loaded, command: FuseCommand) -> Outcome {
+    let host = &loaded.host;
     match command {
-        FuseCommand::Set(args) => cmd_set(ui, host, args),
+        FuseCommand::Set(args) => {
+            for action in &args.on_expire {
+                check_address(&loaded.webhooks, action)?;
+            }
+            cmd_set(ui, host, args)
+        }
         FuseCommand::Extend(args) => cmd_extend(ui, host, &args),
         FuseCommand::Cancel(args) => cmd_cancel(ui, host, &args),
+    }
+}
+
+/// Makes sure that an event can be sent to an address, as far as that can be told without asking anybody.
+fn check_address(configured: &[Endpoint], action: &Action) -> Result<(), Failure> {
+    let Action::Webhook { url } = action else { return Ok(()) };
+    let wrong = |why: String| Failure::new(Kind::Usage, format!("--on-expire: the address: {why}"));
+    let unreadable = |why| wrong(why).hint("write it like https://example.org/path");
+    if url.len() > URL_MOST {
+        return Err(unreadable(format!("it is longer than {URL_MOST} bytes")));
+    }
+    let endpoint = Endpoint::parse(url).map_err(unreadable)?;
+    match endpoint.never() {
+        // What the configuration allows was checked there.
+        Some(why) if !configured.iter().any(|known| known.is_at(&endpoint)) => Err(wrong(why).hint(
+            "a [[webhooks]] with this url and allow_private = true admits this machine and private networks",
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -274,7 +298,10 @@ fn ensure_awake(ui: &mut Ui, host: &Host) {
     match crate::daemon::start::ensure(host) {
         Ok((client, true)) => ui.note(&format!("started the daemon, pid {}", client.welcome.pid)),
         Ok((_, false)) => {}
-        Err(failure) => ui.warn(&format!("{failure}: nothing happens until a daemon runs")),
+        Err(why) => {
+            let failure = Failure::from(why);
+            ui.warn(&format!("{failure}: nothing happens until a daemon runs"));
+        }
     }
 }
 

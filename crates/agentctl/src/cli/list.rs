@@ -16,6 +16,7 @@ use crate::config::Span;
 use crate::daemon::protocol::{Form, ListParams, Shown, Tabled};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::rows;
+use crate::text::{clean, clean_drawn};
 use crate::ui::Ui;
 
 /// List sessions: everything alive, whoever started it
@@ -107,8 +108,15 @@ pub(super) fn cmd_list(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs) -> Outcom
 
 /// All history is asked of a daemon that sees the same world: it remembers what it has read of files that
 /// have not changed since. What it does not answer soon is answered here, in the time that is left.
-fn asked(ui: &Ui, host: &Host, args: &ListArgs, query: &Query) -> Option<Vec<u8>> {
-    let mut client = query.history.and_then(|_| Client::of_the_same_world(host))?;
+fn asked(ui: &mut Ui, host: &Host, args: &ListArgs, query: &Query) -> Option<Vec<u8>> {
+    query.history?;
+    let mut client = match Client::of_the_same_world(host) {
+        Ok(client) => client?,
+        Err(silence) => {
+            ui.warn_untrusted(&silence);
+            return None;
+        }
+    };
     let form = if args.json { Form::Shown } else { Form::Table(ui.canvas()) };
     client.ask("session.list", &ListParams::new(query, form), host.deadlines.all / 4).ok()
 }
@@ -121,6 +129,7 @@ fn show_told(ui: &mut Ui, args: &ListArgs, line: &[u8]) -> Result<Option<ExitCod
         faults
     } else {
         let Ok(Tabled { faults, text }) = client::answer(line) else { return Ok(None) };
+        let text = if ui.canvas().colour { clean_drawn(&text) } else { clean(&text) };
         draw(ui, args, &text, &faults)?;
         faults
     };

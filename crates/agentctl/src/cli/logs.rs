@@ -31,7 +31,7 @@ pub(super) struct LogsArgs {
     /// Print one JSON object per message
     #[arg(long)]
     json: bool,
-    /// Print the agent's own lines, unchanged
+    /// Print the agent's own lines: unchanged when piped; on a terminal control characters are shown as \x1b
     #[arg(long, conflicts_with = "json")]
     raw: bool,
 }
@@ -112,8 +112,12 @@ pub(super) fn show(
             Part::More => transcript.more_raw(),
         };
         for line in lines.map_err(failed)? {
-            ui.raw(&line)?;
-            ui.raw(b"\n")?;
+            if ui.is_terminal() {
+                ui.line(&clean(&String::from_utf8_lossy(&line)))?;
+            } else {
+                ui.raw(&line)?;
+                ui.raw(b"\n")?;
+            }
             any = true;
         }
     } else {

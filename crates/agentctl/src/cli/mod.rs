@@ -32,7 +32,9 @@ use agentctl_core::model::{Fault, Target};
 use agentctl_core::resolve::{PREFIX_CHARS, resolve};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::config::Loaded;
 use crate::failure::{Failure, Kind, Outcome};
+use crate::rows;
 use crate::text;
 use crate::ui::Ui;
 
@@ -98,44 +100,66 @@ pub fn run(args: impl Iterator<Item = OsString>, ui: &mut Ui) -> Outcome {
 
 fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
     match command {
-        Command::List(args) => list::cmd_list(ui, &host()?, &args),
-        Command::Status(args) => status::cmd_status(ui, &host()?, &args),
-        Command::Why(args) => why::cmd_why(ui, &host()?, &args),
-        Command::Logs(args) => logs::cmd_logs(ui, &host()?, &args),
+        Command::List(args) => with_host(ui, list::cmd_list, &args),
+        Command::Status(args) => with_host(ui, status::cmd_status, &args),
+        Command::Why(args) => with_host(ui, why::cmd_why, &args),
+        Command::Logs(args) => with_host(ui, logs::cmd_logs, &args),
         Command::Launch(args) => {
-            let (host, defaults) = crate::config::load()?;
+            let Loaded { host, defaults, .. } = loaded(ui)?;
             launch::cmd_launch(ui, &host, &defaults, args)
         }
         Command::Resume(args) => {
-            let (host, defaults) = crate::config::load()?;
+            let Loaded { host, defaults, .. } = loaded(ui)?;
             resume::cmd_resume(ui, &host, &defaults, args)
         }
         Command::Runs(args) => {
-            let (host, defaults) = crate::config::load()?;
+            let Loaded { host, defaults, .. } = loaded(ui)?;
             runs::cmd_runs(ui, &host, &defaults, &args)
         }
-        Command::Prune(args) => runs::cmd_prune(ui, &host()?, &args),
-        Command::Stop(args) => stop::cmd_stop(ui, &host()?, &args),
-        Command::Events(args) => events::cmd_events(ui, &host()?, &args),
-        Command::Wait(args) => wait::cmd_wait(ui, &host()?, &args),
-        Command::Lock(args) => locks::cmd_lock(ui, &host()?, &args),
-        Command::Unlock(args) => locks::cmd_unlock(ui, &host()?, &args),
-        Command::Locks(args) => locks::cmd_locks(ui, &host()?, &args),
-        Command::Daemon(args) => daemon::cmd_daemon(ui, crate::config::load_all()?, &args),
-        Command::Fuse(command) => fuses::cmd_fuse(ui, &host()?, command),
-        Command::Fuses(args) => fuses::cmd_fuses(ui, &host()?, &args),
-        Command::Doctor(args) => doctor::cmd_doctor(ui, &host()?, &args),
-        Command::Adapters(args) => adapters::cmd_adapters(ui, &host()?, &args),
-        Command::Demo(args) => demo::cmd_demo(ui, &host()?, &args),
+        Command::Prune(args) => with_host(ui, runs::cmd_prune, &args),
+        Command::Stop(args) => with_host(ui, stop::cmd_stop, &args),
+        Command::Events(args) => with_host(ui, events::cmd_events, &args),
+        Command::Wait(args) => with_host(ui, wait::cmd_wait, &args),
+        Command::Lock(args) => with_host(ui, locks::cmd_lock, &args),
+        Command::Unlock(args) => with_host(ui, locks::cmd_unlock, &args),
+        Command::Locks(args) => with_host(ui, locks::cmd_locks, &args),
+        Command::Daemon(args) => {
+            // What is not safe is told by the command: a daemon in the background has only its log.
+            let loaded = crate::config::load_all()?;
+            daemon::cmd_daemon(ui, loaded, &args)
+        }
+        Command::Fuse(command) => {
+            let loaded = loaded(ui)?;
+            fuses::cmd_fuse(ui, &loaded, command)
+        }
+        Command::Fuses(args) => with_host(ui, fuses::cmd_fuses, &args),
+        Command::Doctor(args) => with_host(ui, doctor::cmd_doctor, &args),
+        Command::Adapters(args) => with_host(ui, adapters::cmd_adapters, &args),
+        Command::Demo(args) => with_host(ui, demo::cmd_demo, &args),
         Command::Schema(args) => schema::cmd_schema(ui, &args),
         Command::Completions(args) => manual::cmd_completions(ui, &args),
         Command::Man(args) => manual::cmd_man(ui, &args),
-        Command::DemoAgent(args) => crate::demo::agent::run(&host()?, &args),
+        Command::DemoAgent(args) => crate::demo::agent::run(&crate::config::host()?, &args),
     }
 }
 
-fn host() -> Result<Arc<Host>, Failure> {
-    crate::config::host()
+/// Runs a command that needs nothing of the configuration but the world it describes.
+fn with_host<A>(ui: &mut Ui, command: fn(&mut Ui, &Arc<Host>, &A) -> Outcome, args: &A) -> Outcome {
+    let host = loaded(ui)?.host;
+    command(ui, &host, args)
+}
+
+/// Reads environment and configuration, and says what is not as safe as it should be.
+fn loaded(ui: &mut Ui) -> Result<Loaded, Failure> {
+    let loaded = crate::config::load_all()?;
+    warn_of_settings(ui, &loaded);
+    Ok(loaded)
+}
+
+fn warn_of_settings(ui: &mut Ui, loaded: &Loaded) {
+    for warning in &loaded.warnings {
+        ui.warn(warning);
+    }
 }
 
 /// Help and version are answers; anything else was typed wrong.
@@ -191,23 +215,40 @@ fn ambiguous(host: &Arc<Host>, text: &str, targets: &[Target]) -> Failure {
     const SHOWN: usize = 10;
     let message = format!("`{text}` fits {} sessions", targets.len());
     let mut failure = Failure::new(Kind::Ambiguous, message);
+    // More characters of one id in several homes tell nothing.
+    let name = |t: &Target| (t.adapter, t.session.as_ref().map(|l| l.id.clone()));
+    let is_twice = |target: &Target| targets.iter().filter(|t| name(t) == name(target)).count() > 1;
     for target in targets.iter().take(SHOWN) {
-        let what = match (&target.session, target.pid) {
-            (Some(locator), _) => locator.id.clone(),
-            (None, Some(pid)) => pid.to_string(),
-            (None, None) => target.root.clone(),
-        };
-        let about = fleet::inspect(host, ALL, target).session.map(|s| {
-            let title = s.name.or(s.title).map(|t| text::one_line(&t)).unwrap_or_default();
-            format!("  {}  {}", s.status.word(), text::fit(&title, 30))
-        });
-        failure =
-            failure.candidate(format!("{}:{what}{}", target.adapter, about.unwrap_or_default()));
+        failure = failure.candidate(candidate(host, target, is_twice(target)));
     }
     if targets.len() > SHOWN {
         failure = failure.candidate(format!("and {} more", targets.len() - SHOWN));
     }
+    if targets.iter().any(is_twice) {
+        let home = rows::directory(host, &targets[0].root);
+        return failure.hint(format!("name it by its pid, or with its home: `{text}@{home}`"));
+    }
     failure.hint("give more characters, or `adapter:id`")
+}
+
+/// Shows a session that may be meant; with its home where its id is in several.
+fn candidate(host: &Arc<Host>, target: &Target, is_twice: bool) -> String {
+    let what = match (&target.session, target.pid) {
+        (Some(locator), _) => locator.id.clone(),
+        (None, Some(pid)) => pid.to_string(),
+        (None, None) => target.root.clone(),
+    };
+    let mut line = format!("{}:{what}", target.adapter);
+    if is_twice {
+        line.push_str(&format!("@{}", rows::directory(host, &target.root)));
+    }
+    if let Some(session) = fleet::inspect(host, ALL, target).session {
+        let pid = session.pid.map(|pid| format!("  pid {pid}")).unwrap_or_default();
+        let title = session.name.or(session.title).map(|t| text::one_line(&t)).unwrap_or_default();
+        let status = session.status.word();
+        line.push_str(&format!("  {status}{pid}  {}", text::fit(&title, 30)));
+    }
+    line
 }
 
 /// The pace of a display, and of looking again where no file event can be had; never a guess about the world.

@@ -25,6 +25,8 @@ pub(super) struct WebhookTable {
     secret_env: Option<String>,
     secret_file: Option<PathBuf>,
     #[serde(default)]
+    body_signatures: bool,
+    #[serde(default)]
     types: Vec<String>,
     #[serde(default)]
     adapters: Vec<String>,
@@ -34,12 +36,25 @@ pub(super) struct WebhookTable {
     ca_file: Option<PathBuf>,
 }
 
+impl WebhookTable {
+    /// Says whether its secret stands in this file, and in which other file it may stand.
+    pub(super) fn secret_places(&self) -> (bool, Option<&PathBuf>) {
+        (self.secret.is_some(), self.secret_file.as_ref())
+    }
+}
+
 /// `[notify]`: that it is there is the wish.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NotifyTable {
     command: Option<Vec<String>>,
     on: Option<Vec<String>>,
+}
+
+impl NotifyTable {
+    pub(super) fn names_a_command(&self) -> bool {
+        self.command.is_some()
+    }
 }
 
 /// `[metrics]`: that it is there is the wish.
@@ -54,6 +69,13 @@ pub(super) struct MetricsTable {
     allow_remote: bool,
     #[serde(default)]
     hosts: Vec<String>,
+}
+
+impl MetricsTable {
+    /// Says whether its secret stands in this file, and in which other file it may stand.
+    pub(super) fn secret_places(&self) -> (bool, Option<&PathBuf>) {
+        (self.token.is_some(), self.token_file.as_ref())
+    }
 }
 
 /// Reads the endpoints; none has the name of another.
@@ -100,6 +122,7 @@ fn webhook(
     if let Some(Secret::Text(text)) = &endpoint.secret {
         webhooks::check_secret(text).map_err(|why| wrong("secret", why))?;
     }
+    endpoint.body_signatures = table.body_signatures;
     for word in &table.types {
         endpoint.kinds.push(kind(word).map_err(|(why, hint)| wrong("types", why).hint(hint))?);
     }

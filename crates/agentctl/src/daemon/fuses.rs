@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use agentctl_core::events::{Event, EventKind, about_fuse};
 use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::fuses::{self, Action, Cause, Due, Firing, Fuse, FuseError};
-use agentctl_core::hooks::{Call, Report};
+use agentctl_core::hooks::{Call, LIMIT, Report};
 use agentctl_core::host::Host;
 use agentctl_core::locks;
 use agentctl_core::model::{
@@ -508,7 +508,7 @@ fn run(host: &Arc<Host>, argv: &[String], event: &Event) -> Result<String, Strin
     ];
     let told = serde_json::to_vec(event).map_err(|e| e.to_string())?;
     let stdin = spoken(told).map_err(|e| e.to_string())?;
-    let attended = Call { argv, variables, cwd: &cwd, stdin }.run(host);
+    let attended = Call { argv, variables, cwd: &cwd, stdin: Some(stdin), limit: LIMIT }.run(host);
     let said = attended.as_ref().map(|a| a.said.clone()).unwrap_or_default();
     let said = String::from_utf8_lossy(&said[..said.len().min(LOGGED_BYTES)]).trim().to_owned();
     let words = if said.is_empty() { String::new() } else { format!("; it said: {said}") };

@@ -11,6 +11,8 @@ use rustix::fs::OFlags;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::text::push_json;
+
 /// A log larger than this is put aside.
 const MOST: u64 = 4 << 20;
 /// So many old ones are kept.
@@ -61,10 +63,13 @@ impl Log {
     pub fn say(&self, level: Level, what: &str, about: Value) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let line = Line { at: (inner.clock)(), level, what, about: &about };
-        let Ok(mut line) = serde_json::to_vec(&line) else { return };
-        line.push(b'\n');
+        let mut text = Vec::new();
+        if push_json(&mut text, &line).is_err() {
+            return;
+        }
+        text.push(b'\n');
         // A log that cannot be written must not end what it tells about.
-        let _unwritten = inner.write(&line);
+        let _unwritten = inner.write(&text);
     }
 
     /// Writes one line that says only what is done.
@@ -107,8 +112,16 @@ fn aside(path: &Path, number: u32) -> PathBuf {
 }
 
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW.bits().cast_signed();
-    OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(path)
+    // A FIFO in its place is not waited for.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let mut options = OpenOptions::new();
+    let opened = options.append(true).create(true).mode(0o600).custom_flags(flags).open(path);
+    let file = opened.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+    if !file.metadata()?.is_file() {
+        let text = format!("{} is not a regular file", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(file)
 }
 
 #[cfg(test)]

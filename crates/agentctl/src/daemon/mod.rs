@@ -36,7 +36,7 @@ use self::answers::{Answer, Answers};
 use self::awake::Awake;
 use self::http::Desk;
 pub use self::log::Log;
-pub use self::place::{Instance, Place};
+pub use self::place::{Instance, Place, Unconnected};
 use self::protocol::{PROTOCOL, Welcome};
 use self::status::DaemonStatus;
 use crate::config::Loaded;
@@ -133,6 +133,9 @@ async fn serve(
     serving: impl FnOnce(Option<String>),
 ) -> io::Result<()> {
     let host = Arc::clone(&loaded.host);
+    for warning in &loaded.warnings {
+        log.warn("config", json!({"says": warning}));
+    }
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;

@@ -5,7 +5,6 @@
 //! shown. A program that fails is counted; it changes nothing else.
 
 use std::collections::{HashSet, VecDeque};
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -13,11 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agentctl_core::events::{Event, EventKind};
-use agentctl_core::hooks;
+use agentctl_core::hooks::Call;
 use agentctl_core::host::Host;
-use agentctl_core::kernel::{Spawn, Stdio};
 use agentctl_core::model::{Outcome, Session};
-use agentctl_core::{launch, runs};
+use agentctl_core::runs;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -174,21 +172,16 @@ impl Worker {
     fn show(&self, event: &Event) -> Result<(), String> {
         let words = Words::of(event);
         let command = self.settings.command.clone().unwrap_or_else(|| words.desktop());
-        let (name, args) = command.split_first().ok_or("its command is empty")?;
-        let variables = words.variables(event);
-        let spawn = Spawn {
-            program: hooks::program(&self.host, name)?,
-            args: args.iter().map(OsString::from).collect(),
-            set: variables.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
-            unset: [runs::MARKER, launch::AGENT_ENV].map(str::to_owned).to_vec(),
-            cwd: self.host.home.clone(),
-            stdin: self.told(event).map_or(Stdio::Null, Stdio::File),
-            stdout: Stdio::Null,
-            stderr: Stdio::Null,
-            keep: Vec::new(),
-        };
+        let name = command.first().ok_or("its command is empty")?;
         let limit = self.settings.limit;
-        let attended = spawn.attended(limit, 1 << 10).map_err(|e| format!("{name}: {e}"))?;
+        let call = Call {
+            argv: &command,
+            variables: words.variables(event),
+            cwd: &self.host.home,
+            stdin: self.told(event).ok(),
+            limit,
+        };
+        let attended = call.run(&self.host)?;
         let said = String::from_utf8_lossy(&attended.said);
         let said = text::fit(&text::one_line(&said), COLUMNS);
         let said = if said.is_empty() { said } else { format!(": {said}") };
@@ -265,7 +258,7 @@ impl Words {
 
     fn variables(&self, event: &Event) -> Vec<(&'static str, String)> {
         let session = event.session.as_ref();
-        let safe = |t: Option<&str>| text::clean(t.unwrap_or_default()).into_owned();
+        let safe = |t: Option<&str>| t.unwrap_or_default().to_owned();
         vec![
             ("AGENTCTL_EVENT", event.kind.word().to_owned()),
             ("AGENTCTL_EVENT_ID", safe(Some(&event.id))),

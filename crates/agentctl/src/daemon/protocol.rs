@@ -51,6 +51,8 @@ impl Refusal {
     pub const INTERNAL: i64 = -32603;
     /// `hello` was not said, or said for another protocol.
     pub const HELLO: i64 = -32000;
+    /// All connections are in use.
+    pub const BUSY: i64 = -32001;
     /// No such session.
     pub const NOT_FOUND: i64 = -32004;
 

@@ -1,9 +1,8 @@
 //! The socket: who may ask, in which frames, and how far a slow reader may fall behind.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use agentctl_core::kernel::give_back_memory;
 use serde_json::json;
@@ -11,16 +10,26 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::answers::{Answer, LARGE, MEMORY_ENOUGH, parse};
 use super::protocol::{Hello, PROTOCOL, REQUEST_MOST, Refusal, Request, SubscribeParams};
 use super::{Hub, News};
 
-/// More connections at once are turned away.
+/// So many connections at once, where the system allows that many open files; a new one takes the place of the
+/// one that has been idle for longest.
 const CONNECTIONS_MOST: usize = 1024;
 /// Whoever connects says hello within this time.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
+/// Whoever has begun a request ends it within this time.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// Whoever asks nothing for this long is hung up on, unless it listens to events.
+const IDLE_LIMIT: Duration = Duration::from_mins(1);
+/// A request of more bytes is long: few are.
+const SHORT_REQUEST: usize = 4 << 10;
+/// So many long requests are read at once; with more, whoever sends one is hung up on.
+const LONG_REQUESTS_MOST: usize = 16;
 /// Whoever takes nothing for this long is hung up on.
 const WRITE_LIMIT: Duration = Duration::from_secs(30);
 /// So long is a pause when no descriptor is to be had.
@@ -28,7 +37,7 @@ const BREATH: Duration = Duration::from_millis(100);
 
 /// Accepts connections until told to stop.
 pub(super) async fn serve(listener: UnixListener, hub: Arc<Hub>) {
-    let open = Arc::new(AtomicUsize::new(0));
+    let seats = Arc::new(Seats::new(connections_most()));
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -39,31 +48,104 @@ pub(super) async fn serve(listener: UnixListener, hub: Arc<Hub>) {
                 continue;
             }
         };
-        let allowed = stream.peer_cred().is_ok_and(|peer| peer.uid() == hub.host.kernel.uid());
-        let Some(seat) = Seat::take(&open).filter(|_| allowed) else { continue };
-        let hub = Arc::clone(&hub);
+        if !stream.peer_cred().is_ok_and(|peer| peer.uid() == hub.host.kernel.uid()) {
+            continue;
+        }
+        let Some(seat) = seats.take() else {
+            turn_away(&stream);
+            continue;
+        };
+        let (hub, left) = (Arc::clone(&hub), Arc::clone(&seat.occupied));
         tokio::spawn(async move {
-            // A connection that breaks is the peer's to know.
-            let _broken = Connection::new(stream, hub).run().await;
-            drop(seat);
+            // A connection that breaks is the peer's to know; one whose place is given away ends here.
+            tokio::select! {
+                _broken = Connection::new(stream, hub, seat).run() => {}
+                () = left.given_away.notified() => {}
+            }
         });
     }
 }
 
+/// Half of the files that this process may have open are for connections: the rest is for the answers.
+fn connections_most() -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
+    CONNECTIONS_MOST.min(files / 2).max(1)
+}
+
+/// Says that there is no room, as far as that can be said without waiting.
+fn turn_away(stream: &UnixStream) {
+    let error = Refusal::new(Refusal::BUSY, "all connections are in use");
+    let line = json!({"jsonrpc": "2.0", "id": null, "error": error});
+    let _unheard = stream.try_write(format!("{line}\n").as_bytes());
+}
+
+/// The places for connections.
+struct Seats {
+    most: usize,
+    taken: Mutex<Vec<Arc<Occupied>>>,
+    /// The right to send a long request.
+    long: Arc<Semaphore>,
+}
+
 /// A place among the connections.
-struct Seat(Arc<AtomicUsize>);
+struct Occupied {
+    /// Since when nothing is asked; `None` while a question is answered or events are told.
+    idle_since: Mutex<Option<Instant>>,
+    given_away: Notify,
+}
+
+/// A place that is held.
+struct Seat {
+    occupied: Arc<Occupied>,
+    seats: Arc<Seats>,
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Seats {
+    fn new(most: usize) -> Self {
+        let long = Arc::new(Semaphore::new(LONG_REQUESTS_MOST));
+        Self { most, taken: Mutex::default(), long }
+    }
+
+    /// Takes a place: a free one, or that of the connection that has been idle for longest.
+    fn take(self: &Arc<Self>) -> Option<Seat> {
+        let mut taken = lock(&self.taken);
+        if taken.len() >= self.most {
+            let idle = |at: usize| lock(&taken[at].idle_since).map(|since| (since, at));
+            let (_, at) = (0..taken.len()).filter_map(idle).min()?;
+            taken.swap_remove(at).given_away.notify_one();
+        }
+        let idle_since = Mutex::new(Some(Instant::now()));
+        let occupied = Arc::new(Occupied { idle_since, given_away: Notify::new() });
+        taken.push(Arc::clone(&occupied));
+        Some(Seat { occupied, seats: Arc::clone(self) })
+    }
+}
 
 impl Seat {
-    fn take(open: &Arc<AtomicUsize>) -> Option<Self> {
-        let before = open.fetch_add(1, Ordering::SeqCst);
-        let seat = Self(Arc::clone(open));
-        (before < CONNECTIONS_MOST).then_some(seat)
+    fn set_idle(&self, since: Option<Instant>) {
+        *lock(&self.occupied.idle_since) = since;
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        lock(&self.seats.taken).retain(|other| !Arc::ptr_eq(other, &self.occupied));
+    }
+}
+
+/// The right to send a long request. What it needed is given back to the system afterwards.
+struct LongRequest(
+    #[expect(dead_code, reason = "held until the request is read")] OwnedSemaphorePermit,
+);
+
+impl Drop for LongRequest {
+    fn drop(&mut self) {
+        drop(tokio::task::spawn_blocking(|| give_back_memory(MEMORY_ENOUGH)));
     }
 }
 
@@ -81,12 +163,13 @@ struct Connection {
     read: BufReader<OwnedReadHalf>,
     write: OwnedWriteHalf,
     hub: Arc<Hub>,
+    seat: Seat,
 }
 
 impl Connection {
-    fn new(stream: UnixStream, hub: Arc<Hub>) -> Self {
+    fn new(stream: UnixStream, hub: Arc<Hub>, seat: Seat) -> Self {
         let (read, write) = stream.into_split();
-        Self { read: BufReader::new(read), write, hub }
+        Self { read: BufReader::with_capacity(SHORT_REQUEST, read), write, hub, seat }
     }
 
     async fn run(mut self) -> io::Result<()> {
@@ -95,6 +178,7 @@ impl Connection {
             return Ok(());
         }
         while let Some(request) = self.request().await? {
+            self.seat.set_idle(None);
             if request.method == "events.subscribe" {
                 return self.subscribe(request).await;
             }
@@ -109,6 +193,7 @@ impl Connection {
                 // Held until the process has gone: its end is what the other side waits for.
                 std::future::pending::<()>().await;
             }
+            self.seat.set_idle(Some(Instant::now()));
         }
         Ok(())
     }
@@ -163,9 +248,23 @@ impl Connection {
     }
 
     async fn frame(&mut self) -> io::Result<Frame> {
+        let begun = timeout(IDLE_LIMIT, self.read.fill_buf()).await;
+        begun.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        let line = timeout(REQUEST_LIMIT, self.line()).await;
+        line.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    }
+
+    async fn line(&mut self) -> io::Result<Frame> {
         let mut line = Vec::new();
-        let most = REQUEST_MOST as u64 + 1;
-        (&mut self.read).take(most).read_until(b'\n', &mut line).await?;
+        self.more(&mut line, SHORT_REQUEST).await?;
+        let _right = if line.len() > SHORT_REQUEST && line.last() != Some(&b'\n') {
+            let right = Arc::clone(&self.seat.seats.long).try_acquire_owned();
+            let right = right.map_err(|_| io::Error::from(io::ErrorKind::QuotaExceeded))?;
+            self.more(&mut line, REQUEST_MOST).await?;
+            Some(LongRequest(right))
+        } else {
+            None
+        };
         match line.last() {
             None => Ok(Frame::End),
             Some(b'\n') => {
@@ -173,12 +272,19 @@ impl Connection {
                 Ok(Frame::Line(line))
             }
             Some(_) if line.len() > REQUEST_MOST => {
+                drop(line);
                 self.skip_line().await?;
                 Ok(Frame::TooLong)
             }
             // Half a line and then the end.
             Some(_) => Ok(Frame::Line(line)),
         }
+    }
+
+    /// Reads on until the line ends or has one byte more than this.
+    async fn more(&mut self, line: &mut Vec<u8>, most: usize) -> io::Result<()> {
+        let left = (most + 1).saturating_sub(line.len()) as u64;
+        (&mut self.read).take(left).read_until(b'\n', line).await.map(|_| ())
     }
 
     async fn skip_line(&mut self) -> io::Result<()> {

@@ -21,16 +21,39 @@ const BREATH: Duration = Duration::from_millis(5);
 /// What a new daemon says when it serves.
 pub const READY: &[u8] = b"ready\n";
 
+/// Why there is no connection to a daemon.
+#[derive(Debug)]
+pub enum NotConnected {
+    /// Whoever serves is not believed, and none can be started there.
+    Untrusted(Silence),
+    /// Anything else.
+    Failed(Failure),
+}
+
+impl From<Failure> for NotConnected {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<NotConnected> for Failure {
+    fn from(why: NotConnected) -> Self {
+        match why {
+            NotConnected::Untrusted(silence) => Self::new(Kind::Failed, silence.to_string())
+                .hint("set XDG_RUNTIME_DIR to a directory of your own, or unset it"),
+            NotConnected::Failed(failure) => failure,
+        }
+    }
+}
+
 /// Returns a connection to the daemon, and whether it had to be started.
-pub fn ensure(host: &Host) -> Result<(Client, bool), Failure> {
+pub fn ensure(host: &Host) -> Result<(Client, bool), NotConnected> {
     let place = Place::of(host);
     match Client::connect(&place, PATIENT) {
         Ok(client) => return Ok((client, false)),
         Err(Silence::Nobody) => {}
-        Err(silence) => {
-            return Err(Failure::new(Kind::Failed, silence.to_string())
-                .hint("`agentctl daemon restart --force` puts another in its place"));
-        }
+        Err(silence @ Silence::Untrusted(_)) => return Err(NotConnected::Untrusted(silence)),
+        Err(silence) => return Err(unasked(&silence).into()),
     }
     let failed = |why: String| {
         Failure::new(Kind::Failed, format!("the daemon did not start: {why}"))
@@ -43,11 +66,23 @@ pub fn ensure(host: &Host) -> Result<(Client, bool), Failure> {
         match Client::connect(&place, PATIENT) {
             Ok(client) => return Ok((client, fresh)),
             // One that was quicker does not listen yet, or one that ends still has the right to serve.
-            Err(Silence::Nobody | Silence::Mute) if Instant::now() < until => {
+            Err(Silence::Nobody | Silence::Mute | Silence::Busy) if Instant::now() < until => {
                 std::thread::park_timeout(BREATH);
             }
-            Err(silence) => return Err(failed(silence.to_string())),
+            Err(silence) => return Err(failed(silence.to_string()).into()),
         }
+    }
+}
+
+/// Says why a daemon that is there cannot be asked, and what to do about it.
+#[must_use]
+pub fn unasked(silence: &Silence) -> Failure {
+    let failure = Failure::new(Kind::Failed, silence.to_string());
+    match silence {
+        Silence::Busy => failure.hint(
+            "end some of the programs that listen to its events, or `agentctl daemon restart --force`",
+        ),
+        _ => failure.hint("`agentctl daemon restart --force` puts another in its place"),
     }
 }
 

@@ -25,7 +25,7 @@ pub use self::address::{Lookup, Reach, reach, system_lookup};
 pub use self::endpoint::Endpoint;
 pub use self::payload::{body, duration};
 pub use self::queue::Pace;
-pub use self::signature::{check_secret, headers};
+pub use self::signature::{Signing, check_secret, headers};
 
 pub(super) use self::signature::hex;
 

@@ -34,6 +34,10 @@ impl Wire {
         wire
     }
 
+    pub(crate) fn stream(&mut self) -> &mut UnixStream {
+        self.stream.get_mut()
+    }
+
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.get_mut().write_all(bytes).expect("sent");
     }
@@ -42,6 +46,15 @@ impl Wire {
         let mut line = String::new();
         self.stream.read_line(&mut line).expect("heard");
         serde_json::from_str(&line).unwrap_or(Value::Null)
+    }
+
+    /// As `ask`, of a daemon that may hang up.
+    pub(crate) fn try_ask(&mut self, method: &str, params: &Value) -> Option<Value> {
+        let request = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        let _hung_up = self.stream.get_mut().write_all(format!("{request}\n").as_bytes());
+        let mut line = String::new();
+        self.stream.read_line(&mut line).ok().filter(|count| *count > 0)?;
+        serde_json::from_str::<Value>(&line).ok()?.get("result").cloned()
     }
 
     pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {

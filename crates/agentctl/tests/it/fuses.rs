@@ -71,7 +71,7 @@ fn a_fuse_is_set_shown_extended_and_cancelled() {
             "--on-expire",
             "run:sh -c 'echo \"$HOME\"' 'a  b'",
             "--on-expire",
-            "webhook:https://me:word@example.org/hook?key=secret",
+            "webhook:https://example.org/hook?key=secret",
         ]);
         let id = done(&set);
         assert!(set.stderr.contains("~/w (lunch): ttl 30d, idle 30m, max-cost $5"), "{set:?}");

@@ -15,13 +15,13 @@ use crate::awake::{Heard, at, event, host, session};
 use crate::home;
 use crate::launched::script;
 
-struct Stage {
-    home: TestHome,
-    notify: Notify,
-    said: Heard,
+pub(crate) struct Stage {
+    pub(crate) home: TestHome,
+    pub(crate) notify: Notify,
+    pub(crate) said: Heard,
 }
 
-fn stage(settings: impl FnOnce(&TestHome) -> Settings) -> Stage {
+pub(crate) fn stage(settings: impl FnOnce(&TestHome) -> Settings) -> Stage {
     let home = home();
     let said = Heard::default();
     let settings = settings(&home);
@@ -29,7 +29,7 @@ fn stage(settings: impl FnOnce(&TestHome) -> Settings) -> Stage {
     Stage { home, notify, said }
 }
 
-fn with(program: PathBuf) -> Settings {
+pub(crate) fn with(program: PathBuf) -> Settings {
     let command = Some(vec![program.to_string_lossy().into_owned(), "a  'b".into()]);
     Settings { command, ..Settings::default() }
 }

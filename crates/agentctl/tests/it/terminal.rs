@@ -11,7 +11,7 @@ use testkit::{TestHome, sandboxed};
 use crate::{fixtures_dir, home};
 
 /// Runs the program on a terminal of this width and returns what it showed.
-fn shown(home: &mut TestHome, columns: u16, args: &[&str]) -> String {
+pub(crate) fn shown(home: &mut TestHome, columns: u16, args: &[&str]) -> String {
     let terminal: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).expect("granted");
     unlockpt(&terminal).expect("unlocked");

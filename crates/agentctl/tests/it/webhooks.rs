@@ -54,6 +54,7 @@ pub(crate) fn endpoint(receiver: &Receiver) -> Endpoint {
 
 pub(crate) fn local(url: &str) -> Endpoint {
     let mut endpoint = Endpoint::parse(url).expect("a URL");
+    endpoint.body_signatures = true;
     endpoint.allow_private = true;
     endpoint
 }

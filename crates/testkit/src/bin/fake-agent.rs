@@ -5,6 +5,9 @@
 //! - `keep PATH TEXT`: adds a line to a file and holds it
 //! - `answer FOLDER`: accepts HTTP on the loopback; `GET /a/b` is answered with the file `a.b`, and what
 //!   was asked is added to the file `asked`
+//! - `serve SOCKET FILE`: accepts connections on a Unix socket; each line of JSON-RPC is answered with the
+//!   result that FILE, a JSON object, has for its method
+//! - `bequeath SOCKET`: listens on a Unix socket and leaves the listener to a `sleep` that it starts
 //! - `lock PATH`: opens a file and holds an exclusive `flock` on it
 //! - `open PATH`: opens a file and holds it
 //! - `remove PATH`: removes a file
@@ -19,7 +22,9 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, ExitCode, Stdio};
 
 fn main() -> ExitCode {
@@ -52,6 +57,13 @@ fn main() -> ExitCode {
                 held.push(file);
             }
             "answer" => answer(word().into()),
+            "serve" => serve(&word(), &word()),
+            "bequeath" => {
+                let listener = UnixListener::bind(word()).expect("bound");
+                let mut heir = Command::new("sleep");
+                heir.arg("600").stdin(std::os::fd::OwnedFd::from(listener)).stdout(Stdio::null());
+                drop(heir.spawn().expect("started"));
+            }
             "lock" => {
                 let path = word();
                 std::fs::create_dir_all(std::path::Path::new(&path).parent().expect("a parent"))
@@ -126,6 +138,44 @@ fn answer(folder: std::path::PathBuf) {
             let _gone = stream.write_all(format!("{head}{body}").as_bytes());
         }
     });
+}
+
+/// Answers JSON-RPC on a Unix socket that every user may connect to, for as long as this process lives.
+fn serve(socket: &str, file: &str) {
+    let results = std::fs::read_to_string(file).expect("results");
+    let results: serde_json::Value = serde_json::from_str(&results).expect("a JSON object");
+    let _old = std::fs::remove_file(socket);
+    let listener = UnixListener::bind(socket).expect("bound");
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o777)).expect("set");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let results = results.clone();
+            std::thread::spawn(move || answer_lines(&stream, &results));
+        }
+    });
+}
+
+fn answer_lines(mut stream: &UnixStream, results: &serde_json::Value) {
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        let request: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        let method = request["method"].as_str().unwrap_or_default();
+        // Written with raw characters, as an attacker would: `to_string` escapes none but C0.
+        let reply = serde_json::json!({
+            "jsonrpc": "2.0", "id": request["id"], "result": results[method],
+        });
+        if writeln!(stream, "{reply}").is_err() {
+            return;
+        }
+        for event in results["events"]
+            .as_array()
+            .filter(|_| method == "events.subscribe")
+            .into_iter()
+            .flatten()
+        {
+            let told = serde_json::json!({"jsonrpc": "2.0", "method": "event", "params": event});
+            let _gone = writeln!(stream, "{told}");
+        }
+    }
 }
 
 fn fill(text: &str) -> String {

@@ -4,6 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::net::Shutdown;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
@@ -16,7 +17,7 @@ use serde_json::value::RawValue;
 use super::{End, Word};
 use crate::client::{Client, PATIENT, Silence};
 use crate::daemon::protocol::SubscribeParams;
-use crate::daemon::start;
+use crate::daemon::start::{self, NotConnected};
 use crate::failure::Failure;
 
 /// So many ids are remembered, so that nothing is told twice.
@@ -60,6 +61,39 @@ impl Ids {
     }
 }
 
+/// Connects to the daemon, which is started where none runs; `None` when the stream was ended meanwhile.
+///
+/// That may take as long as a daemon may take to start or to answer. It is done on another thread, so that
+/// an end of the stream is not waited for.
+fn connected(host: &Arc<Host>, end: &End) -> Result<Option<Client>, NotConnected> {
+    let (sender, answer) = channel();
+    let told = sender.clone();
+    end.does(move || {
+        let _late = told.send(None);
+    });
+    let host = Arc::clone(host);
+    std::thread::spawn(move || {
+        let _ended = sender.send(Some(start::ensure(&host)));
+    });
+    if end.is_over() {
+        return Ok(None);
+    }
+    match answer.recv() {
+        Ok(Some(connected)) => connected.map(|(client, _)| Some(client)),
+        Ok(None) | Err(_) => Ok(None),
+    }
+}
+
+/// Why no daemon is listened to.
+pub(super) enum Alone {
+    /// The stream was ended before it began.
+    Ended,
+    /// The daemon sees another world than this command.
+    OtherWorld,
+    /// What listens in the daemon's place is not believed.
+    Untrusted(Silence),
+}
+
 /// Events as the daemon tells them.
 pub(super) struct Remote {
     host: Arc<Host>,
@@ -73,16 +107,22 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// Listens to the daemon, which is started where none runs. `None` where it sees another world.
+    /// Listens to the daemon, which is started where none runs. Fails with the reason where this process must
+    /// look by itself, and where it is ended before it begins.
     pub(super) fn begin(
         host: &Arc<Host>,
         params: SubscribeParams,
         from: Option<Time>,
         end: End,
-    ) -> Result<Option<Self>, Failure> {
-        let (client, _) = start::ensure(host)?;
+    ) -> Result<Result<Self, Alone>, Failure> {
+        let client = match connected(host, &end) {
+            Ok(Some(client)) => client,
+            Ok(None) => return Ok(Err(Alone::Ended)),
+            Err(NotConnected::Untrusted(silence)) => return Ok(Err(Alone::Untrusted(silence))),
+            Err(why) => return Err(why.into()),
+        };
         if client.welcome.fingerprint != crate::client::fingerprint(host) {
-            return Ok(None);
+            return Ok(Err(Alone::OtherWorld));
         }
         let mut own = Watcher::asleep(Arc::clone(host), ALL)?;
         own.look();
@@ -103,7 +143,7 @@ impl Remote {
             remote.told.add(&event.id);
             remote.waiting.push_back(Word::Event(Box::new(event)));
         }
-        Ok(Some(remote))
+        Ok(Ok(remote))
     }
 
     fn subscribe(&mut self) -> Result<(), Silence> {
@@ -119,8 +159,8 @@ impl Remote {
 
     /// Listens to the next daemon, and finds out what nobody told in between.
     fn again(&mut self) -> Result<(), Failure> {
-        while !self.end.is_over() {
-            self.client = start::ensure(&self.host)?.0;
+        while let Some(client) = connected(&self.host, &self.end)? {
+            self.client = client;
             if self.subscribe().is_ok() {
                 break;
             }

@@ -55,7 +55,7 @@ pub(super) enum Verdict {
     Right,
     Wrong,
     Missing,
-    /// It was not even compared.
+    /// Wrong, as too many before it.
     TooMany,
 }
 
@@ -97,17 +97,17 @@ impl Token {
         else {
             return Verdict::Missing;
         };
+        // Compared first: wrong tokens of others must not keep the right one out, and 256 bits are not guessed.
+        if hmac::verify(&self.key, shown.trim().as_bytes(), self.tag.as_ref()).is_ok() {
+            return Verdict::Right;
+        }
         let mut patience = self.patience.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let gained = now.saturating_duration_since(patience.at).as_secs_f64() * WRONG_A_SECOND;
         patience.left = (patience.left + gained).min(WRONG_MOST);
         patience.at = now;
-        // The right one waits as well: whoever may try on could go on guessing.
         if patience.left < 1.0 {
             return Verdict::TooMany;
-        }
-        if hmac::verify(&self.key, shown.trim().as_bytes(), self.tag.as_ref()).is_ok() {
-            return Verdict::Right;
         }
         patience.left -= 1.0;
         Verdict::Wrong
@@ -171,6 +171,7 @@ mod tests {
         }
         assert!(f64::from(guesses) >= WRONG_MOST);
         assert_eq!(token.verdict(None), Verdict::Missing, "who shows none guesses nothing");
+        assert_eq!(token.verdict(Some("Bearer 0123456789abcdef")), Verdict::Right, "not throttled");
     }
 
     #[test]

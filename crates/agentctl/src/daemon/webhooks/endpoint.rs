@@ -18,6 +18,8 @@ pub struct Endpoint {
     pub name: String,
     /// What its events are signed with; without one they are not.
     pub secret: Option<Secret>,
+    /// The body alone is signed, too, for receivers that know no other signature. It can be replayed.
+    pub body_signatures: bool,
     /// The kinds it wants; empty for all.
     pub kinds: Vec<EventKind>,
     /// The adapters it wants to hear about; empty for all, and for what belongs to none.
@@ -68,6 +70,7 @@ impl Endpoint {
         Ok(Self {
             name: format!("{scheme}://{host}{shown}"),
             secret: None,
+            body_signatures: false,
             kinds: Vec::new(),
             adapters: Vec::new(),
             allow_private: false,
@@ -83,6 +86,12 @@ impl Endpoint {
     /// Returns the whole address, which may be a secret.
     pub(crate) fn url(&self) -> &Uri {
         &self.url
+    }
+
+    /// Says whether another endpoint has the same address.
+    #[must_use]
+    pub fn is_at(&self, other: &Self) -> bool {
+        self.url == other.url
     }
 
     /// Says why nothing can ever be sent there, as far as that can be told without asking anybody.

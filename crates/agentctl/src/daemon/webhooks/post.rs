@@ -15,7 +15,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::transport::{Connector, RustlsConnector, TcpConnector};
 
 use super::address::{Judge, Lookup};
-use super::{Endpoint, World, body, headers};
+use super::{Endpoint, Signing, World, body, headers};
 
 /// So much of an answer is read: enough for its sender to finish a sentence.
 const ANSWER_BYTES: u64 = 64 << 10;
@@ -78,7 +78,9 @@ impl Post {
         let secret = self.endpoint.secret.as_ref().map(|s| s.read(&self.host)).transpose();
         let secret = secret.map_err(|why| format!("its secret cannot be had: {why}"))?;
         let body = body(event);
-        let headers = headers(&event.id, self.host.now(), &body, secret.as_deref())?;
+        let body_alone = self.endpoint.body_signatures;
+        let signing = secret.as_deref().map(|secret| Signing { secret, body_alone });
+        let headers = headers(&event.id, self.host.now(), &body, signing)?;
         let mut request = Request::post(&self.endpoint.url)
             .header("content-type", "application/json")
             .header("connection", "close");

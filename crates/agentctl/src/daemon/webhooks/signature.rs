@@ -1,5 +1,5 @@
 //! How a receiver can tell that an event is ours and was not changed: the Standard Webhooks headers,
-//! and the three that the predecessor of this program sent.
+//! and on request the three that the predecessor of this program sent.
 
 use agentctl_core::model::Time;
 use agentctl_core::talk::base64;
@@ -8,26 +8,37 @@ use ring::{digest, hmac};
 /// Marks a secret whose rest is the key in base64.
 const MARK: &str = "whsec_";
 
+/// What a message is signed with.
+#[derive(Clone, Copy, Debug)]
+pub struct Signing<'a> {
+    /// The secret that the receiver knows.
+    pub secret: &'a str,
+    /// The body alone is signed, too: without the id and the time, so that it can be replayed.
+    pub body_alone: bool,
+}
+
 /// Returns the headers of a message: always its id and time, and with a secret its signatures.
 pub fn headers(
     event_id: &str,
     now: Time,
     body: &[u8],
-    secret: Option<&str>,
+    signing: Option<Signing<'_>>,
 ) -> Result<Vec<(&'static str, String)>, String> {
     let id = message_id(event_id);
     let seconds = now.0.as_second().to_string();
     let mut headers = vec![("webhook-id", id.clone()), ("webhook-timestamp", seconds.clone())];
-    if let Some(secret) = secret {
+    if let Some(Signing { secret, body_alone }) = signing {
         let mut signed = format!("{id}.{seconds}.").into_bytes();
         signed.extend_from_slice(body);
         let signature = base64::encode(hash(&key(secret)?, &signed).as_ref());
         headers.push(("webhook-signature", format!("v1,{signature}")));
-        // Keyed by the secret as it is written: that is how those receivers were set up.
-        let plain = hex(hash(secret.as_bytes(), body).as_ref());
-        headers.push(("x-agentctl-signature", plain.clone()));
-        headers.push(("x-signature", format!("sha256={plain}")));
-        headers.push(("x-hub-signature-256", format!("sha256={plain}")));
+        if body_alone {
+            // Keyed by the secret as it is written: that is how those receivers were set up.
+            let plain = hex(hash(secret.as_bytes(), body).as_ref());
+            headers.push(("x-agentctl-signature", plain.clone()));
+            headers.push(("x-signature", format!("sha256={plain}")));
+            headers.push(("x-hub-signature-256", format!("sha256={plain}")));
+        }
     }
     Ok(headers)
 }
@@ -71,7 +82,8 @@ mod tests {
 
     fn signed(id: &str, secret: Option<&str>) -> Vec<(&'static str, String)> {
         let now = Time::from_millis(1_614_265_330_999).expect("a time");
-        headers(id, now, br#"{"test": 2432232314}"#, secret).expect("signed")
+        let signing = secret.map(|secret| Signing { secret, body_alone: false });
+        headers(id, now, br#"{"test": 2432232314}"#, signing).expect("signed")
     }
 
     #[test]

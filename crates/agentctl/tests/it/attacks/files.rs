@@ -1,1 +1,200 @@
-//! Class: files and folders with the wrong owner, mode or lock (S18, S22, S23).
+//! Class: files, folders and locks that another user placed, owns or holds (S15, S18, S22, S23).
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+use testkit::{Agent, TestHome, another_user, eventually, sandboxed};
+
+use crate::claude_code::{A, prompt, record, said};
+use crate::launched::{folder, launch, script};
+use crate::{configure, home};
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("there").permissions().mode() & 0o7777
+}
+
+/// S18: what `daemon install` writes is for this user only, whatever the umask is.
+#[test]
+fn an_installed_service_is_written_for_this_user_only() {
+    sandboxed(|| {
+        let home = home();
+        fs::remove_dir_all(home.path().join(".config")).expect("removed");
+        script(&home, "systemctl", "exit 0");
+        let program = env!("CARGO_BIN_EXE_agentctl");
+        let install = home.command(&[]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("umask 000; exec '{program}' daemon install")]);
+        shell.env_clear().envs(install.get_envs().filter_map(|(k, v)| Some((k, v?))));
+        let done = shell.current_dir(home.path()).output().expect("runs");
+        assert!(done.status.success(), "{done:?}");
+        let unit = home.path().join(".config/systemd/user/agentctl.service");
+        assert_eq!(mode(&unit) & 0o077, 0, "the unit has mode {:o}", mode(&unit));
+        for folder in [".config/systemd/user", ".config/systemd", ".config"] {
+            let mode = mode(&home.path().join(folder));
+            assert_eq!(mode & 0o077, 0, "{folder} has mode {mode:o}");
+        }
+        // One that is there already and open is closed.
+        fs::set_permissions(&unit, fs::Permissions::from_mode(0o666)).expect("set");
+        let again = home.run(&["daemon", "install"]);
+        assert_eq!((again.code, mode(&unit) & 0o077), (Some(0), 0), "{again:?}");
+    });
+}
+
+/// S22: another user's lock on a directory that it can read keeps no launch out.
+#[test]
+fn another_users_lock_on_a_directory_keeps_no_launch_out() {
+    sandboxed(|| {
+        let Some(other) = another_user() else { return };
+        let open = tempfile::tempdir().expect("made");
+        fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).expect("set");
+        let directory = open.path().to_string_lossy().into_owned();
+        let home = home();
+        configure(&home, &[("launch", "3s")], "");
+        for kind in ["-x", "-s"] {
+            let mut flock = other.command("flock");
+            flock.args(["--no-fork", kind, &directory, "sh", "-c", "echo held; exec sleep 600"]);
+            let mut holder = flock.stdout(Stdio::piped()).spawn().expect("starts");
+            let mut line = String::new();
+            let said = holder.stdout.as_mut().expect("piped");
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line)
+                .expect("held");
+            let launched = home.run(&["launch", "demo", "-p", "x [[hang]]", "--cwd", &directory]);
+            assert_eq!(launched.code, Some(0), "{kind}: {launched:?}");
+            // Of our own launches there is still one at a time.
+            let second = home.run(&["launch", "demo", "-p", "x", "--cwd", &directory]);
+            assert_eq!(second.code, Some(5), "{kind}: {second:?}");
+            holder.kill().expect("killed");
+            holder.wait().expect("reaped");
+            let stopped = home.run(&["stop", launched.stdout.trim()]);
+            assert_eq!(stopped.code, Some(0), "{stopped:?}");
+        }
+    });
+}
+
+/// S22: a launch of ours that holds the directory still keeps the next one out.
+#[test]
+fn a_lock_of_our_own_still_keeps_a_launch_out() {
+    sandboxed(|| {
+        let home = home();
+        configure(&home, &[("launch", "1s")], "");
+        let directory = folder(&home, "w");
+        let mut flock = Command::new("flock");
+        flock.args(["--no-fork", "-x", &directory, "sh", "-c", "echo held; exec sleep 600"]);
+        let mut holder = flock.stdout(Stdio::piped()).spawn().expect("starts");
+        let mut line = String::new();
+        let said = holder.stdout.as_mut().expect("piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line).expect("held");
+        let launched = home.run(&["launch", "demo", "-p", "x", "--cwd", &directory]);
+        assert_eq!(launched.code, Some(5), "{launched:?}");
+        holder.kill().expect("killed");
+        holder.wait().expect("reaped");
+    });
+}
+
+/// A live claude session in a home of its own, below the test's home.
+fn live(home: &mut TestHome, name: &str) -> Agent {
+    let root = home.at(&format!("{name}/sessions/x"));
+    let root = root.parent().and_then(Path::parent).expect("a home").to_string_lossy().into_owned();
+    let cwd = folder(home, "ws");
+    let lines = [prompt("x"), said("y")].map(|mut line| {
+        line["cwd"] = cwd.clone().into();
+        line["sessionId"] = A.into();
+        line["timestamp"] = "2026-11-15T08:00:00.000Z".into();
+        format!("{line}\n")
+    });
+    home.write(&format!("{name}/projects/-ws/{A}.jsonl"), lines.concat());
+    home.set("CLAUDE_CONFIG_DIR", root.clone());
+    let text = record(A, &cwd, &json!({"status": "busy"}));
+    let mut agent =
+        home.agent("claude", "ws", &["write", &format!("{root}/sessions/{{pid}}.json"), &text]);
+    agent.ready();
+    agent
+}
+
+/// S23: two sessions with one id are told apart, and each can be named.
+#[test]
+fn one_session_id_in_two_homes_can_be_told_apart() {
+    sandboxed(|| {
+        let mut home = home();
+        let first = live(&mut home, "one");
+        let mut second = live(&mut home, "two");
+        let roots = ["one", "two"].map(|n| home.path().join(n).to_string_lossy().into_owned());
+        crate::configure(
+            &home,
+            &[],
+            &format!("[roots]\nclaude-code = [\"{}\", \"{}\"]\n", roots[0], roots[1]),
+        );
+        home.set("CLAUDE_CONFIG_DIR", "");
+        let both = home.run(&["status", A]);
+        assert_eq!(both.code, Some(4), "{both:?}");
+        let candidates: Vec<&str> = both.stderr.lines().filter(|l| l.starts_with("  ")).collect();
+        assert_eq!(candidates.len(), 2, "{both:?}");
+        assert_ne!(candidates[0], candidates[1], "{both:?}");
+        for (name, pid) in [("one", first.pid()), ("two", second.pid())] {
+            let line = candidates.iter().find(|l| l.contains(&format!("~/{name}"))).expect(name);
+            assert!(line.contains(&format!("pid {pid}")), "{both:?}");
+        }
+        let hint = both.stderr.lines().find(|l| l.starts_with("hint: ")).expect("a hint");
+        assert!(hint.contains("pid") && hint.contains('@'), "{hint}");
+        for (text, root) in [
+            (second.pid().to_string(), &roots[1]),
+            (format!("{A}@{}", roots[0]), &roots[0]),
+            (format!("{A}@~/two"), &roots[1]),
+            (format!("claude-code:{A}@{}", roots[1]), &roots[1]),
+        ] {
+            let one = home.run(&["status", &text, "--json"]);
+            assert_eq!(one.json()["root"], **root, "{text}: {one:?}");
+        }
+        // Without a pid the home alone tells them apart.
+        second.kill();
+        drop(first);
+        let both = home.run(&["status", A]);
+        assert_eq!(both.code, Some(4), "{both:?}");
+        let one = home.run(&["status", &format!("{A}@{}", roots[0]), "--json"]);
+        assert_eq!(one.json()["root"], *roots[0], "{one:?}");
+        assert_eq!(home.run(&["status", &format!("{A}@/nowhere")]).code, Some(4));
+    });
+}
+
+/// S23: nothing is written into a state folder that lies in another user's folder.
+#[test]
+fn nothing_is_written_into_another_users_folder() {
+    sandboxed(|| {
+        let Some(other) = another_user() else { return };
+        let theirs = tempfile::tempdir().expect("made");
+        let inside = theirs.path().join("inside");
+        fs::create_dir(&inside).expect("made");
+        let files = |path: &Path| fs::read_dir(path).expect("listed").count();
+        let own = |home: &TestHome| folder(home, "w");
+        for link in [".local/state/agentctl", ".local/state", ".local"] {
+            let home = home();
+            symlink(&inside, home.at(link)).expect("linked");
+            fs::set_permissions(&inside, fs::Permissions::from_mode(0o777)).expect("set");
+            other.give(&inside);
+            let w = own(&home);
+            for args in [
+                &["launch", "demo", "-p", "x", "--cwd", &w][..],
+                &["lock", &w],
+                &["fuse", "set", &w],
+                &["daemon", "start"],
+            ] {
+                let refused = home.run(args);
+                assert_ne!(refused.code, Some(0), "{link} {args:?}: {refused:?}");
+                assert!(
+                    refused.stderr.contains("belongs to another user"),
+                    "{args:?}: {refused:?}"
+                );
+                assert_eq!(files(&inside), 0, "{link} {args:?}: {refused:?}");
+            }
+        }
+        // A state folder of ours that is a link to another folder of ours is no attack.
+        let home = home();
+        let real = folder(&home, "real-state");
+        symlink(&real, home.at(".local/state")).expect("linked");
+        launch(&home, "w", "x [[say:ok]]", &[]);
+        eventually("it is used", || Path::new(&real).join("agentctl/runs").exists().then_some(()));
+    });
+}
