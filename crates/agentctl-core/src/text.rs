@@ -2,8 +2,9 @@
 //!
 //! Transcripts, titles, paths, branch names and servers may hold anything. Control characters (C0 but newline and
 //! tab, DEL, C1) move a terminal. Format characters (Unicode category Cf) and the code points that Unicode
-//! says are not shown (`Default_Ignorable_Code_Point`) hide or reorder text. All of them are shown as `\xNN`
-//! or `\u{NNNN}`: no title, clipboard, cursor or colour sequence reaches a terminal, a chat or a variable.
+//! says are not shown (`Default_Ignorable_Code_Point`) hide or reorder text. They are shown as `\xNN` or
+//! `\u{NNNN}`, and the variation selectors of emoji are left out: no title, clipboard, cursor or colour
+//! sequence reaches a terminal, a chat or a variable.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -115,6 +116,9 @@ pub fn push_clean(out: &mut String, c: char) {
     let _infallible = if !is_harmful(c) {
         out.push(c);
         Ok(())
+    } else if matches!(c, '\u{fe00}'..='\u{fe0f}') {
+        // Many emoji end in a variation selector. It only chooses a glyph, so it can be left out.
+        Ok(())
     } else if u32::from(c) < 0x100 {
         write!(out, "\\x{:02x}", u32::from(c))
     } else {
@@ -125,7 +129,7 @@ pub fn push_clean(out: &mut String, c: char) {
 /// Cleans a text and cuts it to this many bytes, between two characters.
 #[must_use]
 pub fn bounded(text: &str, most: usize) -> Cow<'_, str> {
-    // A character becomes no shorter by being cleaned, so what is cut before would be cut after.
+    // Cut before cleaning, so that the work is bounded too, and after it, as escapes are longer.
     let cut = &text[..text.floor_char_boundary(most)];
     match clean(cut) {
         Cow::Borrowed(text) => Cow::Borrowed(text),
