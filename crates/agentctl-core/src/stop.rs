@@ -5,8 +5,10 @@
 //! the server itself is never signalled. No agent is named here.
 
 mod act;
+mod belonging;
 mod remote;
 mod run;
+mod run_folders;
 mod seen;
 mod tree;
 
@@ -24,7 +26,8 @@ use crate::host::Host;
 use crate::kernel::{Held, Liveness, Process};
 use crate::model::{Fault, ProcId, Session, Status, Target};
 use crate::runs::{Marker, marker_of};
-pub use run::end_run;
+pub use run::{RunEnd, end_run};
+use run_folders::RunFolders;
 pub use seen::DAEMON;
 use tree::{Other, Roots, Tree};
 
@@ -75,6 +78,9 @@ pub struct Ended {
 /// A process that lives on.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Survivor {
+    /// The process itself.
+    #[serde(skip)]
+    pub id: ProcId,
     /// Its pid.
     pub pid: u32,
     /// Its command line, shortened.
@@ -395,7 +401,9 @@ impl Stopping<'_> {
         let markers: Vec<Marker> =
             agents.shown.iter().filter_map(|p| marker_of(self.host, p)).collect();
         let run = self.own_run(session, agents, &markers, &others);
-        let text = markers.first().map(|m| m.run.clone()).or_else(|| run.clone());
+        let folders = RunFolders::of(self.host);
+        let started = run.as_deref().and_then(|run| folders.started(run));
+        let marked = ids.iter().cloned().chain(started.map(|s| s.process)).collect();
         // One process is shared knowingly then: it is ended, whoever else it serves.
         let mut others = others;
         for other in &mut others {
@@ -405,7 +413,8 @@ impl Stopping<'_> {
             servers: if ids.is_empty() { session.process_ids() } else { Vec::new() },
             agents: ids,
             run,
-            text,
+            marked,
+            by_force: self.options.force,
             marks: self.marks(session),
             others,
             doubtful: doubtful(self.adapters, &self.faults),
@@ -417,7 +426,8 @@ impl Stopping<'_> {
     }
 
     /// Returns the run that launched this very session. The text alone does not say so: an agent started
-    /// by hand inside a launched one carries that one's.
+    /// by hand inside a launched one carries that one's, and an agent may write any text. Where the run's
+    /// folder names its agent, only that process is it.
     fn own_run(
         &self,
         session: &Session,
@@ -425,7 +435,11 @@ impl Stopping<'_> {
         markers: &[Marker],
         others: &[Other],
     ) -> Option<String> {
-        let named = markers.iter().find(|m| agents.held.iter().any(|h| m.names(h.id())));
+        let folders = RunFolders::of(self.host);
+        let named = markers.iter().find(|m| {
+            let mut held = agents.held.iter().map(Held::id);
+            held.any(|id| m.names(id) && folders.may_be_agent(&m.run, id))
+        });
         if let Some(marker) = named {
             return Some(marker.run.clone());
         }
@@ -433,7 +447,8 @@ impl Stopping<'_> {
         let wrapped = markers.iter().find(|marker| {
             let wrapper = self.host.kernel.process(marker.pid).ok().flatten();
             wrapper.filter(|w| marker.names(&w.id)).is_some_and(|w| {
-                !others.iter().any(|o| o.processes.contains(&w.id))
+                folders.may_be_agent(&marker.run, &w.id)
+                    && !others.iter().any(|o| o.processes.contains(&w.id))
                     && agents.shown.iter().any(|a| self.descends(a, &w.id))
             })
         });
@@ -513,8 +528,7 @@ impl Stopping<'_> {
     fn bury(&mut self, agents: Agents) {
         for (held, process) in agents.held.iter().zip(&agents.shown) {
             if !held.has_exited() {
-                let (pid, command) = (process.id.pid, tree::command(process));
-                self.survivors.push(Survivor { pid, command, why: "it does not end".into() });
+                self.survivors.push(tree::survivor(process, "it does not end".into()));
             }
         }
     }
