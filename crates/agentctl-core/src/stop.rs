@@ -19,12 +19,13 @@ use rustix::process::Signal;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::adapters::Adapter;
 use crate::adapters::control::{Control, Mark, Stop};
-use crate::adapters::{Adapter, Look, Root};
 use crate::fleet::{self, Adapters, Inspected, Query};
 use crate::host::Host;
 use crate::kernel::{Held, Liveness, Process};
-use crate::model::{Fault, ProcId, Session, Status, Target};
+use crate::model::{Fault, Join, ProcId, ServingProcess, Session, Status, Target};
+use crate::orders::{self, Objection};
 use crate::runs::{Marker, marker_of};
 pub use run::{RunEnd, end_run};
 use run_folders::RunFolders;
@@ -115,6 +116,15 @@ pub enum Verdict {
     Unknown(String),
     /// It lives on.
     Failed(String),
+}
+
+impl From<Objection> for Verdict {
+    fn from(objection: Objection) -> Self {
+        match objection {
+            Objection::Refused { why, hint } => Self::Refused(why, hint),
+            Objection::Unknown(why) => Self::Unknown(why),
+        }
+    }
 }
 
 /// What was done about one session.
@@ -259,6 +269,9 @@ impl Stopping<'_> {
             if let Err(verdict) = acted {
                 return (verdict, self.look_again());
             }
+            if let Some(verdict) = self.process_alone(&session) {
+                return (verdict, self.look_again());
+            }
             let seen = fleet::inspect(self.host, self.adapters, self.target);
             let seen_faults = seen.faults;
             self.faults.extend(seen_faults.iter().cloned());
@@ -303,6 +316,19 @@ impl Stopping<'_> {
         }
     }
 
+    /// Says what became of a process that was ended by its pid, whichever session it served.
+    fn process_alone(&self, session: &Session) -> Option<Verdict> {
+        if !self.is_process_alone(session) {
+            return None;
+        }
+        let process = session.processes.iter().find(|p| self.target.pid == Some(p.id.pid))?;
+        Some(match self.host.kernel.liveness(&process.id) {
+            Liveness::Gone => self.done(true),
+            Liveness::Alive { .. } => Verdict::Failed("it lives on".into()),
+            Liveness::Unknown(why) => Verdict::Unknown(why),
+        })
+    }
+
     fn look_again(&mut self) -> Option<Session> {
         fleet::inspect(self.host, self.adapters, self.target).session
     }
@@ -321,11 +347,16 @@ impl Stopping<'_> {
             let why = format!("its process serves {} {who} too", other.adapter);
             return Err(Verdict::Refused(why, Some("--force ends both".into())));
         }
+        self.by_inference(session)?;
         let look = fleet::look(self.host, self.adapters, self.host.deadlines.all);
-        let root = self.root(&look, session);
+        let root = orders::home(self.host, self.adapters, self.target)?;
         let plan = self.control.stop(&look, &root, session);
-        if let Stop::Refuse(why) = plan {
-            return Err(Verdict::Refused(why, None));
+        match &plan {
+            Stop::Run { .. } if !root.is_known() => {
+                return Err(Objection::foreign_home(self.adapter.name(), &root).into());
+            }
+            Stop::Refuse(why) => return Err(Verdict::Refused(why.clone(), None)),
+            _ => {}
         }
         if let Stop::Signals(ladder) = plan {
             if session.hosted {
@@ -337,8 +368,13 @@ impl Stopping<'_> {
             }
         }
         let asks = matches!(plan, Stop::Ask);
-        let agents =
-            if asks { Agents { held: Vec::new(), shown: Vec::new() } } else { self.hold(session)? };
+        let mut agents = self.hold(session)?;
+        // They cannot become other processes any more: what is proved of them now stays true.
+        let held: Vec<ProcId> = agents.held.iter().map(|h| h.id().clone()).collect();
+        orders::verify(self.host, self.adapters, self.target, &held)?;
+        if asks {
+            agents = Agents { held: Vec::new(), shown: Vec::new() };
+        }
         let mut tree = Tree::new(self.host, self.roots(session, &agents, others));
         // All that lives now is held before the first signal.
         while tree.grow() > 0 && !self.left().is_zero() {}
@@ -360,10 +396,33 @@ impl Stopping<'_> {
         Ok(())
     }
 
+    /// Refuses to act on a join by directory and start time. Who types the pid of such a process means the
+    /// process, not the session.
+    fn by_inference(&self, session: &Session) -> Result<(), Verdict> {
+        let guessed = |p: &&ServingProcess| p.join == Join::Inferred;
+        match session.processes.iter().find(guessed) {
+            Some(process) if self.target.pid != Some(process.id.pid) => {
+                Err(orders::inferred(process.id.pid).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says whether a person typed the pid of a process that is not proved to serve the session: then that
+    /// process alone is ended.
+    fn is_process_alone(&self, session: &Session) -> bool {
+        session
+            .processes
+            .iter()
+            .any(|p| p.join == Join::Inferred && self.target.pid == Some(p.id.pid))
+    }
+
     /// Takes hold of the agent's own processes.
     fn hold(&self, session: &Session) -> Result<Agents, Verdict> {
         let mut agents = Agents { held: Vec::new(), shown: Vec::new() };
-        for id in session.processes.iter().map(|serving| &serving.id) {
+        let alone = self.is_process_alone(session).then_some(self.target.pid).flatten();
+        let serving = session.processes.iter().map(|serving| &serving.id);
+        for id in serving.filter(|id| alone.is_none_or(|pid| pid == id.pid)) {
             let held = self.host.kernel.hold(id).map_err(|error| {
                 Verdict::Failed(format!("pid {} could not be taken hold of: {error}", id.pid))
             })?;
@@ -389,11 +448,6 @@ impl Stopping<'_> {
         };
         let others = listing.sessions.into_iter().filter(|s| !same(s));
         others.map(|other| Other::of(self.adapters, other)).collect()
-    }
-
-    fn root(&self, look: &Look, session: &Session) -> Root {
-        let known = self.adapter.roots(look).into_iter().find(|r| r.label() == session.root);
-        known.unwrap_or_else(|| Root::named_only_by(session.root.clone().into(), Vec::new()))
     }
 
     fn roots(&self, session: &Session, agents: &Agents, others: Vec<Other>) -> Roots {
@@ -538,9 +592,12 @@ impl Stopping<'_> {
         let others = self.others(session);
         let none = Agents { held: Vec::new(), shown: Vec::new() };
         let look = fleet::look(self.host, self.adapters, self.host.deadlines.live);
-        let root = self.root(&look, session);
+        let root = orders::home(self.host, self.adapters, self.target)?;
         // One that is about to be served again is kept from it.
         if let Stop::Run { program, args, set } = self.control.stop(&look, &root, session) {
+            if !root.is_known() {
+                return Err(Objection::foreign_home(self.adapter.name(), &root).into());
+            }
             self.ask_program(&none, &act::Order { program, args, set })?;
         }
         let mut tree = Tree::new(self.host, self.roots(session, &none, others));
