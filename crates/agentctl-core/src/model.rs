@@ -333,22 +333,7 @@ pub struct Session {
     pub open_call: Option<String>,
 }
 
-/// What a session of a home is noted with that no setting of the user names.
-const FOREIGN_HOME: &str = "is named only by its process";
-
 impl Session {
-    /// Notes that no setting of the user names its home.
-    pub(crate) fn note_foreign_home(&mut self) {
-        self.notes.push(format!("home {} {FOREIGN_HOME}", self.root));
-    }
-
-    /// Says whether only a process names its home: nothing there is resumed or executed.
-    #[must_use]
-    pub fn has_foreign_home(&self) -> bool {
-        let note = |n: &String| n.ends_with(FOREIGN_HOME) && n.contains(&self.root);
-        self.notes.iter().any(note)
-    }
-
     /// Says whether this very process serves it.
     #[must_use]
     pub fn is_served_by(&self, process: &ProcId) -> bool {

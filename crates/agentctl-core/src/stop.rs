@@ -7,6 +7,7 @@
 mod act;
 mod belonging;
 mod remote;
+mod report;
 mod run;
 mod run_folders;
 mod seen;
@@ -16,17 +17,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use crate::adapters::Adapter;
 use crate::adapters::control::{Control, Mark, Stop};
-use crate::fleet::{self, Adapters, Inspected, Query};
+use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Held, Liveness, Process};
 use crate::model::{Fault, Join, ProcId, ServingProcess, Session, Status, Target};
 use crate::orders::{self, Objection};
 use crate::runs::{Marker, marker_of};
+pub use report::{Ended, How, Left, Report, Survivor, Verdict};
 pub use run::{RunEnd, end_run};
 use run_folders::RunFolders;
 pub use seen::DAEMON;
@@ -51,116 +51,6 @@ pub struct Options {
     pub force: bool,
     /// How long all of it may take.
     pub timeout: Option<Duration>,
-}
-
-/// How a process came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum How {
-    /// It was asked to.
-    Asked,
-    /// It was killed.
-    Killed,
-    /// By itself, or by the agent that had started it.
-    Itself,
-}
-
-/// A process that has ended.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Ended {
-    /// Its pid.
-    pub pid: u32,
-    /// Its command line, shortened.
-    pub command: String,
-    /// How it ended.
-    pub how: How,
-}
-
-/// A process that lives on.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Survivor {
-    /// The process itself.
-    #[serde(skip)]
-    pub id: ProcId,
-    /// Its pid.
-    pub pid: u32,
-    /// Its command line, shortened.
-    pub command: String,
-    /// Why it lives.
-    pub why: String,
-}
-
-/// A session inside the stopped one that was left alone: it is one of its own.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Left {
-    /// The process that serves it.
-    pub pid: u32,
-    /// Its adapter.
-    pub adapter: &'static str,
-    /// Its id.
-    pub session: Option<String>,
-}
-
-/// What became of the session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It was ended, and the next look at it says so.
-    Stopped,
-    /// Nothing served it when we came.
-    Already,
-    /// Its turn is over; it rests in this shared server.
-    Rests(u32),
-    /// It would be unsafe, or it cannot be done from here; and what to do instead.
-    Refused(String, Option<String>),
-    /// Whether it lives cannot be told.
-    Unknown(String),
-    /// It lives on.
-    Failed(String),
-}
-
-impl From<Objection> for Verdict {
-    fn from(objection: Objection) -> Self {
-        match objection {
-            Objection::Refused { why, hint } => Self::Refused(why, hint),
-            Objection::Unknown(why) => Self::Unknown(why),
-        }
-    }
-}
-
-/// What was done about one session.
-#[derive(Debug)]
-pub struct Report {
-    /// What became of it.
-    pub verdict: Verdict,
-    /// The session as it was before.
-    pub before: Option<Session>,
-    /// The session as the last look showed it; `None` when nothing knows it any more.
-    pub after: Option<Session>,
-    /// What has ended: the agent first, then what it had started.
-    pub ended: Vec<Ended>,
-    /// What has not.
-    pub survivors: Vec<Survivor>,
-    /// Sessions inside it that were left alone.
-    pub left: Vec<Left>,
-    /// What else is worth saying.
-    pub notes: Vec<String>,
-    /// What could not be asked on the way.
-    pub faults: Vec<Fault>,
-}
-
-impl Report {
-    fn bare(verdict: Verdict, inspected: Inspected) -> Self {
-        Self {
-            verdict,
-            before: inspected.session.clone(),
-            after: inspected.session,
-            ended: Vec::new(),
-            survivors: Vec::new(),
-            left: Vec::new(),
-            notes: Vec::new(),
-            faults: inspected.faults,
-        }
-    }
 }
 
 /// Stops one session, or one agent process without a session.

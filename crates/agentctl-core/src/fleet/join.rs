@@ -161,7 +161,7 @@ impl View {
             open_call: None,
         };
         if self.foreign {
-            session.note_foreign_home();
+            crate::orders::note_foreign_home(&mut session);
         }
         session
     }

@@ -93,7 +93,7 @@ fn stop(claude: &Claude, id: &str) -> (Option<i32>, Value) {
 }
 
 #[test]
-fn of_an_adopted_agent_all_descendants_go_and_what_only_a_text_links_is_named() {
+fn of_an_adopted_agent_all_that_can_be_told_goes_and_the_rest_is_named() {
     sandboxed(|| {
         let claude = Claude::new();
         let tree = Tree::new(&claude.home);
