@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::adapters::Adapter;
 use crate::adapters::control::{Control, Mark, Stop};
+use crate::adapters::{Adapter, Root};
 use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Held, Liveness, Process};
@@ -92,6 +92,7 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         survivors: Vec::new(),
         left: Vec::new(),
         unseen: None,
+        is_known_home: false,
     };
     let (verdict, after) = stopping.run(&session);
     stopping.faults.sort();
@@ -137,6 +138,8 @@ struct Stopping<'a> {
     left: Vec<Left>,
     /// What the last look at the processes could not see.
     unseen: Option<String>,
+    /// The user's own settings name the home of the session.
+    is_known_home: bool,
 }
 
 /// The agent's own processes, held.
@@ -239,7 +242,7 @@ impl Stopping<'_> {
         }
         self.by_inference(session)?;
         let look = fleet::look(self.host, self.adapters, self.host.deadlines.all);
-        let root = orders::home(self.host, self.adapters, self.target)?;
+        let root = self.home()?;
         let plan = self.control.stop(&look, &root, session);
         match &plan {
             Stop::Run { .. } if !root.is_known() => {
@@ -284,6 +287,13 @@ impl Stopping<'_> {
         self.bury(agents);
         self.sweep(tree, session, since);
         Ok(())
+    }
+
+    /// Returns the home of the session as it stands now.
+    fn home(&mut self) -> Result<Root, Objection> {
+        let root = orders::home(self.host, self.adapters, self.target)?;
+        self.is_known_home = root.is_known();
+        Ok(root)
     }
 
     /// Refuses to act on a join by directory and start time. Who types the pid of such a process means the
@@ -399,7 +409,8 @@ impl Stopping<'_> {
         if let Some(marker) = wrapped {
             return Some(marker.run.clone());
         }
-        session.run.clone()
+        // A run knows its session by its id, and another home may hold a session of the same id.
+        session.run.clone().filter(|_| self.is_known_home)
     }
 
     fn descends(&self, process: &Process, from: &ProcId) -> bool {
@@ -482,7 +493,7 @@ impl Stopping<'_> {
         let others = self.others(session);
         let none = Agents { held: Vec::new(), shown: Vec::new() };
         let look = fleet::look(self.host, self.adapters, self.host.deadlines.live);
-        let root = orders::home(self.host, self.adapters, self.target)?;
+        let root = self.home()?;
         // One that is about to be served again is kept from it.
         if let Stop::Run { program, args, set } = self.control.stop(&look, &root, session) {
             if !root.is_known() {

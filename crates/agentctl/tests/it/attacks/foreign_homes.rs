@@ -196,3 +196,31 @@ fn a_foreign_home_is_shown() {
         assert!(row["notes"].as_array().is_some_and(|n| n.iter().any(|n| *n == note)), "{row:#}");
     });
 }
+
+/// S8, S23: a session of a foreign home that has the id of a launched one is not of its run.
+#[test]
+fn the_id_of_a_launched_session_in_a_foreign_home_does_not_reach_its_run() {
+    sandboxed(|| {
+        let foreign = Foreign::new(&json!({"status": "busy"}));
+        let home = &foreign.claude.home;
+        let tool = home.at("pids/tool");
+        // A real launch: its agent tells this id, and has an orphan below its shim.
+        let init = json!({"type": "system", "subtype": "init", "session_id": B});
+        let text = json!({"type": "assistant", "message": {"content": []}});
+        script(
+            home,
+            "claude",
+            &format!(
+                "(setsid sh -c 'echo $$ > {}; exec sleep 600' &)\n\
+                 printf '%s\\n' '{init}' '{text}'\nexec sleep 600",
+                tool.display()
+            ),
+        );
+        let cwd = crate::launched::folder(home, "victim");
+        let launched = home.run(&["launch", "claude-code", "--cwd", &cwd, "-p", "x"]);
+        assert_eq!(launched.code, Some(0), "{launched:?}");
+        let tool = crate::stop::written_pid(&tool);
+        let told = home.run(&["stop", B, "--force"]);
+        assert!(lives(tool), "{told:?}");
+    });
+}
