@@ -5,7 +5,7 @@
 //! alone.
 #![cfg(target_os = "linux")]
 // Tests build their own world; helpers of tests panic as the tests themselves do.
-#![allow(clippy::disallowed_methods, clippy::expect_used)]
+#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
