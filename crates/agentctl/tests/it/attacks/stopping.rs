@@ -8,15 +8,15 @@ use testkit::{Echo, TestHome, eventually, sandboxed};
 
 use crate::claude_code::{A, Claude, prompt};
 use crate::home;
-use crate::launched::{folder, launch, runs, shims, status};
-use crate::stop::{demo, lives, written_pid};
+use crate::launched::{folder, launch, shims, status};
+use crate::stop::{lives, written_pid};
 
 const OTHER_RUN: &str = "01a1de32-0000-7000-8000-0000000000ff";
 
 /// Launches a demo agent whose tool runs this script, and returns the session id and the run id.
 fn launched(home: &TestHome, script: &str) -> (String, String) {
     let script = home.write("parts/tool.sh", script);
-    let id = launch(home, "ws", &format!("x [[tool:sh {}]]", script.display()), &[]);
+    let id = launch(home, "launched", &format!("x [[tool:sh {}]]", script.display()), &[]);
     let run = status(home, &id)["run"].as_str().expect("a run").to_owned();
     (id, run)
 }
@@ -43,14 +43,17 @@ fn bystander(home: &TestHome, variables: &[(&str, String)]) -> Echo {
 #[test]
 fn a_descendant_that_forged_a_text_is_ended() {
     sandboxed(|| {
-        let home = home();
-        let other = demo(&home, "other", "x [[hang]]");
-        let place = pids(&home);
+        let claude = Claude::new();
+        let home = &claude.home;
+        claude.transcript(A, &[prompt("x")]);
+        let other = claude.live(A, &json!({"status": "busy"}));
+        let place = pids(home);
         let place = place.display();
         let fake = testkit::fake_agent();
         let text = "AGENTCTL_RUN=v1:another-run:1:1";
         let hook = "AGENTCTL_HOOK=x AGENTCTL_RUN_ID=$OWN";
-        let marks = format!("CLAUDE_PID={} CODEX_THREAD_ID=other PI_SESSION_ID=other", other.pid());
+        let marks =
+            format!("CLAUDE_PID={} CLAUDE_CODE_SESSION_ID={A} PI_SESSION_ID=x", other.pid());
         let mut script = String::from("OWN=$(echo $AGENTCTL_RUN | cut -d: -f2)\n");
         let mut names = Vec::new();
         for (name, variables) in [
@@ -84,9 +87,9 @@ fn a_descendant_that_forged_a_text_is_ended() {
             names.push(name.to_owned());
         }
         script.push_str("wait\n");
-        let (id, _) = launched(&home, &script);
+        let (id, _) = launched(home, &script);
         let all: Vec<(&String, u32)> =
-            names.iter().map(|n| (n, written_pid(&pids(&home).join(n)))).collect();
+            names.iter().map(|n| (n, written_pid(&pids(home).join(n)))).collect();
         let told = home.run(&["stop", &id, "--json"]);
         let living: Vec<&&String> =
             all.iter().filter(|(_, pid)| lives(*pid)).map(|(n, _)| n).collect();
@@ -152,11 +155,7 @@ fn the_folder_of_another_run_saves_only_the_processes_it_names() {
         let victim = launch(&home, "victim", "x [[hang]]", &[]);
         let row = status(&home, &victim);
         let run = row["run"].as_str().expect("a run");
-        let directory =
-            runs(&home).into_iter().find(|r| r["run"] == run || r["id"] == run).map_or_else(
-                || home.at(&format!(".local/state/agentctl/runs/{run}")),
-                |_| home.at(&format!(".local/state/agentctl/runs/{run}")),
-            );
+        let directory = home.at(&format!(".local/state/agentctl/runs/{run}"));
         assert!(directory.is_dir());
         let process = &row["processes"][0];
         let whole = format!("v1:{run}:{}:{}", process["pid"], process["start_ticks"]);
