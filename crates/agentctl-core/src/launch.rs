@@ -29,7 +29,8 @@ use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
 use crate::locks::{self, Holder};
-use crate::model::{Exit, Fault, Locator, ProcId, Status, Target, is_session_id};
+use crate::model::{Exit, Fault, Join, Locator, ProcId, Status, Target, is_session_id};
+use crate::orders::{self, Objection};
 use crate::runs::{self, FIRST_BYTES, MARKER, Run, Runs, Spec};
 use crate::stop;
 
@@ -127,6 +128,9 @@ pub fn launch(
             return Err(Refusal::new(why, hint).into());
         }
     }
+    if let Some(from) = &launch.from {
+        in_known_home(host, adapters, from)?;
+    }
     if let Some(remote) = control.remote() {
         return remote::launch(host, adapters, remote, &launch);
     }
@@ -213,7 +217,7 @@ fn check(
     launch: &Launch,
 ) -> Result<(Vec<Holder>, Vec<Fault>), LaunchError> {
     if let (Begin::Resume(id), Some(from)) = (&launch.order.begin, &launch.from) {
-        unserved(host, adapters, id, from)?;
+        unserved(host, adapters, (id, from), launch.force)?;
     }
     if launch.force {
         return Ok((Vec::new(), Vec::new()));
@@ -234,12 +238,24 @@ fn check(
     Ok((found.exempt, found.faults))
 }
 
-/// Two writers would tear a session apart: it is continued only when nobody serves it.
+/// The agent is started with the home of the session as its configuration, hooks included: a home that only
+/// a process named is never given to it, not even by force.
+fn in_known_home(host: &Arc<Host>, adapters: Adapters, from: &Target) -> Result<(), LaunchError> {
+    let session = from.session.as_ref().map(|locator| locator.id.clone()).unwrap_or_default();
+    match orders::known_home(host, adapters, from) {
+        Ok(_) => Ok(()),
+        Err(Objection::Refused { why, hint }) => Err(LaunchError::Objected { session, why, hint }),
+        Err(Objection::Unknown(why)) => Err(LaunchError::Unclear { session, why }),
+    }
+}
+
+/// Two writers would tear a session apart: it is continued only when no process serves it. A join by
+/// directory and start time only is a doubt that `force` overrules.
 fn unserved(
     host: &Arc<Host>,
     adapters: Adapters,
-    id: &str,
-    from: &Target,
+    (id, from): (&str, &Target),
+    force: bool,
 ) -> Result<(), LaunchError> {
     let found = fleet::inspect(host, adapters, from);
     let unclear = |why: String| LaunchError::Unclear { session: id.to_owned(), why };
@@ -247,8 +263,11 @@ fn unserved(
         let why = found.faults.first().map(|f| f.message.clone());
         return Err(unclear(why.unwrap_or_else(|| "it is not there any more".into())));
     };
-    if !session.processes.is_empty() {
+    if session.processes.iter().any(|p| p.join == Join::Proved) {
         return Err(LaunchError::Served(Box::new(session)));
+    }
+    if !session.processes.is_empty() {
+        return if force { Ok(()) } else { Err(LaunchError::MayBeServed(Box::new(session))) };
     }
     if session.status == Status::Unknown {
         let why = session.reason.and_then(|r| r.detail);

@@ -25,6 +25,7 @@ pub mod launch;
 pub mod locks;
 pub mod model;
 pub mod native;
+pub mod orders;
 pub mod resolve;
 pub mod runs;
 pub mod stop;

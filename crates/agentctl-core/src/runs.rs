@@ -80,11 +80,16 @@ pub fn marker_of(host: &Host, process: &Process) -> Option<Marker> {
     }
 }
 
-/// Returns the live agents that were launched from here, each with its marker.
+/// Returns the live agents that were launched from here, each with its marker. Any process may write such
+/// a text about itself: where the run's folder names its agent, only that process is it.
 pub fn agents(host: &Host) -> impl Iterator<Item = (Process, Marker)> {
     let table = host.kernel.table(&|_| true);
     let marked = table.processes.into_iter().filter_map(|p| marker_of(host, &p).map(|m| (p, m)));
-    marked.filter(|(process, marker)| marker.names(&process.id))
+    let runs = Runs::of(host);
+    marked.filter(move |(process, marker)| {
+        let started = || runs.run(&marker.run).started();
+        marker.names(&process.id) && started().is_none_or(|s| s.process == process.id)
+    })
 }
 
 /// What was asked for.

@@ -5,8 +5,11 @@
 //! the server itself is never signalled. No agent is named here.
 
 mod act;
+mod belonging;
 mod remote;
+mod report;
 mod run;
+mod run_folders;
 mod seen;
 mod tree;
 
@@ -14,17 +17,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use crate::adapters::control::{Control, Mark, Stop};
-use crate::adapters::{Adapter, Look, Root};
-use crate::fleet::{self, Adapters, Inspected, Query};
+use crate::adapters::{Adapter, Root};
+use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Held, Liveness, Process};
-use crate::model::{Fault, ProcId, Session, Status, Target};
+use crate::model::{Fault, Join, ProcId, ServingProcess, Session, Status, Target};
+use crate::orders::{self, Objection};
 use crate::runs::{Marker, marker_of};
-pub use run::end_run;
+pub use report::{Ended, How, Left, Report, Survivor, Verdict};
+pub use run::{RunEnd, end_run};
+use run_folders::RunFolders;
 pub use seen::DAEMON;
 use tree::{Other, Roots, Tree};
 
@@ -47,104 +51,6 @@ pub struct Options {
     pub force: bool,
     /// How long all of it may take.
     pub timeout: Option<Duration>,
-}
-
-/// How a process came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum How {
-    /// It was asked to.
-    Asked,
-    /// It was killed.
-    Killed,
-    /// By itself, or by the agent that had started it.
-    Itself,
-}
-
-/// A process that has ended.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Ended {
-    /// Its pid.
-    pub pid: u32,
-    /// Its command line, shortened.
-    pub command: String,
-    /// How it ended.
-    pub how: How,
-}
-
-/// A process that lives on.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Survivor {
-    /// Its pid.
-    pub pid: u32,
-    /// Its command line, shortened.
-    pub command: String,
-    /// Why it lives.
-    pub why: String,
-}
-
-/// A session inside the stopped one that was left alone: it is one of its own.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Left {
-    /// The process that serves it.
-    pub pid: u32,
-    /// Its adapter.
-    pub adapter: &'static str,
-    /// Its id.
-    pub session: Option<String>,
-}
-
-/// What became of the session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It was ended, and the next look at it says so.
-    Stopped,
-    /// Nothing served it when we came.
-    Already,
-    /// Its turn is over; it rests in this shared server.
-    Rests(u32),
-    /// It would be unsafe, or it cannot be done from here; and what to do instead.
-    Refused(String, Option<String>),
-    /// Whether it lives cannot be told.
-    Unknown(String),
-    /// It lives on.
-    Failed(String),
-}
-
-/// What was done about one session.
-#[derive(Debug)]
-pub struct Report {
-    /// What became of it.
-    pub verdict: Verdict,
-    /// The session as it was before.
-    pub before: Option<Session>,
-    /// The session as the last look showed it; `None` when nothing knows it any more.
-    pub after: Option<Session>,
-    /// What has ended: the agent first, then what it had started.
-    pub ended: Vec<Ended>,
-    /// What has not.
-    pub survivors: Vec<Survivor>,
-    /// Sessions inside it that were left alone.
-    pub left: Vec<Left>,
-    /// What else is worth saying.
-    pub notes: Vec<String>,
-    /// What could not be asked on the way.
-    pub faults: Vec<Fault>,
-}
-
-impl Report {
-    fn bare(verdict: Verdict, inspected: Inspected) -> Self {
-        Self {
-            verdict,
-            before: inspected.session.clone(),
-            after: inspected.session,
-            ended: Vec::new(),
-            survivors: Vec::new(),
-            left: Vec::new(),
-            notes: Vec::new(),
-            faults: inspected.faults,
-        }
-    }
 }
 
 /// Stops one session, or one agent process without a session.
@@ -186,6 +92,7 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         survivors: Vec::new(),
         left: Vec::new(),
         unseen: None,
+        is_known_home: false,
     };
     let (verdict, after) = stopping.run(&session);
     stopping.faults.sort();
@@ -231,6 +138,8 @@ struct Stopping<'a> {
     left: Vec<Left>,
     /// What the last look at the processes could not see.
     unseen: Option<String>,
+    /// The user's own settings name the home of the session.
+    is_known_home: bool,
 }
 
 /// The agent's own processes, held.
@@ -251,6 +160,9 @@ impl Stopping<'_> {
                 self.sweep_after(&session)
             };
             if let Err(verdict) = acted {
+                return (verdict, self.look_again());
+            }
+            if let Some(verdict) = self.process_alone(&session) {
                 return (verdict, self.look_again());
             }
             let seen = fleet::inspect(self.host, self.adapters, self.target);
@@ -297,6 +209,19 @@ impl Stopping<'_> {
         }
     }
 
+    /// Says what became of a process that was ended by its pid, whichever session it served.
+    fn process_alone(&self, session: &Session) -> Option<Verdict> {
+        if !self.is_process_alone(session) {
+            return None;
+        }
+        let process = session.processes.iter().find(|p| self.target.pid == Some(p.id.pid))?;
+        Some(match self.host.kernel.liveness(&process.id) {
+            Liveness::Gone => self.done(true),
+            Liveness::Alive { .. } => Verdict::Failed("it lives on".into()),
+            Liveness::Unknown(why) => Verdict::Unknown(why),
+        })
+    }
+
     fn look_again(&mut self) -> Option<Session> {
         fleet::inspect(self.host, self.adapters, self.target).session
     }
@@ -315,11 +240,16 @@ impl Stopping<'_> {
             let why = format!("its process serves {} {who} too", other.adapter);
             return Err(Verdict::Refused(why, Some("--force ends both".into())));
         }
+        self.by_inference(session)?;
         let look = fleet::look(self.host, self.adapters, self.host.deadlines.all);
-        let root = self.root(&look, session);
+        let root = self.home()?;
         let plan = self.control.stop(&look, &root, session);
-        if let Stop::Refuse(why) = plan {
-            return Err(Verdict::Refused(why, None));
+        match &plan {
+            Stop::Run { .. } if !root.is_known() => {
+                return Err(Objection::foreign_home(self.adapter.name(), &root).into());
+            }
+            Stop::Refuse(why) => return Err(Verdict::Refused(why.clone(), None)),
+            _ => {}
         }
         if let Stop::Signals(ladder) = plan {
             if session.hosted {
@@ -331,8 +261,13 @@ impl Stopping<'_> {
             }
         }
         let asks = matches!(plan, Stop::Ask);
-        let agents =
-            if asks { Agents { held: Vec::new(), shown: Vec::new() } } else { self.hold(session)? };
+        let mut agents = self.hold(session)?;
+        // They cannot become other processes any more: what is proved of them now stays true.
+        let held: Vec<ProcId> = agents.held.iter().map(|h| h.id().clone()).collect();
+        orders::verify(self.host, self.adapters, self.target, &held)?;
+        if asks {
+            agents = Agents { held: Vec::new(), shown: Vec::new() };
+        }
         let mut tree = Tree::new(self.host, self.roots(session, &agents, others));
         // All that lives now is held before the first signal.
         while tree.grow() > 0 && !self.left().is_zero() {}
@@ -354,10 +289,40 @@ impl Stopping<'_> {
         Ok(())
     }
 
+    /// Returns the home of the session as it stands now.
+    fn home(&mut self) -> Result<Root, Objection> {
+        let root = orders::home(self.host, self.adapters, self.target)?;
+        self.is_known_home = root.is_known();
+        Ok(root)
+    }
+
+    /// Refuses to act on a join by directory and start time. Who types the pid of such a process means the
+    /// process, not the session.
+    fn by_inference(&self, session: &Session) -> Result<(), Verdict> {
+        let guessed = |p: &&ServingProcess| p.join == Join::Inferred;
+        match session.processes.iter().find(guessed) {
+            Some(process) if self.target.pid != Some(process.id.pid) => {
+                Err(orders::inferred(process.id.pid).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says whether a person typed the pid of a process that is not proved to serve the session: then that
+    /// process alone is ended.
+    fn is_process_alone(&self, session: &Session) -> bool {
+        session
+            .processes
+            .iter()
+            .any(|p| p.join == Join::Inferred && self.target.pid == Some(p.id.pid))
+    }
+
     /// Takes hold of the agent's own processes.
     fn hold(&self, session: &Session) -> Result<Agents, Verdict> {
         let mut agents = Agents { held: Vec::new(), shown: Vec::new() };
-        for id in session.processes.iter().map(|serving| &serving.id) {
+        let alone = self.is_process_alone(session).then_some(self.target.pid).flatten();
+        let serving = session.processes.iter().map(|serving| &serving.id);
+        for id in serving.filter(|id| alone.is_none_or(|pid| pid == id.pid)) {
             let held = self.host.kernel.hold(id).map_err(|error| {
                 Verdict::Failed(format!("pid {} could not be taken hold of: {error}", id.pid))
             })?;
@@ -385,17 +350,14 @@ impl Stopping<'_> {
         others.map(|other| Other::of(self.adapters, other)).collect()
     }
 
-    fn root(&self, look: &Look, session: &Session) -> Root {
-        let known = self.adapter.roots(look).into_iter().find(|r| r.label() == session.root);
-        known.unwrap_or_else(|| Root::named_only_by(session.root.clone().into(), Vec::new()))
-    }
-
     fn roots(&self, session: &Session, agents: &Agents, others: Vec<Other>) -> Roots {
         let ids: Vec<ProcId> = agents.held.iter().map(|h| h.id().clone()).collect();
         let markers: Vec<Marker> =
             agents.shown.iter().filter_map(|p| marker_of(self.host, p)).collect();
         let run = self.own_run(session, agents, &markers, &others);
-        let text = markers.first().map(|m| m.run.clone()).or_else(|| run.clone());
+        let folders = RunFolders::of(self.host);
+        let started = run.as_deref().and_then(|run| folders.started(run));
+        let marked = ids.iter().cloned().chain(started.map(|s| s.process)).collect();
         // One process is shared knowingly then: it is ended, whoever else it serves.
         let mut others = others;
         for other in &mut others {
@@ -405,7 +367,8 @@ impl Stopping<'_> {
             servers: if ids.is_empty() { session.process_ids() } else { Vec::new() },
             agents: ids,
             run,
-            text,
+            marked,
+            by_force: self.options.force,
             marks: self.marks(session),
             others,
             doubtful: doubtful(self.adapters, &self.faults),
@@ -417,7 +380,8 @@ impl Stopping<'_> {
     }
 
     /// Returns the run that launched this very session. The text alone does not say so: an agent started
-    /// by hand inside a launched one carries that one's.
+    /// by hand inside a launched one carries that one's, and an agent may write any text. Where the run's
+    /// folder names its agent, only that process is it.
     fn own_run(
         &self,
         session: &Session,
@@ -425,7 +389,11 @@ impl Stopping<'_> {
         markers: &[Marker],
         others: &[Other],
     ) -> Option<String> {
-        let named = markers.iter().find(|m| agents.held.iter().any(|h| m.names(h.id())));
+        let folders = RunFolders::of(self.host);
+        let named = markers.iter().find(|m| {
+            let mut held = agents.held.iter().map(Held::id);
+            held.any(|id| m.names(id) && folders.may_be_agent(&m.run, id))
+        });
         if let Some(marker) = named {
             return Some(marker.run.clone());
         }
@@ -433,14 +401,16 @@ impl Stopping<'_> {
         let wrapped = markers.iter().find(|marker| {
             let wrapper = self.host.kernel.process(marker.pid).ok().flatten();
             wrapper.filter(|w| marker.names(&w.id)).is_some_and(|w| {
-                !others.iter().any(|o| o.processes.contains(&w.id))
+                folders.may_be_agent(&marker.run, &w.id)
+                    && !others.iter().any(|o| o.processes.contains(&w.id))
                     && agents.shown.iter().any(|a| self.descends(a, &w.id))
             })
         });
         if let Some(marker) = wrapped {
             return Some(marker.run.clone());
         }
-        session.run.clone()
+        // A run knows its session by its id, and another home may hold a session of the same id.
+        session.run.clone().filter(|_| self.is_known_home)
     }
 
     fn descends(&self, process: &Process, from: &ProcId) -> bool {
@@ -513,8 +483,7 @@ impl Stopping<'_> {
     fn bury(&mut self, agents: Agents) {
         for (held, process) in agents.held.iter().zip(&agents.shown) {
             if !held.has_exited() {
-                let (pid, command) = (process.id.pid, tree::command(process));
-                self.survivors.push(Survivor { pid, command, why: "it does not end".into() });
+                self.survivors.push(tree::survivor(process, "it does not end".into()));
             }
         }
     }
@@ -524,9 +493,12 @@ impl Stopping<'_> {
         let others = self.others(session);
         let none = Agents { held: Vec::new(), shown: Vec::new() };
         let look = fleet::look(self.host, self.adapters, self.host.deadlines.live);
-        let root = self.root(&look, session);
+        let root = self.home()?;
         // One that is about to be served again is kept from it.
         if let Stop::Run { program, args, set } = self.control.stop(&look, &root, session) {
+            if !root.is_known() {
+                return Err(Objection::foreign_home(self.adapter.name(), &root).into());
+            }
             self.ask_program(&none, &act::Order { program, args, set })?;
         }
         let mut tree = Tree::new(self.host, self.roots(session, &none, others));

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use agentctl_core::host::Host;
 use agentctl_core::model::{ReasonKind, Session, Status, Time};
+use agentctl_core::orders::has_foreign_home;
 use anstyle::Style;
 
 use crate::parts::in_parts;
@@ -138,7 +139,7 @@ fn cells<'a>(
         id,
         when.map_or("-".into(), |t| age(now, t).into()),
         session.cwd.as_deref().map_or("-".into(), |c| directory(host, c).into()),
-        what(session),
+        what(host, session),
     ]
 }
 
@@ -152,8 +153,18 @@ fn depth(session: &Session, all: &[Session]) -> usize {
     depth
 }
 
-/// The reason first, since it is what a person must act on; then the title.
-fn what(session: &Session) -> Cow<'_, str> {
+/// A home that no setting names first, since its text may be meant to mislead; then the reason, since it is
+/// what a person must act on; then the title.
+fn what<'a>(host: &Host, session: &'a Session) -> Cow<'a, str> {
+    let what = state_and_title(session);
+    if !has_foreign_home(session) {
+        return what;
+    }
+    let home = directory(host, &session.root);
+    format!("home {home} is named only by its process · {what}").into()
+}
+
+fn state_and_title(session: &Session) -> Cow<'_, str> {
     let reason = session.reason.as_ref().map(|r| match &r.detail {
         // What a tool does says by itself that it is a tool.
         Some(detail) if r.kind == ReasonKind::Tool || detail.starts_with(r.kind.word()) => {

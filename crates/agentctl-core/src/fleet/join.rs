@@ -20,6 +20,8 @@ const START_GRAIN_MS: i64 = 20;
 pub struct View {
     adapter: &'static str,
     root: String,
+    /// No setting of the user names the home.
+    foreign: bool,
     now: Time,
     served: HashMap<String, Vec<Served>>,
     unjoined: Vec<Served>,
@@ -51,6 +53,7 @@ impl View {
         Self {
             adapter,
             root: root.label(),
+            foreign: !root.is_known(),
             now: look.now,
             served,
             unjoined,
@@ -128,7 +131,7 @@ impl View {
     }
 
     fn blank(&self, id: Option<&str>) -> Session {
-        Session {
+        let mut session = Session {
             id: id.map(str::to_owned),
             adapter: self.adapter,
             root: self.root.clone(),
@@ -156,7 +159,11 @@ impl View {
             notes: Vec::new(),
             evidence: Vec::new(),
             open_call: None,
+        };
+        if self.foreign {
+            crate::orders::note_foreign_home(&mut session);
         }
+        session
     }
 
     fn apply_processes(&self, session: &mut Session, claims: &[Served]) {
@@ -319,7 +326,7 @@ fn described(view: &View, locator: &Locator, record: Record) -> Session {
     session.tokens = record.tokens;
     session.cost_usd = record.cost_usd;
     session.parent = record.parent.or_else(|| locator.parent.clone());
-    session.notes = record.notes;
+    session.notes.extend(record.notes);
     session.evidence = record.evidence;
     session.open_call = record.open_call;
     session

@@ -50,6 +50,19 @@ pub enum LaunchError {
     /// A live process serves the session that was to be continued.
     #[error("session {} is being served: {}", .0.id.as_deref().unwrap_or("-"), served(.0))]
     Served(Box<Session>),
+    /// A live process may serve the session that was to be continued: only place and time say so.
+    #[error("session {} may be served by {}: only its directory and start time say so", .0.id.as_deref().unwrap_or("-"), served(.0))]
+    MayBeServed(Box<Session>),
+    /// The session that was to be continued lies where nothing may be acted on.
+    #[error("session {session} is not continued: {why}")]
+    Objected {
+        /// The session.
+        session: String,
+        /// The reason.
+        why: String,
+        /// What to do instead.
+        hint: Option<String>,
+    },
     /// Whether anyone serves it could not be told.
     #[error("whether session {session} is being served is unknown: {why}")]
     Unclear {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use super::tree::{Other, Roots, Tree};
-use super::{DEATH, How, Left, PATIENCE, doubtful};
+use super::{DEATH, How, Left, PATIENCE, Survivor, doubtful};
 use crate::adapters::ALL;
 use crate::fleet::{self, Query};
 use crate::host::Host;
@@ -14,10 +14,18 @@ use crate::kernel::Held;
 use crate::model::{ProcId, Session};
 use crate::runs::{self, Runs};
 
-/// Ends a run that never came to a session, and returns the sessions inside it that were left alone: as
-/// after a stop, they are their own.
+/// What a run that was ended has left alive.
+#[derive(Debug)]
+pub struct RunEnd {
+    /// Sessions inside it that were left alone.
+    pub left: Vec<Left>,
+    /// Processes of it, or linked to it, that live on.
+    pub survivors: Vec<Survivor>,
+}
+
+/// Ends a run that never came to a session. Sessions inside it are left alone, as after a stop.
 #[allow(clippy::must_use_candidate)] // it is called to end them
-pub fn end_run(host: &Arc<Host>, run: &str) -> Vec<Left> {
+pub fn end_run(host: &Arc<Host>, run: &str) -> RunEnd {
     let until = Instant::now() + PATIENCE;
     let marked = runs::agents(host).filter(|(_, marker)| marker.run == run);
     let agents: Vec<Held> =
@@ -27,9 +35,9 @@ pub fn end_run(host: &Arc<Host>, run: &str) -> Vec<Left> {
     let own = own(host, run, &ids, &listing.sessions);
     let others = listing.sessions.into_iter().zip(own).filter(|(_, own)| !own);
     let roots = Roots {
+        marked: ids.clone(),
         agents: ids,
         run: Some(run.to_owned()),
-        text: Some(run.to_owned()),
         others: others.map(|(session, _)| Other::of(ALL, session)).collect(),
         doubtful: doubtful(ALL, &listing.faults),
         ..Roots::default()
@@ -50,7 +58,8 @@ pub fn end_run(host: &Arc<Host>, run: &str) -> Vec<Left> {
             break;
         }
     }
-    std::mem::take(&mut tree.left).into_values().collect()
+    let survivors = tree.survivors();
+    RunEnd { left: std::mem::take(&mut tree.left).into_values().collect(), survivors }
 }
 
 /// Says of each session whether it is the one that the run was to begin. What a shared server hosts

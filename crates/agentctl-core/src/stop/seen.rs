@@ -1,8 +1,11 @@
-//! One pass over the process table: who is there, whose child, and what its environment says.
+//! One pass over the process table: each process, its parent, and the texts in its environment. The
+//! texts prove nothing by themselves; `tree` decides what they are good for.
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::run_folders::is_this_program;
 use crate::adapters::control::Mark;
 use crate::host::Host;
 use crate::kernel::{Kernel, Process, Table};
@@ -10,25 +13,33 @@ use crate::launch::SHIM;
 use crate::model::{ProcId, is_session_id};
 use crate::runs::{MARKER, Marker};
 
-/// What a hook's environment says: that it is one, and whose.
-const HOOK: [&str; 2] = ["AGENTCTL_HOOK", "AGENTCTL_RUN_ID"];
 /// The variable that a daemon is started with, wherever it was started from.
 pub const DAEMON: &str = "AGENTCTL_DAEMON";
+/// The file in the state folder that the daemon keeps open and locked.
+const DAEMON_LOCK: &str = "daemon.lock";
 
 /// One process as a pass over the table shows it.
 pub(super) struct Seen {
     pub(super) process: Process,
-    pub(super) run: Option<String>,
-    pub(super) hook_of: Option<String>,
-    /// It is this user's daemon, which is nobody's tool, whoever happened to start it.
+    /// The text of a run in its environment.
+    pub(super) marker: Option<Marker>,
+    /// It is this user's daemon, which belongs to no session, whichever session started it.
     pub(super) daemon: bool,
+    /// The agents' own marks in its environment.
     pub(super) values: HashMap<&'static str, String>,
-    /// Another user's, or of another pid namespace: what it says of itself may spare it, and never makes
-    /// it anybody's.
-    pub(super) outsider: bool,
+    /// It is another user's process.
+    pub(super) foreign: bool,
 }
 
-/// Everybody there was, by pid, and why that may not be all.
+impl Seen {
+    /// Says whether it is another user's, or of another pid namespace: a pid in its environment may mean
+    /// another process there.
+    pub(super) fn is_outsider(&self) -> bool {
+        self.foreign || self.process.elsewhere
+    }
+}
+
+/// All processes there were, by pid, and why that may not be all.
 pub(super) struct Everybody {
     pub(super) by_pid: HashMap<u32, Seen>,
     pub(super) gaps: Vec<String>,
@@ -36,24 +47,22 @@ pub(super) struct Everybody {
 
 /// Reads the whole table once, with these marks.
 pub(super) fn look(host: &Host, names: &[&'static str]) -> Everybody {
-    let mut wanted = vec![MARKER, HOOK[0], HOOK[1], DAEMON];
+    let mut wanted = vec![MARKER];
     wanted.extend(names);
     let kernel = &host.kernel;
     let (own, others) = (kernel.table(&|_| true), strangers(kernel));
     let mut gaps = own.gaps;
     gaps.extend(others.gaps);
-    let own = own.processes.into_iter().map(|process| (process.elsewhere, process));
+    let own = own.processes.into_iter().map(|process| (false, process));
     let others = others.processes.into_iter().map(|process| (true, process));
-    let by_pid = others.chain(own).map(|(outsider, process)| {
+    let by_pid = others.chain(own).map(|(foreign, process)| {
         let said = kernel.environ(&process.id, &wanted).unwrap_or_default();
         let mut said = said.into_iter();
-        let run = said.next().flatten().and_then(|t| Marker::parse(&t)).map(|m| m.run);
-        let (hook, hook_run) = (said.next().flatten(), said.next().flatten());
-        let daemon = said.next().flatten().is_some() && is_daemon(host, &process);
+        let marker = said.next().flatten().and_then(|t| Marker::parse(&t));
         let values = names.iter().zip(said).filter_map(|(name, v)| Some((*name, v?)));
         let values = values.collect();
-        let hook_of = hook.and(hook_run);
-        let seen = Seen { process, run, hook_of, daemon, values, outsider };
+        let daemon = !foreign && is_daemon(host, &process);
+        let seen = Seen { process, marker, daemon, values, foreign };
         (seen.process.id.pid, seen)
     });
     Everybody { by_pid: by_pid.collect(), gaps }
@@ -70,35 +79,55 @@ fn strangers(_: &Kernel) -> Table {
     Table::default()
 }
 
-/// Says whether a process bears one of these marks. One that names a pid counts only for what began
-/// after that very process, and only as long as nobody else has its pid; an outsider's may mean anybody.
-pub(super) fn bears(
+/// Returns the variable by which a process bears one of these marks. A mark that names a pid counts only
+/// for a process that began after that very process, and only while no other process has its pid.
+pub(super) fn borne(
     seen: &Seen,
     marks: &[Mark],
     by: &[ProcId],
     table: &HashMap<u32, Seen>,
-) -> bool {
-    marks.iter().filter(|m| seen.values.get(m.name) == Some(&m.value)).any(|mark| {
-        match mark.value.parse::<u32>() {
+) -> Option<&'static str> {
+    let borne =
+        marks.iter().filter(|m| seen.values.get(m.name) == Some(&m.value)).find(|mark| match mark
+            .value
+            .parse::<u32>()
+        {
             Err(_) => true,
-            Ok(_) if seen.outsider => false,
+            Ok(_) if seen.is_outsider() => false,
             Ok(pid) => by.iter().any(|agent| {
                 agent.pid == pid
                     && seen.process.id != *agent
                     && seen.process.id.start_ticks >= agent.start_ticks
                     && table.get(&pid).is_none_or(|now| now.process.id == *agent)
             }),
-        }
+        });
+    borne.map(|mark| mark.name)
+}
+
+/// Says whether a process bears one of these marks: see [`borne`].
+pub(super) fn bears(
+    seen: &Seen,
+    marks: &[Mark],
+    by: &[ProcId],
+    table: &HashMap<u32, Seen>,
+) -> bool {
+    borne(seen, marks, by, table).is_some()
+}
+
+/// `agentctl daemon run`, of this very program, that keeps the lock of this user's daemon open.
+fn is_daemon(host: &Host, process: &Process) -> bool {
+    let runs =
+        matches!(process.argv.as_slice(), [_, room, word, ..] if room == "daemon" && word == "run");
+    if !runs || !is_this_program(host, process) {
+        return false;
+    }
+    let lock = std::fs::symlink_metadata(host.state().join(DAEMON_LOCK));
+    lock.is_ok_and(|lock| {
+        host.kernel.has_open(process.id.pid, lock.dev(), lock.ino()).unwrap_or(false)
     })
 }
 
-/// `agentctl daemon run`, of this very program.
-fn is_daemon(host: &Host, process: &Process) -> bool {
-    let ours = process.exe.as_deref() == Some(host.program.as_path());
-    ours && matches!(process.argv.as_slice(), [_, room, word, ..] if room == "daemon" && word == "run")
-}
-
-/// `agentctl shim …/runs/<run> …`
+/// Returns the run that a command line of the form `agentctl shim …/runs/<run> …` names: a text.
 pub(super) fn shim_of(process: &Process) -> Option<&str> {
     let [_, word, folder, ..] = process.argv.as_slice() else { return None };
     let folder = Path::new(folder).is_absolute().then_some(Path::new(folder))?;
@@ -107,7 +136,8 @@ pub(super) fn shim_of(process: &Process) -> Option<&str> {
     (word == SHIM && kept == "runs").then_some(run)
 }
 
-/// The parent of a process, if what has that pid can be it: nobody is older than their parent.
+/// Returns the parent of a process, if the process with that pid can be it: no process is older than its
+/// parent.
 pub(super) fn parent<'t>(table: &'t HashMap<u32, Seen>, seen: &Seen) -> Option<&'t Seen> {
     let above = table.get(&seen.process.parent_pid)?;
     (above.process.id.start_ticks <= seen.process.id.start_ticks

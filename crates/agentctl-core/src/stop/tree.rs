@@ -1,20 +1,17 @@
-//! Which processes a session has started: by descent, by kernel session, by what their environment says.
-//!
-//! A process is taken for the session's own only on evidence that nobody else can have: an unbroken line
-//! of parents up to the agent, the run's shim above it, the text of the run, the agent's own mark, a
-//! kernel session one of its processes has opened. What serves another session, belongs to another run
-//! or carries this very command is spared, with everything below it.
+//! The processes of one session: held, signalled, waited for, and reported. Which ones they are is
+//! decided in `belonging`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-use super::seen::{self, Seen, ancestors, bears, is_reaper, parent, shim_of};
+use super::run_folders::RunFolders;
+use super::seen::{self, Seen, ancestors, is_reaper, parent};
 use super::{Ended, How, Left, Survivor};
 use crate::adapters::Adapter;
 use crate::adapters::control::Mark;
 use crate::fleet::Adapters;
 use crate::host::Host;
-use crate::kernel::{Brief, Held, Liveness, Process};
+use crate::kernel::{Held, Liveness, Process};
 use crate::model::{ProcId, Session, shorten};
 use rustix::process::Signal;
 
@@ -27,6 +24,8 @@ pub(super) struct Other {
     pub(super) marks: Vec<Mark>,
     /// Ours runs inside it: its marks on our processes are inherited and say nothing.
     pub(super) around_us: bool,
+    /// It runs inside ours, below the agent or its shim.
+    pub(super) inside_us: bool,
 }
 
 impl Other {
@@ -39,7 +38,13 @@ impl Other {
             processes: session.process_ids(),
             id: session.id,
             around_us: false,
+            inside_us: false,
         }
+    }
+
+    /// Names it as a person would: `claude-code 2a658488-…`.
+    fn name(&self) -> String {
+        format!("{} {}", self.adapter, self.id.as_deref().unwrap_or("without a session yet"))
     }
 }
 
@@ -52,8 +57,10 @@ pub(super) struct Roots {
     pub(super) servers: Vec<ProcId>,
     /// The run that launched it.
     pub(super) run: Option<String>,
-    /// The run whose text its processes carry: its own, or one it was started inside.
-    pub(super) text: Option<String>,
+    /// The processes that the text of that run may name: its agent, living or ended.
+    pub(super) marked: Vec<ProcId>,
+    /// Processes that the whole text of the run links to its agent are ended too.
+    pub(super) by_force: bool,
     /// The agent's own marks on what it starts.
     pub(super) marks: Vec<Mark>,
     /// Everybody else.
@@ -67,62 +74,93 @@ pub(super) struct Roots {
 struct Member {
     process: Process,
     held: Held,
-    /// An unbroken line of parents leads to the agent.
-    intact: bool,
+    /// Why it is ended.
+    verdict: Verdict,
     how: How,
     trouble: Option<String>,
     /// Not even a kill may be sent to it.
     refused: bool,
 }
 
+/// What one process is to the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+pub(super) enum Verdict {
     Agent,
     Shim,
+    /// An unbroken line of parents leads to the agent.
     Intact,
+    /// It is below the shim, or in a kernel session that one of ours has opened.
     Loose,
+    /// The whole text of the run names the agent, and it was asked to end such processes.
+    Claimed,
+    /// Only this variable links it to the session.
+    Linked(&'static str),
     Spared(Spared),
     Stranger,
 }
 
+impl Verdict {
+    /// Says whether the process is to be ended.
+    fn is_ours(self) -> bool {
+        matches!(self, Self::Intact | Self::Loose | Self::Claimed)
+    }
+
+    /// Says whether a descendant of the process has been started by the session.
+    fn is_line(self) -> bool {
+        matches!(self, Self::Agent | Self::Shim | Self::Intact | Self::Loose)
+    }
+}
+
+/// Why a process is not ended although it may stand below one that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spared {
+pub(super) enum Spared {
     /// This very command.
     Us,
-    /// It serves another session: its place in the list.
+    /// It serves another session, or was started by it: the session's place in the list.
     Session(usize),
     /// The server that hosts the session.
     Server,
-    /// Another run's.
+    /// The shim or the agent of another run.
     Run,
-    /// A hook at work, or the daemon: neither is a guest that its carrier is spared for.
+    /// A hook of the run: the shim has started it.
     Hook,
+    /// This user's daemon.
+    Daemon,
     /// It looks like an agent whose adapter did not answer.
     Doubt,
 }
 
 /// The processes of one session, as far as they are known.
 pub(super) struct Tree<'a> {
-    host: &'a Host,
-    roots: Roots,
+    pub(super) host: &'a Host,
+    pub(super) roots: Roots,
+    pub(super) folders: RunFolders<'a>,
     names: Vec<&'static str>,
     members: Vec<Member>,
     /// Kernel sessions that processes of ours have opened.
-    leaders: Vec<ProcId>,
+    pub(super) leaders: Vec<ProcId>,
+    /// The run's shim, proved to be it.
+    pub(super) shims: Vec<ProcId>,
+    /// Hooks of the run and what they have started.
+    pub(super) hooks: HashSet<ProcId>,
     pub(super) ended: Vec<Ended>,
     /// Nested sessions that were left alone.
     pub(super) left: BTreeMap<u32, Left>,
-    /// What carries somebody else and was therefore left alone.
+    /// Processes that carry another session or this command and are therefore left alone.
     carriers: HashMap<ProcId, Survivor>,
+    /// Processes below the agent or its shim that were left alone.
+    spared: HashMap<ProcId, Survivor>,
+    /// Processes that only a text links to the session.
+    linked: HashMap<ProcId, Survivor>,
     unheld: HashMap<ProcId, Survivor>,
     /// What the last look could not see.
     pub(super) gaps: Vec<String>,
     /// The run's shim lives: what the agent has orphaned is below it.
     pub(super) has_shim: bool,
     /// The processes between the agent and this very command, if it runs inside the session.
-    above_us: HashSet<u32>,
+    pub(super) above_us: HashSet<u32>,
     /// The processes above the agent: whatever they are, it has not started them.
-    above_agents: HashSet<ProcId>,
+    pub(super) above_agents: HashSet<ProcId>,
 }
 
 impl<'a> Tree<'a> {
@@ -134,53 +172,27 @@ impl<'a> Tree<'a> {
         let mut tree = Self {
             host,
             roots,
+            folders: RunFolders::of(host),
             names,
             members: Vec::new(),
             leaders: Vec::new(),
+            shims: Vec::new(),
+            hooks: HashSet::new(),
             ended: Vec::new(),
             left: BTreeMap::new(),
             carriers: HashMap::new(),
+            spared: HashMap::new(),
+            linked: HashMap::new(),
             unheld: HashMap::new(),
             gaps: Vec::new(),
             has_shim: false,
             above_us: HashSet::new(),
             above_agents: HashSet::new(),
         };
+        // Which sessions are around this one must be known before any parent can have ended.
         let everybody = seen::look(host, &tree.names);
         tree.place(&everybody.by_pid);
         tree
-    }
-
-    /// Finds out which other sessions ours runs inside of.
-    fn place(&mut self, table: &HashMap<u32, Seen>) {
-        let mut agents: Vec<&Seen> =
-            self.roots.agents.iter().filter_map(|a| table.get(&a.pid)).collect();
-        // What the shim was started with, so was the agent that may have ended since.
-        let run = self.roots.run.as_deref();
-        let shim = |s: &&Seen| run.is_some() && !s.outsider && shim_of(&s.process) == run;
-        agents.extend(table.values().filter(shim));
-        let mut above: HashSet<ProcId> = HashSet::new();
-        for agent in &agents {
-            above.extend(ancestors(table, agent).map(|s| s.process.id.clone()));
-        }
-        let around: Vec<bool> = self
-            .roots
-            .others
-            .iter()
-            .map(|other| {
-                other.processes.iter().any(|p| above.contains(p))
-                    || agents.iter().any(|seen| bears(seen, &other.marks, &other.processes, table))
-            })
-            .collect();
-        for (other, around) in self.roots.others.iter_mut().zip(around) {
-            other.around_us = around;
-        }
-        self.above_agents = above;
-        let line = table.get(&std::process::id()).map(|us| ancestors(table, us));
-        let line: Vec<&ProcId> = line.into_iter().flatten().map(|s| &s.process.id).collect();
-        if line.iter().any(|id| self.roots.agents.contains(id)) {
-            self.above_us = line.iter().map(|id| id.pid).collect();
-        }
     }
 
     /// Looks once more and takes hold of everything new; returns how many that were.
@@ -188,15 +200,15 @@ impl<'a> Tree<'a> {
         let everybody = seen::look(self.host, &self.names);
         let table = everybody.by_pid;
         self.gaps = everybody.gaps;
-        let mut verdicts: HashMap<u32, Verdict> = HashMap::new();
+        self.place(&table);
+        let mut verdicts = self.decide_all(&table);
         let mut pids: Vec<u32> = table.keys().copied().collect();
         pids.sort_unstable();
-        for pid in &pids {
-            self.decide(*pid, &table, &mut verdicts, 0);
-        }
-        self.has_shim |= verdicts.values().any(|v| *v == Verdict::Shim);
+        self.has_shim |= !self.shims.is_empty();
         self.leave_carriers(&table, &mut verdicts);
         self.name_the_nested(&table, &verdicts);
+        self.name_the_spared(&table, &verdicts);
+        self.name_the_linked(&table, &verdicts);
         let mut fresh = 0;
         for pid in &pids {
             let Some(seen) = table.get(pid) else { continue };
@@ -204,22 +216,25 @@ impl<'a> Tree<'a> {
             if verdict == Verdict::Agent {
                 self.note_leader(&seen.process);
             }
-            if !matches!(verdict, Verdict::Intact | Verdict::Loose)
-                || self.members.iter().any(|m| m.process.id == seen.process.id)
-            {
+            if verdict == Verdict::Spared(Spared::Hook) {
+                self.hooks.insert(seen.process.id.clone());
+            }
+            if !verdict.is_ours() || self.is_member(&seen.process.id) {
                 continue;
             }
             match self.host.kernel.hold(&seen.process.id) {
                 Ok(Some(held)) => {
                     fresh += 1;
                     self.unheld.remove(&seen.process.id);
-                    self.note_leader(&seen.process);
-                    let (process, intact) = (seen.process.clone(), verdict == Verdict::Intact);
+                    // What a text claims opens no line of its own.
+                    if verdict != Verdict::Claimed {
+                        self.note_leader(&seen.process);
+                    }
                     let how = How::Itself;
                     self.members.push(Member {
-                        process,
+                        process: seen.process.clone(),
                         held,
-                        intact,
+                        verdict,
                         how,
                         trouble: None,
                         refused: false,
@@ -235,138 +250,39 @@ impl<'a> Tree<'a> {
         fresh
     }
 
+    pub(super) fn is_member(&self, id: &ProcId) -> bool {
+        self.members.iter().any(|m| m.process.id == *id)
+    }
+
+    /// What a process of ours was found to be in an earlier pass.
+    pub(super) fn member_verdict(&self, id: &ProcId) -> Option<Verdict> {
+        self.members.iter().find(|m| m.process.id == *id).map(|m| m.verdict)
+    }
+
     fn note_leader(&mut self, process: &Process) {
         if process.session == process.id.pid && !self.leaders.contains(&process.id) {
             self.leaders.push(process.id.clone());
         }
     }
 
-    fn decide(
-        &self,
-        pid: u32,
-        table: &HashMap<u32, Seen>,
-        memo: &mut HashMap<u32, Verdict>,
-        depth: usize,
-    ) -> Verdict {
-        if let Some(known) = memo.get(&pid) {
-            return *known;
-        }
-        let Some(seen) = table.get(&pid).filter(|_| depth < 4096) else {
-            return Verdict::Stranger;
-        };
-        let verdict = self.by_itself(seen).unwrap_or_else(|| {
-            let above =
-                parent(table, seen).map(|p| self.decide(p.process.id.pid, table, memo, depth + 1));
-            self.by_descent(seen, above.unwrap_or(Verdict::Stranger), table)
-        });
-        memo.insert(pid, verdict);
-        verdict
-    }
-
-    /// What a process is whoever its parent may be.
-    fn by_itself(&self, seen: &Seen) -> Option<Verdict> {
-        let id = &seen.process.id;
-        if id.pid == std::process::id() {
-            return Some(Verdict::Spared(Spared::Us));
-        }
-        if self.roots.agents.contains(id) {
-            return Some(Verdict::Agent);
-        }
-        if self.roots.servers.contains(id) {
-            return Some(Verdict::Spared(Spared::Server));
-        }
-        if let Some(at) = self.roots.others.iter().position(|o| o.processes.contains(id)) {
-            return Some(Verdict::Spared(Spared::Session(at)));
-        }
-        if let Some(run) = shim_of(&seen.process) {
-            return Some(match run {
-                run if self.roots.run.as_deref() == Some(run) && !seen.outsider => Verdict::Shim,
-                // Ours was started by hand inside that run: what is orphaned there may be ours.
-                run if self.roots.text.as_deref() == Some(run) => Verdict::Stranger,
-                _ => Verdict::Spared(Spared::Run),
-            });
-        }
-        if seen.daemon || (seen.hook_of.is_some() && seen.hook_of == self.roots.run) {
-            return Some(Verdict::Spared(Spared::Hook));
-        }
-        if seen.run.is_some() && seen.run != self.roots.text {
-            return Some(Verdict::Spared(Spared::Run));
-        }
-        let exe = seen.process.exe.as_deref().and_then(Path::file_name).unwrap_or_default();
-        let exe_name = exe.to_string_lossy();
-        let brief = Brief { comm: &seen.process.comm, exe_name: &exe_name };
-        if self.roots.doubtful.iter().any(|a| a.is_candidate(brief)) {
-            return Some(Verdict::Spared(Spared::Doubt));
-        }
-        let known = self.members.iter().find(|m| m.process.id == *id);
-        known.map(|m| if m.intact { Verdict::Intact } else { Verdict::Loose })
-    }
-
-    fn by_descent(&self, seen: &Seen, above: Verdict, table: &HashMap<u32, Seen>) -> Verdict {
-        let elsewhere =
-            || self.other_of(seen, table).map(|at| Verdict::Spared(Spared::Session(at)));
-        match above {
-            Verdict::Agent | Verdict::Intact => Verdict::Intact,
-            Verdict::Shim | Verdict::Loose => elsewhere().unwrap_or(Verdict::Loose),
-            Verdict::Spared(Spared::Server) if self.is_marked_below_server(seen, table) => {
-                elsewhere().unwrap_or(Verdict::Loose)
-            }
-            // A shell that became this command had started something before.
-            Verdict::Spared(Spared::Us) if self.is_around_us() => Verdict::Intact,
-            Verdict::Spared(why) => Verdict::Spared(why),
-            Verdict::Stranger if self.is_evident(seen, table) => {
-                elsewhere().unwrap_or(Verdict::Loose)
-            }
-            Verdict::Stranger => Verdict::Stranger,
-        }
-    }
-
-    /// Says whether a process shows by itself that the session has started it. An outsider's words do
-    /// not: anybody may write them, and in another pid namespace another agent may serve the session.
-    fn is_evident(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> bool {
-        let by_run = self.roots.run.is_some() && seen.run == self.roots.run;
-        let by_words = by_run || bears(seen, &self.roots.marks, &self.roots.agents, table);
-        (by_words && !seen.outsider)
-            || self.leaders.iter().any(|leader| {
-                // The number of a session is not given to anybody else while it has a process.
-                seen.process.session == leader.pid
-                    && seen.process.id.start_ticks >= leader.start_ticks
-                    && table.get(&leader.pid).is_none_or(|now| now.process.id == *leader)
-            })
-    }
-
-    /// A server starts the tools of all its sessions, and gives each the mark of its own. What the
-    /// server itself carries it was started with: that says nothing.
-    fn is_marked_below_server(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> bool {
-        let bare = |server: &ProcId| {
-            table.get(&server.pid).is_some_and(|s| !bears(s, &self.roots.marks, &[], table))
-        };
-        self.roots.servers.iter().all(bare) && bears(seen, &self.roots.marks, &[], table)
-    }
-
-    /// Returns the other live session that has started a process, where its mark says so.
-    fn other_of(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> Option<usize> {
-        let others = self.roots.others.iter();
-        others
-            .enumerate()
-            .find(|(_, o)| !o.around_us && bears(seen, &o.marks, &o.processes, table))
-            .map(|(at, _)| at)
-    }
-
-    /// What is ours by a mark only and carries somebody else (a terminal multiplexer, say) is left
-    /// alone, with all that is in it.
+    /// A process whose line to the agent is broken and which carries another session or this command (a
+    /// terminal multiplexer, say) is left alone, with all that is in it, and named.
     fn leave_carriers(&mut self, table: &HashMap<u32, Seen>, verdicts: &mut HashMap<u32, Verdict>) {
         let guests: Vec<(&Seen, Spared)> = table
             .values()
             .filter_map(|seen| match verdicts.get(&seen.process.id.pid) {
-                Some(Verdict::Spared(why)) if *why != Spared::Hook => Some((seen, *why)),
+                Some(Verdict::Spared(Spared::Hook | Spared::Daemon)) => None,
+                Some(Verdict::Spared(why)) => Some((seen, *why)),
                 _ => None,
             })
             .collect();
         let mut carriers: BTreeMap<u32, Spared> = BTreeMap::new();
         for (guest, why) in guests {
-            let line = ancestors(table, guest)
-                .take_while(|s| verdicts.get(&s.process.id.pid) == Some(&Verdict::Loose));
+            let is_loose = |s: &&Seen| {
+                let verdict = verdicts.get(&s.process.id.pid);
+                matches!(verdict, Some(Verdict::Loose | Verdict::Claimed))
+            };
+            let line = ancestors(table, guest).take_while(is_loose);
             if let Some(top) = line.last() {
                 carriers.insert(top.process.id.pid, why);
             }
@@ -385,10 +301,12 @@ impl<'a> Tree<'a> {
         }
         let below: Vec<(u32, Spared)> = table
             .values()
-            .filter(|s| verdicts.get(&s.process.id.pid) == Some(&Verdict::Loose))
+            .filter(|s| {
+                let verdict = verdicts.get(&s.process.id.pid);
+                matches!(verdict, Some(Verdict::Loose | Verdict::Claimed))
+            })
             .filter_map(|seen| {
-                let line = std::iter::once(seen).chain(ancestors(table, seen));
-                let mut line = line;
+                let mut line = std::iter::once(seen).chain(ancestors(table, seen));
                 line.find_map(|s| carriers.get(&s.process.id.pid))
                     .map(|w| (seen.process.id.pid, *w))
             })
@@ -405,14 +323,65 @@ impl<'a> Tree<'a> {
             let pid = seen.process.id.pid;
             let Some(Verdict::Spared(Spared::Session(at))) = verdicts.get(&pid) else { continue };
             let Some(other) = self.roots.others.get(*at) else { continue };
-            let inside = ancestors(table, seen).any(|s| {
-                let above = verdicts.get(&s.process.id.pid);
-                matches!(above, Some(Verdict::Agent | Verdict::Intact | Verdict::Loose))
-            });
+            let inside = ancestors(table, seen).any(|s| is_line(verdicts, s));
             if inside && other.processes.contains(&seen.process.id) {
                 let left = Left { pid, adapter: other.adapter, session: other.id.clone() };
+                let who = other.name();
+                let why = format!("serves {who}, a session of its own; not ended");
+                self.spared.insert(seen.process.id.clone(), survivor(&seen.process, why));
                 self.left.insert(pid, left);
             }
+        }
+    }
+
+    /// Remembers the topmost processes below the agent or its shim that are left alone and serve no
+    /// session themselves: nothing is spared in silence.
+    fn name_the_spared(&mut self, table: &HashMap<u32, Seen>, verdicts: &HashMap<u32, Verdict>) {
+        for seen in table.values() {
+            let id = &seen.process.id;
+            let Some(Verdict::Spared(why)) = verdicts.get(&id.pid) else { continue };
+            let topmost = parent(table, seen).is_some_and(|above| is_line(verdicts, above));
+            if !topmost || self.spared.contains_key(id) || self.carriers.contains_key(id) {
+                continue;
+            }
+            let why = match why {
+                Spared::Us | Spared::Server | Spared::Hook | Spared::Daemon => continue,
+                // A session of that run is named instead of its shim.
+                Spared::Run if self.carries_the_nested(seen, table) => continue,
+                Spared::Run => "belongs to another run; not ended".to_owned(),
+                Spared::Doubt => {
+                    "may serve a session: its adapter did not answer; not ended".into()
+                }
+                Spared::Session(at) => {
+                    let other = self.roots.others.get(*at).map(Other::name).unwrap_or_default();
+                    format!("carries the mark of {other}; not ended")
+                }
+            };
+            self.spared.insert(id.clone(), survivor(&seen.process, why));
+        }
+    }
+
+    fn carries_the_nested(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> bool {
+        self.left
+            .keys()
+            .filter_map(|pid| table.get(pid))
+            .any(|nested| ancestors(table, nested).any(|above| above.process.id == seen.process.id))
+    }
+
+    /// Remembers the topmost processes that only a text links to the session.
+    fn name_the_linked(&mut self, table: &HashMap<u32, Seen>, verdicts: &HashMap<u32, Verdict>) {
+        let linked = |s: &Seen| match verdicts.get(&s.process.id.pid) {
+            Some(Verdict::Linked(variable)) => Some(*variable),
+            _ => None,
+        };
+        self.linked.clear();
+        for seen in table.values() {
+            let Some(variable) = linked(seen) else { continue };
+            if ancestors(table, seen).any(|above| linked(above).is_some()) {
+                continue;
+            }
+            let why = format!("only {variable} in its environment links it; not ended");
+            self.linked.insert(seen.process.id.clone(), survivor(&seen.process, why));
         }
     }
 
@@ -499,9 +468,10 @@ impl<'a> Tree<'a> {
     /// Names everything of it that lives on.
     pub(super) fn survivors(&mut self) -> Vec<Survivor> {
         self.bury();
-        // Whoever cannot be read any more may live as well.
+        // A process that cannot be read any more may live as well.
         let kernel = &self.host.kernel;
-        let named = self.carriers.iter().chain(&self.unheld);
+        let named = self.carriers.iter().chain(&self.spared).chain(&self.linked);
+        let named = named.chain(&self.unheld);
         let living = named.filter(|(id, _)| kernel.liveness(id) != Liveness::Gone);
         let mut all: Vec<Survivor> = living.map(|(_, survivor)| survivor.clone()).collect();
         all.extend(self.members.iter().map(|m| {
@@ -517,12 +487,9 @@ impl<'a> Tree<'a> {
         let Some(cwd) = cwd.map(Path::new).filter(|c| c.is_absolute()) else { return Vec::new() };
         let wide = cwd == Path::new("/") || cwd == self.host.home;
         let table = seen::look(self.host, &self.names).by_pid;
-        let mut memo = HashMap::new();
+        let memo = self.decide_all(&table);
         let mut pids: Vec<u32> = table.keys().copied().collect();
         pids.sort_unstable();
-        for pid in &pids {
-            self.decide(*pid, &table, &mut memo, 0);
-        }
         // What carries this command or another session is a person's terminal, not a forgotten tool.
         let spared = table
             .values()
@@ -537,8 +504,7 @@ impl<'a> Tree<'a> {
             let nobodys = memo.get(&pid) == Some(&Verdict::Stranger)
                 && !carriers.contains(&pid)
                 && !self.above_agents.contains(&seen.process.id)
-                && self.other_of(seen, &table).is_none()
-                && seen.hook_of.is_none();
+                && self.other_of(seen, &table).is_none();
             let orphan = is_reaper(seen.process.parent_pid, table.get(&seen.process.parent_pid));
             (there && young && orphan && nobodys)
                 .then(|| survivor(&seen.process, "may have been started by it; not ended".into()))
@@ -547,8 +513,12 @@ impl<'a> Tree<'a> {
     }
 }
 
-fn survivor(process: &Process, why: String) -> Survivor {
-    Survivor { pid: process.id.pid, command: command(process), why }
+fn is_line(verdicts: &HashMap<u32, Verdict>, seen: &Seen) -> bool {
+    verdicts.get(&seen.process.id.pid).is_some_and(|verdict| verdict.is_line())
+}
+
+pub(super) fn survivor(process: &Process, why: String) -> Survivor {
+    Survivor { id: process.id.clone(), pid: process.id.pid, command: command(process), why }
 }
 
 /// Returns a process's command line, shortened.

@@ -516,6 +516,12 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
         LaunchError::Busy { .. } => Failure::new(Kind::Refused, message)
             .hint("try again when it is through; --force goes in all the same"),
         LaunchError::Unclear { .. } => Failure::new(Kind::Refused, message).hint("try again"),
+        LaunchError::Objected { hint, .. } => {
+            let failure = Failure::new(Kind::Refused, message);
+            hint.iter().fold(failure, Failure::hint)
+        }
+        LaunchError::MayBeServed(_) => Failure::new(Kind::Refused, message)
+            .hint("--force continues it all the same; end that process first if it does serve it"),
         LaunchError::Served(session) => {
             let id = session.id.clone().unwrap_or_default();
             Failure::new(Kind::Refused, message)

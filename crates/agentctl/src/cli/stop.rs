@@ -7,9 +7,10 @@ use std::sync::Arc;
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet::{self, Query};
 use agentctl_core::host::Host;
+use agentctl_core::kernel::Liveness;
 use agentctl_core::model::{Fault, Outcome as How, SCHEMA_VERSION, Session, Status, Target};
 use agentctl_core::runs;
-use agentctl_core::stop::{self, Ended, Left, Options, Report, Verdict};
+use agentctl_core::stop::{self, Ended, Left, Options, Report, Survivor, Verdict};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -133,7 +134,8 @@ pub(super) fn cmd_stop(ui: &mut Ui, host: &Arc<Host>, args: &StopArgs) -> Outcom
     // What could not be listed could not be stopped.
     let missing = args.all && !faults.is_empty();
     let mut worst = if missing { Kind::Unanswered.exit_code() } else { 0 };
-    if !end_orphans(ui, host, &orphans) {
+    let (gone, mut survivors) = end_orphans(ui, host, &orphans);
+    if !gone {
         worst = Kind::Failed.exit_code();
     }
     for target in &targets {
@@ -147,8 +149,21 @@ pub(super) fn cmd_stop(ui: &mut Ui, host: &Arc<Host>, args: &StopArgs) -> Outcom
             say(ui, target, &report)?;
         }
         faults.extend(report.faults.iter().cloned());
+        let id = target.session.as_ref().map(|l| l.id.clone());
+        survivors.extend(report.survivors.iter().map(|s| (id.clone(), s.clone())));
         document.add(target, report);
     }
+    // What one of several stops has spared, another one may have ended.
+    survivors.retain(|(_, s)| host.kernel.liveness(&s.id) != Liveness::Gone);
+    survivors.sort_by_key(|(_, s)| s.pid);
+    survivors.dedup_by_key(|(_, s)| s.pid);
+    if !survivors.is_empty() {
+        worst = worst.max(Kind::Failed.exit_code());
+    }
+    if !args.json {
+        say_survivors(ui, &document, &survivors);
+    }
+    document.survivors = survivors.into_iter().map(SurvivorRow::of).collect();
     if args.json {
         ui.json(&document)?;
     }
@@ -168,17 +183,19 @@ fn orphan(host: &Host, text: &str) -> Option<(String, u32)> {
     Some((marker.run, process.id.pid))
 }
 
-/// Ends runs that serve no session; says whether each is gone.
-fn end_orphans(ui: &mut Ui, host: &Arc<Host>, orphans: &[(String, u32)]) -> bool {
-    for (run, _) in orphans {
-        stop::end_run(host, run);
-    }
+/// A process that lives on, and the session it may belong to.
+type Surviving = (Option<String>, Survivor);
+
+/// Ends runs that serve no session; says whether each is gone, and what of them lives on.
+fn end_orphans(ui: &mut Ui, host: &Arc<Host>, orphans: &[(String, u32)]) -> (bool, Vec<Surviving>) {
+    let ends = orphans.iter().flat_map(|(run, _)| stop::end_run(host, run).survivors);
+    let survivors = ends.map(|survivor| (None, survivor)).collect();
     let left: Vec<String> = runs::agents(host).map(|(_, marker)| marker.run).collect();
     for (run, pid) in orphans {
         let words = if left.contains(run) { "lives on" } else { "was ended" };
         ui.note(&format!("run {run} (pid {pid}), which served no session, {words}"));
     }
-    !orphans.iter().any(|(run, _)| left.contains(run))
+    (!orphans.iter().any(|(run, _)| left.contains(run)), survivors)
 }
 
 /// Finds every session that was named before any of them is touched: a typo stops nothing.
@@ -249,7 +266,7 @@ fn exit_code(report: &Report) -> u8 {
         Verdict::Refused(..) => Kind::Refused.exit_code(),
         Verdict::Unknown(_) => Kind::Unanswered.exit_code(),
         Verdict::Failed(_) => Kind::Failed.exit_code(),
-        _ if !report.survivors.is_empty() => Kind::Failed.exit_code(),
+        // Whether something lives on is asked when all are through.
         _ => 0,
     }
 }
@@ -311,12 +328,24 @@ fn say(ui: &mut Ui, target: &Target, report: &Report) -> Result<(), Failure> {
     for note in &report.notes {
         ui.note(note);
     }
-    for survivor in &report.survivors {
+    Ok(())
+}
+
+/// Names what lives on. A session that was left alone has been named already.
+fn say_survivors(ui: &mut Ui, document: &Document, survivors: &[Surviving]) {
+    let left = |pid: u32| document.stopped.iter().flat_map(|s| &s.left).any(|l| l.pid == pid);
+    for (_, survivor) in survivors.iter().filter(|(_, s)| !left(s.pid)) {
         let text =
             format!("still alive: pid {} ({}): {}", survivor.pid, survivor.command, survivor.why);
         ui.error(&one_line(&text));
     }
-    Ok(())
+}
+
+impl SurvivorRow {
+    fn of((session, survivor): Surviving) -> Self {
+        let Survivor { pid, command, why, .. } = survivor;
+        Self { pid, command, why, session }
+    }
 }
 
 /// Says whether no turn of it was running when we came.
@@ -350,13 +379,6 @@ impl Document {
             Verdict::Rests(_) => rested(&report),
             verdict => *verdict == Verdict::Already,
         };
-        let rows = report.survivors.into_iter().map(|s| SurvivorRow {
-            pid: s.pid,
-            command: s.command,
-            why: s.why,
-            session: id.clone(),
-        });
-        self.survivors.extend(rows);
         let (code, message, hint) = match report.verdict {
             Verdict::Stopped | Verdict::Already | Verdict::Rests(_) => {
                 let after = report.after.as_ref();

@@ -50,7 +50,7 @@ fn of_what_was_launched_nothing_is_left() {
 }
 
 #[test]
-fn with_its_shim_killed_what_is_marked_goes_and_the_rest_is_named() {
+fn with_its_shim_killed_and_all_folders_wiped_orphans_are_named() {
     sandboxed(|| {
         let home = home();
         let tree = Tree::new(&home);
@@ -58,12 +58,16 @@ fn with_its_shim_killed_what_is_marked_goes_and_the_rest_is_named() {
         assert_eq!(tree.living().len(), 8);
         crate::launched::kill(shims()[0].pid);
         eventually("it is gone", || shims().is_empty().then_some(()));
-        // Nothing of ours is needed: the processes themselves say whose they are.
+        // The agent itself and what is below it need nothing of ours; of its orphans the proof is gone.
         std::fs::remove_dir_all(home.path().join(".local/state/agentctl")).expect("removed");
         let told = home.run(&["stop", &id, "--json"]);
-        assert_eq!(tree.living(), ["bare"], "{told:?}");
+        assert_eq!(tree.living(), ["daemon", "bare"], "{told:?}");
         assert_eq!(told.code, Some(1), "{told:?}");
-        assert_eq!(told.json()["survivors"][0]["pid"], tree.pid("bare"));
+        let told = told.json();
+        let named = told["survivors"].as_array().expect("a list");
+        let named: Vec<&serde_json::Value> = named.iter().map(|s| &s["pid"]).collect();
+        let wanted = ["daemon", "bare"].map(|name| json!(tree.pid(name)));
+        assert!(named.len() == 2 && wanted.iter().all(|pid| named.contains(&pid)), "{told:#}");
     });
 }
 
@@ -118,7 +122,8 @@ fn a_launch_from_inside_outlives_the_one_it_was_launched_from() {
             Some(std::fs::read_to_string(&inner).ok()?.strip_suffix('\n')?.to_owned())
         });
         let told = home.run(&["stop", &outer, "--json"]);
-        assert_eq!(told.code, Some(0), "{told:?}");
+        assert_eq!(told.code, Some(1), "the inner one lives on: {told:?}");
+        assert_eq!(told.json()["survivors"].as_array().map(Vec::len), Some(1), "{told:?}");
         assert_eq!(tree.living(), Vec::<&str>::new());
         assert_eq!(status(&home, &inner)["status"], "running", "{told:?}");
         assert_eq!(home.run(&["stop", &inner]).code, Some(0));

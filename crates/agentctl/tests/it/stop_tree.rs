@@ -100,14 +100,21 @@ fn of_an_adopted_agent_all_that_can_be_told_goes_and_the_rest_is_named() {
         let _agent = adopted(&claude, A, &tree.script());
         assert_eq!(tree.living().len(), 8);
         let (code, told) = stop(&claude, A);
-        assert_eq!(tree.living(), ["bare"], "{told:#}");
+        // Orphans have no line of parents to the agent any more, and it has no shim.
+        let orphans = ["orphan", "daemon", "bare", "late"];
+        assert_eq!(tree.living(), orphans, "{told:#}");
         assert_eq!(code, Some(1), "{told:#}");
         let survivors = told["survivors"].as_array().expect("a list");
-        assert_eq!(survivors.len(), 1, "{told:#}");
-        assert_eq!(
-            (&survivors[0]["pid"], &survivors[0]["why"]),
-            (&tree.pid("bare").into(), &"may have been started by it; not ended".into())
-        );
+        assert_eq!(survivors.len(), orphans.len(), "{told:#}");
+        let why = |name: &str| {
+            let pid = if name == "late" { tree.late().expect("told") } else { tree.pid(name) };
+            survivors.iter().find(|s| s["pid"] == pid).map(|s| s["why"].clone())
+        };
+        let linked = json!("only CLAUDE_CODE_SESSION_ID in its environment links it; not ended");
+        for name in ["orphan", "daemon", "late"] {
+            assert_eq!(why(name).as_ref(), Some(&linked), "{name}: {told:#}");
+        }
+        assert_eq!(why("bare"), Some("may have been started by it; not ended".into()));
         // It tells its pid a moment before it becomes what it is.
         let command = survivors[0]["command"].as_str().expect("words");
         assert!(command.ends_with("sleep 600"), "{command}");
@@ -117,10 +124,12 @@ fn of_an_adopted_agent_all_that_can_be_told_goes_and_the_rest_is_named() {
             let ended = row["ended"].as_array().expect("a list");
             ended.iter().find(|e| e["pid"] == tree.pid(name)).map(|e| e["how"].clone())
         };
-        assert_eq!((how("daemon"), how("deaf")), (Some("asked".into()), Some("killed".into())));
+        assert_eq!((how("session"), how("deaf")), (Some("asked".into()), Some("killed".into())));
         assert!(how("heir").is_some(), "{told:#}");
-        let said = claude.home.run(&["stop", A]);
-        assert_eq!(said.code, Some(0), "what is only suspected is named once: {said:?}");
+        let again = claude.home.run(&["stop", A, "--json"]);
+        assert_eq!(again.code, Some(1), "{again:?}");
+        let named = again.json()["survivors"].as_array().map(Vec::len);
+        assert_eq!(named, Some(3), "what is only suspected is named once: {again:?}");
     });
 }
 
@@ -132,18 +141,31 @@ fn what_is_started_while_it_is_being_stopped_goes_too() {
         let place = tree.directory.display().to_string();
         let script = AWKWARD.iter().find(|(name, _)| *name == "heir").expect("there").1;
         let script = script.replace("D/", &format!("{place}/"));
-        let _agent = adopted(&claude, A, &["start".into(), script]);
+        let (_shim, _) = launched(&claude, RUN, A, &["start".into(), script]);
         tree.pid("heir");
         let (code, told) = stop(&claude, A);
         assert_eq!(code, Some(0), "{told:#}");
-        let mark = format!("CLAUDE_CODE_SESSION_ID={A}");
-        let marked = crate::launched::everyone().into_iter().filter(|p| p.environ.contains(&mark));
+        let mark = format!("AGENTCTL_RUN=v1:{RUN}:");
+        let marked = crate::launched::everyone()
+            .into_iter()
+            .filter(|p| p.environ.iter().any(|v| v.starts_with(&mark)));
         let left: Vec<_> = marked.map(|p| (p.pid, p.argv)).collect();
         assert!(left.is_empty(), "{left:?}");
     });
 }
 
-/// Starts a launched agent below a stand-in for the shim.
+/// Makes the folder of a run and returns the command line of its shim, which starts this script.
+fn shim(claude: &Claude, run: &str, script: &std::path::Path) -> Vec<String> {
+    let folder = format!(".local/state/agentctl/runs/{run}");
+    claude.home.write(&format!("{folder}/prompt"), "x");
+    let folder = claude.home.at(&format!("{folder}/x")).with_file_name("");
+    let folder = folder.to_string_lossy().trim_end_matches('/').to_owned();
+    let script = script.to_string_lossy().into_owned();
+    let words = [env!("CARGO_BIN_EXE_agentctl"), "shim", &folder, "", "/bin/sh", &script];
+    words.map(str::to_owned).to_vec()
+}
+
+/// Starts an agent below a shim of its own, as a launch does.
 fn launched(claude: &Claude, run: &str, id: &str, script: &[String]) -> (Agent, u32) {
     let record = record(id, &claude.cwd, &json!({"status": "busy"}));
     let program = claude.home.at("bin/claude");
@@ -154,17 +176,14 @@ fn launched(claude: &Claude, run: &str, id: &str, script: &[String]) -> (Agent, 
     words.extend(["write".into(), claude.record_path.clone(), record]);
     let quoted: Vec<String> =
         words.iter().map(|w| format!("'{}'", w.replace('\'', "'\\''"))).collect();
-    let text = format!(
-        "export AGENTCTL_RUN=v1:{run}:$$:$(cut -d' ' -f22 /proc/$$/stat)\nexec {} stay {}\n",
-        program.display(),
-        quoted.join(" ")
-    );
+    let text = format!("exec {} stay {}\n", program.display(), quoted.join(" "));
     let file = claude.home.write(&format!("{run}.sh"), text);
-    let folder = claude.home.at(&format!(".local/state/agentctl/runs/{run}"));
-    let start = format!("exec sh {}", file.display());
-    let shim = ["shim", &folder.to_string_lossy(), "reaper", "start", &start];
-    let mut shim = claude.home.agent("shim-of-a-run", "ws", &shim);
-    shim.ready();
+    std::fs::create_dir_all(&claude.cwd).expect("made");
+    let words = shim(claude, run, &file);
+    let mut command =
+        claude.home.command(&words[1..].iter().map(String::as_str).collect::<Vec<_>>());
+    command.current_dir(&claude.cwd).stdout(Stdio::null());
+    let shim = Agent { child: command.spawn().expect("the shim starts") };
     claude.transcript(id, &[prompt("x")]);
     let row = eventually("it lives", || {
         claude.list().sessions().into_iter().find(|s| s["id"] == id && s["pid"].is_u64())
@@ -182,7 +201,8 @@ fn of_a_launched_agent_nothing_is_left() {
         let (code, told) = stop(&claude, A);
         assert_eq!((code, &told["survivors"]), (Some(0), &json!([])), "{told:#}");
         assert_eq!(tree.living(), Vec::<&str>::new());
-        assert!(!lives(agent) && lives(shim.pid()), "the shim ends by itself");
+        assert!(!lives(agent));
+        eventually("the shim ends by itself", || (!lives(shim.pid())).then_some(()));
     });
 }
 
@@ -232,22 +252,17 @@ fn a_launched_agent_below_the_one_that_is_stopped_lives_on() {
         std::fs::copy(testkit::fake_agent(), &program).expect("copied");
         claude.transcript(B, &[prompt("x")]);
         let agent = format!(
-            "export AGENTCTL_RUN=v1:{inner_run}:$$:$(cut -d' ' -f22 /proc/$$/stat)\nexec {} stay write '{}' '{record}' start 'echo $$ > {}; exec sleep 600'\n",
+            "exec {} stay write '{}' '{record}' start 'echo $$ > {}; exec sleep 600'\n",
             program.display(),
             claude.record_path,
             claude.home.at("tool").display()
         );
         let agent = claude.home.write("inner.sh", agent);
-        let folder = claude.home.at(&format!(".local/state/agentctl/runs/{inner_run}"));
         let nested_shim = claude.home.at("nested.pid");
-        let nested = format!(
-            "echo $$ > {}; exec {} shim {} stay reaper start 'exec sh {}'",
-            nested_shim.display(),
-            program.display(),
-            folder.display(),
-            agent.display()
-        );
-        // What a third run, whose shim and agent are gone, has left to the outer shim.
+        let words: Vec<String> =
+            shim(&claude, inner_run, &agent).iter().map(|w| format!("'{w}'")).collect();
+        let nested = format!("echo $$ > {}; exec {}", nested_shim.display(), words.join(" "));
+        // What a third run, whose shim and agent are gone, has left to the outer shim: nothing proves it.
         let left = claude.home.at("left.pid");
         let third = format!(
             "AGENTCTL_RUN=v1:third:9:9 sh -c 'echo $$ > {}; exec sleep 600' & exit",
@@ -263,9 +278,11 @@ fn a_launched_agent_below_the_one_that_is_stopped_lives_on() {
         let tool = written_pid(&claude.home.path().join("tool"));
         let (nested_shim, left) = (written_pid(&nested_shim), written_pid(&left));
         let (code, told) = stop(&claude, A);
-        assert_eq!(code, Some(0), "{told:#}");
+        assert_eq!(code, Some(1), "{told:#}");
         assert!(!lives(outer) && lives(inner) && lives(tool), "{told:#}");
-        assert!(lives(nested_shim) && lives(left), "{told:#}");
+        assert!(lives(nested_shim) && !lives(left), "{told:#}");
+        let named = told["survivors"].as_array().expect("a list");
+        assert_eq!((named.len(), &named[0]["pid"]), (1, &inner.into()), "{told:#}");
         assert_eq!(stop(&claude, B).0, Some(0));
         assert!(!lives(inner) && !lives(tool));
     });
@@ -309,14 +326,20 @@ fn an_agent_started_by_hand_inside_another_is_left_alone_and_named() {
             let (theirs, ours) =
                 (written_pid(&place.join("inner")), written_pid(&place.join("outer")));
             if inner_first {
-                // It carries the outer run's text, and is not that run's agent.
+                // It carries the outer run's text, and is not that run's agent. Its orphan is below the
+                // outer shim, and only a text links it.
                 let (code, told) = stop(&claude, B);
-                assert_eq!(code, Some(0), "{told:#}");
-                assert!(lives(outer) && lives(ours) && !lives(theirs), "{told:#}");
+                assert_eq!(code, Some(1), "{told:#}");
+                assert!(lives(outer) && lives(ours) && lives(theirs), "{told:#}");
+                assert_eq!(told["survivors"][0]["pid"], theirs, "{told:#}");
+                assert_eq!(told["survivors"].as_array().map(Vec::len), Some(1), "{told:#}");
                 continue;
             }
             let (code, told) = stop(&claude, A);
-            assert_eq!(code, Some(0), "{told:#}");
+            assert_eq!(code, Some(1), "{told:#}");
+            let named: Vec<&Value> =
+                told["survivors"].as_array().expect("a list").iter().map(|s| &s["pid"]).collect();
+            assert!(named.contains(&&row["pid"]) && named.contains(&&json!(theirs)), "{told:#}");
             assert_eq!(claude.row(B)["status"], "running");
             assert!(!lives(outer) && !lives(ours) && lives(theirs), "{told:#}");
             let left = &told["stopped"][0]["left"];
@@ -326,8 +349,9 @@ fn an_agent_started_by_hand_inside_another_is_left_alone_and_named() {
                 "{told:#}"
             );
             let (code, told) = stop(&claude, B);
-            assert_eq!(code, Some(0), "{told:#}");
-            assert!(!lives(theirs));
+            assert_eq!(code, Some(1), "{told:#}");
+            assert!(lives(theirs), "only a text links it: {told:#}");
+            crate::launched::kill(theirs);
         }
     });
 }
@@ -360,6 +384,7 @@ fn of_two_that_are_nested_each_is_stopped_alone() {
             });
             let pid = u32::try_from(row["pid"].as_u64().expect("a pid")).expect("a pid");
             let (code, told) = stop(&claude, if stop_inner { inner } else { A });
+            // The tool is an orphan, and in the kernel session that the inner one has opened.
             assert_eq!(code, Some(0), "{told:#}");
             assert_eq!(lives(outer.pid()), stop_inner, "{told:#}");
             assert_eq!((lives(pid), lives(tool)), (!stop_inner, !stop_inner), "{told:#}");
@@ -397,7 +422,7 @@ fn bystanders_are_left_alone() {
         ];
         let worker = demo(&claude.home, "worker", "x [[hang]]");
         let (_, told) = stop(&claude, A);
-        assert_eq!(tree.living(), ["bare"], "{told:#}");
+        assert_eq!(tree.living(), ["orphan", "daemon", "bare", "late"], "{told:#}");
         for stranger in &mut strangers {
             assert!(stranger.answers(), "{told:#}");
         }
@@ -452,16 +477,13 @@ fn what_carries_another_session_is_not_pulled_away_from_under_it() {
         let (code, told) = stop(&claude, A);
         assert_eq!(code, Some(1), "{told:#}");
         assert!(!lives(agent.pid()) && lives(carrier), "{told:#}");
-        assert_eq!(
-            (&told["survivors"][0]["pid"], &told["survivors"][0]["why"]),
-            (&carrier.into(), &"another session runs below it; not ended".into())
-        );
+        assert_eq!(told["survivors"][0]["pid"], carrier, "{told:#}");
         assert_eq!(claude.row(B)["status"], "idle");
     });
 }
 
 #[test]
-fn what_a_dead_agent_left_behind_is_swept_where_it_is_marked() {
+fn what_a_dead_agent_left_behind_is_named_where_it_is_marked() {
     sandboxed(|| {
         let claude = Claude::new();
         let tree = Tree::new(&claude.home);
@@ -469,9 +491,12 @@ fn what_a_dead_agent_left_behind_is_swept_where_it_is_marked() {
         tree.pids();
         agent.kill();
         let (code, told) = stop(&claude, A);
-        assert_eq!(code, Some(0), "{told:#}");
+        assert_eq!(code, Some(1), "{told:#}");
         assert_eq!(told["stopped"][0]["already"], true);
-        assert_eq!(tree.living(), ["bare"], "nothing proves whose that is");
+        assert_eq!(tree.living().len(), 8, "no line of parents proves whose they are");
+        let named = told["survivors"].as_array().expect("a list");
+        let named = |name: &str| named.iter().any(|s| s["pid"] == tree.pid(name));
+        assert!(named("child") && named("daemon") && !named("bare"), "{told:#}");
     });
 }
 

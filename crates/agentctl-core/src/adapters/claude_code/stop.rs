@@ -34,13 +34,10 @@ pub(in crate::adapters) fn plan(look: &Look, root: &Root, session: &Session) -> 
     let Some(job) = kept.job_id.filter(|j| is_session_id(j)).or_else(short) else {
         return Stop::Refuse("it is a background session without an id".into());
     };
-    let installed = || look.host.which("claude");
-    let own = || {
-        let served = session.processes.first()?;
-        look.host.kernel.process(served.id.pid).ok().flatten()?.exe.filter(|exe| exe.is_file())
-    };
-    let Some(program) = installed().or_else(own) else {
-        return Stop::Refuse("only `claude stop` can end it, and there is no `claude`".into());
+    // Only the user's own installation: a program that a process chose is never executed.
+    let Some(program) = look.host.which("claude") else {
+        let why = "only `claude stop` can end it, and there is no `claude` on the PATH";
+        return Stop::Refuse(why.into());
     };
     let usual = file::resolve_root(&look.host.home.join(".claude"));
     let moved = (root.path != usual).then(|| ("CLAUDE_CONFIG_DIR".to_owned(), root.label()));

@@ -22,12 +22,12 @@ fn daemons(stage: &Stage) -> Result<[Held; 2], Trouble> {
     Ok([bare, daemon])
 }
 
-/// Orders a stop, twice.
-fn stop<K: Kind>(stage: &mut Stage, id: &str, code: i32) -> Result<String, Trouble> {
+/// Orders a stop, twice, which must end with these codes.
+fn stop<K: Kind>(stage: &mut Stage, id: &str, codes: [i32; 2]) -> Result<String, Trouble> {
     let told = stage.order(&stage.home, &K::env(stage, true), &["stop", id])?;
-    stage.expect_that("`stop`", told.code == Some(code), told.all());
+    stage.expect_that("`stop`", told.code == Some(codes[0]), told.all());
     let again = stage.order(&stage.home, &K::env(stage, true), &["stop", id])?;
-    stage.expect_that("`stop` once more", again.code == Some(0), again.all());
+    stage.expect_that("`stop` once more", again.code == Some(codes[1]), again.all());
     Ok(told.all())
 }
 
@@ -46,7 +46,7 @@ pub(super) fn in_tool<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     let tool = K::until_working(stage, launched.agent.pid, &launched.id)?;
     let [bare, daemon] = daemons(stage)?;
     stage.expect("at work", &working(&launched.id, launched.agent.pid))?;
-    let told = stop::<K>(stage, &launched.id, 0)?;
+    let told = stop::<K>(stage, &launched.id, [0, 0])?;
     gone(stage, "the agent", &launched.agent, &told);
     gone(stage, "its tool", &tool, &told);
     gone(stage, "its daemon", &daemon, &told);
@@ -63,7 +63,7 @@ pub(super) fn in_call<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     K::until_calling(stage, launched.agent.pid, &launched.id, "think")?;
     let beside = launch::<K>(stage, "b", "beside [[hang]]", &[])?;
     K::until_calling(stage, beside.agent.pid, &beside.id, "beside")?;
-    let told = stop::<K>(stage, &launched.id, 0)?;
+    let told = stop::<K>(stage, &launched.id, [0, 0])?;
     gone(stage, "the agent", &launched.agent, &told);
     until_told(stage, 1)?;
     stage.expect("after the stop", &ended::<K>(&launched.id))?;
@@ -77,16 +77,21 @@ pub(super) fn adopted<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     let agent = Held::of(pid).map_err(|e| e.to_string())?;
     let tool = K::until_working(stage, pid, &id)?;
     let [bare, daemon] = daemons(stage)?;
-    let told = stop::<K>(stage, &id, 1)?;
+    // The agents mark what they start: the daemon is linked to the session by that text, and named twice.
+    let told = stop::<K>(stage, &id, [1, 1])?;
     hand.wait(crate::stage::PATIENCE).map_err(|e| e.to_string())?;
     gone(stage, "the agent", &agent, &told);
     gone(stage, "its tool", &tool, &told);
-    gone(stage, "its daemon", &daemon, &told);
-    // Nothing proves whose it is: it is left alone, and named.
-    let named = bare.lives() && told.contains(&format!("pid {}", bare.pid));
-    stage.expect_that("its bare daemon is named", named, told);
+    // No line of parents leads to the agent any more: they are left alone, and named.
+    for (what, orphan) in [("its daemon", &daemon), ("its bare daemon", &bare)] {
+        let named = orphan.lives() && told.contains(&format!("pid {}", orphan.pid));
+        stage.expect_that(&format!("{what} is named"), named, &*told);
+    }
     stage.expect("after the stop", &stopped(&id).ended(K::STOPPED))?;
-    bare.signal(rustix::process::Signal::KILL).map_err(|e| e.to_string())
+    for orphan in [daemon, bare] {
+        orphan.signal(rustix::process::Signal::KILL).map_err(|e| e.to_string())?;
+    }
+    Ok(())
 }
 
 pub(super) fn adopted_in_call<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
@@ -95,7 +100,7 @@ pub(super) fn adopted_in_call<K: Kind>(stage: &mut Stage) -> Result<(), Trouble>
     let (id, pid) = stage.until("it is served", || K::serving(stage, &cwd).into_iter().next())?;
     let agent = Held::of(pid).map_err(|e| e.to_string())?;
     K::until_calling(stage, pid, &id, "think")?;
-    let told = stop::<K>(stage, &id, 0)?;
+    let told = stop::<K>(stage, &id, [0, 0])?;
     hand.wait(crate::stage::PATIENCE).map_err(|e| e.to_string())?;
     until_ended(&agent, "the agent")?;
     gone(stage, "the agent", &agent, &told);

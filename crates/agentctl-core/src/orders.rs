@@ -1,0 +1,175 @@
+//! What an order may rest on: a home that the user's own settings name, and processes that are proved.
+//!
+//! A look shows what records say. An order (a signal, a command, a resume) acts on it, and verifies once
+//! more what it acts on: the home is asked for again, each process is proved again and the live source
+//! must still name it. All of this runs on a guarded thread with a deadline: a home that a hostile
+//! process named can make it late, and then nothing is done. See docs/adr/0026.
+
+use std::sync::Arc;
+
+use crate::adapters::proof::{Unproved, prove};
+use crate::adapters::{Adapter, Found, Look, Root, Served};
+use crate::fleet::{Adapters, each_adapter};
+use crate::host::Host;
+use crate::model::{Join, ProcId, Session, Target};
+
+/// Why an order is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Objection {
+    /// It would act on something that is not proved; and what to do instead.
+    Refused {
+        /// One sentence.
+        why: String,
+        /// What to do instead.
+        hint: Option<String>,
+    },
+    /// It could not be verified.
+    Unknown(String),
+}
+
+impl Objection {
+    fn refused(why: String, hint: impl Into<String>) -> Self {
+        Self::Refused { why, hint: Some(hint.into()) }
+    }
+
+    /// Returns the objection to acting in a home that no setting of the user names.
+    #[must_use]
+    pub fn foreign_home(adapter: &str, root: &Root) -> Self {
+        let home = root.label();
+        Self::refused(
+            format!("its home {home} is not configured: only a process named it"),
+            format!(
+                "if the home is yours, add it: `[roots]` `{adapter} = [\"{home}\"]` in the configuration"
+            ),
+        )
+    }
+}
+
+/// What a session is noted with whose home no setting of the user names.
+const FOREIGN_HOME: &str = "is named only by its process";
+
+/// Notes that no setting of the user names the home of a session.
+pub(crate) fn note_foreign_home(session: &mut Session) {
+    session.notes.push(format!("home {} {FOREIGN_HOME}", session.root));
+}
+
+/// Says whether only a process names the home of a session: nothing there is resumed or executed.
+#[must_use]
+pub fn has_foreign_home(session: &Session) -> bool {
+    let note = |note: &String| note.ends_with(FOREIGN_HOME) && note.contains(&session.root);
+    session.notes.iter().any(note)
+}
+
+/// Returns the home of a target as it stands now.
+pub fn home(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Result<Root, Objection> {
+    let wanted = target.clone();
+    asked(host, adapters, target, move |adapter, look| Ok(root_of(adapter, look, &wanted)))
+}
+
+/// Returns the home of a target if the user's own settings name it.
+pub fn known_home(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    target: &Target,
+) -> Result<Root, Objection> {
+    let root = home(host, adapters, target)?;
+    if root.is_known() { Ok(root) } else { Err(Objection::foreign_home(target.adapter, &root)) }
+}
+
+/// Verifies that these processes, which are held, serve the target: each is the agent's own program, our
+/// user's, in our pid namespace, uses the home of the session, and is named by its live source right now.
+///
+/// A pid that a person typed names the process itself: it needs no record, only to be the agent's own
+/// program, ours and in our pid namespace. A process that has ended meanwhile is passed over.
+pub fn verify(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    target: &Target,
+    processes: &[ProcId],
+) -> Result<Root, Objection> {
+    let (wanted, processes) = (target.clone(), processes.to_vec());
+    asked(host, adapters, target, move |adapter, look| {
+        let root = root_of(adapter, look, &wanted);
+        let live = adapter.store(look, &root).live();
+        for process in &processes {
+            verify_one(adapter, look, &root, (&wanted, &live), process)?;
+        }
+        Ok(root)
+    })
+}
+
+fn verify_one(
+    adapter: &dyn Adapter,
+    look: &Look,
+    root: &Root,
+    (target, live): (&Target, &Found<Served>),
+    id: &ProcId,
+) -> Result<(), Objection> {
+    let pid = id.pid;
+    let now = look.host.kernel.process(pid);
+    let now = now.map_err(|e| Objection::Unknown(format!("pid {pid} could not be read: {e}")))?;
+    let Some(process) = now.filter(|now| now.id == *id) else { return Ok(()) };
+    let typed = target.pid == Some(pid);
+    match prove(adapter, look, root, &process) {
+        Ok(()) => {}
+        Err(Unproved::Home { .. }) if typed => {}
+        Err(_) if look.has_ended(&process) => return Ok(()),
+        Err(unproved) => {
+            let why = format!("pid {pid} is not proved to be its agent: {unproved}");
+            return Err(Objection::refused(why, "`agentctl why` shows what names it"));
+        }
+    }
+    if typed {
+        return Ok(());
+    }
+    if !root.is_known() && !root.named_by.contains(id) {
+        return Err(Objection::foreign_home(adapter.name(), root));
+    }
+    let session = target.session.as_ref().map(|locator| &locator.id);
+    let claims = live.rows.iter().filter(|s| s.id.as_ref() == session && s.by.contains(id));
+    match claims.map(|claim| claim.join).min() {
+        Some(Join::Proved) => Ok(()),
+        Some(Join::Inferred) => Err(inferred(pid)),
+        None if look.has_ended(&process) => Ok(()),
+        None => {
+            let why = format!("no live source names pid {pid} as its process any more");
+            Err(Objection::refused(why, "look again with `agentctl list`"))
+        }
+    }
+}
+
+/// Returns the objection to acting on a join that rests on directory and start time only.
+#[must_use]
+pub fn inferred(pid: u32) -> Objection {
+    Objection::refused(
+        format!("only its directory and start time say that pid {pid} serves it"),
+        format!("`agentctl stop {pid}` ends that process, whichever session it serves"),
+    )
+}
+
+fn root_of(adapter: &dyn Adapter, look: &Look, target: &Target) -> Root {
+    let root = adapter.roots(look).into_iter().find(|root| root.label() == target.root);
+    root.unwrap_or_else(|| Root::named_only_by(target.root.clone().into(), Vec::new()))
+}
+
+/// Asks the target's adapter on a guarded thread.
+fn asked(
+    host: &Arc<Host>,
+    adapters: Adapters,
+    target: &Target,
+    question: impl Fn(&'static dyn Adapter, &Look) -> Result<Root, Objection> + Send + Sync + 'static,
+) -> Result<Root, Objection> {
+    let name = target.adapter;
+    let mut found = each_adapter(host, adapters, host.deadlines.all, move |adapter, look| {
+        let mut found = Found::default();
+        if adapter.name() == name {
+            found.rows.push(question(adapter, look));
+        }
+        found
+    });
+    found.rows.pop().unwrap_or_else(|| {
+        let fault = found.faults.iter().find(|f| f.adapter == name);
+        let why = fault.map_or("its adapter did not answer", |f| f.message.as_str());
+        Err(Objection::Unknown(format!("it could not be verified once more: {why}")))
+    })
+}

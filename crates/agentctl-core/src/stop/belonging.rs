@@ -1,0 +1,247 @@
+//! Which processes belong to a session, and which are only linked to it by a text.
+//!
+//! Descent decides: an unbroken line of parents up to the agent or its shim, or a kernel session that a
+//! descendant has opened. A text in an environment or a command line adds no process: what is linked by
+//! text alone is named and lives on. Nor does a text spare a descendant: another run's processes are
+//! spared only where that run's own folder names them, hooks only because the kernel session of the shim
+//! proves that the shim started them.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::run_folders::is_this_program;
+use super::seen::{Seen, ancestors, bears, borne, parent, shim_of};
+use super::tree::{Spared, Tree, Verdict};
+use crate::kernel::Brief;
+use crate::model::ProcId;
+use crate::runs::MARKER;
+
+impl Tree<'_> {
+    /// Finds out, before anything is decided, which processes of this pass are the run's shim and which
+    /// other sessions run inside this one.
+    pub(super) fn place(&mut self, table: &HashMap<u32, Seen>) {
+        self.find_shims(table);
+        let mut own: Vec<&Seen> =
+            self.roots.agents.iter().filter_map(|a| table.get(&a.pid)).collect();
+        // What the shim was started with, so was the agent that may have ended since.
+        own.extend(self.shims.iter().filter_map(|s| table.get(&s.pid)));
+        for seen in &own {
+            self.above_agents.extend(ancestors(table, seen).map(|s| s.process.id.clone()));
+        }
+        for at in 0..self.roots.others.len() {
+            let other = &self.roots.others[at];
+            let around = other.processes.iter().any(|p| self.above_agents.contains(p))
+                || own.iter().any(|seen| bears(seen, &other.marks, &other.processes, table));
+            let inside = other.processes.iter().any(|p| {
+                let served = table.get(&p.pid).filter(|s| s.process.id == *p);
+                served.is_some_and(|s| ancestors(table, s).any(|a| self.is_own(&a.process.id)))
+            });
+            let other = &mut self.roots.others[at];
+            other.around_us |= around;
+            other.inside_us |= inside;
+        }
+        let line = table.get(&std::process::id()).map(|us| ancestors(table, us));
+        let line: Vec<&ProcId> = line.into_iter().flatten().map(|s| &s.process.id).collect();
+        if line.iter().any(|id| self.roots.agents.contains(id)) {
+            self.above_us = line.iter().map(|id| id.pid).collect();
+        }
+    }
+
+    /// Finds the run's shim: the process that the run's folder names; or, where the folder is gone, an
+    /// ancestor of the agent that runs this very program under that run's name.
+    fn find_shims(&mut self, table: &HashMap<u32, Seen>) {
+        let Some(run) = self.roots.run.clone() else { return };
+        let agents = self.roots.agents.iter().filter_map(|a| table.get(&a.pid));
+        let above: Vec<&ProcId> =
+            agents.flat_map(|a| ancestors(table, a)).map(|s| &s.process.id).collect();
+        for seen in table.values().filter(|s| !s.is_outsider()) {
+            let id = &seen.process.id;
+            let proved = self.folders.is_shim(&run, id)
+                || (shim_of(&seen.process) == Some(run.as_str())
+                    && is_this_program(self.host, &seen.process)
+                    && above.contains(&id));
+            if proved && !self.shims.contains(id) {
+                self.shims.push(id.clone());
+            }
+        }
+    }
+
+    fn is_own(&self, id: &ProcId) -> bool {
+        self.roots.agents.contains(id) || self.shims.contains(id) || self.is_member(id)
+    }
+
+    /// Decides about every process of a pass.
+    pub(super) fn decide_all(&self, table: &HashMap<u32, Seen>) -> HashMap<u32, Verdict> {
+        let mut verdicts = HashMap::new();
+        for pid in table.keys() {
+            self.decide(*pid, table, &mut verdicts, 0);
+        }
+        verdicts
+    }
+
+    fn decide(
+        &self,
+        pid: u32,
+        table: &HashMap<u32, Seen>,
+        memo: &mut HashMap<u32, Verdict>,
+        depth: usize,
+    ) -> Verdict {
+        if let Some(known) = memo.get(&pid) {
+            return *known;
+        }
+        let Some(seen) = table.get(&pid).filter(|_| depth < 4096) else {
+            return Verdict::Stranger;
+        };
+        let verdict = self.by_itself(seen).unwrap_or_else(|| {
+            let above =
+                parent(table, seen).map(|p| self.decide(p.process.id.pid, table, memo, depth + 1));
+            self.by_descent(seen, above.unwrap_or(Verdict::Stranger), table)
+        });
+        memo.insert(pid, verdict);
+        verdict
+    }
+
+    /// What a process is whichever its parent may be.
+    fn by_itself(&self, seen: &Seen) -> Option<Verdict> {
+        let id = &seen.process.id;
+        if id.pid == std::process::id() {
+            return Some(Verdict::Spared(Spared::Us));
+        }
+        if self.roots.agents.contains(id) {
+            return Some(Verdict::Agent);
+        }
+        if self.roots.servers.contains(id) {
+            return Some(Verdict::Spared(Spared::Server));
+        }
+        if let Some(at) = self.roots.others.iter().position(|o| o.processes.contains(id)) {
+            return Some(Verdict::Spared(Spared::Session(at)));
+        }
+        if self.shims.contains(id) {
+            return Some(Verdict::Shim);
+        }
+        if seen.daemon {
+            return Some(Verdict::Spared(Spared::Daemon));
+        }
+        if self.is_hook(seen) {
+            return Some(Verdict::Spared(Spared::Hook));
+        }
+        if self.is_of_another_run(seen) {
+            // A run that this session was started inside of: what is orphaned there may be ours.
+            let around = self.above_agents.contains(id);
+            return Some(if around { Verdict::Stranger } else { Verdict::Spared(Spared::Run) });
+        }
+        let exe = seen.process.exe.as_deref().and_then(Path::file_name).unwrap_or_default();
+        let exe_name = exe.to_string_lossy();
+        let brief = Brief { comm: &seen.process.comm, exe_name: &exe_name };
+        if self.roots.doubtful.iter().any(|a| a.is_candidate(brief)) {
+            return Some(Verdict::Spared(Spared::Doubt));
+        }
+        self.member_verdict(id)
+    }
+
+    /// Says whether the folder of another run names this process as its shim or its agent.
+    fn is_of_another_run(&self, seen: &Seen) -> bool {
+        let id = &seen.process.id;
+        let marker = seen.marker.as_ref().filter(|m| m.names(id)).map(|m| m.run.as_str());
+        let claimed = [shim_of(&seen.process), marker].into_iter().flatten();
+        let mut others = claimed.filter(|run| self.roots.run.as_deref() != Some(run));
+        others.any(|run| self.folders.names(run, id))
+    }
+
+    /// Says whether the run's shim has started this process itself. It has a kernel session of its own and
+    /// gives its agent another one; no process can enter a session that it was not born in.
+    fn is_hook(&self, seen: &Seen) -> bool {
+        let id = &seen.process.id;
+        self.hooks.contains(id)
+            || self.shims.iter().any(|shim| {
+                seen.process.session == shim.pid && id.start_ticks >= shim.start_ticks && id != shim
+            })
+    }
+
+    fn by_descent(&self, seen: &Seen, above: Verdict, table: &HashMap<u32, Seen>) -> Verdict {
+        let nested = || self.nested_of(seen, table).map(|at| Verdict::Spared(Spared::Session(at)));
+        match above {
+            Verdict::Agent | Verdict::Intact => Verdict::Intact,
+            Verdict::Shim | Verdict::Loose => nested().unwrap_or(Verdict::Loose),
+            Verdict::Spared(Spared::Server) if self.is_marked_below_server(seen, table) => {
+                nested().unwrap_or(Verdict::Loose)
+            }
+            // A shell that became this command had started something before.
+            Verdict::Spared(Spared::Us) if self.is_around_us() => Verdict::Intact,
+            Verdict::Spared(why) => Verdict::Spared(why),
+            Verdict::Stranger | Verdict::Linked(_) | Verdict::Claimed
+                if self.is_of_our_kernel_session(seen, table) =>
+            {
+                nested().unwrap_or(Verdict::Loose)
+            }
+            Verdict::Stranger | Verdict::Linked(_) | Verdict::Claimed => self.by_text(seen, table),
+        }
+    }
+
+    /// Says whether a process is in a kernel session that one of ours has opened: only descendants are.
+    fn is_of_our_kernel_session(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> bool {
+        self.leaders.iter().any(|leader| {
+            // The number of a session is not given to another process while the session has one.
+            seen.process.session == leader.pid
+                && seen.process.id.start_ticks >= leader.start_ticks
+                && table.get(&leader.pid).is_none_or(|now| now.process.id == *leader)
+        })
+    }
+
+    /// Decides about a process that no descent links to the session.
+    fn by_text(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> Verdict {
+        if seen.foreign || self.above_agents.contains(&seen.process.id) {
+            return Verdict::Stranger;
+        }
+        if self.roots.by_force && self.is_wholly_marked(seen) {
+            return Verdict::Claimed;
+        }
+        let of_run = seen.marker.as_ref().is_some_and(|m| Some(&m.run) == self.roots.run.as_ref());
+        let variable = if of_run {
+            Some(MARKER)
+        } else {
+            borne(seen, &self.roots.marks, &self.roots.agents, table)
+                .filter(|_| self.other_of(seen, table).is_none())
+        };
+        variable.map_or(Verdict::Stranger, Verdict::Linked)
+    }
+
+    /// Says whether the whole text of the run names this session's agent, by pid and start time, and the
+    /// process is this user's and began after the agent. An agent's own marks hold no start time.
+    fn is_wholly_marked(&self, seen: &Seen) -> bool {
+        let Some(marker) = &seen.marker else { return false };
+        let began = seen.process.id.start_ticks;
+        !seen.is_outsider()
+            && Some(&marker.run) == self.roots.run.as_ref()
+            && self.roots.marked.iter().any(|agent| {
+                marker.names(agent) && began >= agent.start_ticks && seen.process.id != *agent
+            })
+    }
+
+    /// A server starts the tools of all its sessions, and gives each the mark of its own. What the
+    /// server itself carries it was started with: that says nothing.
+    fn is_marked_below_server(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> bool {
+        let bare = |server: &ProcId| {
+            table.get(&server.pid).is_some_and(|s| !bears(s, &self.roots.marks, &[], table))
+        };
+        self.roots.servers.iter().all(bare) && bears(seen, &self.roots.marks, &[], table)
+    }
+
+    /// Returns the other live session whose mark a process bears.
+    pub(super) fn other_of(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> Option<usize> {
+        self.roots
+            .others
+            .iter()
+            .position(|o| !o.around_us && bears(seen, &o.marks, &o.processes, table))
+    }
+
+    /// Returns the session inside this one whose mark a process bears. The mark of any other session is no
+    /// reason to spare a descendant: only a session inside this one can have started it. It is spared
+    /// and named.
+    fn nested_of(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> Option<usize> {
+        self.roots
+            .others
+            .iter()
+            .position(|o| o.inside_us && !o.around_us && bears(seen, &o.marks, &o.processes, table))
+    }
+}
