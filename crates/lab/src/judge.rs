@@ -29,6 +29,9 @@ pub struct Check {
     pub verdict: Verdict,
     /// What was said instead, when it was not right.
     pub evidence: Option<String>,
+    /// Whether the session has a live process at that moment.
+    #[serde(default)]
+    pub alive: bool,
 }
 
 impl Check {
@@ -36,7 +39,12 @@ impl Check {
     #[must_use]
     pub fn of(moment: &str, holds: bool, evidence: String) -> Self {
         let verdict = if holds { Verdict::Right } else { Verdict::Wrong };
-        Self { moment: moment.to_owned(), verdict, evidence: (!holds).then_some(evidence) }
+        Self {
+            moment: moment.to_owned(),
+            verdict,
+            evidence: (!holds).then_some(evidence),
+            alive: false,
+        }
     }
 }
 
@@ -268,7 +276,19 @@ pub fn judge(stage: &Stage, moment: &str, claim: &Claim) -> Result<Check, Troubl
         (true, false) => (Verdict::Unknown, Some(unknown.join("\n"))),
         (true, true) => (Verdict::Right, None),
     };
-    Ok(Check { moment: moment.to_owned(), verdict, evidence })
+    Ok(Check { moment: moment.to_owned(), verdict, evidence, alive: claim.is_live() })
+}
+
+/// Compares with several claims of which any may be right: the best verdict decides, the earlier of equal ones.
+pub fn judge_any(stage: &Stage, moment: &str, claims: &[Claim]) -> Result<Check, Trouble> {
+    let mut best: Option<Check> = None;
+    for claim in claims {
+        let check = judge(stage, moment, claim)?;
+        if best.as_ref().is_none_or(|b| check.verdict < b.verdict) {
+            best = Some(check);
+        }
+    }
+    best.ok_or_else(|| "nothing is claimed".to_owned())
 }
 
 /// A row without what may differ between `list` and `status`.
