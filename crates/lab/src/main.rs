@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Parser, Subcommand};
 use lab::install::{Installed, install, package};
@@ -150,6 +150,9 @@ fn run(args: &RunArgs) -> Result<bool, String> {
         rows.push(row);
     }
     let passed = count(&rows);
+    if stop.load(Ordering::Relaxed) {
+        return Err("interrupted: the page is left as it is".into());
+    }
     if let Some(page) = &args.page {
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
         let kernel: String = kernel.split(['-', '+']).take(1).collect();
@@ -204,6 +207,9 @@ fn play_versions(args: &VersionsArgs) -> Result<bool, String> {
         return Err("no scenario fits".into());
     }
     let passed = count(&rows);
+    if stop.load(Ordering::Relaxed) {
+        return Err("interrupted: the page is left as it is".into());
+    }
     let before = args.page.as_ref().and_then(|p| std::fs::read_to_string(p).ok());
     let section = matrix::section(&before.unwrap_or_default(), &rows, table, &today());
     match &args.page {

@@ -16,6 +16,7 @@ use crate::stage::{PATIENCE, Stage, Trouble};
 const CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <time.h>
 #include <sys/time.h>
 int clock_gettime(clockid_t id, struct timespec *t) {
@@ -32,6 +33,14 @@ int gettimeofday(struct timeval *t, void *z) {
 time_t time(time_t *t) {
     struct timespec s; clock_gettime(CLOCK_REALTIME, &s);
     if (t) *t = s.tv_sec; return s.tv_sec;
+}
+/* A deadline that was reckoned with this clock is given to the kernel's; one of the monotonic clock is not. */
+int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *t) {
+    static int (*real)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+    if (!real) real = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+    struct timespec s = *t;
+    if (s.tv_sec > 1000000000) s.tv_sec += 3600;
+    return real(c, m, &s);
 }
 "#;
 
