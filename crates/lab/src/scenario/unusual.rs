@@ -24,11 +24,24 @@ pub(super) fn only(stage: &mut Stage, ids: &[&str]) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Compares the live rows with the one session there is.
+/// Compares the live rows with the one session there is. Where it is `unknown` which process serves it, that process
+/// has a row of its own.
 pub(super) fn one_alive(stage: &mut Stage, id: &str) -> Result<(), Trouble> {
     let rows = stage.rows(&[])?;
-    let holds = matches!(rows.as_slice(), [row] if row["id"] == id);
+    let (own, others): (Vec<&Value>, Vec<&Value>) = rows.iter().partition(|r| r["id"] == id);
+    let unjoined = own.iter().all(|r| r["status"] == "unknown");
+    let apart = unjoined && others.len() == 1 && others.iter().all(|r| r["status"] == "unknown");
+    let holds = own.len() == 1 && (others.is_empty() || apart);
     stage.expect_that("one live row", holds, Value::from(rows).to_string());
+    Ok(())
+}
+
+/// Compares that a program which only has an agent's name is not said to be at work or at rest.
+pub(super) fn no_namesake(stage: &mut Stage, pid: u32) -> Result<(), Trouble> {
+    let rows = stage.rows(&[])?;
+    let holds = rows.iter().all(|r| r["pid"] != pid || r["status"] == "unknown");
+    let moment = "a program that only has its name is no session";
+    stage.expect_that(moment, holds, Value::from(rows).to_string());
     Ok(())
 }
 

@@ -238,17 +238,10 @@ pub(super) fn container(stage: &mut Stage) -> Result<(), Trouble> {
     let below = descendants(outside.pid());
     let agent = below.into_iter().find(|p| comm(*p).starts_with("claude")).ok_or("no claude")?;
     stage.expect("in a container", &working(&id, agent))?;
+    let held = Held::of(agent).map_err(told)?;
     signal(&mut outside, Signal::KILL)?;
-    // Its last process is given to the stage, which waits for nobody.
-    until_dead(stage, agent)?;
+    if !held.ended_within(PATIENCE) {
+        return Err("it did not end with its container".into());
+    }
     stage.expect("after the container's end", &stopped(&id, "killed"))
-}
-
-/// Waits until a process is gone, or nothing but its exit code is left.
-fn until_dead(stage: &Stage, pid: u32) -> Result<(), Trouble> {
-    stage.until(&format!("pid {pid} has ended"), || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let state = stat.rsplit_once(") ").map(|(_, rest)| rest.starts_with('Z'));
-        state.unwrap_or(true).then_some(())
-    })
 }

@@ -9,7 +9,9 @@ use super::any_version::{asked, idle, quiet, terminal};
 use super::headless::{running, stopped};
 use super::ways::{Tui, end, env, id, settle, told};
 use crate::judge::Claim;
-use crate::scenario::unusual::{Events, mount, native_wrapper, none_alive, one_alive, only};
+use crate::scenario::unusual::{
+    Events, mount, native_wrapper, no_namesake, none_alive, one_alive, only,
+};
 use crate::stage::{Stage, Trouble};
 
 pub(super) fn relative(stage: &mut Stage) -> Result<(), Trouble> {
@@ -132,8 +134,7 @@ pub(super) fn wrapped(stage: &mut Stage) -> Result<(), Trouble> {
     let waits = "/bin/sleep 60; true";
     let mut alone = stage.start(&cwd, &env(stage), &[&wrapper, "-c", waits])?;
     drop(stage.until_below(alone.pid(), "/bin/sleep 60")?);
-    none_alive(stage, "a program of that name is no session")?;
-    stage.expect("the ended session meanwhile", &stopped(&id, "finished"))?;
+    no_namesake(stage, alone.pid())?;
     alone.held.signal(Signal::KILL).map_err(told)?;
     end(&mut alone)?;
     only(stage, &[&id])

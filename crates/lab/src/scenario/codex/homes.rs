@@ -8,7 +8,9 @@ use super::terminal::shows;
 use super::{adopt, env, native, said, settings, words};
 use crate::judge::Claim;
 use crate::scenario::alike::{finished, working};
-use crate::scenario::unusual::{Events, native_wrapper, none_alive, one_alive, only, with_fifo};
+use crate::scenario::unusual::{
+    Events, native_wrapper, no_namesake, none_alive, one_alive, only, with_fifo,
+};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
 pub(super) fn relative(stage: &mut Stage) -> Result<(), Trouble> {
@@ -45,8 +47,7 @@ pub(super) fn wrapped(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect("after its end", &finished(&id))?;
     let mut alone = stage.start(&cwd, &env(), &[&wrapper, "-c", "/bin/sleep 60; true"])?;
     drop(stage.until_below(alone.pid(), "/bin/sleep 60")?);
-    none_alive(stage, "a program of that name is no session")?;
-    stage.expect("the ended session meanwhile", &finished(&id))?;
+    no_namesake(stage, alone.pid())?;
     alone.held.signal(Signal::KILL).map_err(|e| e.to_string())?;
     alone.wait(PATIENCE).map_err(|e| e.to_string())?;
     only(stage, &[&id])

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use super::terminal::{Tui, open, session, shows};
 use super::{WORK, database, ended, env, query, recorded, run_in, settings, with};
 use crate::judge::Claim;
-use crate::scenario::unusual::{Events, native_wrapper, none_alive, one_alive, only};
+use crate::scenario::unusual::{Events, native_wrapper, no_namesake, one_alive, only};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
 /// A library that puts the clock of a program an hour back: the kernel's was set forward since.
@@ -151,8 +151,7 @@ pub(super) fn wrapped(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect("after its end", &ended(&id, "finished"))?;
     let mut alone = stage.start(&cwd, &env(), &[&wrapper, "-c", "/bin/sleep 60; true"])?;
     drop(stage.until_below(alone.pid(), "/bin/sleep 60")?);
-    none_alive(stage, "a program of that name is no session")?;
-    stage.expect("the ended session meanwhile", &ended(&id, "finished"))?;
+    no_namesake(stage, alone.pid())?;
     alone.held.signal(Signal::KILL).map_err(|e| e.to_string())?;
     alone.wait(PATIENCE).map_err(|e| e.to_string())?;
     only(stage, &[&id])
