@@ -173,6 +173,16 @@ impl Claim {
         !matches!(self.status, "stopped" | "error")
     }
 
+    /// Says whether the rows show each of its processes apart, as one that may serve any session.
+    fn processes_unjoined(&self, rows: &[Value]) -> bool {
+        let apart = |pid: &u32| {
+            let mut own = rows.iter().filter(|r| r["id"].is_null() && r["pid"] == *pid);
+            own.any(|r| r["status"] == "unknown")
+        };
+        let pids = self.pids.as_deref().unwrap_or_default();
+        !pids.is_empty() && pids.iter().all(apart)
+    }
+
     /// Lists what a row says that is not so.
     fn differences(&self, row: &Value) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -240,6 +250,9 @@ pub fn judge(stage: &Stage, moment: &str, claim: &Claim) -> Result<Check, Troubl
             }
             [row] => {
                 wrong.extend(claim.differences(row).into_iter().map(|d| format!("{face}: {d}")));
+            }
+            [] if must && claim.processes_unjoined(rows) => {
+                unknown.push(format!("{face}: a row of its process only"));
             }
             [] if must => wrong.push(format!("{face}: no row of {name}")),
             [] => {}
