@@ -309,6 +309,10 @@ fn settled(row: &Value) -> Value {
     let mut row = row.clone();
     row["tokens"] = Value::Null;
     row["cost_usd"] = Value::Null;
+    // Why tokens are not counted is known only to the one that counts them.
+    if let Some(notes) = row["notes"].as_array_mut() {
+        notes.retain(|n| !n.as_str().is_some_and(|n| n.starts_with("tokens are not known")));
+    }
     // Written by the agent's parent a moment after its end; what it says is claimed on its own.
     row["exit"] = Value::Null;
     row["ended_at"] = Value::Null;
