@@ -173,7 +173,7 @@ impl Claim {
         !matches!(self.status, "stopped" | "error")
     }
 
-    /// Says whether the rows show each of its processes apart, as one that may serve any session.
+    /// Says whether the rows show each of its processes apart, as a process that may serve any session.
     fn processes_unjoined(&self, rows: &[Value]) -> bool {
         let apart = |pid: &u32| {
             let mut own = rows.iter().filter(|r| r["id"].is_null() && r["pid"] == *pid);
@@ -309,7 +309,7 @@ fn settled(row: &Value) -> Value {
     let mut row = row.clone();
     row["tokens"] = Value::Null;
     row["cost_usd"] = Value::Null;
-    // Why tokens are not counted is known only to the one that counts them.
+    // Only `status` counts tokens, so only `status` can say why they are not known.
     if let Some(notes) = row["notes"].as_array_mut() {
         notes.retain(|n| !n.as_str().is_some_and(|n| n.starts_with("tokens are not known")));
     }

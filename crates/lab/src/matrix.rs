@@ -32,7 +32,7 @@ pub fn section(page: &str, rows: &[Row<'_>], table: &Table, date: &str) -> Strin
     });
     let mut out = format!(
         "{HEADING}\n\
-         Made by `just lab-versions`: the scenarios that do not depend on what only the newest version writes, played\n\
+         Made by `just lab-versions`: the scenarios that do not wait for a file of the newest version, played\n\
          with every version that agentctl promises to judge right (`crates/lab/versions.toml`). **unknown** counts\n\
          comparisons, and is allowed only for the reasons given; any other `unknown`, and any wrong answer, fails the run.\n\
          Another version: `just lab-versions --version claude-code=2.1.330`, or `=latest`.\n\n\

@@ -185,6 +185,6 @@ mod tests {
         assert_eq!((old.name.as_str(), version.as_str()), ("pi-old", "0.73.1"));
         let (new, version) = table.named("pi=1.6.0").expect("a newer version");
         assert_eq!((new.name.as_str(), version.as_str()), ("pi", "1.6.0"));
-        assert!(table.named("nobody=1").is_err());
+        assert!(table.named("unheard-of=1").is_err());
     }
 }

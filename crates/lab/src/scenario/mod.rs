@@ -25,7 +25,7 @@ pub enum Needs {
 /// Which promised versions of its agent a scenario is played with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Versions {
-    /// The newest: it waits for what only that one writes.
+    /// The newest: it waits for files that older versions do not write.
     Newest,
     /// All of them.
     Every,

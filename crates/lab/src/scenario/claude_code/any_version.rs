@@ -68,7 +68,7 @@ pub(super) fn stop(stage: &mut Stage) -> Result<(), Trouble> {
     let (cwd, id) = (stage.directory("a")?, id());
     let mut agent = print_mode(stage, &cwd, &id, &work())?;
     let _tool = in_tool(stage, agent.pid())?;
-    // Somebody must wait for it, as a shell does: a process that nobody has waited for is still there.
+    // Waited for on a thread, as a shell does: a zombie would count as a live process.
     let held = Held::of(agent.pid()).map_err(told)?;
     let waiting = std::thread::spawn(move || drop(end(&mut agent)));
     let stopped = honest_stop(stage, &id, &held);

@@ -57,7 +57,7 @@ pub(super) fn stop(stage: &mut Stage) -> Result<(), Trouble> {
     let mut agent = exec(stage, &cwd, &work())?;
     agent.in_tool(stage)?;
     let (id, native) = (agent.id.clone(), Held::of(agent.native.pid).map_err(|e| e.to_string())?);
-    // A shell waits for what it has started: a process that nobody has waited for is still there.
+    // Waited for on a thread, as a shell does: a zombie would count as a live process.
     let waiting = std::thread::spawn(move || agent.started.wait(PATIENCE).map(drop));
     let stopped = honest_stop(stage, &id, &native);
     drop(waiting.join());
