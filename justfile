@@ -74,3 +74,7 @@ lab-core *args:
 record agent scenario case *args:
     cargo run --release --locked -p lab -- record {{agent}} {{scenario}} crates/testkit/fixtures/{{agent}}/{{case}} {{args}}
     INSTA_UPDATE=always cargo test -p agentctl --test it fixtures
+
+# Play every promised version of each agent and write its line on docs/CONFORMANCE.md; another one: --version codex=latest
+lab-versions *args:
+    cargo run --release --locked -p lab -- versions --page docs/CONFORMANCE.md {{args}}

@@ -1,4 +1,4 @@
-//! Pinned versions of the real agents, from npm, in a cache outside the tree.
+//! Versions of the real agents, from npm, in a cache outside the tree.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,8 +10,6 @@ pub struct Package {
     pub agent: &'static str,
     /// The package.
     pub name: &'static str,
-    /// The version the scenarios were written against.
-    pub pinned: &'static str,
     /// What it needs beside itself.
     pub beside: Beside,
 }
@@ -32,34 +30,24 @@ pub enum Beside {
 
 /// The agents of the lab.
 pub const PACKAGES: [Package; 6] = [
-    Package {
-        agent: "claude-code",
-        name: "@anthropic-ai/claude-code",
-        pinned: "2.1.325",
-        beside: Beside::Nothing,
-    },
-    Package { agent: "codex", name: "@openai/codex", pinned: "0.166.0", beside: Beside::Nothing },
-    Package { agent: "opencode", name: "opencode-ai", pinned: "1.18.33", beside: Beside::Nothing },
+    Package { agent: "claude-code", name: "@anthropic-ai/claude-code", beside: Beside::Nothing },
+    Package { agent: "codex", name: "@openai/codex", beside: Beside::Nothing },
+    Package { agent: "opencode", name: "opencode-ai", beside: Beside::Nothing },
     Package {
         agent: "pi",
         name: "@earendil-works/pi-coding-agent",
-        pinned: "1.5.0",
         beside: Beside::NodeUnpacked(NODE, "dist/bundle/cli.js"),
     },
     // The package it was published as before, the last version.
-    Package {
-        agent: "pi-old",
-        name: "@mariozechner/pi-coding-agent",
-        pinned: "0.73.1",
-        beside: Beside::Node(NODE),
-    },
-    Package {
-        agent: "openclaw",
-        name: "openclaw",
-        pinned: "2026.9.6",
-        beside: Beside::NodeFirst("26"),
-    },
+    Package { agent: "pi-old", name: "@mariozechner/pi-coding-agent", beside: Beside::Node(NODE) },
+    Package { agent: "openclaw", name: "openclaw", beside: Beside::NodeFirst("26") },
 ];
+
+/// Returns the package of an agent.
+pub fn package(agent: &str) -> Result<Package, String> {
+    let package = PACKAGES.iter().find(|p| p.agent == agent);
+    package.copied().ok_or_else(|| format!("there is no package of {agent}"))
+}
 
 /// The Node that Pi runs on here.
 const NODE: &str = "24.9.0";
@@ -77,7 +65,7 @@ pub struct Installed {
 
 /// Installs one version unless it is there already. npm is tried three times; then it is an error.
 pub fn install(package: Package, version: &str, cache: &Path) -> Result<Installed, String> {
-    let folder = cache.join(format!("{}-{version}", package.agent));
+    let folder = cache.join(format!("{}@{version}", package.name.replace('/', "+")));
     let installed = Installed {
         agent: package.agent,
         version: version.to_owned(),

@@ -29,6 +29,9 @@ pub struct Check {
     pub verdict: Verdict,
     /// What was said instead, when it was not right.
     pub evidence: Option<String>,
+    /// Whether the session has a live process at that moment.
+    #[serde(default)]
+    pub alive: bool,
 }
 
 impl Check {
@@ -36,7 +39,12 @@ impl Check {
     #[must_use]
     pub fn of(moment: &str, holds: bool, evidence: String) -> Self {
         let verdict = if holds { Verdict::Right } else { Verdict::Wrong };
-        Self { moment: moment.to_owned(), verdict, evidence: (!holds).then_some(evidence) }
+        Self {
+            moment: moment.to_owned(),
+            verdict,
+            evidence: (!holds).then_some(evidence),
+            alive: false,
+        }
     }
 }
 
@@ -165,6 +173,16 @@ impl Claim {
         !matches!(self.status, "stopped" | "error")
     }
 
+    /// Says whether the rows show each of its processes apart, as a process that may serve any session.
+    fn processes_unjoined(&self, rows: &[Value]) -> bool {
+        let apart = |pid: &u32| {
+            let mut own = rows.iter().filter(|r| r["id"].is_null() && r["pid"] == *pid);
+            own.any(|r| r["status"] == "unknown")
+        };
+        let pids = self.pids.as_deref().unwrap_or_default();
+        !pids.is_empty() && pids.iter().all(apart)
+    }
+
     /// Lists what a row says that is not so.
     fn differences(&self, row: &Value) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -233,6 +251,9 @@ pub fn judge(stage: &Stage, moment: &str, claim: &Claim) -> Result<Check, Troubl
             [row] => {
                 wrong.extend(claim.differences(row).into_iter().map(|d| format!("{face}: {d}")));
             }
+            [] if must && claim.processes_unjoined(rows) => {
+                unknown.push(format!("{face}: a row of its process only"));
+            }
             [] if must => wrong.push(format!("{face}: no row of {name}")),
             [] => {}
             more => wrong.push(format!("{face}: {} rows of {name}", more.len())),
@@ -268,7 +289,19 @@ pub fn judge(stage: &Stage, moment: &str, claim: &Claim) -> Result<Check, Troubl
         (true, false) => (Verdict::Unknown, Some(unknown.join("\n"))),
         (true, true) => (Verdict::Right, None),
     };
-    Ok(Check { moment: moment.to_owned(), verdict, evidence })
+    Ok(Check { moment: moment.to_owned(), verdict, evidence, alive: claim.is_live() })
+}
+
+/// Compares with several claims of which any may be right: the best verdict decides, the earlier of equal ones.
+pub fn judge_any(stage: &Stage, moment: &str, claims: &[Claim]) -> Result<Check, Trouble> {
+    let mut best: Option<Check> = None;
+    for claim in claims {
+        let check = judge(stage, moment, claim)?;
+        if best.as_ref().is_none_or(|b| check.verdict < b.verdict) {
+            best = Some(check);
+        }
+    }
+    best.ok_or_else(|| "nothing is claimed".to_owned())
 }
 
 /// A row without what may differ between `list` and `status`.
@@ -276,6 +309,10 @@ fn settled(row: &Value) -> Value {
     let mut row = row.clone();
     row["tokens"] = Value::Null;
     row["cost_usd"] = Value::Null;
+    // Only `status` counts tokens, so only `status` can say why they are not known.
+    if let Some(notes) = row["notes"].as_array_mut() {
+        notes.retain(|n| !n.as_str().is_some_and(|n| n.starts_with("tokens are not known")));
+    }
     // Written by the agent's parent a moment after its end; what it says is claimed on its own.
     row["exit"] = Value::Null;
     row["ended_at"] = Value::Null;

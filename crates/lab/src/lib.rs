@@ -1,6 +1,6 @@
 //! The lab: real agents against a scripted model, judged by what the scenario itself knows.
 //!
-//! `install` fetches pinned versions; `stage` is one scenario's own home, pid namespace, model and
+//! `versions` lists the promised versions and the honest unknowns; `install` fetches them; `stage` is one scenario's own home, pid namespace, model and
 //! processes; `scenario` is what is tried, one file per agent; `judge` compares what agentctl says with
 //! what was scripted; `order` is agentctl as its user runs it; `report` makes the table and `docs/CONFORMANCE.md`; `record` turns a home into a
 //! fixture. The judge shares no code with what it judges: it reads agentctl's JSON like any script.
@@ -8,6 +8,7 @@
 
 pub mod install;
 pub mod judge;
+pub mod matrix;
 pub mod model;
 pub mod order;
 pub mod play;
@@ -17,3 +18,4 @@ pub mod report;
 pub mod scenario;
 pub mod stage;
 pub mod terminal;
+pub mod versions;

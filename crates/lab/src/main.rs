@@ -4,13 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Parser, Subcommand};
-use lab::install::{Installed, PACKAGES, install};
-use lab::play::{self, Props};
+use lab::install::{Installed, install, package};
+use lab::play::{self, Played, Props};
 use lab::report::{self, Row};
 use lab::scenario::{self, Needs, Scenario};
+use lab::{matrix, versions};
 
 /// Prove what agentctl says against the real agents
 #[derive(Parser)]
@@ -23,6 +24,8 @@ struct Cli {
 enum Order {
     /// Play scenarios and print the table
     Run(RunArgs),
+    /// Play every promised version of the agents and print the table
+    Versions(VersionsArgs),
     /// Play one scenario and keep its home as a fixture
     Record(RecordArgs),
     #[command(hide = true)]
@@ -58,6 +61,28 @@ struct RunArgs {
 }
 
 #[derive(Args)]
+struct VersionsArgs {
+    /// Only this version, promised or not; VERSION may be `latest`
+    #[arg(long, value_name = "AGENT=VERSION")]
+    version: Vec<String>,
+    /// Only these agents
+    #[arg(long)]
+    agent: Vec<String>,
+    /// Only these scenarios
+    #[arg(long)]
+    scenario: Vec<String>,
+    /// Only the headless core that CI plays
+    #[arg(long)]
+    core: bool,
+    /// The program to judge, instead of building the one of this tree
+    #[arg(long, value_name = "PROGRAM")]
+    agentctl: Option<PathBuf>,
+    /// Write the table into the page for users
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+}
+
+#[derive(Args)]
 struct RecordArgs {
     /// The agent
     agent: String,
@@ -68,6 +93,9 @@ struct RecordArgs {
     /// Another version
     #[arg(long)]
     version: Option<String>,
+    /// The program to judge, instead of building the one of this tree
+    #[arg(long, value_name = "PROGRAM")]
+    agentctl: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -87,6 +115,7 @@ struct PlayArgs {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Order::Run(args) => run(&args),
+        Order::Versions(args) => play_versions(&args),
         Order::Record(args) => record(&args).map(|()| true),
         Order::Play(args) => play_here(&args).map(|()| true),
     };
@@ -110,10 +139,7 @@ fn run(args: &RunArgs) -> Result<bool, String> {
         return Err("no scenario fits".into());
     }
     let stop = interruptible()?;
-    let agentctl = match &args.agentctl {
-        Some(program) => std::fs::canonicalize(program).map_err(|e| e.to_string())?,
-        None => agentctl()?,
-    };
+    let agentctl = judged(args.agentctl.as_deref())?;
     let mut rows = Vec::new();
     for scenario in wanted {
         let props =
@@ -123,15 +149,97 @@ fn run(args: &RunArgs) -> Result<bool, String> {
         println!("{}", report::line(&row));
         rows.push(row);
     }
-    let failed = rows.iter().filter(|r| !r.passes()).count();
-    println!("\n{} passed, {failed} failed", rows.len() - failed);
+    let passed = count(&rows);
+    if stop.load(Ordering::Relaxed) {
+        return Err("interrupted: the page is left as it is".into());
+    }
     if let Some(page) = &args.page {
-        let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
         let kernel: String = kernel.split(['-', '+']).take(1).collect();
-        std::fs::write(page, report::page(&rows, &date, &kernel)).map_err(|e| e.to_string())?;
+        let before = std::fs::read_to_string(page).unwrap_or_default();
+        let mut text = report::page(&rows, &today(), &kernel);
+        if let Some(section) = matrix::existing(&before) {
+            text = matrix::with_section(&text, section);
+        }
+        std::fs::write(page, text).map_err(|e| e.to_string())?;
     }
-    Ok(failed == 0)
+    Ok(passed)
+}
+
+/// Plays the promised versions, or those that were named, newest first. A version that cannot be installed is
+/// reported as not played, and the others are played all the same.
+fn play_versions(args: &VersionsArgs) -> Result<bool, String> {
+    let table = versions::table()?;
+    let mut wanted = Vec::new();
+    for named in &args.version {
+        wanted.push(table.named(named)?);
+    }
+    if args.version.is_empty() {
+        let all = table.packages().iter();
+        wanted = all.flat_map(|p| p.versions.iter().map(move |v| (p, v.clone()))).collect();
+    }
+    wanted.retain(|(p, _)| {
+        args.agent.is_empty() || args.agent.iter().any(|a| *a == p.name || a == p.shown())
+    });
+    let stop = interruptible()?;
+    let agentctl = judged(args.agentctl.as_deref())?;
+    let mut rows = Vec::new();
+    for (promised, version) in wanted {
+        let agent = installed(&promised.name, Some(&version));
+        let scenarios = scenario::all()
+            .filter(|s| s.agent == promised.name && s.shows_version(&version))
+            .filter(|s| args.scenario.is_empty() || args.scenario.iter().any(|n| n == s.name))
+            .filter(|s| !args.core || s.needs == Needs::Core);
+        for scenario in scenarios {
+            let played = match &agent {
+                Ok(agent) => {
+                    let (agent, agentctl) = (agent.clone(), agentctl.clone());
+                    play::in_namespace(scenario, &Props { agent, agentctl, keep: None }, &stop)
+                }
+                Err(error) => Played { checks: Vec::new(), trouble: Some(error.clone()) },
+            };
+            let row = Row { scenario, version: version.clone(), played };
+            println!("{}", report::line(&row));
+            rows.push(row);
+        }
+    }
+    if rows.is_empty() {
+        return Err("no scenario fits".into());
+    }
+    let passed = count(&rows);
+    if stop.load(Ordering::Relaxed) {
+        return Err("interrupted: the page is left as it is".into());
+    }
+    let before = args.page.as_ref().and_then(|p| std::fs::read_to_string(p).ok());
+    let section = matrix::section(&before.unwrap_or_default(), &rows, table, &today());
+    match &args.page {
+        Some(page) => {
+            let before = std::fs::read_to_string(page).unwrap_or_default();
+            let text = matrix::with_section(&before, &section);
+            std::fs::write(page, text).map_err(|e| e.to_string())?;
+        }
+        None => println!("\n{section}"),
+    }
+    Ok(passed)
+}
+
+/// Prints how many scenarios passed, and says whether all did.
+fn count(rows: &[Row<'_>]) -> bool {
+    let failed = rows.iter().filter(|r| !r.passes()).count();
+    println!("\n{} passed, {failed} failed", rows.len() - failed);
+    failed == 0
+}
+
+fn today() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%d").to_string()
+}
+
+/// Returns the program that is judged: the one that was named, or the one of this tree.
+fn judged(named: Option<&Path>) -> Result<PathBuf, String> {
+    match named {
+        Some(program) => std::fs::canonicalize(program).map_err(|e| e.to_string()),
+        None => agentctl(),
+    }
 }
 
 fn record(args: &RecordArgs) -> Result<(), String> {
@@ -139,7 +247,8 @@ fn record(args: &RecordArgs) -> Result<(), String> {
     let version = args.version.clone();
     let keep = args.fixture.with_extension("home");
     let agent = installed(scenario.agent, version.as_deref())?;
-    let props = Props { agent, agentctl: agentctl()?, keep: Some(keep.clone()) };
+    let props =
+        Props { agent, agentctl: judged(args.agentctl.as_deref())?, keep: Some(keep.clone()) };
     let played = play::in_namespace(scenario, &props, &interruptible()?);
     if let Some(trouble) = played.trouble {
         return Err(trouble);
@@ -179,14 +288,17 @@ fn agent(name: &str, args: &RunArgs) -> Result<Installed, String> {
 }
 
 fn installed(name: &str, version: Option<&str>) -> Result<Installed, String> {
-    let package = PACKAGES.iter().find(|p| p.agent == name);
-    let package = *package.ok_or_else(|| format!("there is no package of {name}"))?;
-    install(package, version.unwrap_or(package.pinned), &cache()?)
+    let newest = versions::table()?.newest(name);
+    let version = version.or(newest).ok_or_else(|| format!("no version of {name} is promised"))?;
+    install(package(name)?, version, &cache()?)
 }
 
-/// A cache outside the tree, so that nothing of it is ever committed.
+/// A cache outside the tree, so that nothing of it is ever committed: `AGENTCTL_LAB_CACHE`, or in the user's cache.
 fn cache() -> Result<PathBuf, String> {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    if let Some(cache) = set("AGENTCTL_LAB_CACHE") {
+        return Ok(cache);
+    }
     let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|h| h.join(".cache")));
     Ok(base.ok_or("neither XDG_CACHE_HOME nor HOME is set")?.join("agentctl-lab"))
 }

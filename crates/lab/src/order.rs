@@ -52,6 +52,12 @@ pub struct Order {
 }
 
 impl Order {
+    /// Returns what it has printed so far.
+    #[must_use]
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.stdout).unwrap_or_default()
+    }
+
     /// Waits for its end.
     pub fn told(mut self) -> Result<Told, Trouble> {
         let status = self.started.wait(PATIENCE).map_err(|e| {

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::judge::Verdict;
 use crate::play::Played;
 use crate::scenario::Scenario;
+use crate::versions;
 
 /// One line of the table.
 pub struct Row<'a> {
@@ -17,12 +18,19 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
+    /// Returns the reason why `unknown` is honest for each comparison that came out so. `None` where it is not.
+    pub(crate) fn reasons(&self) -> impl Iterator<Item = Option<&str>> {
+        let table = versions::table().ok();
+        let unknown = self.played.checks.iter().filter(|c| c.verdict == Verdict::Unknown);
+        unknown.map(move |check| table?.reason(self.scenario, &self.version, check))
+    }
+
     /// Says whether it came out as it must: right, or unknown where no source exists.
     #[must_use]
     pub fn passes(&self) -> bool {
         match self.played.verdict() {
             Verdict::Right => true,
-            Verdict::Unknown => self.scenario.unknown_because.is_some(),
+            Verdict::Unknown => self.reasons().all(|reason| reason.is_some()),
             Verdict::Wrong => false,
         }
     }
@@ -98,10 +106,12 @@ pub fn page(rows: &[Row<'_>], date: &str, kernel: &str) -> String {
             "| scenario | what it shows | comparisons | agentctl is |\n|---|---|---|---|\n",
         );
         for row in rows.iter().filter(|r| r.scenario.agent == agent) {
-            let why = match (row.word(), row.scenario.unknown_because) {
-                ("unknown", Some(why)) => format!("unknown: {why}"),
-                ("right", _) => "right".to_owned(),
-                (word, _) => format!("**{word}**"),
+            let why = match row.word() {
+                "unknown" => {
+                    format!("unknown: {}", row.reasons().flatten().next().unwrap_or_default())
+                }
+                "right" => "right".to_owned(),
+                word => format!("**{word}**"),
             };
             let _infallible = writeln!(
                 out,

@@ -21,6 +21,9 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 pub const LIMITS: &str =
     "[deadline]\nlive = \"20s\"\nall = \"20s\"\ngateway = \"20s\"\nlaunch = \"50s\"\n";
 
+/// How long files stay as they are before they count as written.
+const QUIET: Duration = Duration::from_millis(700);
+
 /// Why a scenario could not be played to its end.
 pub type Trouble = String;
 
@@ -195,6 +198,26 @@ impl Stage {
         Ok(())
     }
 
+    /// The same where several answers are right.
+    pub fn expect_any(&mut self, moment: &str, claims: &[Claim]) -> Result<(), Trouble> {
+        let check = crate::judge::judge_any(self, moment, claims)?;
+        self.checks.push(check);
+        Ok(())
+    }
+
+    /// Waits until this file, or nothing below this folder, has changed for a while: whatever an agent of any
+    /// version had to write about this moment is on disk.
+    pub fn until_quiet(&self, folder: &Path) -> Result<(), Trouble> {
+        let mut last = (Vec::new(), Instant::now());
+        self.until(&format!("{} does not change", folder.display()), || {
+            let now = footprint(folder);
+            if now != last.0 {
+                last = (now, Instant::now());
+            }
+            (last.1.elapsed() > QUIET).then_some(())
+        })
+    }
+
     /// Records a comparison that is no matter of one session's status.
     pub fn expect_that(&mut self, moment: &str, holds: bool, evidence: impl Into<String>) {
         self.checks.push(Check::of(moment, holds, evidence.into()));
@@ -205,4 +228,26 @@ impl Stage {
     pub fn into_checks(self) -> Vec<Check> {
         self.checks
     }
+}
+
+/// Returns the name, size and time of a file, or of every file below a folder, in order.
+fn footprint(place: &Path) -> Vec<(PathBuf, u64, Option<std::time::SystemTime>)> {
+    let mut files = Vec::new();
+    if let Ok(data) = fs::metadata(place)
+        && data.is_file()
+    {
+        files.push((place.to_owned(), data.len(), data.modified().ok()));
+    }
+    let mut folders = vec![place.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(data) if data.is_dir() => folders.push(entry.path()),
+                Ok(data) => files.push((entry.path(), data.len(), data.modified().ok())),
+                Err(_) => {}
+            }
+        }
+    }
+    files.sort();
+    files
 }

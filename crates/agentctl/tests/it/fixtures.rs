@@ -25,7 +25,10 @@ fn ours(record: &str) -> String {
     let mut record: Value = serde_json::from_str(record).expect("JSON");
     let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let space = std::fs::read_link("/proc/self/ns/pid").expect("a namespace");
-    record["pidDomain"] = format!("linux:{}:{}", machine.trim(), space.display()).into();
+    // Older versions write none.
+    if record.get("pidDomain").is_some() {
+        record["pidDomain"] = format!("linux:{}:{}", machine.trim(), space.display()).into();
+    }
     record.to_string()
 }
 

@@ -89,6 +89,10 @@ fn comparable(row: &Value) -> Value {
     let mut row = row.clone();
     row["tokens"] = Value::Null;
     row["cost_usd"] = Value::Null;
+    // Only `status` counts tokens, so only `status` can say why they are not known.
+    if let Some(notes) = row["notes"].as_array_mut() {
+        notes.retain(|n| !n.as_str().is_some_and(|n| n.starts_with("tokens are not known")));
+    }
     for evidence in row["evidence"].as_array_mut().into_iter().flatten() {
         evidence["at"] = Value::Null;
     }

@@ -7,6 +7,7 @@ mod control;
 pub mod openclaw;
 pub mod opencode;
 pub mod pi;
+mod unusual;
 
 use crate::stage::{Stage, Trouble};
 
@@ -19,6 +20,17 @@ pub enum Needs {
     Headless,
     /// A terminal (tmux).
     Terminal,
+}
+
+/// Which promised versions of its agent a scenario is played with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versions {
+    /// The newest: it waits for files that older versions do not write.
+    Newest,
+    /// All of them.
+    Every,
+    /// This one and later ones, because earlier ones lack what it shows.
+    Since(&'static str),
 }
 
 /// One scenario: it scripts the truth, waits for facts, and compares.
@@ -34,8 +46,34 @@ pub struct Scenario {
     pub needs: Needs,
     /// Why `unknown` is the best that can be said, where no source exists.
     pub unknown_because: Option<&'static str>,
+    /// Which promised versions it is played with.
+    pub versions: Versions,
     /// Plays it.
     pub play: fn(&mut Stage) -> Result<(), Trouble>,
+}
+
+impl Scenario {
+    /// Has it played with every promised version.
+    const fn every(mut self) -> Self {
+        self.versions = Versions::Every;
+        self
+    }
+
+    /// Has it played with this version and later ones.
+    const fn since(mut self, version: &'static str) -> Self {
+        self.versions = Versions::Since(version);
+        self
+    }
+
+    /// Says whether it belongs to what is played with this version when versions are compared.
+    #[must_use]
+    pub fn shows_version(&self, version: &str) -> bool {
+        match self.versions {
+            Versions::Newest => false,
+            Versions::Every => true,
+            Versions::Since(first) => crate::versions::order(first, version).is_le(),
+        }
+    }
 }
 
 /// An agent's name, from which its scenarios are listed.
@@ -63,7 +101,15 @@ impl Agent {
         needs: Needs,
         play: Play,
     ) -> Scenario {
-        Scenario { agent: self.0, name, shows, needs, unknown_because: None, play }
+        Scenario {
+            agent: self.0,
+            name,
+            shows,
+            needs,
+            unknown_because: None,
+            versions: Versions::Newest,
+            play,
+        }
     }
 }
 

@@ -2,11 +2,14 @@
 //!
 //! `ways` holds how it is started and the facts that are waited for; the other files hold the
 //! scenarios: `headless` (one `claude -p` from birth to end), `several` (resumed, forked, doubled,
-//! subagents, background sessions), `control` (what it is ordered to do), `traces` (what is left on disk, and what is read from it) and
+//! subagents, background sessions), `any_version` (what every promised version shows), `orderly` (ends without a last answer), `homes` (unusual homes and names), `control` (what it is ordered to do), `traces` (what is left on disk, and what is read from it) and
 //! `terminal` (with a person before it).
 
+mod any_version;
 mod control;
 mod headless;
+mod homes;
+mod orderly;
 mod several;
 mod terminal;
 mod traces;
@@ -114,6 +117,63 @@ pub static SCENARIOS: &[Scenario] = &[
         "`wait` and `stop` with a person before it",
         control::terminal,
     ),
+    CLAUDE.core("version-call", "a model call, and SIGKILL in it", any_version::call).every(),
+    CLAUDE.core("version-tool", "a tool, and SIGKILL in it", any_version::tool).every(),
+    CLAUDE.core("version-ends", "finished, failed, SIGINT, SIGTERM", any_version::ends).every(),
+    CLAUDE
+        .headless(
+            "version-stop",
+            "`stop` in a tool: its answer is what happened",
+            any_version::stop,
+        )
+        .every(),
+    CLAUDE.headless("version-resumed", "a second turn under its id", any_version::resumed).every(),
+    CLAUDE
+        .terminal("version-terminal", "at rest, in a tool, ended", any_version::in_terminal)
+        .every(),
+    CLAUDE
+        .terminal("version-permission", "a person must allow a tool", any_version::permission)
+        .every(),
+    CLAUDE
+        .headless("kept-open", "an SDK keeps it open: at rest, in a tool", any_version::kept_open)
+        .every(),
+    CLAUDE
+        .headless("container", "in a container that shares the home", any_version::container)
+        .every(),
+    CLAUDE.headless("max-turns", "its limit of turns ends it", orderly::max_turns).every(),
+    CLAUDE.headless("max-budget", "its budget ends it", orderly::max_budget).every(),
+    CLAUDE.headless("json-schema", "structured output ends it", orderly::json_schema).every(),
+    CLAUDE.headless("hook-stops", "a hook ends it", orderly::hook_stops).every(),
+    CLAUDE
+        .headless("command-only", "`launch -p /context --wait`: no turn, success", orderly::context)
+        .since("2.1.150"),
+    CLAUDE
+        .headless("fast-looks", "looked at without pause while it works", orderly::fast_looks)
+        .every(),
+    CLAUDE.headless("relative-home", "CLAUDE_CONFIG_DIR is relative", homes::relative).every(),
+    CLAUDE.terminal("full-home", "its home is full", homes::full).since("2.1.100"),
+    CLAUDE.terminal("read-only-home", "its home is read-only", homes::read_only).since("2.1.100"),
+    CLAUDE.terminal("own-mounts", "it has mounted another `~/.claude`", homes::own_mounts).every(),
+    CLAUDE
+        .headless("other-name", "started by a link of another name", homes::named_otherwise)
+        .every(),
+    CLAUDE
+        .terminal(
+            "other-name-trust",
+            "the same at the trust question",
+            homes::named_otherwise_trust,
+        )
+        .since("2.1.150"),
+    CLAUDE.headless("native-wrapper", "a program of its name waits for it", homes::wrapped).every(),
+    CLAUDE
+        .headless("subcommand", "`claude --debug mcp serve` is no session", homes::subcommand)
+        .every(),
+    CLAUDE
+        .headless("moved-home-events", "events from a home only it names", homes::moved_events)
+        .every(),
+    CLAUDE
+        .terminal("waiting-once", "one question, one `session.waiting`", homes::waiting_once)
+        .since("2.1.150"),
 ];
 
 /// What is ordered of Claude Code as of the others.

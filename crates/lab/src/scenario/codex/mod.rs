@@ -1,8 +1,10 @@
 //! Codex, as it is started, watched and ended by people and scripts.
 
+mod any_version;
 mod control;
 mod ends;
 mod headless;
+mod homes;
 mod hosted;
 mod lineage;
 mod terminal;
@@ -137,6 +139,37 @@ pub static SCENARIOS: &[Scenario] = &[
         "`stop` in the shared server: one turn ends, the rest goes on",
         control::hosted,
     ),
+    CODEX.core("version-call", "a model call, and SIGKILL in it", any_version::call).every(),
+    CODEX.core("version-tool", "a tool, and SIGKILL in it", any_version::tool).every(),
+    CODEX.core("version-ends", "finished, failed, SIGINT, SIGTERM", any_version::ends).every(),
+    CODEX
+        .headless(
+            "version-stop",
+            "`stop` in a tool: its answer is what happened",
+            any_version::stop,
+        )
+        .every(),
+    CODEX.terminal("version-terminal", "at rest, in a tool, killed", any_version::terminal).every(),
+    CODEX
+        .headless("editor", "an editor's server with two threads, and its end", any_version::editor)
+        .every(),
+    CODEX
+        .headless("editor-events", "the events of a thread in it", any_version::editor_events)
+        .every(),
+    CODEX
+        .headless("rollout-gone", "its record is deleted, truncated", any_version::rollout_gone)
+        .every(),
+    CODEX.headless("relative-home", "CODEX_HOME is relative", homes::relative).every(),
+    CODEX.headless("native-wrapper", "a program of its name waits for it", homes::wrapped).every(),
+    CODEX
+        .terminal("trust-beside-server", "the trust question beside an editor", homes::trust)
+        .every(),
+    CODEX
+        .headless("subcommand", "`codex exec-server` is no session", homes::subcommand)
+        .since("0.160.0"),
+    CODEX
+        .headless("moved-home-events", "events from a home only it names", homes::moved_events)
+        .every(),
 ];
 
 /// What is ordered of Codex as of the others.

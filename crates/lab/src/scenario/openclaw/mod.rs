@@ -24,12 +24,14 @@ const OPENCLAW: Agent = Agent("openclaw");
 
 /// Every scenario of OpenClaw.
 pub static SCENARIOS: &[Scenario] = &[
-    OPENCLAW.core("turn", "a run while the model thinks, and its end", runs::turn),
-    OPENCLAW.core(
-        "failed",
-        "the model refuses: the last run failed, the conversation rests",
-        runs::failed,
-    ),
+    OPENCLAW.core("turn", "a run while the model thinks, and its end", runs::turn).every(),
+    OPENCLAW
+        .core(
+            "failed",
+            "the model refuses: the last run failed, the conversation rests",
+            runs::failed,
+        )
+        .every(),
     OPENCLAW.core(
         "launched",
         "launch, logs while it speaks, resume, stop: the gateway's own id throughout",
@@ -49,11 +51,13 @@ pub static SCENARIOS: &[Scenario] = &[
         "a deleted conversation is gone, an archived one has ended",
         runs::deleted,
     ),
-    OPENCLAW.headless(
-        "gateway-killed",
-        "SIGKILL in a run, and a new start: never stopped",
-        down::killed,
-    ),
+    OPENCLAW
+        .headless(
+            "gateway-killed",
+            "SIGKILL in a run, and a new start: never stopped",
+            down::killed,
+        )
+        .every(),
     OPENCLAW.headless(
         "gateway-hung",
         "SIGSTOP: it does not answer, and nothing is said of it",

@@ -4,6 +4,7 @@ mod control;
 mod headless;
 mod served;
 mod terminal;
+mod unusual;
 
 use std::path::{Path, PathBuf};
 
@@ -22,23 +23,29 @@ const OPENCODE: Agent = Agent("opencode");
 /// Every scenario of OpenCode.
 pub static SCENARIOS: &[Scenario] = &[
     OPENCODE.core("starting", "`opencode run` from its first moment on", headless::starting),
-    OPENCODE.core(
-        "model-call",
-        "`opencode run` while the model thinks, and its end",
-        headless::model_call,
-    ),
-    OPENCODE.core(
-        "killed-in-tool",
-        "SIGKILL in a tool: its record stays open, the tool lives on",
-        headless::killed_in_tool,
-    ),
-    OPENCODE.core("failed-401", "the model refuses the key: the turn failed", headless::failed_401),
+    OPENCODE
+        .core(
+            "model-call",
+            "`opencode run` while the model thinks, and its end",
+            headless::model_call,
+        )
+        .every(),
+    OPENCODE
+        .core(
+            "killed-in-tool",
+            "SIGKILL in a tool: its record stays open, the tool lives on",
+            headless::killed_in_tool,
+        )
+        .every(),
+    OPENCODE
+        .core("failed-401", "the model refuses the key: the turn failed", headless::failed_401)
+        .every(),
     OPENCODE.core(
         "three-in-one-directory",
         "three sessions work in one directory: the log tells them apart",
         headless::three,
     ),
-    OPENCODE.core("resumed", "a finished session goes on under its id", headless::resumed),
+    OPENCODE.core("resumed", "a finished session goes on under its id", headless::resumed).every(),
     OPENCODE.headless("retrying", "the model's limit: it is tried again", headless::retrying),
     OPENCODE.headless(
         "refused-tool",
@@ -76,7 +83,7 @@ pub static SCENARIOS: &[Scenario] = &[
     OPENCODE.headless("launched", "launch, wait, resume, refuse a second one", control::launched),
     OPENCODE.headless("launch-fails", "a model that does not exist", control::fails),
     OPENCODE.headless("stopped", "stop of a launched session in a tool", control::stopped),
-    OPENCODE.headless("stopped-by-hand", "stop of one started by hand", control::by_hand),
+    OPENCODE.headless("stopped-by-hand", "stop of one started by hand", control::by_hand).every(),
     OPENCODE.terminal(
         "terminal-idle",
         "a terminal before its first prompt, after a turn, after its end",
@@ -99,6 +106,21 @@ pub static SCENARIOS: &[Scenario] = &[
         "two terminals in one session: one row, both processes",
         terminal::twice,
     ),
+    OPENCODE
+        .terminal("version-terminal", "at rest, in a tool, killed", unusual::in_terminal)
+        .every(),
+    OPENCODE.terminal("clock", "the clock is set forward while it works", unusual::clock).every(),
+    OPENCODE
+        .terminal("picker", "back in an older session, not prompted yet", unusual::picker)
+        .every(),
+    OPENCODE.terminal("own-mounts", "it has mounted another home", unusual::own_mounts).every(),
+    OPENCODE.headless("relative-home", "XDG_DATA_HOME is relative", unusual::relative).every(),
+    OPENCODE
+        .headless("native-wrapper", "a program of its name waits for it", unusual::wrapped)
+        .every(),
+    OPENCODE
+        .headless("moved-home-events", "events from a home only it names", unusual::moved_events)
+        .every(),
 ];
 
 /// Writes the settings of an OpenCode that talks to our model and asks nobody else.

@@ -11,12 +11,12 @@ use crate::stage::{PATIENCE, Stage, Trouble};
 use crate::terminal::Terminal;
 
 /// An OpenCode in a terminal.
-struct Tui {
-    terminal: Terminal,
-    native: Held,
+pub(super) struct Tui {
+    pub(super) terminal: Terminal,
+    pub(super) native: Held,
 }
 
-fn open(
+pub(super) fn open(
     stage: &mut Stage,
     name: &str,
     env: &[(&str, &str)],
@@ -34,7 +34,7 @@ fn open(
     Ok(Tui { terminal, native })
 }
 
-fn shows(stage: &Stage, terminal: &Terminal, text: &str) -> Result<(), Trouble> {
+pub(super) fn shows(stage: &Stage, terminal: &Terminal, text: &str) -> Result<(), Trouble> {
     let shown = stage.until(&format!("the screen shows `{text}`"), || {
         terminal.screen().ok()?.contains(text).then_some(())
     });
@@ -42,7 +42,7 @@ fn shows(stage: &Stage, terminal: &Terminal, text: &str) -> Result<(), Trouble> 
 }
 
 /// The session that works in this directory, once its first answer is recorded.
-fn session(stage: &Stage, name: &str) -> Result<String, Trouble> {
+pub(super) fn session(stage: &Stage, name: &str) -> Result<String, Trouble> {
     let folder = stage.directory(name)?.to_string_lossy().into_owned();
     let sql = "select id from session where directory = ?1";
     let id =
@@ -53,7 +53,7 @@ fn session(stage: &Stage, name: &str) -> Result<String, Trouble> {
 
 impl Tui {
     /// Types a prompt until it is taken: keys before the program listens are lost.
-    fn enter(&self, stage: &Stage, text: &str) -> Result<(), Trouble> {
+    pub(super) fn enter(&self, stage: &Stage, text: &str) -> Result<(), Trouble> {
         let word = text.split(' ').next().unwrap_or_default();
         stage.until("the prompt is taken", || {
             if self.terminal.screen().ok()?.contains(word) {
@@ -69,7 +69,7 @@ impl Tui {
         })
     }
 
-    fn is(&self, id: &str, status: &'static str) -> Claim {
+    pub(super) fn is(&self, id: &str, status: &'static str) -> Claim {
         Claim::of(id, status).served_by(&[self.native.pid]).hosted(false)
     }
 
@@ -77,7 +77,7 @@ impl Tui {
         self.terminal.press(key).map_err(|e| e.to_string())
     }
 
-    fn in_tool(&self, stage: &Stage, id: &str) -> Result<Held, Trouble> {
+    pub(super) fn in_tool(&self, stage: &Stage, id: &str) -> Result<Held, Trouble> {
         let tool = stage.until_below(self.native.pid, WORK)?;
         recorded(stage, &database(stage), id, "\"metadata\":{\"output\":\"\"}")?;
         Ok(tool)

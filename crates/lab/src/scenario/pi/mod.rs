@@ -1,6 +1,7 @@
 //! Pi, as it is started, watched and ended by people and scripts: the newest version, and the last of the
 //! package it was published as before.
 
+mod beside;
 mod control;
 mod headless;
 mod terminal;
@@ -21,10 +22,12 @@ const PI_OLD: Agent = Agent("pi-old");
 /// Every scenario of the newest Pi.
 pub static SCENARIOS: &[Scenario] = &[
     PI.core("starting", "`pi -p` from its first moment on", headless::starting),
-    PI.core("model-call", "`pi -p` while the model thinks, and its end", headless::model_call),
-    PI.core("killed-in-tool", "SIGKILL in a tool: the turn stays open", headless::killed),
-    PI.core("terminated", "SIGTERM in a tool: exit 143, its tool ends too", headless::terminated),
-    PI.core("failed-400", "the model refuses: the turn failed", headless::failed),
+    PI.core("model-call", "`pi -p` while the model thinks, and its end", headless::model_call)
+        .every(),
+    PI.core("killed-in-tool", "SIGKILL in a tool: the turn stays open", headless::killed).every(),
+    PI.core("terminated", "SIGTERM in a tool: exit 143, its tool ends too", headless::terminated)
+        .every(),
+    PI.core("failed-400", "the model refuses: the turn failed", headless::failed).every(),
     PI.headless("retrying", "the model's limit: it is tried again, and works", headless::retrying),
     PI.headless("gave-up", "the model's limit for ever: the turn failed", headless::gave_up),
     PI.headless("paused", "SIGSTOP while the model thinks, and SIGCONT", headless::paused),
@@ -35,7 +38,8 @@ pub static SCENARIOS: &[Scenario] = &[
         "`--session-dir`: only its tools say where its session is",
         headless::moved_sessions,
     ),
-    PI.headless("two-in-one-directory", "two sessions work in one directory", headless::two),
+    PI.headless("two-in-one-directory", "two sessions work in one directory", headless::two)
+        .every(),
     PI.headless("by-place-and-time", "plain `pi -p`: nothing else joins it", headless::plain),
     PI.headless("by-tool", "plain `pi -p` in a tool: its tool says which", headless::plain_in_tool),
     PI.headless(
@@ -54,6 +58,18 @@ pub static SCENARIOS: &[Scenario] = &[
         ),
         ..PI.terminal("terminal-new", "`/new` in a terminal", terminal::new)
     },
+    PI.terminal("version-terminal", "at rest and in a tool", beside::in_terminal).every(),
+    PI.headless("version-stop", "`stop` in a tool: its answer is what happened", beside::stop)
+        .every(),
+    PI.terminal("beside", "a session that ended beside a terminal at rest", beside::fresh).every(),
+    PI.terminal("resumed-beside", "the same, the terminal on an older session", beside::resumed)
+        .every(),
+    PI.headless("record-deleted", "its file is deleted while it works", beside::deleted).every(),
+    PI.headless("no-session", "`--no-session`, in a tool", beside::no_session).every(),
+    PI.headless("relative-home", "PI_CODING_AGENT_DIR is relative", beside::relative).every(),
+    PI.headless("native-wrapper", "a program of its name is none", beside::wrapped).every(),
+    PI.headless("moved-home-events", "events from a home only it names", beside::moved_events)
+        .every(),
 ];
 
 /// What is ordered of Pi as of the others.
@@ -62,19 +78,44 @@ pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Pi>(&PI);
 /// Every scenario of the older package that the newer one does not show as well.
 pub static OLD: &[Scenario] = &[
     PI_OLD.core("starting", "`pi -p` from its first moment on", headless::starting),
-    PI_OLD.core("model-call", "`pi -p` while the model thinks: no file yet", headless::model_call),
+    PI_OLD
+        .core("model-call", "`pi -p` while the model thinks: no file yet", headless::model_call)
+        .every(),
     PI_OLD.core(
         "unwritten",
         "killed in its first model call: nothing is left",
         headless::unwritten,
     ),
-    PI_OLD.core("killed-in-tool", "SIGKILL in a tool: the turn stays open", headless::killed),
-    PI_OLD.core("terminated", "SIGTERM in a tool: its tool ends too", headless::terminated),
-    PI_OLD.core("failed-400", "the model refuses: the turn failed", headless::failed),
+    PI_OLD
+        .core("killed-in-tool", "SIGKILL in a tool: the turn stays open", headless::killed)
+        .every(),
+    PI_OLD.core("terminated", "SIGTERM in a tool: its tool ends too", headless::terminated).every(),
+    PI_OLD.core("failed-400", "the model refuses: the turn failed", headless::failed).every(),
     PI_OLD.headless("retrying", "the model's limit: it is tried again", headless::retrying),
     PI_OLD.headless("by-place-and-time", "plain `pi -p` in a tool", headless::plain_late),
-    PI_OLD.headless("two-in-one-directory", "two sessions work in one directory", headless::two),
+    PI_OLD
+        .headless("two-in-one-directory", "two sessions work in one directory", headless::two)
+        .every(),
     PI_OLD.terminal("terminal", "a terminal from its start to its end", terminal::whole),
+    PI_OLD.terminal("version-terminal", "at rest and in a tool", beside::in_terminal).every(),
+    PI_OLD
+        .headless("version-stop", "`stop` in a tool: its answer is what happened", beside::stop)
+        .every(),
+    PI_OLD
+        .terminal("beside", "a session that ended beside a terminal at rest", beside::fresh)
+        .every(),
+    PI_OLD
+        .terminal("resumed-beside", "the same, the terminal on an older session", beside::resumed)
+        .every(),
+    PI_OLD
+        .headless("record-deleted", "its file is deleted while it works", beside::deleted)
+        .every(),
+    PI_OLD.headless("no-session", "`--no-session`, in a tool", beside::no_session).every(),
+    PI_OLD.headless("relative-home", "PI_CODING_AGENT_DIR is relative", beside::relative).every(),
+    PI_OLD.headless("native-wrapper", "a program of its name is none", beside::wrapped).every(),
+    PI_OLD
+        .headless("moved-home-events", "events from a home only it names", beside::moved_events)
+        .every(),
 ];
 
 const ORDERED: [Scenario; 24] = shared::scenarios::<control::Pi>(&PI_OLD);

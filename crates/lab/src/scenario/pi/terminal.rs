@@ -7,7 +7,7 @@ use crate::stage::{PATIENCE, Stage, Trouble};
 use crate::terminal::Terminal;
 
 /// Starts Pi in a terminal and waits until it can be typed into.
-fn open(stage: &mut Stage, argv: &[&str]) -> Result<(Terminal, Held), Trouble> {
+pub(super) fn open(stage: &mut Stage, argv: &[&str]) -> Result<(Terminal, Held), Trouble> {
     let cwd = stage.directory("a")?;
     if !stage.home.join(".pi/agent/models.json").exists() {
         settings(stage, ".pi/agent")?;
@@ -21,7 +21,7 @@ fn open(stage: &mut Stage, argv: &[&str]) -> Result<(Terminal, Held), Trouble> {
 }
 
 /// Returns the sessions there are files of, oldest first.
-fn ids(stage: &Stage) -> Vec<String> {
+pub(super) fn ids(stage: &Stage) -> Vec<String> {
     let folders = std::fs::read_dir(stage.home.join(".pi/agent/sessions")).into_iter().flatten();
     let files = folders.flatten().flat_map(|f| std::fs::read_dir(f.path())).flatten().flatten();
     let mut names: Vec<String> = files.filter_map(|f| f.file_name().into_string().ok()).collect();
@@ -30,10 +30,20 @@ fn ids(stage: &Stage) -> Vec<String> {
     names.iter().filter_map(id).collect()
 }
 
-fn enter(stage: &Stage, terminal: &Terminal, text: &str) -> Result<(), Trouble> {
+pub(super) fn enter(stage: &Stage, terminal: &Terminal, text: &str) -> Result<(), Trouble> {
     terminal.paste_line(text).map_err(|e| e.to_string())?;
-    let word = text.split(' ').next().unwrap_or_default().to_owned();
-    stage.until_asked(&word, |r| r.prompt.starts_with(&word))
+    let word = text.split(' ').next().unwrap_or_default();
+    // A key that comes before it listens is lost.
+    stage.until("the prompt is taken", || {
+        let asked = |requests: &[crate::model::Request]| {
+            requests.iter().any(|r| r.prompt.starts_with(word))
+        };
+        if stage.model.wait_for(std::time::Duration::from_secs(5), asked) {
+            return Some(());
+        }
+        terminal.press("Enter").ok()?;
+        None
+    })
 }
 
 fn idle(id: &str, pid: u32) -> Claim {
