@@ -282,6 +282,9 @@ pub struct Session {
     pub adapter: Word,
     /// The agent home (or gateway) it was found in.
     pub root: String,
+    /// Only a process names this home, no setting of the user: nothing in it is resumed or executed.
+    #[serde(default)]
+    pub foreign_home: bool,
     /// A second native key, where the agent has one.
     pub native_key: Option<String>,
     /// What it is doing.

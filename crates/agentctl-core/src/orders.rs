@@ -11,7 +11,7 @@ use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Adapter, Found, Look, Root, Served};
 use crate::fleet::{Adapters, each_adapter};
 use crate::host::Host;
-use crate::model::{Join, ProcId, Session, Target};
+use crate::model::{Join, ProcId, Target};
 
 /// Why an order is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,21 +43,6 @@ impl Objection {
             ),
         )
     }
-}
-
-/// What a session is noted with whose home no setting of the user names.
-const FOREIGN_HOME: &str = "is named only by its process";
-
-/// Notes that no setting of the user names the home of a session.
-pub(crate) fn note_foreign_home(session: &mut Session) {
-    session.notes.push(format!("home {} {FOREIGN_HOME}", session.root));
-}
-
-/// Says whether only a process names the home of a session: nothing there is resumed or executed.
-#[must_use]
-pub fn has_foreign_home(session: &Session) -> bool {
-    let note = |note: &String| note.ends_with(FOREIGN_HOME) && note.contains(&session.root);
-    session.notes.iter().any(note)
 }
 
 /// Returns the home of a target as it stands now.

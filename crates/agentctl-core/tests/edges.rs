@@ -47,6 +47,7 @@ fn session(adapter: &'static str, id: Option<&str>, status: Status) -> Session {
         id: id.map(str::to_owned),
         adapter,
         root: "/home".into(),
+        foreign_home: false,
         native_key: None,
         status,
         reason: None,

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 
 use agentctl_core::host::Host;
 use agentctl_core::model::{ReasonKind, Session, Status, Time};
-use agentctl_core::orders::has_foreign_home;
 use anstyle::Style;
 
 use crate::parts::in_parts;
@@ -157,7 +156,7 @@ fn depth(session: &Session, all: &[Session]) -> usize {
 /// what a person must act on; then the title.
 fn what<'a>(host: &Host, session: &'a Session) -> Cow<'a, str> {
     let what = state_and_title(session);
-    if !has_foreign_home(session) {
+    if !session.foreign_home {
         return what;
     }
     let home = directory(host, &session.root);

@@ -185,6 +185,7 @@ fn unseen(adapter: &'static str, id: String) -> Session {
         id: Some(id),
         adapter,
         root: String::new(),
+        foreign_home: false,
         native_key: None,
         status: Status::Unknown,
         reason: None,

@@ -135,6 +135,7 @@ impl View {
             id: id.map(str::to_owned),
             adapter: self.adapter,
             root: self.root.clone(),
+            foreign_home: self.foreign,
             native_key: None,
             status: Status::Unknown,
             reason: None,
@@ -161,7 +162,7 @@ impl View {
             open_call: None,
         };
         if self.foreign {
-            crate::orders::note_foreign_home(&mut session);
+            session.notes.push(format!("home {} is named only by its process", self.root));
         }
         session
     }

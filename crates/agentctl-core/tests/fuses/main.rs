@@ -131,6 +131,7 @@ fn session(status: Status, cwd: &str, last: Option<i64>) -> Session {
         id: Some(ID.into()),
         adapter: "demo",
         root: "/r".into(),
+        foreign_home: false,
         native_key: None,
         status,
         reason: None,

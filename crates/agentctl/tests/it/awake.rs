@@ -41,6 +41,7 @@ pub(crate) fn session() -> Session {
         id: Some("s-1".into()),
         adapter: "demo",
         root: "/r".into(),
+        foreign_home: false,
         native_key: None,
         status: Status::Stopped,
         reason: None,
