@@ -66,7 +66,10 @@ impl std::fmt::Display for Marker {
 /// Returns the marker in a process's environment, if it has one and may be read.
 #[must_use]
 pub fn marker_of(host: &Host, process: &Process) -> Option<Marker> {
-    let until = Instant::now() + FORMING_LIMIT;
+    marker_until(host, process, Instant::now() + FORMING_LIMIT)
+}
+
+fn marker_until(host: &Host, process: &Process, until: Instant) -> Option<Marker> {
     loop {
         match host.kernel.environ_now(&process.id, &[MARKER]).ok()? {
             Environ::Values(values) => return Marker::parse(values.first()?.as_deref()?),
@@ -81,8 +84,11 @@ pub fn marker_of(host: &Host, process: &Process) -> Option<Marker> {
 
 /// Returns the live agents that were launched from here, each with its marker.
 pub fn agents(host: &Host) -> impl Iterator<Item = (Process, Marker)> {
-    let table = host.kernel.table(&|_| true);
-    let marked = table.processes.into_iter().filter_map(|p| marker_of(host, &p).map(|m| (p, m)));
+    let table = host.kernel.table(Instant::now() + host.deadlines.all, |_| true);
+    // One time for all: processes that never become another program must not add up.
+    let until = Instant::now() + FORMING_LIMIT;
+    let marker = move |p: Process| marker_until(host, &p, until).map(|m| (p, m));
+    let marked = table.processes.into_iter().filter_map(marker);
     marked.filter(|(process, marker)| marker.names(&process.id))
 }
 

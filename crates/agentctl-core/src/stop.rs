@@ -386,7 +386,9 @@ impl Stopping<'_> {
     }
 
     fn root(&self, look: &Look, session: &Session) -> Root {
-        let known = self.adapter.roots(look).into_iter().find(|r| r.label() == session.root);
+        let limit = look.deadline.saturating_duration_since(Instant::now());
+        let roots = fleet::roots_of(self.host, self.adapters, self.adapter.name(), limit).rows;
+        let known = roots.into_iter().find(|r| r.label() == session.root);
         known.unwrap_or_else(|| Root::named_only_by(session.root.clone().into(), Vec::new()))
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::adapters::control::Mark;
 use crate::host::Host;
@@ -28,6 +29,9 @@ pub(super) struct Seen {
     pub(super) outsider: bool,
 }
 
+/// So long may reading the processes of everybody take.
+const TABLE_LIMIT: Duration = Duration::from_secs(20);
+
 /// Everybody there was, by pid, and why that may not be all.
 pub(super) struct Everybody {
     pub(super) by_pid: HashMap<u32, Seen>,
@@ -39,7 +43,8 @@ pub(super) fn look(host: &Host, names: &[&'static str]) -> Everybody {
     let mut wanted = vec![MARKER, HOOK[0], HOOK[1], DAEMON];
     wanted.extend(names);
     let kernel = &host.kernel;
-    let (own, others) = (kernel.table(&|_| true), strangers(kernel));
+    let until = Instant::now() + TABLE_LIMIT;
+    let (own, others) = (kernel.table(until, |_| true), strangers(kernel, until));
     let mut gaps = own.gaps;
     gaps.extend(others.gaps);
     let own = own.processes.into_iter().map(|process| (process.elsewhere, process));
@@ -60,13 +65,13 @@ pub(super) fn look(host: &Host, names: &[&'static str]) -> Everybody {
 }
 
 #[cfg(target_os = "linux")]
-fn strangers(kernel: &Kernel) -> Table {
-    kernel.strangers()
+fn strangers(kernel: &Kernel, until: Instant) -> Table {
+    kernel.strangers(until)
 }
 
 /// Elsewhere another user's processes are not looked at.
 #[cfg(not(target_os = "linux"))]
-fn strangers(_: &Kernel) -> Table {
+fn strangers(_: &Kernel, _: Instant) -> Table {
     Table::default()
 }
 
