@@ -117,7 +117,9 @@ pub struct Table {
 
 /// Values of variables of processes, each read once.
 #[derive(Debug, Default)]
-pub struct Environs(Mutex<HashMap<(ProcId, String), Vec<Option<String>>>>);
+pub struct Environs(Mutex<HashMap<(ProcId, String), Values>>);
+
+type Values = Vec<Option<String>>;
 
 /// What is read of another table is read again.
 impl Clone for Environs {

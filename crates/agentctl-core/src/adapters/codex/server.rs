@@ -33,8 +33,9 @@ pub(super) fn ask(
         if std::fs::symlink_metadata(&path).is_err() {
             continue;
         }
-        let theirs = |s: &mut &mut Served| s.by.iter().any(|p| p.pid == *pid);
-        let served: Vec<&mut Served> = rows.extract_if(.., theirs).collect();
+        let (served, others): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|s: &&mut Served| s.by.iter().any(|p| p.pid == *pid));
+        rows = others;
         servers.push((pid, path, served));
     }
     // All at once: a server that says nothing costs its own sessions and nobody else's time.

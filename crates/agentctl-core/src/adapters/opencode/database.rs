@@ -302,7 +302,7 @@ impl Database {
             // Only what is counted is kept.
             if info.role == "assistant" {
                 let (role, tokens, cost) = (info.role, info.tokens, info.cost);
-                infos.push(Info { role, tokens, cost, ..Info::default() });
+                infos.push(Info { role, cost, tokens, ..Info::default() });
             }
         }
         Ok((infos.len() < MOST_MESSAGES).then(|| sum(infos.iter())))

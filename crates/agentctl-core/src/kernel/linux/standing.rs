@@ -79,9 +79,10 @@ impl Kernel {
         let bytes = read_at(directory.as_fd(), "environ")?;
         // What is empty although the kernel knows where it lies was taken away by the process itself: it has
         // no values that could be read, now or later.
-        let place = match bytes.is_empty() {
-            true => place_of(&read_at(directory.as_fd(), "stat")?, Place::Environment),
-            false => None,
+        let place = if bytes.is_empty() {
+            place_of(&read_at(directory.as_fd(), "stat")?, Place::Environment)
+        } else {
+            None
         };
         if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
             return Err(io::Error::other("the process has gone"));

@@ -106,7 +106,8 @@ impl<F: Fn(&Kernel, u32) -> io::Result<Option<Process>> + Send + Sync + 'static>
             }
             let alike = now.duration_since(since);
             if !left.is_zero() && alike < patience {
-                let waited = self.changed.wait_timeout(found, left.min(patience - alike));
+                let waited =
+                    self.changed.wait_timeout(found, left.min(patience.saturating_sub(alike)));
                 found = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
