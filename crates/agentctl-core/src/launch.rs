@@ -231,9 +231,8 @@ fn check(
     if !found.holders.is_empty() {
         return Err(LaunchError::Held { directory, holders: found.holders });
     }
-    let unasked: Vec<Fault> = found.faults.iter().filter(|f| locks::is_blind(f)).cloned().collect();
-    if !unasked.is_empty() {
-        return Err(LaunchError::Unsure { directory, faults: unasked });
+    if !found.unsure.is_empty() {
+        return Err(LaunchError::Unsure { directory, faults: found.unsure });
     }
     Ok((found.exempt, found.faults))
 }

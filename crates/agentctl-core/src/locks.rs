@@ -27,6 +27,7 @@
 mod manual;
 mod mutex;
 
+use std::panic::AssertUnwindSafe;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,7 +40,7 @@ use self::manual::{Folder, Kept};
 pub use self::mutex::{EnterError, Entry, enter, enter_resuming};
 use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
-use crate::kernel::{Environ, ExitWatch, Process};
+use crate::kernel::{Brief, Environ, ExitWatch, Process};
 use crate::model::{Fault, Listing, ProcId, Session, Time, Word, maybe_word};
 use crate::runs::{MARKER, Marker, Run, Runs};
 
@@ -119,6 +120,8 @@ pub struct Occupancy {
     pub exempt: Vec<Holder>,
     /// What could not be asked; see [`is_blind`].
     pub faults: Vec<Fault>,
+    /// Those of them that leave open whether somebody works in this directory.
+    pub unsure: Vec<Fault>,
 }
 
 /// Why a directory could not be locked or unlocked.
@@ -187,7 +190,33 @@ pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occu
         if ours { &mut answer.exempt } else { &mut answer.holders }.push(holder);
     }
     answer.holders.extend(manual_holder(host, directory, &mut answer.faults));
+    answer.unsure = unsure(host, adapters, directory, &answer.faults);
     answer
+}
+
+/// Returns the faults that leave open whether somebody works in this directory. An adapter that could not be
+/// asked matters only where one of its processes stands there: one process anywhere on the machine must not
+/// be able to keep launches out of every directory.
+fn unsure(host: &Host, adapters: Adapters, directory: &Path, faults: &[Fault]) -> Vec<Fault> {
+    let blind: Vec<&Fault> = faults.iter().filter(|fault| is_blind(fault)).collect();
+    if blind.is_empty() {
+        return Vec::new();
+    }
+    let here = host.kernel.standing_in(directory, Instant::now() + host.deadlines.live);
+    let may_be_there = |fault: &&Fault| {
+        let Some(adapter) = adapters.iter().find(|a| a.name() == fault.adapter) else {
+            return true;
+        };
+        // Whoever panics on this question is not asked whether it matters.
+        let claims = |process: &Process| {
+            let exe = process.exe.as_deref().and_then(Path::file_name).unwrap_or_default();
+            let brief = Brief { comm: &process.comm, exe_name: &exe.to_string_lossy() };
+            std::panic::catch_unwind(AssertUnwindSafe(|| adapter.is_candidate(brief)))
+                .unwrap_or(true)
+        };
+        !here.gaps.is_empty() || here.processes.iter().any(claims)
+    };
+    blind.into_iter().filter(may_be_there).cloned().collect()
 }
 
 /// Returns every directory that somebody works in or has locked.
@@ -460,7 +489,7 @@ fn marked(
     directory: &Path,
     faults: &mut Vec<Fault>,
 ) -> Vec<(ProcId, Holder)> {
-    let table = host.kernel.standing_in(directory);
+    let table = host.kernel.standing_in(directory, Instant::now() + host.deadlines.live);
     if let Some(gap) = table.gaps.first() {
         let message = format!("not every process could be looked at: {gap}");
         faults.push(Fault { adapter: SOURCE, root: None, code: "failed", message });

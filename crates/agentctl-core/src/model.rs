@@ -254,10 +254,10 @@ pub struct Tokens {
 impl Tokens {
     /// Adds another count to this one.
     pub fn add(&mut self, other: Self) {
-        self.input += other.input;
-        self.output += other.output;
-        self.cache_read += other.cache_read;
-        self.cache_write += other.cache_write;
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.cache_read = self.cache_read.saturating_add(other.cache_read);
+        self.cache_write = self.cache_write.saturating_add(other.cache_write);
     }
 }
 
@@ -331,7 +331,8 @@ pub struct Session {
     pub notes: Vec<String>,
     /// What the verdict rests on.
     pub evidence: Vec<Evidence>,
-    /// The id of the open tool call: tells prompts with the same words apart. No part of the JSON.
+    /// The agent's own id of the tool call that is open: it tells a prompt from another one with the
+    /// same words. No part of the JSON.
     #[serde(skip)]
     pub open_call: Option<String>,
 }

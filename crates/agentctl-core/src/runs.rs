@@ -67,7 +67,10 @@ impl std::fmt::Display for Marker {
 /// Returns the marker in a process's environment, if it has one and may be read.
 #[must_use]
 pub fn marker_of(host: &Host, process: &Process) -> Option<Marker> {
-    let until = Instant::now() + FORMING_LIMIT;
+    marker_until(host, process, Instant::now() + FORMING_LIMIT)
+}
+
+fn marker_until(host: &Host, process: &Process, until: Instant) -> Option<Marker> {
     loop {
         match host.kernel.environ_now(&process.id, &[MARKER]).ok()? {
             Environ::Values(values) => return Marker::parse(values.first()?.as_deref()?),
@@ -83,10 +86,12 @@ pub fn marker_of(host: &Host, process: &Process) -> Option<Marker> {
 /// Returns the live agents that were launched from here, each with its marker. Any process may write such
 /// a text about itself: where the run's folder names its agent, only that process is it.
 pub fn agents(host: &Host) -> impl Iterator<Item = (Process, Marker)> {
-    let table = host.kernel.table(&|_| true);
-    let marked = table.processes.into_iter().filter_map(|p| marker_of(host, &p).map(|m| (p, m)));
+    let table = host.kernel.table(Instant::now() + host.deadlines.all, |_| true);
+    // One limit for all processes: those that never become another program must not add up.
+    let until = Instant::now() + FORMING_LIMIT;
+    let marker = move |p: Process| marker_until(host, &p, until).map(|m| (p, m));
     let runs = Runs::of(host);
-    marked.filter(move |(process, marker)| {
+    table.processes.into_iter().filter_map(marker).filter(move |(process, marker)| {
         let started = || runs.run(&marker.run).started();
         marker.names(&process.id) && started().is_none_or(|s| s.process == process.id)
     })

@@ -10,6 +10,7 @@ pub mod http;
 mod wire;
 
 use std::io;
+use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -22,6 +23,7 @@ use tungstenite::{Message, WebSocket};
 
 pub use self::endpoint::{Endpoint, Manner, Trust};
 use self::wire::{Bounded, Socket, Wire};
+use crate::kernel::Kernel;
 
 /// Largest frame we accept.
 const FRAME_BYTES: usize = 16 << 20;
@@ -35,6 +37,9 @@ pub enum TalkError {
     /// Somebody else owns the socket.
     #[error("the socket belongs to uid {0}")]
     Foreign(u32),
+    /// Another user serves the connection, or nobody can tell who does.
+    #[error("{}", stranger(*.0))]
+    Stranger(Option<u32>),
     /// It is on another machine and would be spoken to in plain text.
     #[error("it is not on this machine and its address is not wss://")]
     Insecure,
@@ -55,6 +60,49 @@ pub enum TalkError {
     Refused(String),
 }
 
+fn stranger(uid: Option<u32>) -> String {
+    match uid {
+        Some(uid) => format!("its port on this machine is served by uid {uid}; no secret was sent"),
+        None => {
+            "which user serves its port on this machine cannot be told; no secret was sent".into()
+        }
+    }
+}
+
+/// Checks, before a secret is sent over a connection to the loopback, that this user or root serves it. Every
+/// user of the machine may listen there.
+pub(crate) fn check_listener(kernel: &Kernel, stream: &TcpStream) -> Result<(), TalkError> {
+    let theirs = stream.peer_addr().map_err(TalkError::Unreachable)?;
+    if !theirs.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    let ours = stream.local_addr().map_err(TalkError::Unreachable)?;
+    match kernel.serving_uid(ours, theirs).map_err(TalkError::Unreachable)? {
+        Some(uid) if uid == kernel.uid() || uid == 0 => Ok(()),
+        other => Err(TalkError::Stranger(other)),
+    }
+}
+
+/// Connects to a Unix socket within the time. A listener that never accepts, and whose queue is full, makes a
+/// plain `connect` wait for ever.
+pub fn connect_unix(path: &Path, limit: Duration) -> io::Result<UnixStream> {
+    use rustix::net::sockopt::{Timeout, set_socket_timeout};
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    if limit.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let address = SocketAddrUnix::new(path)?;
+    #[cfg(target_os = "linux")]
+    let flags = SocketFlags::CLOEXEC;
+    #[cfg(not(target_os = "linux"))]
+    let flags = SocketFlags::empty();
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // The time to send is the time to connect, too.
+    set_socket_timeout(&socket, Timeout::Send, Some(limit))?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(UnixStream::from(socket))
+}
+
 /// A conversation in JSON over a WebSocket; all of it must fit into the time it was given.
 pub struct JsonSocket {
     socket: WebSocket<Wire>,
@@ -68,7 +116,10 @@ impl JsonSocket {
         if owner != uid {
             return Err(TalkError::Foreign(owner));
         }
-        let stream = UnixStream::connect(path).map_err(TalkError::Unreachable)?;
+        let stream = connect_unix(path, limit).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => TalkError::Late,
+            _ => TalkError::Unreachable(error),
+        })?;
         if let Some(peer) = peer_uid(&stream).filter(|peer| *peer != uid) {
             return Err(TalkError::Foreign(peer));
         }
@@ -92,6 +143,18 @@ impl JsonSocket {
         let (socket, _) = tungstenite::client::client_with_config(url, wire, Some(config))
             .map_err(handshake_error)?;
         Ok(Self { socket })
+    }
+
+    /// Checks that a secret may be sent: over TLS the certificate has said who serves, on the loopback the
+    /// kernel says which user does.
+    pub fn check_listener(&self, kernel: &Kernel) -> Result<(), TalkError> {
+        match self.socket.get_ref() {
+            Wire::Plain(bounded) => match bounded.tcp() {
+                Some(stream) => check_listener(kernel, stream),
+                None => Ok(()),
+            },
+            Wire::Tls(_) => Ok(()),
+        }
     }
 
     /// Sends one value.

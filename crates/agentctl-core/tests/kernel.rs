@@ -6,11 +6,11 @@
 // Tests start programs; helpers of tests panic as the tests themselves do.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 
-use std::cell::Cell;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use agentctl_core::kernel::{Brief, ExitWatch, Kernel, Liveness, Mechanism, Spawn};
 use agentctl_core::model::ProcId;
@@ -31,6 +31,11 @@ const ALIVE: Liveness = Liveness::Alive { paused: false };
 
 fn kernel() -> Kernel {
     Kernel::open().expect("a kernel")
+}
+
+/// All the time a table needs.
+fn soon() -> Instant {
+    Instant::now() + Duration::from_mins(5)
 }
 
 /// The kernel by both of its mechanisms.
@@ -181,7 +186,7 @@ fn a_zombie_nobody_reaps_is_gone_at_once() {
             assert!(kernel.process(pid).expect("readable").is_none());
             assert!(!kernel.signal(&id, Signal::TERM).expect("asked"));
             assert!(!ExitWatch::default().add(&kernel, &id).expect("asked"));
-            let table = kernel.table(&|_| true);
+            let table = kernel.table(soon(), |_| true);
             assert!(table.processes.iter().all(|p| p.id.pid != pid), "{table:?}");
             assert!(table.gaps.is_empty(), "{table:?}");
         }
@@ -206,7 +211,7 @@ fn a_process_lives_as_long_as_any_of_its_threads() {
             let mut watch = ExitWatch::default();
             assert!(watch.add(&kernel, &id).expect("asked"));
             assert_eq!(watch.wait(Some(Duration::ZERO)).expect("waited"), []);
-            let table = kernel.table(&|brief| brief.comm == "headless");
+            let table = kernel.table(soon(), |brief| brief.comm == "headless");
             assert_eq!(table.processes.len(), 1, "{table:?}");
         }
         let id = id_of(&kernel(), pid);
@@ -303,20 +308,23 @@ fn the_table_holds_exactly_who_was_asked_for() {
         for agent in &mut agents {
             agent.ready();
         }
-        let nobody = kernel().table(&|_| false);
+        let nobody = kernel().table(soon(), |_| false);
         assert!(nobody.processes.is_empty() && nobody.gaps.is_empty(), "{nobody:?}");
         assert_eq!(nobody.seen, 1 + agents.len(), "this test and its agents");
 
-        let asked = Cell::new(0);
-        let alphas = kernel().table(&|brief: Brief<'_>| {
-            asked.set(asked.get() + 1);
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        let alphas = kernel().table(soon(), |brief: Brief<'_>| {
+            ASKED.fetch_add(1, Ordering::SeqCst);
             brief.comm == "alpha" && brief.exe_name == "alpha"
         });
         let mut pids = [agents[0].pid(), agents[2].pid()];
         pids.sort_unstable();
         assert_eq!(alphas.processes.iter().map(|p| p.id.pid).collect::<Vec<_>>(), pids);
         assert!(alphas.processes.iter().all(|p| p.comm == "alpha" && !p.elsewhere));
-        assert_eq!((alphas.seen, asked.get()), (1 + agents.len(), 1 + agents.len()));
+        assert_eq!(
+            (alphas.seen, ASKED.load(Ordering::SeqCst)),
+            (1 + agents.len(), 1 + agents.len())
+        );
         assert!(alphas.gaps.is_empty(), "{alphas:?}");
     });
 }
@@ -340,7 +348,7 @@ fn a_process_of_another_pid_namespace_is_elsewhere() {
         std::io::BufRead::read_line(&mut said, &mut line).expect("speaks");
         assert_eq!(line, "1\n", "it is pid 1 where it lives");
         for kernel in kernels() {
-            let table = kernel.table(&|brief| brief.comm == "gamma");
+            let table = kernel.table(soon(), |brief| brief.comm == "gamma");
             assert_eq!(table.processes.len(), 1, "{table:?}");
             let gamma = &table.processes[0];
             assert!(gamma.elsewhere && gamma.id.pid != 1, "{gamma:?}");

@@ -2,6 +2,8 @@
 //! daemon, and printed where the terminal is. Thousands of rows are drawn on all cores.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io;
 
 use agentctl_core::host::Host;
 use agentctl_core::model::{ReasonKind, Session, Status, Time};
@@ -13,29 +15,49 @@ use crate::ui::{Canvas, Ui, age};
 
 const HEADER: [&str; 6] = ["STATUS", "AGENT", "ID", "ACTIVE", "DIRECTORY", "WHAT"];
 
+/// So many lines are drawn before they are put together.
+const DRAWN_AT_ONCE: usize = 16_384;
+
 type Cells<'a> = [Cow<'a, str>; 6];
 
 /// Draws sessions as aligned lines; on a terminal they fit its width, piped they are whole.
 #[must_use]
 pub fn drawn(canvas: Canvas, host: &Host, sessions: &[Session]) -> String {
+    let mut text = String::new();
+    let done = draw(canvas, host, sessions, &mut |part| {
+        text.push_str(part);
+        Ok(())
+    });
+    debug_assert!(done.is_ok(), "a text takes everything");
+    text
+}
+
+/// Draws sessions as [`drawn`] does, and hands the text on in parts.
+pub fn draw(
+    canvas: Canvas,
+    host: &Host,
+    sessions: &[Session],
+    takes: &mut dyn FnMut(&str) -> io::Result<()>,
+) -> io::Result<()> {
     if sessions.is_empty() {
-        return String::new();
+        return Ok(());
     }
     let lengths = short_ids(sessions);
+    let depths = depths(sessions);
     let now = host.now();
-    let parts: Vec<(Vec<Cells<'_>>, [usize; 6])> = in_parts(sessions.len(), |range| {
-        let rows: Vec<Cells<'_>> =
-            range.map(|at| cells((host, now), &sessions[at], sessions, lengths[at])).collect();
+    let row = |at: usize| cells((host, now), &sessions[at], depths[at], lengths[at]);
+    // Cells are made twice rather than kept: of many sessions they are larger than the text.
+    let parts: Vec<[usize; 6]> = in_parts(sessions.len(), |range| {
         let mut widths = [0; 6];
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
+        for row in range.map(row) {
+            for (width, cell) in widths.iter_mut().zip(&row) {
                 *width = (*width).max(columns(cell));
             }
         }
-        (rows, widths)
+        widths
     });
     let mut widths = HEADER.map(columns);
-    for (_, part) in &parts {
+    for part in &parts {
         for (width, other) in widths.iter_mut().zip(part) {
             *width = (*width).max(*other);
         }
@@ -43,20 +65,23 @@ pub fn drawn(canvas: Canvas, host: &Host, sessions: &[Session]) -> String {
     if let Some(total) = canvas.width {
         shrink(&mut widths, total);
     }
-    let rows: Vec<Cells<'_>> = parts.into_iter().flat_map(|(rows, _)| rows).collect();
     let mut text = String::new();
     let bold = Style::new().bold();
     line(&mut text, canvas, &HEADER.map(Cow::Borrowed), &widths, [bold, bold]);
-    let parts = in_parts(sessions.len(), |range| {
-        let mut text = String::new();
-        for at in range {
-            let styles = [Ui::status_style(sessions[at].status), Style::new()];
-            line(&mut text, canvas, &rows[at], &widths, styles);
-        }
-        text
-    });
-    text.extend(parts);
-    text
+    takes(&text)?;
+    for first in (0..sessions.len()).step_by(DRAWN_AT_ONCE) {
+        let many = DRAWN_AT_ONCE.min(sessions.len() - first);
+        let parts = in_parts(many, |range| {
+            let mut text = String::new();
+            for at in range.map(|place| first + place) {
+                let styles = [Ui::status_style(sessions[at].status), Style::new()];
+                line(&mut text, canvas, &row(at), &widths, styles);
+            }
+            text
+        });
+        parts.iter().try_for_each(|part| takes(part))?;
+    }
+    Ok(())
 }
 
 fn line(
@@ -117,7 +142,7 @@ fn short_ids(sessions: &[Session]) -> Vec<usize> {
 fn cells<'a>(
     (host, now): (&Host, Time),
     session: &'a Session,
-    all: &[Session],
+    depth: usize,
     length: usize,
 ) -> Cells<'a> {
     let status = match session.status {
@@ -129,7 +154,6 @@ fn cells<'a>(
         (None, Some(pid)) => format!("pid {pid}").into(),
         (None, None) => "-".into(),
     };
-    let depth = depth(session, all);
     let id = if depth == 0 { id } else { format!("{}└ {id}", "  ".repeat(depth - 1)).into() };
     let when = session.last_activity_at.or(session.started_at);
     [
@@ -142,14 +166,28 @@ fn cells<'a>(
     ]
 }
 
-fn depth(session: &Session, all: &[Session]) -> usize {
-    let mut depth = 0;
-    let mut parent = session.parent.as_deref();
-    while let Some(id) = parent.filter(|_| depth < 8) {
-        depth += 1;
-        parent = all.iter().find(|s| s.id.as_deref() == Some(id)).and_then(|s| s.parent.as_deref());
+/// How far below a session of its own each one is shown. Deeper ones are shown at the deepest place: a chain
+/// of subagents may have any length.
+fn depths(sessions: &[Session]) -> Vec<usize> {
+    const DEEPEST: usize = 8;
+    let mut depths = vec![0; sessions.len()];
+    if sessions.iter().all(|s| s.parent.is_none()) {
+        return depths;
     }
-    depth
+    let mut parents: HashMap<&str, Option<&str>> = HashMap::new();
+    for session in sessions {
+        if let Some(id) = session.id.as_deref() {
+            parents.entry(id).or_insert(session.parent.as_deref());
+        }
+    }
+    for (session, depth) in sessions.iter().zip(&mut depths) {
+        let mut parent = session.parent.as_deref();
+        while let Some(id) = parent.filter(|_| *depth < DEEPEST) {
+            *depth += 1;
+            parent = parents.get(id).copied().flatten();
+        }
+    }
+    depths
 }
 
 /// A home that no setting names first, since its text may be meant to mislead; then the reason, since it is

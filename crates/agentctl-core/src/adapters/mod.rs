@@ -15,7 +15,7 @@ pub mod pi_rust;
 pub mod proof;
 mod recall;
 
-use std::io::Read;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -61,6 +61,12 @@ impl Look {
     #[must_use]
     pub fn evidence(&self, source: impl Into<String>, says: impl Into<String>) -> Evidence {
         Evidence { source: source.into(), says: says.into(), at: self.now }
+    }
+
+    /// Returns the values of these variables in the environment of a process of the table. Each process is
+    /// asked once in a look, however many homes there are.
+    pub fn environ(&self, process: &Process, names: &[&str]) -> io::Result<Vec<Option<String>>> {
+        self.table.environs.get(&process.id, names, || self.host.kernel.environ(&process.id, names))
     }
 
     /// Says whether a process of the table has ended since that was read.
@@ -579,9 +585,7 @@ pub fn version_beside(program: &Path, package_name: &str) -> Option<String> {
         return Some(version.to_owned());
     }
     real.ancestors().skip(1).take(6).find_map(|dir| {
-        let mut text = Vec::new();
-        let file = std::fs::File::open(dir.join("package.json")).ok()?;
-        file.take(1 << 20).read_to_end(&mut text).ok()?;
+        let text = file::read_small_of_anybody(&dir.join("package.json"), 1 << 20).ok()?;
         let package: serde_json::Value = serde_json::from_slice(&text).ok()?;
         let version = package.get("version")?.as_str()?.to_owned();
         (package.get("name")?.as_str()? == package_name).then_some(version)

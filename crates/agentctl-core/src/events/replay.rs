@@ -1,9 +1,11 @@
 //! What can honestly be told of the past: the launches, which are remembered, and nothing else.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::edges::{ENDED, Life, Passed};
 use super::{Event, EventKind};
+use crate::adapters::Root;
 use crate::fleet::{self, Adapters, Launch, Launches};
 use crate::host::Host;
 use crate::model::{Locator, Outcome, Reason, ReasonKind, Session, Status, Target, Time};
@@ -66,14 +68,18 @@ pub(super) fn sessions_of(
     adapters: Adapters,
     launches: &[&Launch],
 ) -> Vec<Option<Session>> {
-    let look = fleet::look(host, adapters, host.deadlines.live);
     let mut targets = Vec::new();
+    let mut homes: BTreeMap<&str, Vec<Root>> = BTreeMap::new();
     for (index, launch) in launches.iter().enumerate() {
         let Some(id) = &launch.session else { continue };
         let Some(adapter) = adapters.iter().find(|a| a.name() == launch.spec.adapter) else {
             continue;
         };
-        for root in adapter.roots(&look) {
+        // An adapter that does not answer is asked once, and its launches are told without their sessions.
+        let roots = homes.entry(adapter.name()).or_insert_with(|| {
+            fleet::roots_of(host, adapters, adapter.name(), host.deadlines.live).rows
+        });
+        for root in roots.iter() {
             let session = Some(Locator { id: id.clone(), path: None, parent: None });
             let target = Target { adapter: adapter.name(), root: root.label(), session, pid: None };
             targets.push((index, target));

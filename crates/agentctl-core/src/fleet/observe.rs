@@ -124,7 +124,7 @@ impl Question<'_> {
         let mut before = 0;
         for (index, end) in places {
             let observed = match self.rows.get(before..end) {
-                Some([.., row]) => self.observed(&row.locator, Session::clone(&row.session)),
+                Some([.., row]) => self.observed(&row.locator, row.session.clone()),
                 // A process without a session: its home's live records tell when it gets one, or ends.
                 _ => {
                     let places = self.store.watched(&nobody());

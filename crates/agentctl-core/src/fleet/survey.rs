@@ -104,10 +104,10 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
             let rests = !living.admits(&row.session);
             // What a server elsewhere keeps is told by that server alone.
             if rests && row.session.processes.is_empty() {
-                resting.push(*row.session);
+                resting.push(row.session);
                 continue;
             }
-            let observed = question.observed(&row.locator, *row.session);
+            let observed = question.observed(&row.locator, row.session);
             signs.add(observed.signs);
             if rests { &mut resting } else { &mut sessions }.extend(observed.session);
         }

@@ -10,8 +10,10 @@ mod leave;
 mod memory;
 mod newest_pid;
 mod peer;
+mod serving;
 mod standing;
 mod strangers;
+mod table;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +21,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, fstatfs, openat, readlinkat, statat};
@@ -36,8 +38,6 @@ use crate::model::{ProcId, Time};
 const PIDFS_MAGIC: u64 = 0x5049_4446;
 /// The inode of the initial pid namespace, fixed by the kernel's headers.
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
-/// So long may a process take to become another program before it counts as it is.
-const FORMING: Duration = Duration::from_millis(500);
 /// Longest `/proc` text we read of one process.
 const PROC_TEXT_BYTES: u64 = 1 << 20;
 
@@ -142,18 +142,9 @@ impl Kernel {
     }
 
     fn details(&self, pid: u32, dir: &OwnedFd, stat: Stat, handle: Option<&OwnedFd>) -> Process {
-        let mut argv = read_at(dir.as_fd(), "cmdline").unwrap_or_default();
-        // `execve` fills in the arguments last, and on a cold disk that takes its time: a program without
-        // any is in that moment. Only the kernel's own threads have neither arguments nor a program.
-        let until = Instant::now() + FORMING;
-        while argv.is_empty()
-            && link_at(dir, "exe").is_some()
-            && handle.is_none_or(|fd| !has_exited(fd).unwrap_or(true))
-            && Instant::now() < until
-        {
-            std::thread::park_timeout(Duration::from_millis(1));
-            argv = read_at(dir.as_fd(), "cmdline").unwrap_or_default();
-        }
+        // Empty while the process becomes another program, and where it has unmapped its arguments. Nobody is
+        // waited for here: see `Kernel::table`.
+        let argv = read_at(dir.as_fd(), "cmdline").unwrap_or_default();
         let namespace = statat(dir, "ns/pid", AtFlags::empty()).ok().map(|s| s.st_ino);
         Process {
             id: ProcId {
@@ -198,27 +189,6 @@ impl Kernel {
             Ok(_) => Liveness::Gone,
             Err(error) => Liveness::Unknown(error.to_string()),
         }
-    }
-
-    /// Reads the process table in two stages: owner first, details only for those `wanted` asks for.
-    pub fn table(&self, wanted: &dyn Fn(Brief<'_>) -> bool) -> Table {
-        let mut table = Table::default();
-        let pids = match self.own_pids() {
-            Ok(pids) => pids,
-            Err(error) => {
-                table.gaps.push(format!("/proc could not be listed: {error}"));
-                return table;
-            }
-        };
-        table.seen = pids.len();
-        for pid in pids {
-            match self.candidate(pid, wanted) {
-                Ok(Some(process)) => table.processes.push(process),
-                Ok(None) => {}
-                Err(error) => table.gaps.push(format!("process {pid} could not be read: {error}")),
-            }
-        }
-        table
     }
 
     /// Looks closely at the process with this pid if `wanted` asks for it; `None` if it does not, or
@@ -519,6 +489,30 @@ fn read_at(directory: BorrowedFd<'_>, name: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::from(fd).take(PROC_TEXT_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Says whether the kernel does not know yet where the arguments of a process are.
+fn arguments_are_missing(pid: u32) -> bool {
+    let stat = open_process_directory(pid).and_then(|dir| read_at(dir.as_fd(), "stat"));
+    stat.is_ok_and(|stat| place_of(&stat, Place::Arguments) == Some((0, 0)))
+}
+
+/// What a process was given when it became its program.
+#[derive(Clone, Copy)]
+enum Place {
+    /// `arg_start` and `arg_end`, the 48th field of a stat line and the next.
+    Arguments = 48,
+    /// `env_start` and `env_end`.
+    Environment = 50,
+}
+
+/// Reads where that begins and ends in the memory of the process; nought is not filled in, or not shown.
+fn place_of(stat: &[u8], place: Place) -> Option<(u64, u64)> {
+    let name = memchr::memrchr(b')', stat)?;
+    let rest = std::str::from_utf8(stat.get(name..)?).ok()?;
+    // The name is the second field.
+    let mut fields = rest.split_ascii_whitespace().skip(place as usize - 2);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
 fn link_at(directory: &OwnedFd, name: &str) -> Option<PathBuf> {

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::kqueue::{Event, EventFilter, EventFlags, ProcessEvents, kevent, kqueue};
 use rustix::io::Errno;
@@ -132,7 +132,11 @@ impl Kernel {
     }
 
     /// Reads the process table in two stages: owner first, details only for those `wanted` asks for.
-    pub fn table(&self, wanted: &dyn Fn(Brief<'_>) -> bool) -> Table {
+    pub fn table(
+        &self,
+        _until: Instant,
+        wanted: impl Fn(Brief<'_>) -> bool + Send + Sync + 'static,
+    ) -> Table {
         let mut table = Table::default();
         let briefly = ProcessRefreshKind::nothing().with_exe(UpdateKind::Always).without_tasks();
         let all = match snapshot(ProcessesToUpdate::All, briefly) {
@@ -234,8 +238,8 @@ impl Kernel {
 
     /// Looks closely at the processes of this user whose working directory this is, links resolved.
     #[must_use]
-    pub fn standing_in(&self, directory: &Path) -> Table {
-        let mut table = self.table(&|_| true);
+    pub fn standing_in(&self, directory: &Path, until: Instant) -> Table {
+        let mut table = self.table(until, |_| true);
         table.processes.retain(|p| p.cwd.as_deref() == Some(directory));
         table
     }
@@ -248,6 +252,16 @@ impl Kernel {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Environ::Empty),
             Err(error) => Err(error),
         }
+    }
+
+    /// macOS does not tell whose the other end of a connection is; a listener on the loopback is taken for
+    /// one of ours there.
+    pub fn serving_uid(
+        &self,
+        _ours: std::net::SocketAddr,
+        _theirs: std::net::SocketAddr,
+    ) -> io::Result<Option<u32>> {
+        Ok(Some(self.uid))
     }
 
     /// Fails: macOS does not tell who holds a file lock.

@@ -18,7 +18,10 @@ compile_error!("agentctl runs on Linux and macOS for now");
 
 mod spawn;
 
+use std::collections::HashMap;
+use std::io;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 pub use platform::{
     ExitWatch, Held, Kernel, NewestPid, give_back_memory, keep_memory_together, leave_quickly,
@@ -106,6 +109,48 @@ pub struct Table {
     pub seen: usize,
     /// Why the view is not whole, if it is not. Only a whole view proves absence.
     pub gaps: Vec<String>,
+    /// Some of the gaps are processes that could not be read in time: they may be anything.
+    pub late: bool,
+    /// What was read of their environments since.
+    pub environs: Environs,
+}
+
+/// Values of variables of processes, each read once.
+#[derive(Debug, Default)]
+pub struct Environs(Mutex<HashMap<(ProcId, String), Values>>);
+
+type Values = Vec<Option<String>>;
+
+/// What is read of another table is read again.
+impl Clone for Environs {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// Longest value that is kept: no path is longer.
+const VALUE_BYTES: usize = 16 << 10;
+
+impl Environs {
+    /// Returns these variables of a process, as they were read first in this table.
+    pub fn get(
+        &self,
+        id: &ProcId,
+        names: &[&str],
+        read: impl FnOnce() -> io::Result<Vec<Option<String>>>,
+    ) -> io::Result<Vec<Option<String>>> {
+        let key = (id.clone(), names.join("\0"));
+        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(values) = kept().get(&key) {
+            return Ok(values.clone());
+        }
+        let mut values = read()?;
+        for value in values.iter_mut().flatten() {
+            value.truncate(value.floor_char_boundary(VALUE_BYTES));
+        }
+        kept().insert(key, values.clone());
+        Ok(values)
+    }
 }
 
 impl Table {

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
+use super::deadline;
+
 /// Why a file was left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Skip {
@@ -114,6 +116,21 @@ pub fn open(path: &Path, uid: u32) -> Result<Opened, Skip> {
     Ok(Opened { file, size: stamp.size, identity: stamp.identity, stamp })
 }
 
+/// Reads a small regular file whole, whoever owns it, links followed. It never waits for a FIFO, a device or
+/// a terminal. For what is only shown or compared, never for what is acted on.
+pub fn read_small_of_anybody(path: &Path, most: u64) -> Result<Vec<u8>, Skip> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(Skip::NotRegular(kind_of(meta.file_type())));
+    }
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { Err(Skip::TooLarge(most)) } else { Ok(bytes) }
+}
+
 /// Reads a small file whole.
 pub fn read_small(path: &Path, uid: u32, most: u64) -> Result<Vec<u8>, Skip> {
     let opened = open(path, uid)?;
@@ -146,9 +163,13 @@ impl Entry {
     #[must_use]
     pub fn modified_ms(&self) -> Option<i64> {
         let meta = fs::symlink_metadata(&self.path).ok()?;
-        Some(meta.mtime() * 1000 + meta.mtime_nsec() / 1_000_000)
+        // A file system keeps whatever time it was told.
+        Some(meta.mtime().saturating_mul(1000).saturating_add(meta.mtime_nsec() / 1_000_000))
     }
 }
+
+/// A directory with more names is not listed.
+const NAMES_MOST: usize = 2_000_000;
 
 /// Lists a directory that is a real directory of this user; a missing one is empty.
 pub fn list(directory: &Path, uid: u32) -> Result<Vec<Entry>, Skip> {
@@ -175,7 +196,13 @@ pub fn list_wanted(
         return Err(Skip::Foreign(meta.uid()));
     }
     let mut entries = Vec::new();
-    for entry in fs::read_dir(directory)? {
+    for (count, entry) in fs::read_dir(directory)?.enumerate() {
+        if entries.len() >= NAMES_MOST {
+            return Err(Skip::Other(format!("it holds more than {NAMES_MOST} names")));
+        }
+        if count % 4096 == 4095 && deadline::has_passed() {
+            return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        }
         let entry = entry?;
         if let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type())
             && wanted(&name)
@@ -224,5 +251,48 @@ pub fn kind_of(kind: fs::FileType) -> &'static str {
         "device"
     } else {
         "file"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S11: whoever opens a FIFO without a writer waits for one, unless told not to.
+    #[test]
+    fn a_fifo_is_not_waited_for_whoever_owns_it() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("package.json");
+        let kind = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("made");
+        let fifo = Err(Skip::NotRegular("FIFO"));
+        assert_eq!(read_small_of_anybody(&path, 10), fifo);
+        assert_eq!(read_small(&path, rustix::process::geteuid().as_raw(), 10), fifo);
+    }
+
+    #[test]
+    fn what_anybody_owns_is_read_up_to_a_size() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("package.json");
+        fs::write(&path, "0123456789").expect("written");
+        assert_eq!(read_small_of_anybody(&path, 10).expect("read"), b"0123456789");
+        assert_eq!(read_small_of_anybody(&path, 9), Err(Skip::TooLarge(9)));
+        assert_eq!(read_small_of_anybody(dir.path(), 9), Err(Skip::NotRegular("directory")));
+    }
+
+    /// A time that a file system keeps may be any number.
+    #[test]
+    fn a_time_of_any_size_is_no_overflow() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("late");
+        fs::write(&path, "").expect("written");
+        let late = rustix::fs::Timespec { tv_sec: i64::MAX / 900, tv_nsec: 0 };
+        let times = rustix::fs::Timestamps { last_access: late, last_modification: late };
+        let file = File::open(&path).expect("opened");
+        // Many file systems keep less; then there is nothing to overflow.
+        let _kept = rustix::fs::futimens(&file, &times);
+        let entries = list(dir.path(), rustix::process::geteuid().as_raw()).expect("listed");
+        assert!(entries[0].modified_ms().is_some_and(|ms| ms > 0));
     }
 }

@@ -12,6 +12,8 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
+use super::deadline;
+
 /// Longest line that is looked at.
 pub const LINE_BYTES: usize = 8 << 20;
 /// How far back from the end a tail is read.
@@ -212,6 +214,9 @@ pub fn lines(file: &File, from: u64, visit: &mut dyn FnMut(&[u8])) -> io::Result
                 let longer = (buffer.len() * 4).min(LINE_BYTES);
                 buffer.resize(longer, 0);
             }
+        }
+        if deadline::has_passed() {
+            return Err(io::ErrorKind::TimedOut.into());
         }
         let read = read_full(file, &mut buffer[filled..], offset)?;
         if read == 0 {

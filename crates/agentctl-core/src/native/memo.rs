@@ -18,7 +18,7 @@ use super::file::Stamp;
 /// So many shelves, so that several threads seldom want the same one.
 const SHELVES: usize = 32;
 /// A shelf that holds more bytes is cleared.
-const SHELF_MOST: usize = 2 << 20;
+const SHELF_MOST: usize = 1 << 20;
 /// A file that was written so shortly ago may be written again without its time telling.
 const SETTLED: Duration = Duration::from_millis(100);
 

@@ -7,13 +7,20 @@
 //!
 //! The first who opens a `-shm` that its writer left behind makes it anew, under a lock that an agent which
 //! starts in that moment would run into. With `readonly_shm` we never are that one, and never write there.
+//!
+//! The content of the file is hostile until proved otherwise. A connection is defensive, trusts no function
+//! that the schema names, and every statement on it ends when the deadline of the question has passed. The
+//! callers read ordinary tables only ([`columns`]): a view or a virtual table would let the file decide how
+//! much work a statement is. Each statement has a `limit` of its own.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rusqlite::OpenFlags;
 use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
 pub use rusqlite::{Connection, Params, Result as SqlResult, Row};
+use rusqlite::{OpenFlags, OptionalExtension};
 
 use super::file;
 
@@ -29,13 +36,28 @@ pub enum StoreError {
     /// It is not a regular file of this user.
     #[error("{0}")]
     Skipped(file::Skip),
+    /// Something that is no ordinary table has the name of a table that is read.
+    #[error("its `{0}` is not an ordinary table")]
+    NotTables(&'static str),
     /// `SQLite` refused it.
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
 }
 
-/// Opens a database for reading, leaving nothing behind.
-pub fn open(path: &Path, uid: u32) -> Result<Connection, StoreError> {
+/// Largest string, blob or row of a table.
+const VALUE_BYTES: i32 = 64 << 20;
+/// Most tables, indices, views and triggers in a schema.
+const SCHEMA_OBJECTS: i32 = 10_000;
+/// Largest write-ahead log: a reader may have to index all of it, and nothing can interrupt that.
+const LOG_BYTES: u64 = 4 << 30;
+/// Most memory that all connections together take.
+const HEAP_BYTES: i64 = 256 << 20;
+/// So many steps of a statement are made between two looks at the clock: a few microseconds.
+const STEPS: i32 = 1_000;
+
+/// Opens a database for reading, leaving nothing behind. Every statement on it is interrupted once the
+/// deadline has passed.
+pub fn open(path: &Path, uid: u32, deadline: Instant) -> Result<Connection, StoreError> {
     match file::open(path, uid) {
         Ok(_) => {}
         Err(file::Skip::Missing) => return Err(StoreError::Missing),
@@ -46,6 +68,9 @@ pub fn open(path: &Path, uid: u32) -> Result<Connection, StoreError> {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
         match file::open(Path::new(&name), uid) {
+            Ok(log) if log.size > LOG_BYTES => {
+                Err(StoreError::Skipped(file::Skip::TooLarge(LOG_BYTES)))
+            }
             Ok(_) => Ok(true),
             Err(file::Skip::Missing) => Ok(false),
             Err(skip) => Err(StoreError::Skipped(skip)),
@@ -61,11 +86,60 @@ pub fn open(path: &Path, uid: u32) -> Result<Connection, StoreError> {
         | OpenFlags::SQLITE_OPEN_NOFOLLOW
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let path = behind_links(path).map_err(|error| StoreError::Skipped(error.into()))?;
-    let connection = Connection::open_with_flags(format!("file:{}?{mode}", escape(&path)), flags)?;
+    let mut connection =
+        Connection::open_with_flags(format!("file:{}?{mode}", escape(&path)), flags)?;
+    restrict(&mut connection, deadline)?;
     connection.busy_timeout(Duration::from_millis(200))?;
     // Otherwise a statement is compiled anew for every value it is asked with.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
+}
+
+/// Bounds what the content of the file can make a statement do. Nothing of the file has been read yet.
+fn restrict(connection: &mut Connection, deadline: Instant) -> SqlResult<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_SCHEMA, SCHEMA_OBJECTS)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+    connection.progress_handler(STEPS, Some(move || Instant::now() >= deadline))?;
+    // The limit is one for the whole process.
+    connection.pragma_update(None, "hard_heap_limit", HEAP_BYTES)
+}
+
+/// Returns the names of the columns of an ordinary table; none where there is no such table, or where a
+/// view or a virtual table has its name.
+pub fn columns(connection: &Connection, table: &str) -> SqlResult<HashSet<String>> {
+    // A virtual table has no page of its own. Names of tables are compared without regard to case, and so
+    // several rows of a damaged schema may have this one: all of them must be ordinary tables.
+    let sql = "select min(type = 'table' and rootpage > 0) from main.sqlite_schema \
+               where name = ?1 collate nocase limit 1";
+    let ordinary: Option<bool> = connection
+        .query_row(sql, [table], |row| row.get::<_, Option<bool>>(0))
+        .optional()?
+        .flatten();
+    let mut names = HashSet::new();
+    if ordinary == Some(true) {
+        // Columns that the table computes are hidden from `table_info`; so nothing reads them.
+        connection.pragma(None, "table_info", table, |row| {
+            names.insert(row.get::<_, String>(1)?);
+            Ok(())
+        })?;
+    }
+    Ok(names)
+}
+
+/// Says whether the schema knows this name, whatever it stands for.
+pub fn has_name(connection: &Connection, name: &str) -> SqlResult<bool> {
+    let sql = "select 1 from main.sqlite_schema where name = ?1 collate nocase limit 1";
+    Ok(connection.query_row(sql, [name], |_| Ok(())).optional()?.is_some())
+}
+
+/// Makes the error for an answer that is larger than the caller reads.
+#[must_use]
+pub fn too_big(why: String) -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_TOOBIG);
+    rusqlite::Error::SqliteFailure(code, Some(why))
 }
 
 /// Resolves the folders above a database: `SQLite` would refuse it for any link on the way there, and a
@@ -112,6 +186,10 @@ mod tests {
         writer
     }
 
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_mins(5)
+    }
+
     fn count(connection: &Connection) -> i64 {
         connection.query_row("select count(*) from t", [], |row| row.get(0)).expect("counted")
     }
@@ -123,7 +201,7 @@ mod tests {
         drop(make(&path));
         let before = names(dir.path());
         let uid = rustix::process::geteuid().as_raw();
-        assert_eq!(count(&open(&path, uid).expect("opened")), 1);
+        assert_eq!(count(&open(&path, uid, soon()).expect("opened")), 1);
         assert_eq!(names(dir.path()), before);
     }
 
@@ -135,9 +213,9 @@ mod tests {
         std::fs::create_dir(&home).expect("made");
         std::os::unix::fs::symlink(&home, &link).expect("linked");
         drop(make(&home.join("store.sqlite")));
-        assert_eq!(count(&open(&link.join("store.sqlite"), uid).expect("opened")), 1);
+        assert_eq!(count(&open(&link.join("store.sqlite"), uid, soon()).expect("opened")), 1);
         std::os::unix::fs::symlink("store.sqlite", home.join("other.sqlite")).expect("linked");
-        let refused = open(&link.join("other.sqlite"), uid);
+        let refused = open(&link.join("other.sqlite"), uid, soon());
         assert!(matches!(refused, Err(StoreError::Skipped(_))), "{refused:?}");
     }
 
@@ -148,7 +226,7 @@ mod tests {
         let writer = make(&path);
         let before = names(dir.path());
         let uid = rustix::process::geteuid().as_raw();
-        let reader = open(&path, uid).expect("opened");
+        let reader = open(&path, uid, soon()).expect("opened");
         assert_eq!(count(&reader), 1);
         writer.execute_batch("insert into t values(2);").expect("more");
         assert_eq!(count(&reader), 2);
@@ -173,7 +251,7 @@ mod tests {
         let stale = vec![0xA5; 32 << 10];
         std::fs::write(&index, &stale).expect("written");
         let uid = rustix::process::geteuid().as_raw();
-        let reader = open(&left, uid).expect("opened");
+        let reader = open(&left, uid, soon()).expect("opened");
         assert_eq!(count(&reader), 1);
         assert!(std::fs::read(&index).expect("there") == stale, "it was written to");
         drop((reader, writer));
@@ -191,7 +269,62 @@ mod tests {
         drop(writer);
         let before = names(dir.path());
         let uid = rustix::process::geteuid().as_raw();
-        assert!(matches!(open(&copy, uid), Err(StoreError::WouldWrite)));
+        assert!(matches!(open(&copy, uid, soon()), Err(StoreError::WouldWrite)));
         assert_eq!(names(dir.path()), before);
+    }
+
+    /// S4: a statement ends at the deadline, however long it would take.
+    #[test]
+    fn a_statement_is_interrupted_at_the_deadline() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("slow.sqlite");
+        drop(make(&path));
+        let uid = rustix::process::geteuid().as_raw();
+        let reader = open(&path, uid, Instant::now() + Duration::from_millis(50)).expect("opened");
+        // Far more steps than any machine makes in the time this test is given.
+        let endless = "with recursive n(x) as (select 1 union all select x + 1 from n) \
+                       select count(*) from n limit 1";
+        let ended = reader.query_row(endless, [], |row| row.get::<_, i64>(0));
+        let code = ended.expect_err("interrupted").sqlite_error_code();
+        assert_eq!(code, Some(rusqlite::ErrorCode::OperationInterrupted));
+    }
+
+    /// S4: only an ordinary table has columns that are read.
+    #[test]
+    fn only_an_ordinary_table_has_columns() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("kinds.sqlite");
+        let writer = make(&path);
+        writer
+            .execute_batch(
+                "create view v as select 1 as x; create virtual table w using fts5(x);
+                 create table g(x, y generated always as (x || x) virtual);",
+            )
+            .expect("made");
+        drop(writer);
+        let uid = rustix::process::geteuid().as_raw();
+        let reader = open(&path, uid, soon()).expect("opened");
+        let named = |table: &str| columns(&reader, table).expect("read").len();
+        assert_eq!(
+            [named("t"), named("T"), named("v"), named("w"), named("none")],
+            [1, 1, 0, 0, 0]
+        );
+        assert_eq!(named("g"), 1, "what a table computes is not read");
+    }
+
+    /// S4: the schema may not call what is not harmless, nor change how the file is read.
+    #[test]
+    fn the_schema_is_not_trusted() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("schema.sqlite");
+        drop(make(&path));
+        let uid = rustix::process::geteuid().as_raw();
+        let reader = open(&path, uid, soon()).expect("opened");
+        let is_on = |config| reader.db_config(config).expect("read");
+        assert!(is_on(DbConfig::SQLITE_DBCONFIG_DEFENSIVE));
+        assert!(!is_on(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA));
+        let large = reader.query_row("select length(zeroblob(100000000))", [], |row| row.get(0));
+        let large: SqlResult<i64> = large;
+        assert!(large.is_err(), "a value larger than the limit was made");
     }
 }

@@ -44,7 +44,8 @@ pub(super) fn stop(
     }
     let until = Instant::now() + options.timeout.unwrap_or(PATIENCE);
     let look = fleet::look(host, adapters, until.saturating_duration_since(Instant::now()));
-    let root = adapter.roots(&look).into_iter().find(|r| r.label() == session.root);
+    let roots = fleet::roots_of(host, adapters, adapter.name(), host.deadlines.live).rows;
+    let root = roots.into_iter().find(|r| r.label() == session.root);
     let root = root.unwrap_or_else(|| Root::named_only_by(session.root.clone().into(), Vec::new()));
     let below = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
     let asked = control.interrupt(&look, &root, &session);

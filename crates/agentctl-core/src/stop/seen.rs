@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::run_folders::is_this_program;
 use crate::adapters::control::Mark;
@@ -39,6 +40,9 @@ impl Seen {
     }
 }
 
+/// How long reading the processes of all users may take.
+const TABLE_LIMIT: Duration = Duration::from_secs(20);
+
 /// All processes there were, by pid, and why that may not be all.
 pub(super) struct Everybody {
     pub(super) by_pid: HashMap<u32, Seen>,
@@ -50,7 +54,8 @@ pub(super) fn look(host: &Host, names: &[&'static str]) -> Everybody {
     let mut wanted = vec![MARKER];
     wanted.extend(names);
     let kernel = &host.kernel;
-    let (own, others) = (kernel.table(&|_| true), strangers(kernel));
+    let until = Instant::now() + TABLE_LIMIT;
+    let (own, others) = (kernel.table(until, |_| true), strangers(kernel, until));
     let mut gaps = own.gaps;
     gaps.extend(others.gaps);
     let own = own.processes.into_iter().map(|process| (false, process));
@@ -69,13 +74,13 @@ pub(super) fn look(host: &Host, names: &[&'static str]) -> Everybody {
 }
 
 #[cfg(target_os = "linux")]
-fn strangers(kernel: &Kernel) -> Table {
-    kernel.strangers()
+fn strangers(kernel: &Kernel, until: Instant) -> Table {
+    kernel.strangers(until)
 }
 
 /// Elsewhere another user's processes are not looked at.
 #[cfg(not(target_os = "linux"))]
-fn strangers(_: &Kernel) -> Table {
+fn strangers(_: &Kernel, _: Instant) -> Table {
     Table::default()
 }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{TalkError, base64};
+use super::{TalkError, base64, check_listener};
+use crate::kernel::Kernel;
 
 /// Largest answer we accept.
 const ANSWER_BYTES: usize = 8 << 20;
@@ -21,6 +22,8 @@ pub struct Http {
     pub at: SocketAddr,
     /// User and password, where it wants them.
     pub login: Option<(String, String)>,
+    /// Says which user serves the connection before the password is sent.
+    pub kernel: Kernel,
 }
 
 impl Http {
@@ -44,6 +47,9 @@ impl Http {
         }
         let mut stream =
             TcpStream::connect_timeout(&self.at, limit).map_err(TalkError::Unreachable)?;
+        if self.login.is_some() {
+            check_listener(&self.kernel, &stream)?;
+        }
         let login = self.login.as_ref().map(|(user, password)| {
             let both = base64::encode(format!("{user}:{password}").as_bytes());
             format!("Authorization: Basic {both}\r\n")
@@ -193,7 +199,11 @@ mod tests {
             stream.write_all(bytes).expect("written");
             String::from_utf8_lossy(&asked).into_owned()
         });
-        (Http { at, login: None }, server)
+        (Http { at, login: None, kernel: kernel() }, server)
+    }
+
+    fn kernel() -> Kernel {
+        Kernel::open().expect("a kernel")
     }
 
     const SHORT: Duration = Duration::from_secs(20);
@@ -234,12 +244,34 @@ mod tests {
     fn nobody_is_waited_for_and_nobody_else_is_asked() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let at = listener.local_addr().expect("an address");
-        let mute = Http { at, login: None };
+        let mute = Http { at, login: None, kernel: kernel() };
         let late = mute.get("/", Duration::from_millis(50));
         assert!(matches!(late, Err(TalkError::Late)), "{late:?}");
-        let far = Http { at: "192.0.2.1:80".parse().expect("an address"), login: None };
+        let far = Http { at: "192.0.2.1:80".parse().expect("an address"), ..mute.clone() };
         assert!(matches!(far.get("/", SHORT), Err(TalkError::Protocol(_))));
         let smuggled = mute.get("/ HTTP/1.1\r\nX: y", SHORT);
         assert!(matches!(smuggled, Err(TalkError::Protocol(_))), "{smuggled:?}");
+    }
+
+    /// S6: a password is not sent to a listener of another user. Only root can make one here; an ordinary
+    /// user sees that its own is asked.
+    #[test]
+    fn a_password_is_sent_to_no_other_user() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let at = listener.local_addr().expect("an address");
+        let other = rustix::fs::Uid::from_raw(4242);
+        let login = Some(("opencode".into(), "hush".into()));
+        let server = Http { at, login, kernel: kernel() };
+        if rustix::fs::fchown(&listener, Some(other), None).is_err() {
+            let asked = server.get("/", Duration::from_millis(50));
+            assert!(matches!(asked, Err(TalkError::Late)), "{asked:?}");
+            return;
+        }
+        let refused = server.get("/", SHORT);
+        assert!(matches!(refused, Err(TalkError::Stranger(Some(4242)))), "{refused:?}");
+        let (mut stream, _) = listener.accept().expect("accepted");
+        let mut heard = Vec::new();
+        stream.read_to_end(&mut heard).expect("read");
+        assert!(heard.is_empty(), "{heard:?}");
     }
 }

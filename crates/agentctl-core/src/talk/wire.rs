@@ -29,6 +29,14 @@ impl Bounded {
         Self { socket, until: Some(until) }
     }
 
+    /// Returns the TCP connection, if it is one.
+    pub(super) fn tcp(&self) -> Option<&TcpStream> {
+        match &self.socket {
+            Socket::Tcp(socket) => Some(socket),
+            Socket::Unix(_) => None,
+        }
+    }
+
     fn left(&self) -> io::Result<Option<Duration>> {
         let Some(until) = self.until else { return Ok(None) };
         let left = until.saturating_duration_since(Instant::now());

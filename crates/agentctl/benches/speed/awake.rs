@@ -32,9 +32,17 @@ impl Daemon {
     }
 
     fn resident(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    fn high_water(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.running.child.id());
         let status = std::fs::read_to_string(path).expect("it lives");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
     }
 
@@ -69,6 +77,17 @@ impl Drop for Daemon {
         let _stopped = ours(&self.home, &["daemon", "stop"]).status();
         let _clean = std::fs::remove_dir_all(self.home.join(".local"));
     }
+}
+
+/// Returns the most memory that a daemon has taken after it was asked this three times: by then it remembers
+/// what it can.
+pub(crate) fn peak_when_asked(home: &Path, args: &[&str]) -> u64 {
+    let daemon = Daemon::start(home);
+    for _ in 0..3 {
+        let answered = ours(home, args).status().expect("it runs");
+        assert!(answered.success(), "{args:?}");
+    }
+    daemon.high_water()
 }
 
 /// Asks one question; says whether it was answered.

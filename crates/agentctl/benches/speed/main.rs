@@ -1,7 +1,7 @@
 //! Measures every promise about speed, each against something everybody knows: `/bin/true`, `cat`.
 //!
 //! `cargo bench -p agentctl --bench speed` makes homes of 10, 1,000 and 10,000 ended sessions (2.5 GB) and
-//! one of 10,000 of all agents (2.5 GB), kept for the next run, measures in a private pid namespace and
+//! one of 10,000 of all agents (2.5 GB) and one of 100,000 small ones (0.4 GB), kept for the next run, measures in a private pid namespace and
 //! prints the table of docs/PERFORMANCE.md. After `--`: `--strict` fails when a promise is missed,
 //! `--only WORD` measures the lines that hold the word, `--each` adds a home of 10,000 for single agents
 //! (2.5 GB each), `--runs N` sets the number of runs, `--clean` removes the homes. They lie in
@@ -10,6 +10,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)] // its table is its purpose
 
 mod awake;
+mod crowd;
 mod launching;
 mod measure;
 mod mixed;

@@ -46,6 +46,7 @@ pub(crate) fn all(options: &Options, directory: &Path) -> Vec<Row> {
     bench.live();
     bench.history();
     bench.mixed();
+    bench.crowd();
     bench.one_session();
     bench.tokens();
     bench.following();
@@ -221,8 +222,20 @@ impl Bench<'_> {
     }
 
     pub(crate) fn at_most_64_mb(&mut self, what: String, peak: u64) {
+        self.at_most_bytes(what, peak, 64 << 20);
+    }
+
+    pub(crate) fn at_most_bytes(&mut self, what: String, peak: u64, most: u64) {
         let shown = format!("{:.1} MB", bytes_as_megabytes(peak));
-        self.state(what, shown, "at most 64 MB".to_owned(), peak > 0 && peak <= 64 << 20);
+        let target = format!("at most {} MB", most >> 20);
+        self.state(what, shown, target, peak > 0 && peak <= most);
+    }
+
+    /// Tells a figure that nothing is promised of.
+    pub(crate) fn reported_bytes(&mut self, what: String, bytes: u64) {
+        let result = format!("{:.1} MB", bytes_as_megabytes(bytes));
+        let [reference, theirs, ours, target] = [const { String::new() }; 4];
+        self.rows.push(Row { what, reference, theirs, ours, result, target, kept: None });
     }
 
     fn one_session(&mut self) {

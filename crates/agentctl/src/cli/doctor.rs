@@ -92,7 +92,7 @@ pub(super) fn cmd_doctor(ui: &mut Ui, host: &Arc<Host>, args: &DoctorArgs) -> Ou
     checks.push(configuration(host));
     let mut faults = Vec::new();
     for &adapter in ALL {
-        checks.extend(agent(adapter, host, &look, &mut faults));
+        checks.extend(agent(adapter, host, &mut faults));
     }
     if args.json {
         ui.json(&Report { schema_version: SCHEMA_VERSION, checks })?;
@@ -229,12 +229,10 @@ fn configuration(host: &Host) -> Check {
     }
 }
 
-fn agent(
-    adapter: &'static dyn Adapter,
-    host: &Arc<Host>,
-    look: &Look,
-    faults: &mut Vec<Fault>,
-) -> Vec<Check> {
+/// More homes of one agent are not asked.
+const HOMES_MOST: usize = 16;
+
+fn agent(adapter: &'static dyn Adapter, host: &Arc<Host>, faults: &mut Vec<Fault>) -> Vec<Check> {
     let name = adapter.name();
     let mut checks = Vec::new();
     let installation = adapter.installation(host);
@@ -246,7 +244,20 @@ fn agent(
         }
         None => Check::new(name, "program", CheckState::Absent, "not on the PATH"),
     });
-    let roots = adapter.roots(look);
+    let found = fleet::roots_of(host, ALL, name, host.deadlines.live);
+    if let Some(fault) = found.faults.first() {
+        checks.push(Check::new(name, "home", CheckState::Failed, fault.message.clone()));
+        faults.extend(found.faults);
+        return checks;
+    }
+    // Each home is asked by itself: a crowd of them would take for ever.
+    let mut roots = found.rows;
+    let many = roots.len();
+    roots.truncate(HOMES_MOST);
+    if many > roots.len() {
+        let detail = format!("{many} homes; the first {HOMES_MOST} are shown");
+        checks.push(Check::new(name, "home", CheckState::Degraded, detail));
+    }
     if roots.is_empty() {
         checks.push(Check::new(
             name,

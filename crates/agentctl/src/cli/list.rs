@@ -152,6 +152,7 @@ fn query(host: &Host, args: &ListArgs) -> Result<Query, Failure> {
         cwd,
         children: args.tree,
         resting: false,
+        for_table: !args.json,
     })
 }
 
@@ -183,7 +184,11 @@ fn show(ui: &mut Ui, host: &Host, args: &ListArgs, listing: &Listing) -> Result<
     if args.json {
         return Ok(ui.json(listing)?);
     }
-    draw(ui, args, &rows::drawn(ui.canvas(), host, &listing.sessions), &listing.faults)
+    if listing.sessions.is_empty() {
+        return draw(ui, args, "", &listing.faults);
+    }
+    rows::draw(ui.canvas(), host, &listing.sessions, &mut |part| ui.raw(part.as_bytes()))?;
+    Ok(ui.flush()?)
 }
 
 fn draw(ui: &mut Ui, args: &ListArgs, text: &str, faults: &[Fault]) -> Result<(), Failure> {

@@ -86,7 +86,7 @@ impl Answers {
             };
             let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 let listing = fleet::list(&self.host, ALL, &params.clone().into());
-                let text = lists::written(&self.host, &listing, params.form);
+                let text = lists::written(&self.host, listing, params.form);
                 let answer = text.map(Arc::new).map_err(unwritten);
                 for asked in waiting {
                     // Whoever asked may have gone.

@@ -13,22 +13,24 @@ use crate::rows::drawn;
 use crate::text::{json_line, push_json};
 
 /// Writes a list in this form, on one line.
-pub(super) fn written(host: &Host, listing: &Listing, form: Form) -> Result<String> {
+pub(super) fn written(host: &Host, listing: Listing, form: Form) -> Result<String> {
     let Listing { schema_version, sessions, faults } = listing;
-    let empty =
-        Listing { schema_version: *schema_version, sessions: Vec::new(), faults: faults.clone() };
+    let empty = Listing { schema_version, sessions: Vec::new(), faults };
     let whole = |text: &mut Vec<u8>, range: Range<usize>| {
         sessions[range].iter().try_for_each(|session| item(text, session))
     };
     match form {
         Form::Document => filled(&json_line(&empty)?, "sessions", sessions.len(), whole),
         Form::Shown => {
-            let (faults, document) = (json_line(faults)?, json_line(&empty)?);
+            let (faults, document) = (json_line(&empty.faults)?, json_line(&empty)?);
             let frame = format!("{{\"faults\":{faults},\"document\":{document}}}");
             filled(&frame, "sessions", sessions.len(), whole)
         }
         Form::Table(canvas) => {
-            json_line(&Tabled { faults: empty.faults, text: drawn(canvas, host, sessions) })
+            let text = drawn(canvas, host, &sessions);
+            // The rows are larger than their text, and the text is about to be copied.
+            drop(sessions);
+            json_line(&Tabled { faults: empty.faults, text })
         }
     }
 }

@@ -166,6 +166,7 @@ impl From<ListParams> for Query {
             cwd: params.cwd,
             children: params.children,
             resting: false,
+            for_table: matches!(params.form, Form::Table(_)),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! dies (W18, W19).
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use testkit::{eventually, sandboxed};
@@ -24,7 +24,7 @@ fn asks(call: &str) -> Value {
 }
 
 /// Changes the live record in place, as the agent does.
-fn says(record: &Path, status: &str) {
+fn says(record: &PathBuf, status: &str) {
     let text = std::fs::read_to_string(record).expect("there");
     let mut live: Value = serde_json::from_str(&text).expect("a record");
     live["status"] = status.into();

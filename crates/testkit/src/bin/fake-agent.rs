@@ -17,9 +17,16 @@
 //! - `start SCRIPT`: starts a shell with this script as a child and goes on
 //! - `stay`: will stay when its stdin is closed, too
 //! - `reaper`: becomes the one that orphans below it are given to
+//! - `hide`: unmaps its own arguments before it says that it is ready, so that nobody can read them; then it
+//!   stays until somebody kills it
+//! - `gateway PATH`: is a gateway; its address is written to this file with `.url` behind it, and at the end
+//!   everything it was asked to the file itself
+//! - `mute`: listens on the loopback and never accepts
+//! - `deaf PATH`: listens on a Unix socket and never accepts, and has filled its queue
 //!
 //! At the end it says `ready <pid>` and stays until its stdin is closed or somebody kills it.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
+#![allow(unsafe_code)] // `hide` takes away memory of its own
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -31,7 +38,8 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let mut held: Vec<File> = Vec::new();
     let mut env: Vec<(String, String)> = Vec::new();
-    let mut stays = false;
+    let (mut stays, mut hides) = (false, false);
+    let mut gateway = None;
     while let Some(verb) = args.next() {
         let mut word = || fill(&args.next().expect("an argument"));
         match verb.as_str() {
@@ -84,6 +92,17 @@ fn main() -> ExitCode {
                 drop(shell.spawn().expect("started"));
             }
             "stay" => stays = true,
+            "hide" => hides = true,
+            "gateway" => {
+                let (path, started) = (word(), testkit::gateway::Gateway::start());
+                std::fs::write(format!("{path}.url"), started.url()).expect("written");
+                gateway = Some((path, started));
+            }
+            "mute" => {
+                let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+                held.push(File::from(std::os::fd::OwnedFd::from(listener)));
+            }
+            "deaf" => held.extend(deaf(&word())),
             "reaper" => {
                 let me = Some(rustix::process::getpid());
                 rustix::process::set_child_subreaper(me).expect("a reaper");
@@ -92,6 +111,9 @@ fn main() -> ExitCode {
             // An argument an agent would take for itself: `app-server`, `-p`, …
             _ => {}
         }
+    }
+    if hides {
+        hide();
     }
     println!("ready {}", std::process::id());
     std::io::stdout().flush().expect("heard");
@@ -103,7 +125,59 @@ fn main() -> ExitCode {
     let mut rest = Vec::new();
     let _closed = std::io::stdin().read_to_end(&mut rest);
     drop(held);
+    if let Some((path, gateway)) = gateway {
+        let asked = serde_json::to_string(&gateway.world().asked).expect("JSON");
+        std::fs::write(path, asked).expect("written");
+    }
     ExitCode::SUCCESS
+}
+
+/// Listens and never accepts; connects to itself until nobody else can.
+fn deaf(path: &str) -> Vec<File> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let socket = |flags| {
+        let kind = SocketType::STREAM;
+        rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None).expect("a socket")
+    };
+    let address = SocketAddrUnix::new(path).expect("an address");
+    let listener = socket(SocketFlags::empty());
+    rustix::net::bind(&listener, &address).expect("bound");
+    rustix::net::listen(&listener, 0).expect("listens");
+    let mut held = vec![File::from(listener)];
+    loop {
+        let client = socket(SocketFlags::NONBLOCK);
+        if rustix::net::connect(&client, &address).is_err() {
+            return held;
+        }
+        held.push(File::from(client));
+    }
+}
+
+/// Takes away the memory in which its arguments lie, and stays. The first thread's own stack may lie in the
+/// same page, so it never runs again.
+fn hide() -> ! {
+    unsafe extern "C" {
+        fn munmap(address: *mut std::ffi::c_void, length: usize) -> i32;
+    }
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("a stat line");
+    let fields = stat.rsplit(") ").next().expect("fields");
+    let place = |field: usize| {
+        fields.split(' ').nth(field - 3).and_then(|f| f.parse::<usize>().ok()).expect("a place")
+    };
+    let (from, to) = (place(48) & !4095, (place(49) + 4095) & !4095);
+    std::thread::spawn(move || {
+        // SAFETY: nothing of this program reads its arguments any more, and the first thread sleeps for ever.
+        let gone = unsafe { munmap(std::ptr::without_provenance_mut(from), to - from) };
+        assert_eq!(gone, 0, "not unmapped");
+        println!("ready {}", std::process::id());
+        std::io::stdout().flush().expect("heard");
+        loop {
+            std::thread::park();
+        }
+    });
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Answers whoever asks, for as long as this process lives.

@@ -124,7 +124,7 @@ fn is_file(path: &Path) -> bool {
 /// Returns the home a live process uses, as its environment says.
 fn home_of(look: &Look, process: &Process) -> Option<PathBuf> {
     let names = ["CLAUDE_CONFIG_DIR", "HOME"];
-    let values = look.host.kernel.environ(&process.id, &names).ok()?;
+    let values = look.environ(process, &names).ok()?;
     match values.as_slice() {
         [Some(moved), _] if !moved.is_empty() => Some(PathBuf::from(moved)),
         [_, Some(home)] => Some(Path::new(home).join(".claude")),

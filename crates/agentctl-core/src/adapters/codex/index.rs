@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,12 @@ use crate::native::sqlite::{self, Connection, Params, Row as SqlRow, SqlResult};
 
 /// Longest text that is taken from a row.
 const TEXT_CHARS: usize = 400;
+/// Longest path that is taken from a row.
+const PATH_CHARS: usize = 4096;
+/// More threads than that are not taken from the index: what it does not describe, the rollouts do.
+const MOST_THREADS: usize = 200_000;
+/// More subagents than that are not shown below one thread.
+const MOST_CHILDREN: usize = 10_000;
 
 /// What the index says of one thread.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -36,6 +43,10 @@ pub(super) struct Index {
     basis: Option<Basis>,
     connection: Mutex<Connection>,
     select: String,
+    /// It says which thread started which.
+    edges: bool,
+    /// It keeps the names that people gave.
+    names: bool,
     all: OnceLock<HashMap<String, Row>>,
 }
 
@@ -45,20 +56,25 @@ impl Index {
         let uid = look.host.kernel.uid();
         let path = newest(root, uid)?;
         let basis = look.basis(&path);
-        let connection = sqlite::open(&path, uid).ok()?;
-        let threads = columns(&connection, "threads");
+        // An index that takes long is given up early enough for the rollouts to be read instead.
+        let left = look.deadline.saturating_duration_since(Instant::now());
+        let connection = sqlite::open(&path, uid, Instant::now() + left / 4).ok()?;
+        // What is no ordinary table is not read: then the rollouts say the same.
+        let threads = sqlite::columns(&connection, "threads").ok()?;
         if !threads.contains("id") {
             return None;
         }
-        let edges = columns(&connection, "thread_spawn_edges").contains("child_thread_id");
+        let edges = sqlite::columns(&connection, "thread_spawn_edges").ok()?;
+        let edges = edges.contains("child_thread_id") && edges.contains("parent_thread_id");
         let select = select(&threads, edges);
-        Some(Self { path, basis, connection: Mutex::new(connection), select, all: OnceLock::new() })
+        let (connection, names) = (Mutex::new(connection), threads.contains("name"));
+        Some(Self { path, basis, connection, select, edges, names, all: OnceLock::new() })
     }
 
     /// Reads all rows at once, for questions over all history.
     pub(super) fn load(&self, look: &Look) {
         self.all.get_or_init(|| {
-            let rows = look.rows_in(&self.path, self.basis, || self.query("", []));
+            let rows = look.rows_in(&self.path, self.basis, || self.query("", [], MOST_THREADS));
             rows.unwrap_or_default().into_iter().collect()
         });
     }
@@ -66,7 +82,7 @@ impl Index {
     pub(super) fn row(&self, id: &str) -> Option<Row> {
         match self.all.get() {
             Some(all) => all.get(id).cloned(),
-            None => self.query("where id = ?1", [id]).ok()?.pop().map(|(_, row)| row),
+            None => self.query("where id = ?1", [id], 1).ok()?.pop().map(|(_, row)| row),
         }
     }
 
@@ -75,25 +91,42 @@ impl Index {
     }
 
     pub(super) fn named(&self, name: &str) -> Vec<String> {
-        let found = self.query("where name = ?1", [name]).unwrap_or_default();
+        if !self.names {
+            return Vec::new();
+        }
+        let found = self.query("where name = ?1", [name], MOST_CHILDREN).unwrap_or_default();
         found.into_iter().map(|(id, _)| id).collect()
     }
 
     pub(super) fn children(&self, parent: &str) -> Vec<String> {
-        let sql = "select child_thread_id from thread_spawn_edges where parent_thread_id = ?1";
+        if !self.edges {
+            return Vec::new();
+        }
+        let sql = format!(
+            "select child_thread_id from thread_spawn_edges where parent_thread_id = ?1 \
+             limit {MOST_CHILDREN}"
+        );
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let read = || -> SqlResult<Vec<String>> {
-            connection.prepare_cached(sql)?.query_map([parent], |row| row.get(0))?.collect()
+            connection.prepare_cached(&sql)?.query_map([parent], |row| row.get(0))?.collect()
         };
         let mut ids = read().unwrap_or_default();
         ids.sort();
         ids
     }
 
-    fn query(&self, clause: &str, params: impl Params) -> SqlResult<Vec<(String, Row)>> {
+    fn query(
+        &self,
+        clause: &str,
+        params: impl Params,
+        most: usize,
+    ) -> SqlResult<Vec<(String, Row)>> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut statement = connection.prepare_cached(&format!("{} {clause}", self.select))?;
-        statement.query_map(params, read)?.collect()
+        let sql = format!("{} {clause} limit {most}", self.select);
+        let mut statement = connection.prepare_cached(&sql)?;
+        // A row that is no thread costs itself only.
+        let rows = statement.query_map(params, |row| Ok(read(row).ok()))?;
+        rows.filter_map(Result::transpose).collect()
     }
 }
 
@@ -101,23 +134,25 @@ impl Index {
 fn select(threads: &HashSet<String>, edges: bool) -> String {
     let column =
         |name: &str| if threads.contains(name) { name.to_owned() } else { "null".to_owned() };
-    let text = |name: &str| {
-        let shown = format!("substr({name}, 1, {TEXT_CHARS})");
+    let cut = |name: &str, most: usize| {
+        let shown = format!("substr({name}, 1, {most})");
         if threads.contains(name) { shown } else { "null".to_owned() }
     };
+    let text = |name: &str| cut(name, TEXT_CHARS);
     let parent = if edges {
-        "(select parent_thread_id from thread_spawn_edges e where e.child_thread_id = threads.id)"
+        "(select substr(parent_thread_id, 1, 128) from thread_spawn_edges e \
+         where e.child_thread_id = threads.id limit 1)"
     } else {
         "null"
     };
     format!(
-        "select id, {}, {}, {}, {}, {}, {}, {}, {}, {parent} from threads",
-        column("cwd"),
+        "select substr(id, 1, 129), {}, {}, {}, {}, {}, {}, {}, {}, {parent} from threads",
+        cut("cwd", PATH_CHARS),
         text("title"),
         text("name"),
         text("preview"),
         text("first_user_message"),
-        column("model"),
+        text("model"),
         column("created_at_ms"),
         column("created_at"),
     )
@@ -154,12 +189,56 @@ fn newest(root: &Path, uid: u32) -> Option<PathBuf> {
     entries.into_iter().filter_map(|e| Some((number(&e)?, e.path))).max().map(|(_, path)| path)
 }
 
-fn columns(connection: &Connection, table: &str) -> HashSet<String> {
-    let mut names = HashSet::new();
-    // A table that is not there has no columns.
-    let _missing = connection.pragma(None, "table_info", table, |row| {
-        names.insert(row.get::<_, String>(1)?);
-        Ok(())
-    });
-    names
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::host::{Deadlines, Host};
+
+    fn look() -> Look {
+        let host = Host {
+            home: "/".into(),
+            cwd: "/".into(),
+            program: "/".into(),
+            env: BTreeMap::new(),
+            roots: BTreeMap::new(),
+            settings: BTreeMap::new(),
+            gateways: BTreeMap::new(),
+            kernel: crate::kernel::Kernel::open().expect("a kernel"),
+            clock: || Time::from_millis(0).expect("a time"),
+            deadlines: Deadlines::default(),
+            memo: None,
+        };
+        crate::fleet::look(&Arc::new(host), &[], Duration::from_mins(20))
+    }
+
+    /// S4: rows without number are not taken; a row that is no thread costs itself.
+    #[test]
+    fn the_number_of_rows_is_bounded() {
+        let dir = tempfile::tempdir().expect("dir");
+        let writer = Connection::open(dir.path().join("state_1.sqlite")).expect("made");
+        let numbers = |most: usize| {
+            format!(
+                "with recursive n(x) as (select 1 union all select x + 1 from n where x < {most})"
+            )
+        };
+        let (threads, edges) = (numbers(MOST_THREADS + 10), numbers(MOST_CHILDREN + 10));
+        let sql = format!(
+            "create table threads (id, name text);
+             create table thread_spawn_edges (parent_thread_id text, child_thread_id primary key);
+             insert into threads values (x'00', 'no id');
+             {threads} insert into threads select 'thread-' || x, null from n;
+             {edges} insert into thread_spawn_edges select 'thread-1', 'child-' || x from n;"
+        );
+        writer.execute_batch(&sql).expect("filled");
+        drop(writer);
+        let look = look();
+        let index = Index::open(&look, dir.path()).expect("opened");
+        assert_eq!(index.children("thread-1").len(), MOST_CHILDREN);
+        index.load(&look);
+        assert_eq!(index.all.get().map(HashMap::len), Some(MOST_THREADS - 1));
+    }
 }

@@ -14,9 +14,10 @@ mod server;
 pub(super) mod stop;
 mod watch;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use index::Index;
 
@@ -106,7 +107,7 @@ fn is_codex(process: &Process) -> bool {
 
 /// Returns the home a live process uses, as its environment says.
 fn home_of(look: &Look, process: &Process) -> Option<PathBuf> {
-    let values = look.host.kernel.environ(&process.id, &["CODEX_HOME", "HOME"]).ok()?;
+    let values = look.environ(process, &["CODEX_HOME", "HOME"]).ok()?;
     match values.as_slice() {
         [Some(moved), _] if !moved.is_empty() => Some(PathBuf::from(moved)),
         [_, Some(home)] => Some(Path::new(home).join(".codex")),
@@ -121,6 +122,8 @@ struct CodexStore<'a> {
     index: OnceLock<Option<Index>>,
     /// Children by parent, and whether all could be read; only where there is no index.
     families: OnceLock<(HashMap<String, Vec<Locator>>, bool)>,
+    /// Where each rollout lies; only where subagents are looked for.
+    rollouts: OnceLock<HashMap<String, PathBuf>>,
 }
 
 /// `rollout-2026-11-15T07-44-24-<id>.jsonl`.
@@ -144,7 +147,8 @@ fn birth_days(id: &str) -> Vec<String> {
 
 impl<'a> CodexStore<'a> {
     fn open(look: &'a Look, root: &'a Root) -> Self {
-        Self { look, root, index: OnceLock::new(), families: OnceLock::new() }
+        let (index, families, rollouts) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { look, root, index, families, rollouts }
     }
 }
 
@@ -197,18 +201,29 @@ impl CodexStore<'_> {
         found
     }
 
+    /// Lists the rollouts once: one listing for each of many subagents would be quadratic.
+    fn rollouts(&self) -> &HashMap<String, PathBuf> {
+        self.rollouts.get_or_init(|| {
+            let mut paths = HashMap::new();
+            self.each_rollout(&|_| true, &mut |id, entry| {
+                paths.insert(id.to_owned(), entry.path.clone());
+            });
+            paths
+        })
+    }
+
     /// Subagents may have subagents of their own.
     fn descendants(&self, locator: &Locator) -> Found<Locator> {
         let mut all = self.children(locator);
+        let mut known: HashSet<String> = all.rows.iter().map(|l| l.id.clone()).collect();
         let mut next = 0;
-        while next < all.rows.len() {
+        while next < all.rows.len() && Instant::now() < self.look.deadline {
             let below = self.children(&all.rows[next]);
             all.whole &= below.whole;
-            let fresh = below.rows.into_iter().filter(|l| !all.rows.iter().any(|k| k.id == l.id));
-            let fresh: Vec<Locator> = fresh.collect();
-            all.rows.extend(fresh);
+            all.rows.extend(below.rows.into_iter().filter(|l| known.insert(l.id.clone())));
             next += 1;
         }
+        all.whole &= next == all.rows.len();
         all
     }
 
@@ -286,10 +301,9 @@ impl Store for CodexStore<'_> {
 
     fn children(&self, locator: &Locator) -> Found<Locator> {
         if let Some(index) = self.index() {
-            let ids = index.children(&locator.id);
-            let rows = ids.into_iter().filter_map(|id| {
-                let found = self.find(&id).rows.into_iter().find(|l| l.id == id)?;
-                Some(Locator { parent: Some(locator.id.clone()), ..found })
+            let rows = index.children(&locator.id).into_iter().filter_map(|id| {
+                let path = Some(self.rollouts().get(&id)?.clone());
+                Some(Locator { id, path, parent: Some(locator.id.clone()) })
             });
             return Found { rows: rows.collect(), ..Found::default() };
         }

@@ -24,20 +24,46 @@ pub(super) fn ask(
     hosts: &HashMap<u32, Process>,
     found: &mut Found<Served>,
 ) {
-    for (pid, host) in hosts {
-        let Some(path) = socket_of(root, host) else { continue };
+    let mut servers = Vec::new();
+    let mut pids: Vec<&u32> = hosts.keys().collect();
+    pids.sort_unstable();
+    let mut rows: Vec<&mut Served> = found.rows.iter_mut().filter(|s| s.hosted).collect();
+    for pid in pids {
+        let Some(path) = socket_of(root, &hosts[pid]) else { continue };
         if std::fs::symlink_metadata(&path).is_err() {
             continue;
         }
-        let theirs = |s: &&mut Served| s.hosted && s.by.iter().any(|p| p.pid == *pid);
-        let mut served: Vec<&mut Served> = found.rows.iter_mut().filter(theirs).collect();
-        if let Err(error) = converse(look, &path, &mut served) {
-            let message =
-                format!("its app-server (pid {pid}) did not say whether anyone is needed: {error}");
-            found.faults.push(fault(NAME, root, "unreachable", message));
-        }
+        let (served, others): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|s: &&mut Served| s.by.iter().any(|p| p.pid == *pid));
+        rows = others;
+        servers.push((pid, path, served));
+    }
+    // All at once: a server that says nothing costs its own sessions and nobody else's time.
+    let mut silent = Vec::new();
+    while !servers.is_empty() {
+        let some: Vec<_> = servers.drain(..servers.len().min(AT_ONCE)).collect();
+        silent.extend(std::thread::scope(|scope| {
+            let asked: Vec<_> = some
+                .into_iter()
+                .map(|(pid, path, mut served)| {
+                    (pid, scope.spawn(move || converse(look, &path, &mut served).err()))
+                })
+                .collect();
+            let heard = asked.into_iter().map(|(pid, thread)| {
+                (pid, thread.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
+            });
+            heard.collect::<Vec<_>>()
+        }));
+    }
+    for (pid, error) in silent.into_iter().filter_map(|(pid, error)| Some((pid, error?))) {
+        let message =
+            format!("its app-server (pid {pid}) did not say whether anyone is needed: {error}");
+        found.faults.push(fault(NAME, root, "unreachable", message));
     }
 }
+
+/// So many servers are asked at once.
+const AT_ONCE: usize = 32;
 
 /// `--listen unix://PATH`; without a path it is the home's own socket.
 fn socket_of(root: &Root, host: &Process) -> Option<PathBuf> {
@@ -69,10 +95,10 @@ pub(super) enum Manner {
 pub(super) fn hello(look: &Look, path: &Path, manner: Manner) -> Result<RpcSocket, TalkError> {
     let left = look.deadline.saturating_duration_since(Instant::now());
     // A server that takes longer is not waited for: there may be others, and the rest is to be said.
-    let patience = look.host.deadlines.live / 4;
+    let patience = look.host.deadlines.live / 8;
     let (acts, limit) = match manner {
         Manner::Looks => (false, patience),
-        Manner::Acts => (true, 6 * patience),
+        Manner::Acts => (true, 12 * patience),
     };
     let mut socket = RpcSocket::connect(path, look.host.kernel.uid(), left.min(limit))?;
     introduce(&mut socket, acts)?;

@@ -71,7 +71,7 @@ impl Adapter for Demo {
 
     fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {
         let names = ["XDG_DATA_HOME", "HOME"];
-        let values = look.host.kernel.environ(&process.id, &names).ok()?;
+        let values = look.environ(process, &names).ok()?;
         let data = match values.as_slice() {
             [Some(data), _] if data.starts_with('/') => PathBuf::from(data),
             [_, Some(home)] => PathBuf::from(home).join(".local/share"),

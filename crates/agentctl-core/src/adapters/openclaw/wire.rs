@@ -101,11 +101,18 @@ impl From<TalkError> for Trouble {
                 ("certificate", format!("the gateway's certificate is not accepted: {why}; {todo}"))
             }
             TalkError::Protocol(why) => ("protocol", format!("the gateway spoke nonsense: {why}")),
+            TalkError::Stranger(_) => {
+                let todo = "wss:// and `ca_file` in its [[openclaw.gateways]] prove who serves";
+                ("foreign", format!("{error}; {todo}"))
+            }
             TalkError::Foreign(_) | TalkError::Refused(_) => ("refused", error.to_string()),
         };
         let mid_sentence = !matches!(
             error,
-            TalkError::Unreachable(_) | TalkError::Insecure | TalkError::Certificate(_)
+            TalkError::Unreachable(_)
+                | TalkError::Insecure
+                | TalkError::Certificate(_)
+                | TalkError::Stranger(_)
         );
         Self { code, message, mid_sentence }
     }
@@ -165,7 +172,7 @@ impl Conversation {
                 is_device: device.is_some(),
                 tick: TICK,
             };
-            match conversation.introduce(auth.as_ref(), scope, device.as_ref()) {
+            match conversation.introduce(host, auth.as_ref(), scope, device.as_ref()) {
                 Ok(()) => return Ok(conversation),
                 Err(Refused::Later(pause, trouble)) => {
                     let left = until.saturating_duration_since(Instant::now());
@@ -192,6 +199,7 @@ impl Conversation {
 
     fn introduce(
         &mut self,
+        host: &Host,
         auth: Option<&Value>,
         scope: Scope,
         device: Option<&Device>,
@@ -203,6 +211,10 @@ impl Conversation {
             return Err(
                 Trouble::new("protocol", format!("the gateway spoke nonsense: {what}")).into()
             );
+        }
+        // What speaks like a gateway may be anybody's: any user may listen on the loopback.
+        if auth.is_some() || device.is_some() {
+            self.socket.check_listener(&host.kernel).map_err(Trouble::from)?;
         }
         let client = json!({
             "id": "cli",

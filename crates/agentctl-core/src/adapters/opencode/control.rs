@@ -165,7 +165,8 @@ fn new_id(now: Time) -> String {
 /// From another directory the turn would go on in the session's own, and `run` would never end.
 fn own_directory(host: &Host, order: &Order, id: &str) -> Result<(), Refusal> {
     let root = order.root.clone().unwrap_or_else(|| Home::usual(host).root);
-    let database = Database::open(&home::database(&root), host.kernel.uid());
+    let deadline = std::time::Instant::now() + host.deadlines.live;
+    let database = Database::open(&home::database(&root), host.kernel.uid(), deadline);
     let row = database.ok().and_then(|database| database.fresh(id).ok().flatten());
     let Some(directory) = row.and_then(|row| row.directory) else { return Ok(()) };
     if file::resolve_root(Path::new(&directory)) == order.cwd {

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use super::entry::{ENTRY_BYTES, Info, Model, Newest, Part, sum, title};
 use super::messages::Stored;
@@ -16,12 +17,20 @@ use crate::native::sqlite::{self, Connection, Params, Row as SqlRow, SqlResult, 
 
 /// Longest text that is taken from a row.
 const TEXT_CHARS: usize = 400;
+/// Longest path that is taken from a row.
+const PATH_CHARS: usize = 4096;
 /// More sessions than that are not read.
 const MOST: usize = 200_000;
 /// So many sessions are read from one view of the database: beginning a new one costs as much as reading.
 const TOGETHER: usize = 64;
 /// A message with more parts is not read further.
 const MOST_PARTS: usize = 2_000;
+/// Nor is one whose parts are larger together.
+const PARTS_BYTES: usize = 32 << 20;
+/// A session with more messages is not counted.
+const MOST_MESSAGES: usize = 1_000_000;
+/// A larger conversation is not shown.
+const CONVERSATION_BYTES: usize = 512 << 20;
 
 /// The short name of sessions that a launch makes known before there is a process.
 pub(super) const SLUG: &str = "agentctl";
@@ -77,6 +86,7 @@ impl Row {
 pub(super) struct Database {
     path: PathBuf,
     uid: u32,
+    deadline: Instant,
     connection: Mutex<Connection>,
     select: String,
     by_id: String,
@@ -106,19 +116,30 @@ impl Reader {
 }
 
 impl Database {
-    /// Opens one; `Missing` also where the file holds no sessions yet.
-    pub(super) fn open(path: &Path, uid: u32) -> Result<Self, StoreError> {
-        let connection = sqlite::open(path, uid)?;
-        let columns = columns(&connection, "session")?;
+    /// Opens one; `Missing` also where the file holds no sessions yet. No statement outlasts the deadline.
+    pub(super) fn open(path: &Path, uid: u32, deadline: Instant) -> Result<Self, StoreError> {
+        let connection = sqlite::open(path, uid, deadline)?;
+        let columns = sqlite::columns(&connection, "session")?;
         if !columns.contains("id") {
-            return Err(StoreError::Missing);
+            // Something else of that name is no empty store.
+            return Err(if sqlite::has_name(&connection, "session")? {
+                StoreError::NotTables("session")
+            } else {
+                StoreError::Missing
+            });
+        }
+        for table in ["message", "part"] {
+            if sqlite::columns(&connection, table)?.is_empty() {
+                return Err(StoreError::NotTables(table));
+            }
         }
         let select = select(&columns);
         Ok(Self {
             path: path.to_owned(),
             uid,
+            deadline,
             connection: Mutex::new(connection),
-            by_id: format!("{select} where s.id = ?1"),
+            by_id: format!("{select} where s.id = ?1 limit 1"),
             select,
             readers: Mutex::default(),
         })
@@ -176,7 +197,7 @@ impl Database {
         let kept = || self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = kept().pop();
         let reader = spare.or_else(|| {
-            let connection = sqlite::open(&self.path, self.uid).ok()?;
+            let connection = sqlite::open(&self.path, self.uid, self.deadline).ok()?;
             Some(Reader { connection, left: 0 })
         });
         let Some(mut reader) = reader else { return self.fresh(id) };
@@ -193,7 +214,7 @@ impl Database {
 
     /// Returns the session that a subagent works for in the end; itself where it is none.
     pub(super) fn top(&self, id: &str) -> String {
-        let sql = "select parent_id from session where id = ?1";
+        let sql = "select parent_id from session where id = ?1 limit 1";
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let mut at = id.to_owned();
         for _ in 0..16 {
@@ -268,7 +289,7 @@ impl Database {
     fn counted(&self, id: &str) -> SqlResult<Option<(Tokens, f64)>> {
         let sql = format!(
             "select case when octet_length(data) <= {ENTRY_BYTES} then data end from message \
-             where session_id = ?1"
+             where session_id = ?1 limit {MOST_MESSAGES}"
         );
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let mut statement = connection.prepare_cached(&sql)?;
@@ -278,9 +299,13 @@ impl Database {
             let Some(info) = text?.and_then(|t| serde_json::from_str::<Info>(&t).ok()) else {
                 return Ok(None);
             };
-            infos.push(info);
+            // Only what is counted is kept.
+            if info.role == "assistant" {
+                let (role, tokens, cost) = (info.role, info.tokens, info.cost);
+                infos.push(Info { role, cost, tokens, ..Info::default() });
+            }
         }
-        Ok(Some(sum(infos.iter())))
+        Ok((infos.len() < MOST_MESSAGES).then(|| sum(infos.iter())))
     }
 
     /// Returns the messages of a session with their parts, oldest first, as their own texts.
@@ -291,8 +316,15 @@ impl Database {
              from message where session_id = ?1 order by time_created, id limit 100000"
         );
         let mut statement = connection.prepare_cached(&sql)?;
-        let messages = statement.query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let messages: Vec<(String, String)> = messages.collect::<SqlResult<_>>()?;
+        let mut budget = CONVERSATION_BYTES;
+        let mut messages: Vec<(String, String)> = Vec::new();
+        let mut rows = statement.query([id])?;
+        while let Some(row) = rows.next()? {
+            let (id, data): (String, String) = (row.get(0)?, row.get(1)?);
+            budget = spend(budget, id.len() + data.len())?;
+            messages.push((id, data));
+        }
+        drop(rows);
         let sql = format!(
             "select message_id, id, data from part where session_id = ?1 \
              and octet_length(data) <= {} order by message_id, id limit 1000000",
@@ -304,6 +336,7 @@ impl Database {
         while let Some(row) = rows.next()? {
             let (message, id, data): (String, String, String) =
                 (row.get(0)?, row.get(1)?, row.get(2)?);
+            budget = spend(budget, message.len() + id.len() + data.len())?;
             parts.entry(message).or_default().push(with_id(&data, &id));
         }
         let whole = messages.into_iter().map(|(id, data)| {
@@ -313,6 +346,14 @@ impl Database {
         });
         Ok(whole.collect())
     }
+}
+
+/// Takes from what may still be read; fails when nothing of it is left.
+fn spend(budget: usize, bytes: usize) -> SqlResult<usize> {
+    budget.checked_sub(bytes).ok_or_else(|| {
+        let why = format!("the conversation is larger than {CONVERSATION_BYTES} bytes");
+        sqlite::too_big(why)
+    })
 }
 
 /// Puts the id, which is a column, into the text that it belongs to.
@@ -341,17 +382,19 @@ fn query(connection: &Connection, sql: &str, params: impl Params) -> SqlResult<V
 fn add_parts(connection: &Connection, newest: &mut Newest) -> SqlResult<()> {
     let sql = format!(
         "select time_updated, case when octet_length(data) <= {ENTRY_BYTES} then data end \
-         from part where message_id = ?1 order by id"
+         from part where message_id = ?1 order by id limit {MOST_PARTS}"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([&newest.id])?;
+    let mut bytes = 0;
     while let Some(row) = rows.next()? {
         newest.updated = newest.updated.max(row.get(0).unwrap_or_default());
-        let text = row.get::<_, Option<String>>(1).ok().flatten();
-        let part = text.and_then(|t| serde_json::from_str::<Part>(&t).ok());
-        if let Some(part) = part.filter(|_| newest.parts.len() < MOST_PARTS) {
-            newest.parts.push(part);
+        let Some(text) = row.get::<_, Option<String>>(1).ok().flatten() else { continue };
+        bytes += text.len();
+        if bytes > PARTS_BYTES {
+            break;
         }
+        newest.parts.extend(serde_json::from_str::<Part>(&text));
     }
     Ok(())
 }
@@ -361,10 +404,11 @@ fn select(session: &HashSet<String>) -> String {
     let column = |name: &str| {
         if session.contains(name) { format!("s.{name}") } else { "null".to_owned() }
     };
-    let text = |name: &str| {
-        let shown = format!("substr(s.{name}, 1, {TEXT_CHARS})");
+    let cut = |name: &str, most: usize| {
+        let shown = format!("substr(s.{name}, 1, {most})");
         if session.contains(name) { shown } else { "null".to_owned() }
     };
+    let text = |name: &str| cut(name, TEXT_CHARS);
     let numbers = [
         "cost",
         "tokens_input",
@@ -389,7 +433,7 @@ fn select(session: &HashSet<String>) -> String {
          from session s left join message m on m.id = (select n.id from message n \
          where n.session_id = s.id order by n.time_created desc, n.id desc limit 1)",
         column("parent_id"),
-        column("directory"),
+        cut("directory", PATH_CHARS),
         text("title"),
         text("model"),
     )
@@ -431,15 +475,6 @@ fn read(row: &SqlRow<'_>) -> Row {
     }
 }
 
-fn columns(connection: &Connection, table: &str) -> SqlResult<HashSet<String>> {
-    let mut names = HashSet::new();
-    connection.pragma(None, "table_info", table, |row| {
-        names.insert(row.get::<_, String>(1)?);
-        Ok(())
-    })?;
-    Ok(names)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -456,7 +491,9 @@ mod tests {
              create table part (id text, message_id text, time_updated integer, data text);
              insert into session values ('ses_a', 'old', 1);";
         writer.execute_batch(tables).expect("made");
-        let database = Database::open(&path, rustix::process::geteuid().as_raw()).expect("opened");
+        let (uid, soon) = (rustix::process::geteuid().as_raw(), Instant::now());
+        let soon = soon + std::time::Duration::from_mins(5);
+        let database = Database::open(&path, uid, soon).expect("opened");
         let title = |row: SqlResult<Option<Row>>| row.expect("read").and_then(|r| r.title);
         assert_eq!(title(database.row("ses_a")).as_deref(), Some("old"));
         writer.execute_batch("update session set title = 'new'").expect("changed");

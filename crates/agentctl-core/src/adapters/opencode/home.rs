@@ -39,7 +39,7 @@ impl Home {
     /// Returns the home a live process uses, as its environment and its open database say.
     pub(super) fn of(look: &Look, process: &Process) -> Option<Self> {
         let names = ["OPENCODE_DB", "XDG_DATA_HOME", "HOME"];
-        let values = look.host.kernel.environ(&process.id, &names).ok()?;
+        let values = look.environ(process, &names).ok()?;
         let [database, data, home] = values.as_slice() else { return None };
         let data = match data.as_deref().filter(|d| !d.is_empty()) {
             Some(data) => PathBuf::from(data),

@@ -16,6 +16,7 @@ use super::{Backend, NAME};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::Process;
 use crate::model::{Reason, ReasonKind, Status};
+use crate::talk::TalkError;
 
 /// A start time has a grain of 10 ms, and the clocks differ a little.
 const GRAIN_MS: i64 = 20;
@@ -64,12 +65,40 @@ pub(super) fn read<'a>(
     for (process, home) in living {
         let heard = log::read(&look.host.kernel, process, &home.data);
         let role = Role::of(process);
-        let one = One { look, root, backend, doubts, process, role, heard, home };
-        one.claim(&mut found);
-        all.push(one);
+        all.push(One { look, root, backend, doubts, process, role, heard, home });
+    }
+    for some in all.chunks(AT_ONCE) {
+        let words = ask_all(some);
+        for (one, (claims, word)) in some.iter().zip(words) {
+            one.claim(claims, word, &mut found);
+        }
     }
     unwritten(&all, &mut found);
     found
+}
+
+/// So many processes are asked at once.
+const AT_ONCE: usize = 32;
+
+/// What a process claims, and what it says on its port where it has one.
+type Answer = (BTreeMap<String, Claim>, Option<Result<Word, TalkError>>);
+
+/// Asks these processes at once: one that listens and says nothing costs its own sessions and nobody else's
+/// time.
+fn ask_all(some: &[One<'_>]) -> Vec<Answer> {
+    let answer = |one: &One<'_>| {
+        let claims = one.claims();
+        let word = one.word(&claims);
+        (claims, word)
+    };
+    if let [only] = some {
+        return vec![answer(only)];
+    }
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = some.iter().map(|one| scope.spawn(move || answer(one))).collect();
+        let heard = asked.into_iter().map(std::thread::ScopedJoinHandle::join);
+        heard.map(|h| h.unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
+    })
 }
 
 /// The log is written a moment later than the database: a session that no process has written of yet
@@ -125,9 +154,13 @@ struct Claim {
 }
 
 impl One<'_> {
-    fn claim(&self, found: &mut Found<Served>) {
-        let mut claims = self.claims();
-        let word = self.word(&claims, found);
+    fn claim(
+        &self,
+        mut claims: BTreeMap<String, Claim>,
+        word: Option<Result<Word, TalkError>>,
+        found: &mut Found<Served>,
+    ) {
+        let word = word.and_then(|word| self.heard_or_fault(word, found));
         for id in word.iter().flat_map(|word| word.at_work.keys()) {
             let top = self.backend.top(id);
             claims.entry(top).or_insert_with(|| Claim {
@@ -150,7 +183,10 @@ impl One<'_> {
     /// Says whether this process may have made a session that nobody has written of.
     fn may_have_made(&self, session: &Made) -> bool {
         let here = self.process.cwd.as_deref() == Some(std::path::Path::new(&session.folder));
-        let since = self.process.started_at.is_none_or(|t| session.at + GRAIN_MS >= t.millis());
+        let since = self
+            .process
+            .started_at
+            .is_none_or(|t| session.at.saturating_add(GRAIN_MS) >= t.millis());
         let written = self.heard.told().and_then(|told| told.until);
         since
             && (here || self.role == Role::Server)
@@ -199,7 +235,7 @@ impl One<'_> {
     }
 
     /// What the process says on its port, if it has one.
-    fn word(&self, claims: &BTreeMap<String, Claim>, found: &mut Found<Served>) -> Option<Word> {
+    fn word(&self, claims: &BTreeMap<String, Claim>) -> Option<Result<Word, TalkError>> {
         if self.role == Role::Run {
             return None;
         }
@@ -212,12 +248,23 @@ impl One<'_> {
         }
         folders.sort();
         folders.dedup();
-        match server::ask(self.look, &server, &folders) {
+        Some(server::ask(self.look, &server, &folders))
+    }
+
+    /// Makes a fault of a server that did not answer.
+    fn heard_or_fault(
+        &self,
+        word: Result<Word, TalkError>,
+        found: &mut Found<Served>,
+    ) -> Option<Word> {
+        match word {
             Ok(word) => Some(word),
             Err(error) => {
                 let pid = self.process.id.pid;
                 let message = format!("pid {pid} did not say what it waits for: {error}");
-                found.faults.push(fault(NAME, self.root, "unreachable", message));
+                let foreign = matches!(error, TalkError::Stranger(_));
+                let code = if foreign { "foreign" } else { "unreachable" };
+                found.faults.push(fault(NAME, self.root, code, message));
                 None
             }
         }
@@ -247,7 +294,7 @@ impl One<'_> {
 
     /// What this process has started: pids and commands.
     fn tools(&self) -> Vec<(u32, String)> {
-        let everybody = self.look.host.kernel.table(&|_| true);
+        let everybody = self.look.host.kernel.table(self.look.deadline, |_| true);
         let ours = |p: &&Process| p.parent_pid == self.process.id.pid;
         let below = everybody.processes.iter().filter(ours);
         below.map(|p| (p.id.pid, shell_words(p))).collect()
@@ -310,7 +357,7 @@ impl One<'_> {
         failed_call: Option<String>,
     ) -> (Option<State>, Option<String>) {
         let start = self.process.started_at.map_or(0, crate::model::Time::millis);
-        let of_its_time = |n: &&Newest| n.created + GRAIN_MS >= start;
+        let of_its_time = |n: &&Newest| n.created.saturating_add(GRAIN_MS) >= start;
         let answers = |n: &&Newest| n.info.as_ref().is_none_or(|i| i.role == "assistant");
         let running = |reason| Some(State { status: Status::Running, reason: Some(reason) });
         match (self.role, newest.filter(of_its_time)) {

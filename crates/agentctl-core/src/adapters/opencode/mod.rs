@@ -110,7 +110,7 @@ impl<'a> Backend<'a> {
         let uid = look.host.kernel.uid();
         let path = home::database(&root.path);
         let basis = look.basis(&path);
-        match Database::open(&path, uid) {
+        match Database::open(&path, uid, look.deadline) {
             Ok(database) => Self::Database(Box::new(database), basis),
             // Old files beside a database were taken over by it, or are nobody's any more.
             Err(StoreError::Missing) => {

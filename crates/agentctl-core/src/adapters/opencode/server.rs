@@ -27,7 +27,8 @@ pub(super) fn of(look: &Look, process: &Process) -> Option<Http> {
     let values = kernel.environ(&process.id, &names).ok()?;
     let filled = |at: usize| values.get(at).cloned().flatten().filter(|v| !v.is_empty());
     let user = filled(1).unwrap_or_else(|| "opencode".into());
-    Some(Http { at, login: filled(0).map(|password| (user, password)) })
+    let login = filled(0).map(|password| (user, password));
+    Some(Http { at, login, kernel: kernel.clone() })
 }
 
 /// What a server says of the sessions in some folders. Those it does not name are at rest.
@@ -43,7 +44,7 @@ pub(super) struct Word {
 pub(super) fn ask(look: &Look, server: &Http, folders: &[String]) -> Result<Word, TalkError> {
     let left = look.deadline.saturating_duration_since(Instant::now());
     // A server that takes longer is not waited for: there may be others, and the rest is to be said.
-    let until = Instant::now() + left.min(look.host.deadlines.live / 2);
+    let until = Instant::now() + left.min(look.host.deadlines.live / 4);
     let mut word = Word::default();
     for folder in folders.iter().take(MOST_FOLDERS) {
         let get = |route: &str| {

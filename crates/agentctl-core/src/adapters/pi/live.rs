@@ -101,7 +101,7 @@ pub(super) fn told(look: &Look, root: &Root) -> Vec<Told> {
     if agents.is_empty() {
         return Vec::new();
     }
-    let everyone = look.host.kernel.table(&|_| true);
+    let everyone = look.host.kernel.table(look.deadline, |_| true);
     let mut found = Vec::new();
     for child in &everyone.processes {
         let parent = agents.iter().find(|(agent, ..)| agent.id.pid == child.parent_pid);

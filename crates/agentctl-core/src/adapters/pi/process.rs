@@ -133,7 +133,7 @@ impl Surroundings {
     pub(super) fn of(look: &Look, process: &Process) -> Option<Self> {
         let moved = sessions_variable(kind_of(process)?);
         let names = ["PI_CODING_AGENT_DIR", "HOME", moved, "PI_SESSION_ID"];
-        let Ok(values) = look.host.kernel.environ(&process.id, &names) else {
+        let Ok(values) = look.environ(process, &names) else {
             // A live agent must not be overlooked because it hides.
             let hidden = Self { home: None, sessions: None, inherited: None };
             return (!look.has_ended(process)).then_some(hidden);

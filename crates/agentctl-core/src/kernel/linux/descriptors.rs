@@ -108,7 +108,7 @@ fn listener(row: &str) -> Option<(SocketAddr, u64)> {
 }
 
 /// Words of four bytes, each in the byte order of the machine.
-fn parse_address(hex: &str) -> Option<IpAddr> {
+pub(super) fn parse_address(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| {
         let word = u32::from_str_radix(hex.get(at..at + 8)?, 16).ok()?;
         Some(word.to_ne_bytes())

@@ -4,44 +4,39 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Instant;
 
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
-use super::{Kernel, Table, open_process_directory, read_at, same_process};
+use super::table::unlisted;
+use super::{Kernel, Place, Table, open_process_directory, place_of, read_at, same_process};
 use crate::kernel::Environ;
 use crate::model::ProcId;
 
 impl Kernel {
-    /// Looks closely at the processes of this user whose working directory this is, links resolved.
+    /// Looks closely at the processes of this user whose working directory this is, links resolved. It ends
+    /// in time; what could not be read by then is a gap.
     #[must_use]
-    pub fn standing_in(&self, directory: &Path) -> Table {
-        let mut table = Table::default();
-        let pids = match self.own_pids() {
-            Ok(pids) => pids,
-            Err(error) => {
-                table.gaps.push(format!("/proc could not be listed: {error}"));
-                return table;
+    pub fn standing_in(&self, directory: &Path, until: Instant) -> Table {
+        match self.own_pids() {
+            Ok(mut pids) => {
+                let seen = pids.len();
+                pids.retain(|pid| stands_in(*pid, directory));
+                Table { seen, ..self.read_within(until, pids, Self::process) }
             }
-        };
-        table.seen = pids.len();
-        for pid in pids.into_iter().filter(|pid| stands_in(*pid, directory)) {
-            match self.process(pid) {
-                Ok(Some(process)) => table.processes.push(process),
-                Ok(None) => {}
-                Err(error) => table.gaps.push(format!("process {pid} could not be read: {error}")),
-            }
+            Err(error) => unlisted(&error),
         }
-        table
     }
 
     /// Returns the values of these variables in the environment a process was started with.
     pub fn environ(&self, id: &ProcId, names: &[&str]) -> io::Result<Vec<Option<String>>> {
         let directory = open_process_directory(id.pid)?;
         let mut bytes = read_at(directory.as_fd(), "environ")?;
-        // Filled in right after the arguments: one look more, a moment later, tells an empty one.
+        // Filled in right after the arguments. A process that has its arguments and no environment yet has
+        // it in a moment; nothing a process can do lengthens that.
         for _ in 0..5 {
-            if !bytes.is_empty() {
+            if !bytes.is_empty() || !is_between(&read_at(directory.as_fd(), "stat")?) {
                 break;
             }
             std::thread::park_timeout(std::time::Duration::from_millis(1));
@@ -82,13 +77,19 @@ impl Kernel {
     pub fn environ_now(&self, id: &ProcId, names: &[&str]) -> io::Result<Environ> {
         let directory = open_process_directory(id.pid)?;
         let bytes = read_at(directory.as_fd(), "environ")?;
-        let forming = bytes.is_empty() && !has_no_environ(&read_at(directory.as_fd(), "stat")?);
+        // What is empty although the kernel knows where it lies was taken away by the process itself: it has
+        // no values that could be read, now or later.
+        let place = if bytes.is_empty() {
+            place_of(&read_at(directory.as_fd(), "stat")?, Place::Environment)
+        } else {
+            None
+        };
         if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
             return Err(io::Error::other("the process has gone"));
         }
-        Ok(match (bytes.is_empty(), forming) {
-            (_, true) => Environ::Forming,
-            (true, false) => Environ::Empty,
+        Ok(match place {
+            Some((_, 0)) => Environ::Forming,
+            Some((from, to)) if from == to => Environ::Empty,
             _ => Environ::Values(names.iter().map(|n| environ_value(&bytes, n)).collect()),
         })
     }
@@ -103,13 +104,10 @@ fn stands_in(pid: u32, directory: &Path) -> bool {
     link == wanted || link.strip_suffix(b" (deleted)") == Some(wanted)
 }
 
-/// Says whether a process was given an environment, and an empty one. A place of nought is not filled in.
-fn has_no_environ(stat: &[u8]) -> bool {
-    let name = memchr::memrchr(b')', stat).unwrap_or_default();
-    let rest = String::from_utf8_lossy(&stat[name..]);
-    // `env_start` and `env_end`, the 50th and 51st; the name is the second.
-    let mut places = rest.split_ascii_whitespace().skip(48);
-    matches!((places.next(), places.next()), (Some(from), Some(to)) if from == to && to != "0")
+/// Says whether the arguments are filled in and the environment is not.
+fn is_between(stat: &[u8]) -> bool {
+    let end = |place| place_of(stat, place).map(|(_, to)| to);
+    end(Place::Arguments) != Some(0) && end(Place::Environment) == Some(0)
 }
 
 fn environ_value(environ: &[u8], name: &str) -> Option<String> {

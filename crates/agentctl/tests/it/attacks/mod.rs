@@ -5,6 +5,7 @@ mod databases;
 mod files;
 mod foreign_homes;
 mod forged_records;
+mod gateways;
 mod hooks;
 mod listeners;
 mod processes;

@@ -1,0 +1,280 @@
+//! Reading many processes within a deadline, whatever single ones among them do to hinder it.
+//!
+//! Arguments and environment are read from the memory of the process itself, and the kernel waits for that
+//! memory: a process that has mapped a file of a file system which never answers there is read for ever.
+//! So processes are read on a thread that can be left behind. The processes whose reading hangs are named
+//! as gaps and are not read again while a thread still hangs in them; all others are read.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{Brief, Kernel, Process, Table, gone_is_none, open_process_directory, read_at};
+
+/// The processes of one table that are becoming another program are waited for so long, all together.
+const FORMING: Duration = Duration::from_millis(100);
+/// A process that takes this part of the whole time by itself hangs.
+const HANGS_PART: u32 = 8;
+/// With more threads that hang, nothing more is read that might hang.
+const HANGING_MOST: usize = 64;
+
+/// The processes in which a thread of ours hangs.
+static HANGING: Mutex<Option<HashSet<u32>>> = Mutex::new(None);
+
+fn hanging<T>(with: impl FnOnce(&mut HashSet<u32>) -> T) -> T {
+    let mut hanging = HANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    with(hanging.get_or_insert_default())
+}
+
+/// What a reading thread shares with the one that waits for it.
+struct Reading<F> {
+    kernel: Kernel,
+    pids: Vec<u32>,
+    one: F,
+    found: Mutex<Answers>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Answers {
+    processes: Vec<Process>,
+    gaps: Vec<String>,
+    /// A process could not be read in time.
+    late: bool,
+    done: bool,
+    /// The place of the process that is being read.
+    at: usize,
+    /// The number of the thread that is listened to; the others were left behind.
+    thread: usize,
+}
+
+impl<F: Fn(&Kernel, u32) -> io::Result<Option<Process>> + Send + Sync + 'static> Reading<F> {
+    fn found(&self) -> MutexGuard<'_, Answers> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the processes from this place on, as long as somebody listens to this thread.
+    fn read_from(&self, first: usize, thread: usize) {
+        for (place, pid) in self.pids.iter().enumerate().skip(first) {
+            {
+                let mut found = self.found();
+                if found.thread != thread {
+                    return;
+                }
+                found.at = place;
+            }
+            let known = hanging(|pids| pids.contains(pid));
+            let read = if known { Ok(None) } else { (self.one)(&self.kernel, *pid) };
+            let mut found = self.found();
+            if found.thread != thread {
+                hanging(|pids| pids.remove(pid));
+                return;
+            }
+            match read {
+                _ if known => {
+                    found.late = true;
+                    found.gaps.push(format!("reading process {pid} hangs"));
+                }
+                Ok(Some(process)) => found.processes.push(process),
+                Ok(None) => {}
+                Err(error) => found.gaps.push(format!("process {pid} could not be read: {error}")),
+            }
+        }
+        self.found().done = true;
+        self.changed.notify_all();
+    }
+
+    fn begin(self: &Arc<Self>, first: usize, thread: usize) -> io::Result<()> {
+        let reading = Arc::clone(self);
+        let builder = std::thread::Builder::new().name("process table".into());
+        builder.spawn(move || reading.read_from(first, thread)).map(|_| ())
+    }
+
+    /// Waits until all are read; goes on behind a process whose reading hangs.
+    fn watch(self: &Arc<Self>, until: Instant) -> io::Result<()> {
+        let patience = until.saturating_duration_since(Instant::now()) / HANGS_PART;
+        self.begin(0, 0)?;
+        let (mut last, mut since) = (0, Instant::now());
+        let mut found = self.found();
+        while !found.done {
+            let now = Instant::now();
+            let left = until.saturating_duration_since(now);
+            if found.at != last {
+                (last, since) = (found.at, now);
+            }
+            let alike = now.duration_since(since);
+            if !left.is_zero() && alike < patience {
+                let waited =
+                    self.changed.wait_timeout(found, left.min(patience.saturating_sub(alike)));
+                found = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            let (at, pid) = (found.at, self.pids[found.at]);
+            found.thread += 1;
+            found.late = true;
+            let mut many = false;
+            if alike >= patience {
+                found.gaps.push(format!("reading process {pid} hangs"));
+                many = hanging(|pids| pids.insert(pid) && pids.len() >= HANGING_MOST);
+            }
+            if left.is_zero() || many {
+                let rest = self.pids.len() - at;
+                found.gaps.push(format!("{rest} processes could not be read in time"));
+                return Ok(());
+            }
+            if at + 1 == self.pids.len() {
+                return Ok(());
+            }
+            (last, since) = (at + 1, now);
+            found.at = last;
+            let thread = found.thread;
+            drop(found);
+            self.begin(last, thread)?;
+            found = self.found();
+        }
+        Ok(())
+    }
+}
+
+impl Kernel {
+    /// Reads the process table in two stages, owner first, details only for those `wanted` asks for. It
+    /// ends in time; what could not be read by then is a gap.
+    pub fn table(
+        &self,
+        until: Instant,
+        wanted: impl Fn(Brief<'_>) -> bool + Send + Sync + 'static,
+    ) -> Table {
+        match self.own_pids() {
+            Ok(pids) => self.read_within(until, pids, move |kernel, pid| {
+                readable(pid, kernel.candidate(pid, &wanted)?)
+            }),
+            Err(error) => unlisted(&error),
+        }
+    }
+
+    /// Reads these processes, each as `one` does, on a thread that is left behind when it hangs.
+    pub(super) fn read_within(
+        &self,
+        until: Instant,
+        pids: Vec<u32>,
+        one: impl Fn(&Self, u32) -> io::Result<Option<Process>> + Send + Sync + 'static,
+    ) -> Table {
+        let mut table = Table { seen: pids.len(), ..Table::default() };
+        if pids.is_empty() {
+            return table;
+        }
+        let (kernel, found, changed) = (self.clone(), Mutex::default(), Condvar::new());
+        let reading = Arc::new(Reading { kernel, pids, one, found, changed });
+        if let Err(error) = reading.watch(until) {
+            table.gaps.push(format!("no thread could be started to read processes: {error}"));
+        }
+        let mut found = reading.found();
+        table.processes = std::mem::take(&mut found.processes);
+        table.gaps.append(&mut found.gaps);
+        table.late = found.late;
+        drop(found);
+        self.wait_for_arguments(until, &mut table);
+        table
+    }
+
+    /// Reads those again that are becoming another program, until they have or the time for all is up.
+    fn wait_for_arguments(&self, until: Instant, table: &mut Table) {
+        let until = until.min(Instant::now() + FORMING);
+        let mut forming: Vec<usize> = Vec::new();
+        forming.extend((0..table.processes.len()).filter(|at| is_forming(&table.processes[*at])));
+        while !forming.is_empty() && Instant::now() < until {
+            std::thread::park_timeout(Duration::from_millis(1));
+            forming.retain(|at| {
+                let process = &mut table.processes[*at];
+                match self.process(process.id.pid) {
+                    Ok(Some(now)) if now.id == process.id => {
+                        *process = now;
+                        is_forming(process)
+                    }
+                    _ => false,
+                }
+            });
+        }
+    }
+}
+
+/// Makes the table of a `/proc` that cannot be listed.
+pub(super) fn unlisted(error: &io::Error) -> Table {
+    Table { gaps: vec![format!("/proc could not be listed: {error}")], ..Table::default() }
+}
+
+/// Says whether a process is becoming another program: `execve` fills in last where the arguments are. A
+/// process whose arguments are there and cannot be read has hidden them, and will not show them later.
+fn is_forming(process: &Process) -> bool {
+    let nothing = process.argv.iter().all(String::is_empty);
+    nothing && process.exe.is_some() && super::arguments_are_missing(process.id.pid)
+}
+
+/// Looks whether the environment of a process can be read, too: whoever asks for that later cannot leave
+/// the question behind.
+fn readable(pid: u32, process: Option<Process>) -> io::Result<Option<Process>> {
+    if process.is_some()
+        && let Some(directory) = gone_is_none(open_process_directory(pid))?
+    {
+        let _closed_or_gone = read_at(directory.as_fd(), "environ");
+    }
+    Ok(process)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// S5: a process that is read for ever costs itself, within the deadline, and is not read again while
+    /// the thread that was left behind hangs in it.
+    #[test]
+    fn a_process_that_is_read_for_ever_costs_itself_only() {
+        static OPEN: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+        static ENTERED: AtomicUsize = AtomicUsize::new(0);
+        const HANGS: u32 = u32::MAX;
+        let kernel = Kernel::open().expect("a kernel");
+        let me = std::process::id();
+        let look = |limit: Duration| {
+            kernel.read_within(Instant::now() + limit, vec![HANGS, me], |kernel, pid| {
+                if pid == HANGS {
+                    ENTERED.fetch_add(1, Ordering::SeqCst);
+                    let mut open = OPEN.0.lock().expect("not poisoned");
+                    while !*open {
+                        open = OPEN.1.wait(open).expect("not poisoned");
+                    }
+                }
+                kernel.process(pid)
+            })
+        };
+        for _ in 0..3 {
+            let table = look(Duration::from_secs(8));
+            assert_eq!(table.processes.len(), 1, "{:?}", table.gaps);
+            assert_eq!(table.processes[0].id.pid, me);
+            assert_eq!(table.gaps, [format!("reading process {HANGS} hangs")]);
+        }
+        assert_eq!(ENTERED.load(Ordering::SeqCst), 1, "it was read again");
+        *OPEN.0.lock().expect("not poisoned") = true;
+        OPEN.1.notify_all();
+        while hanging(|pids| pids.contains(&HANGS)) {
+            std::thread::yield_now();
+        }
+        assert!(look(Duration::from_mins(5)).gaps.is_empty(), "it is read again once it can be");
+    }
+
+    /// S5: the table ends at its deadline, also where every single process is slow.
+    #[test]
+    fn the_table_ends_at_its_deadline() {
+        let kernel = Kernel::open().expect("a kernel");
+        let pids: Vec<u32> = vec![std::process::id(); 1_000_000];
+        let table =
+            kernel.read_within(Instant::now() + Duration::from_millis(50), pids, |k, pid| {
+                std::thread::park_timeout(Duration::from_millis(1));
+                k.process(pid)
+            });
+        assert!(table.gaps.iter().any(|gap| gap.contains("in time")), "{:?}", table.gaps);
+    }
+}
