@@ -6,6 +6,7 @@ mod attacks;
 mod awake;
 mod claude_code;
 mod claude_code_beginnings;
+mod claude_code_ends;
 mod cli;
 mod codex;
 mod daemon;

@@ -7,6 +7,7 @@
 //! `docs/agents/claude-code.md`.
 
 mod control;
+mod ends;
 mod lines;
 mod live;
 mod messages;
