@@ -7,6 +7,8 @@ mod awake;
 mod claude_code;
 mod claude_code_beginnings;
 mod claude_code_ends;
+mod claude_code_processes;
+mod claude_code_versions;
 mod cli;
 mod codex;
 mod daemon;
