@@ -84,6 +84,7 @@ fn a_record_without_start_time_is_ambiguous_not_elsewhere() {
 fn without_a_status_the_transcript_decides() {
     sandboxed(|| {
         let stream = ["-p", "--input-format", "stream-json"];
+        let kept_nowhere = ["-p", "--input-format", "stream-json", "--no-session-persistence"];
         let open = [prompt("x"), tool_use("t1", "Bash", &json!({"command": "make"}))];
         let over = [prompt("x"), said("done")];
         let earlier = 1_794_728_785_156_i64;
@@ -100,6 +101,8 @@ fn without_a_status_the_transcript_decides() {
             // There is no transcript yet.
             (&["-p"][..], earlier, &[][..], "running", "starting"),
             (&stream[..], earlier, &[][..], "idle", "-"),
+            // There will never be one.
+            (&kept_nowhere[..], earlier, &[][..], "unknown", "unreadable"),
         ] {
             let claude = Claude::new();
             if !lines.is_empty() {

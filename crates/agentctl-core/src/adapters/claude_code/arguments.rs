@@ -64,6 +64,11 @@ pub(super) fn takes_a_stream(argv: &[String]) -> bool {
         && argv.iter().any(|a| a.contains("stream-json") && !a.contains("output"))
 }
 
+/// Says whether its session is written nowhere.
+pub(super) fn keeps_no_transcript(argv: &[String]) -> bool {
+    argv.iter().any(|a| a == "--no-session-persistence")
+}
+
 fn subcommand(argv: &[String]) -> Option<&str> {
     let words = words(argv);
     let first = words.first()?;

@@ -189,9 +189,14 @@ impl Living<'_> {
             Some(why) => Some(unknown(ReasonKind::Unreadable, why)),
             None => record.status.as_deref().map(|s| state(s, record.waiting_for.as_deref())),
         };
+        let older = record.pid_domain.is_none();
+        if served.state.is_none() && older && arguments::keeps_no_transcript(&process.argv) {
+            let why = "it keeps no transcript, and this version does not record a status";
+            served.state = Some(unknown(ReasonKind::Unreadable, why));
+        }
         if served.state.is_none() {
             // Versions before 2.1.280 write no status without a terminal; later ones within 170 ms.
-            served.single_prompt = !streams || record.pid_domain.is_some();
+            served.single_prompt = !streams || !older;
         }
         served.cwd = record.cwd;
         // A derived name is the directory's; only one that somebody gave is a name.

@@ -27,6 +27,20 @@ pub(super) fn is_candidate(comm: &str, exe_name: &str) -> bool {
 /// Says whether a process is the agent's own program, by its program file or script. `argv[0]` only tells
 /// the search tools apart, which are the same file.
 pub(super) fn is_own_program(process: &Process) -> bool {
+    is_program_file(process) || is_named_script(process)
+}
+
+/// Says whether a process may be Claude Code although it has no record: its own program file, or an
+/// interpreter that calls itself `claude`. A shell script of that name is a wrapper: it has no record.
+pub(super) fn is_suspect(process: &Process) -> bool {
+    let unproved = || {
+        let interpreted = process.exe.as_deref().is_none_or(is_interpreter);
+        interpreted && (is_agent_name(&process.comm) || is_agent_name(called(process)))
+    };
+    is_program_file(process) || unproved()
+}
+
+fn is_program_file(process: &Process) -> bool {
     let Some(exe) = process.exe.as_deref() else { return false };
     let own = has_own_layout(exe)
         || exe.file_name().is_some_and(|name| is_agent_name(&name.to_string_lossy()))
@@ -34,13 +48,11 @@ pub(super) fn is_own_program(process: &Process) -> bool {
     own && !is_search_tool(process)
 }
 
-/// Says whether a process may be Claude Code: its own program, or an interpreter that calls itself `claude`.
-pub(super) fn is_suspect(process: &Process) -> bool {
-    let unproved = || {
-        let interpreted = process.exe.as_deref().is_none_or(is_interpreter);
-        interpreted && (is_agent_name(&process.comm) || is_agent_name(called(process)))
-    };
-    is_own_program(process) || unproved()
+/// Says whether a process runs a script called `claude`. The kernel names such a process after the script,
+/// which tells it from a program that was only given a file of that name.
+fn is_named_script(process: &Process) -> bool {
+    let named = process.argv.get(1).and_then(|path| path.rsplit('/').next());
+    is_agent_name(&process.comm) && named.is_some_and(is_agent_name)
 }
 
 /// Says whether a process runs in an interpreter. Those versions write no start time, no status and, up to
@@ -88,8 +100,9 @@ fn is_below(look: &Look, table: &Table, low: &Process, high: &Process, depth: us
     false
 }
 
+/// Nix keeps the program behind a wrapper that becomes it.
 fn is_agent_name(name: &str) -> bool {
-    matches!(name, "claude" | "claude.exe")
+    matches!(name, "claude" | "claude.exe" | ".claude-wrapped" | ".claude-unwrapped")
 }
 
 /// Returns the base name of `argv[0]`; background processes call themselves `claude bg-spare`.
@@ -108,7 +121,7 @@ fn is_interpreter(exe: &Path) -> bool {
     name.is_some_and(|name| INTERPRETERS.contains(&name.as_ref()))
 }
 
-/// `…/@anthropic-ai/claude-code…/…` or `…/claude/versions/<version>`.
+/// `…/@anthropic-ai/claude-code…/…`, the same of the agent SDK, or `…/claude/versions/<version>`.
 fn has_own_layout(path: &Path) -> bool {
     let parts: Vec<&str> = path
         .components()
@@ -118,8 +131,10 @@ fn has_own_layout(path: &Path) -> bool {
         })
         .collect();
     let package = |pair: &[&str]| {
+        let names = ["claude-code", "claude-agent-sdk"];
+        let platform = |rest: &str| rest.is_empty() || rest.starts_with('-');
         pair[0] == "@anthropic-ai"
-            && (pair[1] == "claude-code" || pair[1].starts_with("claude-code-"))
+            && names.iter().any(|name| pair[1].strip_prefix(name).is_some_and(platform))
     };
     let in_package = parts.len() > 2 && parts[..parts.len() - 1].windows(2).any(package);
     let installed =
@@ -155,6 +170,7 @@ mod tests {
             "/usr/lib/node_modules/@anthropic-ai/claude-code/cli.js",
             "/x/node_modules/@anthropic-ai/claude-code/bin/claude.exe",
             "/x/node_modules/@anthropic-ai/claude-code-linux-x64/renamed",
+            "/x/node_modules/@anthropic-ai/claude-agent-sdk/cli.js",
             "/home/u/.local/share/claude/versions/2.1.325",
             "/home/u/.local/share/claude/versions/2.2.0-beta.1",
         ] {
@@ -164,6 +180,7 @@ mod tests {
             "/usr/bin/vim",
             "/x/@anthropic-ai/claude-code",
             "/x/@anthropic-ai/sdk/cli.js",
+            "/x/@anthropic-ai/claude-codex/cli.js",
             "/x/claude/versions/current",
             "/x/other/versions/2.1.325",
             "/x/claude/versions/2.1.325/bin/tool",

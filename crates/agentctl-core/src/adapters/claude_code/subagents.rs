@@ -57,7 +57,9 @@ pub(super) fn beside(project: &Path, uid: u32) -> ByParent {
         };
         found.entry(parent).or_default().push(locator);
     }
-    found.values_mut().for_each(|rows| rows.sort());
+    for rows in found.values_mut() {
+        rows.sort();
+    }
     found
 }
 
