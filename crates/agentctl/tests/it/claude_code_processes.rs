@@ -179,14 +179,14 @@ fn a_process_with_other_mounts_is_unknown_not_starting() {
         let mut command = Command::new("unshare");
         let script = "mount -t tmpfs none \"$HOME/.claude\" && exec \"$HOME/bin/claude\"";
         command.args(["--mount", "/bin/sh", "-c", script]);
-        let _agent = start(&claude, command, &[]);
+        let agent = start(&claude, command, &[]);
         let rows = claude.home.run(&["list", "--json"]).sessions();
         let row = rows.iter().find(|row| row["id"].is_null()).expect("the process is shown");
         assert_eq!(
             (&row["status"], &row["reason"]["kind"]),
             (&"unknown".into(), &"ambiguous".into())
         );
-        drop(_agent);
+        drop(agent);
         std::fs::remove_dir_all(claude.home.path().join(".claude/projects")).expect("removed");
         let mut command = Command::new("unshare");
         command.args(["--mount", "/bin/sh", "-c", script]);

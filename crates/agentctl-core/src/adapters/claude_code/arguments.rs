@@ -113,8 +113,8 @@ fn after_values<'r, 'a>(option: &str, rest: &'r [&'a str]) -> &'r [&'a str] {
         return &rest[values..];
     }
     match rest {
-        // `--debug mcp` names a filter. Nobody has the prompt `serve` in mind with `--debug mcp serve`,
-        // though that is how 2.1.325 reads it; a session that comes of it has a record.
+        // `--debug mcp` names a filter. 2.1.325 reads `--debug mcp serve` as that filter and the prompt
+        // `serve`, but the user means the subcommand. A session that begins all the same has a record.
         [value, next, ..]
             if matches!(option, "--debug" | "-d")
                 && SUBCOMMANDS.contains(value)

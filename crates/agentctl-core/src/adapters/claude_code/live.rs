@@ -1,6 +1,6 @@
 //! Who lives: `sessions/<pid>.json`, verified against the kernel, and processes that have none.
 //!
-//! A record is text that anybody may have written who can write in the home. It joins a process only after
+//! A record can be forged by every program that may write in the home. It joins a process only after
 //! [`prove`]; a record that names a process which does not pass makes its session `unknown`.
 
 use std::path::Path;
@@ -335,7 +335,7 @@ enum Domain {
     Ours,
     /// The record does not name one: versions before 2.1.280.
     Unnamed,
-    /// Nobody lives there any more.
+    /// No process lives there any more.
     Deserted,
     Elsewhere(String),
 }
