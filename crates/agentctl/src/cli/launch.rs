@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::control::{Begin, Order, Permissions};
 use agentctl_core::adapters::{ALL, Adapter};
@@ -26,6 +27,11 @@ use crate::config::{Defaults, Span};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::rows;
 use crate::ui::{Ui, age};
+
+/// So long after its first words an agent's first record is waited for.
+const FIRST_RECORD: Duration = Duration::from_secs(5);
+/// The pause between two looks for it.
+const FIRST_RECORD_PAUSE: Duration = Duration::from_millis(20);
 
 /// Start a session and print its id
 ///
@@ -409,8 +415,22 @@ fn absolute(host: &Host, mut hook: Vec<String>) -> Vec<String> {
     hook
 }
 
-/// Finds the new session among those of its agent.
+/// Finds the new session. An agent may speak before it writes: its first record is waited for, unless it
+/// has ended and will not write any more.
 fn target(host: &Arc<Host>, adapter: &dyn Adapter, launched: &Launched) -> Option<Target> {
+    let until = Instant::now() + FIRST_RECORD;
+    loop {
+        let has_ended = launched.run.as_ref().is_none_or(|run| run.ended().is_some());
+        let found = find(host, adapter, launched);
+        if found.is_some() || has_ended || Instant::now() >= until {
+            return found;
+        }
+        std::thread::park_timeout(FIRST_RECORD_PAUSE);
+    }
+}
+
+/// Looks for the new session among those of its agent.
+fn find(host: &Arc<Host>, adapter: &dyn Adapter, launched: &Launched) -> Option<Target> {
     let named = format!("{}:{}", adapter.name(), launched.session);
     let mut found = agentctl_core::resolve::resolve(host, ALL, &named).targets;
     let same = |t: &Target| t.session.as_ref().is_some_and(|l: &Locator| l.id == launched.session);

@@ -82,7 +82,8 @@ pub(crate) fn said(text: &str) -> Value {
 fn what_the_live_record_says_is_what_is_shown() {
     sandboxed(|| {
         let cases = [
-            (json!({}), "running", "starting", Value::Null),
+            // Its transcript has an entry of its own time.
+            (json!({}), "running", "tool", "Bash: npm test".into()),
             (json!({"status": "busy"}), "running", "tool", "Bash: npm test".into()),
             (json!({"status": "idle"}), "idle", "-", Value::Null),
             (
@@ -528,7 +529,7 @@ fn a_torn_record_of_a_live_process_proves_nobody_unserved() {
         // Older than the process: a session that was resumed and has not gone on yet.
         claude.transcript(A, &[prompt("x")]);
         assert_eq!(claude.row(A)["outcome"], "killed");
-        let mut agent = claude.home.agent("claude", "ws", &["write", &claude.record_path, ""]);
+        let mut agent = claude.home.agent("claude", "ws", &["write", &claude.record_path, "{"]);
         agent.ready();
         let listed = claude.list();
         assert_eq!(

@@ -482,6 +482,25 @@ mkfifo "$HOME/gate"; read _ < "$HOME/gate""#;
     });
 }
 
+/// Claude Code 2.1.150 says its first line before it writes anything.
+#[test]
+fn an_agent_that_speaks_before_it_writes_is_waited_for() {
+    sandboxed(|| {
+        let mut home = home();
+        home.set("ANTHROPIC_API_KEY", "k");
+        let speak = r#"
+while [ $# -gt 0 ]; do [ "$1" = --session-id ] && id=$2; shift; done
+printf '{"type":"system","subtype":"init","session_id":"%s"}\n' "$id"
+sleep 1
+mkdir -p "$HOME/.claude/projects/-ws"
+printf '{"type":"system","subtype":"local_command","entrypoint":"sdk-cli","sessionId":"%s","cwd":"%s"}\n' \
+  "$id" "$PWD" > "$HOME/.claude/projects/-ws/$id.jsonl""#;
+        script(&home, "claude", speak);
+        let waited = home.run(&["launch", "claude-code", "-p", "/context", "--wait"]);
+        assert_eq!(waited.code, Some(0), "{waited:?}");
+    });
+}
+
 #[test]
 fn to_wait_for_a_launch_is_to_know_all_of_it() {
     sandboxed(|| {

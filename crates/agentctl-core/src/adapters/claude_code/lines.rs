@@ -34,6 +34,20 @@ pub(super) struct Line<'a> {
     pub(super) is_api_error_message: bool,
     #[serde(default)]
     pub(super) is_compact_summary: bool,
+    /// It belongs to a subagent.
+    #[serde(default)]
+    pub(super) is_sidechain: bool,
+    /// Of `system` lines: a hook kept the turn from going on.
+    #[serde(default)]
+    pub(super) prevent_continuation: bool,
+    #[serde(borrow)]
+    pub(super) prompt_submit_ending: Option<&'a RawValue>,
+    /// Of `attachment` lines.
+    #[serde(borrow)]
+    pub(super) attachment: Option<&'a RawValue>,
+    /// Of `cost-state` lines.
+    #[serde(rename = "totalCostUSD")]
+    pub(super) total_cost_usd: Option<f64>,
     #[serde(borrow)]
     pub(super) message: Option<Body<'a>>,
     /// Of `system` lines.

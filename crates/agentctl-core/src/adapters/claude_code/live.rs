@@ -1,17 +1,30 @@
 //! Who lives: `sessions/<pid>.json`, verified against the kernel, and processes that have none.
+//!
+//! A record can be forged by every program that may write in the home. It joins a process only after
+//! [`prove`]; a record that names a process which does not pass makes its session `unknown`.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::NAME;
-use crate::adapters::{Found, Look, Root, Served, State, skipped};
+use super::{ClaudeCode, NAME, arguments, dialogs, program};
+use crate::adapters::proof::{Unproved, prove};
+use crate::adapters::{Found, Look, Root, Served, State, pid_of, skipped};
 use crate::kernel::Process;
 use crate::model::{Reason, ReasonKind, Status, Time, is_session_id};
 use crate::native::file;
 
 /// Largest live record that is read.
 const RECORD_BYTES: u64 = 256 << 10;
+/// A record is truncated and written again: an empty or torn one is read again after this pause.
+const REWRITE_PAUSE: Duration = Duration::from_millis(2);
+/// So often is a torn record read before it is believed.
+const READINGS: usize = 20;
+/// Where a running Claude Code listens, as `<pid>.sock`.
+const SOCKETS: &str = "/tmp/cc-socks";
+/// The first version that is known to write a key before its record.
+const KEYS_SINCE: [u32; 3] = [2, 1, 280];
 
 /// `sessions/<pid>.json`.
 #[derive(Deserialize)]
@@ -32,123 +45,297 @@ struct LiveRecord {
 
 /// Reads all live records of a home and adds the processes that have none.
 pub(super) fn read(look: &Look, root: &Root) -> Found<Served> {
-    let mut found = Found::default();
-    let uid = look.host.kernel.uid();
     let directory = root.path.join("sessions");
-    let entries = match file::list(&directory, uid) {
+    let entries = match file::list(&directory, look.host.kernel.uid()) {
         Ok(entries) => entries,
         Err(skip) => return Found::fault(skipped(NAME, root, &directory, &skip)),
     };
+    let mut living =
+        Living { look, root, found: Found::default(), empty: Vec::new(), told: Vec::new() };
     for entry in &entries {
-        let pid = entry.name.strip_suffix(".json").and_then(|p| p.parse().ok());
-        if let Some(pid) = pid {
-            served(look, root, entry, pid, &mut found);
+        if let Some(pid) = pid_of(&entry.name, ".json") {
+            living.add_record(entry, pid);
         }
     }
-    let keys: Vec<u32> = entries
-        .iter()
-        .filter_map(|e| e.name.strip_suffix(".key")?.split('.').next()?.parse().ok())
-        .collect();
-    for process in look.table.processes.iter().filter(|p| may_be_session(p)) {
-        let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
-        let mere = look.table.is_mere_fork(process);
-        if joined || mere || process.elsewhere || !uses(look, root, process) {
-            continue;
-        }
-        // It may have written its record since the directory was listed.
-        let known = found.rows.len();
-        late_record(look, root, process, &mut found);
-        if found.rows.len() == known && !look.has_ended(process) {
-            found.rows.push(unrecorded(look, root, process, keys.contains(&process.id.pid)));
-        }
-    }
-    found
+    let key = |name: &str| pid_of(name.strip_suffix(".key")?.split('.').next()?, "");
+    let keys: Vec<u32> = entries.iter().filter_map(|entry| key(&entry.name)).collect();
+    living.add_processes_without_record(&keys);
+    living.found
 }
 
-fn served(look: &Look, root: &Root, entry: &file::Entry, pid: u32, found: &mut Found<Served>) {
-    let source = format!("{NAME}:sessions/{}", entry.name);
-    let record = match parse(look, entry) {
-        Ok(Some(record)) => record,
-        Ok(None) => return,
-        Err(skip) => {
-            // Whomever its process serves cannot be told: nobody is proved to be served by no one.
-            let written_by = look.host.kernel.process(pid);
-            found.whole &= !written_by.map_or(true, |p| p.is_some_and(|p| is_claude(&p)));
-            return found.faults.push(skipped(NAME, root, &entry.path, &skip));
-        }
-    };
-    if record.kind.as_deref().is_some_and(|k| k.starts_with("daemon")) {
-        return;
-    }
-    match domain(look, record.pid_domain.as_deref()) {
-        Domain::Ours => {}
-        Domain::Deserted => return,
-        Domain::Elsewhere(why) => {
-            let mut served = Served::unseen(record.session_id, why);
-            served.cwd = record.cwd;
-            served.evidence.push(look.evidence(source, "a live record from another pid domain"));
-            return found.rows.push(served);
-        }
-    }
-    let process = match look.host.kernel.process(pid) {
-        Ok(Some(process)) => process,
-        Ok(None) => return, // left behind by SIGKILL
-        Err(error) => {
-            let why = format!("process {pid} could not be read: {error}");
-            return found.rows.push(Served::unseen(record.session_id, why));
-        }
-    };
-    // The recorded tick tells the writer from a stranger that inherited its pid.
-    match record.proc_start.as_deref().map(str::parse::<u64>) {
-        Some(Ok(start)) if process.id.start_ticks == start => {}
-        Some(Ok(_)) => return,
-        _ if !is_claude(&process) => return,
-        _ => {
-            let why = format!("its live record does not say when pid {pid} began");
-            return found.rows.push(Served::unseen(record.session_id, why));
-        }
-    }
-    let mut served = Served::by(Some(record.session_id.clone()), &process);
-    let mut says = format!("status {}", record.status.as_deref().unwrap_or("not written yet"));
-    if let Some(what) = &record.waiting_for {
-        says.push_str(", waitingFor ");
-        says.push_str(what);
-    }
-    served.evidence.push(look.evidence(source, says));
-    served.state = Some(state(record.status.as_deref(), record.waiting_for.as_deref()));
-    let streams = process.argv.iter().any(|a| a.contains("stream-json") && !a.contains("output"))
-        && process.argv.iter().any(|a| a.starts_with("--input-format"));
-    served.single_prompt = record.entrypoint.as_deref() == Some("sdk-cli") && !streams;
-    served.cwd = record.cwd;
-    // A derived name is the directory's; only one that somebody gave is a name.
-    let given = matches!(record.name_source.as_deref(), Some("user" | "peer"));
-    served.name = record.name.filter(|_| given);
-    served.started_at = record.started_at.and_then(Time::from_millis).or(served.started_at);
-    found.rows.push(served);
+/// What one look at a home has found so far.
+struct Living<'a> {
+    look: &'a Look,
+    root: &'a Root,
+    found: Found<Served>,
+    /// Processes whose record is empty.
+    empty: Vec<u32>,
+    /// Processes whose record says which session they serve, but does not prove it.
+    told: Vec<u32>,
 }
 
-/// The file is rewritten in place: a torn read is tried again before it is believed.
-fn parse(look: &Look, entry: &file::Entry) -> Result<Option<LiveRecord>, file::Skip> {
+impl Living<'_> {
+    fn add_record(&mut self, entry: &file::Entry, pid: u32) {
+        let source = format!("{NAME}:sessions/{}", entry.name);
+        let record = match parse(self.look, entry) {
+            Ok(Parsed::Record(record)) => *record,
+            Ok(Parsed::Missing) => return,
+            Ok(Parsed::Empty) => return self.add_empty(pid),
+            Err(skip) => {
+                // The session of its process cannot be told: no session is proved to be unserved.
+                self.found.whole &= !self.may_be_claude(pid);
+                return self.found.faults.push(skipped(NAME, self.root, &entry.path, &skip));
+            }
+        };
+        if record.kind.as_deref().is_some_and(|k| k.starts_with("daemon")) {
+            return;
+        }
+        match domain(self.look, record.pid_domain.as_deref()) {
+            Domain::Ours | Domain::Unnamed => {}
+            Domain::Deserted => return,
+            Domain::Elsewhere(why) => {
+                let says = "a live record from another pid domain";
+                return self.add_unseen(
+                    record,
+                    (ReasonKind::Elsewhere, why),
+                    (source, says.into()),
+                );
+            }
+        }
+        match self.writer(&record, pid) {
+            Writer::Gone => {}
+            Writer::Unproved(kind, why) => {
+                let says = format!("a live record of pid {pid}: {why}");
+                self.add_unseen(record, (kind, why), (source, says));
+            }
+            Writer::Proved(process) => self.add_served(record, &process, source),
+        }
+    }
+
+    /// Finds the process that wrote a record of our pid namespace, or of none that it names.
+    fn writer(&mut self, record: &LiveRecord, pid: u32) -> Writer {
+        let process = match self.look.host.kernel.process(pid) {
+            Ok(Some(process)) => process,
+            Ok(None) => return self.left_behind(record),
+            Err(error) => {
+                let why = format!("process {pid} could not be read: {error}");
+                return Writer::Unproved(ReasonKind::Unreadable, why);
+            }
+        };
+        // The recorded tick tells the writer from another process that inherited its pid.
+        match record.proc_start.as_deref().map(str::parse::<u64>) {
+            Some(Ok(start)) if process.id.start_ticks == start => {}
+            Some(Ok(_)) => return self.left_behind(record),
+            _ if !program::is_suspect(&process) => return self.left_behind(record),
+            _ => {
+                self.told.push(pid);
+                let why = format!("its live record does not say when pid {pid} began");
+                return Writer::Unproved(ReasonKind::Ambiguous, why);
+            }
+        }
+        match prove(&ClaudeCode, self.look, self.root, &process) {
+            Ok(()) => Writer::Proved(Box::new(process)),
+            Err(unproved) => {
+                self.told.push(pid);
+                let kind = match unproved {
+                    Unproved::Namespace => ReasonKind::Elsewhere,
+                    _ => ReasonKind::Ambiguous,
+                };
+                Writer::Unproved(kind, format!("its live record names pid {pid}, but {unproved}"))
+            }
+        }
+    }
+
+    /// A record whose process is not here was left behind by SIGKILL. Without a pid domain it may as well
+    /// have been written in another pid namespace, as long as a Claude Code lives in one.
+    fn left_behind(&self, record: &LiveRecord) -> Writer {
+        let mut elsewhere = self.look.table.processes.iter().filter(|p| p.elsewhere);
+        match elsewhere.find(|p| program::is_suspect(p)) {
+            Some(other) if record.pid_domain.is_none() => {
+                let why = format!(
+                    "its live record does not name a pid namespace, and pid {} is a Claude Code of another one",
+                    other.id.pid
+                );
+                Writer::Unproved(ReasonKind::Elsewhere, why)
+            }
+            _ => Writer::Gone,
+        }
+    }
+
+    fn add_unseen(
+        &mut self,
+        record: LiveRecord,
+        (kind, why): (ReasonKind, String),
+        (source, says): (String, String),
+    ) {
+        let mut served = Served::unseen(record.session_id, "");
+        served.state = Some(unknown(kind, why));
+        served.cwd = record.cwd;
+        served.evidence.push(self.look.evidence(source, says));
+        self.found.rows.push(served);
+    }
+
+    fn add_served(&mut self, record: LiveRecord, process: &Process, source: String) {
+        let mut served = Served::by(Some(record.session_id.clone()), process);
+        let mut says = format!("status {}", record.status.as_deref().unwrap_or("not written"));
+        if let Some(what) = &record.waiting_for {
+            says.push_str(", waitingFor ");
+            says.push_str(what);
+        }
+        served.evidence.push(self.look.evidence(source, says));
+        let streams = arguments::takes_a_stream(&process.argv);
+        served.single_prompt = record.entrypoint.as_deref() == Some("sdk-cli") && !streams;
+        served.state = match self.stale_because(process) {
+            Some(why) => Some(unknown(ReasonKind::Unreadable, why)),
+            None => record.status.as_deref().map(|s| state(s, record.waiting_for.as_deref())),
+        };
+        let older = record.pid_domain.is_none();
+        if served.state.is_none() && older && arguments::keeps_no_transcript(&process.argv) {
+            let why = "it keeps no transcript, and this version does not record a status";
+            served.state = Some(unknown(ReasonKind::Unreadable, why));
+        }
+        if served.state.is_none() {
+            // Versions before 2.1.280 write no status without a terminal; later ones within 170 ms.
+            served.single_prompt = !streams || !older;
+        }
+        served.cwd = record.cwd;
+        // A derived name is the directory's; only one that somebody gave is a name.
+        let given = matches!(record.name_source.as_deref(), Some("user" | "peer"));
+        served.name = record.name.filter(|_| given);
+        served.started_at = record.started_at.and_then(Time::from_millis).or(served.started_at);
+        self.found.rows.push(served);
+    }
+
+    /// A record on a read-only file system says what was so when it could still be written.
+    fn stale_because(&self, process: &Process) -> Option<String> {
+        let sessions = self.root.path.join("sessions");
+        let refusal = file::refuses_writing(&sessions).filter(|r| *r == file::Refusal::ReadOnly)?;
+        let shared = self.look.host.kernel.shares_mounts(&process.id).unwrap_or(true);
+        shared.then(|| format!("its live record cannot be written: {refusal}"))
+    }
+
+    /// A record that is empty, although its process lives: it is about to be written.
+    fn add_empty(&mut self, pid: u32) {
+        if self.may_be_claude(pid) {
+            self.found.whole = false;
+            self.empty.push(pid);
+        }
+    }
+
+    fn may_be_claude(&self, pid: u32) -> bool {
+        let process = self.look.host.kernel.process(pid);
+        process.map_or(true, |p| p.is_some_and(|p| program::is_suspect(&p)))
+    }
+
+    fn add_processes_without_record(&mut self, keys: &[u32]) {
+        let look = self.look;
+        let may_serve =
+            |p: &&Process| program::is_suspect(p) && arguments::may_serve_session(&p.argv);
+        for process in look.table.processes.iter().filter(may_serve) {
+            if self.is_accounted_for(process)
+                || look.table.is_mere_fork(process)
+                || !uses(look, self.root, process)
+                || program::is_launcher(look, process)
+            {
+                continue;
+            }
+            // It may have written its record since the directory was listed.
+            if !process.elsewhere && self.add_late_record(process) {
+                continue;
+            }
+            if !look.has_ended(process) {
+                let unwritten = Unwritten {
+                    has_key: keys.contains(&process.id.pid),
+                    is_empty: self.empty.contains(&process.id.pid),
+                };
+                self.found.rows.push(unrecorded(look, self.root, process, &unwritten));
+            }
+        }
+    }
+
+    /// Says whether a record speaks for a process. Which of the processes of other pid namespaces wrote
+    /// which record cannot be told: one record of another namespace speaks for them all.
+    fn is_accounted_for(&self, process: &Process) -> bool {
+        let is_elsewhere = |served: &Served| {
+            let reason = served.state.as_ref().and_then(|s| s.reason.as_ref());
+            served.by.is_empty() && reason.is_some_and(|r| r.kind == ReasonKind::Elsewhere)
+        };
+        if process.elsewhere {
+            return self.found.rows.iter().any(is_elsewhere);
+        }
+        self.told.contains(&process.id.pid)
+            || self.found.rows.iter().any(|s| s.by.contains(&process.id))
+    }
+
+    /// Reads a record that was not there when the directory was listed; says whether one speaks for the
+    /// process now.
+    fn add_late_record(&mut self, process: &Process) -> bool {
+        let pid = process.id.pid;
+        if self.empty.contains(&pid) {
+            return false;
+        }
+        let name = format!("{pid}.json");
+        let path = self.root.path.join("sessions").join(&name);
+        if let Ok(meta) = std::fs::symlink_metadata(&path) {
+            let entry = file::Entry { name, path, kind: meta.file_type() };
+            let faults = self.found.faults.len();
+            self.add_record(&entry, pid);
+            // What is wrong with it was told when the directory was read.
+            self.found.faults.truncate(faults);
+        }
+        self.is_accounted_for(process)
+    }
+}
+
+/// The process that wrote a record.
+enum Writer {
+    /// It has ended.
+    Gone,
+    /// A process is there, or may be where it cannot be seen, but it is not proved to be the writer.
+    Unproved(ReasonKind, String),
+    /// It lives.
+    Proved(Box<Process>),
+}
+
+enum Parsed {
+    Missing,
+    Empty,
+    Record(Box<LiveRecord>),
+}
+
+/// The file is truncated and written again: an empty or torn one is read again before it is believed.
+fn parse(look: &Look, entry: &file::Entry) -> Result<Parsed, file::Skip> {
     let uid = look.host.kernel.uid();
-    let mut torn = String::new();
-    for _ in 0..5 {
+    let mut torn = None;
+    for reading in 0..READINGS {
+        if reading > 0 {
+            if Instant::now() + REWRITE_PAUSE >= look.deadline {
+                break;
+            }
+            std::thread::park_timeout(REWRITE_PAUSE);
+        }
         let bytes = match file::read_small(&entry.path, uid, RECORD_BYTES) {
             Ok(bytes) => bytes,
-            Err(file::Skip::Missing) => return Ok(None),
+            Err(file::Skip::Missing) => return Ok(Parsed::Missing),
             Err(skip) => return Err(skip),
         };
         match serde_json::from_slice::<LiveRecord>(&bytes) {
-            Ok(record) if is_session_id(&record.session_id) => return Ok(Some(record)),
+            Ok(record) if is_session_id(&record.session_id) => {
+                return Ok(Parsed::Record(Box::new(record)));
+            }
             Ok(_) => return Err(file::Skip::Other("its session id is none".into())),
-            Err(error) => torn = error.to_string(),
+            Err(_) if bytes.is_empty() => torn = None,
+            Err(error) => torn = Some(error.to_string()),
         }
     }
-    Err(file::Skip::Other(torn))
+    torn.map_or(Ok(Parsed::Empty), |error| Err(file::Skip::Other(error)))
 }
 
 enum Domain {
     Ours,
-    /// Nobody lives there any more.
+    /// The record does not name one: versions before 2.1.280.
+    Unnamed,
+    /// No process lives there any more.
     Deserted,
     Elsewhere(String),
 }
@@ -156,7 +343,7 @@ enum Domain {
 /// `linux:<machine-id>:pid:[<namespace>]`: a pid means something only in the domain it was written in.
 fn domain(look: &Look, text: Option<&str>) -> Domain {
     let kernel = &look.host.kernel;
-    let Some(text) = text else { return Domain::Ours };
+    let Some(text) = text else { return Domain::Unnamed };
     let mut parts = text.splitn(3, ':');
     let (_, machine, space) = (parts.next(), parts.next(), parts.next());
     let space = space.and_then(|s| s.strip_prefix("pid:[")?.strip_suffix(']')?.parse::<u64>().ok());
@@ -179,19 +366,32 @@ fn domain(look: &Look, text: Option<&str>) -> Domain {
     }
 }
 
-fn state(status: Option<&str>, waiting_for: Option<&str>) -> State {
+fn unknown(kind: ReasonKind, why: impl Into<String>) -> State {
+    State { status: Status::Unknown, reason: Some(Reason::with(kind, why)) }
+}
+
+fn starting() -> State {
+    State { status: Status::Running, reason: Some(Reason::of(ReasonKind::Starting)) }
+}
+
+/// Returns the state of a session whose record has no status and that has no transcript yet: one that is
+/// kept open for a stream of prompts rests until the first comes.
+pub(super) fn before_first_entry(served: &Served) -> State {
+    if served.single_prompt { starting() } else { State { status: Status::Idle, reason: None } }
+}
+
+fn state(status: &str, waiting_for: Option<&str>) -> State {
     let (status, reason) = match (status, waiting_for) {
-        (None, _) => (Status::Running, Some(Reason::of(ReasonKind::Starting))),
-        (Some("busy"), _) => (Status::Running, None),
-        (Some("idle"), _) => (Status::Idle, None),
-        (Some("shell"), _) => {
+        ("busy", _) => (Status::Running, None),
+        ("idle", _) => (Status::Idle, None),
+        ("shell", _) => {
             let what = Reason::with(ReasonKind::Background, "a background shell is at work");
             (Status::Idle, Some(what))
         }
-        (Some("waiting"), what) => (Status::Waiting, Some(waiting(what))),
-        (Some(other), _) => {
+        ("waiting", what) => (Status::Waiting, Some(waiting(what))),
+        (other, _) => {
             let why = format!("its live record says `{other}`, which is not understood");
-            (Status::Unknown, Some(Reason::with(ReasonKind::Unreadable, why)))
+            return unknown(ReasonKind::Unreadable, why);
         }
     };
     State { status, reason }
@@ -209,61 +409,31 @@ fn waiting(what: Option<&str>) -> Reason {
     }
 }
 
-/// Says whether a candidate is the agent's program and not a tool that shares its file.
-pub(super) fn is_claude(process: &Process) -> bool {
-    let name = process.argv.first().map(|a| Path::new(a).file_name().unwrap_or_default());
-    match name.map(std::ffi::OsStr::to_string_lossy).as_deref() {
-        // Background processes call themselves `claude bg-spare`.
-        Some(name) => {
-            let word = name.split(' ').next().unwrap_or_default();
-            // Its search tool is the same file under another name; a number is the native install.
-            matches!(word, "claude" | "claude.exe")
-                || word.starts_with(|c: char| c.is_ascii_digit())
-        }
-        None => false,
-    }
-}
-
-/// Leaves out the processes of Claude Code that never serve a session without a record.
-fn may_be_session(process: &Process) -> bool {
-    #[rustfmt::skip]
-    const OTHERS: [&str; 20] = [
-        "daemon", "mcp", "update", "upgrade", "doctor", "config", "install", "agents", "stop", "logs",
-        "attach", "respawn", "rm", "plugin", "plugins", "setup-token", "auth", "--version", "-v", "--help",
-    ];
-    // A spare waits for a session to be given to it; the host of a terminal never has one.
-    let background = process.argv.iter().any(|a| a == "--bg-spare" || a == "--bg-pty-host");
-    is_claude(process)
-        && !background
-        && !process.argv.get(1).is_some_and(|a| OTHERS.contains(&a.as_str()))
-}
-
 fn uses(look: &Look, root: &Root, process: &Process) -> bool {
-    match super::home_of(look, process) {
+    match super::home::home_of(look, process) {
         Some(home) => file::resolve_root(&home) == root.path,
         None => file::resolve_root(&look.host.home.join(".claude")) == root.path,
     }
 }
 
-fn late_record(look: &Look, root: &Root, process: &Process, found: &mut Found<Served>) {
-    let name = format!("{}.json", process.id.pid);
-    let path = root.path.join("sessions").join(&name);
-    if let Ok(meta) = std::fs::symlink_metadata(&path) {
-        let entry = file::Entry { name, path, kind: meta.file_type() };
-        let faults = found.faults.len();
-        served(look, root, &entry, process.id.pid, found);
-        // What is wrong with it was told when the directory was read.
-        found.faults.truncate(faults);
-    }
+/// What there is of a process's live record.
+struct Unwritten {
+    has_key: bool,
+    is_empty: bool,
 }
 
-/// A live process without a live record: starting, at a first dialog, or on its way out.
-fn unrecorded(look: &Look, root: &Root, process: &Process, has_key: bool) -> Served {
+/// A live process without a live record: starting, at a first dialog, on its way out, or unable to write.
+fn unrecorded(look: &Look, root: &Root, process: &Process, unwritten: &Unwritten) -> Served {
     let mut served = Served::by(None, process);
-    let headless = process.argv.iter().any(|a| a == "-p" || a == "--print");
-    let blocked = if has_key && !headless { first_dialog(look, root, process) } else { None };
+    let has_key = unwritten.has_key;
+    let headless = arguments::is_headless(&process.argv);
+    let asks = has_key && !headless;
+    let blocked = if asks { dialogs::first_dialog(look, root, process) } else { None };
     let pid = process.id.pid;
     let says = match (&blocked, has_key) {
+        _ if unwritten.is_empty => {
+            format!("the record of pid {pid} is empty: no status written yet")
+        }
         (Some(reason), _) => {
             format!("pid {pid} has a key but no record, and {} is outstanding", reason.kind.word())
         }
@@ -275,77 +445,35 @@ fn unrecorded(look: &Look, root: &Root, process: &Process, has_key: bool) -> Ser
     served.may_serve = blocked.is_none();
     served.state = Some(match blocked {
         Some(reason) => State { status: Status::Waiting, reason: Some(reason) },
-        None => State { status: Status::Running, reason: Some(Reason::of(ReasonKind::Starting)) },
+        None => cannot_tell(look, root, process, has_key).unwrap_or_else(starting),
     });
     served
 }
 
-/// What Claude Code's own settings say must be answered before a session can begin.
-fn first_dialog(look: &Look, root: &Root, process: &Process) -> Option<Reason> {
-    let beside = root.path.parent().map(|p| p.join(".claude.json"));
-    let paths = [Some(root.path.join(".claude.json")), beside];
-    let path = paths.into_iter().flatten().find(|p| p.exists())?;
-    let bytes = file::read_small(&path, look.host.kernel.uid(), 16 << 20).ok()?;
-    let settings: Settings = serde_json::from_slice(&bytes).ok()?;
-    if !settings.has_completed_onboarding {
-        return Some(Reason::of(ReasonKind::Login));
+/// Returns why the missing record does not mean that a process is starting.
+fn cannot_tell(look: &Look, root: &Root, process: &Process, has_key: bool) -> Option<State> {
+    if process.elsewhere {
+        return Some(unknown(ReasonKind::Elsewhere, "it lives in another pid namespace"));
     }
-    if settings.knows_not_the_key(look, process) {
-        return Some(Reason::with(ReasonKind::Dialog, "use of the API key must be confirmed"));
+    if !look.host.kernel.shares_mounts(&process.id).unwrap_or(false) {
+        let why = "it sees other mounts than we do: its home may be another folder";
+        return Some(unknown(ReasonKind::Elsewhere, why));
     }
-    let trusted = process.cwd.as_ref()?.ancestors().any(|dir| {
-        let project = settings.projects.get(dir.to_string_lossy().as_ref());
-        project.is_some_and(|p| p.has_trust_dialog_accepted)
-    });
-    if !trusted {
-        return Some(Reason::of(ReasonKind::Trust));
+    if program::is_interpreted(process) {
+        let why = "this version of Claude Code does not record what it does";
+        return Some(unknown(ReasonKind::Unreadable, why));
     }
-    let bypasses = process.argv.iter().any(|a| a == "--dangerously-skip-permissions");
-    let warned = settings.bypass_permissions_mode_accepted || skips_warning(look, root);
-    (bypasses && !warned)
-        .then(|| Reason::with(ReasonKind::Dialog, "bypassing permissions must be confirmed"))
-}
-
-/// `.claude.json`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
-struct Settings {
-    has_completed_onboarding: bool,
-    bypass_permissions_mode_accepted: bool,
-    custom_api_key_responses: KeyResponses,
-    projects: std::collections::HashMap<String, Project>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct KeyResponses {
-    approved: Vec<String>,
-    rejected: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Project {
-    #[serde(default)]
-    has_trust_dialog_accepted: bool,
-}
-
-impl Settings {
-    /// The answer about a key is kept by its last twenty characters.
-    fn knows_not_the_key(&self, look: &Look, process: &Process) -> bool {
-        let values = look.host.kernel.environ(&process.id, &["ANTHROPIC_API_KEY"]);
-        let key = values.ok().and_then(|mut v| v.pop()).flatten().filter(|k| !k.is_empty());
-        let Some(key) = key else { return false };
-        let tail: String = key.chars().skip(key.chars().count().saturating_sub(20)).collect();
-        let answers = &self.custom_api_key_responses;
-        !answers.approved.contains(&tail) && !answers.rejected.contains(&tail)
+    if let Some(refusal) = file::refuses_writing(&root.path.join("sessions")) {
+        let why = format!("it cannot write its live record: {refusal}");
+        return Some(unknown(ReasonKind::Unreadable, why));
     }
-}
-
-fn skips_warning(look: &Look, root: &Root) -> bool {
-    let path = root.path.join("settings.json");
-    let bytes = file::read_small(&path, look.host.kernel.uid(), 1 << 20).unwrap_or_default();
-    let settings: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    settings["skipDangerousModePermissionPrompt"] == true
+    if super::home::is_relative(look, process) {
+        let why = "its home is a relative path, and it may have changed its directory since";
+        return Some(unknown(ReasonKind::Unreadable, why));
+    }
+    // Since 2.1.280 the key comes first, then record and socket: only a home that lost them explains this.
+    let socket = Path::new(SOCKETS).join(format!("{}.sock", process.id.pid));
+    let is_lost = !has_key && file::is_socket(&socket, look.host.kernel.uid());
+    (is_lost && program::is_since(process, KEYS_SINCE))
+        .then(|| unknown(ReasonKind::Unreadable, "it has started, but its live record is missing"))
 }

@@ -6,18 +6,24 @@
 //! session id: `/clear` changes the id under the same process. Facts and versions:
 //! `docs/agents/claude-code.md`.
 
+mod arguments;
 mod control;
+mod dialogs;
+mod ends;
+mod home;
 mod lines;
 mod live;
 mod messages;
+mod program;
 mod record;
 pub(super) mod stop;
+mod subagents;
 mod tokens;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::control::Control;
 use super::{
@@ -26,12 +32,10 @@ use super::{
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
-use crate::model::{Locator, Message, is_session_id};
+use crate::model::{Locator, Message, Time};
 use crate::native::file;
 
 pub(super) const NAME: &str = "claude-code";
-/// Length of a session id, a UUID.
-const ID_CHARS: usize = 36;
 
 /// The adapter.
 pub struct ClaudeCode;
@@ -53,9 +57,7 @@ impl Adapter for ClaudeCode {
     }
 
     fn is_candidate(&self, brief: Brief<'_>) -> bool {
-        // The native installer runs `…/claude/versions/2.1.325` through a link named `claude`.
-        matches!(brief.comm, "claude" | "claude.exe")
-            || matches!(brief.exe_name, "claude" | "claude.exe")
+        program::is_candidate(brief.comm, brief.exe_name)
     }
 
     fn homes(&self, host: &Host) -> Vec<PathBuf> {
@@ -66,29 +68,38 @@ impl Adapter for ClaudeCode {
     }
 
     fn is_own_program(&self, _look: &Look, process: &Process) -> bool {
-        live::is_claude(process)
+        program::is_own_program(process)
     }
 
     fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {
-        home_of(look, process)
+        home::home_of(look, process)
     }
 
     fn roots(&self, look: &Look) -> Vec<Root> {
-        // The environment of a live process may move its home.
+        // The environment of a live process may move its home. A process that only may be Claude Code
+        // counts here: its home is looked at, and nothing in it is joined to that process.
         let homes = self.homes(&look.host);
-        let home_of = |process: &Process| self.home_of_own(look, process);
+        let home_of = |process: &Process| {
+            if program::is_suspect(process) { home::home_of(look, process) } else { None }
+        };
         with_homes_of_the_living(look, existing_roots(homes.clone()), &homes, &home_of)
     }
 
     fn installation(&self, host: &Host) -> Installation {
         let program = host.which("claude");
-        let version =
-            program.as_deref().and_then(|p| version_beside(p, "@anthropic-ai/claude-code"));
+        let version = program.as_deref().and_then(|p| version_beside(p, program::PACKAGE));
         Installation { program, version }
     }
 
     fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
-        Box::new(ClaudeStore { look, root, folders: OnceLock::new(), served: OnceLock::new() })
+        Box::new(ClaudeStore {
+            look,
+            root,
+            folders: OnceLock::new(),
+            served: OnceLock::new(),
+            statusless: OnceLock::new(),
+            older: Mutex::default(),
+        })
     }
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
@@ -121,17 +132,6 @@ fn is_file(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
 }
 
-/// Returns the home a live process uses, as its environment says.
-fn home_of(look: &Look, process: &Process) -> Option<PathBuf> {
-    let names = ["CLAUDE_CONFIG_DIR", "HOME"];
-    let values = look.environ(process, &names).ok()?;
-    match values.as_slice() {
-        [Some(moved), _] if !moved.is_empty() => Some(PathBuf::from(moved)),
-        [_, Some(home)] => Some(Path::new(home).join(".claude")),
-        _ => None,
-    }
-}
-
 struct ClaudeStore<'a> {
     look: &'a Look,
     root: &'a Root,
@@ -139,6 +139,10 @@ struct ClaudeStore<'a> {
     folders: OnceLock<HashSet<String>>,
     /// Where the transcripts of the living should be, once those were read.
     served: OnceLock<HashMap<String, PathBuf>>,
+    /// The living whose record has no status, once those were read.
+    statusless: OnceLock<HashMap<String, Statusless>>,
+    /// The subagents beside the transcripts of each project that was asked for.
+    older: Mutex<HashMap<PathBuf, Arc<subagents::ByParent>>>,
 }
 
 impl ClaudeStore<'_> {
@@ -177,8 +181,7 @@ impl ClaudeStore<'_> {
                 }
             };
             for entry in entries {
-                let Some(id) = entry.name.strip_suffix(".jsonl").filter(|id| is_session_id(id))
-                else {
+                let Some(id) = entry.name.strip_suffix(".jsonl").filter(|id| is_uuid(id)) else {
                     if entry.kind.is_dir() {
                         folders.insert(entry.name);
                     }
@@ -199,7 +202,7 @@ impl ClaudeStore<'_> {
     /// Looks for one session in every project, without listing what is in them. `None` where that does
     /// not answer the question: for a part of an id, a subagent's id, a project that cannot be entered.
     fn exact(&self, id: &str) -> Option<Vec<Locator>> {
-        if id.len() != ID_CHARS || !is_session_id(id) {
+        if !is_uuid(id) {
             return None;
         }
         let locate = |path: PathBuf| Locator { id: id.to_owned(), path: Some(path), parent: None };
@@ -230,41 +233,84 @@ impl ClaudeStore<'_> {
             let path = Some(entry.path.clone());
             sessions.push(Locator { id: id.to_owned(), path, parent: None });
         });
-        sessions.retain(|s| self.folders.get().is_none_or(|folders| folders.contains(&s.id)));
+        sessions.retain(|session| {
+            let project = session.path.as_deref().and_then(Path::parent);
+            self.folders.get().is_none_or(|folders| folders.contains(&session.id))
+                || project.is_some_and(|p| self.older_subagents(p).contains_key(&session.id))
+        });
         let children = sessions.iter().flat_map(|session| self.subagents(session).rows);
         children.filter(|child| child.id.starts_with(prefix)).collect()
     }
 
+    /// Returns the subagents of a session, of all layouts.
     fn subagents(&self, locator: &Locator) -> Found<Locator> {
-        let mut found = Found::default();
-        let Some(folder) = locator.path.as_ref().filter(|_| locator.parent.is_none()) else {
-            return found;
+        let Some(path) = locator.path.as_ref().filter(|_| locator.parent.is_none()) else {
+            return Found::default();
         };
-        let directory = folder.with_extension("").join("subagents");
-        match file::list(&directory, self.uid()) {
-            Ok(entries) => {
-                for entry in entries {
-                    let id =
-                        entry.name.strip_suffix(".jsonl").and_then(|n| n.strip_prefix("agent-"));
-                    if let Some(id) = id.filter(|id| is_session_id(id)) {
-                        found.rows.push(Locator {
-                            id: id.to_owned(),
-                            path: Some(entry.path.clone()),
-                            parent: Some(locator.id.clone()),
-                        });
-                    }
-                }
-                found.rows.sort();
-            }
-            Err(skip) => return Found::fault(skipped(NAME, self.root, &directory, &skip)),
+        let mut found = subagents::below(self.root, path, &locator.id, self.uid());
+        if let Some(project) = path.parent() {
+            let older = self.older_subagents(project);
+            let new = older.get(&locator.id).into_iter().flatten();
+            let new = new.filter(|row| found.rows.iter().all(|known| known.id != row.id));
+            let new: Vec<Locator> = new.cloned().collect();
+            found.rows.extend(new);
         }
         found
     }
+
+    /// Returns the subagents beside the transcripts of a project, read once per question.
+    fn older_subagents(&self, project: &Path) -> Arc<subagents::ByParent> {
+        let mut known = self.older.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = || Arc::new(subagents::beside(project, self.uid()));
+        Arc::clone(known.entry(project.to_owned()).or_insert_with(read))
+    }
+
+    /// Takes from a record what an earlier process left, where the live record has no status of its own.
+    fn leave_to_the_living(&self, locator: &Locator, record: &mut Record) {
+        let statusless = self.statusless.get().and_then(|all| all.get(&locator.id));
+        let Some(Statusless { started_at, single_prompt }) = statusless else { return };
+        let own = record.last_activity_at >= *started_at || record.started_at >= *started_at;
+        if own || !matches!(record.turn, Turn::Open { .. }) {
+            return;
+        }
+        record.turn = if *single_prompt {
+            Turn::None
+        } else {
+            Turn::Undecided(
+                "its last turn is older than its process, which does not say what it does".into(),
+            )
+        };
+    }
+}
+
+/// A live session whose record has no status.
+struct Statusless {
+    started_at: Option<Time>,
+    single_prompt: bool,
+}
+
+/// Says whether a text is a UUID: only transcripts of sessions are named so.
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
 }
 
 impl Store for ClaudeStore<'_> {
     fn live(&self) -> Found<Served> {
-        let found = live::read(self.look, self.root);
+        let mut found = live::read(self.look, self.root);
+        let mut statusless = HashMap::new();
+        for served in found.rows.iter_mut().filter(|served| served.state.is_none()) {
+            let Some(id) = served.id.clone() else { continue };
+            if self.exact(&id).is_some_and(|transcripts| transcripts.is_empty()) {
+                served.state = Some(live::before_first_entry(served));
+            }
+            let (started_at, single_prompt) = (served.started_at, served.single_prompt);
+            statusless.insert(id, Statusless { started_at, single_prompt });
+        }
+        let _first = self.statusless.set(statusless);
         let place = |served: &Served| {
             let (id, cwd) = (served.id.as_ref()?, served.cwd.as_ref()?);
             let folder = self.root.path.join("projects").join(slug(cwd)?);
@@ -332,11 +378,14 @@ impl Store for ClaudeStore<'_> {
         if let Some(path) = locator.path.as_ref().filter(|_| has_folder) {
             record::rename(path, self.uid(), &mut record);
         }
+        self.leave_to_the_living(locator, &mut record);
         record
     }
 
     fn open_child(&self, locator: &Locator) -> Option<Turn> {
-        let children = self.subagents(locator).rows;
+        // Versions with the older layout have no live record: their subagents are never asked for here.
+        let path = locator.path.as_deref().filter(|_| locator.parent.is_none())?;
+        let children = subagents::below(self.root, path, &locator.id, self.uid()).rows;
         let turns = children.iter().map(|c| record::read(self.look, c, None).turn);
         turns.into_iter().find(|turn| matches!(turn, Turn::Open { .. }))
     }

@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 use memchr::memmem::{self, Finder};
 
 use super::NAME;
+use super::ends::{self, Ending, Money};
 use super::lines::{Body, Line, is_prompt};
 use super::messages::result_text;
 use super::tokens;
@@ -51,7 +52,8 @@ fn read_file(look: &Look, path: &Path, children: Option<&Found<Locator>>) -> Rec
         }
     };
     record.stamp = Some(opened.stamp);
-    let mut tail = Tail::default();
+    let is_subagent = path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"agent-"));
+    let mut tail = Tail { is_subagent, ..Tail::default() };
     let read = head(&opened, &mut record).and_then(|()| tail.read(&opened));
     record.turn = match read {
         Ok(()) => tail.turn(),
@@ -101,7 +103,9 @@ fn is_bulk(line: &[u8]) -> bool {
     static KINDS: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| {
         ["\"type\":\"user\"", "\"type\":\"assistant\"", "\"type\":\"system\""].map(Finder::new)
     });
-    line.len() > BULK_BYTES && !KINDS.iter().any(|kind| kind.find(line).is_some())
+    line.len() > BULK_BYTES
+        && !KINDS.iter().any(|kind| kind.find(line).is_some())
+        && !ends::may_be_ending(line)
 }
 
 /// Says whether a line is a note that we do not read.
@@ -140,8 +144,15 @@ struct Tail {
     cwd: Option<String>,
     custom_title: Option<String>,
     ai_title: Option<String>,
-    /// The process wrote its goodbye behind the last message: nobody killed it outright.
+    /// The file is a subagent's: all its lines are.
+    is_subagent: bool,
+    /// The process took its leave behind the last message: it was not killed by SIGKILL.
     goodbye: bool,
+    /// Versions before 2.1.280 leave only this behind the last message.
+    farewell: bool,
+    money: Money,
+    /// What a reader should know about the end.
+    notes: Vec<String>,
     /// Tools refused without anyone being asked, newest first.
     refused: Vec<String>,
     last: Option<crate::model::Time>,
@@ -175,10 +186,23 @@ impl Tail {
     }
 
     fn is_settled(&self) -> bool {
-        self.decided.is_some() && self.model.is_some()
+        self.decided.is_some() && self.model.is_some() && !self.seeks_budget()
+    }
+
+    /// Says whether a call is unanswered although its process took its leave: a budget explains that.
+    fn left_a_call(&self) -> bool {
+        let open = matches!(&self.decided, Some(Turn::Open { tool: Some(_), .. }));
+        open && (self.goodbye || self.farewell)
+    }
+
+    fn seeks_budget(&self) -> bool {
+        self.left_a_call() && self.money.is_open()
     }
 
     fn line(&mut self, bytes: &[u8]) {
+        if self.nothing_since() && jsonl::own_type(bytes) == Some(b"last-prompt") {
+            self.farewell = true;
+        }
         // Once the state is known, older lines can only add a title or a refusal.
         let needed = !self.is_settled()
             || self.cwd.is_none()
@@ -195,6 +219,10 @@ impl Tail {
 
     fn visit(&mut self, line: &Line<'_>) {
         self.last = self.last.max(line.at());
+        // Versions before 2.0 wrote the lines of subagents into their parent's transcript.
+        if line.is_sidechain && !self.is_subagent {
+            return;
+        }
         let owned = |text: &Option<std::borrow::Cow<'_, str>>| text.as_deref().map(str::to_owned);
         if self.cwd.is_none() {
             self.cwd = owned(&line.cwd);
@@ -210,7 +238,12 @@ impl Tail {
             self.refused.extend(blocks.iter().map(|b| shorten(&result_text(&b.content), 120)));
         }
         match line.kind.as_ref() {
-            "cost-state" if self.nothing_since() => self.goodbye = true,
+            "cost-state" => {
+                let is_last = self.nothing_since();
+                self.goodbye |= is_last;
+                self.money.add_cost(line.total_cost_usd, is_last);
+            }
+            "attachment" => self.attachment(line),
             "assistant" => self.assistant(line),
             "user" if self.decided.is_none() && !line.is_meta && !line.is_compact_summary => {
                 self.user(line);
@@ -219,6 +252,21 @@ impl Tail {
             "api-request" if self.nothing_since() => self.attempt(line),
             _ => {}
         }
+    }
+
+    fn attachment(&mut self, line: &Line<'_>) {
+        match ends::of_attachment(line.attachment) {
+            Some(Ending::Budget(total)) => self.money.add_budget(total),
+            _ if self.decided.is_some() || self.calling.is_some() => {}
+            Some(Ending::Output) if self.goodbye || self.farewell => self.end(Turn::Finished, None),
+            Some(Ending::Ended(turn, note)) => self.end(turn, note),
+            Some(Ending::Output) | None => {}
+        }
+    }
+
+    fn end(&mut self, turn: Turn, note: Option<String>) {
+        self.decided = Some(turn);
+        self.notes.extend(note);
     }
 
     fn assistant(&mut self, line: &Line<'_>) {
@@ -277,6 +325,8 @@ impl Tail {
         let Some(text) = blocks.into_iter().find_map(|b| b.text) else { return };
         if text.starts_with("[Request interrupted by user") {
             self.decided = Some(Turn::Interrupted);
+        } else if let Some(Ending::Ended(turn, note)) = ends::of_user(&text) {
+            self.end(turn, note);
         } else if is_prompt(&text) {
             self.decide_open();
             // Escape before the first answer leaves no mark but an orderly end; so does SIGTERM.
@@ -304,6 +354,9 @@ impl Tail {
     }
 
     fn system(&mut self, line: &Line<'_>) {
+        if let Some(Ending::Ended(turn, note)) = ends::of_system(line) {
+            return self.end(turn, note);
+        }
         if line.subtype.as_deref() == Some("api_error") && self.retrying.is_none() {
             let said = line.error.and_then(|raw| {
                 let error: serde_json::Value = serde_json::from_str(raw.get()).ok()?;
@@ -341,7 +394,9 @@ impl Tail {
         if self.calling.is_some() || !self.answered.is_empty() {
             self.decide_open();
         }
+        let left_a_call = self.left_a_call();
         match self.decided.take() {
+            Some(open) if left_a_call => self.money.decide(open, !self.over_budget),
             Some(turn) => turn,
             None if self.over_budget => {
                 Turn::Undecided("the last MiB of its transcript holds no message".into())
@@ -357,6 +412,7 @@ impl Tail {
                 if count == 1 { "1 tool call was" } else { &format!("{count} tool calls were") };
             record.notes.push(format!("{calls} refused without anyone being asked: {why}"));
         }
+        record.notes.extend(self.notes);
         record.model = self.model;
         record.open_call = self.waits_for;
         record.last_activity_at = self.last;

@@ -10,4 +10,5 @@ mod hooks;
 mod listeners;
 mod processes;
 mod stopping;
+mod unproved_records;
 mod words;

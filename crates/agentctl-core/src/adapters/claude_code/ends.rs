@@ -1,0 +1,162 @@
+//! Orderly ends that no message of the model shows: limits, hooks, structured output, commands.
+//!
+//! Claude Code writes them as attachments or notes behind the last message. Without them the transcript
+//! looks as if the process had been killed.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::lines::Line;
+use crate::adapters::Turn;
+use crate::model::shorten;
+
+/// The kinds of attachment that are read here; they stand near the beginning of their line.
+const KINDS: [&str; 5] = [
+    "max_turns_reached",
+    "hook_stopped_continuation",
+    "hook_deferred_tool",
+    "structured_output",
+    "budget_usd",
+];
+/// So far into a line the kind of an attachment is looked for.
+const KIND_BYTES: usize = 512;
+/// What older versions write in place of a prompt that a hook stopped.
+const STOPPED_BY_HOOK: &str = "Operation stopped by hook";
+
+/// Says whether a long line may be an attachment that is read here.
+pub(super) fn may_be_ending(line: &[u8]) -> bool {
+    let beginning = &line[..line.len().min(KIND_BYTES)];
+    KINDS.iter().any(|kind| memchr::memmem::find(beginning, kind.as_bytes()).is_some())
+}
+
+/// What a line behind the last message says about the end of the turn.
+pub(super) enum Ending {
+    /// The turn ended so; with a note for the reader.
+    Ended(Turn, Option<String>),
+    /// The result that was asked for was given: the end, once the process has taken its leave.
+    Output,
+    /// The process was given this many dollars to spend.
+    Budget(f64),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Attachment {
+    #[serde(rename = "type")]
+    kind: String,
+    max_turns: Option<u64>,
+    total: Option<f64>,
+    message: Option<serde_json::Value>,
+    hook_name: Option<String>,
+    tool_name: Option<String>,
+}
+
+/// Reads an attachment; `None` for one that says nothing about an end.
+pub(super) fn of_attachment(raw: Option<&RawValue>) -> Option<Ending> {
+    let attachment: Attachment = serde_json::from_str(raw?.get()).ok()?;
+    let hook = attachment.hook_name.as_deref().unwrap_or("a hook");
+    match attachment.kind.as_str() {
+        "max_turns_reached" => {
+            let why = match attachment.max_turns {
+                Some(1) => "it reached its limit of 1 turn".to_owned(),
+                Some(most) => format!("it reached its limit of {most} turns"),
+                None => "it reached its limit of turns".to_owned(),
+            };
+            Some(Ending::Ended(Turn::Failed(why), None))
+        }
+        "hook_stopped_continuation" => {
+            let said = attachment.message.as_ref().and_then(|m| m.as_str()).unwrap_or_default();
+            Some(Ending::Ended(Turn::Finished, Some(stopped_by(hook, said))))
+        }
+        "hook_deferred_tool" => {
+            let tool = attachment.tool_name.as_deref().unwrap_or("a tool");
+            let note = format!("the hook {hook} deferred the call of {tool} until a resume");
+            Some(Ending::Ended(Turn::Finished, Some(note)))
+        }
+        "structured_output" => Some(Ending::Output),
+        "budget_usd" => attachment.total.map(Ending::Budget),
+        _ => None,
+    }
+}
+
+/// Reads a `system` line; `None` for one that says nothing about an end.
+pub(super) fn of_system(line: &Line<'_>) -> Option<Ending> {
+    match line.subtype.as_deref() {
+        // The last command of a terminal does not change how its last turn ended.
+        Some("local_command") if !line.has_terminal() => Some(Ending::Ended(Turn::Finished, None)),
+        Some("informational")
+            if line.prevent_continuation || line.prompt_submit_ending.is_some() =>
+        {
+            let said = line.content.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+            let note = stopped_by("of the prompt", &said.unwrap_or_default());
+            Some(Ending::Ended(Turn::Finished, Some(note)))
+        }
+        _ => None,
+    }
+}
+
+/// Reads the text of a `user` line; `None` for one that says nothing about an end.
+pub(super) fn of_user(text: &str) -> Option<Ending> {
+    let rest = text.strip_prefix(STOPPED_BY_HOOK)?;
+    (rest.is_empty() || rest.starts_with(": "))
+        .then(|| Ending::Ended(Turn::Finished, Some(stopped_by("of the prompt", text))))
+}
+
+fn stopped_by(hook: &str, said: &str) -> String {
+    let said = shorten(said, 160);
+    if said.is_empty() {
+        format!("the hook {hook} ended the turn")
+    } else {
+        format!("the hook {hook} ended the turn: {said}")
+    }
+}
+
+/// What is known about the money of the process that took its leave, collected newest first.
+#[derive(Default)]
+pub(super) struct Money {
+    /// What the session had cost when the process left.
+    last: Option<f64>,
+    /// What it had cost when an earlier process left.
+    earlier: Option<f64>,
+    /// What the process was given to spend.
+    budget: Option<f64>,
+}
+
+impl Money {
+    /// Takes a figure of what the session has cost; the first counts only if nothing came behind it.
+    pub(super) fn add_cost(&mut self, total: Option<f64>, is_last: bool) {
+        if self.last.is_none() && is_last {
+            self.last = total;
+        } else {
+            self.earlier = self.earlier.or(total);
+        }
+    }
+
+    pub(super) fn add_budget(&mut self, total: f64) {
+        self.budget = self.budget.or(Some(total));
+    }
+
+    /// Says whether an earlier line may still change the answer.
+    pub(super) fn is_open(&self) -> bool {
+        self.last.is_some() && self.earlier.is_none()
+    }
+
+    /// Decides about a last call without an answer whose process took its leave. Without a budget only a
+    /// signal explains it. `whole` says that everything was read back to the process's beginning.
+    pub(super) fn decide(&self, open: Turn, whole: bool) -> Turn {
+        let Some(budget) = self.budget else { return open };
+        let spent = self.last.map(|last| last - self.earlier.unwrap_or(0.0));
+        match spent {
+            Some(spent) if (whole || self.earlier.is_some()) && spent >= budget => {
+                Turn::Failed(format!("it reached its budget of ${budget}"))
+            }
+            // The figure holds all earlier processes too: less than the budget is less for sure.
+            Some(spent) if spent < budget => open,
+            _ => {
+                let why =
+                    "its last call has no answer, and it had a budget: out of budget or terminated";
+                Turn::Undecided(why.into())
+            }
+        }
+    }
+}

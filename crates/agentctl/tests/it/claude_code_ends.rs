@@ -1,0 +1,117 @@
+//! How Claude Code sessions ended: orderly ends that no message of the model shows (W4).
+
+use serde_json::{Value, json};
+use testkit::sandboxed;
+
+use crate::assert_list_equals_status;
+use crate::claude_code::{A, Claude, prompt, tool_use};
+
+fn attachment(attachment: &Value) -> Value {
+    json!({"type": "attachment", "attachment": attachment})
+}
+
+fn result(id: &str) -> Value {
+    json!({"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "ok"}]}})
+}
+
+fn cost(total: f64) -> Value {
+    json!({"type": "cost-state", "totalCostUSD": total})
+}
+
+fn call() -> Value {
+    tool_use("t1", "Bash", &json!({"command": "true"}))
+}
+
+fn assert_ended(lines: &[Value], outcome: &str, word: &str) {
+    let claude = Claude::new();
+    claude.transcript(A, lines);
+    let row = claude.row(A);
+    let said = format!("{}{}", row["reason"]["detail"], row["notes"]);
+    assert_eq!(row["outcome"], outcome, "{said} after {lines:#?}");
+    assert!(said.contains(word), "`{word}` is missing in {said}");
+    assert_list_equals_status(&claude.home);
+}
+
+/// W4.
+#[test]
+fn a_limit_of_turns_is_a_failure() {
+    sandboxed(|| {
+        let reached =
+            attachment(&json!({"type": "max_turns_reached", "maxTurns": 1, "turnCount": 2}));
+        let lines = [prompt("x"), call(), result("t1"), reached, cost(0.1)];
+        assert_ended(&lines, "failed", "limit of 1 turn");
+    });
+}
+
+/// W4: also where the hook's message or the deferred call is long.
+#[test]
+fn an_end_by_a_hook_is_finished_and_says_so() {
+    sandboxed(|| {
+        let long = "x".repeat(5000);
+        let stop = json!({"type": "hook_stopped_continuation", "message": "no", "hookName": "PostToolUse:Bash", "zz": long});
+        assert_ended(
+            &[prompt("x"), call(), result("t1"), attachment(&stop), cost(0.1)],
+            "finished",
+            "PostToolUse:Bash",
+        );
+        let defer = json!({"type": "hook_deferred_tool", "toolName": "Bash", "hookName": "PreToolUse:Bash", "zz": long});
+        assert_ended(&[prompt("x"), call(), attachment(&defer), cost(0.1)], "finished", "deferred");
+        let blocked = json!({"type": "system", "subtype": "informational", "content": "Operation stopped by hook",
+            "preventContinuation": true, "entrypoint": "sdk-cli"});
+        assert_ended(&[prompt("x"), blocked, cost(0.0)], "finished", "stopped by hook");
+        let older = prompt("Operation stopped by hook: no");
+        assert_ended(&[prompt("x"), older], "finished", "stopped by hook: no");
+    });
+}
+
+/// W4: the process that gives its structured output takes its leave; without that it was killed.
+#[test]
+fn a_structured_output_is_finished_once_the_process_has_left() {
+    sandboxed(|| {
+        let given = attachment(&json!({"type": "structured_output", "zz": "x".repeat(5000)}));
+        let call = tool_use("t1", "StructuredOutput", &json!({"a": "b"}));
+        let lines = [prompt("x"), call, given, result("t1")];
+        assert_ended(&lines, "killed", "");
+        let left = |goodbye: Value| [lines.to_vec(), vec![goodbye]].concat();
+        assert_ended(&left(cost(0.1)), "finished", "");
+        assert_ended(&left(json!({"type": "last-prompt", "lastPrompt": "x"})), "finished", "");
+    });
+}
+
+/// W4: what a process spent is the difference to what earlier ones had spent.
+#[test]
+fn a_budget_that_is_spent_is_a_failure_and_a_signal_is_not() {
+    sandboxed(|| {
+        let budget =
+            attachment(&json!({"type": "budget_usd", "used": 0, "total": 1.0, "remaining": 1.0}));
+        let run = |total: f64| vec![prompt("x"), budget.clone(), call(), cost(total)];
+        assert_ended(&run(1.5), "failed", "budget of $1");
+        assert_ended(&run(0.5), "killed", "");
+        let again = |total: f64| [vec![prompt("before"), cost(3.0)], run(total)].concat();
+        assert_ended(&again(3.5), "killed", "");
+        assert_ended(&again(4.5), "failed", "budget of $1");
+        // Versions before 2.1.280 do not write what was spent.
+        let goodbye = json!({"type": "last-prompt", "lastPrompt": "x"});
+        assert_ended(&[prompt("x"), budget.clone(), call(), goodbye], "unknown", "budget");
+        // SIGTERM during a tool leaves an open call and the same goodbye, without any budget.
+        assert_ended(&[prompt("x"), call(), cost(0.1)], "killed", "");
+    });
+}
+
+/// The launch bug of the review: `launch claude-code -p /context --wait`.
+#[test]
+fn a_command_that_was_carried_out_without_a_turn_is_finished() {
+    sandboxed(|| {
+        let command = |entrypoint: &str| {
+            let asked = json!({"type": "user", "message": {"role": "user", "content": "<command-name>/context</command-name>"}});
+            let answer = json!({"type": "system", "subtype": "local_command", "entrypoint": entrypoint,
+                "content": "<local-command-stdout>## Context Usage</local-command-stdout>"});
+            vec![asked, answer, cost(0.0)]
+        };
+        assert_ended(&command("sdk-cli"), "finished", "");
+        // In a terminal it says nothing about the turn before it.
+        let interrupted = prompt("[Request interrupted by user]");
+        let lines = [vec![prompt("x"), interrupted], command("cli")].concat();
+        assert_ended(&lines, "interrupted", "");
+    });
+}
