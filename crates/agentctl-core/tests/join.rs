@@ -70,6 +70,7 @@ fn turns() -> impl Strategy<Value = Turn> {
         Turn::Finished,
         Turn::Failed("no luck".into()),
         Turn::Interrupted,
+        Turn::Over("no word of it".into()),
         Turn::Undecided("too long".into()),
         Turn::Unreadable("denied".into()),
     ])
@@ -223,7 +224,7 @@ fn check_child(world: &World, row: &Session, rows: &[Session]) -> Result<(), Tes
     }
     let parent = rows.iter().find(|r| r.id.as_deref() == Some(parent)).expect("its parent");
     let over = match world.record(id).turn {
-        Turn::Finished | Turn::Failed(_) | Turn::Interrupted => true,
+        Turn::Finished | Turn::Failed(_) | Turn::Interrupted | Turn::Over(_) => true,
         Turn::Unreadable(_) => false,
         Turn::Open { .. } | Turn::None | Turn::Undecided(_) => !parent.status.is_live(),
     };
@@ -412,7 +413,9 @@ fn a_record_without_a_turn_means_idle_only_where_the_adapter_says_so() {
         let view = View::new("play", &Root::known("/play".into()), &look, live);
         let row = fleet::join(&view, &locator("a"), Record::default(), None);
         assert_eq!(row.status, expected, "{row:?}");
-        let ended = Record { turn: Turn::Finished, ..Record::default() };
-        assert_eq!(fleet::join(&view, &locator("a"), ended, None).status, Status::Idle);
+        for turn in [Turn::Finished, Turn::Over("no word of it".into())] {
+            let ended = Record { turn, ..Record::default() };
+            assert_eq!(fleet::join(&view, &locator("a"), ended, None).status, Status::Idle);
+        }
     }
 }

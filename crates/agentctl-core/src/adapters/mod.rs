@@ -246,6 +246,7 @@ impl Turn {
             Self::Finished => "the last turn finished".into(),
             Self::Failed(why) => format!("the last turn failed: {why}"),
             Self::Interrupted => "the last turn was interrupted".into(),
+            Self::Over(why) => format!("the last turn is over, how is not known: {why}"),
             Self::Undecided(why) | Self::Unreadable(why) => why.clone(),
         }
     }
@@ -275,6 +276,8 @@ pub enum Turn {
     Failed(String),
     /// A person interrupted it.
     Interrupted,
+    /// It is over, and the record does not say how it ended: what is missing.
+    Over(String),
     /// The record is fine, but within our budget it does not say.
     Undecided(String),
     /// The record could not be read.
