@@ -10,6 +10,7 @@ mod leave;
 mod memory;
 mod standing;
 mod strangers;
+mod unix_peers;
 
 use std::ffi::OsStr;
 use std::fs;
