@@ -8,6 +8,8 @@ mod claude_code;
 mod claude_code_beginnings;
 mod cli;
 mod codex;
+mod codex_processes;
+mod codex_rollouts;
 mod daemon;
 mod demo;
 mod events;

@@ -1,5 +1,6 @@
-//! Codex, as it truly is: the `flock` on `thread-writer-locks/<id>.lock` says who lives, the rollout's
-//! tail says what they do, the index in `state_*.sqlite` describes them cheaply.
+//! Codex, as it truly is: the `flock` on `thread-writer-locks/<id>.lock`, or the rollout that a process has
+//! open for writing, says who lives; the rollout's tail says what they do, the index in `state_*.sqlite`
+//! describes them cheaply.
 //!
 //! A lock *file* proves nothing, the lock does. One app-server may hold the threads of many terminals:
 //! such sessions are hosted, and only that server knows whether it waits for a human. Facts and
@@ -8,17 +9,22 @@
 mod control;
 mod index;
 mod live;
+mod locks;
 mod messages;
+mod process;
 mod rollout;
 mod server;
 pub(super) mod stop;
+mod tools;
 mod watch;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use index::Index;
+use process::{home_of, is_codex, is_program_name};
 
 use super::control::Control;
 use super::{
@@ -26,7 +32,7 @@ use super::{
     existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
 };
 use crate::host::Host;
-use crate::kernel::{Brief, Process};
+use crate::kernel::{Brief, OpenFile, Process};
 use crate::model::{Locator, Message, Session, Time, is_session_id};
 use crate::native::file;
 use crate::talk::Pushing;
@@ -55,7 +61,8 @@ impl Adapter for Codex {
     }
 
     fn is_candidate(&self, brief: Brief<'_>) -> bool {
-        brief.comm == "codex" || brief.exe_name == "codex"
+        // The kernel cuts `comm` at 15 bytes.
+        is_program_name(brief.comm) || is_program_name(brief.exe_name)
     }
 
     fn homes(&self, host: &Host) -> Vec<PathBuf> {
@@ -96,21 +103,6 @@ impl Adapter for Codex {
 
     fn control(&self) -> Option<&dyn Control> {
         Some(self)
-    }
-}
-
-/// Says whether a candidate is the agent itself and not one of its helpers of the same file.
-fn is_codex(process: &Process) -> bool {
-    process.argv.first().is_some_and(|a| Path::new(a).file_name().is_some_and(|n| n == "codex"))
-}
-
-/// Returns the home a live process uses, as its environment says.
-fn home_of(look: &Look, process: &Process) -> Option<PathBuf> {
-    let values = look.host.kernel.environ(&process.id, &["CODEX_HOME", "HOME"]).ok()?;
-    match values.as_slice() {
-        [Some(moved), _] if !moved.is_empty() => Some(PathBuf::from(moved)),
-        [_, Some(home)] => Some(Path::new(home).join(".codex")),
-        _ => None,
     }
 }
 
@@ -212,6 +204,23 @@ impl CodexStore<'_> {
         all
     }
 
+    /// Says whether this open file is the rollout of this thread in this home, whatever its path is called
+    /// where the process lives that has it open.
+    fn is_own_rollout(&self, id: &str, open: &OpenFile) -> bool {
+        let path = self.born_here(id).and_then(|locator| locator.path);
+        let meta = path.and_then(|path| std::fs::metadata(path).ok());
+        meta.is_some_and(|meta| (meta.dev(), meta.ino()) == (open.device, open.inode))
+    }
+
+    /// Says whether a thread has had a prompt, as the index says, and has no rollout in this home.
+    fn lacks_rollout(&self, id: &str) -> bool {
+        let prompted = || self.index().and_then(|index| index.row(id)).is_some();
+        self.born_here(id).is_none() && prompted() && {
+            let found = self.find(id);
+            found.whole && found.rows.is_empty()
+        }
+    }
+
     /// A thread id holds the time of its birth, and the folders are days: look there first.
     fn born_here(&self, id: &str) -> Option<Locator> {
         birth_days(id).into_iter().find_map(|day| {
@@ -228,7 +237,7 @@ impl CodexStore<'_> {
 
 impl Store for CodexStore<'_> {
     fn live(&self) -> Found<Served> {
-        live::read(self.look, self.root)
+        live::read(self)
     }
 
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
