@@ -165,6 +165,42 @@ fn a_rollout_open_in_another_pid_namespace_is_served_without_a_process() {
     });
 }
 
+/// W2: a sandbox that mounts another `~/.codex`: the same paths are other files there.
+#[test]
+fn a_rollout_open_in_another_mount_namespace_is_another_file() {
+    sandboxed(|| {
+        let home = home();
+        let path = rollout(&home, A, &[started(), complete()]);
+        drop(home.agent("codex", "ws", &["exit", "0"]));
+        let script = format!(
+            "mount -t tmpfs tmpfs .codex && exec bin/codex resume write {path} x open {path}",
+            path = path.display()
+        );
+        let mut inner = std::process::Command::new("unshare");
+        inner.args(["--mount", "sh", "-c", &script]);
+        inner.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
+        inner.current_dir(home.path());
+        inner.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut inner = inner.spawn().expect("started");
+        let mut said = String::new();
+        let out = inner.stdout.as_mut().expect("piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut said).expect("read");
+        assert_eq!(said.trim(), format!("ready {}", inner.id()));
+        let listed = list(&home);
+        let row = listed.session(A);
+        let told = (&row["status"], &row["outcome"], &row["pid"]);
+        assert_eq!(told, (&"stopped".into(), &"finished".into(), &Value::Null));
+        let rows = listed.sessions();
+        let row = rows.iter().find(|row| row["pid"] == inner.id()).expect("the process itself");
+        assert_eq!(
+            (&row["id"], &row["status"], &row["reason"]["kind"]),
+            (&Value::Null, &"unknown".into(), &"elsewhere".into())
+        );
+        drop(inner.stdin.take());
+        inner.wait().expect("reaped");
+    });
+}
+
 /// W7: what is served and has lost its record is what its tools show, or unknown; never idle.
 #[test]
 fn a_served_thread_whose_rollout_was_deleted_or_cut_is_not_idle() {

@@ -127,8 +127,13 @@ fn id_of(name: &str) -> Option<&str> {
 fn birth_days(id: &str) -> Vec<String> {
     let hex: String = id.chars().filter(|c| *c != '-').take(12).collect();
     let born_ms = i64::from_str_radix(&hex, 16).ok().filter(|_| id.len() == ID_CHARS);
+    born_ms.map(days_around).unwrap_or_default()
+}
+
+/// The folders of the day of this time and of its neighbours.
+fn days_around(ms: i64) -> Vec<String> {
     let day = |days: i64| {
-        let at = Time::from_millis(born_ms?.checked_add(days * 86_400_000)?)?;
+        let at = Time::from_millis(ms.checked_add(days * 86_400_000)?)?;
         Some(at.0.strftime("%Y/%m/%d").to_string())
     };
     [0, -1, 1].into_iter().filter_map(day).collect()
@@ -322,7 +327,7 @@ impl Store for CodexStore<'_> {
     }
 
     fn beginnings(&self) -> Vec<PathBuf> {
-        watch::beginnings(&self.root.path)
+        watch::beginnings(&self.root.path, self.look.now)
     }
 
     fn announcing(&self) -> Vec<Pushing> {

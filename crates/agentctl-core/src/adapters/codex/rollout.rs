@@ -255,7 +255,7 @@ impl Tail {
                 }
             }
             self.seen_bytes += bytes.len() as u64 + 1;
-            let open = self.at_work && self.seen_bytes >= OPEN_BYTES;
+            let open = self.at_work && !self.ended_mute && self.seen_bytes >= OPEN_BYTES;
             if self.decided.is_none() && open {
                 self.decided = Some(self.open());
             }
@@ -348,12 +348,12 @@ impl Tail {
     fn turn(&mut self) -> Turn {
         match self.decided.take() {
             Some(turn) => turn,
+            None if self.ended_mute => mute_end(),
             // A turn of more than the window: calls without an end of the turn behind them.
             None if self.over_budget && self.at_work => self.open(),
             None if self.over_budget => {
                 Turn::Undecided("the last MiB of its rollout holds no turn".into())
             }
-            None if self.ended_mute => mute_end(),
             None if !self.whole && self.seen_bytes > 0 => {
                 // Its beginning was cut off: nothing before its first line is known.
                 if self.at_work {

@@ -49,10 +49,11 @@ impl Kernel {
             let Some(path) = link_at(&descriptors, &name).filter(|path| wanted(path)) else {
                 continue;
             };
+            // The position before the size: a process that writes meanwhile is never beyond its end.
+            let text = read_at(directory.as_fd(), &format!("fdinfo/{name}")).unwrap_or_default();
             let Ok(stat) = statat(&descriptors, name.as_str(), AtFlags::empty()) else { continue };
             // The mode of the link itself says how the file was opened.
             let link = statat(&descriptors, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
-            let text = read_at(directory.as_fd(), &format!("fdinfo/{name}")).unwrap_or_default();
             found.push(OpenFile {
                 path,
                 device: stat.st_dev,
