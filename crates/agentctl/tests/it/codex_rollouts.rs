@@ -300,6 +300,26 @@ fn a_rollout_that_has_lost_its_beginning_decides_only_by_an_end_of_a_turn() {
     });
 }
 
+/// W7: cut in the middle of a line, and written to again since: that line is part of two.
+#[test]
+fn a_rollout_with_a_damaged_line_decides_only_by_what_stands_behind_it() {
+    sandboxed(|| {
+        for (behind, status) in [(vec![], "unknown"), (vec![started()], "running")] {
+            let home = home();
+            let whole = rollout(&home, A, &[started(), complete(), started()]);
+            let text_of = |path: &Path| std::fs::read_to_string(path).expect("there");
+            let cut = text_of(&whole);
+            let cut = &cut[..cut.len() - 40];
+            let item = |payload: &Value| json!({"timestamp": "2026-11-15T07:55:00.000Z", "type": "event_msg", "payload": payload});
+            let mut lines = vec![item(&complete()).to_string()];
+            lines.extend(behind.iter().map(|payload| item(payload).to_string()));
+            std::fs::write(&whole, format!("{cut}{}\n", lines.join("\n"))).expect("written");
+            let _agent = opener(&home, &["resume"], &[&whole]);
+            assert_eq!(list(&home).session(A)["status"], status, "{behind:?}");
+        }
+    });
+}
+
 /// W10: up to 0.142 a refused turn is `task_complete` without a message, and without an error.
 #[test]
 fn a_turn_that_ended_without_a_word_has_no_known_outcome() {

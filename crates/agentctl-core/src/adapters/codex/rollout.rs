@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use memchr::memmem;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -243,15 +244,15 @@ struct Tail {
 impl Tail {
     fn read(&mut self, opened: &file::Opened, model_known: bool) -> io::Result<()> {
         let ended = jsonl::tail(&opened.file, opened.size, TAIL_CHUNK, &mut |bytes| {
-            if !is_bulk(bytes)
-                && let Some(line) = Line::parse(bytes)
-            {
-                self.last = self.last.max(line.at());
-                self.whole |= line.kind == "session_meta";
-                if matches!(line.kind.as_ref(), "event_msg" | "response_item" | "turn_context")
-                    && let Some(step) = line.payload::<Step<'_>>()
-                {
-                    self.visit(&line.kind, step);
+            if !is_bulk(bytes) {
+                match Line::parse(bytes) {
+                    Some(line) => self.take(&line),
+                    // Codex writes whole lines: this one was cut and written behind.
+                    None if self.decided.is_none() && !is_json(bytes) => {
+                        let why = "a line of its rollout is damaged";
+                        self.decided = Some(Turn::Undecided(why.into()));
+                    }
+                    None => {}
                 }
             }
             self.seen_bytes += bytes.len() as u64 + 1;
@@ -266,6 +267,16 @@ impl Tail {
         })?;
         self.over_budget = ended == jsonl::Ended::Budget;
         Ok(())
+    }
+
+    fn take(&mut self, line: &Line<'_>) {
+        self.last = self.last.max(line.at());
+        self.whole |= line.kind == "session_meta";
+        if matches!(line.kind.as_ref(), "event_msg" | "response_item" | "turn_context")
+            && let Some(step) = line.payload::<Step<'_>>()
+        {
+            self.visit(&line.kind, step);
+        }
     }
 
     fn visit(&mut self, line_kind: &str, step: Step<'_>) {
@@ -369,6 +380,10 @@ impl Tail {
 
 fn mute_end() -> Turn {
     Turn::Over("it ended without an answer, and this version does not write an error".into())
+}
+
+fn is_json(line: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(line).is_ok()
 }
 
 /// Says whether a long line cannot hold anything the tail needs.
