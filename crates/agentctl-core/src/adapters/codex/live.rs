@@ -95,7 +95,9 @@ pub(super) fn served_elsewhere(id: &str) -> Served {
 
 /// Adds the threads whose rollout a process has open for writing and that hold no lock of this process.
 fn add_openers(store: &CodexStore<'_>, candidates: &[Candidate<'_>], found: &mut Found<Served>) {
-    for candidate in candidates {
+    let table = &store.look.table;
+    // A child between `fork` and `exec` still has its parent's files.
+    for candidate in candidates.iter().filter(|c| !table.is_mere_fork(c.process)) {
         let process = candidate.process;
         let pid = process.id.pid;
         for (id, file) in &candidate.rollouts {
