@@ -70,6 +70,7 @@ fn turns() -> impl Strategy<Value = Turn> {
         Turn::Finished,
         Turn::Failed("no luck".into()),
         Turn::Interrupted,
+        Turn::Over("no word of it".into()),
         Turn::Undecided("too long".into()),
         Turn::Unreadable("denied".into()),
     ])
@@ -223,7 +224,7 @@ fn check_child(world: &World, row: &Session, rows: &[Session]) -> Result<(), Tes
     }
     let parent = rows.iter().find(|r| r.id.as_deref() == Some(parent)).expect("its parent");
     let over = match world.record(id).turn {
-        Turn::Finished | Turn::Failed(_) | Turn::Interrupted => true,
+        Turn::Finished | Turn::Failed(_) | Turn::Interrupted | Turn::Over(_) => true,
         Turn::Unreadable(_) => false,
         Turn::Open { .. } | Turn::None | Turn::Undecided(_) => !parent.status.is_live(),
     };
@@ -398,4 +399,23 @@ fn a_table_with_gaps_proves_no_absence() {
         }
         Ok(())
     });
+}
+
+#[test]
+fn a_record_without_a_turn_means_idle_only_where_the_adapter_says_so() {
+    let host = host();
+    let look = Look { host, table: Arc::default(), deadline: Instant::now(), now: at(1000) };
+    for (unprompted, expected) in [(false, Status::Unknown), (true, Status::Idle)] {
+        let mut served = Served::unseen("a".into(), "");
+        (served.by, served.state) = (vec![process(100)], None);
+        served.unprompted = unprompted;
+        let live = Found { rows: vec![served], ..Found::default() };
+        let view = View::new("play", &Root::known("/play".into()), &look, live);
+        let row = fleet::join(&view, &locator("a"), Record::default(), None);
+        assert_eq!(row.status, expected, "{row:?}");
+        for turn in [Turn::Finished, Turn::Over("no word of it".into())] {
+            let ended = Record { turn, ..Record::default() };
+            assert_eq!(fleet::join(&view, &locator("a"), ended, None).status, Status::Idle);
+        }
+    }
 }

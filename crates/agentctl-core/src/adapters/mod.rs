@@ -163,6 +163,9 @@ pub struct Served {
     pub paused: bool,
     /// It was started for one prompt: before that has arrived it is starting, not idle.
     pub single_prompt: bool,
+    /// It may be without a prompt so far: a record without a turn then means that the session rests. Where
+    /// this is not set, such a record (deleted, cut, or never written) says nothing about the process.
+    pub unprompted: bool,
     /// What the live source says it is doing; `None` where the transcript must decide.
     pub state: Option<State>,
     /// How its last turn ended, as a server says whose sessions have no process here.
@@ -199,6 +202,7 @@ impl Served {
             hosted: false,
             paused: false,
             single_prompt: false,
+            unprompted: false,
             state: Some(State { status: Status::Unknown, reason }),
             outcome: None,
             may_serve: false,
@@ -226,6 +230,7 @@ impl Served {
             hosted: false,
             paused: process.paused,
             single_prompt: false,
+            unprompted: false,
             state: None,
             outcome: None,
             may_serve: false,
@@ -255,6 +260,7 @@ impl Turn {
             Self::Finished => "the last turn finished".into(),
             Self::Failed(why) => format!("the last turn failed: {why}"),
             Self::Interrupted => "the last turn was interrupted".into(),
+            Self::Over(why) => format!("the last turn is over, how is not known: {why}"),
             Self::Undecided(why) | Self::Unreadable(why) => why.clone(),
         }
     }
@@ -284,6 +290,8 @@ pub enum Turn {
     Failed(String),
     /// A person interrupted it.
     Interrupted,
+    /// It is over, and the record does not say how it ended: what is missing.
+    Over(String),
     /// The record is fine, but within our budget it does not say.
     Undecided(String),
     /// The record could not be read.

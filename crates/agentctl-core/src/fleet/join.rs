@@ -364,7 +364,11 @@ fn served_verdict(
         None => match turn {
             Turn::Open { asks: Some(reason), .. } => (Status::Waiting, Some(reason.clone())),
             Turn::Open { .. } => (Status::Running, working(turn)),
-            Turn::None | Turn::Finished | Turn::Failed(_) | Turn::Interrupted => {
+            Turn::None if !claims.iter().any(|c| c.unprompted) => {
+                let why = "its record holds no turn, and nothing else says what its process does";
+                (Status::Unknown, Some(Reason::with(ReasonKind::Unreadable, why)))
+            }
+            Turn::None | Turn::Finished | Turn::Failed(_) | Turn::Interrupted | Turn::Over(_) => {
                 (Status::Idle, None)
             }
             Turn::Undecided(why) | Turn::Unreadable(why) => {
@@ -447,7 +451,7 @@ fn ended_verdict(session: &mut Session, turn: &Turn) {
             (Status::Error, Some(Outcome::Failed), Some(why))
         }
         Turn::None => (Status::Stopped, Some(Outcome::Unknown), None),
-        Turn::Undecided(why) => {
+        Turn::Over(why) | Turn::Undecided(why) => {
             session.notes.push(format!("how it ended is not known: {why}"));
             (Status::Stopped, Some(Outcome::Unknown), None)
         }

@@ -14,6 +14,7 @@ mod serving;
 mod standing;
 mod strangers;
 mod table;
+mod unix_peers;
 
 use std::ffi::OsStr;
 use std::fs;

@@ -288,6 +288,26 @@ impl Kernel {
         ))
     }
 
+    /// Fails: other processes' open files are not read on macOS.
+    pub fn open_files(
+        &self,
+        _id: &ProcId,
+        _wanted: &dyn Fn(&Path) -> bool,
+    ) -> io::Result<Vec<super::OpenFile>> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the open files of other processes are not read on macOS",
+        ))
+    }
+
+    /// Fails: who is connected to whom is not read on macOS.
+    pub fn is_connected(&self, _client: &ProcId, _server: &ProcId) -> io::Result<bool> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the sockets of other processes are not read on macOS",
+        ))
+    }
+
     /// Fails: who listens where is not read on macOS.
     pub fn listening(&self, _id: &ProcId) -> io::Result<Vec<std::net::SocketAddr>> {
         Err(io::Error::new(

@@ -11,6 +11,8 @@ mod claude_code_processes;
 mod claude_code_versions;
 mod cli;
 mod codex;
+mod codex_processes;
+mod codex_rollouts;
 mod daemon;
 mod demo;
 mod events;

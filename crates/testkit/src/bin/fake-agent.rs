@@ -9,7 +9,10 @@
 //!   result that FILE, a JSON object, has for its method
 //! - `bequeath SOCKET`: listens on a Unix socket and leaves the listener to a `sleep` that it starts
 //! - `lock PATH`: opens a file and holds an exclusive `flock` on it
-//! - `open PATH`: opens a file and holds it
+//! - `open PATH`: opens a file for reading and writing and holds it
+//! - `read PATH`: opens a file for reading and holds it
+//! - `listen PATH`: accepts connections on a Unix socket and holds them
+//! - `connect PATH`: connects to a Unix socket and holds the connection
 //! - `remove PATH`: removes a file
 //! - `say TEXT`: says so, then goes on
 //! - `exit CODE`: ends
@@ -80,7 +83,16 @@ fn main() -> ExitCode {
                 file.lock().expect("locked");
                 held.push(file);
             }
-            "open" => held.push(File::open(word()).expect("open")),
+            "open" => {
+                let file = OpenOptions::new().read(true).append(true).open(word());
+                held.push(file.expect("open"));
+            }
+            "read" => held.push(File::open(word()).expect("open")),
+            "listen" => listen(&word()),
+            "connect" => {
+                let stream = std::os::unix::net::UnixStream::connect(word()).expect("connected");
+                held.push(File::from(std::os::fd::OwnedFd::from(stream)));
+            }
             "remove" => std::fs::remove_file(word()).expect("removed"),
             "say" => println!("{}", word()),
             "env" => env.push((word(), word())),
@@ -178,6 +190,15 @@ fn hide() -> ! {
     loop {
         std::thread::park();
     }
+}
+
+/// Accepts connections and says nothing, for as long as this process lives.
+fn listen(path: &str) {
+    let listener = std::os::unix::net::UnixListener::bind(path).expect("bound");
+    std::thread::spawn(move || {
+        let held: Vec<_> = listener.incoming().flatten().collect();
+        drop(held);
+    });
 }
 
 /// Answers whoever asks, for as long as this process lives.

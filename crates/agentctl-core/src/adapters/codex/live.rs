@@ -1,200 +1,292 @@
-//! Who lives: the holder of the `flock` on a thread's lock file, confirmed by its open descriptor.
+//! Which processes serve which threads: the holder of the `flock` on a thread's lock file, and the process
+//! that has the thread's rollout open for writing. Versions up to 0.146 have no locks.
 
 use std::collections::HashMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
-use super::{NAME, home_of, is_codex, server};
-use crate::adapters::{Found, Look, Root, Served, State, fault, skipped};
-use crate::kernel::{FileLock, Process};
-use crate::model::{Reason, ReasonKind, Status, is_session_id};
-use crate::native::file;
+use super::process::{Role, role};
+use super::{Codex, CodexStore, NAME, id_of, is_codex, locks, server, tools};
+use crate::adapters::proof::{Unproved, prove};
+use crate::adapters::{Found, Look, Root, Served, State, fault};
+use crate::kernel::{OpenFile, Process};
+use crate::model::{ProcId, Reason, ReasonKind, Status};
 
-/// Reads who holds the threads of a home, and asks the servers among them what they wait for.
-pub(super) fn read(look: &Look, root: &Root) -> Found<Served> {
+/// A Codex process that may serve threads of this home, with the rollouts it has open for writing.
+pub(super) struct Candidate<'a> {
+    pub(super) process: &'a Process,
+    /// Whether it is proved to be Codex of this home.
+    pub(super) proof: Result<(), Unproved>,
+    rollouts: Vec<(String, OpenFile)>,
+    /// Why its open files could not be read.
+    unread: Option<String>,
+    /// A path means the same file to it as to us.
+    shares_mounts: bool,
+}
+
+impl Candidate<'_> {
+    fn rollout(&self, id: &str) -> Option<&OpenFile> {
+        self.rollouts.iter().find(|(of, _)| of == id).map(|(_, file)| file)
+    }
+}
+
+/// Reads which processes serve the threads of a home, and asks the servers among them what they wait for.
+pub(super) fn read(store: &CodexStore<'_>) -> Found<Served> {
+    let (look, root) = (store.look, store.root);
+    let candidates = candidates(look, root);
     let mut found = Found::default();
-    let uid = look.host.kernel.uid();
-    let directory = root.path.join("thread-writer-locks");
-    let entries = match file::list(&directory, uid) {
-        Ok(entries) => entries,
-        Err(skip) => return Found::fault(skipped(NAME, root, &directory, &skip)),
-    };
-    let held = match look.host.kernel.file_locks() {
-        Ok(locks) => locks,
-        Err(error) => {
-            let message = format!("who holds its locks cannot be read: {error}");
-            return Found::fault(fault(NAME, root, "unreadable", message));
-        }
-    };
-    let mut hosts: HashMap<u32, Process> = HashMap::new();
-    for entry in entries {
-        let Some(id) = entry.name.strip_suffix(".lock").filter(|id| is_session_id(id)) else {
-            continue;
-        };
-        found.rows.extend(holder(look, id, &entry, &held, &mut hosts));
+    locks::read(look, root, &candidates, &mut found);
+    add_openers(store, &candidates, &mut found);
+    server::ask(look, root, &hosts(&candidates, &found), &mut found);
+    for served in &mut found.rows {
+        judge_record(store, &candidates, served);
     }
-    server::ask(look, root, &hosts, &mut found);
-    let ours = |p: &&Process| {
-        is_codex(p)
-            && !p.elsewhere
-            && home_of(look, p).is_some_and(|h| file::resolve_root(&h) == root.path)
-            && !look.has_ended(p)
-    };
-    let processes: Vec<&Process> = look.table.processes.iter().filter(ours).collect();
-    let served_elsewhere = processes.iter().any(|p| is_server(p));
-    for process in processes {
-        let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
-        if joined || look.table.is_mere_fork(process) {
-            continue;
-        }
-        match role(process) {
-            Role::Executes => found.rows.push(unlocked(look, process)),
-            // With a server about, the terminal's thread lives there and has a row of its own.
-            Role::Terminal if !served_elsewhere => found.rows.push(threadless(look, process)),
-            _ => {}
-        }
-    }
+    add_threadless(look, &candidates, &mut found);
     found
 }
 
-enum Role {
-    /// `codex exec`: one prompt, one thread.
-    Executes,
-    /// The terminal program.
-    Terminal,
-    /// Servers, updaters, one-shot helpers.
-    Other,
+/// Looks at every process of this user that runs Codex's program.
+fn candidates<'a>(look: &'a Look, root: &Root) -> Vec<Candidate<'a>> {
+    let ours = |p: &&Process| is_codex(p) && p.uid == Some(look.host.kernel.uid());
+    let processes = look.table.processes.iter().filter(ours);
+    let candidates = processes.filter_map(|process| {
+        let is_rollout = |path: &Path| rollout_id(path).is_some();
+        let files = look.host.kernel.open_files(&process.id, &is_rollout);
+        if look.has_ended(process) {
+            return None;
+        }
+        let (files, unread) = match files {
+            Ok(files) => (files, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        // Pickers, searches and listings read rollouts that they do not serve.
+        let written = files.into_iter().filter(|file| file.writable);
+        let named = written.filter_map(|file| Some((rollout_id(&file.path)?, file)));
+        let proof = prove(&Codex, look, root, process);
+        let shares_mounts = look.host.kernel.shares_mounts(&process.id).unwrap_or(true);
+        Some(Candidate { process, proof, rollouts: named.collect(), unread, shares_mounts })
+    });
+    candidates.collect()
 }
 
-fn role(process: &Process) -> Role {
-    #[rustfmt::skip]
-    const OTHERS: [&str; 17] = [
-        "app-server", "login", "logout", "mcp", "mcp-server", "completion", "debug", "apply", "cloud",
-        "features", "help", "queue", "sandbox", "plugin", "update", "doctor", "execpolicy",
-    ];
-    match command(process) {
-        Some("exec" | "e") => Role::Executes,
-        Some(word) if OTHERS.contains(&word) => Role::Other,
-        _ if process.argv.iter().any(|a| a == "--version" || a == "--help") => Role::Other,
-        _ => Role::Terminal,
+fn rollout_id(path: &Path) -> Option<String> {
+    id_of(path.file_name()?.to_str()?).map(str::to_owned)
+}
+
+/// Makes the claim that a proved process serves this thread.
+pub(super) fn served_by(id: &str, process: &Process) -> Served {
+    let mut served = Served::by(Some(id.to_owned()), process);
+    let role = role(process);
+    served.hosted = !matches!(role, Role::Executes | Role::Terminal | Role::RemoteTerminal);
+    served.single_prompt = role == Role::Executes;
+    if served.hosted {
+        // A server works where its first client stood: that says nothing of its threads.
+        (served.stands_in, served.started_at) = (None, None);
     }
+    served
 }
 
-pub(super) fn is_server(process: &Process) -> bool {
-    command(process) == Some("app-server")
+/// Makes the claim that a process serves this thread which is Codex and must not be signalled: it lives in
+/// another pid namespace. What the thread does, its record says.
+pub(super) fn served_elsewhere(id: &str) -> Served {
+    let mut served = Served::unseen(id.to_owned(), "");
+    (served.state, served.unprompted) = (None, true);
+    served
 }
 
-/// The first word that is neither an option nor an option's value: the subcommand, or a prompt.
-/// `codex -C exec` works in a folder of that name.
-fn command(process: &Process) -> Option<&str> {
-    #[rustfmt::skip]
-    const WITH_VALUE: [&str; 24] = [
-        "-c", "--config", "-m", "--model", "-p", "--profile", "-C", "--cd", "-s", "--sandbox", "-a",
-        "--ask-for-approval", "-i", "--image", "--enable", "--disable", "--add-dir", "--color",
-        "--oss-provider", "--local-provider", "--remote", "-o", "--output-last-message",
-        "--output-schema",
-    ];
-    let mut words = process.argv.iter().skip(1);
-    while let Some(word) = words.next() {
-        if WITH_VALUE.contains(&word.as_str()) {
-            words.next();
-        } else if !word.starts_with('-') {
-            return Some(word);
+/// Adds the threads whose rollout a process has open for writing and that hold no lock of this process.
+fn add_openers(store: &CodexStore<'_>, candidates: &[Candidate<'_>], found: &mut Found<Served>) {
+    let table = &store.look.table;
+    // A child between `fork` and `exec` still has its parent's files.
+    for candidate in candidates.iter().filter(|c| !table.is_mere_fork(c.process)) {
+        let process = candidate.process;
+        let pid = process.id.pid;
+        for (id, file) in &candidate.rollouts {
+            let is_known = |s: &Served| s.id.as_ref() == Some(id) && s.by.contains(&process.id);
+            if found.rows.iter().any(is_known) {
+                continue;
+            }
+            let mut served = match &candidate.proof {
+                // Where it sees other mounts, the same path may be another file.
+                Ok(()) if candidate.shares_mounts && file.path.starts_with(&store.root.path) => {
+                    served_by(id, process)
+                }
+                Ok(()) if store.is_own_rollout(id, file) => served_by(id, process),
+                Ok(()) => continue,
+                Err(_) if !store.is_own_rollout(id, file) => continue,
+                Err(_) if found.rows.iter().any(|s| s.id.as_ref() == Some(id)) => continue,
+                Err(Unproved::Namespace) => served_elsewhere(id),
+                Err(unproved) => {
+                    let why = format!("pid {pid} has its rollout open, but {unproved}");
+                    Served::unseen(id.clone(), why)
+                }
+            };
+            let says = format!("pid {pid} has its rollout open for writing");
+            served.evidence.push(store.look.evidence("kernel:open files", says));
+            found.rows.push(served);
         }
     }
-    None
 }
 
-fn holder(
-    look: &Look,
-    id: &str,
-    entry: &file::Entry,
-    held: &[FileLock],
-    hosts: &mut HashMap<u32, Process>,
-) -> Option<Served> {
-    let meta = fs::symlink_metadata(&entry.path).ok().filter(fs::Metadata::is_file)?;
-    let source = format!("{NAME}:thread-writer-locks/{}", entry.name);
-    let kernel = &look.host.kernel;
-    // A shared one is somebody who tries it, as `outside` does.
-    let rows = held.iter().filter(|l| l.inode == meta.ino() && l.kind == "FLOCK" && l.exclusive);
-    let mut pids: Vec<u32> = rows.filter_map(|lock| lock.pid).collect();
-    if pids.is_empty() {
-        // The kernel's list may leave out a lock that is held; whoever holds it has the file open.
-        let open =
-            |p: &&Process| kernel.has_open(p.id.pid, meta.dev(), meta.ino()).unwrap_or(false);
-        let codex = look.table.processes.iter().filter(|p| is_codex(p));
-        pids.extend(codex.filter(open).map(|p| p.id.pid));
-    }
-    for pid in pids {
-        // The inode alone may be another file system's: the open descriptor settles it.
-        match (kernel.process(pid), kernel.has_open(pid, meta.dev(), meta.ino())) {
-            (Ok(Some(process)), Ok(true)) => {
-                let mut served = Served::by(Some(id.to_owned()), &process);
-                served.hosted = is_server(&process);
-                served.single_prompt = matches!(role(&process), Role::Executes);
-                if served.hosted {
-                    // A server works where its first client stood: that says nothing of its threads.
-                    (served.stands_in, served.started_at) = (None, None);
-                    hosts.insert(pid, process);
-                }
-                served
-                    .evidence
-                    .push(look.evidence(source, format!("its lock is held by pid {pid}")));
-                return Some(served);
+/// Returns the servers that serve a thread of this home.
+fn hosts(candidates: &[Candidate<'_>], found: &Found<Served>) -> HashMap<u32, Process> {
+    let hosts = candidates.iter().map(|c| c.process).filter(|process| {
+        found.rows.iter().any(|served| served.hosted && served.by.contains(&process.id))
+    });
+    hosts.map(|process| (process.id.pid, process.clone())).collect()
+}
+
+/// Decides what a record says that is missing, deleted or cut while its thread is served.
+fn judge_record(store: &CodexStore<'_>, candidates: &[Candidate<'_>], served: &mut Served) {
+    let Some(id) = served.id.clone().filter(|_| served.state.is_none()) else { return };
+    let theirs = candidates.iter().filter(|c| served.by.contains(&c.process.id));
+    let mut rollouts = theirs.filter_map(|c| c.rollout(&id));
+    let damage = match rollouts.find_map(OpenFile::damage) {
+        Some(damage) => format!("its rollout {damage} while its process had it open"),
+        None if store.lacks_rollout(&id) => "its rollout is not in its home any more".to_owned(),
+        None => {
+            served.unprompted = true;
+            return;
+        }
+    };
+    let says = match tools::at_work(store.look, &served.by, &id) {
+        Some(tool) => {
+            let says = format!("{damage}; a tool of its process runs: {tool}");
+            let reason = Some(Reason::with(ReasonKind::Tool, tool));
+            served.state = Some(State { status: Status::Running, reason });
+            says
+        }
+        // It was started for one prompt, and leaves when that is done.
+        None if served.single_prompt => {
+            served.state = Some(State { status: Status::Running, reason: None });
+            damage
+        }
+        None => {
+            let reason = Some(Reason::with(ReasonKind::Unreadable, damage.clone()));
+            served.state = Some(State { status: Status::Unknown, reason });
+            damage
+        }
+    };
+    served.evidence.push(store.look.evidence("kernel:open files", says));
+}
+
+/// Adds the processes of this home that serve no thread.
+fn add_threadless(look: &Look, candidates: &[Candidate<'_>], found: &mut Found<Served>) {
+    let ours = || candidates.iter().filter(|c| c.proof.is_ok());
+    let servers: Vec<&Process> =
+        ours().map(|c| c.process).filter(|p| role(p) == Role::Server).collect();
+    for candidate in ours() {
+        let process = candidate.process;
+        let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
+        if joined || look.table.is_mere_fork(process) || is_wrapper(look, process, candidates) {
+            continue;
+        }
+        let role = role(process);
+        match (role, &candidate.unread) {
+            (Role::Other | Role::RemoteTerminal, _) => {}
+            (_, Some(error)) => found.rows.push(unreadable(look, process, error)),
+            (Role::Executes | Role::Terminal, None) if !candidate.shares_mounts => {
+                found.rows.push(hidden_home(look, process));
             }
-            (Err(error), _) | (_, Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
-                let why = format!("its lock is held by pid {pid}, which cannot be read: {error}");
-                return Some(Served::unseen(id.to_owned(), why));
+            (Role::Executes, None) => found.rows.push(starting(look, process)),
+            (Role::Terminal, None) if !is_client(look, process, &servers) => {
+                found.rows.push(threadless(look, process));
             }
+            // A server without threads is no session; a client's thread has its row in its server.
             _ => {}
         }
     }
-    outside(look, id, entry, source)
 }
 
-/// From a private pid namespace the holders outside it are not shown at all. Only there is the lock
-/// itself tried, for an instant and shared.
-fn outside(look: &Look, id: &str, entry: &file::Entry, source: String) -> Option<Served> {
+/// Says whether a process only waits for the real Codex below it: another program file, in the same kernel
+/// session. A Codex below a tool has a session of its own.
+fn is_wrapper(look: &Look, process: &Process, candidates: &[Candidate<'_>]) -> bool {
+    let mut others = candidates.iter().map(|c| c.process).filter(|other| {
+        let is_session =
+            matches!(role(other), Role::Executes | Role::Terminal | Role::RemoteTerminal);
+        other.exe != process.exe && other.session == process.session && is_session
+    });
+    others.any(|other| is_below(look, other, &process.id))
+}
+
+/// Says whether a process descends from another one, a few steps at most.
+fn is_below(look: &Look, process: &Process, ancestor: &ProcId) -> bool {
+    const MOST_STEPS: usize = 8;
+    let mut parent = process.parent_pid;
+    for _ in 0..MOST_STEPS {
+        if parent == ancestor.pid {
+            return true;
+        }
+        match look.host.kernel.process(parent) {
+            Ok(Some(above)) => parent = above.parent_pid,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Says whether a terminal is connected to a server of its home. Where the kernel does not say, a server
+/// that listens may be its server.
+fn is_client(look: &Look, terminal: &Process, servers: &[&Process]) -> bool {
     let kernel = &look.host.kernel;
-    if kernel.sees_whole_machine() {
-        return None;
-    }
-    let opened = file::open(&entry.path, kernel.uid()).ok()?;
-    if opened.file.try_lock_shared().is_ok() {
-        return None;
-    }
-    // Taken by somebody we can see since the list was read: the next look names them.
-    let now = kernel.file_locks().unwrap_or_default();
-    let visible = now.iter().any(|lock| lock.inode == opened.identity.1 && lock.pid.is_some());
-    let (kind, why) = if visible {
-        (ReasonKind::Ambiguous, "its lock was taken while we looked; ask again")
-    } else {
-        (ReasonKind::Elsewhere, "its lock is held by a process outside this pid namespace")
-    };
-    let mut served = Served::unseen(id.to_owned(), why);
-    let reason = Some(Reason::with(kind, why));
-    served.state = Some(State { status: Status::Unknown, reason });
-    served.evidence.push(look.evidence(source, why));
-    Some(served)
+    servers.iter().any(|server| {
+        let listens = server.argv.iter().any(|word| word.contains("unix://"));
+        kernel.is_connected(&terminal.id, &server.id).unwrap_or(listens)
+    })
 }
 
-/// `codex exec` without a lock: it is starting, or it keeps no record (`--ephemeral`).
-fn unlocked(look: &Look, process: &Process) -> Served {
+/// `codex exec` without a thread: it is starting, or it keeps no record (`--ephemeral`).
+fn starting(look: &Look, process: &Process) -> Served {
     let mut served = Served::by(None, process);
-    let says =
-        format!("pid {} holds no thread: it is starting, or it is ephemeral", process.id.pid);
-    served.evidence.push(look.evidence("kernel:file locks", says));
+    let says = format!(
+        "pid {} holds no lock and has no rollout open: it is starting, or it is ephemeral",
+        process.id.pid
+    );
+    served.evidence.push(look.evidence("kernel:open files", says));
     let reason = Some(Reason::of(ReasonKind::Starting));
     served.state = Some(State { status: Status::Running, reason });
     served
 }
 
-/// A terminal without a thread and without a server: it is starting, or it has lost its server.
+/// A terminal without a thread that is connected to no server of its home.
 fn threadless(look: &Look, process: &Process) -> Served {
     let mut served = Served::by(None, process);
-    let says = format!("pid {} holds no thread, and no server of its home lives", process.id.pid);
-    served.evidence.push(look.evidence("kernel:file locks", says));
-    let reason = Reason::with(ReasonKind::Ambiguous, "starting, or it has lost its server");
-    served.state = Some(State { status: Status::Unknown, reason: Some(reason) });
+    let says = format!(
+        "pid {} holds no lock, has no rollout open and is connected to no server of its home",
+        process.id.pid
+    );
+    served.evidence.push(look.evidence("kernel:open files", says));
+    let why = "it is starting, asks whether it may trust its directory, has no prompt yet (up to 0.146), \
+               or has lost its server";
+    let reason = Some(Reason::with(ReasonKind::Ambiguous, why));
+    served.state = Some(State { status: Status::Unknown, reason });
     served
+}
+
+/// A process that sees other mounts and serves no thread that lies here: its home may be another folder.
+fn hidden_home(look: &Look, process: &Process) -> Served {
+    let mut served = Served::by(None, process);
+    let why = "it lives in another mount namespace, and its home may not be the one that we see";
+    served.evidence.push(look.evidence("kernel:mount namespace", why));
+    let reason = Some(Reason::with(ReasonKind::Elsewhere, why));
+    served.state = Some(State { status: Status::Unknown, reason });
+    served
+}
+
+/// A process whose open files cannot be read: it may serve any thread of its home.
+fn unreadable(look: &Look, process: &Process, error: &str) -> Served {
+    let mut served = Served::by(None, process);
+    served.may_serve = true;
+    // It may have continued a thread of any age and any directory.
+    (served.stands_in, served.started_at) = (None, None);
+    let why = format!("its open files cannot be read: {error}");
+    served.evidence.push(look.evidence("kernel:open files", why.clone()));
+    let reason = Some(Reason::with(ReasonKind::Unreadable, why));
+    served.state = Some(State { status: Status::Unknown, reason });
+    served
+}
+
+/// Makes the fault for locks that cannot be read.
+pub(super) fn no_locks(root: &Root, error: &std::io::Error) -> crate::model::Fault {
+    let message = format!("the processes that hold its locks cannot be read: {error}");
+    fault(NAME, root, "unreadable", message)
 }

@@ -1,5 +1,6 @@
-//! Codex, as it truly is: the `flock` on `thread-writer-locks/<id>.lock` says who lives, the rollout's
-//! tail says what they do, the index in `state_*.sqlite` describes them cheaply.
+//! Codex, as it truly is: the `flock` on `thread-writer-locks/<id>.lock`, or the rollout that a process has
+//! open for writing, says who lives; the rollout's tail says what they do, the index in `state_*.sqlite`
+//! describes them cheaply.
 //!
 //! A lock *file* proves nothing, the lock does. One app-server may hold the threads of many terminals:
 //! such sessions are hosted, and only that server knows whether it waits for a human. Facts and
@@ -8,18 +9,23 @@
 mod control;
 mod index;
 mod live;
+mod locks;
 mod messages;
+mod process;
 mod rollout;
 mod server;
 pub(super) mod stop;
+mod tools;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use index::Index;
+use process::{home_of, is_codex, is_program_name};
 
 use super::control::Control;
 use super::{
@@ -27,7 +33,7 @@ use super::{
     existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
 };
 use crate::host::Host;
-use crate::kernel::{Brief, Process};
+use crate::kernel::{Brief, OpenFile, Process};
 use crate::model::{Locator, Message, Session, Time, is_session_id};
 use crate::native::file;
 use crate::talk::Pushing;
@@ -56,7 +62,8 @@ impl Adapter for Codex {
     }
 
     fn is_candidate(&self, brief: Brief<'_>) -> bool {
-        brief.comm == "codex" || brief.exe_name == "codex"
+        // The kernel cuts `comm` at 15 bytes.
+        is_program_name(brief.comm) || is_program_name(brief.exe_name)
     }
 
     fn homes(&self, host: &Host) -> Vec<PathBuf> {
@@ -100,21 +107,6 @@ impl Adapter for Codex {
     }
 }
 
-/// Says whether a candidate is the agent itself and not one of its helpers of the same file.
-fn is_codex(process: &Process) -> bool {
-    process.argv.first().is_some_and(|a| Path::new(a).file_name().is_some_and(|n| n == "codex"))
-}
-
-/// Returns the home a live process uses, as its environment says.
-fn home_of(look: &Look, process: &Process) -> Option<PathBuf> {
-    let values = look.environ(process, &["CODEX_HOME", "HOME"]).ok()?;
-    match values.as_slice() {
-        [Some(moved), _] if !moved.is_empty() => Some(PathBuf::from(moved)),
-        [_, Some(home)] => Some(Path::new(home).join(".codex")),
-        _ => None,
-    }
-}
-
 struct CodexStore<'a> {
     look: &'a Look,
     root: &'a Root,
@@ -138,8 +130,13 @@ fn id_of(name: &str) -> Option<&str> {
 fn birth_days(id: &str) -> Vec<String> {
     let hex: String = id.chars().filter(|c| *c != '-').take(12).collect();
     let born_ms = i64::from_str_radix(&hex, 16).ok().filter(|_| id.len() == ID_CHARS);
+    born_ms.map(days_around).unwrap_or_default()
+}
+
+/// The folders of the day of this time and of its neighbours.
+fn days_around(ms: i64) -> Vec<String> {
     let day = |days: i64| {
-        let at = Time::from_millis(born_ms?.checked_add(days * 86_400_000)?)?;
+        let at = Time::from_millis(ms.checked_add(days * 86_400_000)?)?;
         Some(at.0.strftime("%Y/%m/%d").to_string())
     };
     [0, -1, 1].into_iter().filter_map(day).collect()
@@ -227,6 +224,23 @@ impl CodexStore<'_> {
         all
     }
 
+    /// Says whether this open file is the rollout of this thread in this home, whatever its path is called
+    /// where the process lives that has it open.
+    fn is_own_rollout(&self, id: &str, open: &OpenFile) -> bool {
+        let path = self.born_here(id).and_then(|locator| locator.path);
+        let meta = path.and_then(|path| std::fs::metadata(path).ok());
+        meta.is_some_and(|meta| (meta.dev(), meta.ino()) == (open.device, open.inode))
+    }
+
+    /// Says whether a thread has had a prompt, as the index says, and has no rollout in this home.
+    fn lacks_rollout(&self, id: &str) -> bool {
+        let prompted = || self.index().and_then(|index| index.row(id)).is_some();
+        self.born_here(id).is_none() && prompted() && {
+            let found = self.find(id);
+            found.whole && found.rows.is_empty()
+        }
+    }
+
     /// A thread id holds the time of its birth, and the folders are days: look there first.
     fn born_here(&self, id: &str) -> Option<Locator> {
         birth_days(id).into_iter().find_map(|day| {
@@ -243,7 +257,7 @@ impl CodexStore<'_> {
 
 impl Store for CodexStore<'_> {
     fn live(&self) -> Found<Served> {
-        live::read(self.look, self.root)
+        live::read(self)
     }
 
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
@@ -327,7 +341,7 @@ impl Store for CodexStore<'_> {
     }
 
     fn beginnings(&self) -> Vec<PathBuf> {
-        watch::beginnings(&self.root.path)
+        watch::beginnings(&self.root.path, self.look.now)
     }
 
     fn announcing(&self) -> Vec<Pushing> {

@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use memchr::memmem;
-use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::NAME;
@@ -68,6 +69,44 @@ struct Step<'a> {
     model: Option<Cow<'a, str>>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    role: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    /// `task_complete`: present and null where the turn ended without a word.
+    #[serde(borrow, default, deserialize_with = "even_null")]
+    last_agent_message: Option<&'a RawValue>,
+    /// `task_complete`: only versions that also write the `error` of a turn write this.
+    #[serde(borrow)]
+    started_at: Option<&'a RawValue>,
+}
+
+/// Reads a field that is there, also where it is null.
+fn even_null<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
+impl Step<'_> {
+    /// Says whether a `task_complete` would also be written of a turn that the model refused: up to 0.142
+    /// that has no `error`, and no message either.
+    fn hides_failure(&self) -> bool {
+        self.started_at.is_none() && self.last_agent_message.is_some_and(|m| m.get() == "null")
+    }
+
+    /// Says whether this line shows that the turn did what it was for: an answer, even an empty one, a
+    /// command that the user typed, a summary.
+    fn is_answer(&self) -> bool {
+        let says = |word: &str| self.content.is_some_and(|c| c.get().contains(word));
+        match self.kind.as_deref() {
+            Some("message") => match self.role.as_deref() {
+                Some("assistant") => true,
+                Some("user") => says("<user_shell_command>"),
+                _ => false,
+            },
+            Some("agent_message" | "context_compacted") => true,
+            _ => false,
+        }
+    }
 }
 
 /// Line 0.
@@ -191,6 +230,10 @@ pub(super) fn parent_of(path: &Path, uid: u32) -> Option<String> {
 #[derive(Default)]
 struct Tail {
     decided: Option<Turn>,
+    /// The last turn is over without a word: whether it failed, the lines before its end say.
+    ended_mute: bool,
+    /// The first line was reached and describes the thread.
+    whole: bool,
     answered: HashSet<String>,
     open_call: Option<ToolCall>,
     /// The id of the call that the open turn waits for.
@@ -205,18 +248,19 @@ struct Tail {
 impl Tail {
     fn read(&mut self, opened: &file::Opened, model_known: bool) -> io::Result<()> {
         let ended = jsonl::tail(&opened.file, opened.size, TAIL_CHUNK, &mut |bytes| {
-            if !is_bulk(bytes)
-                && let Some(line) = Line::parse(bytes)
-            {
-                self.last = self.last.max(line.at());
-                if matches!(line.kind.as_ref(), "event_msg" | "response_item" | "turn_context")
-                    && let Some(step) = line.payload::<Step<'_>>()
-                {
-                    self.visit(&line.kind, step);
+            if !is_bulk(bytes) {
+                match Line::parse(bytes) {
+                    Some(line) => self.take(&line),
+                    // Codex writes whole lines: this one was cut and written behind.
+                    None if self.decided.is_none() && !is_json(bytes) => {
+                        let why = "a line of its rollout is damaged";
+                        self.decided = Some(Turn::Undecided(why.into()));
+                    }
+                    None => {}
                 }
             }
             self.seen_bytes += bytes.len() as u64 + 1;
-            let open = self.at_work && self.seen_bytes >= OPEN_BYTES;
+            let open = self.at_work && !self.ended_mute && self.seen_bytes >= OPEN_BYTES;
             if self.decided.is_none() && open {
                 self.decided = Some(self.open());
             }
@@ -229,6 +273,16 @@ impl Tail {
         Ok(())
     }
 
+    fn take(&mut self, line: &Line<'_>) {
+        self.last = self.last.max(line.at());
+        self.whole |= line.kind == "session_meta";
+        if matches!(line.kind.as_ref(), "event_msg" | "response_item" | "turn_context")
+            && let Some(step) = line.payload::<Step<'_>>()
+        {
+            self.visit(&line.kind, step);
+        }
+    }
+
     fn visit(&mut self, line_kind: &str, step: Step<'_>) {
         if line_kind == "turn_context" {
             if self.model.is_none() {
@@ -239,15 +293,19 @@ impl Tail {
         if self.decided.is_some() {
             return;
         }
+        if self.ended_mute {
+            return self.judge_mute_end(&step);
+        }
         let call = step.call_id.as_deref().unwrap_or_default();
         match step.kind.as_deref().unwrap_or_default() {
             "task_started" => self.decided = Some(self.open()),
-            "task_complete" => {
-                self.decided = Some(match step.error {
-                    Some(error) if error.get() != "null" => Turn::Failed(error_text(error)),
-                    _ => Turn::Finished,
-                });
-            }
+            "task_complete" => match step.error {
+                Some(error) if error.get() != "null" => {
+                    self.decided = Some(Turn::Failed(error_text(error)));
+                }
+                _ if step.hides_failure() => self.ended_mute = true,
+                _ => self.decided = Some(Turn::Finished),
+            },
             "turn_aborted" => self.decided = Some(Turn::Interrupted),
             "function_call_output" | "custom_tool_call_output" => {
                 self.at_work = true;
@@ -269,6 +327,26 @@ impl Tail {
         }
     }
 
+    /// Looks at a line before the end of a turn that ended without a word.
+    fn judge_mute_end(&mut self, step: &Step<'_>) {
+        let other = matches!(
+            step.kind.as_deref().unwrap_or_default(),
+            "message"
+                | "task_started"
+                | "function_call"
+                | "function_call_output"
+                | "custom_tool_call"
+                | "custom_tool_call_output"
+                | "local_shell_call"
+                | "user_message"
+        );
+        if step.is_answer() {
+            self.decided = Some(Turn::Finished);
+        } else if other {
+            self.decided = Some(mute_end());
+        }
+    }
+
     fn open(&mut self) -> Turn {
         let call = self.open_call.take();
         self.waits_for = call.as_ref().and_then(|call| call.id.clone());
@@ -286,19 +364,43 @@ impl Tail {
     fn turn(&mut self) -> Turn {
         match self.decided.take() {
             Some(turn) => turn,
+            None if self.ended_mute => mute_end(),
             // A turn of more than the window: calls without an end of the turn behind them.
             None if self.over_budget && self.at_work => self.open(),
             None if self.over_budget => {
                 Turn::Undecided("the last MiB of its rollout holds no turn".into())
+            }
+            None if !self.whole && self.seen_bytes > 0 => {
+                // Its beginning was cut off: nothing before its first line is known.
+                if self.at_work {
+                    self.open()
+                } else {
+                    Turn::Undecided("its rollout has lost its beginning".into())
+                }
             }
             None => Turn::None,
         }
     }
 }
 
+fn mute_end() -> Turn {
+    Turn::Over("it ended without an answer, and this version does not write an error".into())
+}
+
+fn is_json(line: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(line).is_ok()
+}
+
 /// Says whether a long line cannot hold anything the tail needs.
 fn is_bulk(line: &[u8]) -> bool {
-    const KINDS: [&[u8]; 4] = [b"\"task_", b"\"turn_aborted\"", b"tool_call", b"function_call"];
+    const KINDS: [&[u8]; 6] = [
+        b"\"task_",
+        b"\"turn_aborted\"",
+        b"tool_call",
+        b"function_call",
+        b"<user_shell_command>",
+        b"\"session_meta\"",
+    ];
     line.len() > BULK_BYTES
         && !KINDS.iter().any(|kind| memmem::find(line, kind).is_some())
         && memmem::find(line, b"\"turn_context\"").is_none()

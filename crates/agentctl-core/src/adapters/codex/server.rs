@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::live::is_server;
+use super::process::is_server;
 use super::{NAME, home_of, is_codex};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::Process;

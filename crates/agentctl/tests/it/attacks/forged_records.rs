@@ -3,6 +3,9 @@
 //! Each test ends in `agentctl stop` of the session that the forged record invents: the process that it
 //! names must live on, and the command must not say that it stopped anything.
 
+mod claude_code;
+mod codex;
+
 use std::path::Path;
 use std::process::{Command, Stdio};
 

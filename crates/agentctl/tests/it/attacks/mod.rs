@@ -10,5 +10,4 @@ mod hooks;
 mod listeners;
 mod processes;
 mod stopping;
-mod unproved_records;
 mod words;

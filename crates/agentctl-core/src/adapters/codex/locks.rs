@@ -1,0 +1,140 @@
+//! The locks of threads: the holder of the `flock` on `thread-writer-locks/<id>.lock`, confirmed by its open
+//! descriptor and proved to be Codex of this home.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use super::live::{Candidate, no_locks, served_by, served_elsewhere};
+use super::{Codex, NAME, is_codex};
+use crate::adapters::proof::{Unproved, prove};
+use crate::adapters::{Found, Look, Root, Served, State, skipped};
+use crate::kernel::{FileLock, Process};
+use crate::model::{Reason, ReasonKind, Status, is_session_id};
+use crate::native::file;
+
+/// Adds the threads whose lock is held.
+pub(super) fn read(
+    look: &Look,
+    root: &Root,
+    candidates: &[Candidate<'_>],
+    found: &mut Found<Served>,
+) {
+    let directory = root.path.join("thread-writer-locks");
+    let entries = match file::list(&directory, look.host.kernel.uid()) {
+        Ok(entries) => entries,
+        Err(skip) => {
+            found.faults.push(skipped(NAME, root, &directory, &skip));
+            found.whole = false;
+            return;
+        }
+    };
+    let held = match look.host.kernel.file_locks() {
+        Ok(locks) => locks,
+        Err(error) => {
+            found.faults.push(no_locks(root, &error));
+            found.whole = false;
+            return;
+        }
+    };
+    let locks = Locks { look, root, candidates, held };
+    for entry in entries {
+        if let Some(id) = entry.name.strip_suffix(".lock").filter(|id| is_session_id(id)) {
+            found.rows.extend(locks.holder(id, &entry));
+        }
+    }
+}
+
+struct Locks<'a> {
+    look: &'a Look,
+    root: &'a Root,
+    candidates: &'a [Candidate<'a>],
+    held: Vec<FileLock>,
+}
+
+impl Locks<'_> {
+    fn holder(&self, id: &str, entry: &file::Entry) -> Option<Served> {
+        let meta = fs::symlink_metadata(&entry.path).ok().filter(fs::Metadata::is_file)?;
+        let source = format!("{NAME}:thread-writer-locks/{}", entry.name);
+        let kernel = &self.look.host.kernel;
+        for pid in self.pids(&meta) {
+            // The inode alone may be another file system's: the open descriptor settles it.
+            match (kernel.process(pid), kernel.has_open(pid, meta.dev(), meta.ino())) {
+                (Ok(Some(process)), Ok(true)) => {
+                    let mut served = self.joined(id, &process, meta.nlink());
+                    let says = format!("its lock is held by pid {pid}");
+                    served.evidence.push(self.look.evidence(source, says));
+                    return Some(served);
+                }
+                (Err(error), _) | (_, Err(error))
+                    if error.kind() != std::io::ErrorKind::NotFound =>
+                {
+                    let why =
+                        format!("its lock is held by pid {pid}, which cannot be read: {error}");
+                    return Some(Served::unseen(id.to_owned(), why));
+                }
+                _ => {}
+            }
+        }
+        outside(self.look, id, entry, source)
+    }
+
+    /// Returns the processes that may hold the lock on this file.
+    fn pids(&self, meta: &fs::Metadata) -> Vec<u32> {
+        // A shared lock is that of a process that tries it, as `outside` does.
+        let is_this = |l: &&FileLock| l.inode == meta.ino() && l.kind == "FLOCK" && l.exclusive;
+        let pids: Vec<u32> = self.held.iter().filter(is_this).filter_map(|lock| lock.pid).collect();
+        if !pids.is_empty() {
+            return pids;
+        }
+        // The kernel's list may leave out a lock that is held; its holder has the file open.
+        let kernel = &self.look.host.kernel;
+        let open = |p: &&Process| {
+            is_codex(p) && kernel.has_open(p.id.pid, meta.dev(), meta.ino()).unwrap_or(false)
+        };
+        self.candidates.iter().map(|c| c.process).filter(open).map(|p| p.id.pid).collect()
+    }
+
+    /// Joins the thread and the holder of its lock, if that is proved to be Codex of this home. A lock file
+    /// of several names is a link to another file, which the holder locked under its own name.
+    fn joined(&self, id: &str, process: &Process, names: u64) -> Served {
+        let pid = process.id.pid;
+        if names != 1 {
+            let why = format!("its lock file has {names} names; pid {pid} locked it under one");
+            return Served::unseen(id.to_owned(), why);
+        }
+        match prove(&Codex, self.look, self.root, process) {
+            Ok(()) => served_by(id, process),
+            Err(Unproved::Namespace) if is_codex(process) => served_elsewhere(id),
+            Err(unproved) => {
+                let why = format!("its lock is held by pid {pid}, but {unproved}");
+                Served::unseen(id.to_owned(), why)
+            }
+        }
+    }
+}
+
+/// From a private pid namespace the holders outside it are not shown at all. Only there is the lock
+/// itself tried, for an instant and shared.
+fn outside(look: &Look, id: &str, entry: &file::Entry, source: String) -> Option<Served> {
+    let kernel = &look.host.kernel;
+    if kernel.sees_whole_machine() {
+        return None;
+    }
+    let opened = file::open(&entry.path, kernel.uid()).ok()?;
+    if opened.file.try_lock_shared().is_ok() {
+        return None;
+    }
+    // Taken since the list was read, by a process that we can see: the next look names it.
+    let now = kernel.file_locks().unwrap_or_default();
+    let visible = now.iter().any(|lock| lock.inode == opened.identity.1 && lock.pid.is_some());
+    let (kind, why) = if visible {
+        (ReasonKind::Ambiguous, "its lock was taken while we looked; ask again")
+    } else {
+        (ReasonKind::Elsewhere, "its lock is held by a process outside this pid namespace")
+    };
+    let mut served = Served::unseen(id.to_owned(), why);
+    let reason = Some(Reason::with(kind, why));
+    served.state = Some(State { status: Status::Unknown, reason });
+    served.evidence.push(look.evidence(source, why));
+    Some(served)
+}

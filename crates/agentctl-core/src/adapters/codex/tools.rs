@@ -1,0 +1,25 @@
+//! The tools of a Codex process: what it does where its rollout cannot say.
+
+use crate::adapters::Look;
+use crate::kernel::Process;
+use crate::model::{ProcId, shorten};
+
+/// Returns the command line of a tool that one of these processes runs for this thread.
+///
+/// Codex gives its tools `CODEX_THREAD_ID`. What the process itself inherited was another Codex's.
+pub(super) fn at_work(look: &Look, by: &[ProcId], id: &str) -> Option<String> {
+    let kernel = &look.host.kernel;
+    let thread_of = |process: &ProcId| {
+        let values = kernel.environ(process, &["CODEX_THREAD_ID"]).unwrap_or_default();
+        values.into_iter().next().flatten()
+    };
+    let agents: Vec<&ProcId> =
+        by.iter().filter(|agent| thread_of(agent).as_deref() != Some(id)).collect();
+    let everyone = kernel.table(look.deadline, |_| true);
+    let is_tool = |child: &&Process| {
+        agents.iter().any(|agent| agent.pid == child.parent_pid)
+            && thread_of(&child.id).as_deref() == Some(id)
+    };
+    let tool = everyone.processes.iter().find(is_tool)?;
+    Some(shorten(&tool.argv.join(" "), 160))
+}
