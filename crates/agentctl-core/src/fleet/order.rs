@@ -1,0 +1,128 @@
+//! The order of rows: what needs a person first, then the newest, subagents right below their parent.
+
+use std::collections::HashMap;
+
+use crate::model::Session;
+
+/// Orders rows as the contract says, subagents right after their parent. Rows are large and may be a hundred
+/// thousand, so their places are ordered first, and then each row is moved once.
+pub(super) fn sort(sessions: &mut [Session]) {
+    let mut places: Vec<usize> = (0..sessions.len()).collect();
+    places.sort_by(|a, b| order(&sessions[*a], &sessions[*b]));
+    if sessions.iter().any(|s| s.parent.is_some()) {
+        places = below_their_parents(sessions, &places);
+    }
+    put_in_order(sessions, places);
+}
+
+/// Puts the places of subagents right behind the place of their parent.
+fn below_their_parents(sessions: &[Session], places: &[usize]) -> Vec<usize> {
+    // Subagents by their parent, last first: they are taken from the end.
+    let mut below: HashMap<&str, Vec<usize>> = HashMap::new();
+    let mut pending = Vec::new();
+    for place in places.iter().rev() {
+        match &sessions[*place].parent {
+            Some(parent) => below.entry(parent).or_default().push(*place),
+            None => pending.push(*place),
+        }
+    }
+    // Subagents of subagents may be many generations: they are walked, never recursed into.
+    let mut ordered = Vec::with_capacity(places.len());
+    while let Some(place) = pending.pop() {
+        ordered.push(place);
+        let children = sessions[place].id.as_deref().and_then(|id| below.remove(id));
+        pending.extend(children.into_iter().flatten());
+    }
+    // A subagent whose parent is not shown is shown all the same.
+    let mut rest: Vec<usize> = below.into_values().flatten().collect();
+    rest.sort_by(|a, b| order(&sessions[*a], &sessions[*b]));
+    ordered.extend(rest);
+    ordered
+}
+
+/// Moves each row to its place: the first place in the list is that of the row which is to be first.
+fn put_in_order(sessions: &mut [Session], mut places: Vec<usize>) {
+    for first in 0..places.len() {
+        let mut at = first;
+        while places[at] != first {
+            let from = places[at];
+            sessions.swap(at, from);
+            places[at] = at;
+            at = from;
+        }
+        places[at] = at;
+    }
+}
+
+/// The order of the contract: what needs a person first, then the newest.
+fn order(a: &Session, b: &Session) -> std::cmp::Ordering {
+    let newest = |s: &Session| std::cmp::Reverse(s.last_activity_at.or(s.started_at));
+    (a.status, newest(a), &a.id, a.pid).cmp(&(b.status, newest(b), &b.id, b.pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::adapters::{Found, Record, Root};
+    use crate::fleet::{View, join, look};
+    use crate::host::Host;
+    use crate::model::Locator;
+
+    fn session(view: &View, id: usize, parent: Option<usize>) -> Session {
+        let parent = parent.map(|n| n.to_string());
+        let locator = Locator { id: id.to_string(), path: None, parent };
+        join(view, &locator, Record::default(), None)
+    }
+
+    fn view() -> View {
+        let host = Host {
+            home: "/".into(),
+            cwd: "/".into(),
+            program: "/".into(),
+            env: std::collections::BTreeMap::new(),
+            roots: std::collections::BTreeMap::new(),
+            settings: std::collections::BTreeMap::new(),
+            gateways: std::collections::BTreeMap::new(),
+            kernel: crate::kernel::Kernel::open().expect("a kernel"),
+            clock: || crate::model::Time::from_millis(0).expect("a time"),
+            deadlines: crate::host::Deadlines::default(),
+            memo: None,
+        };
+        let look = look(&Arc::new(host), &[], Duration::from_secs(1));
+        View::new("any", &Root::known("/".into()), &look, Found::default())
+    }
+
+    /// S12: a chain of any length is put in order, on a thread with a small stack.
+    #[test]
+    fn a_chain_of_a_hundred_thousand_subagents_is_ordered() {
+        const LENGTH: usize = 100_000;
+        let view = view();
+        let small = std::thread::Builder::new().stack_size(256 << 10);
+        let ordered = small.spawn(move || {
+            // The last first, so that every row has to be moved.
+            let chain = (0..LENGTH).rev().map(|n| session(&view, n, n.checked_sub(1)));
+            let mut sessions: Vec<Session> = chain.collect();
+            sort(&mut sessions);
+            sessions.into_iter().filter_map(|s| s.id?.parse().ok()).collect::<Vec<usize>>()
+        });
+        let ordered = ordered.expect("started").join().expect("no overflow");
+        assert_eq!(ordered, (0..LENGTH).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn subagents_stand_below_their_parent_and_a_circle_is_shown_once() {
+        let view = view();
+        let families =
+            [(1, None), (2, Some(1)), (3, None), (4, Some(2)), (5, Some(1)), (6, Some(9))];
+        let circle = [(7, Some(8)), (8, Some(7))];
+        let all = families.into_iter().chain(circle).rev();
+        let mut sessions: Vec<Session> =
+            all.map(|(id, parent)| session(&view, id, parent)).collect();
+        sort(&mut sessions);
+        let ids: Vec<&str> = sessions.iter().filter_map(|s| s.id.as_deref()).collect();
+        assert_eq!(ids, ["1", "2", "4", "5", "3", "6", "7", "8"]);
+    }
+}

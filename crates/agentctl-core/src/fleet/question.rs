@@ -1,0 +1,410 @@
+//! One adapter's part of a list: which sessions are read, how many at once, and what is kept of each.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::join::{self, View, join};
+use super::{Query, each_root};
+use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
+use crate::model::{Fault, Locator, Session};
+
+pub(super) fn list_adapter(
+    adapter: &'static dyn Adapter,
+    look: &Look,
+    query: &Query,
+) -> Found<Session> {
+    each_root(adapter, look, |root| {
+        let mut found = Found::default();
+        let store = adapter.store(look, root);
+        let history = query.history.map(|since| store.history(since));
+        let live = store.live();
+        let mut question = Question::new(adapter, look, root, store.as_ref(), live);
+        (question.children, question.for_table) = (query.children, query.for_table);
+        question.add_living(history);
+        if let Some(Some(since)) = query.history {
+            question.rows.retain(|row| {
+                row.session.status.is_live()
+                    || row.session.last_activity_at.is_none_or(|t| t.millis() >= since)
+            });
+        }
+        question.add_unjoined(|_| true);
+        question.finish(&mut found);
+        found
+    })
+}
+
+/// One home under question: who lives, what was read, what was decided.
+pub(super) struct Question<'a> {
+    pub(super) adapter: &'static dyn Adapter,
+    pub(super) look: &'a Look,
+    pub(super) root: &'a Root,
+    pub(super) store: &'a dyn Store,
+    pub(super) view: View,
+    pub(super) children: bool,
+    pub(super) for_table: bool,
+    pub(super) rows: Vec<Row>,
+    /// How many records are kept until they are confirmed.
+    pub(super) kept: usize,
+    /// Sessions whose record may lie where we could not look.
+    pub(super) hidden: Vec<String>,
+    pub(super) faults: Vec<Fault>,
+}
+
+pub(super) struct Row {
+    pub(super) locator: Locator,
+    pub(super) session: Session,
+    confirm: Confirm,
+}
+
+/// Whether a row is looked at again: its record says that a turn is open, and nobody serves it.
+enum Confirm {
+    No,
+    /// With the record that was read.
+    With(Box<Record>),
+    /// The record is read again.
+    Again,
+}
+
+/// So many records are kept until they are confirmed; the others are read again.
+const KEPT_MOST: usize = 4096;
+/// So many records are read before any of them is decided about: records are larger than rows.
+const READ_AT_ONCE: usize = 4096;
+
+impl<'a> Question<'a> {
+    pub(super) fn new(
+        adapter: &'static dyn Adapter,
+        look: &'a Look,
+        root: &'a Root,
+        store: &'a dyn Store,
+        live: Found<Served>,
+    ) -> Self {
+        let faults = live.faults.clone();
+        let view = View::new(adapter.name(), root, look, live);
+        Self {
+            adapter,
+            look,
+            root,
+            store,
+            view,
+            children: false,
+            for_table: false,
+            rows: Vec::new(),
+            kept: 0,
+            hidden: Vec::new(),
+            faults,
+        }
+    }
+
+    /// Reads what lives, and the history that is given.
+    pub(super) fn add_living(&mut self, history: Option<Found<Locator>>) {
+        let locators = match history {
+            Some(history) => self.take_history(history),
+            None => self.possibly_served(),
+        };
+        let served = self.served_elsewhere_in_list(&locators);
+        self.add(served, Depth::Outline);
+        self.add(locators, Depth::Outline);
+    }
+
+    pub(super) fn take_history(&mut self, history: Found<Locator>) -> Vec<Locator> {
+        self.faults.extend(history.faults);
+        history.rows
+    }
+
+    /// Sessions that a process without a record of its own may be serving.
+    pub(super) fn possibly_served(&mut self) -> Vec<Locator> {
+        let Some(since) = self.view.oldest_unjoined_ms() else { return Vec::new() };
+        let recent = self.store.history(Some(since));
+        self.take_history(recent)
+    }
+
+    /// Sessions a live source names that are not among these.
+    pub(super) fn served_elsewhere_in_list(&mut self, listed: &[Locator]) -> Vec<Locator> {
+        let served = self.view.served_ids();
+        if served.is_empty() {
+            return Vec::new();
+        }
+        let listed: HashSet<&str> = listed.iter().map(|l| l.id.as_str()).collect();
+        let mut missing = Vec::new();
+        for id in served {
+            if !listed.contains(id.as_str()) {
+                missing.push(self.written(&Locator { id, path: None, parent: None }));
+            }
+        }
+        missing
+    }
+
+    /// Finds where a record lies; where we could not look everywhere, it may be hidden there.
+    pub(super) fn written(&mut self, locator: &Locator) -> Locator {
+        let found = written(self.store, locator);
+        if found.rows.is_empty() && !found.whole {
+            self.hidden.push(locator.id.clone());
+        }
+        self.faults.extend(found.faults);
+        found.rows.into_iter().next().unwrap_or_else(|| locator.clone())
+    }
+
+    pub(super) fn admit_hidden(&self, locator: &Locator, mut record: Record) -> Record {
+        if self.hidden.contains(&locator.id) {
+            record.turn = Turn::Unreadable("its record may lie where we could not look".into());
+        }
+        record
+    }
+
+    /// Reads one session; a subagent is judged by its parent's process.
+    pub(super) fn add_one(&mut self, locator: &Locator, depth: Depth) {
+        let locator = self.written(locator);
+        let record = self.store.record(&locator, depth);
+        if record.absent {
+            return;
+        }
+        let Some(parent) = record.parent.clone() else {
+            return self.push(locator, record);
+        };
+        let parent = self.written(&Locator { id: parent, path: None, parent: None });
+        let above = join(&self.view, &parent, self.store.record(&parent, Depth::Outline), None);
+        let session = join::child(&self.view, &above, &locator, record);
+        self.rows.push(Row { locator, session, confirm: Confirm::No });
+    }
+
+    /// Reads these records and decides about each.
+    pub(super) fn add(&mut self, locators: Vec<Locator>, depth: Depth) {
+        self.rows.reserve(locators.len());
+        let mut locators = locators.into_iter();
+        while !locators.as_slice().is_empty() {
+            let some = &locators.as_slice()[..locators.len().min(READ_AT_ONCE)];
+            let records = read_all(self.store, some, depth, self.look.deadline);
+            for record in records.into_iter().flatten() {
+                match (locators.next(), record) {
+                    (Some(locator), Some(record)) => self.push(locator, record),
+                    _ => return self.out_of_time(),
+                }
+            }
+        }
+    }
+
+    /// Says that the deadline passed before everything was read. Whoever asked waits no longer, so the
+    /// thread has nothing more to do than to end.
+    pub(super) fn out_of_time(&mut self) {
+        let message = "not every session could be read in time; some are missing".to_owned();
+        let fault = crate::adapters::fault(self.adapter.name(), self.root, "timeout", message);
+        if !self.faults.contains(&fault) {
+            self.faults.push(fault);
+        }
+    }
+
+    pub(super) fn is_late(&self) -> bool {
+        Instant::now() >= self.look.deadline
+    }
+
+    pub(super) fn push(&mut self, locator: Locator, record: Record) {
+        // A subagent belongs under its parent, wherever its own record lies.
+        if record.parent.is_some() || record.absent {
+            return;
+        }
+        let record = self.admit_hidden(&locator, record);
+        if let Turn::Unreadable(why) = &record.turn {
+            let message = format!("the record of {} could not be read: {why}", locator.id);
+            self.faults.push(crate::adapters::fault(
+                self.adapter.name(),
+                self.root,
+                "unreadable",
+                message,
+            ));
+        }
+        let open = matches!(record.turn, Turn::Open { .. });
+        let served = self.view.serves(&locator.id);
+        let child = if served { self.store.open_child(&locator) } else { None };
+        let doubtful = match open && !served {
+            true if self.kept < KEPT_MOST => Confirm::With(Box::new(record.clone())),
+            true => Confirm::Again,
+            false => Confirm::No,
+        };
+        let mut session = join(&self.view, &locator, record, child.as_ref());
+        let confirm = if session.status.is_live() { Confirm::No } else { doubtful };
+        self.kept += usize::from(matches!(confirm, Confirm::With(_)));
+        let mut locator = locator;
+        if self.for_table {
+            leave_for_table(&mut session);
+            if matches!(confirm, Confirm::No) && !self.children {
+                locator = Locator { id: String::new(), path: None, parent: None };
+            }
+        }
+        self.rows.push(Row { locator, session, confirm });
+    }
+
+    /// Adds the processes without a session; one that may serve a session read above is unknown.
+    pub(super) fn add_unjoined(&mut self, wanted: impl Fn(&Served) -> bool) {
+        let mut rows = Vec::new();
+        for served in self.view.unjoined().filter(|s| wanted(s)) {
+            let read = self.rows.iter().map(|row| &row.session);
+            let may_serve: Vec<&str> = read
+                .filter(|s| self.view.may_serve(served, s))
+                .filter_map(|s| s.id.as_deref())
+                .collect();
+            let session = self.view.process_row(served, &may_serve);
+            let locator = Locator { id: String::new(), path: None, parent: None };
+            rows.push(Row { locator, session, confirm: Confirm::No });
+        }
+        self.rows.extend(rows);
+    }
+
+    /// "Nobody serves it, yet its turn is open" may only mean that it ended, or began, while we
+    /// looked. So look once more: at the living first, then at the record.
+    pub(super) fn confirm(&mut self) {
+        if self.rows.iter().all(|row| matches!(row.confirm, Confirm::No)) {
+            return;
+        }
+        let adapter = self.adapter;
+        let left = self.look.deadline.saturating_duration_since(Instant::now());
+        let until = Instant::now() + left / 2;
+        let table = self.look.host.kernel.table(until, move |brief| adapter.is_candidate(brief));
+        let look = Look { table: Arc::new(table), now: self.look.host.now(), ..self.look.clone() };
+        let store = self.adapter.store(&look, self.root);
+        let live = store.live();
+        self.faults.extend(live.faults.iter().cloned());
+        let view = View::new(self.adapter.name(), self.root, &look, live);
+        for row in &mut self.rows {
+            let before = match std::mem::replace(&mut row.confirm, Confirm::No) {
+                Confirm::No => continue,
+                Confirm::With(record) => Some(record),
+                Confirm::Again => None,
+            };
+            if Instant::now() >= look.deadline {
+                // What was said first rests on a look that was not taken again.
+                join::changed_under_us(&mut row.session);
+                continue;
+            }
+            let depth = if row.session.tokens.is_some() { Depth::Whole } else { Depth::Outline };
+            let record = match before.filter(|before| before.is_unchanged(&row.locator)) {
+                Some(before) => *before,
+                None => store.record(&row.locator, depth),
+            };
+            let open = matches!(record.turn, Turn::Open { .. });
+            let changed = record.last_activity_at != row.session.last_activity_at;
+            row.session = join(&view, &row.locator, record, None);
+            if self.for_table {
+                leave_for_table(&mut row.session);
+            }
+            if open && changed && !row.session.status.is_live() {
+                join::changed_under_us(&mut row.session);
+            }
+        }
+        self.view = view;
+    }
+
+    pub(super) fn finish(mut self, found: &mut Found<Session>) {
+        self.confirm();
+        if self.children {
+            self.add_children();
+        }
+        // Collected in the memory of the rows themselves; nothing stands twice.
+        let sessions: Vec<Session> = self.rows.into_iter().map(|row| row.session).collect();
+        append(&mut found.rows, sessions);
+        found.faults.extend(self.faults);
+    }
+
+    pub(super) fn add_children(&mut self) {
+        let mut known: HashSet<String> = self.rows.iter().map(|r| r.locator.id.clone()).collect();
+        let mut index = 0;
+        while index < self.rows.len() {
+            if self.is_late() {
+                return self.out_of_time();
+            }
+            let parent = self.rows[index].locator.clone();
+            let children = self.store.children(&parent);
+            self.faults.extend(children.faults);
+            for child in children.rows {
+                if !known.insert(child.id.clone()) {
+                    continue;
+                }
+                let mut record = self.store.record(&child, Depth::Outline);
+                record.parent = Some(parent.id.clone());
+                let mut session =
+                    join::child(&self.view, &self.rows[index].session, &child, record);
+                if self.for_table {
+                    leave_for_table(&mut session);
+                }
+                self.rows.push(Row { locator: child, session, confirm: Confirm::No });
+            }
+            index += 1;
+        }
+    }
+}
+
+/// Leaves of a session what a table shows, and what decides whether it is shown.
+fn leave_for_table(session: &mut Session) {
+    (session.evidence, session.notes) = (Vec::new(), Vec::new());
+    (session.prompt, session.model, session.native_key) = (None, None, None);
+}
+
+/// Adds rows to others; where there are none yet nothing is moved. Many rows are moved piece by piece, and
+/// their old memory is given back piece by piece.
+pub(super) fn append<T>(all: &mut Vec<T>, mut more: Vec<T>) {
+    const PIECE: usize = 4096;
+    if all.is_empty() {
+        *all = more;
+        return;
+    }
+    all.reserve_exact(more.len());
+    let from = all.len();
+    while more.len() > PIECE {
+        all.extend(more.drain(more.len() - PIECE..).rev());
+        more.shrink_to_fit();
+    }
+    all.extend(more.into_iter().rev());
+    all[from..].reverse();
+}
+
+/// Finds where a session's record lies, if a live source named it before it was written.
+pub(crate) fn written(store: &dyn Store, locator: &Locator) -> Found<Locator> {
+    if locator.path.is_some() {
+        return Found { rows: vec![locator.clone()], ..Found::default() };
+    }
+    let mut found = store.find(&locator.id);
+    found.rows.retain(|l| l.id == locator.id);
+    found
+}
+
+/// Reads many records on as many threads as there are cores; order is kept, thread after thread. What has
+/// not been read when the deadline passes is `None`, and nothing after it is read.
+fn read_all(
+    store: &dyn Store,
+    locators: &[Locator],
+    depth: Depth,
+    deadline: Instant,
+) -> Vec<Vec<Option<Record>>> {
+    let read = |chunk: &[Locator]| -> Vec<Option<Record>> {
+        let record = |l| (Instant::now() < deadline).then(|| store.record(l, depth));
+        chunk.iter().map(record).collect()
+    };
+    // Asking how many cores there are means reading a dozen files: only for many records.
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    let threads = if locators.len() < 64 { 1 } else { cores() };
+    if threads == 1 {
+        return vec![read(locators)];
+    }
+    let share = locators.len().div_ceil(threads);
+    std::thread::scope(|scope| {
+        let read = &read;
+        let workers: Vec<_> =
+            locators.chunks(share).map(|chunk| scope.spawn(move || read(chunk))).collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
+            .collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::append;
+
+    #[test]
+    fn rows_are_appended_in_their_order() {
+        let mut all = vec![0; 3];
+        append(&mut all, (1..10_001).collect());
+        assert_eq!(all[3..], (1..10_001).collect::<Vec<i32>>());
+    }
+}
