@@ -1,0 +1,42 @@
+//! The texts in which the kernel describes a process: `/proc/<pid>/stat` and `/proc/<pid>/status`.
+
+/// The fields of a `/proc/<pid>/stat` line that we use.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub(super) comm: String,
+    pub(super) state: u8,
+    pub(super) parent_pid: u32,
+    pub(super) session: u32,
+    pub(super) start_ticks: u64,
+}
+
+impl Stat {
+    /// Splits from the right of the name: it may hold any byte, `)` included.
+    pub(super) fn parse(line: &[u8]) -> Option<Self> {
+        let open = memchr::memchr(b'(', line)?;
+        let close = memchr::memrchr(b')', line)?;
+        let comm = String::from_utf8_lossy(line.get(open + 1..close)?).into_owned();
+        let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
+        let state = *fields.next()?.as_bytes().first()?;
+        let parent_pid = fields.next()?.parse().ok()?;
+        let session = fields.nth(1)?.parse().ok()?;
+        let start_ticks = fields.nth(15)?.parse().ok()?;
+        Some(Self { comm, state, parent_pid, session, start_ticks })
+    }
+
+    pub(super) fn has_exited(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        matches!(self.state, b'T' | b't')
+    }
+}
+
+/// Reads the second number of the line `Uid:` in `/proc/<pid>/status`. The owner of `/proc/<pid>` is not
+/// asked: it is root for a process that may not be dumped, whatever its user.
+pub(super) fn effective_uid(status: &[u8]) -> Option<u32> {
+    let line = status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
+    std::str::from_utf8(line).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
