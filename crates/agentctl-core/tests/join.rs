@@ -399,3 +399,20 @@ fn a_table_with_gaps_proves_no_absence() {
         Ok(())
     });
 }
+
+#[test]
+fn a_record_without_a_turn_means_idle_only_where_the_adapter_says_so() {
+    let host = host();
+    let look = Look { host, table: Arc::default(), deadline: Instant::now(), now: at(1000) };
+    for (unprompted, expected) in [(false, Status::Unknown), (true, Status::Idle)] {
+        let mut served = Served::unseen("a".into(), "");
+        (served.by, served.state) = (vec![process(100)], None);
+        served.unprompted = unprompted;
+        let live = Found { rows: vec![served], ..Found::default() };
+        let view = View::new("play", &Root::known("/play".into()), &look, live);
+        let row = fleet::join(&view, &locator("a"), Record::default(), None);
+        assert_eq!(row.status, expected, "{row:?}");
+        let ended = Record { turn: Turn::Finished, ..Record::default() };
+        assert_eq!(fleet::join(&view, &locator("a"), ended, None).status, Status::Idle);
+    }
+}

@@ -149,6 +149,9 @@ pub struct Served {
     pub paused: bool,
     /// It was started for one prompt: before that has arrived it is starting, not idle.
     pub single_prompt: bool,
+    /// It may be without a prompt so far: a record without a turn then means that the session rests. Where
+    /// this is not set, such a record (deleted, cut, or never written) says nothing about the process.
+    pub unprompted: bool,
     /// What the live source says it is doing; `None` where the transcript must decide.
     pub state: Option<State>,
     /// How its last turn ended, as a server says whose sessions have no process here.
@@ -185,6 +188,7 @@ impl Served {
             hosted: false,
             paused: false,
             single_prompt: false,
+            unprompted: false,
             state: Some(State { status: Status::Unknown, reason }),
             outcome: None,
             may_serve: false,
@@ -212,6 +216,7 @@ impl Served {
             hosted: false,
             paused: process.paused,
             single_prompt: false,
+            unprompted: false,
             state: None,
             outcome: None,
             may_serve: false,

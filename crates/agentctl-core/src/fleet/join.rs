@@ -354,6 +354,10 @@ fn served_verdict(
         None => match turn {
             Turn::Open { asks: Some(reason), .. } => (Status::Waiting, Some(reason.clone())),
             Turn::Open { .. } => (Status::Running, working(turn)),
+            Turn::None if !claims.iter().any(|c| c.unprompted) => {
+                let why = "its record holds no turn, and nothing else says what its process does";
+                (Status::Unknown, Some(Reason::with(ReasonKind::Unreadable, why)))
+            }
             Turn::None | Turn::Finished | Turn::Failed(_) | Turn::Interrupted => {
                 (Status::Idle, None)
             }

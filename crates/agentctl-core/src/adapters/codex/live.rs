@@ -132,6 +132,7 @@ fn holder(
                 let mut served = Served::by(Some(id.to_owned()), &process);
                 served.hosted = is_server(&process);
                 served.single_prompt = matches!(role(&process), Role::Executes);
+                served.unprompted = true;
                 if served.hosted {
                     // A server works where its first client stood: that says nothing of its threads.
                     (served.stands_in, served.started_at) = (None, None);

@@ -261,6 +261,7 @@ impl One<'_> {
         let mut served = Served::by(Some(id.clone()), self.process);
         served.hosted = self.role == Role::Server;
         served.single_prompt = self.role == Role::Run;
+        served.unprompted = true;
         if self.role != Role::Run {
             // Where a server or a terminal stands says nothing of its sessions' folder.
             (served.stands_in, served.started_at) = (None, None);

@@ -147,6 +147,7 @@ pub(super) fn read(store: &PiStore<'_>, found: &mut Found<Served>) {
         if store.beginner(&certain.id).unwrap_or(kind) == store.kind {
             let mut served = Served::by(Some(certain.id), process);
             served.single_prompt = certain.single_prompt.is_some();
+            served.unprompted = true;
             // It works through its one prompt and leaves: until then the turn is not over, whatever another
             // writer put last. Older versions write nothing at all before the first answer.
             if certain.single_prompt == Some(true) {
@@ -301,6 +302,7 @@ fn add(
     if let Some((id, kind, evidence)) = &process.joined {
         if *kind == store.kind {
             let mut served = Served::by(Some(id.clone()), process.process);
+            served.unprompted = true;
             served.evidence.push(evidence.clone());
             found.rows.push(served);
         }
