@@ -8,6 +8,7 @@ mod descriptors;
 mod exit_watch;
 mod leave;
 mod memory;
+mod output;
 mod standing;
 mod strangers;
 

@@ -34,6 +34,7 @@ mod opencode_hosted;
 mod opencode_hostile;
 mod pi;
 mod pi_control;
+mod pi_doubt;
 mod races;
 mod readme;
 mod recycle;

@@ -64,7 +64,7 @@ impl Kernel {
     }
 
     /// Still there after the read, so it was there when the directory was opened.
-    fn still(&self, id: &ProcId) -> io::Result<()> {
+    pub(super) fn still(&self, id: &ProcId) -> io::Result<()> {
         match self.process(id.pid)? {
             Some(now) if same_process(&now.id, id) => Ok(()),
             _ => Err(io::Error::other("the process has gone")),
@@ -72,11 +72,11 @@ impl Kernel {
     }
 }
 
-fn descriptors(process: &OwnedFd) -> io::Result<OwnedFd> {
+pub(super) fn descriptors(process: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(openat(process, "fd", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
+pub(super) fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in rustix::fs::Dir::read_from(directory)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
