@@ -259,14 +259,6 @@ impl Kernel {
         ))
     }
 
-    /// Fails: the open files of other processes are not read on macOS.
-    pub fn open_file_names(&self, _id: &ProcId) -> io::Result<Vec<std::path::PathBuf>> {
-        Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "the open files of other processes are not read on macOS",
-        ))
-    }
-
     /// Fails: who listens where is not read on macOS.
     pub fn listening(&self, _id: &ProcId) -> io::Result<Vec<std::net::SocketAddr>> {
         Err(io::Error::new(

@@ -72,11 +72,11 @@ impl Kernel {
     }
 }
 
-pub(super) fn descriptors(process: &OwnedFd) -> io::Result<OwnedFd> {
+fn descriptors(process: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(openat(process, "fd", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-pub(super) fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
+fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in rustix::fs::Dir::read_from(directory)? {
         let name = entry?.file_name().to_string_lossy().into_owned();

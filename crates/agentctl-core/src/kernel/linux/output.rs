@@ -38,19 +38,4 @@ impl Kernel {
             && (major == 4 || (136..=143).contains(&major));
         Ok(is_terminal.then_some(stat.st_mtime))
     }
-
-    /// Returns the names of the files a process has open, as the process sees them.
-    pub fn open_file_names(&self, id: &ProcId) -> io::Result<Vec<std::path::PathBuf>> {
-        let directory = open_process_directory(id.pid)?;
-        let descriptors = super::descriptors::descriptors(&directory)?;
-        let mut found: Vec<std::path::PathBuf> = super::descriptors::names(&descriptors)?
-            .iter()
-            .filter_map(|name| super::link_at(&descriptors, name))
-            .filter(|path| path.is_absolute())
-            .collect();
-        self.still(id)?;
-        found.sort();
-        found.dedup();
-        Ok(found)
-    }
 }
