@@ -11,6 +11,7 @@ mod memory;
 mod output;
 mod standing;
 mod strangers;
+mod unix_peers;
 
 use std::ffi::OsStr;
 use std::fs;

@@ -256,6 +256,23 @@ impl Kernel {
         Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "the terminals of other processes are not looked at on macOS",
+    /// Fails: other processes' open files are not read on macOS.
+    pub fn open_files(
+        &self,
+        _id: &ProcId,
+        _wanted: &dyn Fn(&Path) -> bool,
+    ) -> io::Result<Vec<super::OpenFile>> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the open files of other processes are not read on macOS",
+        ))
+    }
+
+    /// Fails: who is connected to whom is not read on macOS.
+    pub fn is_connected(&self, _client: &ProcId, _server: &ProcId) -> io::Result<bool> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the sockets of other processes are not read on macOS",
         ))
     }
 

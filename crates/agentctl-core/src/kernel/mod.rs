@@ -132,6 +132,39 @@ pub enum Environ {
     Values(Vec<Option<String>>),
 }
 
+/// A file that a process has open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    /// Where it lies now, as the kernel names it; where it last lay if it was deleted.
+    pub path: PathBuf,
+    /// The number of its file system.
+    pub device: u64,
+    /// Its inode number.
+    pub inode: u64,
+    /// It has no name any more.
+    pub deleted: bool,
+    /// Its size.
+    pub size: u64,
+    /// It is open for writing.
+    pub writable: bool,
+    /// How far the process has come in it; `None` where the kernel does not say.
+    pub position: Option<u64>,
+}
+
+impl OpenFile {
+    /// Says why the file that lies there is not, or not all of, what the process has written.
+    #[must_use]
+    pub fn damage(&self) -> Option<&'static str> {
+        if self.deleted {
+            Some("was deleted")
+        } else if self.position.is_some_and(|position| position > self.size) {
+            Some("was cut")
+        } else {
+            None
+        }
+    }
+}
+
 /// A file lock somebody holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLock {

@@ -209,6 +209,37 @@ pub fn resolve_root(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
+/// Why nothing new can be written in a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The file system is mounted read-only.
+    #[error("its file system is read-only")]
+    ReadOnly,
+    /// No block or no inode is left.
+    #[error("its file system is full")]
+    Full,
+    /// This user may not write there.
+    #[error("permission denied")]
+    Denied,
+}
+
+/// Returns why this user cannot write in a folder, or in the nearest folder above it that exists.
+#[must_use]
+pub fn refuses_writing(folder: &Path) -> Option<Refusal> {
+    let folder = folder.ancestors().find(|path| path.is_dir())?;
+    let system = rustix::fs::statvfs(folder).ok()?;
+    if system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+        return Some(Refusal::ReadOnly);
+    }
+    let free = if rustix::process::geteuid().is_root() { system.f_bfree } else { system.f_bavail };
+    // Some file systems do not count inodes and report none at all.
+    if (system.f_blocks > 0 && free == 0) || (system.f_files > 0 && system.f_ffree == 0) {
+        return Some(Refusal::Full);
+    }
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::access(folder, access).is_err().then_some(Refusal::Denied)
+}
+
 /// Returns the word for what a directory entry is.
 #[must_use]
 pub fn kind_of(kind: fs::FileType) -> &'static str {

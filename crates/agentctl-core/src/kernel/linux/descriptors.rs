@@ -1,13 +1,16 @@
-//! How far a process has come in a file, and where it listens: what its open descriptors say.
+//! What the open descriptors of a process say: its files, how far it has come in them, where it listens,
+//! and what it is connected to.
 
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 
-use super::{Kernel, link_at, open_process_directory, read_at, same_process};
+use super::{Kernel, link_at, open_process_directory, read_at, same_process, unix_peers};
+use crate::kernel::OpenFile;
 use crate::model::ProcId;
 
 /// The state of a listening socket in `/proc/net/tcp`.
@@ -32,6 +35,38 @@ impl Kernel {
         Ok(found)
     }
 
+    /// Returns the files that a process has open and whose path is `wanted`.
+    pub fn open_files(
+        &self,
+        id: &ProcId,
+        wanted: &dyn Fn(&Path) -> bool,
+    ) -> io::Result<Vec<OpenFile>> {
+        let directory = open_process_directory(id.pid)?;
+        let descriptors = descriptors(&directory)?;
+        let mut found = Vec::new();
+        for name in names(&descriptors)? {
+            // A descriptor closed meanwhile has no link any more.
+            let Some(path) = link_at(&descriptors, &name).filter(|path| wanted(path)) else {
+                continue;
+            };
+            let Ok(stat) = statat(&descriptors, name.as_str(), AtFlags::empty()) else { continue };
+            // The mode of the link itself says how the file was opened.
+            let link = statat(&descriptors, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+            let text = read_at(directory.as_fd(), &format!("fdinfo/{name}")).unwrap_or_default();
+            found.push(OpenFile {
+                path,
+                device: stat.st_dev,
+                inode: stat.st_ino,
+                deleted: stat.st_nlink == 0,
+                size: u64::try_from(stat.st_size).unwrap_or_default(),
+                writable: link.is_ok_and(|link| link.st_mode & 0o200 != 0),
+                position: position(&String::from_utf8_lossy(&text)),
+            });
+        }
+        self.still(id)?;
+        Ok(found)
+    }
+
     /// Returns the addresses of this machine's loopback on which a process accepts connections.
     ///
     /// A process with a network of its own accepts none that we could make.
@@ -42,11 +77,7 @@ impl Kernel {
         if theirs.st_ino != network("/proc/self/ns/net")?.st_ino {
             return Ok(Vec::new());
         }
-        let descriptors = descriptors(&directory)?;
-        let sockets: HashSet<u64> = names(&descriptors)?
-            .iter()
-            .filter_map(|name| socket_inode(&link_at(&descriptors, name)?.to_string_lossy()))
-            .collect();
+        let sockets = sockets(&directory)?;
         let mut found = Vec::new();
         for table in ["net/tcp", "net/tcp6"] {
             let text = match read_at(directory.as_fd(), table) {
@@ -63,6 +94,16 @@ impl Kernel {
         Ok(found)
     }
 
+    /// Says whether a process is connected to another one by a Unix socket.
+    pub fn is_connected(&self, client: &ProcId, server: &ProcId) -> io::Result<bool> {
+        let of = |id: &ProcId| sockets(&open_process_directory(id.pid)?);
+        let (ours, theirs) = (of(client)?, of(server)?);
+        let pairs = unix_peers::pairs()?;
+        self.still(client)?;
+        self.still(server)?;
+        Ok(pairs.iter().any(|(one, other)| ours.contains(one) && theirs.contains(other)))
+    }
+
     /// Still there after the read, so it was there when the directory was opened.
     pub(super) fn still(&self, id: &ProcId) -> io::Result<()> {
         match self.process(id.pid)? {
@@ -74,6 +115,14 @@ impl Kernel {
 
 fn descriptors(process: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(openat(process, "fd", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Returns the inode numbers of the sockets that a process has open.
+fn sockets(process: &OwnedFd) -> io::Result<HashSet<u64>> {
+    let descriptors = descriptors(process)?;
+    let names = names(&descriptors)?;
+    let links = names.iter().filter_map(|name| link_at(&descriptors, name));
+    Ok(links.filter_map(|link| socket_inode(&link.to_string_lossy())).collect())
 }
 
 fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
@@ -162,6 +211,43 @@ mod tests {
         drop((ours, other));
         let none = kernel.positions(&me(&kernel), meta.dev(), meta.ino()).expect("readable");
         assert!(none.is_empty());
+    }
+
+    #[test]
+    fn an_open_file_tells_whether_it_was_deleted_or_cut() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("log");
+        let kernel = Kernel::open().expect("a kernel");
+        let open = || {
+            let found = kernel.open_files(&me(&kernel), &|p| p == path).expect("readable");
+            found.into_iter().map(|f| (f.writable, f.damage())).collect::<Vec<_>>()
+        };
+        assert_eq!(open(), []);
+        let mut file =
+            std::fs::OpenOptions::new().append(true).create(true).open(&path).expect("open");
+        file.write_all(b"first\n").expect("written");
+        assert_eq!(open(), [(true, None)]);
+        let reader = std::fs::File::open(&path).expect("open");
+        assert!(open().contains(&(false, None)));
+        drop(reader);
+        std::fs::OpenOptions::new().write(true).truncate(true).open(&path).expect("cut");
+        assert_eq!(open(), [(true, Some("was cut"))]);
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(open(), [(true, Some("was deleted"))]);
+    }
+
+    #[test]
+    fn a_connection_between_two_processes_is_seen() {
+        let kernel = Kernel::open().expect("a kernel");
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("s");
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+        let myself = me(&kernel);
+        assert!(!kernel.is_connected(&myself, &myself).expect("readable"), "it only listens");
+        let client = std::os::unix::net::UnixStream::connect(&path).expect("connected");
+        let server = listener.accept().expect("accepted");
+        assert!(kernel.is_connected(&myself, &myself).expect("readable"));
+        drop((client, server));
     }
 
     #[test]
