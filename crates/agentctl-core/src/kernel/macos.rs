@@ -256,6 +256,9 @@ impl Kernel {
         Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "the terminals of other processes are not looked at on macOS",
+        ))
+    }
+
     /// Fails: other processes' open files are not read on macOS.
     pub fn open_files(
         &self,

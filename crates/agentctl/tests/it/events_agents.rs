@@ -169,8 +169,7 @@ fn opencode_is_told_by_its_database_and_its_log() {
         let (home, store, directory) = opencode::world();
         let stream = Stream::of(&home, &[]);
         store.session(opencode::A, &directory, None);
-        // What was open before its time was left by somebody who died.
-        store.message(opencode::A, 3_600_000, &opencode::asked());
+        store.message(opencode::A, 3_600_000, &opencode::answered("stop"));
         let mut agent = opencode::agent(&home, &[], &[works_on("aaaa0001", opencode::A)]);
         let mut told = vec!["started", "idle"];
         stream.until(opencode::A, &told);

@@ -32,6 +32,7 @@ mod opencode;
 mod opencode_control;
 mod opencode_hosted;
 mod opencode_hostile;
+mod opencode_truth;
 mod pi;
 mod pi_control;
 mod pi_doubt;
