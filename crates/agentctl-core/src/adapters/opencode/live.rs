@@ -203,7 +203,9 @@ impl One<'_> {
         ids.dedup();
         ids.retain(|id| !claims.contains_key(id) && matches!(self.backend.row(id), Ok(Some(_))));
         if !ids.is_empty() {
-            claims.keys().for_each(|id| self.doubts.switched.add(id));
+            for id in claims.keys() {
+                self.doubts.switched.add(id);
+            }
         }
         let pid = self.process.id.pid;
         let why = format!("pid {pid} has been in it and may have gone back to it");
