@@ -269,3 +269,27 @@ fn a_subcommand_behind_options_is_no_session() {
         assert_eq!(said(&row_of(&home, terminal.pid())), pair("idle", "-"));
     });
 }
+
+/// S1: a process of another pid namespace that names a session is shown as a doubt and gets no signal.
+#[test]
+fn a_process_of_another_pid_namespace_is_not_joined() {
+    sandboxed(|| {
+        let (home, store, directory) = world();
+        store.session(A, &directory, None);
+        store.message(A, 0, &working());
+        let program = install(&home, "bin/opencode");
+        let database = home.at(&format!("{DATA}/opencode.db"));
+        let database = database.to_str().expect("a path");
+        let words = ["run", "--session", A, "open", database];
+        let args = [&["--pid", "--fork", "--kill-child", &program][..], &words].concat();
+        let mut apart = spawn(&home, "unshare", &args);
+        apart.ready();
+        let row = list(&home).session(A);
+        assert_eq!(said(&row), pair("unknown", "elsewhere"), "{row}");
+        assert_eq!(row["processes"], json!([]), "{row}");
+        assert!(row["reason"]["detail"].to_string().contains("pid namespace"), "{row}");
+        assert_list_equals_status(&home);
+        assert_ne!(home.run(&["stop", A]).code, Some(0));
+        assert!(apart.child.try_wait().expect("asked").is_none(), "it was killed");
+    });
+}
