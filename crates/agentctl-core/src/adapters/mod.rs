@@ -172,6 +172,9 @@ pub struct Served {
     pub outcome: Option<Outcome>,
     /// For a process without a session: it may be serving one of its directory all the same.
     pub may_serve: bool,
+    /// For a process without a session: it may have taken up any session of its directory, however old,
+    /// without having written to it. No session of that directory is then known to be over.
+    pub may_have_resumed: bool,
     /// Where it works, as the live source says.
     pub cwd: Option<String>,
     /// Where its process stands: good enough where nothing else says where it works.
@@ -206,6 +209,7 @@ impl Served {
             state: Some(State { status: Status::Unknown, reason }),
             outcome: None,
             may_serve: false,
+            may_have_resumed: false,
             cwd: None,
             stands_in: None,
             name: None,
@@ -234,6 +238,7 @@ impl Served {
             state: None,
             outcome: None,
             may_serve: false,
+            may_have_resumed: false,
             cwd: None,
             stands_in: process.cwd.as_ref().map(|p| p.to_string_lossy().into_owned()),
             name: None,

@@ -44,7 +44,7 @@ impl Adapter for PiRust {
     }
 
     fn is_own_program(&self, _look: &Look, process: &Process) -> bool {
-        pi::kind_of(process) == Some(Kind::PiRust)
+        pi::is_own_program(process, Kind::PiRust)
     }
 
     fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {

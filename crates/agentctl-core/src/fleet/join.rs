@@ -216,7 +216,7 @@ impl View {
         let suspects: Vec<String> = self
             .unjoined
             .iter()
-            .filter(|s| could_serve(s, cwd, last_activity))
+            .filter(|s| could_serve(s, cwd, last_activity) || may_have_resumed(s, cwd))
             .flat_map(|s| s.by.iter().map(|p| p.pid.to_string()))
             .collect();
         (!suspects.is_empty())
@@ -231,6 +231,11 @@ fn could_serve(process: &Served, cwd: Option<&str>, last_activity: Option<Time>)
             (Some(start), Some(last)) => last.millis() + START_GRAIN_MS >= start.millis(),
             _ => true,
         }
+}
+
+/// Says whether a process may have a session of this directory open that it has not written to.
+fn may_have_resumed(process: &Served, cwd: Option<&str>) -> bool {
+    process.may_have_resumed && process.directory().is_some() && process.directory() == cwd
 }
 
 /// Decides about one session: the only function that does.

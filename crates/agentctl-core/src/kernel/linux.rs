@@ -9,6 +9,7 @@ mod exit_watch;
 mod leave;
 mod memory;
 mod newest_pid;
+mod output;
 mod peer;
 mod serving;
 mod standing;

@@ -288,6 +288,22 @@ impl Kernel {
         ))
     }
 
+    /// Fails: what other processes have written is not counted on macOS.
+    pub fn written_bytes(&self, _id: &ProcId) -> io::Result<u64> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "what other processes have written is not counted on macOS",
+        ))
+    }
+
+    /// Fails: the terminals of other processes are not looked at on macOS.
+    pub fn terminal_output_at(&self, _id: &ProcId) -> io::Result<Option<i64>> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the terminals of other processes are not looked at on macOS",
+        ))
+    }
+
     /// Fails: other processes' open files are not read on macOS.
     pub fn open_files(
         &self,

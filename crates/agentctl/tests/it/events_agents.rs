@@ -169,8 +169,7 @@ fn opencode_is_told_by_its_database_and_its_log() {
         let (home, store, directory) = opencode::world();
         let stream = Stream::of(&home, &[]);
         store.session(opencode::A, &directory, None);
-        // What was open before its time was left by somebody who died.
-        store.message(opencode::A, 3_600_000, &opencode::asked());
+        store.message(opencode::A, 3_600_000, &opencode::answered("stop"));
         let mut agent = opencode::agent(&home, &[], &[works_on("aaaa0001", opencode::A)]);
         let mut told = vec!["started", "idle"];
         stream.until(opencode::A, &told);
@@ -214,7 +213,8 @@ fn opencode_is_told_by_its_database_and_its_log() {
 /// Adds a line to a session file of Pi.
 fn add_to(file: &std::path::Path, parent: &str, id: &str, message: &Value) {
     use std::io::Write;
-    let at = agentctl_core::model::Time::from_millis(opencode::now_ms()).expect("a time");
+    // A person takes a while to write a prompt; only the time in the file counts.
+    let at = agentctl_core::model::Time::from_millis(opencode::now_ms() + 3_000).expect("a time");
     let line = json!({"type": "message", "id": id, "parentId": parent, "timestamp": at, "message": message});
     let mut file = std::fs::OpenOptions::new().append(true).open(file).expect("there");
     file.write_all(format!("{line}\n").as_bytes()).expect("written");
@@ -228,7 +228,8 @@ fn pi_is_told_by_its_session_file() {
         let ends = [("stop", "stopped", "finished"), ("error", "error", "failed")];
         for (id, (how, end, outcome)) in [pi::A, pi::B].into_iter().zip(ends) {
             let file = pi::place(&home, "ws", id);
-            let text = format!("f='{}'; begin {id} \"$f\"", file.display());
+            let noise = crate::pi_doubt::NOISE;
+            let text = format!("f='{}'; {noise}; begin {id} \"$f\"", file.display());
             let mut agent = pi::start(&home, "ws", &[], &text);
             let mut told = vec!["started", "idle"];
             stream.until(id, &told);

@@ -91,11 +91,11 @@ fn message(id: &str, parent: Option<&str>, message: &Value) -> Value {
     json!({"type": "message", "id": id, "parentId": parent, "timestamp": OLD, "message": message})
 }
 
-fn said(id: &str, parent: Option<&str>, text: &str) -> Value {
+pub(crate) fn said(id: &str, parent: Option<&str>, text: &str) -> Value {
     message(id, parent, &json!({"role": "user", "content": [{"type": "text", "text": text}]}))
 }
 
-fn ended(id: &str, parent: &str, how: &str) -> Value {
+pub(crate) fn ended(id: &str, parent: &str, how: &str) -> Value {
     message(
         id,
         Some(parent),
@@ -105,7 +105,7 @@ fn ended(id: &str, parent: &str, how: &str) -> Value {
 }
 
 /// Writes a session of long ago.
-fn session(home: &TestHome, cwd: &str, id: &str, lines: &[Value]) -> PathBuf {
+pub(crate) fn session(home: &TestHome, cwd: &str, id: &str, lines: &[Value]) -> PathBuf {
     let mut text = format!("{}\n", header(home, cwd, id, OLD));
     for line in lines {
         text.push_str(&format!("{line}\n"));
@@ -113,12 +113,12 @@ fn session(home: &TestHome, cwd: &str, id: &str, lines: &[Value]) -> PathBuf {
     home.write(place(home, cwd, id).to_str().expect("a name"), text)
 }
 
-fn list(home: &TestHome) -> Output {
+pub(crate) fn list(home: &TestHome) -> Output {
     home.run(&["list", "-a", "--since", "all", "--json"])
 }
 
 /// Starts a tool. Until it is its own program it looks like the shell that is `pi` here.
-fn tool(id: &str) -> String {
+pub(crate) fn tool(id: &str) -> String {
     let begun = "until read -r name < /proc/$!/comm && [ \"$name\" = sleep ]; do :; done";
     format!("PI_SESSION_ID={id} sleep 1000 & {begun}")
 }
@@ -141,7 +141,8 @@ fn what_its_tools_were_told_joins_it_and_the_tail_says_what_it_does() {
         let withdrawn = json!({"type": "context_edit", "id": "e", "parentId": "a", "timestamp": OLD, "targetId": "a", "replacement": null});
         let user = || said("u", Some("s"), "go");
         let cases: Vec<(Vec<Value>, &str, &str)> = vec![
-            (vec![system.clone()], "idle", "-"),
+            // Without a turn on record it is in the tool that names it.
+            (vec![system.clone()], "running", "tool"),
             (vec![system.clone(), user()], "running", "-"),
             (vec![system.clone(), user(), calls.clone()], "running", "tool"),
             (vec![system.clone(), user(), calls, result], "running", "-"),
@@ -526,12 +527,13 @@ fn the_port_in_rust_is_told_by_its_program_file() {
         let rows = listed.sessions();
         assert_eq!((rows.len(), &rows[0]["adapter"]), (1, &"pi-rust".into()), "{rows:?}");
         assert_eq!(list(&home).session(A)["status"], "stopped", "it was written before");
+        rust.kill();
         // It may have continued a session of Pi's: that one is not over then.
         let mut line = said("u2", Some("u"), "again");
         line["timestamp"] = "2999-01-01T00:00:00.000Z".into();
-        let path = place(&home, "ws", A);
-        let text = std::fs::read_to_string(&path).expect("read");
-        std::fs::write(&path, format!("{text}{line}\n")).expect("written");
+        let path = place(&home, "ws", A).to_string_lossy().into_owned();
+        let mut rust = home.agent("pi", "ws", &["append", &path, &line.to_string()]);
+        rust.ready();
         let row = list(&home).session(A);
         assert_eq!((&row["adapter"], &row["status"]), (&"pi".into(), &"running".into()), "{row}");
         // One of two: nobody knows which, and it is not over either.

@@ -38,14 +38,18 @@ impl Home {
 
     /// Returns the home a live process uses, as its environment and its open database say.
     pub(super) fn of(look: &Look, process: &Process) -> Option<Self> {
-        let names = ["OPENCODE_DB", "XDG_DATA_HOME", "HOME"];
+        let names = ["OPENCODE_DB", "XDG_DATA_HOME", "HOME", "BUN_BE_BUN"];
         let values = look.environ(process, &names).ok()?;
-        let [database, data, home] = values.as_slice() else { return None };
-        let data = match data.as_deref().filter(|d| !d.is_empty()) {
-            Some(data) => PathBuf::from(data),
-            None => Path::new(home.as_deref()?).join(".local/share"),
+        let [database, data, home, bun] = values.as_slice() else { return None };
+        // OpenCode installs its plugins with the runtime in its own program file.
+        if bun.is_some() {
+            return None;
+        }
+        let data = match data.as_deref().filter(|d| !d.is_empty()).map(Path::new) {
+            Some(data) if data.is_absolute() => data.join("opencode"),
+            Some(data) => relative(look, process, &data.join("opencode"))?,
+            None => Path::new(home.as_deref()?).join(".local/share/opencode"),
         };
-        let data = data.join("opencode");
         if database.is_none() {
             let uid = look.host.kernel.uid();
             let other = channels(&data, uid).into_iter().find(|path| has_open(look, process, path));
@@ -55,6 +59,18 @@ impl Home {
         }
         Some(Self::new(data, database.as_deref()))
     }
+}
+
+/// Resolves a relative data folder as the process does: below the directory it stood in when it opened its
+/// log or its database, which may not be the one it stands in now.
+fn relative(look: &Look, process: &Process, data: &Path) -> Option<PathBuf> {
+    let is_inside = |path: &Path| {
+        let folder = path.ancestors().skip(1).take(2).find(|folder| folder.ends_with(data));
+        folder.map(Path::to_owned)
+    };
+    let opened = look.host.kernel.open_files(&process.id, &|path| is_inside(path).is_some());
+    let folder = opened.ok().and_then(|files| files.iter().find_map(|file| is_inside(&file.path)));
+    folder.or_else(|| Some(process.cwd.as_ref()?.join(data)))
 }
 
 /// Versions off the beaten track keep a database of their own: `opencode-<channel>.db`.
@@ -125,10 +141,20 @@ pub(super) fn is_its_name(name: &str) -> bool {
     })
 }
 
-/// Says whether a candidate is the agent itself and not something it has started.
+/// Says whether a candidate is the agent itself, by its program file. A link or an argument of its name is
+/// no proof. The kernel marks a program file that an update has replaced.
 pub(super) fn is_opencode(process: &Process) -> bool {
-    let name = process.argv.first().and_then(|a| Path::new(a).file_name());
-    name.and_then(|name| name.to_str()).is_some_and(is_its_name)
+    let name = process.exe.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
+    name.is_some_and(|name| is_its_name(name.strip_suffix(" (deleted)").unwrap_or(name)))
+}
+
+/// Says whether a process is a program of the agent's name that only waits for the agent it has started:
+/// it has not opened the database, and its child runs another program file.
+pub(super) fn is_launcher(look: &Look, process: &Process, home: &Home) -> bool {
+    let starts = |child: &Process| {
+        child.parent_pid == process.id.pid && child.exe != process.exe && is_opencode(child)
+    };
+    look.table.processes.iter().any(starts) && !has_open(look, process, &database(&home.root))
 }
 
 /// What a process is there for.
@@ -154,10 +180,10 @@ const OTHERS: [&str; 21] = [
 ];
 
 #[rustfmt::skip]
-const WITH_VALUE: [&str; 26] = [
+const WITH_VALUE: [&str; 25] = [
     "--log-level", "-s", "--session", "-m", "--model", "--agent", "--prompt", "--port", "--hostname",
     "--mdns-domain", "--cors", "--command", "--format", "-f", "--file", "--title", "--attach", "-p",
-    "--password", "-u", "--username", "--dir", "--variant", "--cwd", "--share", "--replay-limit",
+    "--password", "-u", "--username", "--dir", "--variant", "--cwd", "--replay-limit",
 ];
 
 impl Role {
@@ -168,6 +194,8 @@ impl Role {
         }
         match command(process) {
             Some("run") if option(process, &["--attach"]).is_some() => Self::Client,
+            // It stays for further prompts.
+            Some("run") if flagged(&["-i", "--interactive"]) => Self::Terminal,
             Some("run") => Self::Run,
             Some("serve" | "web" | "acp") => Self::Server,
             Some("attach") => Self::Client,

@@ -9,13 +9,15 @@ use std::sync::{Mutex, PoisonError};
 
 use super::database::Made;
 use super::entry::{Newest, Part};
-use super::home::{Home, Role, continues_some, is_opencode, told_session};
-use super::log::{self, Heard};
+use super::home::{Home, Role, continues_some, is_launcher, is_opencode, told_session};
+use super::log::{self, Heard, Spoken};
 use super::server::{self, Word};
-use super::{Backend, NAME};
-use crate::adapters::{Found, Look, Root, Served, State, fault};
+use super::{Backend, NAME, OpenCode};
+use crate::adapters::proof::{Unproved, prove};
+use crate::adapters::{Found, Look, Root, Served, State, Turn, fault};
 use crate::kernel::Process;
 use crate::model::{Reason, ReasonKind, Status};
+use crate::native::file;
 use crate::talk::TalkError;
 
 /// A start time has a grain of 10 ms, and the clocks differ a little.
@@ -33,8 +35,32 @@ const SHOWS: [&str; 17] = [
 pub(super) const DOUBT: &str =
     "its open tool asked for a permission; only its terminal shows whether that was given";
 
-/// Sessions of which that is said.
-pub(super) type Doubts = Mutex<HashSet<String>>;
+/// What is said of the session that a terminal wrote of last, where it has written of others before.
+pub(super) const SWITCHED: &str = "its terminal has been in another session before and may have gone back there: that shows only once it is prompted";
+
+/// Sessions of which something is noted.
+#[derive(Debug, Default)]
+pub(super) struct Noted(Mutex<HashSet<String>>);
+
+impl Noted {
+    fn add(&self, id: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
+    }
+
+    /// Says whether that was noted of a session.
+    pub(super) fn holds(&self, id: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
+    }
+}
+
+/// The sessions of which the living do not tell enough.
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    /// A permission was asked for, and nothing shows whether it was given.
+    pub(super) asked: Noted,
+    /// Their terminal has been in another session, too.
+    pub(super) switched: Noted,
+}
 
 /// Reads who serves what in a home. Where nobody lives the store is not even opened.
 pub(super) fn read<'a>(
@@ -56,6 +82,7 @@ pub(super) fn read<'a>(
         .filter(ours)
         .filter_map(|process| Some((process, Home::of(look, process)?)))
         .filter(|(process, home)| home.root == root.path && !look.has_ended(process))
+        .filter(|(process, home)| !is_launcher(look, process, home))
         .collect();
     if living.is_empty() {
         return found;
@@ -65,7 +92,8 @@ pub(super) fn read<'a>(
     for (process, home) in living {
         let heard = log::read(&look.host.kernel, process, &home.data);
         let role = Role::of(process);
-        all.push(One { look, root, backend, doubts, process, role, heard, home });
+        let proof = prove(&OpenCode, look, root, process);
+        all.push(One { look, root, backend, doubts, process, role, heard, home, proof });
     }
     for some in all.chunks(AT_ONCE) {
         let words = ask_all(some);
@@ -143,6 +171,8 @@ struct One<'a> {
     role: Role,
     heard: Heard,
     home: Home,
+    /// Whether it is the agent of this home: nothing is joined to it otherwise.
+    proof: Result<(), Unproved>,
 }
 
 /// Why a session counts as served.
@@ -175,9 +205,52 @@ impl One<'_> {
         if claims.is_empty() {
             found.rows.extend(self.unjoined());
         }
+        found.rows.extend(self.left(&claims));
         for (id, claim) in claims {
-            found.rows.push(self.served(id, claim, word.as_ref()));
+            found.rows.push(match &self.proof {
+                Ok(()) => self.served(id, claim, word.as_ref()),
+                Err(unproved) => self.unproved(id, claim, unproved),
+            });
         }
+    }
+
+    /// A session that a process names which is not proved to be the agent of this home.
+    fn unproved(&self, id: String, claim: Claim, unproved: &Unproved) -> Served {
+        let why = format!("pid {} names it, but {unproved}", self.process.id.pid);
+        let mut served = Served::unseen(id, why);
+        served.evidence.push(self.look.evidence(claim.source, claim.says));
+        served
+    }
+
+    /// The sessions that a terminal has been in before: it may be back in one of them, and nothing tells
+    /// that before it is prompted there.
+    fn left(&self, claims: &BTreeMap<String, Claim>) -> Vec<Served> {
+        if self.role != Role::Terminal {
+            return Vec::new();
+        }
+        let spoken = self.heard.told().into_iter().flat_map(|told| &told.sessions);
+        let spoken = spoken.map(|spoken| self.backend.top(&spoken.id));
+        let mut ids: Vec<String> =
+            spoken.chain(told_session(self.process).map(str::to_owned)).collect();
+        ids.sort();
+        ids.dedup();
+        ids.retain(|id| !claims.contains_key(id) && matches!(self.backend.row(id), Ok(Some(_))));
+        if !ids.is_empty() {
+            for id in claims.keys() {
+                self.doubts.switched.add(id);
+            }
+        }
+        let pid = self.process.id.pid;
+        let why = format!("pid {pid} has been in it and may have gone back to it");
+        let doubted = |id: String| {
+            let mut served = Served::unseen(id, "");
+            let reason = Some(Reason::with(ReasonKind::Ambiguous, &why));
+            served.state = Some(State { status: Status::Unknown, reason });
+            let source = format!("{NAME}:log/opencode.log");
+            served.evidence.push(self.look.evidence(source, why.clone()));
+            served
+        };
+        ids.into_iter().map(doubted).collect()
     }
 
     /// Says whether this process may have made a session that nobody has written of.
@@ -236,7 +309,7 @@ impl One<'_> {
 
     /// What the process says on its port, if it has one.
     fn word(&self, claims: &BTreeMap<String, Claim>) -> Option<Result<Word, TalkError>> {
-        if self.role == Role::Run {
+        if self.role == Role::Run || self.proof.is_err() {
             return None;
         }
         let server = server::of(self.look, self.process)?;
@@ -357,18 +430,20 @@ impl One<'_> {
         newest: Option<&Newest>,
         failed_call: Option<String>,
     ) -> (Option<State>, Option<String>) {
-        let start = self.process.started_at.map_or(0, crate::model::Time::millis);
-        let of_its_time = |n: &&Newest| n.created.saturating_add(GRAIN_MS) >= start;
-        let answers = |n: &&Newest| n.info.as_ref().is_none_or(|i| i.role == "assistant");
+        let answers = |n: &Newest| n.info.as_ref().is_none_or(|i| i.role == "assistant");
         let running = |reason| Some(State { status: Status::Running, reason: Some(reason) });
-        match (self.role, newest.filter(of_its_time)) {
-            // The prompt it was started for is not there yet, or nobody answers it yet.
-            (Role::Run, mine) if mine.as_ref().is_none_or(|n| !answers(n)) => {
+        match (self.role, newest) {
+            // The prompt it was started for is not there yet, or nothing answers it yet.
+            (Role::Run, newest) if !newest.is_some_and(|n| answers(n) && self.is_own(id, n)) => {
                 return (running(Reason::of(ReasonKind::Starting)), None);
             }
-            // An open turn from before its time was left by somebody who died.
             (Role::Terminal | Role::Server, None) => {
                 return (Some(State { status: Status::Idle, reason: None }), None);
+            }
+            (Role::Terminal | Role::Server, Some(newest)) => {
+                if let Some(answer) = self.left_open(id, newest) {
+                    return answer;
+                }
             }
             _ => {}
         }
@@ -381,13 +456,92 @@ impl One<'_> {
                 let reason = Some(Reason::with(ReasonKind::Permission, &what));
                 return (Some(State { status: Status::Waiting, reason }), Some(says));
             }
-            self.doubts.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
+            self.doubts.asked.add(id);
         }
         if let Some(why) = failed_call.filter(|_| open) {
             let says = format!("the model call failed: {why}");
             return (running(Reason::with(ReasonKind::Retrying, why)), Some(says));
         }
         (None, None)
+    }
+
+    fn spoken(&self, id: &str) -> Option<&Spoken> {
+        self.heard.told()?.sessions.iter().find(|spoken| spoken.id == id)
+    }
+
+    /// Says whether a message is of the time of this process, as its own log says. Where the log says
+    /// nothing of the session, the times of the message and of the process are compared.
+    fn is_own(&self, id: &str, newest: &Newest) -> bool {
+        let start = self.process.started_at.map_or(0, crate::model::Time::millis);
+        self.spoken(id).is_some_and(|s| s.begun_here) || newest.created + GRAIN_MS >= start
+    }
+
+    /// The state of a session whose open turn may have been left by a process that died; `None` where the
+    /// turn is over or this process's own.
+    ///
+    /// The times of a message and of a process come from two clocks, or from one that was set. So the log
+    /// of this very process decides, and a tool that it has started.
+    fn left_open(&self, id: &str, newest: &Newest) -> Option<(Option<State>, Option<String>)> {
+        if !matches!(newest.turn(), Turn::Open { .. }) {
+            return None;
+        }
+        // The log is written a moment later than the database, so the end of an earlier turn here does not
+        // mean that no other has begun.
+        if self.spoken(id).is_some_and(|s| s.at_work || s.begun_here) || self.has_tool() {
+            return None;
+        }
+        let pid = self.process.id.pid;
+        let written = self.heard.told().filter(|told| !told.cut);
+        let start = self.process.started_at.map_or(0, crate::model::Time::millis);
+        // Both times are those of the agent; before 1.18 its lines have none that is fine enough.
+        let later = |told: &log::Told| match told.until {
+            Some(until) => newest.created < until.millis(),
+            None => newest.created + GRAIN_MS < start,
+        };
+        if written.is_some_and(later) {
+            let says =
+                format!("pid {pid} has written since, and not that it works on this session");
+            return Some((Some(State { status: Status::Idle, reason: None }), Some(says)));
+        }
+        let why = format!("its last turn is open, and nothing says whether pid {pid} works on it");
+        let reason = Some(Reason::with(ReasonKind::Ambiguous, &why));
+        Some((Some(State { status: Status::Unknown, reason }), Some(why)))
+    }
+
+    /// Says whether this process has started a tool that lives: its tools carry its pid.
+    fn has_tool(&self) -> bool {
+        let kernel = &self.look.host.kernel;
+        let pid = self.process.id.pid.to_string();
+        let carries = |child: &Process| {
+            let values = kernel.environ(&child.id, &["OPENCODE_PID"]).unwrap_or_default();
+            values.first().is_some_and(|value| value.as_ref() == Some(&pid))
+        };
+        let everyone = kernel.table(self.look.deadline, |_| true);
+        let mut below = everyone.processes.iter();
+        below.any(|child| child.parent_pid == self.process.id.pid && carries(child))
+    }
+
+    /// Returns why what this process keeps cannot be seen from here, where that is so: then it is not known
+    /// to be starting.
+    fn unseen_home(&self) -> Option<Reason> {
+        let kernel = &self.look.host.kernel;
+        if matches!(kernel.shares_mounts(&self.process.id), Ok(false)) {
+            let why =
+                "it has mounts of its own, and its data folder is another one than that seen here";
+            return Some(Reason::with(ReasonKind::Elsewhere, why));
+        }
+        let is_database = |path: &std::path::Path| {
+            path.extension().is_some_and(|kind| kind == "db")
+                && path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("opencode"))
+        };
+        let opened = kernel.open_files(&self.process.id, &is_database).unwrap_or_default();
+        if let Some(other) = opened.first() {
+            let why = format!("it has another database open, {}", other.path.display());
+            return Some(Reason::with(ReasonKind::Elsewhere, why));
+        }
+        let refusal = file::refuses_writing(&self.home.data)?;
+        let why = format!("it cannot write to its data folder: {refusal}");
+        Some(Reason::with(ReasonKind::Unreadable, why))
     }
 
     /// A tool of the session, or of one that works for it, has been called and shows no sign of life.
@@ -418,14 +572,29 @@ impl One<'_> {
         let starting = || Some(Reason::of(ReasonKind::Starting));
         let log = format!("{NAME}:log/opencode.log");
         let (status, reason, source, says) = match (&self.heard, self.role) {
+            (_, role) if self.proof.is_err() => {
+                if role == Role::Server {
+                    return None;
+                }
+                (served.may_serve, served.stands_in) = (true, None);
+                let why = self.proof.as_ref().err().map(Unproved::to_string).unwrap_or_default();
+                let says =
+                    format!("pid {pid} lives, and is not proved to be the agent of this home");
+                let reason = Some(Reason::with(ReasonKind::Elsewhere, why));
+                (Status::Unknown, reason, "kernel:process table".to_owned(), says)
+            }
             // A server without sessions is no session.
             (Heard::Told(_), Role::Server) => return None,
             (Heard::Nothing, role) if !self.has_begun() => {
                 if role == Role::Server {
                     return None;
                 }
-                let says = format!("pid {pid} has not opened its database yet");
-                (Status::Running, starting(), "kernel:open files".to_owned(), says)
+                let says = format!("pid {pid} has not opened the database of this home");
+                let source = "kernel:open files".to_owned();
+                match self.unseen_home() {
+                    Some(reason) => (Status::Unknown, Some(reason), source, says),
+                    None => (Status::Running, starting(), source, says),
+                }
             }
             (Heard::Told(told), role) if !told.cut && !continues_some(self.process) => {
                 let says = format!("pid {pid} has written of no session");

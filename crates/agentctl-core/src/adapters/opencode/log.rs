@@ -38,6 +38,8 @@ pub(super) struct Spoken {
     pub(super) id: String,
     /// A turn of it was begun here, and its end was not told.
     pub(super) at_work: bool,
+    /// It was made here, or a turn of it was begun here: an open turn of it is not an older process's.
+    pub(super) begun_here: bool,
     /// The model call failed, and it has not been tried again since.
     pub(super) failed_call: Option<String>,
 }
@@ -185,6 +187,7 @@ impl Told {
             Some(at) => self.sessions.remove(at),
             None => Spoken { id: id.to_owned(), ..Spoken::default() },
         };
+        spoken.begun_here |= matches!(message, "created" | "loop" | "stream" | "process");
         let failed = line.level.as_deref() == Some("ERROR");
         match message {
             "loop" | "stream" => (spoken.at_work, spoken.failed_call) = (true, None),

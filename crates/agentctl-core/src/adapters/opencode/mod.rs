@@ -16,7 +16,7 @@ mod server;
 mod stop;
 
 use std::path::PathBuf;
-use std::sync::{OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use self::database::{Database, Made, Row};
 use self::files::Files;
@@ -262,8 +262,10 @@ impl Store for OpenCodeStore<'_> {
         };
         (record.tokens, record.cost_usd) = spent.unzip();
         if let Turn::Open { doubt, .. } = &mut record.turn {
-            let doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
-            *doubt = doubts.contains(&locator.id).then_some(live::DOUBT);
+            *doubt = self.doubts.asked.holds(&locator.id).then_some(live::DOUBT);
+        }
+        if self.doubts.switched.holds(&locator.id) {
+            record.notes.push(live::SWITCHED.to_owned());
         }
         let says = record.turn.says();
         record.evidence.push(self.look.evidence(self.source(), says));

@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use super::lines::{self, Header};
-use super::process::{Surroundings, is_starting, kind_of};
+use super::process::{Surroundings, is_launcher, is_package_command, is_starting, kind_of};
 use super::record::{self, last_activity};
-use super::{Kind, PiStore, owners};
-use crate::adapters::{Found, Look, Root, Served, State, Store};
+use super::{Kind, PiStore, exclusion, owners};
+use crate::adapters::proof::prove;
+use crate::adapters::{Found, Look, Root, Served, State, Store, Turn};
 use crate::kernel::Process;
-use crate::model::{Evidence, Reason, ReasonKind, Status, Time, is_session_id};
+use crate::model::{Evidence, Join, Reason, ReasonKind, Status, Time, is_session_id};
 use crate::native::{file, jsonl};
 use crate::runs;
 
@@ -41,6 +42,7 @@ pub(super) struct Written {
 /// Such a file with what tells whose work it may be.
 struct Dated {
     id: String,
+    path: PathBuf,
     /// Where its session works; `None` where that could not be read.
     directory: Option<String>,
     times: owners::File,
@@ -56,7 +58,18 @@ impl Dated {
 struct Open<'a> {
     process: &'a Process,
     kind: Kind,
-    joined: Option<(String, Kind, Evidence)>,
+    joined: Option<Joined>,
+    /// Why it was not joined to the one session that its place and time suggest.
+    ruled_out: Option<&'static str>,
+}
+
+/// The session that place and time give to a process.
+struct Joined {
+    id: String,
+    kind: Kind,
+    evidence: Evidence,
+    /// Its last turn is over: the process may have opened another session since.
+    is_at_rest: bool,
 }
 
 impl Open<'_> {
@@ -77,8 +90,11 @@ fn processes<'a>(look: &'a Look, root: &Root) -> Vec<(&'a Process, Kind, Surroun
     let all = look.table.processes.iter().filter_map(|process| {
         let kind = kind_of(process)?;
         let surroundings = Surroundings::of(look, process)?;
-        (surroundings.belongs_to(root) && !is_fork(look, process) && !look.has_ended(process))
-            .then_some((process, kind, surroundings))
+        let counts = surroundings.belongs_to(root)
+            && !is_fork(look, process)
+            && !is_launcher(look, process)
+            && !look.has_ended(process);
+        counts.then_some((process, kind, surroundings))
     });
     all.collect()
 }
@@ -95,17 +111,27 @@ fn is_fork(look: &Look, process: &Process) -> bool {
     parent.is_some_and(|parent| environ(parent) == environ(process))
 }
 
+/// The children of this home's processes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Children {
+    /// What they were told.
+    pub(super) told: Vec<Told>,
+    /// The processes that have any.
+    parents: HashSet<u32>,
+}
+
 /// Asks the tools of this home's processes which session they work for.
-pub(super) fn told(look: &Look, root: &Root) -> Vec<Told> {
+pub(super) fn children(look: &Look, root: &Root) -> Children {
+    let mut found = Children::default();
     let agents = processes(look, root);
     if agents.is_empty() {
-        return Vec::new();
+        return found;
     }
     let everyone = look.host.kernel.table(look.deadline, |_| true);
-    let mut found = Vec::new();
     for child in &everyone.processes {
         let parent = agents.iter().find(|(agent, ..)| agent.id.pid == child.parent_pid);
         let Some((agent, _, surroundings)) = parent else { continue };
+        found.parents.insert(agent.id.pid);
         let names = ["PI_SESSION_ID", "PI_SESSION_FILE"];
         let Ok(values) = look.host.kernel.environ(&child.id, &names) else { continue };
         let [Some(id), path] = values.as_slice() else { continue };
@@ -114,7 +140,7 @@ pub(super) fn told(look: &Look, root: &Root) -> Vec<Told> {
             continue;
         }
         let path = path.as_deref().map(PathBuf::from).filter(|path| path.is_absolute());
-        found.push(Told { pid: agent.id.pid, by: child.id.pid, id: id.clone(), file: path });
+        found.told.push(Told { pid: agent.id.pid, by: child.id.pid, id: id.clone(), file: path });
     }
     found
 }
@@ -125,6 +151,8 @@ struct Certain {
     evidence: Evidence,
     /// It was started for one prompt; whether it has said that it works on it.
     single_prompt: Option<bool>,
+    /// A tool of it says so, and that tool is at work.
+    in_tool: bool,
 }
 
 /// Reads who serves what in one home.
@@ -133,28 +161,19 @@ pub(super) fn read(store: &PiStore<'_>, found: &mut Found<Served>) {
     let mut claimed = HashSet::new();
     for (process, kind, _) in processes(store.look, store.root) {
         if is_starting(process) {
-            if kind == store.kind {
+            if kind == store.kind && !is_package_command(process) {
                 found.rows.push(starting(store.look, process));
             }
             continue;
         }
         let Some(certain) = certain(store, process) else {
-            open.push(Open { process, kind, joined: None });
+            open.push(Open { process, kind, joined: None, ruled_out: None });
             continue;
         };
         claimed.insert(certain.id.clone());
         // Whoever works on it, a session belongs to the one that began it.
         if store.beginner(&certain.id).unwrap_or(kind) == store.kind {
-            let mut served = Served::by(Some(certain.id), process);
-            served.single_prompt = certain.single_prompt.is_some();
-            served.unprompted = true;
-            // It works through its one prompt and leaves: until then the turn is not over, whatever another
-            // writer put last. Older versions write nothing at all before the first answer.
-            if certain.single_prompt == Some(true) {
-                served.state = Some(State { status: Status::Running, reason: None });
-            }
-            served.evidence.push(certain.evidence);
-            found.rows.push(served);
+            found.rows.push(served(store, process, kind, certain));
         }
     }
     let Some(since) = open.iter().map(|o| o.times().began_ms - GRAIN_MS).min() else { return };
@@ -165,11 +184,47 @@ pub(super) fn read(store: &PiStore<'_>, found: &mut Found<Served>) {
     let unclaimed = written.filter(|w| !claimed.contains(&w.id));
     let files: Vec<Dated> = unclaimed.filter_map(|w| dated(store, w)).collect();
     for directory in &directories {
-        join_in(store.look, directory, &mut open, &files);
+        join_in(store, directory, &mut open, &files);
     }
     for process in &open {
         add(store, process, &open, &files, found);
     }
+}
+
+/// Makes the row of a session that its process itself, or a tool of it, names.
+fn served(store: &PiStore<'_>, process: &Process, kind: Kind, certain: Certain) -> Served {
+    let Certain { id, evidence, single_prompt, in_tool } = certain;
+    let proved = prove(kind.adapter(), store.look, store.root, process);
+    if let Err(unproved) = proved {
+        let why = format!("pid {} names it, but {unproved}", process.id.pid);
+        let mut served = Served::unseen(id, why);
+        served.evidence.push(evidence);
+        return served;
+    }
+    let running = |reason| Some(State { status: Status::Running, reason });
+    let mut served = Served::by(Some(id), process);
+    served.single_prompt = single_prompt.is_some();
+    served.unprompted = single_prompt.is_some();
+    // It works through its one prompt and leaves: until then the turn is not over, whatever another
+    // writer put last. Older versions write nothing at all before the first answer.
+    if single_prompt == Some(true) {
+        served.state = running(None);
+    }
+    // Without a file that tells where its turn stands (`--no-session`, deleted, cut short) it is in the
+    // tool that names it.
+    if in_tool && !served.id.as_deref().is_some_and(|id| has_turn(store, id)) {
+        served.state = running(Some(Reason::of(ReasonKind::Tool)));
+    }
+    served.evidence.push(evidence);
+    served
+}
+
+/// Says whether the file of a session tells where its last turn stands.
+fn has_turn(store: &PiStore<'_>, id: &str) -> bool {
+    let rows = store.find(id).rows;
+    let path = rows.iter().find(|l| l.id == *id).and_then(|l| l.path.as_ref());
+    let turn = path.and_then(|path| record::turn(path, store.uid()));
+    turn.is_some_and(|turn| !matches!(turn, Turn::None | Turn::Undecided(_) | Turn::Unreadable(_)))
 }
 
 /// Versions before 0.8x try a failed model call again without a word in the file: while the process
@@ -193,7 +248,7 @@ pub(super) fn doubt_failures(store: &PiStore<'_>, found: &mut Found<Served>) {
 fn certain(store: &PiStore<'_>, process: &Process) -> Option<Certain> {
     let look = store.look;
     let pid = process.id.pid;
-    let mut told = store.told().iter().filter(|told| told.pid == pid);
+    let mut told = store.children().told.iter().filter(|told| told.pid == pid);
     if let Some(first) = told.next() {
         // Two tools that say different things: what it does now cannot be told from them.
         if told.any(|other| other.id != first.id) {
@@ -202,7 +257,8 @@ fn certain(store: &PiStore<'_>, process: &Process) -> Option<Certain> {
         let source = format!("kernel:environment of pid {}", first.by);
         let says = format!("a tool of pid {pid} was given PI_SESSION_ID={}", first.id);
         let evidence = look.evidence(source, says);
-        return Some(Certain { id: first.id.clone(), evidence, single_prompt: None });
+        let id = first.id.clone();
+        return Some(Certain { id, evidence, single_prompt: None, in_tool: true });
     }
     let said = said(look, process)?;
     let id = said.header.id;
@@ -211,7 +267,7 @@ fn certain(store: &PiStore<'_>, process: &Process) -> Option<Certain> {
     let says = format!("the first line pid {pid} wrote there names session {id}{how}{then}");
     let evidence = look.evidence("kernel:stdout of the process", says);
     // Only `--mode json` begins like that, and that works through one prompt.
-    Some(Certain { id, evidence, single_prompt: Some(said.begun) })
+    Some(Certain { id, evidence, single_prompt: Some(said.begun), in_tool: false })
 }
 
 /// What a process has said first.
@@ -256,7 +312,7 @@ fn dated(store: &PiStore<'_>, written: Written) -> Option<Dated> {
     let header = match lines::header_of(&path, store.uid()) {
         Ok(Some(header)) => header,
         Err(file::Skip::Missing) => return None,
-        Ok(None) | Err(_) => return Some(Dated { id, directory: None, times: unread }),
+        Ok(None) | Err(_) => return Some(Dated { id, path, directory: None, times: unread }),
     };
     let last = file::open(&path, store.uid()).ok().and_then(|opened| last_activity(&opened).ok());
     let times = match (header.at(), last) {
@@ -265,11 +321,12 @@ fn dated(store: &PiStore<'_>, written: Written) -> Option<Dated> {
         }
         _ => unread,
     };
-    Some(Dated { id, directory: header.cwd, times })
+    Some(Dated { id, path, directory: header.cwd, times })
 }
 
-/// Joins the processes of one directory to its sessions, where only one reading fits.
-fn join_in(look: &Look, directory: &str, open: &mut [Open<'_>], files: &[Dated]) {
+/// Joins the processes of one directory to its sessions, where only one reading fits and nothing rules it
+/// out.
+fn join_in(store: &PiStore<'_>, directory: &str, open: &mut [Open<'_>], files: &[Dated]) {
     let files: Vec<&Dated> = files.iter().filter(|f| f.works_in(directory)).collect();
     let mut here: Vec<&mut Open<'_>> =
         open.iter_mut().filter(|o| o.directory().as_deref() == Some(directory)).collect();
@@ -278,16 +335,37 @@ fn join_in(look: &Look, directory: &str, open: &mut [Open<'_>], files: &[Dated])
     for (process, own) in here.iter_mut().zip(owners::decide(&processes, &times)) {
         let Some(own) = own.map(|own| files[own]) else { continue };
         let pid = process.process.id.pid;
-        let delay = own.times.began_ms - process.times().began_ms;
-        let says = if delay >= -GRAIN_MS {
+        let began_ms = process.times().began_ms;
+        let delay = own.times.began_ms - began_ms;
+        let with_process = delay >= -GRAIN_MS;
+        let since = (!with_process).then_some(began_ms - GRAIN_MS);
+        let trace = record::trace(&own.path, store.uid(), since).unwrap_or_default();
+        process.ruled_out = exclusion::reason(facts(store, process.process), &trace);
+        if process.ruled_out.is_some() {
+            continue;
+        }
+        let says = if with_process {
             format!("pid {pid} began here {delay} ms before this session did; no other fits")
         } else {
             format!(
                 "pid {pid} is the only one here, and this the only session written since it began"
             )
         };
-        let evidence = look.evidence("kernel:directory and start time", says);
-        process.joined = Some((own.id.clone(), own.times.kind, evidence));
+        let evidence = store.look.evidence("kernel:directory and start time", says);
+        let is_at_rest = !matches!(trace.turn, Turn::Open { .. });
+        let (id, kind) = (own.id.clone(), own.times.kind);
+        process.joined = Some(Joined { id, kind, evidence, is_at_rest });
+    }
+}
+
+/// Asks the kernel what may rule out that a process wrote a session.
+fn facts(store: &PiStore<'_>, process: &Process) -> exclusion::Facts {
+    let kernel = &store.look.host.kernel;
+    exclusion::Facts {
+        written_bytes: kernel.written_bytes(&process.id).ok(),
+        shown_seconds: kernel.terminal_output_at(&process.id).ok().flatten(),
+        has_child: store.children().parents.contains(&process.id.pid),
+        now_seconds: store.look.now.millis().div_euclid(1000),
     }
 }
 
@@ -299,32 +377,48 @@ fn add(
     files: &[Dated],
     found: &mut Found<Served>,
 ) {
-    if let Some((id, kind, evidence)) = &process.joined {
-        if *kind == store.kind {
-            let mut served = Served::by(Some(id.clone()), process.process);
-            served.unprompted = true;
-            served.evidence.push(evidence.clone());
+    if let Some(joined) = &process.joined {
+        if joined.kind == store.kind {
+            let mut served = Served::by(Some(joined.id.clone()), process.process);
+            (served.join, served.unprompted) = (Join::Inferred, true);
+            served.evidence.push(joined.evidence.clone());
             found.rows.push(served);
+        }
+        if joined.is_at_rest {
+            let why = "it may have opened this session again without writing to it";
+            doubt(store, process, (open, files), why, found);
         }
         return;
     }
     if process.kind == store.kind {
         return found.rows.push(unjoined(store.look, process));
     }
-    // A process of the other program may have continued one of ours.
+    let why = "it shares this store and may be serving this session";
+    doubt(store, process, (open, files), why, found);
+}
+
+/// Says of the sessions that a process may have written since its start, and that no process is joined to,
+/// that they may be open in it.
+fn doubt(
+    store: &PiStore<'_>,
+    process: &Open<'_>,
+    (open, files): (&[Open<'_>], &[Dated]),
+    why: &str,
+    found: &mut Found<Served>,
+) {
     let is_joined =
-        |file: &Dated| open.iter().any(|o| o.joined.as_ref().is_some_and(|j| j.0 == file.id));
+        |file: &Dated| open.iter().any(|o| o.joined.as_ref().is_some_and(|j| j.id == file.id));
     let directory = process.directory();
     for file in files {
         let here = directory.as_deref().is_none_or(|directory| file.works_in(directory));
         let ours = file.times.kind == store.kind && !is_joined(file);
-        if ours && here && process.times().continued(file.times) {
+        if ours && here && process.times().may_serve(file.times) {
             let (pid, other) = (process.process.id.pid, process.kind.name());
-            let why = format!("pid {pid} of {other}, which shares this store, may be serving it");
-            let mut served = Served::unseen(file.id.clone(), why);
-            served
-                .evidence
-                .push(store.look.evidence("kernel:process table", "it may be continued"));
+            let mut served = Served::unseen(file.id.clone(), "");
+            let why = format!("pid {pid} of {other}: {why}");
+            let reason = Some(Reason::with(ReasonKind::Ambiguous, why));
+            served.state = Some(State { status: Status::Unknown, reason });
+            served.evidence.push(store.look.evidence("kernel:process table", "it may be open"));
             found.rows.push(served);
         }
     }
@@ -343,17 +437,20 @@ fn starting(look: &Look, process: &Process) -> Served {
 /// A process whose session is not known: it may serve any of its directory that nobody else does.
 fn unjoined(look: &Look, open: &Open<'_>) -> Served {
     let mut served = Served::by(None, open.process);
-    served.may_serve = true;
+    (served.may_serve, served.may_have_resumed) = (true, true);
     let pid = open.process.id.pid;
     let reason = if open.process.elsewhere {
         // Its directories may have other names than ours.
-        (served.stands_in, served.may_serve) = (None, true);
+        served.stands_in = None;
         Reason::with(ReasonKind::Elsewhere, "it lives in another pid namespace")
     } else {
         let why = "it has written no session yet: it is starting, at its first turn, or at rest";
         Reason::with(ReasonKind::Ambiguous, why)
     };
-    let says = format!("pid {pid} lives, and nothing says which session it serves");
+    let mut says = format!("pid {pid} lives, and nothing says which session it serves");
+    if let Some(why) = open.ruled_out {
+        says = format!("{says}; one session began when it did, but {why}");
+    }
     served.evidence.push(look.evidence("kernel:process table", says));
     served.state = Some(State { status: Status::Unknown, reason: Some(reason) });
     served

@@ -8,6 +8,7 @@
 //! `docs/agents/pi.md`.
 
 mod control;
+mod exclusion;
 mod lines;
 mod live;
 mod messages;
@@ -18,12 +19,13 @@ mod store;
 
 pub(super) use control::{LADDER, advice, file_of, handshake, is_script, moved_home};
 pub(super) use messages::read as read_message;
-pub(super) use process::{home_of, homes, is_candidate, kind_of, programs, roots};
+pub(super) use process::{home_of, homes, is_candidate, is_own_program, programs, roots};
 pub(super) use store::PiStore;
 
 use std::path::PathBuf;
 
 use super::control::Control;
+use super::pi_rust::PiRust;
 use super::{Adapter, Capabilities, Installation, Look, Root, Store, version_beside};
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
@@ -48,6 +50,14 @@ impl Kind {
         match self {
             Self::Pi => "pi",
             Self::PiRust => "pi-rust",
+        }
+    }
+
+    /// Returns the adapter.
+    fn adapter(self) -> &'static dyn Adapter {
+        match self {
+            Self::Pi => &Pi,
+            Self::PiRust => &PiRust,
         }
     }
 }
@@ -80,7 +90,7 @@ impl Adapter for Pi {
     }
 
     fn is_own_program(&self, _look: &Look, process: &Process) -> bool {
-        kind_of(process) == Some(Kind::Pi)
+        is_own_program(process, Kind::Pi)
     }
 
     fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {

@@ -31,7 +31,7 @@ pub(super) struct File {
 
 impl Process {
     /// The file may have been written by this process.
-    fn may_serve(self, file: File) -> bool {
+    pub(super) fn may_serve(self, file: File) -> bool {
         file.last_ms.saturating_add(GRAIN_MS) >= self.began_ms
             && (self.kind == file.kind || self.continued(file))
     }
@@ -43,7 +43,7 @@ impl Process {
     }
 
     /// The session is older than the process, which may have continued it.
-    pub(super) fn continued(self, file: File) -> bool {
+    fn continued(self, file: File) -> bool {
         file.began_ms < self.began_ms - GRAIN_MS
             && file.last_ms.saturating_add(GRAIN_MS) >= self.began_ms
     }

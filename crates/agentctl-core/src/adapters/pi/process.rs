@@ -24,14 +24,15 @@ fn undeleted(name: &str) -> &str {
     name.strip_suffix(" (deleted)").unwrap_or(name)
 }
 
-/// Says which of the two a process is.
+/// Says which of the two a process is. A process whose program file cannot be read is shown by its title
+/// and proves nothing: see [`is_own_program`].
 pub(in crate::adapters) fn kind_of(process: &Process) -> Option<Kind> {
     let Some(exe) = process.exe.as_deref() else { return is_titled(process).then_some(Kind::Pi) };
     let name = exe.file_name()?.to_string_lossy();
     let name = undeleted(&name);
     if RUNTIMES.contains(&name) {
-        let pi = process.comm == "pi" || is_titled(process) || is_starting(process);
-        return pi.then_some(Kind::Pi);
+        // Node under another name (`exec -a pi node`, a link `pi`) has neither Pi's title nor its script.
+        return (is_titled(process) || runs_script(process)).then_some(Kind::Pi);
     }
     if name != "pi" {
         return None;
@@ -40,18 +41,51 @@ pub(in crate::adapters) fn kind_of(process: &Process) -> Option<Kind> {
     Some(if is_packaged(exe) { Kind::Pi } else { Kind::PiRust })
 }
 
-/// Pi overwrites its arguments by its title, padded to their length with spaces or nothing.
+/// Says whether a process is the program of this kind, by its program file.
+pub(in crate::adapters) fn is_own_program(process: &Process, kind: Kind) -> bool {
+    process.exe.is_some() && kind_of(process) == Some(kind)
+}
+
+/// Says whether a process is a native program called `pi` that only waits for the Pi it has started. What
+/// an agent starts as a tool leads a session of its own.
+pub(super) fn is_launcher(look: &Look, process: &Process) -> bool {
+    kind_of(process) == Some(Kind::PiRust)
+        && look.table.processes.iter().any(|child| {
+            child.parent_pid == process.id.pid
+                && child.session == process.session
+                && child.exe != process.exe
+                && kind_of(child).is_some()
+        })
+}
+
+/// Pi overwrites its arguments by its title, padded to their length with spaces or nothing, and gives the
+/// kernel the same name.
 fn is_titled(process: &Process) -> bool {
     let mut words = process.argv.iter();
-    words.next().is_some_and(|title| title.trim_end() == "pi") && words.all(|w| w.trim().is_empty())
+    process.comm == "pi"
+        && words.next().is_some_and(|title| title.trim_end() == "pi")
+        && words.all(|w| w.trim().is_empty())
 }
 
 /// Says whether a process is Pi's script before its first own line: it has no title yet, and has read no
 /// session.
 pub(super) fn is_starting(process: &Process) -> bool {
-    if process.comm == "pi" || is_titled(process) {
-        return false;
-    }
+    process.comm != "pi" && runs_script(process)
+}
+
+/// Says whether a process that starts will manage packages or print something, and serve no session. Pi
+/// takes these words only in the first place; once it has its title they cannot be read any more.
+pub(super) fn is_package_command(process: &Process) -> bool {
+    const COMMANDS: [&str; 6] = ["install", "remove", "uninstall", "update", "list", "config"];
+    const PRINTS: [&str; 6] = ["--help", "-h", "--version", "-v", "--list-models", "--export"];
+    let mut words = process.argv.iter().skip(1).skip_while(|word| word.starts_with('-')).skip(1);
+    let Some(first) = words.next() else { return false };
+    COMMANDS.contains(&first.as_str())
+        || std::iter::once(first).chain(words).any(|word| PRINTS.contains(&word.as_str()))
+}
+
+/// Says whether the script that a runtime was told to run lies in one of Pi's packages.
+fn runs_script(process: &Process) -> bool {
     let Some(script) = process.argv.iter().skip(1).find(|word| !word.starts_with('-')) else {
         return false;
     };
@@ -112,7 +146,7 @@ pub(in crate::adapters) fn home_of(look: &Look, process: &Process) -> Option<Pat
 pub(in crate::adapters) fn roots(look: &Look) -> Vec<Root> {
     let known = homes(&look.host);
     let living = |process: &Process| {
-        let home = home_of(look, process)?;
+        let home = home_of(look, process).filter(|_| !is_launcher(look, process))?;
         // Another program may be called `pi`: without a home of ours it is a stranger.
         (kind_of(process) == Some(Kind::Pi) || home.is_dir()).then_some(home)
     };
@@ -141,10 +175,14 @@ impl Surroundings {
         let [directory, home, sessions, inherited] = <[_; 4]>::try_from(values).ok()?;
         let user = home.map_or_else(|| look.host.home.clone(), PathBuf::from);
         let said = |text: Option<String>| text.filter(|t| !t.is_empty());
-        let home = said(directory).map(|directory| expanded(&directory, &user));
+        // Pi takes a relative path as its own directory has it, and stays in that directory.
+        let placed = |text: String| {
+            let path = expanded(&text, &user);
+            if path.is_absolute() { Some(path) } else { Some(process.cwd.as_ref()?.join(path)) }
+        };
         Some(Self {
-            home: Some(home.unwrap_or_else(|| user.join(".pi/agent"))),
-            sessions: said(sessions).map(|sessions| expanded(&sessions, &user)),
+            home: said(directory).map_or_else(|| Some(user.join(".pi/agent")), placed),
+            sessions: said(sessions).and_then(placed),
             inherited,
         })
     }

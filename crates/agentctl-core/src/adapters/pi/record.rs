@@ -11,6 +11,7 @@ use std::path::Path;
 
 use memchr::memmem::Finder;
 
+use super::exclusion::Trace;
 use super::lines::{Entry, Header, Step, stamped, text_of};
 use super::messages::call;
 use crate::adapters::{Look, Record, Turn};
@@ -113,10 +114,57 @@ pub(super) fn silent_failure(path: &Path, uid: u32) -> Option<String> {
     }
 }
 
+/// Returns where the last turn of a session file stands; `None` where it cannot be read.
+pub(super) fn turn(path: &Path, uid: u32) -> Option<Turn> {
+    let opened = file::open(path, uid).ok()?;
+    let mut tail = Tail::default();
+    tail.read(&opened).ok()?;
+    Some(tail.turn())
+}
+
+/// Reads what a session file says about the process that wrote it: all of it, or what was added since
+/// then, in milliseconds.
+pub(super) fn trace(path: &Path, uid: u32, since: Option<i64>) -> Option<Trace> {
+    let opened = file::open(path, uid).ok()?;
+    let (mut head, mut tail) = (Head::default(), Tail::default());
+    head.read(&opened).and_then(|()| tail.read(&opened)).ok()?;
+    let bytes = match since {
+        None => opened.size,
+        Some(since) => bytes_since(&opened, since).ok()?,
+    };
+    let began = head.header.as_ref().and_then(Header::at).filter(|_| since.is_none());
+    let start = began.zip(head.prompted_at).map(|(began, prompted)| {
+        let started = head.started_at.unwrap_or(began).max(began);
+        (started.millis() - began.millis(), prompted.millis() - started.millis())
+    });
+    let (turn, system_bytes) = (tail.turn(), head.system_bytes);
+    Some(Trace { turn, bytes, system_bytes, last: tail.last, start })
+}
+
+/// Counts the bytes of the entries that were added since then.
+fn bytes_since(opened: &file::Opened, since: i64) -> io::Result<u64> {
+    let mut bytes = 0;
+    jsonl::tail(&opened.file, opened.size, TAIL_CHUNK, &mut |line| {
+        let at = Entry::parse(line).and_then(|entry| entry.at());
+        if at.is_some_and(|at| at.millis() < since) {
+            return ControlFlow::Break(());
+        }
+        bytes += line.len() as u64 + 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(bytes)
+}
+
 #[derive(Default)]
 struct Head {
     /// Pi's own prompt is in the file.
     prompted: bool,
+    /// The size of that.
+    system_bytes: u64,
+    /// When the last entry before the first message was made.
+    started_at: Option<Time>,
+    /// When the first message of a person was made.
+    prompted_at: Option<Time>,
     header: Option<Header>,
     name: Option<String>,
     prompt: Option<String>,
@@ -137,13 +185,19 @@ impl Head {
                 };
             }
             let Some(entry) = Entry::parse(line) else { return ControlFlow::Continue(()) };
+            if !matches!(entry.kind.as_ref(), "message" | "session") {
+                self.started_at = entry.at();
+            }
             match entry.kind.as_ref() {
                 "session_info" => self.name = named(&entry),
                 "model_change" => self.model = entry.model_id.map(Cow::into_owned),
                 "message" => {
                     let step = entry.message::<Step<'_>>();
-                    self.prompted |= step.as_ref().is_some_and(|s| s.role == "system");
+                    if step.as_ref().is_some_and(|s| s.role == "system") {
+                        (self.prompted, self.system_bytes) = (true, line.len() as u64);
+                    }
                     if let Some(step) = step.filter(|s| s.role == "user") {
+                        self.prompted_at = entry.at();
                         self.prompt = Some(shorten(&text_of(&step.content), 200));
                         return ControlFlow::Break(());
                     }

@@ -21,19 +21,19 @@ pub(in crate::adapters) struct PiStore<'a> {
     pub(super) look: &'a Look,
     pub(super) root: &'a Root,
     directories: OnceLock<Vec<PathBuf>>,
-    told: OnceLock<Vec<live::Told>>,
+    children: OnceLock<live::Children>,
 }
 
 impl<'a> PiStore<'a> {
     /// Opens a home for one of the two.
     pub(in crate::adapters) fn open(kind: Kind, look: &'a Look, root: &'a Root) -> Self {
-        Self { kind, look, root, directories: OnceLock::new(), told: OnceLock::new() }
+        Self { kind, look, root, directories: OnceLock::new(), children: OnceLock::new() }
     }
 
     /// Opens the same home for the other one, or the same again, with what is known already.
     fn sibling(&self, kind: Kind) -> PiStore<'a> {
-        let (directories, told) = (self.directories.clone(), self.told.clone());
-        PiStore { kind, directories, told, ..*self }
+        let (directories, children) = (self.directories.clone(), self.children.clone());
+        PiStore { kind, directories, children, ..*self }
     }
 }
 
@@ -53,8 +53,8 @@ impl PiStore<'_> {
     }
 
     /// What the tools of live processes were told: sessions may lie where only they say so.
-    pub(super) fn told(&self) -> &[live::Told] {
-        self.told.get_or_init(|| live::told(self.look, self.root))
+    pub(super) fn children(&self) -> &live::Children {
+        self.children.get_or_init(|| live::children(self.look, self.root))
     }
 
     /// Visits the session files of this kind that are wanted by their name, in the folders that are.
@@ -296,7 +296,7 @@ impl Store for PiStore<'_> {
             }
         });
         if rows.is_empty() {
-            let told = self.told().iter().filter(|told| told.id.starts_with(prefix));
+            let told = self.children().told.iter().filter(|told| told.id.starts_with(prefix));
             let here = told.filter_map(|told| {
                 let path = told.file.clone()?;
                 let name = path.file_name()?.to_str()?.to_owned();

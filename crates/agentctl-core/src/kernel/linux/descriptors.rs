@@ -106,7 +106,7 @@ impl Kernel {
     }
 
     /// Still there after the read, so it was there when the directory was opened.
-    fn still(&self, id: &ProcId) -> io::Result<()> {
+    pub(super) fn still(&self, id: &ProcId) -> io::Result<()> {
         match self.process(id.pid)? {
             Some(now) if same_process(&now.id, id) => Ok(()),
             _ => Err(io::Error::other("the process has gone")),

@@ -5,6 +5,7 @@
 
 mod claude_code;
 mod codex;
+mod names;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
