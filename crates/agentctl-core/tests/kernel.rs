@@ -302,6 +302,7 @@ fn what_a_process_holds_and_was_told_is_seen() {
 
 #[test]
 fn the_table_holds_exactly_who_was_asked_for() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
     sandboxed(|| {
         let home = TestHome::new("unused");
         let mut agents = ["alpha", "beta", "alpha"].map(|name| home.agent(name, "work", &[]));
@@ -312,7 +313,6 @@ fn the_table_holds_exactly_who_was_asked_for() {
         assert!(nobody.processes.is_empty() && nobody.gaps.is_empty(), "{nobody:?}");
         assert_eq!(nobody.seen, 1 + agents.len(), "this test and its agents");
 
-        static ASKED: AtomicUsize = AtomicUsize::new(0);
         let alphas = kernel().table(soon(), |brief: Brief<'_>| {
             ASKED.fetch_add(1, Ordering::SeqCst);
             brief.comm == "alpha" && brief.exe_name == "alpha"

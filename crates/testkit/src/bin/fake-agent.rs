@@ -47,9 +47,7 @@ fn main() -> ExitCode {
         let mut word = || fill(&args.next().expect("an argument"));
         match verb.as_str() {
             "write" => {
-                let path = word();
-                std::fs::create_dir_all(std::path::Path::new(&path).parent().expect("a parent"))
-                    .expect("made");
+                let path = with_parent(word());
                 std::fs::write(path, word()).expect("written");
             }
             "append" => {
@@ -59,9 +57,7 @@ fn main() -> ExitCode {
                 writeln!(file, "{}", word()).expect("appended");
             }
             "keep" => {
-                let path = word();
-                std::fs::create_dir_all(std::path::Path::new(&path).parent().expect("a parent"))
-                    .expect("made");
+                let path = with_parent(word());
                 let mut file =
                     OpenOptions::new().append(true).create(true).open(path).expect("open");
                 writeln!(file, "{}", word()).expect("added");
@@ -76,9 +72,7 @@ fn main() -> ExitCode {
                 drop(heir.spawn().expect("started"));
             }
             "lock" => {
-                let path = word();
-                std::fs::create_dir_all(std::path::Path::new(&path).parent().expect("a parent"))
-                    .expect("made");
+                let path = with_parent(word());
                 let file = OpenOptions::new().create(true).append(true).open(path).expect("open");
                 file.lock().expect("locked");
                 held.push(file);
@@ -190,6 +184,13 @@ fn hide() -> ! {
     loop {
         std::thread::park();
     }
+}
+
+/// Makes the directory of a file.
+fn with_parent(path: String) -> String {
+    let parent = std::path::Path::new(&path).parent().expect("a parent");
+    std::fs::create_dir_all(parent).expect("made");
+    path
 }
 
 /// Accepts connections and says nothing, for as long as this process lives.

@@ -1,4 +1,4 @@
-//! Class: hostile SQLite files (S4).
+//! Class: hostile `SQLite` files (S4).
 
 use std::process::{Command, Stdio};
 
