@@ -137,7 +137,8 @@ fn a_record_counts_only_on_its_machine_and_in_its_boot() {
             let root = ".local/share/agentctl-demo";
             home.write(&format!("{root}/sessions/it.jsonl"), ended.join("\n") + "\n");
             let path = home.at(&format!("{root}/live/{{pid}}.json"));
-            let script = ["write", path.to_str().expect("utf-8"), &live(machine, boot)];
+            let script =
+                ["demo-agent", "write", path.to_str().expect("utf-8"), &live(machine, boot)];
             let mut agent = home.agent("agentctl", "work", &script);
             agent.ready();
             let row = home.run(&["list", "-a", "--since", "all", "--json"]).session("it");

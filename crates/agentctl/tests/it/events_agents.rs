@@ -282,7 +282,7 @@ fn the_demo_agent_is_told_by_its_live_record() {
             );
             let path = home.at(&format!("{root}/live/{{pid}}.json"));
             let path = path.to_str().expect("utf-8");
-            let mut agent = home.agent("agentctl", "work", &["write", path, &live]);
+            let mut agent = home.agent("agentctl", "work", &["demo-agent", "write", path, &live]);
             agent.ready();
             let record = path.replace("{pid}", &agent.pid().to_string());
             let mut told = vec!["started"];
