@@ -173,7 +173,6 @@ fn a_session_that_only_its_tool_knows_is_in_that_tool() {
 fn a_native_launcher_of_pi_has_no_row() {
     sandboxed(|| {
         let home = home();
-        session(&home, "ws", A, &[said("u", None, "go")]);
         // Pi as one program file, with its package beside it.
         let package =
             serde_json::json!({"name": "@earendil-works/pi-coding-agent", "version": "1.5.0"});
@@ -198,7 +197,7 @@ fn a_native_launcher_of_pi_has_no_row() {
             }
         });
         assert_ne!(row["pid"], agent.pid());
-        assert_eq!(list(&home).sessions().len(), 2, "the old session and pi itself");
+        assert_eq!(list(&home).sessions().len(), 1, "only pi itself");
     });
 }
 
