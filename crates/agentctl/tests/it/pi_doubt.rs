@@ -173,13 +173,16 @@ fn a_session_that_only_its_tool_knows_is_in_that_tool() {
 fn a_native_launcher_of_pi_has_no_row() {
     sandboxed(|| {
         let home = home();
-        session(&home, "ws", A, &[said("u", None, "go")]);
-        let program = install(&home, "1.5.0");
-        home.write("body", "mkfifo \"$HOME/pipe\"; read -r line < \"$HOME/pipe\"");
+        // Pi as one program file, with its package beside it.
+        let package =
+            serde_json::json!({"name": "@earendil-works/pi-coding-agent", "version": "1.5.0"});
+        home.write("real/package.json", package.to_string());
+        let program = home.at("real/pi");
+        std::fs::copy(testkit::fake_agent(), &program).expect("copied");
         let shim = home.at("shim/pi");
         std::fs::copy(testkit::fake_agent(), &shim).expect("copied");
         let mut command = std::process::Command::new(&shim);
-        command.args(["start", &format!("exec '{}'", program.display())]);
+        command.args(["start", &format!("exec '{}' stay", program.display())]);
         command.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin");
         std::fs::create_dir_all(home.path().join("ws")).expect("made");
         command.current_dir(home.path().join("ws"));
@@ -194,7 +197,7 @@ fn a_native_launcher_of_pi_has_no_row() {
             }
         });
         assert_ne!(row["pid"], agent.pid());
-        assert_eq!(list(&home).sessions().len(), 2, "the old session and pi itself");
+        assert_eq!(list(&home).sessions().len(), 1, "only pi itself");
     });
 }
 

@@ -63,10 +63,13 @@ impl Adapter for Demo {
         std::iter::once(home(host)).chain(configured).collect()
     }
 
-    fn is_own_program(&self, _look: &Look, process: &Process) -> bool {
-        let program = process.exe.as_deref().and_then(|exe| exe.file_name());
-        program.is_some_and(|name| name == "agentctl")
-            && process.argv.get(1).is_some_and(|word| word == SUBCOMMAND)
+    fn is_own_program(&self, look: &Look, process: &Process) -> bool {
+        let Some(exe) = process.exe.as_deref() else { return false };
+        let name = exe.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        // The kernel marks a program file that an update has replaced.
+        let is_program = *exe == look.host.program
+            || name.strip_suffix(" (deleted)").unwrap_or(name) == "agentctl";
+        is_program && process.argv.get(1).is_some_and(|word| word == SUBCOMMAND)
     }
 
     fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {
@@ -309,7 +312,7 @@ impl Store for DemoStore<'_> {
             Err(skip) => return Found::fault(skipped("demo", self.root, &directory, &skip)),
         }
         for process in &self.look.table.processes {
-            let is_agent = process.argv.get(1).is_some_and(|a| a == SUBCOMMAND)
+            let is_agent = Demo.is_own_program(self.look, process)
                 && !process.argv.iter().any(|a| a == "--tell")
                 && self.may_use_home(process);
             let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
