@@ -296,12 +296,12 @@ impl Stopping<'_> {
         Ok(root)
     }
 
-    /// Refuses to act on a join by directory and start time. Who types the pid of such a process means the
+    /// Refuses to act on a join by directory and start time. The typed pid of such a process means the
     /// process, not the session.
     fn by_inference(&self, session: &Session) -> Result<(), Verdict> {
-        let guessed = |p: &&ServingProcess| p.join == Join::Inferred;
-        match session.processes.iter().find(guessed) {
-            Some(process) if self.target.pid != Some(process.id.pid) => {
+        let inferred = |p: &&ServingProcess| p.join == Join::Inferred;
+        match session.processes.iter().find(inferred) {
+            Some(process) if !self.is_process_alone(session) => {
                 Err(orders::inferred(process.id.pid).into())
             }
             _ => Ok(()),

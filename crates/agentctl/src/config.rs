@@ -171,6 +171,18 @@ pub struct Loaded {
     pub metrics: Option<http::Settings>,
     /// What is not as safe as it should be, a sentence each.
     pub warnings: Vec<String>,
+    /// Why the commands that the configuration names are not run, where another user could have written it.
+    pub unsafe_commands: Option<String>,
+}
+
+impl Loaded {
+    /// Fails where the commands that the configuration names are not run.
+    pub fn check_commands(&self) -> Result<(), Failure> {
+        match &self.unsafe_commands {
+            Some(why) => Err(Failure::new(Kind::Failed, why.clone()).hint(UNSAFE_HINT)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Builds the world from the environment and the configuration file.
@@ -211,15 +223,21 @@ pub fn load_all() -> Result<Loaded, Failure> {
     };
     let path = path(&host);
     let mut file = read(&path, host.var("AGENTCTL_CONFIG").is_some())?.unwrap_or_default();
-    check_commands(&host, &file, &path)?;
-    let warnings = readable_secrets(&host, &file, &path);
+    let mut warnings = readable_secrets(&host, &file, &path);
+    let unsafe_commands = unsafe_commands(&host, &file, &path);
+    if let Some(why) = &unsafe_commands {
+        file.hooks = Hooks::default();
+        file.notify.iter_mut().for_each(daemon::NotifyTable::drop_command);
+        warnings.push(format!("{why}; {UNSAFE_HINT}"));
+    }
     let (webhooks, notify) = (std::mem::take(&mut file.webhooks), file.notify.take());
     let metrics = file.metrics.take();
     let defaults = apply(&mut host, file, &path)?;
     let webhooks = daemon::webhooks(&host, webhooks, &path)?;
     let notify = notify.map(|table| daemon::notify(table, &path)).transpose()?;
     let metrics = metrics.map(|table| daemon::metrics(&host, table, &path)).transpose()?;
-    Ok(Loaded { host: Arc::new(host), defaults, webhooks, notify, metrics, warnings })
+    let host = Arc::new(host);
+    Ok(Loaded { host, defaults, webhooks, notify, metrics, warnings, unsafe_commands })
 }
 
 /// Returns where the configuration file is.
@@ -255,21 +273,20 @@ fn read(path: &Path, must_exist: bool) -> Result<Option<File>, Failure> {
     })
 }
 
-/// A file that names commands decides what is run: others must not be able to write or replace it.
-fn check_commands(host: &Host, file: &File, path: &Path) -> Result<(), Failure> {
+/// What to do about a configuration whose commands are not run.
+const UNSAFE_HINT: &str =
+    "make the file and the folders above it your own, and writable by you alone";
+
+/// A file that names commands decides what is run: others must not be able to write or replace it. Returns
+/// why its commands are not run.
+fn unsafe_commands(host: &Host, file: &File, path: &Path) -> Option<String> {
     let commands = [&file.hooks.on_create, &file.hooks.on_complete];
     let notifies = file.notify.as_ref().is_some_and(daemon::NotifyTable::names_a_command);
     if commands.iter().all(|command| command.is_none()) && !notifies {
-        return Ok(());
+        return None;
     }
-    match trust::file(&host.cwd.join(path), host.kernel.uid(), Strict::No) {
-        Ok(_) => Ok(()),
-        Err(why) => Err(Failure::new(
-            Kind::Failed,
-            format!("{why}, so the commands that {} names are not run", path.display()),
-        )
-        .hint("make the file and the folders above it your own, and writable by you alone")),
-    }
+    let why = trust::file(&host.cwd.join(path), host.kernel.uid(), Strict::No).err()?;
+    Some(format!("{why}, so the commands that {} names are not run", path.display()))
 }
 
 /// Says which files hold a secret and can be read by others.

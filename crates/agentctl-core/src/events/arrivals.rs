@@ -31,19 +31,28 @@ const LAST_PAUSE: Duration = Duration::from_secs(32);
 const YOUNG_MOST: usize = 4096;
 
 /// A thread that counts agents and rings when there is a new one. It ends when this is dropped.
+///
+/// Everything is read on this one thread, the first count included: a program or a home may lie on a file
+/// system that never answers. Then no agent is noticed here any more, and the watcher goes on with its look
+/// once a minute, which names the process that hangs. Starting further threads to read would move the
+/// counter of pids by itself.
 pub(super) struct Arrivals {
     _end: Sender<()>,
 }
 
 impl Arrivals {
-    /// Counts the agents that live now, then watches for others.
+    /// Counts the agents that live now, rings once, then watches for others.
     pub(super) fn watch(host: &Arc<Host>, adapters: Adapters, bell: &Bell) -> io::Result<Self> {
-        let mut census = Census::take(Arc::clone(host), adapters);
+        let (host, counter) = (Arc::clone(host), NewestPid::open().ok());
+        let before = counter.as_ref().and_then(|counter| counter.read().ok());
         let ((end, ended), bell) = (channel(), bell.clone());
         let thread = std::thread::Builder::new().name("arrivals".into());
         thread.spawn(move || {
-            // This thread has a pid of its own: a counter that has not moved since does not count.
-            census.check_counter();
+            // This thread has a pid of its own: a counter that has not moved by it does not count.
+            let counter = counter.filter(|counter| counter.read().ok() != before);
+            let mut census = Census::take(host, adapters, counter);
+            // An agent that began between the watcher's look and this count is new to neither.
+            bell.ring();
             watch(&mut census, &ended, &bell);
         })?;
         Ok(Self { _end: end })
@@ -87,8 +96,7 @@ struct Census {
 }
 
 impl Census {
-    fn take(host: Arc<Host>, adapters: Adapters) -> Self {
-        let counter = NewestPid::open().ok();
+    fn take(host: Arc<Host>, adapters: Adapters, counter: Option<NewestPid>) -> Self {
         let newest = counter.as_ref().and_then(|counter| counter.read().ok());
         let mut census = Self {
             host,
@@ -104,14 +112,6 @@ impl Census {
         // Those that are there already are no newcomers.
         (census.young, census.again) = (Vec::new(), None);
         census
-    }
-
-    /// Gives the counter up if it has not moved since the census was taken.
-    fn check_counter(&mut self) {
-        let now = self.counter.as_ref().and_then(|counter| counter.read().ok());
-        if now.is_none() || now == self.newest {
-            self.counter = None;
-        }
     }
 
     /// Says whether there is an agent that was not counted before.
@@ -148,31 +148,35 @@ impl Census {
             self.young.drain(..surplus);
             self.pids = pids;
         }
-        let look = fleet::look(&self.host, self.adapters, self.host.deadlines.live);
-        let agents = self.agents_in(&look);
-        let is_new = agents.iter().any(|agent| !self.agents.contains(agent));
+        let agents = self.agents_of(&self.pids, now);
+        let is_new = !agents.is_subset(&self.agents);
         self.agents = agents;
         is_new
     }
 
     /// Looks again at the processes that began a while ago.
     fn recount_young(&mut self, now: Instant, pause: Duration) -> bool {
-        let kernel = &self.host.kernel;
-        let wanted = |brief: Brief<'_>| fleet::is_candidate(self.adapters, brief);
-        let candidates = self.young.iter().map(|pid| kernel.candidate(*pid, &wanted));
-        // One that cannot be read has ended, or is read again with all others.
-        let processes = candidates.filter_map(|candidate| candidate.ok().flatten()).collect();
+        let agents = self.agents_of(&self.young, now);
         self.again = (pause < LAST_PAUSE).then(|| (now + pause * 2, pause * 2));
         if self.again.is_none() {
             self.young = Vec::new();
         }
+        let is_new = !agents.is_subset(&self.agents);
+        self.agents.extend(agents);
+        is_new
+    }
+
+    /// Returns the agents among these processes.
+    fn agents_of(&self, pids: &[u32], now: Instant) -> HashSet<Agent> {
+        let kernel = &self.host.kernel;
+        let wanted = |brief: Brief<'_>| fleet::is_candidate(self.adapters, brief);
+        let candidates = pids.iter().map(|pid| kernel.candidate(*pid, &wanted));
+        // A process that cannot be read has ended, or is read again with all others.
+        let processes = candidates.filter_map(|candidate| candidate.ok().flatten()).collect();
         let table = Arc::new(Table { processes, ..Table::default() });
         let deadline = now + self.host.deadlines.live;
         let look = Look { host: Arc::clone(&self.host), table, deadline, now: self.host.now() };
-        let agents = self.agents_in(&look);
-        let is_new = agents.iter().any(|agent| !self.agents.contains(agent));
-        self.agents.extend(agents);
-        is_new
+        self.agents_in(&look)
     }
 
     /// Returns the processes that an adapter recognises as its own program, each with its home.

@@ -153,7 +153,7 @@ impl Watcher {
 
     /// Looks at everything that lives and tells what has changed. The first look tells nothing.
     pub fn look(&mut self) -> Seen {
-        // Counted before anything is looked at: what begins from here on is new to one or the other.
+        // The count has a thread of its own and rings when it is done: what begins meanwhile is looked for then.
         if !self.asleep && self.arrivals.is_none() {
             let arrivals = Arrivals::watch(&self.host, self.adapters, &self.bell);
             self.arrivals = arrivals.ok();

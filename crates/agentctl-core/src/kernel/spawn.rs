@@ -111,7 +111,8 @@ impl Spawn {
             let _unheard = sender.send(());
         });
         let exit = if ended.recv_timeout(limit).is_ok() {
-            Some(exit_of(child.wait()?))
+            // An error here must not read as "it was not started": the program has run.
+            child.wait().ok().map(exit_of)
         } else {
             // Reaped after the kill only, so the group is still its own.
             let _gone = group.map(|g| kill_process_group(g, Signal::KILL));

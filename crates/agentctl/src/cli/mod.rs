@@ -105,11 +105,11 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Why(args) => with_host(ui, why::cmd_why, &args),
         Command::Logs(args) => with_host(ui, logs::cmd_logs, &args),
         Command::Launch(args) => {
-            let Loaded { host, defaults, .. } = loaded(ui)?;
+            let Loaded { host, defaults, .. } = with_safe_commands(ui)?;
             launch::cmd_launch(ui, &host, &defaults, args)
         }
         Command::Resume(args) => {
-            let Loaded { host, defaults, .. } = loaded(ui)?;
+            let Loaded { host, defaults, .. } = with_safe_commands(ui)?;
             resume::cmd_resume(ui, &host, &defaults, args)
         }
         Command::Runs(args) => {
@@ -152,6 +152,15 @@ fn with_host<A>(ui: &mut Ui, command: fn(&mut Ui, &Arc<Host>, &A) -> Outcome, ar
 /// Reads environment and configuration, and says what is not as safe as it should be.
 fn loaded(ui: &mut Ui) -> Result<Loaded, Failure> {
     let loaded = crate::config::load_all()?;
+    warn_of_settings(ui, &loaded);
+    Ok(loaded)
+}
+
+/// Reads environment and configuration for a command that runs the hooks of the configuration: it is
+/// refused where another user could have written them.
+fn with_safe_commands(ui: &mut Ui) -> Result<Loaded, Failure> {
+    let loaded = crate::config::load_all()?;
+    loaded.check_commands()?;
     warn_of_settings(ui, &loaded);
     Ok(loaded)
 }

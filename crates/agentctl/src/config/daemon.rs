@@ -55,6 +55,10 @@ impl NotifyTable {
     pub(super) fn names_a_command(&self) -> bool {
         self.command.is_some()
     }
+
+    pub(super) fn drop_command(&mut self) {
+        self.command = None;
+    }
 }
 
 /// `[metrics]`: that it is there is the wish.

@@ -5,7 +5,7 @@
 //! - `keep PATH TEXT`: adds a line to a file and holds it
 //! - `answer FOLDER`: accepts HTTP on the loopback; `GET /a/b` is answered with the file `a.b`, and what
 //!   was asked is added to the file `asked`
-//! - `serve SOCKET FILE`: accepts connections on a Unix socket; each line of JSON-RPC is answered with the
+//! - `serve-rpc SOCKET FILE`: accepts connections on a Unix socket; each line of JSON-RPC is answered with the
 //!   result that FILE, a JSON object, has for its method
 //! - `bequeath SOCKET`: listens on a Unix socket and leaves the listener to a `sleep` that it starts
 //! - `lock PATH`: opens a file and holds an exclusive `flock` on it
@@ -22,7 +22,7 @@
 //! - `reaper`: becomes the one that orphans below it are given to
 //! - `hide`: unmaps its own arguments before it says that it is ready, so that nobody can read them; then it
 //!   stays until somebody kills it
-//! - `gateway PATH`: is a gateway; its address is written to this file with `.url` behind it, and at the end
+//! - `be-gateway PATH`: is a gateway; its address is written to this file with `.url` behind it, and at the end
 //!   everything it was asked to the file itself
 //! - `mute`: listens on the loopback and never accepts
 //! - `deaf PATH`: listens on a Unix socket and never accepts, and has filled its queue
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
                 held.push(file);
             }
             "answer" => answer(word().into()),
-            "serve" => serve(&word(), &word()),
+            "serve-rpc" => serve(&word(), &word()),
             "bequeath" => {
                 let listener = UnixListener::bind(word()).expect("bound");
                 let mut heir = Command::new("sleep");
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
             }
             "stay" => stays = true,
             "hide" => hides = true,
-            "gateway" => {
+            "be-gateway" => {
                 let (path, started) = (word(), testkit::gateway::Gateway::start());
                 std::fs::write(format!("{path}.url"), started.url()).expect("written");
                 gateway = Some((path, started));

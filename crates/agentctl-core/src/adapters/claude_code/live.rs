@@ -197,6 +197,8 @@ impl Living<'_> {
         if served.state.is_none() {
             // Versions before 2.1.280 write no status without a terminal; later ones within 170 ms.
             served.single_prompt = !streams || !older;
+            // A transcript without a turn of this process's own time: it has not been prompted yet.
+            served.unprompted = true;
         }
         served.cwd = record.cwd;
         // A derived name is the directory's; only one that somebody gave is a name.

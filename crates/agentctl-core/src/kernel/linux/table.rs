@@ -15,9 +15,9 @@ use super::{Brief, Kernel, Process, Table, gone_is_none, open_process_directory,
 
 /// The processes of one table that are becoming another program are waited for so long, all together.
 const FORMING: Duration = Duration::from_millis(100);
-/// A process that takes this part of the whole time by itself hangs.
+/// A process that takes this part of the time that is left hangs: however many do, time is left for the rest.
 const HANGS_PART: u32 = 8;
-/// With more threads that hang, nothing more is read that might hang.
+/// With this many threads that hang, the rest of the table is not read.
 const HANGING_MOST: usize = 64;
 
 /// The processes in which a thread of ours hangs.
@@ -94,7 +94,8 @@ impl<F: Fn(&Kernel, u32) -> io::Result<Option<Process>> + Send + Sync + 'static>
 
     /// Waits until all are read; goes on behind a process whose reading hangs.
     fn watch(self: &Arc<Self>, until: Instant) -> io::Result<()> {
-        let patience = until.saturating_duration_since(Instant::now()) / HANGS_PART;
+        let patience_of = |left: Duration| left / HANGS_PART;
+        let mut patience = patience_of(until.saturating_duration_since(Instant::now()));
         self.begin(0, 0)?;
         let (mut last, mut since) = (0, Instant::now());
         let mut found = self.found();
@@ -128,6 +129,7 @@ impl<F: Fn(&Kernel, u32) -> io::Result<Option<Process>> + Send + Sync + 'static>
                 return Ok(());
             }
             (last, since) = (at + 1, now);
+            patience = patience_of(left);
             found.at = last;
             let thread = found.thread;
             drop(found);
@@ -169,11 +171,12 @@ impl Kernel {
         let reading = Arc::new(Reading { kernel, pids, one, found, changed });
         if let Err(error) = reading.watch(until) {
             table.gaps.push(format!("no thread could be started to read processes: {error}"));
+            table.late = true;
         }
         let mut found = reading.found();
         table.processes = std::mem::take(&mut found.processes);
         table.gaps.append(&mut found.gaps);
-        table.late = found.late;
+        table.late |= found.late;
         drop(found);
         self.wait_for_arguments(until, &mut table);
         table
@@ -202,7 +205,8 @@ impl Kernel {
 
 /// Makes the table of a `/proc` that cannot be listed.
 pub(super) fn unlisted(error: &io::Error) -> Table {
-    Table { gaps: vec![format!("/proc could not be listed: {error}")], ..Table::default() }
+    let gaps = vec![format!("/proc could not be listed: {error}")];
+    Table { gaps, late: true, ..Table::default() }
 }
 
 /// Says whether a process is becoming another program: `execve` fills in last where the arguments are. A
@@ -263,6 +267,26 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(look(Duration::from_mins(5)).gaps.is_empty(), "it is read again once it can be");
+    }
+
+    /// S5: however many processes hang, time is left to read the others.
+    #[test]
+    fn ten_processes_that_hang_leave_time_for_the_others() {
+        const HANGING: u32 = 10;
+        let kernel = Kernel::open().expect("a kernel");
+        let me = std::process::id();
+        let first = u32::MAX - 100;
+        let pids: Vec<u32> = (first..first + HANGING).chain([me]).collect();
+        let limit = Instant::now() + Duration::from_secs(8);
+        let table = kernel.read_within(limit, pids, move |kernel, pid| {
+            while pid >= first {
+                std::thread::park();
+            }
+            kernel.process(pid)
+        });
+        assert_eq!(table.processes.len(), 1, "{:?}", table.gaps);
+        assert_eq!(table.gaps.len(), HANGING as usize, "{:?}", table.gaps);
+        assert!(table.late);
     }
 
     /// S5: the table ends at its deadline, also where every single process is slow.

@@ -41,7 +41,7 @@ fn a_gateway_of_another_user_is_told_no_secret() {
         let folder = tempfile::tempdir().expect("a folder");
         let heard = folder.path().join("heard");
         let path = heard.to_string_lossy().into_owned();
-        let Some(mut stranger) = as_another_user(folder.path(), &["gateway", &path]) else {
+        let Some(mut stranger) = as_another_user(folder.path(), &["be-gateway", &path]) else {
             println!("not root: another user cannot be played, only our own gateway is asked");
             return;
         };

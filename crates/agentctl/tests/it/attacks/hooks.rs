@@ -248,6 +248,10 @@ fn commands_of_a_configuration_that_others_may_write_are_not_run() {
             let refused = launched();
             assert_eq!(refused.code, Some(1), "{refused:?}");
             assert!(refused.stderr.contains("can be written by others"), "{refused:?}");
+            // Commands that run nothing of it answer, and say so.
+            let listed = home.run(&["list"]);
+            assert_eq!(listed.code, Some(0), "{listed:?}");
+            assert!(listed.stderr.contains("can be written by others"), "{listed:?}");
             set_mode(&path, 0o644);
             set_mode(path.parent().expect("a folder"), 0o777);
             let refused = launched();

@@ -83,7 +83,7 @@ impl Shared {
             None => Command::new(self.at("server")),
         };
         let socket = self.at("agentctl/agentctl.sock");
-        command.arg("serve").arg(&socket).arg(self.at("answers.json")).arg("stay");
+        command.arg("serve-rpc").arg(&socket).arg(self.at("answers.json")).arg("stay");
         Server::start(&mut command)
     }
 }
@@ -233,7 +233,7 @@ fn stopping_a_daemon_by_force_spares_what_is_no_daemon() {
         let answers = home.write("answers.json", "{}");
         let socket = home.path().join(SOCKET);
         let mut command = Command::new(testkit::fake_agent());
-        command.arg("serve").arg(&socket).arg(answers).arg("stay");
+        command.arg("serve-rpc").arg(&socket).arg(answers).arg("stay");
         let mut server = Server::start(&mut command);
         let stopped = ends(home.command(&["daemon", "stop", "--force"]));
         assert!(server.0.try_wait().expect("asked").is_none(), "{stopped:?}");

@@ -28,7 +28,7 @@ fn impostor(home: &TestHome, results: &Value) -> Agent {
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).expect("set");
     let file = home.write("results.json", results.to_string());
     let (socket, file) = (socket.to_string_lossy(), file.to_string_lossy());
-    let mut agent = home.agent("impostor", ".", &["serve", &socket, &file]);
+    let mut agent = home.agent("impostor", ".", &["serve-rpc", &socket, &file]);
     agent.ready();
     agent
 }
