@@ -14,6 +14,7 @@ pub mod pi;
 pub mod pi_rust;
 pub mod proof;
 mod recall;
+mod root;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use self::control::Control;
+pub use self::root::{Root, existing_roots, with_homes_of_the_living};
 use crate::host::Host;
 use crate::kernel::{Brief, Liveness, Process, Table};
 use crate::model::{
@@ -73,44 +75,6 @@ impl Look {
     #[must_use]
     pub fn has_ended(&self, process: &Process) -> bool {
         self.host.kernel.liveness(&process.id) == Liveness::Gone
-    }
-}
-
-/// One home of an agent: a profile, a gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
-    /// Where it is, links resolved.
-    pub path: PathBuf,
-    /// The user's own environment, configuration or default names it. A home that only a process named may
-    /// be looked at; no order acts on it, except a signal to a process of `named_by`.
-    known: bool,
-    /// The processes whose own environment names this home, where the user's settings do not.
-    pub named_by: Vec<ProcId>,
-}
-
-impl Root {
-    /// Makes a home that the user's own environment, configuration or default names.
-    #[must_use]
-    pub fn known(path: PathBuf) -> Self {
-        Self { path, known: true, named_by: Vec::new() }
-    }
-
-    /// Makes a home that no setting of the user names, only these processes.
-    #[must_use]
-    pub fn named_only_by(path: PathBuf, processes: Vec<ProcId>) -> Self {
-        Self { path, known: false, named_by: processes }
-    }
-
-    /// Says whether the user's own settings name this home, and not only a process.
-    #[must_use]
-    pub fn is_known(&self) -> bool {
-        self.known
-    }
-
-    /// Returns the text that names it in answers.
-    #[must_use]
-    pub fn label(&self) -> String {
-        self.path.to_string_lossy().into_owned()
     }
 }
 
@@ -518,46 +482,6 @@ pub trait Adapter: Sync {
     fn control(&self) -> Option<&dyn Control> {
         None
     }
-}
-
-/// Collects homes, links resolved, each once, missing ones left out.
-#[must_use]
-pub fn existing_roots(paths: impl IntoIterator<Item = PathBuf>) -> Vec<Root> {
-    let mut roots: Vec<Root> = Vec::new();
-    for path in paths {
-        let root = Root::known(file::resolve_root(&path));
-        if root.path.is_dir() && !roots.contains(&root) {
-            roots.push(root);
-        }
-    }
-    roots
-}
-
-/// Adds the homes that live processes name: a first start is seen before its home is made. `known` are
-/// the homes that the user's settings name, whether they exist yet or not; `home_of` returns the home of a
-/// process that is the agent's own.
-#[must_use]
-pub fn with_homes_of_the_living(
-    look: &Look,
-    mut roots: Vec<Root>,
-    known: &[PathBuf],
-    home_of: &dyn Fn(&Process) -> Option<PathBuf>,
-) -> Vec<Root> {
-    let known: Vec<PathBuf> = known.iter().map(|path| file::resolve_root(path)).collect();
-    for process in &look.table.processes {
-        let Some(home) = home_of(process) else { continue };
-        let path = file::resolve_root(&home);
-        match roots.iter_mut().find(|root| root.path == path) {
-            Some(root) if root.is_known() => {}
-            Some(root) => root.named_by.push(process.id.clone()),
-            None if known.contains(&path) => roots.push(Root::known(path)),
-            None if path.is_absolute() => {
-                roots.push(Root::named_only_by(path, vec![process.id.clone()]));
-            }
-            None => {}
-        }
-    }
-    roots
 }
 
 /// Reads the pid out of a file name like `42.json`. Only the canonical spelling counts: `042.json` and

@@ -7,6 +7,7 @@
 //! error of kind `Unsupported`, never an empty answer.
 
 mod peer;
+mod unsupported;
 
 use std::ffi::{OsStr, c_char, c_int, c_void};
 use std::io;
@@ -228,14 +229,6 @@ impl Kernel {
         Ok(names.iter().map(|name| environ_value(seen.environ(), name)).collect())
     }
 
-    /// Fails: macOS does not show what a process writes its output to.
-    pub fn stdout_file(&self, _id: &ProcId) -> io::Result<Option<std::fs::File>> {
-        Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "macOS does not show what a process writes its output to",
-        ))
-    }
-
     /// Looks closely at the processes of this user whose working directory this is, links resolved.
     #[must_use]
     pub fn standing_in(&self, directory: &Path, until: Instant) -> Table {
@@ -252,84 +245,6 @@ impl Kernel {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Environ::Empty),
             Err(error) => Err(error),
         }
-    }
-
-    /// macOS does not tell whose the other end of a connection is; a listener on the loopback is taken for
-    /// one of ours there.
-    pub fn serving_uid(
-        &self,
-        _ours: std::net::SocketAddr,
-        _theirs: std::net::SocketAddr,
-    ) -> io::Result<Option<u32>> {
-        Ok(Some(self.uid))
-    }
-
-    /// Fails: macOS does not tell who holds a file lock.
-    pub fn file_locks(&self) -> io::Result<Vec<FileLock>> {
-        Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "macOS does not tell which process holds a file lock",
-        ))
-    }
-
-    /// Fails: other processes' open files are not read on macOS.
-    pub fn has_open(&self, _pid: u32, _device: u64, _inode: u64) -> io::Result<bool> {
-        Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "the open files of other processes are not read on macOS",
-        ))
-    }
-
-    /// Fails: how far other processes have come in a file is not read on macOS.
-    pub fn positions(&self, _id: &ProcId, _device: u64, _inode: u64) -> io::Result<Vec<u64>> {
-        Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "the open files of other processes are not read on macOS",
-        ))
-    }
-
-    /// Fails: what other processes have written is not counted on macOS.
-    pub fn written_bytes(&self, _id: &ProcId) -> io::Result<u64> {
-        Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "what other processes have written is not counted on macOS",
-        ))
-    }
-
-    /// Fails: the terminals of other processes are not looked at on macOS.
-    pub fn terminal_output_at(&self, _id: &ProcId) -> io::Result<Option<i64>> {
-        Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "the terminals of other processes are not looked at on macOS",
-        ))
-    }
-
-    /// Fails: other processes' open files are not read on macOS.
-    pub fn open_files(
-        &self,
-        _id: &ProcId,
-        _wanted: &dyn Fn(&Path) -> bool,
-    ) -> io::Result<Vec<super::OpenFile>> {
-        Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "the open files of other processes are not read on macOS",
-        ))
-    }
-
-    /// Fails: who is connected to whom is not read on macOS.
-    pub fn is_connected(&self, _client: &ProcId, _server: &ProcId) -> io::Result<bool> {
-        Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "the sockets of other processes are not read on macOS",
-        ))
-    }
-
-    /// Fails: who listens where is not read on macOS.
-    pub fn listening(&self, _id: &ProcId) -> io::Result<Vec<std::net::SocketAddr>> {
-        Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "the sockets of other processes are not read on macOS",
-        ))
     }
 
     /// Takes hold of exactly this process, as far as macOS can promise that; `None` when it is gone.

@@ -17,6 +17,8 @@ use super::{Brief, Kernel, Process, Table, gone_is_none, open_process_directory,
 const FORMING: Duration = Duration::from_millis(100);
 /// A process that takes this part of the time that is left hangs: however many do, time is left for the rest.
 const HANGS_PART: u32 = 8;
+/// No process hangs that takes less: on a busy machine the reading thread may have to wait for its turn.
+const HANGS_LEAST: Duration = Duration::from_millis(100);
 /// With this many threads that hang, the rest of the table is not read.
 const HANGING_MOST: usize = 64;
 
@@ -94,7 +96,7 @@ impl<F: Fn(&Kernel, u32) -> io::Result<Option<Process>> + Send + Sync + 'static>
 
     /// Waits until all are read; goes on behind a process whose reading hangs.
     fn watch(self: &Arc<Self>, until: Instant) -> io::Result<()> {
-        let patience_of = |left: Duration| left / HANGS_PART;
+        let patience_of = |left: Duration| (left / HANGS_PART).max(HANGS_LEAST);
         let mut patience = patience_of(until.saturating_duration_since(Instant::now()));
         self.begin(0, 0)?;
         let (mut last, mut since) = (0, Instant::now());
