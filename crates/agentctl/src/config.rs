@@ -14,6 +14,7 @@ use agentctl_core::adapters::{self};
 use agentctl_core::host::{Deadlines, Gateway, Host, Secret};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::model::Time;
+use agentctl_core::native::file;
 use agentctl_core::talk::Endpoint;
 use agentctl_core::trust::{self, Strict};
 use serde::Deserialize;
@@ -254,16 +255,21 @@ pub fn clock() -> Time {
     Time(jiff::Timestamp::now())
 }
 
+/// The largest configuration file that is read.
+const CONFIG_BYTES: u64 = 1 << 20;
+
 fn read(path: &Path, must_exist: bool) -> Result<Option<File>, Failure> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => {
-            return Ok(None);
-        }
-        Err(error) => {
-            return Err(Failure::new(Kind::Failed, format!("{}: {error}", path.display()))
-                .hint("AGENTCTL_CONFIG names this file; unset it to use the default"));
-        }
+    if path == Path::new("/dev/null") {
+        return Ok(None);
+    }
+    let unread = |why: String| {
+        Failure::new(Kind::Failed, format!("{} cannot be read: {why}", path.display()))
+            .hint("AGENTCTL_CONFIG names this file; unset it to use the default")
+    };
+    let text = match file::read_small_of_anybody(path, CONFIG_BYTES) {
+        Ok(bytes) => String::from_utf8(bytes).map_err(|_| unread("it is not UTF-8".into()))?,
+        Err(file::Skip::Missing) if !must_exist => return Ok(None),
+        Err(skip) => return Err(unread(skip.to_string())),
     };
     toml::from_str(&text).map(Some).map_err(|error| {
         let line = error.span().map_or(1, |s| text[..s.start].matches('\n').count() + 1);

@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
-pub use agentctl_core::text::{SafeJson, bounded, clean, safe_json};
-use agentctl_core::text::{is_harmful, is_plain, is_unsafe, push_clean};
+pub use agentctl_core::text::{SafeJson, bounded, clean, is_unsafe, safe_json};
+use agentctl_core::text::{is_harmful, is_plain, push_clean};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// A character takes a column: so many that take none may follow it before a text is cut.

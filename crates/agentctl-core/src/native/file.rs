@@ -100,6 +100,15 @@ pub struct Opened {
     pub stamp: Stamp,
 }
 
+impl Opened {
+    /// Returns when its content was last written, in milliseconds.
+    #[must_use]
+    pub fn written_ms(&self) -> Option<i64> {
+        let (seconds, nanoseconds) = self.stamp.modified;
+        seconds.checked_mul(1000)?.checked_add(nanoseconds / 1_000_000)
+    }
+}
+
 /// Opens a regular file owned by `uid`, never following a link and never blocking.
 pub fn open(path: &Path, uid: u32) -> Result<Opened, Skip> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -176,8 +176,14 @@ fn usage(ui: &mut Ui, error: &clap::Error) -> Outcome {
     use clap::error::ErrorKind;
     let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if asked || !ui.wants_json() {
-        // Clap knows which stream and whether colour is wanted.
-        let _unread = error.print();
+        let text = error.to_string();
+        if crate::text::is_unsafe(&text) {
+            // An argument may be a title or a path that an agent chose.
+            ui.note(&crate::text::clean(&text));
+        } else {
+            // Clap knows which stream and whether colour is wanted.
+            let _unread = error.print();
+        }
         return Ok(ExitCode::from(if asked { 0 } else { 2 }));
     }
     let text = error.to_string();

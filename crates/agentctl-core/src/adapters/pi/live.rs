@@ -254,6 +254,11 @@ fn certain(store: &PiStore<'_>, process: &Process) -> Option<Certain> {
         if told.any(|other| other.id != first.id) {
             return None;
         }
+        // A tool can name any session to what it starts. Pi writes the call of a tool into the file of its
+        // session, so a file that was not written since the process began is not its session.
+        if !may_have_written(store, process, &first.id) {
+            return None;
+        }
         let source = format!("kernel:environment of pid {}", first.by);
         let says = format!("a tool of pid {pid} was given PI_SESSION_ID={}", first.id);
         let evidence = look.evidence(source, says);
@@ -268,6 +273,19 @@ fn certain(store: &PiStore<'_>, process: &Process) -> Option<Certain> {
     let evidence = look.evidence("kernel:stdout of the process", says);
     // Only `--mode json` begins like that, and that works through one prompt.
     Some(Certain { id, evidence, single_prompt: Some(said.begun), in_tool: false })
+}
+
+/// Says whether the file of a session was written since a process began, or is not there at all.
+fn may_have_written(store: &PiStore<'_>, process: &Process, id: &str) -> bool {
+    let rows = store.find(id).rows;
+    let Some(path) = rows.iter().find(|l| l.id == *id).and_then(|l| l.path.as_ref()) else {
+        return true;
+    };
+    let written = file::open(path, store.uid()).ok().and_then(|opened| opened.written_ms());
+    match (written, process.started_at) {
+        (Some(written), Some(began)) => written + GRAIN_MS >= began.millis(),
+        _ => false,
+    }
 }
 
 /// What a process has said first.

@@ -60,3 +60,25 @@ fn a_runtime_that_only_bears_the_name_of_pi_serves_no_session() {
         assert!(stranger.child.try_wait().expect("asked").is_none(), "it was killed");
     });
 }
+
+/// A Pi process works for one session, and its tool names another, finished one to what it starts: that one
+/// is not joined, and `stop` of it reaches nobody.
+#[test]
+fn a_session_that_only_a_tool_names_and_pi_has_not_written_is_not_joined() {
+    use crate::pi::{A, B, ended, list, said, session, start, tool};
+    testkit::sandboxed(|| {
+        let home = crate::home();
+        let file = session(&home, "elsewhere", B, &[said("1", None, "x"), ended("2", "1", "stop")]);
+        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(72_000);
+        let opened = std::fs::File::options().append(true).open(&file).expect("there");
+        opened.set_modified(long_ago).expect("set");
+        let mut agent = start(&home, "ws", &[], &tool(B));
+        let row = list(&home).session(B);
+        assert_eq!((&row["status"], &row["pid"]), (&"stopped".into(), &serde_json::Value::Null));
+        for args in [&["stop", B][..], &["stop", B, "--force"]] {
+            let told = home.run(args);
+            assert!(agent.child.try_wait().expect("asked").is_none(), "{args:?}: {told:?}");
+        }
+        assert!(list(&home).sessions().iter().all(|row| row["id"] != A));
+    });
+}
