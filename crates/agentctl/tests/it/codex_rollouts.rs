@@ -104,6 +104,39 @@ fn open_rollouts_and_locks_tell_side_by_side() {
     });
 }
 
+/// W2: until its `exec`, a child of Codex has every file of its parent open and runs the same program.
+#[test]
+fn a_child_between_fork_and_exec_serves_nothing() {
+    sandboxed(|| {
+        for words in [&["exec"][..], &[], &["app-server"]] {
+            for with_lock in [false, true] {
+                let home = home();
+                let path = rollout(&home, A, &in_a_tool());
+                let lock = lock(&home, A);
+                let mut script = words.to_vec();
+                script.extend(["open", text(&path)]);
+                if with_lock {
+                    script.extend(["lock", &lock]);
+                }
+                script.push("fork");
+                let mut agent = home.agent("codex", "ws", &script);
+                agent.ready();
+                let listed = list(&home);
+                let pids: Vec<Value> = listed
+                    .sessions()
+                    .iter()
+                    .flat_map(|row| row["processes"].as_array().expect("a list").clone())
+                    .map(|process| process["pid"].clone())
+                    .collect();
+                let case = format!("{words:?}, lock {with_lock}: {}", listed.stdout);
+                assert_eq!(pids, [agent.pid()], "{case}");
+                assert_eq!(listed.session(A)["notes"], json!([]), "{case}");
+                assert_list_equals_status(&home);
+            }
+        }
+    });
+}
+
 /// W2: a picker or a search reads rollouts, and serves none.
 #[test]
 fn a_process_that_only_reads_a_rollout_does_not_serve_it() {

@@ -47,7 +47,9 @@ pub(super) fn read(store: &CodexStore<'_>) -> Found<Served> {
 /// Looks at every process of this user that runs Codex's program.
 fn candidates<'a>(look: &'a Look, root: &Root) -> Vec<Candidate<'a>> {
     let ours = |p: &&Process| is_codex(p) && p.uid == Some(look.host.kernel.uid());
-    let processes = look.table.processes.iter().filter(ours);
+    // Until its `exec`, a child has every file of its parent open and serves nothing.
+    let is_fork = |p: &&Process| look.table.is_mere_fork(p);
+    let processes = look.table.processes.iter().filter(ours).filter(|p| !is_fork(p));
     let candidates = processes.filter_map(|process| {
         let is_rollout = |path: &Path| rollout_id(path).is_some();
         let files = look.host.kernel.open_files(&process.id, &is_rollout);
@@ -95,9 +97,7 @@ pub(super) fn served_elsewhere(id: &str) -> Served {
 
 /// Adds the threads whose rollout a process has open for writing and that hold no lock of this process.
 fn add_openers(store: &CodexStore<'_>, candidates: &[Candidate<'_>], found: &mut Found<Served>) {
-    let table = &store.look.table;
-    // A child between `fork` and `exec` still has its parent's files.
-    for candidate in candidates.iter().filter(|c| !table.is_mere_fork(c.process)) {
+    for candidate in candidates {
         let process = candidate.process;
         let pid = process.id.pid;
         for (id, file) in &candidate.rollouts {
@@ -177,7 +177,7 @@ fn add_threadless(look: &Look, candidates: &[Candidate<'_>], found: &mut Found<S
     for candidate in ours() {
         let process = candidate.process;
         let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
-        if joined || look.table.is_mere_fork(process) || is_wrapper(look, process, candidates) {
+        if joined || is_wrapper(look, process, candidates) {
             continue;
         }
         let role = role(process);
