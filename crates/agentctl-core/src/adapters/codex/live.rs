@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::process::{Role, role};
-use super::{Codex, CodexStore, NAME, id_of, is_codex, locks, server, tools};
+use super::{Codex, CodexStore, NAME, id_of, is_codex, is_program_name, locks, server, tools};
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::{OpenFile, Process};
@@ -41,6 +41,7 @@ pub(super) fn read(store: &CodexStore<'_>) -> Found<Served> {
         judge_record(store, &candidates, served);
     }
     add_threadless(look, &candidates, &mut found);
+    report_hidden(look, root, &mut found);
     found
 }
 
@@ -68,6 +69,32 @@ fn candidates<'a>(look: &'a Look, root: &Root) -> Vec<Candidate<'a>> {
         Some(Candidate { process, proof, rollouts: named.collect(), unread, shares_mounts })
     });
     candidates.collect()
+}
+
+/// Reports the processes called Codex whose program file and open files the kernel hides from us, as it does
+/// across user namespaces: any thread of the home may be served by one of them.
+fn report_hidden(look: &Look, root: &Root, found: &mut Found<Served>) {
+    let kernel = &look.host.kernel;
+    let hidden = look.table.processes.iter().filter(|process| {
+        process.exe.is_none()
+            && is_program_name(&process.comm)
+            && process.uid == Some(kernel.uid())
+            && !matches!(role(process), Role::Other | Role::RemoteTerminal)
+    });
+    for process in hidden {
+        // A process that is ending has no program file and no open files either.
+        let Err(error) = kernel.open_files(&process.id, &|_| false) else { continue };
+        if look.has_ended(process) {
+            continue;
+        }
+        let pid = process.id.pid;
+        let message = format!(
+            "pid {pid} is called {}, and its open files cannot be read: {error}",
+            process.comm
+        );
+        found.faults.push(fault(NAME, root, "unreadable", message));
+        found.whole = false;
+    }
 }
 
 fn rollout_id(path: &Path) -> Option<String> {
