@@ -1,7 +1,6 @@
 //! Which processes serve which threads: the holder of the `flock` on a thread's lock file, and the process
 //! that has the thread's rollout open for writing. Versions up to 0.146 have no locks.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use super::process::{Role, role};
@@ -155,11 +154,11 @@ fn add_openers(store: &CodexStore<'_>, candidates: &[Candidate<'_>], found: &mut
 }
 
 /// Returns the servers that serve a thread of this home.
-fn hosts(candidates: &[Candidate<'_>], found: &Found<Served>) -> HashMap<u32, Process> {
-    let hosts = candidates.iter().map(|c| c.process).filter(|process| {
+fn hosts<'a>(candidates: &[Candidate<'a>], found: &Found<Served>) -> Vec<&'a Process> {
+    let serves = |process: &&Process| {
         found.rows.iter().any(|served| served.hosted && served.by.contains(&process.id))
-    });
-    hosts.map(|process| (process.id.pid, process.clone())).collect()
+    };
+    candidates.iter().map(|c| c.process).filter(serves).collect()
 }
 
 /// Decides what a record says that is missing, deleted or cut while its thread is served.
@@ -310,10 +309,4 @@ fn unreadable(look: &Look, process: &Process, error: &str) -> Served {
     let reason = Some(Reason::with(ReasonKind::Unreadable, why));
     served.state = Some(State { status: Status::Unknown, reason });
     served
-}
-
-/// Makes the fault for locks that cannot be read.
-pub(super) fn no_locks(root: &Root, error: &std::io::Error) -> crate::model::Fault {
-    let message = format!("the processes that hold its locks cannot be read: {error}");
-    fault(NAME, root, "unreadable", message)
 }
