@@ -8,7 +8,7 @@ use super::{Codex, CodexStore, NAME, id_of, is_codex, is_program_name, locks, se
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::{OpenFile, Process};
-use crate::model::{ProcId, Reason, ReasonKind, Status};
+use crate::model::{Evidence, ProcId, Reason, ReasonKind, Status};
 
 /// A Codex process that may serve threads of this home, with the rollouts it has open for writing.
 pub(super) struct Candidate<'a> {
@@ -260,53 +260,52 @@ fn is_client(look: &Look, terminal: &Process, servers: &[&Process]) -> bool {
     })
 }
 
-/// `codex exec` without a thread: it is starting, or it keeps no record (`--ephemeral`).
+/// Makes the row of `codex exec` without a thread: it is starting, or it keeps no record (`--ephemeral`).
 fn starting(look: &Look, process: &Process) -> Served {
-    let mut served = Served::by(None, process);
     let says = format!(
         "pid {} holds no lock and has no rollout open: it is starting, or it is ephemeral",
         process.id.pid
     );
-    served.evidence.push(look.evidence("kernel:open files", says));
-    let reason = Some(Reason::of(ReasonKind::Starting));
-    served.state = Some(State { status: Status::Running, reason });
-    served
+    let seen = look.evidence("kernel:open files", says);
+    without_thread(process, seen, Status::Running, Reason::of(ReasonKind::Starting))
 }
 
-/// A terminal without a thread that is connected to no server of its home.
+/// Makes the row of a terminal without a thread that is connected to no server of its home.
 fn threadless(look: &Look, process: &Process) -> Served {
-    let mut served = Served::by(None, process);
     let says = format!(
         "pid {} holds no lock, has no rollout open and is connected to no server of its home",
         process.id.pid
     );
-    served.evidence.push(look.evidence("kernel:open files", says));
+    let seen = look.evidence("kernel:open files", says);
     let why = "it is starting, asks whether it may trust its directory, has no prompt yet (up to 0.146), \
                or has lost its server";
-    let reason = Some(Reason::with(ReasonKind::Ambiguous, why));
-    served.state = Some(State { status: Status::Unknown, reason });
-    served
+    without_thread(process, seen, Status::Unknown, Reason::with(ReasonKind::Ambiguous, why))
 }
 
-/// A process that sees other mounts and serves no thread that lies here: its home may be another folder.
+/// Makes the row of a process that sees other mounts and serves no thread that lies here: its home may be
+/// another folder.
 fn hidden_home(look: &Look, process: &Process) -> Served {
-    let mut served = Served::by(None, process);
     let why = "it lives in another mount namespace, and its home may not be the one that we see";
-    served.evidence.push(look.evidence("kernel:mount namespace", why));
-    let reason = Some(Reason::with(ReasonKind::Elsewhere, why));
-    served.state = Some(State { status: Status::Unknown, reason });
-    served
+    let seen = look.evidence("kernel:mount namespace", why);
+    without_thread(process, seen, Status::Unknown, Reason::with(ReasonKind::Elsewhere, why))
 }
 
-/// A process whose open files cannot be read: it may serve any thread of its home.
+/// Makes the row of a process whose open files cannot be read: it may serve any thread of its home.
 fn unreadable(look: &Look, process: &Process, error: &str) -> Served {
-    let mut served = Served::by(None, process);
+    let why = format!("its open files cannot be read: {error}");
+    let seen = look.evidence("kernel:open files", why.clone());
+    let reason = Reason::with(ReasonKind::Unreadable, why);
+    let mut served = without_thread(process, seen, Status::Unknown, reason);
     served.may_serve = true;
     // It may have continued a thread of any age and any directory.
     (served.stands_in, served.started_at) = (None, None);
-    let why = format!("its open files cannot be read: {error}");
-    served.evidence.push(look.evidence("kernel:open files", why.clone()));
-    let reason = Some(Reason::with(ReasonKind::Unreadable, why));
-    served.state = Some(State { status: Status::Unknown, reason });
+    served
+}
+
+/// Makes the row of a process that serves no known thread.
+fn without_thread(process: &Process, seen: Evidence, status: Status, reason: Reason) -> Served {
+    let mut served = Served::by(None, process);
+    served.evidence.push(seen);
+    served.state = Some(State { status, reason: Some(reason) });
     served
 }

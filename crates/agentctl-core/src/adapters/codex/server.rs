@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::process::is_server;
+use super::process::{Role, role};
 use super::{NAME, home_of, is_codex};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::Process;
@@ -136,7 +136,7 @@ pub(super) fn pushing(look: &Look, root: &Root, session: &Session) -> Option<Pus
 pub(super) fn announcing(look: &Look, root: &Root) -> Vec<Pushing> {
     let theirs = |p: &&Process| {
         is_codex(p)
-            && is_server(p)
+            && role(p) == Role::Server
             && home_of(look, p).is_some_and(|h| file::resolve_root(&h) == root.path)
     };
     let servers = look.table.processes.iter().filter(theirs);
