@@ -480,11 +480,15 @@ fn place_of(stat: &[u8], place: Place) -> Option<(u64, u64)> {
 }
 
 fn link_at(directory: &OwnedFd, name: &str) -> Option<PathBuf> {
-    let target = readlinkat(directory, name, Vec::new()).ok()?;
+    read_link_at(directory, name).ok()
+}
+
+fn read_link_at(directory: &OwnedFd, name: &str) -> io::Result<PathBuf> {
+    let target = readlinkat(directory, name, Vec::new())?;
     let bytes = target.as_bytes();
     // The kernel marks a replaced program file; the name before the mark is still the right one.
     let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
-    Some(PathBuf::from(OsStr::from_bytes(bytes)))
+    Ok(PathBuf::from(OsStr::from_bytes(bytes)))
 }
 
 /// A process that vanishes while we look is an ordinary answer, not an error.

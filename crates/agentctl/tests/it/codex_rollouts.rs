@@ -28,6 +28,16 @@ fn opener(home: &TestHome, words: &[&str], rollouts: &[&PathBuf]) -> Agent {
     agent
 }
 
+/// Runs the program under test in a user namespace of its own.
+fn from_user_namespace(home: &TestHome, args: &[&str]) -> testkit::Output {
+    let inside = home.command(args);
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--user", "--map-current-user"]).arg(inside.get_program());
+    command.args(inside.get_args()).env_clear().current_dir(home.path());
+    command.envs(inside.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.stdin(std::process::Stdio::null()).output().into()
+}
+
 fn in_a_tool() -> Vec<Value> {
     vec![started(), asked("x"), call("exec_command", &json!({"cmd": "make"}))]
 }
@@ -101,6 +111,73 @@ fn open_rollouts_and_locks_tell_side_by_side() {
         both.sort_unstable();
         assert_eq!(pids, both);
         assert_list_equals_status(&home);
+    });
+}
+
+/// W2: until its `exec`, a child of Codex has every file of its parent open and runs the same program.
+#[test]
+fn a_child_between_fork_and_exec_serves_nothing() {
+    sandboxed(|| {
+        for words in [&["exec"][..], &[], &["app-server"]] {
+            for with_lock in [false, true] {
+                let home = home();
+                let path = rollout(&home, A, &in_a_tool());
+                let lock = lock(&home, A);
+                let mut script = words.to_vec();
+                script.extend(["open", text(&path)]);
+                if with_lock {
+                    script.extend(["lock", &lock]);
+                }
+                script.push("fork");
+                let mut agent = home.agent("codex", "ws", &script);
+                agent.ready();
+                let listed = list(&home);
+                let pids: Vec<Value> = listed
+                    .sessions()
+                    .iter()
+                    .flat_map(|row| row["processes"].as_array().expect("a list").clone())
+                    .map(|process| process["pid"].clone())
+                    .collect();
+                let case = format!("{words:?}, lock {with_lock}: {}", listed.stdout);
+                assert_eq!(pids, [agent.pid()], "{case}");
+                assert_eq!(listed.session(A)["notes"], json!([]), "{case}");
+                assert_list_equals_status(&home);
+            }
+        }
+    });
+}
+
+/// W2: an observer in a user namespace of its own, as sandboxes have it. The kernel hides the program file,
+/// the environment and the open files of every process outside it: any thread may be served by Codex there.
+#[test]
+fn a_codex_whose_open_files_cannot_be_read_leaves_no_thread_stopped() {
+    sandboxed(|| {
+        for (verb, words) in [("open", "exec"), ("lock", "exec"), ("open", "resume")] {
+            let home = home();
+            let path = rollout(&home, A, &in_a_tool());
+            rollout(&home, B, &[started(), complete()]);
+            let lock = PathBuf::from(lock(&home, A));
+            let held = if verb == "open" { &path } else { &lock };
+            let mut agent = home.agent("codex", "ws", &[words, verb, text(held)]);
+            agent.ready();
+            assert_eq!(list(&home).session(A)["pid"], agent.pid(), "seen from outside");
+            for id in [A, B] {
+                let told = from_user_namespace(&home, &["status", id, "--json"]).json();
+                let listed = ["list", "-a", "--since", "all", "--json"];
+                for row in [told, from_user_namespace(&home, &listed).session(id)] {
+                    let case = format!("{verb} {words}: {row}");
+                    assert_eq!(row["status"], "unknown", "{case}");
+                    assert_eq!(row["processes"], json!([]), "{case}");
+                    let detail = row["reason"]["detail"].as_str().unwrap_or_default();
+                    let named = detail.contains(&format!("pid {} is called codex", agent.pid()));
+                    // The kernel's list of locks names the holder of A's lock as well.
+                    assert!(named || (verb, id) == ("lock", A), "{case}");
+                }
+            }
+            agent.kill();
+            let row = from_user_namespace(&home, &["status", B, "--json"]).json();
+            assert_eq!(row["status"], "stopped", "{verb} {words}: {row}");
+        }
     });
 }
 

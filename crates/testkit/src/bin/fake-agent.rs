@@ -18,6 +18,8 @@
 //! - `exit CODE`: ends
 //! - `env NAME VALUE`: sets a variable for what it starts
 //! - `start SCRIPT`: starts a shell with this script as a child and goes on
+//! - `fork`: forks a child that keeps every open file and never becomes another program; it dies with its
+//!   parent
 //! - `stay`: will stay when its stdin is closed, too
 //! - `reaper`: becomes the one that orphans below it are given to
 //! - `hide`: unmaps its own arguments before it says that it is ready, so that nobody can read them; then it
@@ -29,7 +31,7 @@
 //!
 //! At the end it says `ready <pid>` and stays until its stdin is closed or somebody kills it.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
-#![allow(unsafe_code)] // `hide` takes away memory of its own
+#![allow(unsafe_code)] // `hide` takes away memory of its own; `fork` stops a child before its `exec`
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
                 shell.stdin(Stdio::null()).stdout(Stdio::null());
                 drop(shell.spawn().expect("started"));
             }
+            "fork" => fork(),
             "stay" => stays = true,
             "hide" => hides = true,
             "be-gateway" => {
@@ -184,6 +187,27 @@ fn hide() -> ! {
     loop {
         std::thread::park();
     }
+}
+
+/// Forks a child that stays between `fork` and `exec`, and returns when it is there.
+fn fork() {
+    use std::os::unix::process::CommandExt;
+    let (mut heard, mut says) = std::io::pipe().expect("a pipe");
+    let (mut never, never_written) = std::io::pipe().expect("a pipe");
+    let mut command = Command::new("true");
+    let stay = move || {
+        // The child has a copy of the other end, so that this pipe is never closed.
+        let _open = &never_written;
+        let death = Some(rustix::process::Signal::KILL);
+        rustix::process::set_parent_process_death_signal(death)?;
+        says.write_all(b"x")?;
+        never.read(&mut [0]).map(drop)
+    };
+    // SAFETY: the child makes system calls only and allocates nothing.
+    unsafe { command.pre_exec(stay) };
+    // `spawn` returns after `exec`, which never happens. The child dies with the thread that forked it.
+    std::thread::spawn(move || drop(command.spawn()));
+    heard.read_exact(&mut [0]).expect("the child is there");
 }
 
 /// Makes the directory of a file.

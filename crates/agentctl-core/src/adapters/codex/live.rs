@@ -1,15 +1,14 @@
 //! Which processes serve which threads: the holder of the `flock` on a thread's lock file, and the process
 //! that has the thread's rollout open for writing. Versions up to 0.146 have no locks.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use super::process::{Role, role};
-use super::{Codex, CodexStore, NAME, id_of, is_codex, locks, server, tools};
+use super::{Codex, CodexStore, NAME, id_of, is_codex, is_program_name, locks, server, tools};
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::{OpenFile, Process};
-use crate::model::{ProcId, Reason, ReasonKind, Status};
+use crate::model::{Evidence, ProcId, Reason, ReasonKind, Status};
 
 /// A Codex process that may serve threads of this home, with the rollouts it has open for writing.
 pub(super) struct Candidate<'a> {
@@ -41,13 +40,16 @@ pub(super) fn read(store: &CodexStore<'_>) -> Found<Served> {
         judge_record(store, &candidates, served);
     }
     add_threadless(look, &candidates, &mut found);
+    report_hidden(look, root, &mut found);
     found
 }
 
 /// Looks at every process of this user that runs Codex's program.
 fn candidates<'a>(look: &'a Look, root: &Root) -> Vec<Candidate<'a>> {
     let ours = |p: &&Process| is_codex(p) && p.uid == Some(look.host.kernel.uid());
-    let processes = look.table.processes.iter().filter(ours);
+    // Until its `exec`, a child has every file of its parent open and serves nothing.
+    let is_fork = |p: &&Process| look.table.is_mere_fork(p);
+    let processes = look.table.processes.iter().filter(ours).filter(|p| !is_fork(p));
     let candidates = processes.filter_map(|process| {
         let is_rollout = |path: &Path| rollout_id(path).is_some();
         let files = look.host.kernel.open_files(&process.id, &is_rollout);
@@ -66,6 +68,32 @@ fn candidates<'a>(look: &'a Look, root: &Root) -> Vec<Candidate<'a>> {
         Some(Candidate { process, proof, rollouts: named.collect(), unread, shares_mounts })
     });
     candidates.collect()
+}
+
+/// Reports the processes called Codex whose program file and open files the kernel hides from us, as it does
+/// across user namespaces: any thread of the home may be served by one of them.
+fn report_hidden(look: &Look, root: &Root, found: &mut Found<Served>) {
+    let kernel = &look.host.kernel;
+    let hidden = look.table.processes.iter().filter(|process| {
+        process.exe.is_none()
+            && is_program_name(&process.comm)
+            && process.uid == Some(kernel.uid())
+            && !matches!(role(process), Role::Other | Role::RemoteTerminal)
+    });
+    for process in hidden {
+        // A process that is ending has no program file and no open files either.
+        let Err(error) = kernel.open_files(&process.id, &|_| false) else { continue };
+        if look.has_ended(process) {
+            continue;
+        }
+        let pid = process.id.pid;
+        let message = format!(
+            "pid {pid} is called {}, and its open files cannot be read: {error}",
+            process.comm
+        );
+        found.faults.push(fault(NAME, root, "unreadable", message));
+        found.whole = false;
+    }
 }
 
 fn rollout_id(path: &Path) -> Option<String> {
@@ -95,9 +123,7 @@ pub(super) fn served_elsewhere(id: &str) -> Served {
 
 /// Adds the threads whose rollout a process has open for writing and that hold no lock of this process.
 fn add_openers(store: &CodexStore<'_>, candidates: &[Candidate<'_>], found: &mut Found<Served>) {
-    let table = &store.look.table;
-    // A child between `fork` and `exec` still has its parent's files.
-    for candidate in candidates.iter().filter(|c| !table.is_mere_fork(c.process)) {
+    for candidate in candidates {
         let process = candidate.process;
         let pid = process.id.pid;
         for (id, file) in &candidate.rollouts {
@@ -128,11 +154,11 @@ fn add_openers(store: &CodexStore<'_>, candidates: &[Candidate<'_>], found: &mut
 }
 
 /// Returns the servers that serve a thread of this home.
-fn hosts(candidates: &[Candidate<'_>], found: &Found<Served>) -> HashMap<u32, Process> {
-    let hosts = candidates.iter().map(|c| c.process).filter(|process| {
+fn hosts<'a>(candidates: &[Candidate<'a>], found: &Found<Served>) -> Vec<&'a Process> {
+    let serves = |process: &&Process| {
         found.rows.iter().any(|served| served.hosted && served.by.contains(&process.id))
-    });
-    hosts.map(|process| (process.id.pid, process.clone())).collect()
+    };
+    candidates.iter().map(|c| c.process).filter(serves).collect()
 }
 
 /// Decides what a record says that is missing, deleted or cut while its thread is served.
@@ -177,7 +203,7 @@ fn add_threadless(look: &Look, candidates: &[Candidate<'_>], found: &mut Found<S
     for candidate in ours() {
         let process = candidate.process;
         let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
-        if joined || look.table.is_mere_fork(process) || is_wrapper(look, process, candidates) {
+        if joined || is_wrapper(look, process, candidates) {
             continue;
         }
         let role = role(process);
@@ -234,59 +260,52 @@ fn is_client(look: &Look, terminal: &Process, servers: &[&Process]) -> bool {
     })
 }
 
-/// `codex exec` without a thread: it is starting, or it keeps no record (`--ephemeral`).
+/// Makes the row of `codex exec` without a thread: it is starting, or it keeps no record (`--ephemeral`).
 fn starting(look: &Look, process: &Process) -> Served {
-    let mut served = Served::by(None, process);
     let says = format!(
         "pid {} holds no lock and has no rollout open: it is starting, or it is ephemeral",
         process.id.pid
     );
-    served.evidence.push(look.evidence("kernel:open files", says));
-    let reason = Some(Reason::of(ReasonKind::Starting));
-    served.state = Some(State { status: Status::Running, reason });
-    served
+    let seen = look.evidence("kernel:open files", says);
+    without_thread(process, seen, Status::Running, Reason::of(ReasonKind::Starting))
 }
 
-/// A terminal without a thread that is connected to no server of its home.
+/// Makes the row of a terminal without a thread that is connected to no server of its home.
 fn threadless(look: &Look, process: &Process) -> Served {
-    let mut served = Served::by(None, process);
     let says = format!(
         "pid {} holds no lock, has no rollout open and is connected to no server of its home",
         process.id.pid
     );
-    served.evidence.push(look.evidence("kernel:open files", says));
+    let seen = look.evidence("kernel:open files", says);
     let why = "it is starting, asks whether it may trust its directory, has no prompt yet (up to 0.146), \
                or has lost its server";
-    let reason = Some(Reason::with(ReasonKind::Ambiguous, why));
-    served.state = Some(State { status: Status::Unknown, reason });
-    served
+    without_thread(process, seen, Status::Unknown, Reason::with(ReasonKind::Ambiguous, why))
 }
 
-/// A process that sees other mounts and serves no thread that lies here: its home may be another folder.
+/// Makes the row of a process that sees other mounts and serves no thread that lies here: its home may be
+/// another folder.
 fn hidden_home(look: &Look, process: &Process) -> Served {
-    let mut served = Served::by(None, process);
     let why = "it lives in another mount namespace, and its home may not be the one that we see";
-    served.evidence.push(look.evidence("kernel:mount namespace", why));
-    let reason = Some(Reason::with(ReasonKind::Elsewhere, why));
-    served.state = Some(State { status: Status::Unknown, reason });
-    served
+    let seen = look.evidence("kernel:mount namespace", why);
+    without_thread(process, seen, Status::Unknown, Reason::with(ReasonKind::Elsewhere, why))
 }
 
-/// A process whose open files cannot be read: it may serve any thread of its home.
+/// Makes the row of a process whose open files cannot be read: it may serve any thread of its home.
 fn unreadable(look: &Look, process: &Process, error: &str) -> Served {
-    let mut served = Served::by(None, process);
+    let why = format!("its open files cannot be read: {error}");
+    let seen = look.evidence("kernel:open files", why.clone());
+    let reason = Reason::with(ReasonKind::Unreadable, why);
+    let mut served = without_thread(process, seen, Status::Unknown, reason);
     served.may_serve = true;
     // It may have continued a thread of any age and any directory.
     (served.stands_in, served.started_at) = (None, None);
-    let why = format!("its open files cannot be read: {error}");
-    served.evidence.push(look.evidence("kernel:open files", why.clone()));
-    let reason = Some(Reason::with(ReasonKind::Unreadable, why));
-    served.state = Some(State { status: Status::Unknown, reason });
     served
 }
 
-/// Makes the fault for locks that cannot be read.
-pub(super) fn no_locks(root: &Root, error: &std::io::Error) -> crate::model::Fault {
-    let message = format!("the processes that hold its locks cannot be read: {error}");
-    fault(NAME, root, "unreadable", message)
+/// Makes the row of a process that serves no known thread.
+fn without_thread(process: &Process, seen: Evidence, status: Status, reason: Reason) -> Served {
+    let mut served = Served::by(None, process);
+    served.evidence.push(seen);
+    served.state = Some(State { status, reason: Some(reason) });
+    served
 }

@@ -4,10 +4,10 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use super::live::{Candidate, no_locks, served_by, served_elsewhere};
+use super::live::{Candidate, served_by, served_elsewhere};
 use super::{Codex, NAME, is_codex};
 use crate::adapters::proof::{Unproved, prove};
-use crate::adapters::{Found, Look, Root, Served, State, skipped};
+use crate::adapters::{Found, Look, Root, Served, State, fault, skipped};
 use crate::kernel::{FileLock, Process};
 use crate::model::{Reason, ReasonKind, Status, is_session_id};
 use crate::native::file;
@@ -31,7 +31,8 @@ pub(super) fn read(
     let held = match look.host.kernel.file_locks() {
         Ok(locks) => locks,
         Err(error) => {
-            found.faults.push(no_locks(root, &error));
+            let message = format!("the processes that hold its locks cannot be read: {error}");
+            found.faults.push(fault(NAME, root, "unreadable", message));
             found.whole = false;
             return;
         }
@@ -88,10 +89,9 @@ impl Locks<'_> {
         }
         // The kernel's list may leave out a lock that is held; its holder has the file open.
         let kernel = &self.look.host.kernel;
-        let open = |p: &&Process| {
-            is_codex(p) && kernel.has_open(p.id.pid, meta.dev(), meta.ino()).unwrap_or(false)
-        };
-        self.candidates.iter().map(|c| c.process).filter(open).map(|p| p.id.pid).collect()
+        let pids = self.candidates.iter().map(|c| c.process.id.pid);
+        let is_open = |pid: &u32| kernel.has_open(*pid, meta.dev(), meta.ino()).unwrap_or(false);
+        pids.filter(is_open).collect()
     }
 
     /// Joins the thread and the holder of its lock, if that is proved to be Codex of this home. A lock file

@@ -1,9 +1,9 @@
-//! Codex, as it truly is: the `flock` on `thread-writer-locks/<id>.lock`, or the rollout that a process has
-//! open for writing, says who lives; the rollout's tail says what they do, the index in `state_*.sqlite`
-//! describes them cheaply.
+//! Codex. The holder of the `flock` on `thread-writer-locks/<id>.lock`, or the process that has a thread's
+//! rollout open for writing, serves the thread. The tail of the rollout says what the thread does; the index
+//! in `state_*.sqlite` describes it without reading the rollout.
 //!
 //! A lock *file* proves nothing, the lock does. One app-server may hold the threads of many terminals:
-//! such sessions are hosted, and only that server knows whether it waits for a human. Facts and
+//! such sessions are hosted, and only that server knows whether a thread waits for its user. Facts and
 //! versions: `docs/agents/codex.md`.
 
 mod control;
@@ -224,34 +224,38 @@ impl CodexStore<'_> {
         all
     }
 
-    /// Says whether this open file is the rollout of this thread in this home, whatever its path is called
-    /// where the process lives that has it open.
+    /// Says whether this open file is the rollout of this thread in this home. Its path decides nothing: the
+    /// process that has it open may see other mounts.
     fn is_own_rollout(&self, id: &str, open: &OpenFile) -> bool {
-        let path = self.born_here(id).and_then(|locator| locator.path);
-        let meta = path.and_then(|path| std::fs::metadata(path).ok());
+        let meta = self.rollout_by_birth(id).and_then(|path| std::fs::metadata(path).ok());
         meta.is_some_and(|meta| (meta.dev(), meta.ino()) == (open.device, open.inode))
     }
 
     /// Says whether a thread has had a prompt, as the index says, and has no rollout in this home.
     fn lacks_rollout(&self, id: &str) -> bool {
         let prompted = || self.index().and_then(|index| index.row(id)).is_some();
-        self.born_here(id).is_none() && prompted() && {
+        self.rollout_by_birth(id).is_none() && prompted() && {
             let found = self.find(id);
             found.whole && found.rows.is_empty()
         }
     }
 
-    /// A thread id holds the time of its birth, and the folders are days: look there first.
-    fn born_here(&self, id: &str) -> Option<Locator> {
+    /// Returns the rollout of a thread that lies in a folder of the day of its birth, which its id holds.
+    fn rollout_by_birth(&self, id: &str) -> Option<PathBuf> {
         birth_days(id).into_iter().find_map(|day| {
-            let entries =
-                file::list(&self.root.path.join("sessions").join(day), self.uid()).ok()?;
-            let entry =
-                entries.into_iter().find(|e| id_of(&e.name) == Some(id) && e.kind.is_file())?;
-            let indexed = self.index().and_then(|index| index.row(id)).map(|row| row.parent);
-            let parent = indexed.unwrap_or_else(|| rollout::parent_of(&entry.path, self.uid()));
-            Some(Locator { id: id.to_owned(), path: Some(entry.path), parent })
+            let folder = self.root.path.join("sessions").join(day);
+            let mut entries = file::list(&folder, self.uid()).ok()?.into_iter();
+            let entry = entries.find(|e| id_of(&e.name) == Some(id) && e.kind.is_file())?;
+            Some(entry.path)
         })
+    }
+
+    /// Finds a thread without listing the whole home.
+    fn born_here(&self, id: &str) -> Option<Locator> {
+        let path = self.rollout_by_birth(id)?;
+        let indexed = self.index().and_then(|index| index.row(id)).map(|row| row.parent);
+        let parent = indexed.unwrap_or_else(|| rollout::parent_of(&path, self.uid()));
+        Some(Locator { id: id.to_owned(), path: Some(path), parent })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a process is that runs Codex's program: one of its sessions, a server, a client, a helper.
+//! Recognises the processes of Codex and what each was started for: a session, a server, a client, a helper.
 
 use std::path::{Path, PathBuf};
 
@@ -88,11 +88,6 @@ pub(super) fn role(process: &Process) -> Role {
         _ if words.remote => Role::RemoteTerminal,
         _ => Role::Terminal,
     }
-}
-
-/// Says whether a process is an app-server: one that can be asked.
-pub(super) fn is_server(process: &Process) -> bool {
-    Words::read(&process.argv).command == Some("app-server")
 }
 
 /// The arguments as Codex itself reads them.

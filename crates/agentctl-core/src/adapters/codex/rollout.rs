@@ -73,7 +73,7 @@ struct Step<'a> {
     role: Option<Cow<'a, str>>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,
-    /// `task_complete`: present and null where the turn ended without a word.
+    /// `task_complete`: present and null where the turn ended without an answer.
     #[serde(borrow, default, deserialize_with = "even_null")]
     last_agent_message: Option<&'a RawValue>,
     /// `task_complete`: only versions that also write the `error` of a turn write this.
@@ -87,8 +87,8 @@ fn even_null<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>
 }
 
 impl Step<'_> {
-    /// Says whether a `task_complete` would also be written of a turn that the model refused: up to 0.142
-    /// that has no `error`, and no message either.
+    /// Says whether this `task_complete` may be the end of a turn that the model refused: up to 0.142 such an
+    /// end has no `error`, and no message either.
     fn hides_failure(&self) -> bool {
         self.started_at.is_none() && self.last_agent_message.is_some_and(|m| m.get() == "null")
     }
@@ -230,8 +230,9 @@ pub(super) fn parent_of(path: &Path, uid: u32) -> Option<String> {
 #[derive(Default)]
 struct Tail {
     decided: Option<Turn>,
-    /// The last turn is over without a word: whether it failed, the lines before its end say.
-    ended_mute: bool,
+    /// The last turn ended with neither an answer nor an error in its last line: the lines before that show
+    /// whether there was an answer.
+    ended_without_answer: bool,
     /// The first line was reached and describes the thread.
     whole: bool,
     answered: HashSet<String>,
@@ -251,7 +252,7 @@ impl Tail {
             if !is_bulk(bytes) {
                 match Line::parse(bytes) {
                     Some(line) => self.take(&line),
-                    // Codex writes whole lines: this one was cut and written behind.
+                    // Codex writes whole lines: the file was cut within this one and written to again.
                     None if self.decided.is_none() && !is_json(bytes) => {
                         let why = "a line of its rollout is damaged";
                         self.decided = Some(Turn::Undecided(why.into()));
@@ -260,7 +261,7 @@ impl Tail {
                 }
             }
             self.seen_bytes += bytes.len() as u64 + 1;
-            let open = self.at_work && !self.ended_mute && self.seen_bytes >= OPEN_BYTES;
+            let open = self.at_work && !self.ended_without_answer && self.seen_bytes >= OPEN_BYTES;
             if self.decided.is_none() && open {
                 self.decided = Some(self.open());
             }
@@ -293,8 +294,8 @@ impl Tail {
         if self.decided.is_some() {
             return;
         }
-        if self.ended_mute {
-            return self.judge_mute_end(&step);
+        if self.ended_without_answer {
+            return self.look_for_answer(&step);
         }
         let call = step.call_id.as_deref().unwrap_or_default();
         match step.kind.as_deref().unwrap_or_default() {
@@ -303,7 +304,7 @@ impl Tail {
                 Some(error) if error.get() != "null" => {
                     self.decided = Some(Turn::Failed(error_text(error)));
                 }
-                _ if step.hides_failure() => self.ended_mute = true,
+                _ if step.hides_failure() => self.ended_without_answer = true,
                 _ => self.decided = Some(Turn::Finished),
             },
             "turn_aborted" => self.decided = Some(Turn::Interrupted),
@@ -327,8 +328,8 @@ impl Tail {
         }
     }
 
-    /// Looks at a line before the end of a turn that ended without a word.
-    fn judge_mute_end(&mut self, step: &Step<'_>) {
+    /// Looks for the answer in a line before the end of the turn.
+    fn look_for_answer(&mut self, step: &Step<'_>) {
         let other = matches!(
             step.kind.as_deref().unwrap_or_default(),
             "message"
@@ -343,7 +344,7 @@ impl Tail {
         if step.is_answer() {
             self.decided = Some(Turn::Finished);
         } else if other {
-            self.decided = Some(mute_end());
+            self.decided = Some(over_without_answer());
         }
     }
 
@@ -362,28 +363,22 @@ impl Tail {
     }
 
     fn turn(&mut self) -> Turn {
+        let lost_beginning = !self.whole && self.seen_bytes > 0;
         match self.decided.take() {
             Some(turn) => turn,
-            None if self.ended_mute => mute_end(),
-            // A turn of more than the window: calls without an end of the turn behind them.
-            None if self.over_budget && self.at_work => self.open(),
+            None if self.ended_without_answer => over_without_answer(),
+            // Calls without an end of the turn behind them; the turn began before what was read.
+            None if self.at_work && (self.over_budget || lost_beginning) => self.open(),
             None if self.over_budget => {
                 Turn::Undecided("the last MiB of its rollout holds no turn".into())
             }
-            None if !self.whole && self.seen_bytes > 0 => {
-                // Its beginning was cut off: nothing before its first line is known.
-                if self.at_work {
-                    self.open()
-                } else {
-                    Turn::Undecided("its rollout has lost its beginning".into())
-                }
-            }
+            None if lost_beginning => Turn::Undecided("its rollout has lost its beginning".into()),
             None => Turn::None,
         }
     }
 }
 
-fn mute_end() -> Turn {
+fn over_without_answer() -> Turn {
     Turn::Over("it ended without an answer, and this version does not write an error".into())
 }
 
@@ -393,17 +388,16 @@ fn is_json(line: &[u8]) -> bool {
 
 /// Says whether a long line cannot hold anything the tail needs.
 fn is_bulk(line: &[u8]) -> bool {
-    const KINDS: [&[u8]; 6] = [
+    const KINDS: [&[u8]; 7] = [
         b"\"task_",
         b"\"turn_aborted\"",
         b"tool_call",
         b"function_call",
         b"<user_shell_command>",
         b"\"session_meta\"",
+        b"\"turn_context\"",
     ];
-    line.len() > BULK_BYTES
-        && !KINDS.iter().any(|kind| memmem::find(line, kind).is_some())
-        && memmem::find(line, b"\"turn_context\"").is_none()
+    line.len() > BULK_BYTES && !KINDS.iter().any(|kind| memmem::find(line, kind).is_some())
 }
 
 fn error_text(error: &RawValue) -> String {

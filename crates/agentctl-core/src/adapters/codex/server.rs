@@ -3,13 +3,12 @@
 //! Reading without turns has no side effect; asking for turns writes files, so it is never done. Where
 //! there is no socket nothing is claimed; where there is one and it fails, that is a fault.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::process::is_server;
+use super::process::{Role, role};
 use super::{NAME, home_of, is_codex};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::Process;
@@ -18,27 +17,17 @@ use crate::native::file;
 use crate::talk::{Pushing, RpcSocket, TalkError};
 
 /// Puts the servers' word to each thread they host.
-pub(super) fn ask(
-    look: &Look,
-    root: &Root,
-    hosts: &HashMap<u32, Process>,
-    found: &mut Found<Served>,
-) {
+pub(super) fn ask(look: &Look, root: &Root, hosts: &[&Process], found: &mut Found<Served>) {
     let mut servers = Vec::new();
-    let mut pids: Vec<&u32> = hosts.keys().collect();
-    pids.sort_unstable();
     let mut rows: Vec<&mut Served> = found.rows.iter_mut().filter(|s| s.hosted).collect();
-    for pid in pids {
-        let Some(path) = socket_of(root, &hosts[pid]) else { continue };
-        if std::fs::symlink_metadata(&path).is_err() {
-            continue;
-        }
+    for host in hosts {
+        let Some(path) = socket_of(root, host) else { continue };
         let (served, others): (Vec<_>, Vec<_>) =
-            rows.into_iter().partition(|s: &&mut Served| s.by.iter().any(|p| p.pid == *pid));
+            rows.into_iter().partition(|s: &&mut Served| s.by.contains(&host.id));
         rows = others;
-        servers.push((pid, path, served));
+        servers.push((host.id.pid, path, served));
     }
-    // All at once: a server that says nothing costs its own sessions and nobody else's time.
+    // All at once: a server that does not answer delays only its own sessions.
     let mut silent = Vec::new();
     while !servers.is_empty() {
         let some: Vec<_> = servers.drain(..servers.len().min(AT_ONCE)).collect();
@@ -65,21 +54,21 @@ pub(super) fn ask(
 /// So many servers are asked at once.
 const AT_ONCE: usize = 32;
 
-/// `--listen unix://PATH`; without a path it is the home's own socket.
+/// Returns the socket that a server accepts connections on, if it is there: `--listen unix://PATH`; without
+/// a path it is the home's own socket.
 fn socket_of(root: &Root, host: &Process) -> Option<PathBuf> {
-    let listens = host.argv.iter().find_map(|a| a.strip_prefix("unix://"))?;
-    if listens.is_empty() {
-        return Some(root.path.join("app-server-control/app-server-control.sock"));
-    }
-    Some(PathBuf::from(listens)).filter(|p| p.is_absolute())
+    let path = match host.argv.iter().find_map(|a| a.strip_prefix("unix://"))? {
+        "" => root.path.join("app-server-control/app-server-control.sock"),
+        path => PathBuf::from(path),
+    };
+    Some(path).filter(|path| path.is_absolute() && std::fs::symlink_metadata(path).is_ok())
 }
 
 /// Returns the socket of the server that hosts a session.
 pub(super) fn socket_of_host(look: &Look, root: &Root, session: &Session) -> Option<PathBuf> {
     let server = &session.processes.first()?.id;
     let process = look.host.kernel.process(server.pid).ok().flatten()?;
-    let path = socket_of(root, &process).filter(|_| process.id == *server)?;
-    std::fs::symlink_metadata(&path).is_ok().then_some(path)
+    socket_of(root, &process).filter(|_| process.id == *server)
 }
 
 /// What a conversation is for.
@@ -147,7 +136,7 @@ pub(super) fn pushing(look: &Look, root: &Root, session: &Session) -> Option<Pus
 pub(super) fn announcing(look: &Look, root: &Root) -> Vec<Pushing> {
     let theirs = |p: &&Process| {
         is_codex(p)
-            && is_server(p)
+            && role(p) == Role::Server
             && home_of(look, p).is_some_and(|h| file::resolve_root(&h) == root.path)
     };
     let servers = look.table.processes.iter().filter(theirs);
@@ -155,7 +144,7 @@ pub(super) fn announcing(look: &Look, root: &Root) -> Vec<Pushing> {
 }
 
 fn listening(look: &Look, root: &Root, host: &Process) -> Option<Pushing> {
-    let socket = socket_of(root, host).filter(|p| std::fs::symlink_metadata(p).is_ok())?;
+    let socket = socket_of(root, host)?;
     let uid = look.host.kernel.uid();
     Some(Pushing::new(socket.to_string_lossy().into_owned(), move |limit| {
         let mut server = RpcSocket::connect(&socket, uid, limit)?;

@@ -9,7 +9,9 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 
-use super::{Kernel, link_at, open_process_directory, read_at, same_process, unix_peers};
+use super::{
+    Kernel, gone_is_none, open_process_directory, read_at, read_link_at, same_process, unix_peers,
+};
 use crate::kernel::OpenFile;
 use crate::model::ProcId;
 
@@ -45,10 +47,12 @@ impl Kernel {
         let descriptors = descriptors(&directory)?;
         let mut found = Vec::new();
         for name in names(&descriptors)? {
-            // A descriptor closed meanwhile has no link any more.
-            let Some(path) = link_at(&descriptors, &name).filter(|path| wanted(path)) else {
+            // A descriptor closed meanwhile has no link any more. One that must not be read is an error: the
+            // kernel lists the descriptors also where it hides them.
+            let Some(path) = gone_is_none(read_link_at(&descriptors, &name))? else { continue };
+            if !wanted(&path) {
                 continue;
-            };
+            }
             // The position before the size: a process that writes meanwhile is never beyond its end.
             let text = read_at(directory.as_fd(), &format!("fdinfo/{name}")).unwrap_or_default();
             let Ok(stat) = statat(&descriptors, name.as_str(), AtFlags::empty()) else { continue };
@@ -122,8 +126,13 @@ fn descriptors(process: &OwnedFd) -> io::Result<OwnedFd> {
 fn sockets(process: &OwnedFd) -> io::Result<HashSet<u64>> {
     let descriptors = descriptors(process)?;
     let names = names(&descriptors)?;
-    let links = names.iter().filter_map(|name| link_at(&descriptors, name));
-    Ok(links.filter_map(|link| socket_inode(&link.to_string_lossy())).collect())
+    let mut sockets = HashSet::new();
+    for name in names {
+        if let Some(link) = gone_is_none(read_link_at(&descriptors, &name))? {
+            sockets.extend(socket_inode(&link.to_string_lossy()));
+        }
+    }
+    Ok(sockets)
 }
 
 fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
