@@ -147,6 +147,9 @@ impl TestHome {
         let program = self.at(&format!("bin/{name}"));
         if !program.exists() {
             std::fs::copy(crate::fake_agent(), &program).expect("copied");
+            if name == "claude" {
+                mark_as_bundle(&program);
+            }
         }
         let cwd = self.path().join(cwd);
         std::fs::create_dir_all(&cwd).expect("made");
@@ -155,6 +158,13 @@ impl TestHome {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         Agent { child: command.spawn().expect("the fake agent starts") }
     }
+}
+
+/// Ends a program file as Bun does: Claude Code's native program is told by that.
+pub fn mark_as_bundle(program: &Path) {
+    use std::io::Write;
+    let mut file = std::fs::OpenOptions::new().append(true).open(program).expect("there");
+    file.write_all(b"\n---- Bun! ----\n").expect("written");
 }
 
 /// A process that the test started; it dies with the value.

@@ -22,7 +22,7 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 pub use hmac::{hex, hmac_sha256};
-pub use home::{Agent, Output, TestHome};
+pub use home::{Agent, Output, TestHome, mark_as_bundle};
 pub use namespace::UserNamespace;
 pub use other_user::{OtherUser, another_user};
 pub use recycle::{Dice, Echo, after_tick, next_pid, rounds, spawn_at};

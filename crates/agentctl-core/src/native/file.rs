@@ -76,6 +76,12 @@ impl Stamp {
         fs::symlink_metadata(path).ok().map(|meta| Self::of(&meta))
     }
 
+    /// Says whether the file has no content.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.size == 0
+    }
+
     /// Says whether the file was last written so long before then.
     #[must_use]
     pub fn is_older_than(&self, then: std::time::SystemTime, age: std::time::Duration) -> bool {
@@ -125,9 +131,9 @@ pub fn open(path: &Path, uid: u32) -> Result<Opened, Skip> {
     Ok(Opened { file, size: stamp.size, identity: stamp.identity, stamp })
 }
 
-/// Reads a small regular file whole, whoever owns it, links followed. It never waits for a FIFO, a device or
-/// a terminal. For what is only shown or compared, never for what is acted on.
-pub fn read_small_of_anybody(path: &Path, most: u64) -> Result<Vec<u8>, Skip> {
+/// Opens a regular file and returns its size, whoever owns it, links followed. It never waits for a FIFO, a
+/// device or a terminal. For what is only shown or compared, never for what is acted on.
+pub fn open_of_anybody(path: &Path) -> Result<(File, u64), Skip> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -135,6 +141,12 @@ pub fn read_small_of_anybody(path: &Path, most: u64) -> Result<Vec<u8>, Skip> {
     if !meta.is_file() {
         return Err(Skip::NotRegular(kind_of(meta.file_type())));
     }
+    Ok((file, meta.len()))
+}
+
+/// Reads a small regular file whole, as [`open_of_anybody`] opens it.
+pub fn read_small_of_anybody(path: &Path, most: u64) -> Result<Vec<u8>, Skip> {
+    let (file, _) = open_of_anybody(path)?;
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most { Err(Skip::TooLarge(most)) } else { Ok(bytes) }

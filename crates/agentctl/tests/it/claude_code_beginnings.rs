@@ -192,3 +192,45 @@ fn a_process_started_for_one_prompt_is_starting_before_it_arrives() {
         assert_list_equals_status(&claude.home);
     });
 }
+
+/// 2.1.150 and 2.1.200 leave no file before the first dialogs are answered.
+#[test]
+fn a_first_dialog_of_a_version_without_a_key_is_not_called_starting() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        std::fs::create_dir_all(claude.home.path().join(".claude/sessions")).expect("made");
+        drop(claude.home.agent("claude", "ws", &[]));
+        let trust = |trusted: bool| {
+            let settings = json!({"hasCompletedOnboarding": true, "projects": {&claude.cwd: {"hasTrustDialogAccepted": trusted}}});
+            claude.home.write(".claude.json", settings.to_string());
+        };
+        let told = || {
+            let row = claude.list().sessions().pop().expect("a row");
+            (row["status"].clone(), row["reason"]["kind"].clone())
+        };
+        let starting = || ("running".into(), "starting".into());
+        let installed = claude.home.path().join("share/claude/versions");
+        std::fs::create_dir_all(&installed).expect("made");
+        for (version, args, asked) in [
+            ("2.1.150", &[][..], ("unknown".into(), "unreadable".into())),
+            ("2.1.200", &[][..], ("unknown".into(), "unreadable".into())),
+            ("2.1.150", &["-p"][..], starting()),
+            // Its key comes first: without one it has only just started.
+            ("2.1.325", &[][..], starting()),
+        ] {
+            let program = installed.join(version);
+            std::fs::copy(claude.home.path().join("bin/claude"), &program).expect("copied");
+            let mut command = std::process::Command::new(&program);
+            command.args(args).env_clear().env("HOME", claude.home.path());
+            command.current_dir(&claude.cwd);
+            command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+            let mut agent = Agent { child: command.spawn().expect("started") };
+            agent.ready();
+            trust(false);
+            assert_eq!(told(), asked, "{version} {args:?}");
+            assert_list_equals_status(&claude.home);
+            trust(true);
+            assert_eq!(told(), starting(), "{version} {args:?}");
+        }
+    });
+}

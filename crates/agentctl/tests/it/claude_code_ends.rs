@@ -115,3 +115,56 @@ fn a_command_that_was_carried_out_without_a_turn_is_finished() {
         assert_ended(&lines, "interrupted", "");
     });
 }
+
+/// Gives every message the version that wrote it.
+fn written_by(version: &str, lines: &[Value]) -> Vec<Value> {
+    let mut lines = lines.to_vec();
+    for line in lines.iter_mut().filter(|line| line.get("message").is_some()) {
+        line["version"] = version.into();
+    }
+    lines
+}
+
+/// Before 2.1.280 SIGINT and SIGTERM leave the same files; SIGKILL leaves no farewell.
+#[test]
+fn a_signal_that_leaves_the_files_of_another_signal_is_an_unknown_end() {
+    sandboxed(|| {
+        let farewell = || json!({"type": "last-prompt", "lastPrompt": "x"});
+        let in_tool = [prompt("x"), call()];
+        let in_call = [prompt("x"), call(), result("t1")];
+        for version in ["2.1.100", "2.1.150", "2.1.200"] {
+            for open in [&in_tool[..], &in_call[..], &in_tool[..1]] {
+                let open = written_by(version, open);
+                assert_ended(&open, "killed", "");
+                let left = [open, vec![farewell()]].concat();
+                assert_ended(&left, "unknown", "interrupted or terminated");
+            }
+            let done = written_by(version, &[prompt("x"), crate::claude_code::said("done")]);
+            assert_ended(&[done, vec![farewell()]].concat(), "finished", "");
+        }
+        let later = [written_by("2.1.280", &in_tool), vec![farewell(), cost(0.1)]].concat();
+        assert_ended(&later, "killed", "");
+    });
+}
+
+/// Versions up to 2.0 write nothing about limits, budgets, hooks and signals.
+#[test]
+fn an_open_turn_of_a_version_that_writes_no_ends_is_an_unknown_end() {
+    sandboxed(|| {
+        let dequeue = || json!({"type": "queue-operation", "operation": "dequeue"});
+        let done = [prompt("x"), crate::claude_code::said("done")];
+        for version in ["1.0.128", "2.0.77", "2.1.0-beta"] {
+            let written = |lines: &[Value]| written_by(version, lines);
+            let why = "does not write why";
+            assert_ended(&written(&[prompt("x"), call()]), "unknown", why);
+            assert_ended(&written(&[prompt("x"), call(), result("t1")]), "unknown", why);
+            assert_ended(&written(&[prompt("x")]), "unknown", why);
+            assert_ended(&written(&[&[dequeue()], &done[..]].concat()), "finished", "");
+            // The prompt itself is written only with the first answer.
+            let begun = written(&[&done[..], &[dequeue()]].concat());
+            assert_ended(&begun, "unknown", "a prompt was taken up");
+        }
+        let interrupted = prompt("[Request interrupted by user]");
+        assert_ended(&written_by("2.0.77", &[prompt("x"), interrupted]), "interrupted", "");
+    });
+}

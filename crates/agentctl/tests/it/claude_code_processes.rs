@@ -60,7 +60,37 @@ fn a_native_wrapper_that_waits_for_the_agent_is_no_session() {
     });
 }
 
-/// W12: as long as the agent has not been started nothing tells a wrapper from an agent that starts.
+/// W12: before a wrapper has started its agent, and after the agent's end, only its name is the agent's. An
+/// agent of unknown place that is on its way out looks the same but for the content of its program file.
+#[test]
+fn a_program_that_only_has_the_agents_name_is_unknown_and_serves_nothing() {
+    sandboxed(|| {
+        let claude = with_ended_session();
+        let wrapper = claude.home.at("wrapper/claude");
+        for program in ["/bin/bash".into(), testkit::fake_agent()] {
+            std::fs::copy(&program, &wrapper).expect("copied");
+            let mut command = Command::new(&wrapper);
+            if program.ends_with("bash") {
+                command.args(["-c", "echo ready; read line; true"]);
+            }
+            let agent = start(&claude, command, &[]);
+            let rows = claude.home.run(&["list", "--json"]).sessions();
+            assert_eq!(pids(&rows), [u64::from(agent.pid())]);
+            assert_eq!(rows[0]["status"], "unknown", "{rows:#?}");
+            let why = rows[0]["reason"]["detail"].as_str().unwrap_or_default();
+            assert!(why.contains("only the name of its program file"), "{why}");
+            assert_eq!(claude.row(B)["status"], "stopped", "an ended session stays ended");
+            assert_list_equals_status(&claude.home);
+        }
+        testkit::mark_as_bundle(&wrapper);
+        let agent = start(&claude, Command::new(&wrapper), &[]);
+        let rows = claude.home.run(&["list", "--json"]).sessions();
+        assert!(pids(&rows).contains(&agent.pid().into()), "{rows:#?}");
+        assert_eq!(claude.row(B)["status"], "unknown", "it may be on its way out");
+    });
+}
+
+/// W12: an agent that starts is shown before it has a record.
 #[test]
 fn a_process_of_the_agents_name_without_an_agent_below_it_is_shown() {
     sandboxed(|| {

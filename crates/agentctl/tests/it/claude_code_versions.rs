@@ -159,3 +159,24 @@ fn a_subagent_inside_the_transcript_does_not_speak_for_the_session() {
         assert_eq!(claude.row(A)["outcome"], "finished");
     });
 }
+
+/// 2.0.77 leaves an empty transcript beside the session that it resumes.
+#[test]
+fn an_empty_transcript_is_a_session_only_if_a_live_record_names_it() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        claude.transcript(A, &[prompt("x"), said("done")]);
+        claude.home.write(&format!(".claude/projects/-ws/{B}.jsonl"), "");
+        let ids = || {
+            let rows = claude.list().sessions();
+            rows.iter().map(|row| row["id"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(), [A]);
+        assert_ne!(claude.home.run(&["status", B, "--json"]).code, Some(0));
+        assert_list_equals_status(&claude.home);
+        // The transcript of a live session may have been truncated.
+        let _agent = claude.live(B, &json!({"status": "busy"}));
+        assert!(ids().contains(&B.into()), "{:?}", ids());
+        assert_list_equals_status(&claude.home);
+    });
+}

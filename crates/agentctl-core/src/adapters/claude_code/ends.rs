@@ -111,6 +111,50 @@ fn stopped_by(hook: &str, said: &str) -> String {
     }
 }
 
+/// The first version that is known to write limits, hooks and its leave behind the last message.
+const ENDS_SINCE: [u32; 3] = [2, 1, 100];
+/// The first version that is known to leave different files after SIGINT and after SIGTERM.
+const SIGNALS_SINCE: [u32; 3] = [2, 1, 280];
+
+/// What a version leaves behind a turn that has no end of its own.
+pub(super) struct Traces {
+    /// The version that wrote the newest message.
+    pub(super) version: Option<[u32; 3]>,
+    /// A prompt was taken from the queue behind the last message.
+    pub(super) took_prompt: bool,
+    /// The process took its leave behind the last message, and wrote no cost.
+    pub(super) left_without_cost: bool,
+}
+
+impl Traces {
+    /// Decides about the last turn where the files of this version do not tell how it ended. An open turn of
+    /// a version that writes every end was killed.
+    pub(super) fn explain(&self, turn: Turn) -> Turn {
+        let is_open = matches!(turn, Turn::Open { .. });
+        let is_before = |version| self.version.is_some_and(|own| own < version);
+        if is_before(ENDS_SINCE) {
+            // The prompt of these versions is written with the first answer to it.
+            return match turn {
+                Turn::Unreadable(_) | Turn::Undecided(_) => turn,
+                _ if is_open => Turn::Undecided(
+                    "this version of Claude Code does not write why a turn was left open".into(),
+                ),
+                _ if self.took_prompt => Turn::Undecided(
+                    "a prompt was taken up behind the last answer, and nothing is written about it"
+                        .into(),
+                ),
+                _ => turn,
+            };
+        }
+        if is_open && self.left_without_cost && is_before(SIGNALS_SINCE) {
+            let why = "its process left with a turn open: interrupted or terminated, this version \
+                       writes the same";
+            return Turn::Over(why.into());
+        }
+        turn
+    }
+}
+
 /// What is known about the money of the process that took its leave, collected newest first.
 #[derive(Default)]
 pub(super) struct Money {

@@ -25,6 +25,12 @@ pub(super) struct Line<'a> {
     pub(super) cwd: Option<Cow<'a, str>>,
     #[serde(borrow)]
     entrypoint: Option<Cow<'a, str>>,
+    /// The version of Claude Code that wrote the line; notes have none.
+    #[serde(borrow)]
+    version: Option<Cow<'a, str>>,
+    /// Of `queue-operation` lines.
+    #[serde(borrow)]
+    pub(super) operation: Option<Cow<'a, str>>,
     /// Who refused a tool call, if it was refused.
     #[serde(borrow)]
     permission_decision: Option<Decision<'a>>,
@@ -83,6 +89,17 @@ impl<'a> Line<'a> {
     /// Says whether the line was written by a process that has a terminal.
     pub(super) fn has_terminal(&self) -> bool {
         self.entrypoint.as_deref() == Some("cli")
+    }
+
+    /// Returns the version of Claude Code that wrote the line.
+    pub(super) fn version(&self) -> Option<[u32; 3]> {
+        let mut parts = self.version.as_deref()?.splitn(3, '.');
+        let mut number = || {
+            let part = parts.next()?;
+            let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+            part[..digits].parse().ok()
+        };
+        Some([number()?, number()?, number()?])
     }
 
     pub(super) fn at(&self) -> Option<Time> {

@@ -25,6 +25,9 @@ const READINGS: usize = 20;
 const SOCKETS: &str = "/tmp/cc-socks";
 /// The first version that is known to write a key before its record.
 const KEYS_SINCE: [u32; 3] = [2, 1, 280];
+/// Why a process of the agent's name is no proof of an agent.
+const NAMESAKE: &str =
+    "only the name of its program file says that it is Claude Code: it has no record and no key";
 
 /// `sessions/<pid>.json`.
 #[derive(Deserialize)]
@@ -443,13 +446,32 @@ fn unrecorded(look: &Look, root: &Root, process: &Process, unwritten: &Unwritten
         (None, false) => format!("pid {pid} has neither key nor record"),
     };
     served.evidence.push(look.evidence(format!("{NAME}:sessions/"), says));
+    // A wrapper that was only given the agent's name serves no session, also after its agent's end.
+    let is_namesake = !has_key && !unwritten.is_empty && program::is_namesake(process);
     // Without an outstanding dialog it may also be on its way out, its record gone already.
-    served.may_serve = blocked.is_none();
+    served.may_serve = blocked.is_none() && !is_namesake;
     served.state = Some(match blocked {
         Some(reason) => State { status: Status::Waiting, reason: Some(reason) },
-        None => cannot_tell(look, root, process, has_key).unwrap_or_else(starting),
+        None if is_namesake => unknown(ReasonKind::Unreadable, NAMESAKE),
+        None => cannot_tell(look, root, process, has_key)
+            .or_else(|| may_be_asking(look, root, process, has_key))
+            .unwrap_or_else(starting),
     });
     served
+}
+
+/// Versions before 2.1.280 leave no file before their record: while a first dialog is outstanding they may be
+/// starting or waiting for its answer.
+fn may_be_asking(look: &Look, root: &Root, process: &Process, has_key: bool) -> Option<State> {
+    let writes_key = has_key || program::is_since(process, KEYS_SINCE);
+    if writes_key || arguments::is_headless(&process.argv) {
+        return None;
+    }
+    let word = dialogs::first_dialog(look, root, process)?.kind.word();
+    let why = format!(
+        "it has written nothing yet, and {word} is outstanding: starting or waiting for an answer"
+    );
+    Some(unknown(ReasonKind::Unreadable, why))
 }
 
 /// Returns why the missing record does not mean that a process is starting.

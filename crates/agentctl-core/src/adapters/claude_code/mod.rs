@@ -7,6 +7,7 @@
 //! `docs/agents/claude-code.md`.
 
 mod arguments;
+mod bundle;
 mod control;
 mod dialogs;
 mod ends;
@@ -97,6 +98,7 @@ impl Adapter for ClaudeCode {
             root,
             folders: OnceLock::new(),
             served: OnceLock::new(),
+            living: OnceLock::new(),
             statusless: OnceLock::new(),
             older: Mutex::default(),
         })
@@ -139,6 +141,8 @@ struct ClaudeStore<'a> {
     folders: OnceLock<HashSet<String>>,
     /// Where the transcripts of the living should be, once those were read.
     served: OnceLock<HashMap<String, PathBuf>>,
+    /// The sessions that a live record names, once those were read.
+    living: OnceLock<HashSet<String>>,
     /// The living whose record has no status, once those were read.
     statusless: OnceLock<HashMap<String, Statusless>>,
     /// The subagents beside the transcripts of each project that was asked for.
@@ -265,16 +269,24 @@ impl ClaudeStore<'_> {
         Arc::clone(known.entry(project.to_owned()).or_insert_with(read))
     }
 
+    /// Says whether a transcript is an empty file that no live record names: versions up to 2.0 leave one
+    /// beside the session that they resume. It never was a session.
+    fn is_empty_and_over(&self, locator: &Locator, record: &Record) -> bool {
+        locator.parent.is_none()
+            && record.stamp.as_ref().is_some_and(file::Stamp::is_empty)
+            && self.living.get().is_some_and(|living| !living.contains(&locator.id))
+    }
+
     /// Takes from a record what an earlier process left, where the live record has no status of its own.
     fn leave_to_the_living(&self, locator: &Locator, record: &mut Record) {
         let statusless = self.statusless.get().and_then(|all| all.get(&locator.id));
         let Some(Statusless { started_at, single_prompt }) = statusless else { return };
         let own = record.last_activity_at >= *started_at || record.started_at >= *started_at;
-        if own || !matches!(record.turn, Turn::Open { .. }) {
+        if own || !matches!(record.turn, Turn::Open { .. } | Turn::Undecided(_)) {
             return;
         }
         record.turn = if *single_prompt {
-            Turn::None
+            Turn::Over("its last turn is older than its process".into())
         } else {
             Turn::Undecided(
                 "its last turn is older than its process, which does not say what it does".into(),
@@ -316,6 +328,7 @@ impl Store for ClaudeStore<'_> {
             let folder = self.root.path.join("projects").join(slug(cwd)?);
             Some((id.clone(), folder.join(format!("{id}.jsonl"))))
         };
+        let _first = self.living.set(found.rows.iter().filter_map(|s| s.id.clone()).collect());
         let _first = self.served.set(found.rows.iter().filter_map(place).collect());
         found
     }
@@ -379,6 +392,7 @@ impl Store for ClaudeStore<'_> {
             record::rename(path, self.uid(), &mut record);
         }
         self.leave_to_the_living(locator, &mut record);
+        record.absent = self.is_empty_and_over(locator, &record);
         record
     }
 

@@ -61,6 +61,14 @@ pub(super) fn is_interpreted(process: &Process) -> bool {
     process.exe.as_deref().is_some_and(is_interpreter)
 }
 
+/// Says whether only the name of its program file makes a process look like Claude Code: neither the folder
+/// nor the content of the file does.
+pub(super) fn is_namesake(process: &Process) -> bool {
+    let layout =
+        |exe: &Path| has_own_layout(exe) || is_interpreter(exe) || super::bundle::is_bundle(exe);
+    !process.exe.as_deref().is_none_or(layout)
+}
+
 /// Says whether a process runs this version or a later one, as far as the files beside its program tell.
 pub(super) fn is_since(process: &Process, version: [u32; 3]) -> bool {
     let told = process.exe.as_deref().and_then(|exe| version_beside(exe, PACKAGE));

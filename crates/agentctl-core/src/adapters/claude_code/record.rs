@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use memchr::memmem::{self, Finder};
 
 use super::NAME;
-use super::ends::{self, Ending, Money};
+use super::ends::{self, Ending, Money, Traces};
 use super::lines::{Body, Line, is_prompt};
 use super::messages::result_text;
 use super::tokens;
@@ -151,6 +151,10 @@ struct Tail {
     /// Versions before 2.1.280 leave only this behind the last message.
     farewell: bool,
     money: Money,
+    /// The version that wrote the newest message.
+    version: Option<[u32; 3]>,
+    /// A prompt was taken from the queue behind the last message.
+    took_prompt: bool,
     /// What a reader should know about the end.
     notes: Vec<String>,
     /// Tools refused without anyone being asked, newest first.
@@ -223,6 +227,7 @@ impl Tail {
         if line.is_sidechain && !self.is_subagent {
             return;
         }
+        self.version = self.version.or(line.version());
         let owned = |text: &Option<std::borrow::Cow<'_, str>>| text.as_deref().map(str::to_owned);
         if self.cwd.is_none() {
             self.cwd = owned(&line.cwd);
@@ -250,6 +255,9 @@ impl Tail {
             }
             "system" if self.nothing_since() => self.system(line),
             "api-request" if self.nothing_since() => self.attempt(line),
+            "queue-operation" if self.nothing_since() => {
+                self.took_prompt |= line.operation.as_deref() == Some("dequeue");
+            }
             _ => {}
         }
     }
@@ -395,9 +403,14 @@ impl Tail {
             self.decide_open();
         }
         let left_a_call = self.left_a_call();
+        let traces = Traces {
+            version: self.version,
+            took_prompt: self.took_prompt,
+            left_without_cost: self.farewell && !self.goodbye,
+        };
         match self.decided.take() {
-            Some(open) if left_a_call => self.money.decide(open, !self.over_budget),
-            Some(turn) => turn,
+            Some(open) if left_a_call => traces.explain(self.money.decide(open, !self.over_budget)),
+            Some(turn) => traces.explain(turn),
             None if self.over_budget => {
                 Turn::Undecided("the last MiB of its transcript holds no message".into())
             }

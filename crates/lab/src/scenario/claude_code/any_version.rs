@@ -243,5 +243,5 @@ pub(super) fn container(stage: &mut Stage) -> Result<(), Trouble> {
     if !held.ended_within(PATIENCE) {
         return Err("it did not end with its container".into());
     }
-    stage.expect("after the container's end", &stopped(&id, "killed"))
+    ended_as(stage, "after the container's end", &id, stopped(&id, "killed"))
 }
