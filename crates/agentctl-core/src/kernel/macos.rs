@@ -228,6 +228,13 @@ impl Kernel {
         Ok(names.iter().map(|name| environ_value(seen.environ(), name)).collect())
     }
 
+    /// Opens the file that has the name of a process's program now.
+    pub fn program_file(&self, id: &ProcId) -> io::Result<std::fs::File> {
+        let process = self.process(id.pid)?.filter(|now| now.id == *id);
+        let program = process.and_then(|process| process.exe);
+        std::fs::File::open(program.ok_or_else(|| io::Error::other("the process has gone"))?)
+    }
+
     /// Fails: macOS does not show what a process writes its output to.
     pub fn stdout_file(&self, _id: &ProcId) -> io::Result<Option<std::fs::File>> {
         Err(io::Error::new(
@@ -294,6 +301,11 @@ impl Kernel {
             io::ErrorKind::Unsupported,
             "what other processes have written is not counted on macOS",
         ))
+    }
+
+    /// Fails: what other processes have written is not counted on macOS.
+    pub fn stored_bytes(&self, id: &ProcId) -> io::Result<u64> {
+        self.written_bytes(id)
     }
 
     /// Fails: the terminals of other processes are not looked at on macOS.
