@@ -4,7 +4,7 @@
 use rustix::process::Signal;
 
 use super::terminal::{enter, ids, open};
-use super::{Run, WORK, env, record, recorded, run, run_with, settings, shell, spoken, standing};
+use super::{Run, WORK, env, record, recorded, run, run_with, settings, shell, spoken};
 use crate::judge::Claim;
 use crate::process::Held;
 use crate::scenario::alike::{finished, working};
@@ -152,16 +152,4 @@ pub(super) fn in_terminal(stage: &mut Stage) -> Result<(), Trouble> {
     tool.signal(Signal::TERM).map_err(|e| e.to_string())?;
     recorded(stage, &id, "\"never\"")?;
     stage.expect("after the tool", &idle)
-}
-
-/// A terminal that was given its prompt with its arguments.
-pub(super) fn prompted(stage: &mut Stage) -> Result<(), Trouble> {
-    let cwd = stage.directory("a")?;
-    let mut first = run(stage, &cwd, "first [[say:one]]")?;
-    first.ended()?;
-    let _terminal = stage.terminal(&cwd, &env(), &["pi", "greet [[say:hello]]"])?;
-    let id = stage.until("it has a file", || ids(stage).into_iter().find(|id| *id != first.id))?;
-    recorded(stage, &id, "\"hello\"")?;
-    let pid = stage.until("pi has its title", || standing(&cwd).first().copied())?;
-    stage.expect("after its turn", &Claim::of(&id, "idle").because(None).served_by(&[pid]))
 }

@@ -59,8 +59,6 @@ pub static SCENARIOS: &[Scenario] = &[
         ..PI.terminal("terminal-new", "`/new` in a terminal", terminal::new)
     },
     PI.terminal("version-terminal", "at rest and in a tool", beside::in_terminal).every(),
-    PI.terminal("terminal-prompted", "`pi PROMPT` in a terminal, after its turn", beside::prompted)
-        .every(),
     PI.headless("version-stop", "`stop` in a tool: its answer is what happened", beside::stop)
         .every(),
     PI.terminal("beside", "a session that ended beside a terminal at rest", beside::fresh).every(),
@@ -100,13 +98,6 @@ pub static OLD: &[Scenario] = &[
         .every(),
     PI_OLD.terminal("terminal", "a terminal from its start to its end", terminal::whole),
     PI_OLD.terminal("version-terminal", "at rest and in a tool", beside::in_terminal).every(),
-    PI_OLD
-        .terminal(
-            "terminal-prompted",
-            "`pi PROMPT` in a terminal, after its turn",
-            beside::prompted,
-        )
-        .every(),
     PI_OLD
         .headless("version-stop", "`stop` in a tool: its answer is what happened", beside::stop)
         .every(),
