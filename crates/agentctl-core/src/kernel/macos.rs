@@ -303,11 +303,6 @@ impl Kernel {
         ))
     }
 
-    /// Fails: what other processes have written is not counted on macOS.
-    pub fn stored_bytes(&self, id: &ProcId) -> io::Result<u64> {
-        self.written_bytes(id)
-    }
-
     /// Fails: the terminals of other processes are not looked at on macOS.
     pub fn terminal_output_at(&self, _id: &ProcId) -> io::Result<Option<i64>> {
         Err(io::Error::new(

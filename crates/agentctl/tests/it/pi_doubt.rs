@@ -112,36 +112,6 @@ fn a_session_that_took_its_prompt_later_is_its_terminals_and_the_join_is_inferre
     });
 }
 
-/// Says whether the kernel has counted a file that this process changed; it does not for files in memory.
-fn has_stored(pid: u32) -> bool {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-    let bytes = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
-    bytes.is_some_and(|bytes| bytes != "0")
-}
-
-/// W1: `pi 'prompt'` in a terminal sends its prompt at once, as `pi -p` does. It is at rest afterwards, and
-/// the file that it changed on the disk tells it from a Pi that has rested since its start.
-#[test]
-fn a_lone_terminal_whose_prompt_was_sent_at_once_is_idle_after_its_turn() {
-    sandboxed(|| {
-        let home = home();
-        let answered = format!("{}; {NOISE}", answer(&home, A));
-        let agent = start(&home, "ws", &[], &prompted_after(&home, A, 0, &answered));
-        let row = list(&home).session(A);
-        if !has_stored(agent.pid()) {
-            assert_eq!(row["status"], "unknown", "nothing tells in a home in memory: {row}");
-            return;
-        }
-        assert_eq!((&row["status"], &row["pid"]), (&"idle".into(), &agent.pid().into()), "{row}");
-        assert_eq!(row["processes"][0]["join"], "inferred", "{row}");
-        assert_list_equals_status(&home);
-        // At its first start Pi writes its settings: then a changed file tells nothing.
-        home.write(".pi/agent/settings.json", "{}");
-        let row = list(&home).session(A);
-        assert_eq!((&row["status"], &row["pid"]), (&"unknown".into(), &Value::Null), "{row}");
-    });
-}
-
 /// W1: no order acts on an inferred join; the pid names the process itself.
 #[test]
 fn an_inferred_join_is_refused_by_id_and_the_process_is_stopped_by_its_pid() {

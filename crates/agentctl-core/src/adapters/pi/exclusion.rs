@@ -17,9 +17,6 @@ const PERSON_MS: i64 = 250;
 pub(super) struct Facts {
     /// The bytes it has written since it began, of whatever kind.
     pub(super) written_bytes: Option<u64>,
-    /// It has changed a file on a disk since it began, and no file of its home but sessions has changed
-    /// since: a Pi that rests since its start has changed none.
-    pub(super) has_stored: bool,
     /// The second in which its terminal last showed something; `None` where it has no terminal.
     pub(super) shown_seconds: Option<i64>,
     /// It has a child process.
@@ -77,7 +74,7 @@ pub(super) fn reason(process: Facts, session: &Trace) -> Option<&'static str> {
         return Some("the session is in a command, and it has started none");
     }
     let at_once = |(start, wait): (i64, i64)| wait < PERSON_MS + 2 * start;
-    if session.is_at_rest() && session.start.is_some_and(at_once) && !process.has_stored {
+    if session.is_at_rest() && session.start.is_some_and(at_once) {
         return Some("the first prompt was sent at once, as `pi -p` does before it ends");
     }
     None
@@ -108,7 +105,6 @@ mod tests {
     fn terminal() -> Facts {
         Facts {
             written_bytes: Some(18_797),
-            has_stored: false,
             shown_seconds: Some(START + 30),
             has_child: false,
             now_seconds: START + 100,
@@ -159,9 +155,6 @@ mod tests {
         for start in [(145, 1_000), (258, 3_160), (31, 400)] {
             assert_eq!(reason(terminal(), &sent(start)), None, "{start:?}");
         }
-        // A Pi that has changed a file on the disk has not rested since its start: `pi 'prompt'`.
-        let stored = Facts { has_stored: true, ..terminal() };
-        assert_eq!(reason(stored, &sent((31, 28))), None);
         // One that goes on has not ended.
         let goes_on = Trace { start: Some((106, 12)), ..open(None) };
         assert_eq!(reason(Facts { now_seconds: START + 31, ..terminal() }, &goes_on), None);

@@ -16,7 +16,7 @@ use crate::native::{file, jsonl};
 use crate::runs;
 
 /// A process's start time has a grain of 10 ms, and the clocks it is reckoned from differ a little.
-pub(super) const GRAIN_MS: i64 = 20;
+const GRAIN_MS: i64 = 20;
 
 /// A session that the tools of a live process were told.
 #[derive(Clone, Debug)]
@@ -363,8 +363,6 @@ fn facts(store: &PiStore<'_>, process: &Process) -> exclusion::Facts {
     let kernel = &store.look.host.kernel;
     exclusion::Facts {
         written_bytes: kernel.written_bytes(&process.id).ok(),
-        has_stored: kernel.stored_bytes(&process.id).is_ok_and(|bytes| bytes > 0)
-            && !store.has_changed_since(process.started_at),
         shown_seconds: kernel.terminal_output_at(&process.id).ok().flatten(),
         has_child: store.children().parents.contains(&process.id.pid),
         now_seconds: store.look.now.millis().div_euclid(1000),

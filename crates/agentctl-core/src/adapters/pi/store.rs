@@ -12,7 +12,7 @@ use crate::adapters::{
     Depth, Found, Look, Record, Root, Served, Store, fault, not_regular, skipped,
 };
 use crate::host::Host;
-use crate::model::{Locator, Time};
+use crate::model::Locator;
 use crate::native::file;
 
 /// The sessions of one of the two programs in one home.
@@ -50,15 +50,6 @@ impl PiStore<'_> {
 
     fn directories(&self) -> &[PathBuf] {
         self.directories.get_or_init(|| process::session_directories(self.look, self.root))
-    }
-
-    /// Says whether a file of this home that is no session was written since then, or may have been: Pi
-    /// writes settings and credentials at its first start.
-    pub(super) fn has_changed_since(&self, start: Option<Time>) -> bool {
-        let Some(since) = start.map(|start| start.millis() - live::GRAIN_MS) else { return true };
-        let is_newer = |entry: &file::Entry| !entry.kind.is_dir() && entry.is_since(Some(since));
-        let entries = file::list(&self.root.path, self.uid());
-        entries.map_or(true, |entries| entries.iter().any(is_newer))
     }
 
     /// What the tools of live processes were told: sessions may lie where only they say so.

@@ -13,21 +13,11 @@ impl Kernel {
     /// Returns how many bytes a process has handed to `write` calls since it began, to files, pipes,
     /// sockets and terminals alike. Children that it has waited for are counted with it.
     pub fn written_bytes(&self, id: &ProcId) -> io::Result<u64> {
-        self.counted(id, "wchar: ")
-    }
-
-    /// Returns how many bytes of files on a disk a process has changed since it began, in whole pages.
-    /// Files in memory (tmpfs) are not counted. Children that it has waited for are counted with it.
-    pub fn stored_bytes(&self, id: &ProcId) -> io::Result<u64> {
-        self.counted(id, "write_bytes: ")
-    }
-
-    fn counted(&self, id: &ProcId, what: &str) -> io::Result<u64> {
         let directory = open_process_directory(id.pid)?;
         let text = read_at(directory.as_fd(), "io")?;
         self.still(id)?;
         let text = String::from_utf8_lossy(&text);
-        let count = text.lines().find_map(|line| line.strip_prefix(what)?.trim().parse().ok());
+        let count = text.lines().find_map(|line| line.strip_prefix("wchar: ")?.trim().parse().ok());
         count.ok_or_else(|| io::Error::other("the kernel does not count what a process writes"))
     }
 
