@@ -229,6 +229,13 @@ impl Kernel {
         Ok(names.iter().map(|name| environ_value(seen.environ(), name)).collect())
     }
 
+    /// Opens the file that has the name of a process's program now.
+    pub fn program_file(&self, id: &ProcId) -> io::Result<std::fs::File> {
+        let process = self.process(id.pid)?.filter(|now| now.id == *id);
+        let program = process.and_then(|process| process.exe);
+        std::fs::File::open(program.ok_or_else(|| io::Error::other("the process has gone"))?)
+    }
+
     /// Looks closely at the processes of this user whose working directory this is, links resolved.
     #[must_use]
     pub fn standing_in(&self, directory: &Path, until: Instant) -> Table {

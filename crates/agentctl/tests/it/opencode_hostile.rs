@@ -3,7 +3,7 @@
 use rusqlite::params;
 use testkit::{TestHome, sandboxed};
 
-use crate::opencode::{A, B, C, DATA, Store, answered, list, world};
+use crate::opencode::{A, B, C, DATA, Store, answered, list, log, world};
 use crate::{assert_list_equals_status, home};
 
 /// What is wrong with a store, and how it is made so.
@@ -47,7 +47,10 @@ fn a_store_that_cannot_be_read_is_a_fault_and_nobody_is_stopped() {
             assert!(listed.stderr.contains("opencode.db"), "{what}: {}", listed.stderr);
             assert_eq!(home.run(&["status", A]).code, Some(3), "{what}");
             // Who lives is known all the same; what it does is not.
-            let mut agent = home.agent("opencode", "ws", &["run", "--session", A]);
+            let log = log(&home);
+            let begun = ["keep", &log, "a line"];
+            let mut agent =
+                home.agent("opencode", "ws", &[&["run", "--session", A], &begun[..]].concat());
             agent.ready();
             let row = list(&home).session(A);
             assert_eq!(row["status"], "unknown", "{what}: {row}");

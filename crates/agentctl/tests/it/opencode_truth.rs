@@ -31,7 +31,17 @@ fn spawn(home: &TestHome, program: &str, args: &[&str]) -> Agent {
     Agent { child: command.spawn().expect("started") }
 }
 
+/// Installs OpenCode with its package beside it.
 fn install(home: &TestHome, place: &str) -> String {
+    let program = namesake(home, place);
+    let package = json!({"name": "opencode-ai", "version": "1.18.33"});
+    let folder = place.rsplit_once('/').map_or("", |(folder, _)| folder);
+    home.write(&format!("{folder}/package.json"), package.to_string());
+    program
+}
+
+/// Makes a program that has only a name in common with OpenCode.
+fn namesake(home: &TestHome, place: &str) -> String {
     let program = home.at(place);
     std::fs::copy(testkit::fake_agent(), &program).expect("copied");
     program.to_string_lossy().into_owned()
@@ -205,7 +215,7 @@ fn a_native_launcher_of_opencode_has_no_row() {
         let (home, store, directory) = world();
         store.session(A, &directory, None);
         store.message(A, 0, &answered("stop"));
-        let (program, shim) = (install(&home, "bin/opencode"), install(&home, "shim/opencode"));
+        let (program, shim) = (install(&home, "bin/opencode"), namesake(&home, "shim/opencode"));
         let (database, log) = (home.at(&format!("{DATA}/opencode.db")), log(&home));
         let begun = line("aaaa0001", "message=init");
         let inner =
@@ -218,6 +228,48 @@ fn a_native_launcher_of_opencode_has_no_row() {
         });
         assert_ne!(row["pid"], agent.pid());
         assert_eq!(list(&home).session(A)["status"], "stopped");
+    });
+}
+
+/// W12: a wrapper before or after its agent, a copy of a shell: nothing proves that such a program is
+/// OpenCode, so it is not at work, and the sessions of its directory are as they were.
+#[test]
+fn a_program_that_only_bears_the_name_of_opencode_is_unknown() {
+    sandboxed(|| {
+        let (home, store, directory) = world();
+        store.session(A, &directory, None);
+        store.message(A, 0, &answered("stop"));
+        let program = namesake(&home, "shim/opencode");
+        let shell = home.at("shell/opencode");
+        std::fs::copy("/bin/bash", &shell).expect("copied");
+        let shell = shell.to_string_lossy().into_owned();
+        let waits = ["-c", "echo ready; read -r line"];
+        let as_run = ["run", "--session", A, "go"];
+        let all: [(&str, &[&str]); 5] = [
+            (&program, &[]),
+            (&program, &["run", "go"]),
+            (&program, &as_run),
+            (&program, &["-s", A]),
+            (&shell, &waits),
+        ];
+        for (program, args) in all {
+            let mut agent = spawn(&home, program, args);
+            agent.ready();
+            let row = row_of(&home, agent.pid());
+            assert_eq!(said(&row), pair("unknown", "ambiguous"), "{args:?}: {row}");
+            let why = row["reason"]["detail"].to_string();
+            assert!(why.contains("nothing proves") && why.contains(program), "{row}");
+            assert_eq!(row["id"], Value::Null, "{args:?}: {row}");
+            let ended = list(&home).session(A);
+            assert_eq!(
+                (&ended["status"], &ended["outcome"]),
+                (&"stopped".into(), &"finished".into())
+            );
+            assert_list_equals_status(&home);
+            let refused = home.run(&["stop", &agent.pid().to_string()]);
+            assert_ne!(refused.code, Some(0), "{args:?}: {}", refused.stdout);
+            assert!(agent.child.try_wait().expect("asked").is_none(), "{args:?}: it lives");
+        }
     });
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn install(home: &TestHome, version: &str) -> PathBuf {
 }
 
 /// What every body may use: the time now, and a line of a file.
-const WORDS: &str = r#"now() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; }
+pub(crate) const WORDS: &str = r#"now() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; }
 begin() { mkdir -p "$(dirname "$2")"; echo "{\"type\":\"session\",\"version\":3,\"id\":\"$1\",\"timestamp\":\"$(now)\",\"cwd\":\"$(pwd -P)\"}" >> "$2"; }
 user() { echo "{\"type\":\"message\",\"id\":\"u$2\",\"parentId\":null,\"timestamp\":\"$(now)\",\"message\":{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"$3\"}]}}" >> "$1"; }
 answer() { echo "{\"type\":\"message\",\"id\":\"a$2\",\"parentId\":\"u$2\",\"timestamp\":\"$(now)\",\"message\":{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"$3\"}],\"model\":\"m\",\"stopReason\":\"stop\"}}" >> "$1"; }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use testkit::{TestHome, eventually, sandboxed};
 
-use crate::pi::{A, B, ended, install, list, place, said, session, start, tool};
+use crate::pi::{A, B, WORDS, ended, install, list, place, said, session, start, tool};
 use crate::{assert_list_equals_status, home};
 
 /// Makes a process look as if it had written as much as a turn of Pi does.
@@ -109,6 +109,46 @@ fn a_session_that_took_its_prompt_later_is_its_terminals_and_the_join_is_inferre
         assert_eq!(row["processes"][0]["join"], "inferred", "{row}");
         assert!(row["notes"].to_string().contains("directory and start time"), "{row}");
         assert_list_equals_status(&home);
+    });
+}
+
+/// W1: no order acts on an inferred join; the pid names the process itself.
+#[test]
+fn an_inferred_join_is_refused_by_id_and_the_process_is_stopped_by_its_pid() {
+    sandboxed(|| {
+        let mut home = home();
+        let answered = format!("{}; {NOISE}", answer(&home, A));
+        let mut agent = start(&home, "ws", &[], &prompted_after(&home, A, 3, &answered));
+        let pid = agent.pid().to_string();
+        assert_eq!(list(&home).session(A)["processes"][0]["join"], "inferred");
+        for order in [&["stop", A][..], &["stop", A, "--force"]] {
+            let refused = home.run(order);
+            assert_eq!(refused.code, Some(5), "{order:?}: {refused:?}");
+            let hint = format!("agentctl stop {pid}");
+            assert!(refused.stderr.contains(&hint), "{order:?}: {}", refused.stderr);
+            assert!(agent.child.try_wait().expect("asked").is_none(), "{order:?}: it lives");
+        }
+        // A forced resume starts a Pi of its own on the same file.
+        let path = home.path().join("bin");
+        home.set("PATH", format!("{}:/usr/bin:/bin", path.display()));
+        let file = place(&home, "ws", A).display().to_string();
+        let started = home.path().join("resumed");
+        let work = format!(
+            "head -n 1 '{file}'; echo '{{\"type\":\"agent_start\"}}'; cat >/dev/null; \
+             user '{file}' 2 'go on'; answer '{file}' 2 done; echo yes > '{}'\n",
+            started.display()
+        );
+        home.write("body", format!("{WORDS}{work}"));
+        let refused = home.run(&["resume", A, "go on"]);
+        assert_eq!(refused.code, Some(5), "{refused:?}");
+        assert!(!started.exists(), "nothing was started");
+        let forced = home.run(&["resume", A, "go on", "--force"]);
+        assert_eq!(forced.code, Some(0), "{forced:?}");
+        eventually("the resumed Pi has worked", || started.exists().then_some(()));
+        assert!(agent.child.try_wait().expect("asked").is_none(), "it lives");
+        let stopped = home.run(&["stop", &pid]);
+        assert_eq!(stopped.code, Some(0), "{stopped:?}");
+        assert!(agent.child.try_wait().expect("asked").is_some(), "it has ended");
     });
 }
 

@@ -11,13 +11,13 @@ use super::database::Made;
 use super::entry::{Newest, Part};
 use super::home::{Home, Role, continues_some, is_launcher, is_opencode, told_session};
 use super::log::{self, Heard, Spoken};
+use super::program::{namesake, unseen_home};
 use super::server::{self, Word};
 use super::{Backend, NAME, OpenCode};
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, Turn, fault};
 use crate::kernel::Process;
 use crate::model::{Reason, ReasonKind, Status};
-use crate::native::file;
 use crate::talk::TalkError;
 
 /// A start time has a grain of 10 ms, and the clocks differ a little.
@@ -84,15 +84,23 @@ pub(super) fn read<'a>(
         .filter(|(process, home)| home.root == root.path && !look.has_ended(process))
         .filter(|(process, home)| !is_launcher(look, process, home))
         .collect();
-    if living.is_empty() {
+    let mut proofs = Vec::new();
+    for (process, home) in living {
+        let proof = prove(&OpenCode, look, root, process);
+        if let Err(Unproved::Program { .. }) = &proof {
+            found.rows.extend(namesake(look, process, &home));
+        } else {
+            proofs.push((process, home, proof));
+        }
+    }
+    if proofs.is_empty() {
         return found;
     }
     let backend = backend();
     let mut all = Vec::new();
-    for (process, home) in living {
+    for (process, home, proof) in proofs {
         let heard = log::read(&look.host.kernel, process, &home.data);
         let role = Role::of(process);
-        let proof = prove(&OpenCode, look, root, process);
         all.push(One { look, root, backend, doubts, process, role, heard, home, proof });
     }
     for some in all.chunks(AT_ONCE) {
@@ -521,29 +529,6 @@ impl One<'_> {
         below.any(|child| child.parent_pid == self.process.id.pid && carries(child))
     }
 
-    /// Returns why what this process keeps cannot be seen from here, where that is so: then it is not known
-    /// to be starting.
-    fn unseen_home(&self) -> Option<Reason> {
-        let kernel = &self.look.host.kernel;
-        if matches!(kernel.shares_mounts(&self.process.id), Ok(false)) {
-            let why =
-                "it has mounts of its own, and its data folder is another one than that seen here";
-            return Some(Reason::with(ReasonKind::Elsewhere, why));
-        }
-        let is_database = |path: &std::path::Path| {
-            path.extension().is_some_and(|kind| kind == "db")
-                && path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("opencode"))
-        };
-        let opened = kernel.open_files(&self.process.id, &is_database).unwrap_or_default();
-        if let Some(other) = opened.first() {
-            let why = format!("it has another database open, {}", other.path.display());
-            return Some(Reason::with(ReasonKind::Elsewhere, why));
-        }
-        let refusal = file::refuses_writing(&self.home.data)?;
-        let why = format!("it cannot write to its data folder: {refusal}");
-        Some(Reason::with(ReasonKind::Unreadable, why))
-    }
-
     /// A tool of the session, or of one that works for it, has been called and shows no sign of life.
     fn waits(&self, id: &str, newest: Option<&Newest>) -> bool {
         let rows = self.backend.descendants(id);
@@ -591,7 +576,7 @@ impl One<'_> {
                 }
                 let says = format!("pid {pid} has not opened the database of this home");
                 let source = "kernel:open files".to_owned();
-                match self.unseen_home() {
+                match unseen_home(self.look, self.process, &self.home) {
                     Some(reason) => (Status::Unknown, Some(reason), source, says),
                     None => (Status::Running, starting(), source, says),
                 }

@@ -12,6 +12,7 @@ mod home;
 mod live;
 mod log;
 mod messages;
+mod program;
 mod server;
 mod stop;
 
@@ -61,8 +62,8 @@ impl Adapter for OpenCode {
         home::homes(host)
     }
 
-    fn is_own_program(&self, _look: &Look, process: &Process) -> bool {
-        home::is_opencode(process)
+    fn is_own_program(&self, look: &Look, process: &Process) -> bool {
+        program::is_own(look, process)
     }
 
     fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {

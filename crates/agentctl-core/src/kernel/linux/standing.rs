@@ -49,6 +49,17 @@ impl Kernel {
         Ok(names.iter().map(|name| environ_value(&bytes, name)).collect())
     }
 
+    /// Opens the program file of a process. It works for a file that has lost its name, too.
+    pub fn program_file(&self, id: &ProcId) -> io::Result<std::fs::File> {
+        let directory = open_process_directory(id.pid)?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let opened = openat(&directory, "exe", flags, Mode::empty())?;
+        if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
+            return Err(io::Error::other("the process has gone"));
+        }
+        Ok(opened.into())
+    }
+
     /// Opens the regular file of this user that a process writes its output to; `None` when that is a
     /// terminal, a pipe or anything else. It works for a file that has lost its name, too.
     pub fn stdout_file(&self, id: &ProcId) -> io::Result<Option<std::fs::File>> {

@@ -2,7 +2,9 @@
 
 use rustix::process::Signal;
 
-use super::{Run, WORK, database, ended, env, query, recorded, run, run_in, settings, with};
+use super::{
+    Run, WORK, database, ended, env, native, query, recorded, run, run_in, settings, with,
+};
 use crate::judge::Claim;
 use crate::scenario::alike::{self, SPEAKING, calling, spent};
 use crate::stage::{Stage, Trouble};
@@ -19,7 +21,7 @@ pub(super) fn starting(stage: &mut Stage) -> Result<(), Trouble> {
     let id = query(&database(stage), "select id from session where title = ?1", "begin");
     let id = id.ok_or("no session")?;
     recorded(stage, &database(stage), &id, "\"assistant\"")?;
-    stage.expect("when the model is asked", &calling(&id, started.pid()))
+    stage.expect("when the model is asked", &calling(&id, native(stage, started.pid())?.pid))
 }
 
 pub(super) fn model_call(stage: &mut Stage) -> Result<(), Trouble> {
@@ -83,7 +85,8 @@ pub(super) fn resumed(stage: &mut Stage) -> Result<(), Trouble> {
         query(&agent.database, newest, &agent.id)
             .filter(|d| !d.contains("\"completed\"") && d.contains("\"assistant\""))
     })?;
-    let running = Claim::of(&agent.id, "running").because(None).served_by(&[again.pid()]);
+    let pid = native(stage, again.pid())?.pid;
+    let running = Claim::of(&agent.id, "running").because(None).served_by(&[pid]);
     stage.expect("in the second turn", &running.hosted(false))
 }
 
@@ -124,7 +127,7 @@ pub(super) fn subagent(stage: &mut Stage) -> Result<(), Trouble> {
     let id = stage.until("its session is in the database", || {
         query(&database, "select id from session where title = ?1", "t")
     })?;
-    let agent = Run { started, id, database };
+    let agent = Run { native: native(stage, started.pid())?, started, id, database };
     let child = stage.until("the subagent has a session", || {
         query(&agent.database, "select id from session where parent_id = ?1", &agent.id)
     })?;
@@ -165,7 +168,8 @@ pub(super) fn forked(stage: &mut Stage) -> Result<(), Trouble> {
         query(&agent.database, newest, &id)
             .filter(|d| !d.contains("\"completed\"") && d.contains("\"assistant\""))
     })?;
-    let running = Claim::of(&id, "running").because(None).served_by(&[fork.pid()]);
+    let pid = native(stage, fork.pid())?.pid;
+    let running = Claim::of(&id, "running").because(None).served_by(&[pid]);
     stage.expect("the fork", &running.hosted(false))?;
     stage.expect("where it came from", &ended(&agent.id, "finished"))
 }

@@ -185,9 +185,23 @@ fn recorded(stage: &Stage, database: &Path, id: &str, text: &str) -> Result<(), 
     })
 }
 
+/// Waits for the agent itself: before 1.17 a Node script starts it and waits for it.
+fn native(stage: &Stage, pid: u32) -> Result<Held, Trouble> {
+    stage.until("opencode itself runs", || {
+        let is_agent = |pid: &u32| {
+            let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+            let name = exe.file_name().unwrap_or_default().to_string_lossy();
+            name.trim_start_matches('.').starts_with("opencode")
+        };
+        let below = crate::process::descendants(pid);
+        std::iter::once(pid).chain(below).find(is_agent).and_then(|pid| Held::of(pid).ok())
+    })
+}
+
 /// An `opencode run` that was started here, and its session.
 struct Run {
     started: Started,
+    native: Held,
     id: String,
     database: PathBuf,
 }
@@ -208,16 +222,17 @@ fn run_in(
     let argv: Vec<&str> =
         ["opencode", "run", "--format", "json"].iter().chain(words).copied().collect();
     let started = stage.start(cwd, env, &argv)?;
+    let native = native(stage, started.pid())?;
     let title = words.get(1).copied().unwrap_or_default();
     let id = stage.until("its session is in the database", || {
         query(database, "select id from session where title = ?1", title)
     })?;
-    Ok(Run { started, id, database: database.to_owned() })
+    Ok(Run { started, native, id, database: database.to_owned() })
 }
 
 impl Run {
     fn pid(&self) -> u32 {
-        self.started.pid()
+        self.native.pid
     }
 
     /// Waits until the model has the prompt and the record has the beginning of an answer.
@@ -234,7 +249,7 @@ impl Run {
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Trouble> {
-        self.started.held.signal(signal).map_err(|e| e.to_string())
+        self.native.signal(signal).map_err(|e| e.to_string())
     }
 
     fn ended(&mut self) -> Result<(), Trouble> {

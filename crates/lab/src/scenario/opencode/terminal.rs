@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use serde_json::json;
 
-use super::{WORK, database, ended, query, recorded, settings, with};
+use super::{WORK, database, ended, native, query, recorded, settings, with};
 use crate::judge::Claim;
 use crate::process::Held;
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -29,8 +29,9 @@ pub(super) fn open(
     let argv: Vec<&str> =
         std::iter::once(program.as_str()).chain(argv.into_iter().skip(1)).collect();
     let terminal = stage.terminal(&cwd, &with(env), &argv)?;
-    let native = terminal.process().map_err(|e| e.to_string())?;
+    let pane = terminal.process().map_err(|e| e.to_string())?;
     shows(stage, &terminal, "fake-1")?;
+    let native = native(stage, pane.pid)?;
     Ok(Tui { terminal, native })
 }
 
