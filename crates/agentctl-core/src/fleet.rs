@@ -9,6 +9,7 @@ mod join;
 mod launched;
 mod observe;
 mod order;
+mod packed;
 mod question;
 mod survey;
 
@@ -23,13 +24,14 @@ pub use join::{View, join};
 pub use launched::{Launch, Launches, add as add_launches, session_of};
 pub use observe::{Observation, Observed, Signs, forgotten, observe};
 use order::sort;
+pub use packed::Rows;
 pub(crate) use question::written;
 use question::{Question, append, list_adapter};
 pub use survey::{Survey, survey};
 
 use crate::adapters::{Adapter, Depth, Found, Look, Root};
 use crate::host::Host;
-use crate::model::{Fault, Listing, ReasonKind, SCHEMA_VERSION, Session, Status, Target, shorten};
+use crate::model::{Fault, Listing, ReasonKind, Session, Status, Target, shorten};
 use crate::native::deadline;
 
 /// The adapters a question is put to.
@@ -57,6 +59,14 @@ pub struct Query {
 }
 
 impl Query {
+    /// Says whether every session of the history is wanted.
+    fn admits_all(&self) -> bool {
+        self.history.is_some()
+            && self.statuses.is_empty()
+            && self.group.is_none()
+            && self.cwd.is_none()
+    }
+
     fn admits(&self, session: &Session) -> bool {
         let rests = !self.resting && rests(session);
         (self.history.is_some() || (session.status.is_live() && !rests))
@@ -97,6 +107,12 @@ pub fn look(host: &Arc<Host>, adapters: Adapters, limit: Duration) -> Look {
 /// Lists sessions: what lives, and on request what has ended.
 #[must_use]
 pub fn list(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Listing {
+    rows(host, adapters, query).into_listing()
+}
+
+/// Lists the same as [`list`], and keeps the rows packed: of all history they may be a hundred thousand.
+#[must_use]
+pub fn rows(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Rows {
     let limit = if query.history.is_some() { host.deadlines.all } else { host.deadlines.live };
     let query = Arc::new(query.clone());
     let wanted = Arc::clone(&query);
@@ -106,14 +122,16 @@ pub fn list(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Listing {
         }
         list_adapter(adapter, look, &query)
     });
-    let mut sessions = found.rows;
-    sort(&mut sessions);
-    add_launches(host, adapters, &mut sessions);
-    sessions.retain(|s| s.parent.is_some() || wanted.admits(s));
-    let mut faults = found.faults;
-    faults.sort();
-    faults.dedup();
-    Listing { schema_version: SCHEMA_VERSION, sessions, faults }
+    let mut rows = Rows { packed: found.rows, faults: found.faults };
+    sort(&mut rows.packed);
+    launched::add_to_rows(host, adapters, &mut rows);
+    if !wanted.admits_all() {
+        let admits = |s: Session| s.parent.is_some() || wanted.admits(&s);
+        rows.packed.retain(|row| admits(row.unpack()));
+    }
+    rows.faults.sort();
+    rows.faults.dedup();
+    rows
 }
 
 /// One session in full, and what went wrong on the way.
@@ -157,7 +175,7 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
         }
         found
     });
-    let mut session = found.rows.pop();
+    let mut session = found.rows.pop().map(|row| row.unpack());
     add_launches(host, adapters, session.as_mut().map_or(&mut [], std::slice::from_mut));
     Inspected { session, faults: found.faults }
 }

@@ -24,8 +24,8 @@ use crate::daemon::{Place, Unconnected};
 const QUICK: u32 = 10;
 /// So long is waited for a daemon that only it can be asked.
 pub const PATIENT: Duration = Duration::from_secs(5);
-/// A longer line is not read: twice the list of 100,000 sessions.
-const LINE_BYTES: usize = 64 << 20;
+/// A longer line is not read: the document of 100,000 small sessions has 95 MB.
+const LINE_BYTES: usize = 128 << 20;
 /// A daemon that hung up before it said a word is tried again after this long: it may have been ending.
 const HUNG_UP_PAUSE: Duration = Duration::from_millis(20);
 /// The variables that say where agents keep their things begin so.

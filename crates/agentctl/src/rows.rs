@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 
+use agentctl_core::fleet::Rows;
 use agentctl_core::host::Host;
 use agentctl_core::model::{ReasonKind, Session, Status, Time};
 use anstyle::Style;
@@ -22,7 +23,7 @@ type Cells<'a> = [Cow<'a, str>; 6];
 
 /// Draws sessions as aligned lines; on a terminal they fit its width, piped they are whole.
 #[must_use]
-pub fn drawn(canvas: Canvas, host: &Host, sessions: &[Session]) -> String {
+pub fn drawn(canvas: Canvas, host: &Host, sessions: &Rows) -> String {
     let mut text = String::new();
     let done = draw(canvas, host, sessions, &mut |part| {
         text.push_str(part);
@@ -36,7 +37,7 @@ pub fn drawn(canvas: Canvas, host: &Host, sessions: &[Session]) -> String {
 pub fn draw(
     canvas: Canvas,
     host: &Host,
-    sessions: &[Session],
+    sessions: &Rows,
     takes: &mut dyn FnMut(&str) -> io::Result<()>,
 ) -> io::Result<()> {
     if sessions.is_empty() {
@@ -45,12 +46,12 @@ pub fn draw(
     let lengths = short_ids(sessions);
     let depths = depths(sessions);
     let now = host.now();
-    let row = |at: usize| cells((host, now), &sessions[at], depths[at], lengths[at]);
     // Cells are made twice rather than kept: of many sessions they are larger than the text.
     let parts: Vec<[usize; 6]> = in_parts(sessions.len(), |range| {
         let mut widths = [0; 6];
-        for row in range.map(row) {
-            for (width, cell) in widths.iter_mut().zip(&row) {
+        for (at, session) in range.filter_map(|at| Some((at, sessions.get(at)?))) {
+            let cells = cells((host, now), &session, depths[at], lengths[at]);
+            for (width, cell) in widths.iter_mut().zip(&cells) {
                 *width = (*width).max(columns(cell));
             }
         }
@@ -73,9 +74,11 @@ pub fn draw(
         let many = DRAWN_AT_ONCE.min(sessions.len() - first);
         let parts = in_parts(many, |range| {
             let mut text = String::new();
-            for at in range.map(|place| first + place) {
-                let styles = [Ui::status_style(sessions[at].status), Style::new()];
-                line(&mut text, canvas, &row(at), &widths, styles);
+            let places = range.map(|place| first + place);
+            for (at, session) in places.filter_map(|at| Some((at, sessions.get(at)?))) {
+                let cells = cells((host, now), &session, depths[at], lengths[at]);
+                let styles = [Ui::status_style(session.status), Style::new()];
+                line(&mut text, canvas, &cells, &widths, styles);
             }
             text
         });
@@ -118,8 +121,8 @@ fn shrink(widths: &mut [usize; 6], total: usize) {
 }
 
 /// The fewest characters of each id, eight or more, that keep it apart from the others shown.
-fn short_ids(sessions: &[Session]) -> Vec<usize> {
-    let id = |at: usize| sessions[at].id.as_deref().unwrap_or_default();
+fn short_ids(sessions: &Rows) -> Vec<usize> {
+    let id = |at: usize| sessions.id(at).unwrap_or_default();
     let mut places: Vec<usize> = (0..sessions.len()).collect();
     places.sort_unstable_by_key(|at| id(*at));
     let common = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
@@ -168,20 +171,20 @@ fn cells<'a>(
 
 /// How far below a session of its own each one is shown. Deeper ones are shown at the deepest place: a chain
 /// of subagents may have any length.
-fn depths(sessions: &[Session]) -> Vec<usize> {
+fn depths(sessions: &Rows) -> Vec<usize> {
     const DEEPEST: usize = 8;
     let mut depths = vec![0; sessions.len()];
-    if sessions.iter().all(|s| s.parent.is_none()) {
+    if (0..sessions.len()).all(|at| sessions.parent(at).is_none()) {
         return depths;
     }
     let mut parents: HashMap<&str, Option<&str>> = HashMap::new();
-    for session in sessions {
-        if let Some(id) = session.id.as_deref() {
-            parents.entry(id).or_insert(session.parent.as_deref());
+    for at in 0..sessions.len() {
+        if let Some(id) = sessions.id(at) {
+            parents.entry(id).or_insert(sessions.parent(at));
         }
     }
-    for (session, depth) in sessions.iter().zip(&mut depths) {
-        let mut parent = session.parent.as_deref();
+    for (at, depth) in depths.iter_mut().enumerate() {
+        let mut parent = sessions.parent(at);
         while let Some(id) = parent.filter(|_| *depth < DEEPEST) {
             *depth += 1;
             parent = parents.get(id).copied().flatten();

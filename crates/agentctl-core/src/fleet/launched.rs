@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Adapters;
+use super::{Adapters, Rows};
 use crate::adapters::control::{FirstWords, Handshake, Order};
 use crate::host::Host;
 use crate::model::{Session, is_session_id};
@@ -62,19 +62,41 @@ impl Launches {
 
     /// Adds what the newest launch of each session knows.
     pub fn add(&self, sessions: &mut [Session]) {
-        if self.by_run.is_empty() {
+        let newest = self.newest_of_each_session();
+        if newest.is_empty() {
             return;
-        }
-        let mut newest: HashMap<(&str, &str), &Launch> = HashMap::new();
-        for launch in self.newest() {
-            let Some(session) = &launch.session else { continue };
-            newest.entry((launch.spec.adapter.as_str(), session.as_str())).or_insert(launch);
         }
         for session in sessions {
             let Some(id) = session.id.as_deref() else { continue };
             let Some(launch) = newest.get(&(session.adapter, id)) else { continue };
             launch.add(session);
         }
+    }
+
+    /// Adds the same to packed rows.
+    pub(super) fn add_to_rows(&self, rows: &mut Rows) {
+        let newest = self.newest_of_each_session();
+        if !newest.is_empty() {
+            rows.change(
+                |adapter, id| newest.contains_key(&(adapter, id)),
+                |session| {
+                    let id = session.id.clone().unwrap_or_default();
+                    if let Some(launch) = newest.get(&(session.adapter, id.as_str())) {
+                        launch.add(session);
+                    }
+                },
+            );
+        }
+    }
+
+    /// Returns the newest launch of each session, by adapter and id.
+    fn newest_of_each_session(&self) -> HashMap<(&str, &str), &Launch> {
+        let mut newest = HashMap::new();
+        for launch in self.newest() {
+            let Some(session) = &launch.session else { continue };
+            newest.entry((launch.spec.adapter.as_str(), session.as_str())).or_insert(launch);
+        }
+        newest
     }
 }
 
@@ -122,6 +144,13 @@ pub fn add(host: &Host, adapters: Adapters, sessions: &mut [Session]) {
     let mut launches = Launches::default();
     launches.read(host, adapters);
     launches.add(sessions);
+}
+
+/// Adds the same to packed rows.
+pub(super) fn add_to_rows(host: &Host, adapters: Adapters, rows: &mut Rows) {
+    let mut launches = Launches::default();
+    launches.read(host, adapters);
+    launches.add_to_rows(rows);
 }
 
 /// Returns the session of a run: as the launcher wrote it, as it was chosen, or as the agent told it

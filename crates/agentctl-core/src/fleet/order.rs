@@ -1,27 +1,55 @@
 //! The order of rows: what needs a person first, then the newest, subagents right below their parent.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use crate::model::Session;
+use crate::model::{Session, Status, Time};
+
+/// What decides about the place of a row.
+pub(super) trait Placed {
+    fn id(&self) -> Option<&str>;
+    fn parent(&self) -> Option<&str>;
+    /// What needs a person first, then the newest.
+    fn rank(&self) -> (Status, Reverse<Option<Time>>);
+    fn pid(&self) -> Option<u32>;
+}
+
+impl Placed for Session {
+    fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    fn parent(&self) -> Option<&str> {
+        self.parent.as_deref()
+    }
+
+    fn rank(&self) -> (Status, Reverse<Option<Time>>) {
+        (self.status, Reverse(self.last_activity_at.or(self.started_at)))
+    }
+
+    fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+}
 
 /// Orders rows as the contract says, subagents right after their parent. Rows are large and may be a hundred
 /// thousand, so their places are ordered first, and then each row is moved once.
-pub(super) fn sort(sessions: &mut [Session]) {
+pub(super) fn sort<T: Placed>(sessions: &mut [T]) {
     let mut places: Vec<usize> = (0..sessions.len()).collect();
     places.sort_by(|a, b| order(&sessions[*a], &sessions[*b]));
-    if sessions.iter().any(|s| s.parent.is_some()) {
+    if sessions.iter().any(|s| s.parent().is_some()) {
         places = below_their_parents(sessions, &places);
     }
     put_in_order(sessions, places);
 }
 
 /// Puts the places of subagents right behind the place of their parent.
-fn below_their_parents(sessions: &[Session], places: &[usize]) -> Vec<usize> {
+fn below_their_parents<T: Placed>(sessions: &[T], places: &[usize]) -> Vec<usize> {
     // Subagents by their parent, last first: they are taken from the end.
     let mut below: HashMap<&str, Vec<usize>> = HashMap::new();
     let mut pending = Vec::new();
     for place in places.iter().rev() {
-        match &sessions[*place].parent {
+        match sessions[*place].parent() {
             Some(parent) => below.entry(parent).or_default().push(*place),
             None => pending.push(*place),
         }
@@ -30,7 +58,7 @@ fn below_their_parents(sessions: &[Session], places: &[usize]) -> Vec<usize> {
     let mut ordered = Vec::with_capacity(places.len());
     while let Some(place) = pending.pop() {
         ordered.push(place);
-        let children = sessions[place].id.as_deref().and_then(|id| below.remove(id));
+        let children = sessions[place].id().and_then(|id| below.remove(id));
         pending.extend(children.into_iter().flatten());
     }
     // A subagent whose parent is not shown is shown all the same.
@@ -41,7 +69,7 @@ fn below_their_parents(sessions: &[Session], places: &[usize]) -> Vec<usize> {
 }
 
 /// Moves each row to its place: the first place in the list is that of the row which is to be first.
-fn put_in_order(sessions: &mut [Session], mut places: Vec<usize>) {
+fn put_in_order<T>(sessions: &mut [T], mut places: Vec<usize>) {
     for first in 0..places.len() {
         let mut at = first;
         while places[at] != first {
@@ -55,9 +83,9 @@ fn put_in_order(sessions: &mut [Session], mut places: Vec<usize>) {
 }
 
 /// The order of the contract: what needs a person first, then the newest.
-fn order(a: &Session, b: &Session) -> std::cmp::Ordering {
-    let newest = |s: &Session| std::cmp::Reverse(s.last_activity_at.or(s.started_at));
-    (a.status, newest(a), &a.id, a.pid).cmp(&(b.status, newest(b), &b.id, b.pid))
+fn order<T: Placed>(a: &T, b: &T) -> std::cmp::Ordering {
+    let by_rank = a.rank().cmp(&b.rank());
+    by_rank.then_with(|| (a.id(), a.pid()).cmp(&(b.id(), b.pid())))
 }
 
 #[cfg(test)]

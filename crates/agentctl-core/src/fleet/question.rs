@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::join::{self, View, join};
+use super::packed::{Packed, Packer};
 use super::{Query, each_root};
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
 use crate::model::{Fault, Locator, Session};
@@ -13,7 +14,7 @@ pub(super) fn list_adapter(
     adapter: &'static dyn Adapter,
     look: &Look,
     query: &Query,
-) -> Found<Session> {
+) -> Found<Packed> {
     each_root(adapter, look, |root| {
         let mut found = Found::default();
         let store = adapter.store(look, root);
@@ -21,13 +22,11 @@ pub(super) fn list_adapter(
         let live = store.live();
         let mut question = Question::new(adapter, look, root, store.as_ref(), live);
         (question.children, question.for_table) = (query.children, query.for_table);
+        question.since = query.history.flatten();
+        question.packs = !query.children;
         question.add_living(history);
-        if let Some(Some(since)) = query.history {
-            question.rows.retain(|row| {
-                row.session.status.is_live()
-                    || row.session.last_activity_at.is_none_or(|t| t.millis() >= since)
-            });
-        }
+        let since = question.since;
+        question.rows.retain(|row| is_since(&row.session, since));
         question.add_unjoined(|_| true);
         question.finish(&mut found);
         found
@@ -43,7 +42,15 @@ pub(super) struct Question<'a> {
     pub(super) view: View,
     pub(super) children: bool,
     pub(super) for_table: bool,
+    /// Ended sessions that were active before that (milliseconds) are left out of a list.
+    pub(super) since: Option<i64>,
+    /// Rows that nothing will change any more are packed at once.
+    pub(super) packs: bool,
     pub(super) rows: Vec<Row>,
+    packed: Vec<(usize, Packed)>,
+    packer: Packer,
+    /// How many rows were pushed: their numbers are their order.
+    pushed: usize,
     /// How many records are kept until they are confirmed.
     pub(super) kept: usize,
     /// Sessions whose record may lie where we could not look.
@@ -55,6 +62,7 @@ pub(super) struct Row {
     pub(super) locator: Locator,
     pub(super) session: Session,
     confirm: Confirm,
+    number: usize,
 }
 
 /// Whether a row is looked at again: its record says that a turn is open, and nobody serves it.
@@ -89,7 +97,12 @@ impl<'a> Question<'a> {
             view,
             children: false,
             for_table: false,
+            since: None,
+            packs: false,
             rows: Vec::new(),
+            packed: Vec::new(),
+            packer: Packer::default(),
+            pushed: 0,
             kept: 0,
             hidden: Vec::new(),
             faults,
@@ -165,12 +178,26 @@ impl<'a> Question<'a> {
         let parent = self.written(&Locator { id: parent, path: None, parent: None });
         let above = join(&self.view, &parent, self.store.record(&parent, Depth::Outline), None);
         let session = join::child(&self.view, &above, &locator, record);
-        self.rows.push(Row { locator, session, confirm: Confirm::No });
+        self.push_row(locator, session, Confirm::No);
+    }
+
+    fn push_row(&mut self, locator: Locator, session: Session, confirm: Confirm) {
+        let number = self.pushed;
+        self.pushed += 1;
+        if !self.packs || !matches!(confirm, Confirm::No) {
+            self.rows.push(Row { locator, session, confirm, number });
+        } else if is_since(&session, self.since) {
+            self.packed.push((number, self.packer.pack(&session)));
+        }
     }
 
     /// Reads these records and decides about each.
     pub(super) fn add(&mut self, locators: Vec<Locator>, depth: Depth) {
-        self.rows.reserve(locators.len());
+        if self.packs {
+            self.packed.reserve_exact(locators.len());
+        } else {
+            self.rows.reserve(locators.len());
+        }
         let mut locators = locators.into_iter();
         while !locators.as_slice().is_empty() {
             let some = &locators.as_slice()[..locators.len().min(READ_AT_ONCE)];
@@ -224,30 +251,39 @@ impl<'a> Question<'a> {
         let mut session = join(&self.view, &locator, record, child.as_ref());
         let confirm = if session.status.is_live() { Confirm::No } else { doubtful };
         self.kept += usize::from(matches!(confirm, Confirm::With(_)));
-        let mut locator = locator;
         if self.for_table {
             leave_for_table(&mut session);
-            if matches!(confirm, Confirm::No) && !self.children {
-                locator = Locator { id: String::new(), path: None, parent: None };
-            }
         }
-        self.rows.push(Row { locator, session, confirm });
+        self.push_row(locator, session, confirm);
     }
 
     /// Adds the processes without a session; one that may serve a session read above is unknown.
     pub(super) fn add_unjoined(&mut self, wanted: impl Fn(&Served) -> bool) {
-        let mut rows = Vec::new();
-        for served in self.view.unjoined().filter(|s| wanted(s)) {
-            let read = self.rows.iter().map(|row| &row.session);
-            let may_serve: Vec<&str> = read
-                .filter(|s| self.view.may_serve(served, s))
-                .filter_map(|s| s.id.as_deref())
-                .collect();
-            let session = self.view.process_row(served, &may_serve);
-            let locator = Locator { id: String::new(), path: None, parent: None };
-            rows.push(Row { locator, session, confirm: Confirm::No });
+        let unjoined: Vec<&Served> = self.view.unjoined().filter(|s| wanted(s)).collect();
+        let mut may_serve: Vec<Vec<(usize, String)>> = vec![Vec::new(); unjoined.len()];
+        let mut consider = |number: usize, session: &Session| {
+            for (served, ids) in unjoined.iter().zip(&mut may_serve) {
+                if self.view.may_serve(served, session) {
+                    ids.extend(session.id.clone().map(|id| (number, id)));
+                }
+            }
+        };
+        if unjoined.iter().any(|served| served.may_serve) {
+            self.rows.iter().for_each(|row| consider(row.number, &row.session));
+            self.packed.iter().for_each(|(number, row)| consider(*number, &row.unpack()));
         }
-        self.rows.extend(rows);
+        let mut sessions = Vec::new();
+        for (served, mut ids) in unjoined.into_iter().zip(may_serve) {
+            ids.sort_unstable();
+            let ids: Vec<&str> = ids.iter().map(|(_, id)| id.as_str()).collect();
+            sessions.push(self.view.process_row(served, &ids));
+        }
+        for session in sessions {
+            let (locator, number) =
+                (Locator { id: String::new(), path: None, parent: None }, self.pushed);
+            self.pushed += 1;
+            self.rows.push(Row { locator, session, confirm: Confirm::No, number });
+        }
     }
 
     /// "Nobody serves it, yet its turn is open" may only mean that it ended, or began, while we
@@ -294,14 +330,18 @@ impl<'a> Question<'a> {
         self.view = view;
     }
 
-    pub(super) fn finish(mut self, found: &mut Found<Session>) {
+    pub(super) fn finish(mut self, found: &mut Found<Packed>) {
         self.confirm();
         if self.children {
             self.add_children();
         }
+        let mut packed = self.packed;
+        for row in self.rows {
+            packed.push((row.number, self.packer.pack(&row.session)));
+        }
+        packed.sort_by_key(|(number, _)| *number);
         // Collected in the memory of the rows themselves; nothing stands twice.
-        let sessions: Vec<Session> = self.rows.into_iter().map(|row| row.session).collect();
-        append(&mut found.rows, sessions);
+        append(&mut found.rows, packed.into_iter().map(|(_, row)| row).collect());
         found.faults.extend(self.faults);
     }
 
@@ -326,11 +366,17 @@ impl<'a> Question<'a> {
                 if self.for_table {
                     leave_for_table(&mut session);
                 }
-                self.rows.push(Row { locator: child, session, confirm: Confirm::No });
+                self.push_row(child, session, Confirm::No);
             }
             index += 1;
         }
     }
+}
+
+/// Says whether a list that begins at this time (milliseconds) shows a session.
+fn is_since(session: &Session, since: Option<i64>) -> bool {
+    let Some(since) = since else { return true };
+    session.status.is_live() || session.last_activity_at.is_none_or(|t| t.millis() >= since)
 }
 
 /// Leaves of a session what a table shows, and what decides whether it is shown.

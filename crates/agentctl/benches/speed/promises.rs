@@ -231,13 +231,6 @@ impl Bench<'_> {
         self.state(what, shown, target, peak > 0 && peak <= most);
     }
 
-    /// Tells a figure that nothing is promised of.
-    pub(crate) fn reported_bytes(&mut self, what: String, bytes: u64) {
-        let result = format!("{:.1} MB", bytes_as_megabytes(bytes));
-        let [reference, theirs, ours, target] = [const { String::new() }; 4];
-        self.rows.push(Row { what, reference, theirs, ours, result, target, kept: None });
-    }
-
     fn one_session(&mut self) {
         for agent in AGENTS {
             let manifest = &self.largest_home().manifest;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::{ALL, demo};
-use agentctl_core::fleet::{self, Query};
+use agentctl_core::fleet::{self, Query, Rows};
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{ExitWatch, Spawn, Stdio};
 use agentctl_core::model::{Locator, ProcId, Session, Status, Target};
@@ -68,7 +68,7 @@ pub(super) fn cmd_demo(ui: &mut Ui, host: &Arc<Host>, args: &DemoArgs) -> Outcom
         settle(host, &ids);
     }
     let sessions = ours(host, &scratch);
-    ui.raw(rows::drawn(ui.canvas(), host, &sessions).as_bytes())?;
+    ui.raw(rows::drawn(ui.canvas(), host, &Rows::of(&sessions)).as_bytes())?;
     ui.flush()?;
     let find = |status| {
         let session = sessions.iter().find(|s| s.status == status);

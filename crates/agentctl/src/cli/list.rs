@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::ALL;
-use agentctl_core::fleet::{self, Query};
+use agentctl_core::fleet::{self, Query, Rows};
 use agentctl_core::host::Host;
-use agentctl_core::model::{Fault, Listing, Status, Time};
+use agentctl_core::model::{Fault, Status, Time};
 use clap::{Args, ValueEnum};
 
 use crate::client::{self, Client};
@@ -98,7 +98,7 @@ pub(super) fn cmd_list(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs) -> Outcom
     }
     let mut left = Host::clone(host);
     left.deadlines.all = host.deadlines.all.saturating_sub(began.elapsed());
-    let listing = fleet::list(&Arc::new(left), ALL, &query);
+    let listing = fleet::rows(&Arc::new(left), ALL, &query);
     show(ui, host, args, &listing)?;
     let code = super::answered(ui, &listing.faults);
     // The process ends now: giving back thousands of rows one by one would only delay it.
@@ -180,14 +180,14 @@ pub(super) fn since(host: &Host, text: Option<&str>) -> Result<Option<i64>, Fail
     }
 }
 
-fn show(ui: &mut Ui, host: &Host, args: &ListArgs, listing: &Listing) -> Result<(), Failure> {
+fn show(ui: &mut Ui, host: &Host, args: &ListArgs, listing: &Rows) -> Result<(), Failure> {
     if args.json {
         return Ok(ui.json(listing)?);
     }
-    if listing.sessions.is_empty() {
+    if listing.is_empty() {
         return draw(ui, args, "", &listing.faults);
     }
-    rows::draw(ui.canvas(), host, &listing.sessions, &mut |part| ui.raw(part.as_bytes()))?;
+    rows::draw(ui.canvas(), host, listing, &mut |part| ui.raw(part.as_bytes()))?;
     Ok(ui.flush()?)
 }
 
@@ -227,11 +227,11 @@ fn empty(args: &ListArgs, faults: &[Fault]) -> Vec<String> {
 fn watch(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs, query: &Query) -> Outcome {
     let mut last = None;
     loop {
-        let listing = fleet::list(host, ALL, query);
+        let listing = fleet::rows(host, ALL, query);
         if args.json {
             ui.json_line(&listing)?;
         } else {
-            let shown = rows::drawn(ui.canvas(), host, &listing.sessions);
+            let shown = rows::drawn(ui.canvas(), host, &listing);
             if last.as_ref() != Some(&shown) {
                 repaint(ui, &shown, listing.faults.is_empty())?;
                 last = Some(shown);

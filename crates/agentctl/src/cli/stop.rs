@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use agentctl_core::adapters::ALL;
-use agentctl_core::fleet::{self, Query};
+use agentctl_core::fleet::{self, Query, Rows};
 use agentctl_core::host::Host;
 use agentctl_core::kernel::Liveness;
 use agentctl_core::model::{Fault, Outcome as How, SCHEMA_VERSION, Session, Status, Target};
@@ -249,7 +249,7 @@ fn all(
             "no session could be seen"
         });
     } else if !args.yes && !args.json && ui.converses() {
-        ui.raw(rows::drawn(ui.canvas(), host, &listing.sessions).as_bytes())?;
+        ui.raw(rows::drawn(ui.canvas(), host, &Rows::of(&listing.sessions)).as_bytes())?;
         let count = listing.sessions.len();
         let what =
             if count == 1 { "this session".into() } else { format!("these {count} sessions") };

@@ -17,16 +17,14 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::lists;
+use super::lists::{self, Text};
 use super::protocol::{ListParams, OneParams, Refusal};
 
 /// Free memory that exceeds this after a large answer is given back. Less is kept: the next one needs it.
 pub(super) const MEMORY_ENOUGH: u64 = 50 << 20;
-/// A text from this length on is large.
-pub(super) const LARGE: usize = 1 << 20;
 
 /// An answer, as it goes over the wire: JSON of one line.
-pub(super) type Answer = Result<Arc<String>, Refusal>;
+pub(super) type Answer = Result<Arc<Text>, Refusal>;
 
 /// Those who wait for the next look of one kind.
 type Waiting = Vec<oneshot::Sender<Answer>>;
@@ -85,8 +83,8 @@ impl Answers {
                 }
             };
             let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                let listing = fleet::list(&self.host, ALL, &params.clone().into());
-                let text = lists::written(&self.host, listing, params.form);
+                let rows = fleet::rows(&self.host, ALL, &params.clone().into());
+                let text = lists::written(&self.host, rows, params.form);
                 let answer = text.map(Arc::new).map_err(unwritten);
                 for asked in waiting {
                     // Whoever asked may have gone.
@@ -166,7 +164,8 @@ pub(super) fn parse<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T,
 
 /// Writes an answer once, for all who get it.
 pub(super) fn raw(value: &impl serde::Serialize) -> Answer {
-    serde_json::to_string(value).map(Arc::new).map_err(unwritten)
+    let text = serde_json::to_string(value).map(Text::Whole);
+    text.map(Arc::new).map_err(unwritten)
 }
 
 fn unwritten(error: serde_json::Error) -> Refusal {

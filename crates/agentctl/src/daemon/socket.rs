@@ -13,7 +13,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::answers::{Answer, LARGE, MEMORY_ENOUGH, parse};
+use super::answers::{Answer, MEMORY_ENOUGH, parse};
+use super::lists::Text;
 use super::protocol::{Hello, PROTOCOL, REQUEST_MOST, Refusal, Request, SubscribeParams};
 use super::{Hub, News};
 
@@ -351,8 +352,17 @@ impl Connection {
         match answer {
             Ok(result) => {
                 let head = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":");
-                self.write(&[head.as_bytes(), result.as_bytes(), b"}\n"]).await?;
-                if result.len() >= LARGE {
+                match &*result {
+                    Text::Whole(text) => {
+                        self.write(&[head.as_bytes(), text.as_bytes(), b"}\n"]).await?;
+                    }
+                    Text::Pieces(_) => {
+                        self.write(&[head.as_bytes()]).await?;
+                        self.write_pieces(&result).await?;
+                        self.write(&[b"}\n"]).await?;
+                    }
+                }
+                if result.is_large() {
                     drop(result);
                     drop(tokio::task::spawn_blocking(|| give_back_memory(MEMORY_ENOUGH)));
                 }
@@ -364,6 +374,20 @@ impl Connection {
                 self.write(&[line.as_bytes()]).await
             }
         }
+    }
+
+    /// Writes a long text piece by piece, each made when the one before it was taken.
+    async fn write_pieces(&mut self, text: &Arc<Text>) -> io::Result<()> {
+        for number in 0.. {
+            let text = Arc::clone(text);
+            let piece = tokio::task::spawn_blocking(move || {
+                text.piece(number).map(|piece| piece.map(std::borrow::Cow::into_owned))
+            });
+            // The line has begun: only an end of the connection can tell that it will not be whole.
+            let Some(piece) = piece.await? else { break };
+            self.write(&[&piece?]).await?;
+        }
+        Ok(())
     }
 
     async fn write(&mut self, parts: &[&[u8]]) -> io::Result<()> {

@@ -359,7 +359,7 @@ fn an_answer_without_end_is_not_read_without_end() {
         let listed = ends(home.command(&["list", "-a"]));
         assert_eq!(listed.code, Some(0), "{listed:?}");
         let sent = server.join().expect("ends");
-        assert!(sent <= 80 << 20, "{sent} bytes of one line were read");
+        assert!(sent <= 150 << 20, "{sent} bytes of one line were read");
     });
 }
 
