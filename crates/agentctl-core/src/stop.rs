@@ -6,6 +6,7 @@
 
 mod act;
 mod belonging;
+mod daemon;
 mod remote;
 mod report;
 mod run;
@@ -92,6 +93,7 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         survivors: Vec::new(),
         left: Vec::new(),
         unseen: None,
+        lost_shim: None,
         is_known_home: false,
     };
     let (verdict, after) = stopping.run(&session);
@@ -105,6 +107,7 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         survivors: stopping.survivors,
         left: stopping.left,
         notes: Vec::new(),
+        lost_shim: stopping.lost_shim,
         faults: stopping.faults,
     }
 }
@@ -138,6 +141,8 @@ struct Stopping<'a> {
     left: Vec<Left>,
     /// What the last look at the processes could not see.
     unseen: Option<String>,
+    /// The shim of the run has died before its agent: processes that left the agent have another parent.
+    lost_shim: Option<String>,
     /// The user's own settings name the home of the session.
     is_known_home: bool,
 }
@@ -276,6 +281,7 @@ impl Stopping<'_> {
             // An agent that is asked to end ends its tools, and this command is one: do the rest first.
             tree.end_beside_us(GRACE.min(self.left() / 4));
         }
+        tree.begin_to_end();
         match plan {
             Stop::Signals(ladder) => self.signal(&agents, ladder, &mut tree),
             Stop::Run { program, args, set } => {
@@ -531,7 +537,8 @@ impl Stopping<'_> {
         }
         self.unseen = tree.gaps.pop();
         self.survivors.extend(tree.survivors());
-        if let Some(since) = since.filter(|_| !tree.has_shim) {
+        self.lost_shim = tree.lost_shim().or(self.lost_shim.take());
+        if !tree.has_shim || self.lost_shim.is_some() {
             self.survivors.extend(tree.suspects(session.cwd.as_deref(), since));
         }
         self.survivors.sort_by_key(|s| s.pid);

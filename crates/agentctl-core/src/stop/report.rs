@@ -96,6 +96,8 @@ pub struct Report {
     pub survivors: Vec<Survivor>,
     /// Sessions inside it that were left alone.
     pub left: Vec<Left>,
+    /// Why processes that left the agent cannot be seen: the shim of its run has died before the agent.
+    pub lost_shim: Option<String>,
     /// What else is worth saying.
     pub notes: Vec<String>,
     /// What could not be asked on the way.
@@ -111,6 +113,7 @@ impl Report {
             ended: Vec::new(),
             survivors: Vec::new(),
             left: Vec::new(),
+            lost_shim: None,
             notes: Vec::new(),
             faults: inspected.faults,
         }

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::host::Host;
-use crate::kernel::Process;
+use crate::kernel::{Liveness, Process};
 use crate::model::ProcId;
 use crate::runs::{Runs, Started};
 
@@ -55,6 +55,14 @@ impl<'a> RunFolders<'a> {
     /// Says whether the run's folder names this process as its shim.
     pub(super) fn is_shim(&self, run: &str, process: &ProcId) -> bool {
         self.started(run).is_some_and(|started| started.shim.as_ref() == Some(process))
+    }
+
+    /// Returns the shim of a run if it has died before it could write how its agent ended.
+    pub(super) fn lost_shim(&self, run: &str) -> Option<ProcId> {
+        let shim = self.started(run)?.shim?;
+        // The shim writes `exit.json` before it ends: the order of these two looks matters.
+        let is_gone = self.host.kernel.liveness(&shim) == Liveness::Gone;
+        (is_gone && self.runs.run(run).ended().is_none()).then_some(shim)
     }
 
     /// Says whether the run's folder names this process as its shim or as its agent.

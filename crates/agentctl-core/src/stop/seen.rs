@@ -2,11 +2,10 @@
 //! texts prove nothing by themselves; `tree` decides what they are good for.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::run_folders::is_this_program;
+use super::daemon::is_daemon;
 use crate::adapters::control::Mark;
 use crate::host::Host;
 use crate::kernel::{Kernel, Process, Table};
@@ -16,8 +15,6 @@ use crate::runs::{MARKER, Marker};
 
 /// The variable that a daemon is started with, wherever it was started from.
 pub const DAEMON: &str = "AGENTCTL_DAEMON";
-/// The file in the state folder that the daemon keeps open and locked.
-const DAEMON_LOCK: &str = "daemon.lock";
 
 /// One process as a pass over the table shows it.
 pub(super) struct Seen {
@@ -117,19 +114,6 @@ pub(super) fn bears(
     table: &HashMap<u32, Seen>,
 ) -> bool {
     borne(seen, marks, by, table).is_some()
-}
-
-/// `agentctl daemon run`, of this very program, that keeps the lock of this user's daemon open.
-fn is_daemon(host: &Host, process: &Process) -> bool {
-    let runs =
-        matches!(process.argv.as_slice(), [_, room, word, ..] if room == "daemon" && word == "run");
-    if !runs || !is_this_program(host, process) {
-        return false;
-    }
-    let lock = std::fs::symlink_metadata(host.state().join(DAEMON_LOCK));
-    lock.is_ok_and(|lock| {
-        host.kernel.has_open(process.id.pid, lock.dev(), lock.ino()).unwrap_or(false)
-    })
 }
 
 /// Returns the run that a command line of the form `agentctl shim …/runs/<run> …` names: a text.

@@ -161,6 +161,10 @@ pub(super) struct Tree<'a> {
     pub(super) above_us: HashSet<u32>,
     /// The processes above the agent: whatever they are, it has not started them.
     pub(super) above_agents: HashSet<ProcId>,
+    /// All processes of the last look before the first signal.
+    before: HashSet<ProcId>,
+    /// A signal may have been sent, or the agent asked to end.
+    has_begun: bool,
 }
 
 impl<'a> Tree<'a> {
@@ -188,6 +192,8 @@ impl<'a> Tree<'a> {
             has_shim: false,
             above_us: HashSet::new(),
             above_agents: HashSet::new(),
+            before: HashSet::new(),
+            has_begun: false,
         };
         // Which sessions are around this one must be known before any parent can have ended.
         let everybody = seen::look(host, &tree.names);
@@ -200,6 +206,9 @@ impl<'a> Tree<'a> {
         let everybody = seen::look(self.host, &self.names);
         let table = everybody.by_pid;
         self.gaps = everybody.gaps;
+        if !self.has_begun {
+            self.before = table.values().map(|seen| seen.process.id.clone()).collect();
+        }
         self.place(&table);
         let mut verdicts = self.decide_all(&table);
         let mut pids: Vec<u32> = table.keys().copied().collect();
@@ -248,6 +257,20 @@ impl<'a> Tree<'a> {
             }
         }
         fresh
+    }
+
+    /// Notes that the first signal follows: a process that no look has shown yet is born after it.
+    pub(super) fn begin_to_end(&mut self) {
+        self.has_begun = true;
+    }
+
+    /// Says which processes cannot be seen if the run's shim has died before its agent.
+    pub(super) fn lost_shim(&self) -> Option<String> {
+        let shim = self.folders.lost_shim(self.roots.run.as_deref()?)?;
+        Some(format!(
+            "its shim (pid {}) died before the agent: processes which left the agent cannot be seen",
+            shim.pid
+        ))
     }
 
     pub(super) fn is_member(&self, id: &ProcId) -> bool {
@@ -420,6 +443,7 @@ impl<'a> Tree<'a> {
 
     /// Sends a signal to all of them, each through its own handle.
     pub(super) fn signal_all(&mut self, signal: Signal, how: How) {
+        self.has_begun = true;
         for member in &mut self.members {
             match member.held.signal(signal) {
                 Ok(true) => member.how = how,
@@ -481,11 +505,11 @@ impl<'a> Tree<'a> {
         all
     }
 
-    /// Names orphans that this session may have started and nothing proves it: of its directory, younger
-    /// than its agent, and nobody's.
-    pub(super) fn suspects(&self, cwd: Option<&str>, since_ticks: u64) -> Vec<Survivor> {
-        let Some(cwd) = cwd.map(Path::new).filter(|c| c.is_absolute()) else { return Vec::new() };
-        let wide = cwd == Path::new("/") || cwd == self.host.home;
+    /// Names orphans that this session may have started and nothing proves it: those that stand in its
+    /// directory and are younger than its agent, and those that were born after the first signal, wherever
+    /// they stand. A process that is told to end can start another one and leave it without a parent.
+    pub(super) fn suspects(&self, cwd: Option<&str>, since_ticks: Option<u64>) -> Vec<Survivor> {
+        let cwd = cwd.map(Path::new).filter(|c| c.is_absolute());
         let table = seen::look(self.host, &self.names).by_pid;
         let memo = self.decide_all(&table);
         let mut pids: Vec<u32> = table.keys().copied().collect();
@@ -498,18 +522,37 @@ impl<'a> Tree<'a> {
             spared.flat_map(|s| ancestors(&table, s)).map(|s| s.process.id.pid).collect();
         let suspicious = pids.into_iter().filter_map(|pid| {
             let seen = table.get(&pid)?;
-            let stands = seen.process.cwd.as_deref()?;
-            let there = stands == cwd || (!wide && stands.starts_with(cwd));
-            let young = seen.process.id.start_ticks >= since_ticks;
+            let is_young = since_ticks.is_some_and(|t| seen.process.id.start_ticks >= t);
+            let is_there = cwd.is_some_and(|cwd| self.stands_in(&seen.process, cwd));
             let nobodys = memo.get(&pid) == Some(&Verdict::Stranger)
                 && !carriers.contains(&pid)
                 && !self.above_agents.contains(&seen.process.id)
                 && self.other_of(seen, &table).is_none();
             let orphan = is_reaper(seen.process.parent_pid, table.get(&seen.process.parent_pid));
-            (there && young && orphan && nobodys)
-                .then(|| survivor(&seen.process, "may have been started by it; not ended".into()))
+            let why = if is_young && is_there {
+                "may have been started by it; not ended"
+            } else if self.is_born_after_the_first_signal(seen) {
+                "was started while it was being stopped, maybe by it; not ended"
+            } else {
+                return None;
+            };
+            (orphan && nobodys).then(|| survivor(&seen.process, why.into()))
         });
         suspicious.collect()
+    }
+
+    fn stands_in(&self, process: &Process, cwd: &Path) -> bool {
+        let is_wide = cwd == Path::new("/") || cwd == self.host.home;
+        let stands = process.cwd.as_deref();
+        stands.is_some_and(|stands| stands == cwd || (!is_wide && stands.starts_with(cwd)))
+    }
+
+    fn is_born_after_the_first_signal(&self, seen: &Seen) -> bool {
+        let id = &seen.process.id;
+        self.has_begun
+            && !seen.foreign
+            && !self.before.contains(id)
+            && self.host.kernel.liveness(id) != Liveness::Gone
     }
 }
 

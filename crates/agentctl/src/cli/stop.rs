@@ -92,6 +92,9 @@ struct StoppedRow {
     ended: Vec<Ended>,
     /// Sessions inside it that were left alone.
     left: Vec<Left>,
+    /// Why processes that left the agent cannot be seen; absent where all can be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unseen: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -266,6 +269,7 @@ fn exit_code(report: &Report) -> u8 {
         Verdict::Refused(..) => Kind::Refused.exit_code(),
         Verdict::Unknown(_) => Kind::Unanswered.exit_code(),
         Verdict::Failed(_) => Kind::Failed.exit_code(),
+        Verdict::Stopped if report.lost_shim.is_some() => Kind::Failed.exit_code(),
         // Whether something lives on is asked when all are through.
         _ => 0,
     }
@@ -324,6 +328,11 @@ fn say(ui: &mut Ui, target: &Target, report: &Report) -> Result<(), Failure> {
         let text =
             format!("left alone: {} {who} (pid {}), a session of its own", left.adapter, left.pid);
         ui.note(&text);
+    }
+    match (&report.lost_shim, &report.verdict) {
+        (Some(why), Verdict::Already) => ui.note(why),
+        (Some(why), _) => ui.error(why),
+        (None, _) => {}
     }
     for note in &report.notes {
         ui.note(note);
@@ -395,6 +404,7 @@ impl Document {
                     },
                     ended: report.ended,
                     left: report.left,
+                    unseen: report.lost_shim,
                 });
             }
             Verdict::Refused(why, hint) => (Kind::Refused.code(), why, hint),

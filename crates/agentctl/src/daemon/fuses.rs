@@ -466,7 +466,10 @@ fn end(
             troubles.push(format!("pid {pid} of {id} lives on ({command}): {why}"));
         }
         match report.verdict {
-            Verdict::Stopped => stopped.push(format!("stopped {id}")),
+            Verdict::Stopped => {
+                stopped.push(format!("stopped {id}"));
+                troubles.extend(report.lost_shim);
+            }
             Verdict::Already => stopped.push(format!("{id} was stopped already")),
             Verdict::Rests(server) => stopped.push(format!("{id} rests in pid {server}")),
             Verdict::Refused(why, _) | Verdict::Failed(why) => {

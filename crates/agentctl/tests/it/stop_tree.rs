@@ -76,7 +76,7 @@ impl Tree {
 }
 
 /// A fake Claude Code whose tools carry its marks.
-fn adopted(claude: &Claude, id: &str, script: &[String]) -> Agent {
+pub(crate) fn adopted(claude: &Claude, id: &str, script: &[String]) -> Agent {
     let record = record(id, &claude.cwd, &json!({"status": "busy"}));
     let mut all = vec!["env", "CLAUDE_PID", "{pid}", "env", "CLAUDE_CODE_SESSION_ID", id];
     all.extend(script.iter().map(String::as_str));
@@ -233,7 +233,9 @@ fn an_agent_launched_inside_another_is_a_session_of_its_own() {
         let (inner_shim, inner) = launched(&claude, inner_run, B, &tree.script());
         drop(outer_shim);
         let (code, told) = stop(&claude, A);
-        assert_eq!(code, Some(0), "{told:#}");
+        // Its shim was killed: what left the agent cannot be seen.
+        assert_eq!((code, &told["survivors"]), (Some(1), &json!([])), "{told:#}");
+        assert!(told["stopped"][0]["unseen"].is_string(), "{told:#}");
         assert!(!lives(outer) && lives(inner) && lives(inner_shim.pid()));
         assert_eq!(tree.living().len(), 8, "{told:#}");
         let (code, told) = stop(&claude, B);

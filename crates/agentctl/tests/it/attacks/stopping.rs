@@ -8,8 +8,9 @@ use testkit::{Echo, TestHome, eventually, sandboxed};
 
 use crate::claude_code::{A, Claude, prompt};
 use crate::home;
-use crate::launched::{folder, launch, shims, status};
+use crate::launched::{everyone, folder, kill, launch, shims, status};
 use crate::stop::{lives, written_pid};
+use crate::stop_tree::adopted;
 
 const OTHER_RUN: &str = "01a1de32-0000-7000-8000-0000000000ff";
 
@@ -318,5 +319,89 @@ fn an_agent_that_claims_another_run_does_not_take_it_along() {
         let told = claude.home.run(&["stop", &pid, "--json"]);
         assert!(lives(tool), "{told:?}");
         assert_eq!(status(&claude.home, &victim)["status"], "running", "{told:?}");
+    });
+}
+
+/// N4: a daemon of another state folder is a descendant like any other, also with this user's lock file open;
+/// this user's own daemon is spared, whichever session started it.
+#[test]
+fn only_the_process_that_serves_the_users_socket_is_spared_as_the_daemon() {
+    sandboxed(|| {
+        let home = home();
+        let (place, program) = (pids(&home), env!("CARGO_BIN_EXE_agentctl"));
+        let own = home.at("forged/run/x").with_file_name("");
+        let script = format!(
+            "{program} daemon start\n\
+             exec 9<{lock}\n\
+             export XDG_STATE_HOME={own}state XDG_RUNTIME_DIR={own} XDG_CONFIG_HOME={own}config\n\
+             (setsid sh -c 'echo $$ > {place}/forged; exec {program} daemon run' &)\n\
+             exec sleep 600\n",
+            lock = home.at(".local/state/agentctl/daemon.lock").display(),
+            own = own.display(),
+            place = place.display(),
+        );
+        let (id, _) = launched(&home, &script);
+        let forged = written_pid(&place.join("forged"));
+        eventually("it serves", || own.join("agentctl/agentctl.sock").exists().then_some(()));
+        let told = home.run(&["stop", &id, "--json"]);
+        assert!(!lives(forged), "{told:?}");
+        assert_eq!((told.code, &told.json()["survivors"]), (Some(0), &json!([])), "{told:?}");
+        let daemon = home.run(&["daemon", "status"]);
+        assert_eq!(daemon.code, Some(0), "the user's daemon lives: {daemon:?}");
+        assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
+    });
+}
+
+/// N5: with the shim killed, an orphan without a mark cannot be told from a stranger: the stop says so.
+#[test]
+fn a_stop_after_the_shim_was_killed_does_not_claim_to_have_seen_everything() {
+    sandboxed(|| {
+        let home = home();
+        let place = pids(&home);
+        let script = format!(
+            "(cd / && env -i PATH=/usr/bin:/bin setsid sh -c 'echo $$ > {}/left; exec sleep 600' &)\n\
+             exec sleep 600\n",
+            place.display()
+        );
+        let (id, _) = launched(&home, &script);
+        let left = written_pid(&place.join("left"));
+        kill(shims()[0].pid);
+        eventually("the shim is gone", || shims().is_empty().then_some(()));
+        let told = home.run(&["stop", &id, "--json"]);
+        assert!(lives(left), "nothing proves that it belongs to the session: {told:?}");
+        assert_eq!(told.code, Some(1), "{told:?}");
+        let why = told.json()["stopped"][0]["unseen"].as_str().map(str::to_owned);
+        let wanted = "processes which left the agent cannot be seen";
+        assert!(why.is_some_and(|why| why.ends_with(wanted)), "{told:?}");
+        assert_eq!(status(&home, &id)["status"], "stopped");
+    });
+}
+
+/// N6: a process that leaves an orphan behind when it is told to end does not hide the orphan.
+#[test]
+fn an_orphan_that_is_born_during_the_stop_is_named_wherever_it_stands() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let place = pids(&claude.home);
+        let late = claude.home.write("late.sh", "exec sleep 5557\n");
+        let outer =
+            claude.home.write("outer.sh", format!("setsid sh {} &\nexit\n", late.display()));
+        let text = format!(
+            "trap 'setsid sh {}; exit' TERM\necho $$ > {}/heir\nsleep 600 &\nwait\n",
+            outer.display(),
+            place.display()
+        );
+        let heir = claude.home.write("heir.sh", text);
+        let start = format!("cd / && exec env -i PATH=/usr/bin:/bin sh {}", heir.display());
+        let _agent = adopted(&claude, A, &["start".to_owned(), start]);
+        written_pid(&place.join("heir"));
+        let told = claude.home.run(&["stop", A, "--json"]);
+        // It is a fork of one script until it becomes the other.
+        let names = [&outer, &late].map(|path| path.display().to_string());
+        let is_late = |argv: &[String]| argv.iter().any(|a| names.contains(a) || a == "5557");
+        let living: Vec<u64> =
+            everyone().iter().filter(|p| is_late(&p.argv)).map(|p| u64::from(p.pid)).collect();
+        assert_eq!(survivors(&told.json()), living, "{told:?}");
+        assert_eq!(told.code, Some(u8::from(!living.is_empty()).into()), "{told:?}");
     });
 }

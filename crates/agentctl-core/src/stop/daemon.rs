@@ -1,0 +1,74 @@
+//! Which process is this user's daemon, as the kernel says.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+
+use super::run_folders::is_this_program;
+use crate::host::Host;
+use crate::kernel::Process;
+use crate::native::file;
+use crate::talk;
+
+/// The file in the state folder that the daemon keeps locked. It holds the path of the daemon's socket.
+const LOCK: &str = "daemon.lock";
+const SOCKET: &str = "agentctl.sock";
+/// A socket's path is no longer than this.
+const PATH_BYTES: u64 = 4096;
+/// A longer path does not fit into a socket address.
+const ADDRESS_BYTES: usize = 104;
+/// How long a daemon whose queue of connections is full is waited for.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// Says whether a process is this user's daemon: it runs this program as `daemon run`, and the kernel names
+/// it as the listener on this user's socket. An open lock file proves nothing: any process of this user can
+/// open it. If no process listens on the socket, there is no daemon.
+pub(super) fn is_daemon(host: &Host, process: &Process) -> bool {
+    let runs =
+        matches!(process.argv.as_slice(), [_, room, word, ..] if room == "daemon" && word == "run");
+    runs && is_this_program(host, process)
+        && sockets(host).iter().any(|socket| {
+            let peer = connect(host, socket).and_then(|s| host.kernel.peer(&s).ok().flatten());
+            peer.is_some_and(|peer| peer.id == process.id)
+        })
+}
+
+/// Returns the paths of this user's socket: the path that this environment gives, and the path that the
+/// daemon of this state folder wrote down.
+fn sockets(host: &Host) -> Vec<PathBuf> {
+    let state = host.state();
+    let runtime = host.var("XDG_RUNTIME_DIR").map(Path::new).filter(|p| p.is_absolute());
+    let here = runtime.map_or_else(|| state.join("run"), |dir| dir.join("agentctl")).join(SOCKET);
+    let written = file::read_small(&state.join(LOCK), host.kernel.uid(), PATH_BYTES).ok();
+    let written = written.map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes)));
+    let written = written.filter(|path| path.is_absolute() && *path != here);
+    std::iter::once(here).chain(written).collect()
+}
+
+/// Connects to a socket in a folder that only this user can write to.
+fn connect(host: &Host, socket: &Path) -> Option<UnixStream> {
+    let folder = socket.parent()?;
+    let meta = std::fs::symlink_metadata(folder).ok()?;
+    if !meta.is_dir() || meta.uid() != host.kernel.uid() || meta.mode() & 0o022 != 0 {
+        return None;
+    }
+    let (path, _open) = address(folder, socket)?;
+    talk::connect_unix(&path, CONNECT).ok()
+}
+
+/// Returns a path of the socket that fits into an address, and the folder that must stay open meanwhile.
+fn address(folder: &Path, socket: &Path) -> Option<(PathBuf, Option<File>)> {
+    if socket.as_os_str().len() < ADDRESS_BYTES {
+        return Some((socket.to_owned(), None));
+    }
+    let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
+    let open = OpenOptions::new().read(true).custom_flags(flags).open(folder).ok()?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+    Some((path.join(socket.file_name()?), Some(open)))
+}
