@@ -101,6 +101,67 @@ fn a_process_whose_data_folder_is_full_or_read_only_is_unknown() {
     });
 }
 
+/// A process whose environment cannot be read, or names no home, may use the usual home: no session there is
+/// over while it lives, and nothing is signalled for it.
+#[test]
+fn a_process_whose_home_is_not_known_is_unknown_and_ends_no_session() {
+    sandboxed(|| {
+        let (home, store, directory) = world();
+        store.session(A, &directory, None);
+        store.message(A, 0, &working());
+        let program = install(&home, "bin/opencode");
+        std::fs::create_dir_all(home.path().join("ws")).expect("made");
+        let database = home.at(&format!("{DATA}/opencode.db")).to_string_lossy().into_owned();
+        let hidden: &[&str] = &["open", &database, "hide"];
+        let terminal: &[&str] = &["open", &database];
+        let server: &[&str] = &["serve", "open", &database];
+        for (args, has_home) in
+            [(hidden, true), (terminal, false), (server, false), (&["hide"][..], true)]
+        {
+            let mut command = Command::new(&program);
+            command.args(args).env_clear().current_dir(home.path().join("ws"));
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            if has_home {
+                command.env("HOME", home.path());
+            }
+            let mut agent = Agent { child: command.spawn().expect("started") };
+            agent.ready();
+            store.message(A, 0, &working());
+            let row = list(&home).session(A);
+            assert_eq!(row["status"], "unknown", "{args:?}: {row}");
+            let own = row_of(&home, agent.pid());
+            assert_eq!(own["status"], "unknown", "{args:?}: {own}");
+            for args in [&["stop", A][..], &["stop", A, "--force"]] {
+                assert_ne!(home.run(args).code, Some(0), "{args:?}");
+            }
+            assert!(crate::stop::lives(agent.pid()), "{args:?}");
+            agent.kill();
+        }
+        assert_eq!(list(&home).session(A)["status"], "stopped", "all of them have ended");
+    });
+}
+
+/// The program file is also the runtime that installs plugins: as that it is no agent, whatever else its
+/// environment says.
+#[test]
+fn the_runtime_in_the_program_file_is_no_agent_without_a_home_either() {
+    sandboxed(|| {
+        let (home, store, directory) = world();
+        store.session(A, &directory, None);
+        store.message(A, 0, &working());
+        let program = install(&home, "bin/opencode");
+        std::fs::create_dir_all(home.path().join("ws")).expect("made");
+        let mut command = Command::new(&program);
+        command.env_clear().env("BUN_BE_BUN", "1").current_dir(home.path().join("ws"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut runtime = Agent { child: command.spawn().expect("started") };
+        runtime.ready();
+        let listed = list(&home);
+        assert_eq!(listed.session(A)["status"], "stopped", "{}", listed.stdout);
+        assert_eq!(listed.sessions().len(), 1, "{}", listed.stdout);
+    });
+}
+
 /// W8: the times of a message and of a process come from two clocks. Only the process's own log tells
 /// whether an open turn is its own.
 #[test]

@@ -9,7 +9,9 @@ use std::sync::{Mutex, PoisonError};
 
 use super::database::Made;
 use super::entry::{Newest, Part};
-use super::home::{Home, Role, continues_some, is_launcher, is_opencode, told_session};
+use super::home::{
+    Home, Role, continues_some, is_launcher, is_opencode, open_databases, told_session,
+};
 use super::log::{self, Heard, Spoken};
 use super::server::{self, Word};
 use super::{Backend, NAME, OpenCode};
@@ -80,7 +82,7 @@ pub(super) fn read<'a>(
         .processes
         .iter()
         .filter(ours)
-        .filter_map(|process| Some((process, Home::of(look, process)?)))
+        .filter_map(|process| Some((process, Home::of(look, process).shown()?)))
         .filter(|(process, home)| home.root == root.path && !look.has_ended(process))
         .filter(|(process, home)| !is_launcher(look, process, home))
         .collect();
@@ -530,13 +532,8 @@ impl One<'_> {
                 "it has mounts of its own, and its data folder is another one than that seen here";
             return Some(Reason::with(ReasonKind::Elsewhere, why));
         }
-        let is_database = |path: &std::path::Path| {
-            path.extension().is_some_and(|kind| kind == "db")
-                && path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("opencode"))
-        };
-        let opened = kernel.open_files(&self.process.id, &is_database).unwrap_or_default();
-        if let Some(other) = opened.first() {
-            let why = format!("it has another database open, {}", other.path.display());
+        if let Some(other) = open_databases(self.look, self.process).first() {
+            let why = format!("it has another database open, {}", other.display());
             return Some(Reason::with(ReasonKind::Elsewhere, why));
         }
         let refusal = file::refuses_writing(&self.home.data)?;
@@ -573,7 +570,9 @@ impl One<'_> {
         let log = format!("{NAME}:log/opencode.log");
         let (status, reason, source, says) = match (&self.heard, self.role) {
             (_, role) if self.proof.is_err() => {
-                if role == Role::Server {
+                // A server that names another home serves no session of this one.
+                let is_unknown = matches!(self.proof, Err(Unproved::Home { home: None }));
+                if role == Role::Server && !is_unknown {
                     return None;
                 }
                 (served.may_serve, served.stands_in) = (true, None);
