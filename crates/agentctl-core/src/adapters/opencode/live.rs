@@ -369,9 +369,8 @@ impl One<'_> {
 
     /// What this process has started: pids and commands.
     fn tools(&self) -> Vec<(u32, String)> {
-        let everybody = self.look.host.kernel.table(self.look.deadline, |_| true);
         let ours = |p: &&Process| p.parent_pid == self.process.id.pid;
-        let below = everybody.processes.iter().filter(ours);
+        let below = self.look.everyone().processes.iter().filter(ours);
         below.map(|p| (p.id.pid, shell_words(p))).collect()
     }
 
@@ -453,7 +452,8 @@ impl One<'_> {
         let asking = self.heard.told().and_then(|told| told.asking.clone());
         if let Some(what) = asking.filter(|_| self.role != Role::Run && self.waits(id, newest)) {
             let (permission, _) = what.split_once(':').unwrap_or((&what, ""));
-            if SHOWS.contains(&permission) {
+            // A process that could not be read may be the tool that was allowed.
+            if SHOWS.contains(&permission) && self.look.everyone().gaps.is_empty() {
                 let says = format!("it asks for permission ({what}), and has not gone on since");
                 let reason = Some(Reason::with(ReasonKind::Permission, &what));
                 return (Some(State { status: Status::Waiting, reason }), Some(says));
@@ -489,7 +489,11 @@ impl One<'_> {
         }
         // The log is written a moment later than the database, so the end of an earlier turn here does not
         // mean that no other has begun.
-        if self.spoken(id).is_some_and(|s| s.at_work || s.begun_here) || self.has_tool() {
+        if self.spoken(id).is_some_and(|s| s.at_work || s.begun_here) {
+            return None;
+        }
+        let has_tool = self.has_tool();
+        if has_tool == Some(true) {
             return None;
         }
         let pid = self.process.id.pid;
@@ -500,7 +504,7 @@ impl One<'_> {
             Some(until) => newest.created < until.millis(),
             None => newest.created + GRAIN_MS < start,
         };
-        if written.is_some_and(later) {
+        if has_tool == Some(false) && written.is_some_and(later) {
             let says =
                 format!("pid {pid} has written since, and not that it works on this session");
             return Some((Some(State { status: Status::Idle, reason: None }), Some(says)));
@@ -510,17 +514,24 @@ impl One<'_> {
         Some((Some(State { status: Status::Unknown, reason }), Some(why)))
     }
 
-    /// Says whether this process has started a tool that lives: its tools carry its pid.
-    fn has_tool(&self) -> bool {
+    /// Says whether this process has started a tool that lives: its tools carry its pid. `None` where not all
+    /// processes could be read, or not the environment of a child.
+    fn has_tool(&self) -> Option<bool> {
         let kernel = &self.look.host.kernel;
         let pid = self.process.id.pid.to_string();
-        let carries = |child: &Process| {
-            let values = kernel.environ(&child.id, &["OPENCODE_PID"]).unwrap_or_default();
-            values.first().is_some_and(|value| value.as_ref() == Some(&pid))
-        };
-        let everyone = kernel.table(self.look.deadline, |_| true);
-        let mut below = everyone.processes.iter();
-        below.any(|child| child.parent_pid == self.process.id.pid && carries(child))
+        let everyone = self.look.everyone();
+        let mut is_whole = everyone.gaps.is_empty() && !everyone.late;
+        let below = everyone.processes.iter().filter(|p| p.parent_pid == self.process.id.pid);
+        for child in below {
+            match kernel.environ(&child.id, &["OPENCODE_PID"]) {
+                Ok(values) if values.first().is_some_and(|v| v.as_ref() == Some(&pid)) => {
+                    return Some(true);
+                }
+                Ok(_) => {}
+                Err(_) => is_whole &= self.look.has_ended(child),
+            }
+        }
+        is_whole.then_some(false)
     }
 
     /// Returns why what this process keeps cannot be seen from here, where that is so: then it is not known
