@@ -228,6 +228,36 @@ fn an_open_turn_that_no_log_explains_is_unknown_and_a_tool_of_the_process_decide
     });
 }
 
+/// A child whose environment cannot be read may be a tool: the open turn is not known to be left.
+#[test]
+fn a_child_that_cannot_be_read_may_be_a_tool() {
+    sandboxed(|| {
+        let (home, store, directory) = world();
+        store.session(A, &directory, None);
+        store.message(A, 3_600_000, &working());
+        let program = install(&home, "bin/tool");
+        let told = home.path().join("told");
+        let start = format!("exec {program} hide > {}", told.display());
+        let log = log(&home);
+        let line = later_line("aaaa0001", "message=init");
+        let database = home.at(&format!("{DATA}/opencode.db")).to_string_lossy().into_owned();
+        let script = ["-s", A, "keep", &log, &line, "open", &database, "start", &start];
+        let mut terminal = home.agent("opencode", "ws", &script);
+        terminal.ready();
+        let tool = eventually("the tool has hidden", || {
+            let text = std::fs::read_to_string(&told).ok()?;
+            text.strip_prefix("ready ")?.strip_suffix('\n')?.parse::<i32>().ok()
+        });
+        let row = list(&home).session(A);
+        assert_eq!(said(&row), pair("unknown", "ambiguous"), "{row}");
+        let tool = rustix::process::Pid::from_raw(tool).expect("a pid");
+        rustix::process::kill_process(tool, rustix::process::Signal::KILL).expect("killed");
+        eventually("the turn is known to be left", || {
+            (said(&list(&home).session(A)) == pair("idle", "-")).then_some(())
+        });
+    });
+}
+
 /// W9: a terminal that has written of two sessions may be back in the older one.
 #[test]
 fn a_session_that_a_terminal_has_left_may_be_open_there_again() {

@@ -523,12 +523,14 @@ impl One<'_> {
         let mut is_whole = everyone.gaps.is_empty() && !everyone.late;
         let below = everyone.processes.iter().filter(|p| p.parent_pid == self.process.id.pid);
         for child in below {
-            match kernel.environ(&child.id, &["OPENCODE_PID"]) {
-                Ok(values) if values.first().is_some_and(|v| v.as_ref() == Some(&pid)) => {
-                    return Some(true);
+            let values = kernel.environ(&child.id, &["OPENCODE_PID", "PATH", "HOME"]);
+            match values.unwrap_or_default().as_slice() {
+                [Some(value), ..] if *value == pid => return Some(true),
+                // A process that has unmapped its environment looks like one that has none.
+                values if values.iter().all(Option::is_none) => {
+                    is_whole &= self.look.has_ended(child);
                 }
-                Ok(_) => {}
-                Err(_) => is_whole &= self.look.has_ended(child),
+                _ => {}
             }
         }
         is_whole.then_some(false)
