@@ -253,6 +253,10 @@ impl Stopping<'_> {
             Stop::Run { .. } if !root.is_known() => {
                 return Err(Objection::foreign_home(self.adapter.name(), &root).into());
             }
+            // In such a home only a process that names it is asked.
+            Stop::Ask if !root.is_known() && !is_served_by_those_that_name(&root, session) => {
+                return Err(Objection::foreign_home(self.adapter.name(), &root).into());
+            }
             Stop::Refuse(why) => return Err(Verdict::Refused(why.clone(), None)),
             _ => {}
         }
@@ -558,4 +562,10 @@ fn doubtful(adapters: Adapters, faults: &[Fault]) -> Vec<&'static dyn Adapter> {
 
 fn shares(other: &Other, session: &Session) -> bool {
     other.processes.iter().any(|p| session.is_served_by(p))
+}
+
+/// Says whether all processes of a session are among those that name its home.
+fn is_served_by_those_that_name(root: &Root, session: &Session) -> bool {
+    let names = |serving: &ServingProcess| root.named_by.contains(&serving.id);
+    !session.processes.is_empty() && session.processes.iter().all(names)
 }

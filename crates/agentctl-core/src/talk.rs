@@ -24,6 +24,7 @@ use tungstenite::{Message, WebSocket};
 pub use self::endpoint::{Endpoint, Manner, Trust};
 use self::wire::{Bounded, Socket, Wire};
 use crate::kernel::Kernel;
+use crate::model::ProcId;
 
 /// Largest frame we accept.
 const FRAME_BYTES: usize = 16 << 20;
@@ -37,6 +38,9 @@ pub enum TalkError {
     /// Somebody else owns the socket.
     #[error("the socket belongs to uid {0}")]
     Foreign(u32),
+    /// The socket belongs to another process than the server that names it.
+    #[error("its socket is served by another process{}", .0.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
+    OtherProcess(Option<u32>),
     /// Another user serves the connection, or nobody can tell who does.
     #[error("{}", stranger(*.0))]
     Stranger(Option<u32>),
@@ -110,7 +114,15 @@ pub struct JsonSocket {
 
 impl JsonSocket {
     /// Connects to a Unix socket of this user.
-    pub fn unix(path: &Path, uid: u32, limit: Duration) -> Result<Self, TalkError> {
+    ///
+    /// Nothing is sent unless the process that listens there is `server`: a path is only what somebody wrote.
+    pub fn unix(
+        path: &Path,
+        kernel: &Kernel,
+        server: &ProcId,
+        limit: Duration,
+    ) -> Result<Self, TalkError> {
+        let uid = kernel.uid();
         let until = Instant::now() + limit;
         let owner = std::fs::metadata(path).map_err(TalkError::Unreachable)?.uid();
         if owner != uid {
@@ -122,6 +134,10 @@ impl JsonSocket {
         })?;
         if let Some(peer) = peer_uid(&stream).filter(|peer| *peer != uid) {
             return Err(TalkError::Foreign(peer));
+        }
+        let peer = kernel.peer(&stream).map_err(TalkError::Unreachable)?;
+        if peer.as_ref().map(|peer| &peer.id) != Some(server) {
+            return Err(TalkError::OtherProcess(peer.map(|peer| peer.id.pid)));
         }
         Self::over(Wire::Plain(Bounded::new(Socket::Unix(stream), until)), "ws://localhost/")
     }
@@ -198,9 +214,14 @@ pub struct RpcSocket {
 }
 
 impl RpcSocket {
-    /// Connects to a socket of this user; the whole conversation must fit into `limit`.
-    pub fn connect(path: &Path, uid: u32, limit: Duration) -> Result<Self, TalkError> {
-        Ok(Self { socket: JsonSocket::unix(path, uid, limit)?, next_id: 1 })
+    /// Connects to the socket of this server; the whole conversation must fit into `limit`.
+    pub fn connect(
+        path: &Path,
+        kernel: &Kernel,
+        server: &ProcId,
+        limit: Duration,
+    ) -> Result<Self, TalkError> {
+        Ok(Self { socket: JsonSocket::unix(path, kernel, server, limit)?, next_id: 1 })
     }
 
     /// Sends a notification: nothing comes back.

@@ -71,6 +71,14 @@ impl Look {
         self.table.environs.get(&process.id, names, || self.host.kernel.environ(&process.id, names))
     }
 
+    /// Returns all processes of this user, not only the candidates. They are read once in a look, however
+    /// many sessions are compared with them.
+    #[must_use]
+    pub fn everyone(&self) -> &Table {
+        let read = || Arc::new(self.host.kernel.table(self.deadline, |_| true));
+        self.table.everyone.get_or_init(read)
+    }
+
     /// Says whether a process of the table has ended since that was read.
     #[must_use]
     pub fn has_ended(&self, process: &Process) -> bool {

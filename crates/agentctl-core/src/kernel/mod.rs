@@ -21,7 +21,7 @@ mod spawn;
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use platform::{
     ExitWatch, Held, Kernel, NewestPid, give_back_memory, keep_memory_together, leave_quickly,
@@ -113,6 +113,8 @@ pub struct Table {
     pub late: bool,
     /// What was read of their environments since.
     pub environs: Environs,
+    /// All processes of this user, where they have been asked for.
+    pub everyone: OnceLock<Arc<Table>>,
 }
 
 /// Values of variables of processes, each read once.

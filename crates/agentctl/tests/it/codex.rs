@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use testkit::{Agent, TestHome, eventually, sandboxed};
@@ -289,6 +289,18 @@ fn a_terminal_without_a_thread_is_unknown() {
     });
 }
 
+/// Returns where the test listens to answer for a server: the server's process relays its own socket there.
+pub(crate) fn behind(socket: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.behind", socket.display()))
+}
+
+/// Starts a server that holds these threads and listens on this socket.
+pub(crate) fn server(home: &TestHome, ids: &[&str], socket: &Path) -> Agent {
+    let listen = format!("unix://{}", socket.display());
+    let socket = socket.to_str().expect("utf-8");
+    exec(home, ids, &["app-server", "--listen", &listen, "relay", socket])
+}
+
 /// An app-server's socket: answers `initialize` and `thread/read` with these statuses, by thread.
 fn serve(path: PathBuf, statuses: Value) {
     serve_below(path, "/srv".into(), statuses);
@@ -296,7 +308,7 @@ fn serve(path: PathBuf, statuses: Value) {
 
 /// As above, each thread in a directory of its own below this one.
 pub(crate) fn serve_below(path: PathBuf, base: String, statuses: Value) {
-    let listener = UnixListener::bind(path).expect("bound");
+    let listener = UnixListener::bind(behind(&path)).expect("bound");
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let Ok(mut socket) = tungstenite::accept(stream) else { continue };
@@ -339,10 +351,9 @@ fn many_threads_in_one_server_and_only_it_knows_who_waits() {
         );
         rollout(&home, B, &[started(), json!({"type": "task_complete"})]);
         let socket = home.at("run/s.sock");
-        let listen = format!("unix://{}", socket.display());
         let waiting = json!({"type": "active", "activeFlags": ["waitingOnApproval"]});
         serve(socket.clone(), json!({A: waiting, B: {"type": "idle"}}));
-        let agent = exec(&home, &[A, B], &["app-server", "--listen", &listen]);
+        let agent = server(&home, &[A, B], &socket);
 
         let listed = list(&home);
         assert_eq!(listed.code, Some(0), "{}", listed.stderr);
@@ -368,9 +379,8 @@ fn a_server_that_does_not_answer_is_a_fault_and_claims_nothing() {
         let socket = home.at("run/s.sock");
         // It accepts and never answers; a quarter of this it is waited for.
         crate::configure(&home, &[("live", "12s")], "");
-        let _listener = UnixListener::bind(&socket).expect("bound");
-        let listen = format!("unix://{}", socket.display());
-        let _agent = exec(&home, &[A], &["app-server", "--listen", &listen]);
+        let _listener = UnixListener::bind(behind(&socket)).expect("bound");
+        let _agent = server(&home, &[A], &socket);
         let listed = list(&home);
         assert_eq!(listed.code, Some(3));
         assert!(

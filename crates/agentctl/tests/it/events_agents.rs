@@ -142,11 +142,10 @@ fn a_thread_in_a_server_is_told_by_the_servers_word() {
         let home = home();
         codex::rollout(&home, codex::A, &[codex::started(), codex::asked("x")]);
         let socket = home.at("run/s.sock");
-        let listen = format!("unix://{}", socket.display());
         let idle = json!({"type": "idle"});
         let active = json!({"type": "active", "activeFlags": []});
-        let server = crate::wait_codex::Server::start(socket, idle.clone());
-        let mut agent = codex::exec(&home, &[codex::A], &["app-server", "--listen", &listen]);
+        let server = crate::wait_codex::Server::start(socket.clone(), idle.clone());
+        let mut agent = codex::server(&home, &[codex::A], &socket);
         // It rests there: nobody's work. No file changes from here on.
         let stream = Stream::of(&home, &[]);
         server.change(active.clone());

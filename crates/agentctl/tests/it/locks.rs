@@ -124,16 +124,14 @@ fn a_thread_in_a_server_keeps_its_own_directory_and_only_while_it_is_at_work() {
         let busy = folder(&home, &codex::A[34..]);
         let rests = folder(&home, &codex::B[34..]);
         let socket = home.at("run/s.sock");
-        let listen = format!("unix://{}", socket.display());
         let statuses = json!({
             codex::A: {"type": "active", "activeFlags": []}, codex::B: {"type": "idle"},
         });
-        codex::serve_below(socket, home.path().to_string_lossy().into_owned(), statuses);
+        codex::serve_below(socket.clone(), home.path().to_string_lossy().into_owned(), statuses);
         for id in [codex::A, codex::B] {
             codex::rollout(&home, id, &[codex::started()]);
         }
-        let _server =
-            codex::exec(&home, &[codex::A, codex::B], &["app-server", "--listen", &listen]);
+        let _server = codex::server(&home, &[codex::A, codex::B], &socket);
         assert_refused(&enter(&home, &busy), &["codex", codex::A]);
         assert_done(&enter(&home, &rests));
         assert_done(&enter(&home, "ws"));

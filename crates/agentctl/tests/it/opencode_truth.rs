@@ -111,6 +111,67 @@ fn a_process_whose_data_folder_is_full_or_read_only_is_unknown() {
     });
 }
 
+/// A process whose environment cannot be read, or names no home, may use the usual home: no session there is
+/// over while it lives, and nothing is signalled for it.
+#[test]
+fn a_process_whose_home_is_not_known_is_unknown_and_ends_no_session() {
+    sandboxed(|| {
+        let (home, store, directory) = world();
+        store.session(A, &directory, None);
+        store.message(A, 0, &working());
+        let program = install(&home, "bin/opencode");
+        std::fs::create_dir_all(home.path().join("ws")).expect("made");
+        let database = home.at(&format!("{DATA}/opencode.db")).to_string_lossy().into_owned();
+        let hidden: &[&str] = &["open", &database, "hide"];
+        let terminal: &[&str] = &["open", &database];
+        let server: &[&str] = &["serve", "open", &database];
+        for (args, has_home) in
+            [(hidden, true), (terminal, false), (server, false), (&["hide"][..], true)]
+        {
+            let mut command = Command::new(&program);
+            command.args(args).env_clear().current_dir(home.path().join("ws"));
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            if has_home {
+                command.env("HOME", home.path());
+            }
+            let mut agent = Agent { child: command.spawn().expect("started") };
+            agent.ready();
+            store.message(A, 0, &working());
+            let row = list(&home).session(A);
+            assert_eq!(row["status"], "unknown", "{args:?}: {row}");
+            let own = row_of(&home, agent.pid());
+            assert_eq!(own["status"], "unknown", "{args:?}: {own}");
+            for args in [&["stop", A][..], &["stop", A, "--force"]] {
+                assert_ne!(home.run(args).code, Some(0), "{args:?}");
+            }
+            assert!(crate::stop::lives(agent.pid()), "{args:?}");
+            agent.kill();
+        }
+        assert_eq!(list(&home).session(A)["status"], "stopped", "all of them have ended");
+    });
+}
+
+/// The program file is also the runtime that installs plugins: as that it is no agent, whatever else its
+/// environment says.
+#[test]
+fn the_runtime_in_the_program_file_is_no_agent_without_a_home_either() {
+    sandboxed(|| {
+        let (home, store, directory) = world();
+        store.session(A, &directory, None);
+        store.message(A, 0, &working());
+        let program = install(&home, "bin/opencode");
+        std::fs::create_dir_all(home.path().join("ws")).expect("made");
+        let mut command = Command::new(&program);
+        command.env_clear().env("BUN_BE_BUN", "1").current_dir(home.path().join("ws"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut runtime = Agent { child: command.spawn().expect("started") };
+        runtime.ready();
+        let listed = list(&home);
+        assert_eq!(listed.session(A)["status"], "stopped", "{}", listed.stdout);
+        assert_eq!(listed.sessions().len(), 1, "{}", listed.stdout);
+    });
+}
+
 /// W8: the times of a message and of a process come from two clocks. Only the process's own log tells
 /// whether an open turn is its own.
 #[test]
@@ -174,6 +235,36 @@ fn an_open_turn_that_no_log_explains_is_unknown_and_a_tool_of_the_process_decide
             Some(list(&home).session(A)).filter(|row| row["status"] == "running")
         });
         assert_eq!(row["pid"], works.pid());
+    });
+}
+
+/// A child whose environment cannot be read may be a tool: the open turn is not known to be left.
+#[test]
+fn a_child_that_cannot_be_read_may_be_a_tool() {
+    sandboxed(|| {
+        let (home, store, directory) = world();
+        store.session(A, &directory, None);
+        store.message(A, 3_600_000, &working());
+        let program = install(&home, "bin/tool");
+        let told = home.path().join("told");
+        let start = format!("exec {program} hide > {}", told.display());
+        let log = log(&home);
+        let line = later_line("aaaa0001", "message=init");
+        let database = home.at(&format!("{DATA}/opencode.db")).to_string_lossy().into_owned();
+        let script = ["-s", A, "keep", &log, &line, "open", &database, "start", &start];
+        let mut terminal = home.agent("opencode", "ws", &script);
+        terminal.ready();
+        let tool = eventually("the tool has hidden", || {
+            let text = std::fs::read_to_string(&told).ok()?;
+            text.strip_prefix("ready ")?.strip_suffix('\n')?.parse::<i32>().ok()
+        });
+        let row = list(&home).session(A);
+        assert_eq!(said(&row), pair("unknown", "ambiguous"), "{row}");
+        let tool = rustix::process::Pid::from_raw(tool).expect("a pid");
+        rustix::process::kill_process(tool, rustix::process::Signal::KILL).expect("killed");
+        eventually("the turn is known to be left", || {
+            (said(&list(&home).session(A)) == pair("idle", "-")).then_some(())
+        });
     });
 }
 

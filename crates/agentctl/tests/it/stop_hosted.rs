@@ -28,7 +28,7 @@ struct Server {
 }
 
 fn serve(path: PathBuf, obeys: bool) -> Server {
-    let listener = UnixListener::bind(path).expect("bound");
+    let listener = UnixListener::bind(crate::codex::behind(&path)).expect("bound");
     let asked = Arc::new(Mutex::new(Vec::<Value>::new()));
     let heard = Arc::clone(&asked);
     std::thread::spawn(move || {
@@ -94,7 +94,8 @@ fn hosted(home: &TestHome, socket: &std::path::Path) -> (Agent, [u32; 2]) {
     let locks = [A, B].map(|id| {
         home.at(&format!(".codex/thread-writer-locks/{id}.lock")).to_string_lossy().into_owned()
     });
-    let script = [
+    let starts = [tool(A), tool(B)];
+    let mut script = vec![
         "app-server",
         "--listen",
         &listen,
@@ -103,10 +104,13 @@ fn hosted(home: &TestHome, socket: &std::path::Path) -> (Agent, [u32; 2]) {
         "lock",
         &locks[1],
         "start",
-        &tool(A),
+        &starts[0],
         "start",
-        &tool(B),
+        &starts[1],
     ];
+    if crate::codex::behind(socket).exists() {
+        script.extend(["relay", socket.to_str().expect("utf-8")]);
+    }
     let mut server = home.agent("codex", "ws", &script);
     server.ready();
     let tools = [A, B].map(|id| written_pid(&home.path().join("pids").join(id)));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use testkit::sandboxed;
 
-use crate::codex::{A, asked, call, exec, rollout, started};
+use crate::codex::{A, asked, behind, call, exec, rollout, started};
 use crate::home;
 use crate::wait::{assert_said, wait};
 
@@ -21,7 +21,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(path: PathBuf, status: Value) -> Self {
-        let listener = UnixListener::bind(path).expect("bound");
+        let listener = UnixListener::bind(behind(&path)).expect("bound");
         let status = Arc::new(Mutex::new(status));
         let server = Self { status, listeners: Arc::default() };
         let serving = server.clone();
@@ -80,10 +80,9 @@ fn a_hosted_thread_is_waited_for_by_its_servers_word() {
         let open = [started(), asked("x"), call("exec_command", &json!({"cmd": "make"}))];
         rollout(&home, A, &open);
         let socket = home.at("run/s.sock");
-        let listen = format!("unix://{}", socket.display());
         let active = json!({"type": "active", "activeFlags": []});
-        let server = Server::start(socket, active.clone());
-        let mut agent = exec(&home, &[A], &["app-server", "--listen", &listen]);
+        let server = Server::start(socket.clone(), active.clone());
+        let mut agent = crate::codex::server(&home, &[A], &socket);
         // No file changes from here on.
         let waiter = wait(&home, &[A]).asleep();
         server.change(json!({"type": "active", "activeFlags": ["waitingOnApproval"]}));
@@ -110,9 +109,8 @@ fn a_server_that_cannot_be_listened_to_is_looked_at_at_a_pace() {
         let socket = home.at("run/s.sock");
         // It accepts and never answers; a quarter of this it is waited for.
         crate::configure(&home, &[("live", "12s")], "");
-        let _listener = UnixListener::bind(&socket).expect("bound");
-        let listen = format!("unix://{}", socket.display());
-        let _agent = exec(&home, &[A], &["app-server", "--listen", &listen]);
+        let _listener = UnixListener::bind(behind(&socket)).expect("bound");
+        let _agent = crate::codex::server(&home, &[A], &socket);
         let waiter = wait(&home, &[A]).asleep();
         rollout(&home, A, &[started(), json!({"type": "task_complete"})]);
         let said = waiter.output();

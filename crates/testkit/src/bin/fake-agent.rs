@@ -12,6 +12,7 @@
 //! - `open PATH`: opens a file for reading and writing and holds it
 //! - `read PATH`: opens a file for reading and holds it
 //! - `listen PATH`: accepts connections on a Unix socket and holds them
+//! - `relay PATH`: listens on a Unix socket and passes each connection on to the socket `PATH.behind`
 //! - `connect PATH`: connects to a Unix socket and holds the connection
 //! - `remove PATH`: removes a file
 //! - `say TEXT`: says so, then goes on
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
             }
             "read" => held.push(File::open(word()).expect("open")),
             "listen" => listen(&word()),
+            "relay" => relay(&word()),
             "connect" => {
                 let stream = std::os::unix::net::UnixStream::connect(word()).expect("connected");
                 held.push(File::from(std::os::fd::OwnedFd::from(stream)));
@@ -224,6 +226,29 @@ fn listen(path: &str) {
         let held: Vec<_> = listener.incoming().flatten().collect();
         drop(held);
     });
+}
+
+/// Serves a socket with the answers of the test, which listens behind it.
+fn relay(path: &str) {
+    let behind = format!("{path}.behind");
+    let listener = UnixListener::bind(path).expect("bound");
+    std::thread::spawn(move || {
+        for near in listener.incoming().flatten() {
+            let Ok(far) = UnixStream::connect(&behind) else { continue };
+            let ends = near.try_clone().and_then(|near| Ok((near, far.try_clone()?)));
+            let (near_again, far_again) = ends.expect("cloned");
+            std::thread::spawn(move || pass_on(near, far));
+            std::thread::spawn(move || pass_on(far_again, near_again));
+        }
+    });
+}
+
+/// Passes on what one end says, and then that it has ended.
+fn pass_on(mut from: UnixStream, mut to: UnixStream) {
+    let _broken = std::io::copy(&mut from, &mut to);
+    for end in [from, to] {
+        let _gone = end.shutdown(std::net::Shutdown::Both);
+    }
 }
 
 /// Answers whoever asks, for as long as this process lives.

@@ -3,7 +3,7 @@
 //! Reading without turns has no side effect; asking for turns writes files, so it is never done. Where
 //! there is no socket nothing is claimed; where there is one and it fails, that is a fault.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use super::process::{Role, role};
 use super::{NAME, home_of, is_codex};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::Process;
-use crate::model::{Reason, ReasonKind, Session, Status};
+use crate::model::{ProcId, Reason, ReasonKind, Session, Status};
 use crate::native::file;
 use crate::talk::{Pushing, RpcSocket, TalkError};
 
@@ -25,7 +25,8 @@ pub(super) fn ask(look: &Look, root: &Root, hosts: &[&Process], found: &mut Foun
         let (served, others): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|s: &&mut Served| s.by.contains(&host.id));
         rows = others;
-        servers.push((host.id.pid, path, served));
+        let socket = Socket { path, server: host.id.clone() };
+        servers.push((host.id.pid, socket, served));
     }
     // All at once: a server that does not answer delays only its own sessions.
     let mut silent = Vec::new();
@@ -34,8 +35,8 @@ pub(super) fn ask(look: &Look, root: &Root, hosts: &[&Process], found: &mut Foun
         silent.extend(std::thread::scope(|scope| {
             let asked: Vec<_> = some
                 .into_iter()
-                .map(|(pid, path, mut served)| {
-                    (pid, scope.spawn(move || converse(look, &path, &mut served).err()))
+                .map(|(pid, socket, mut served)| {
+                    (pid, scope.spawn(move || converse(look, &socket, &mut served).err()))
                 })
                 .collect();
             let heard = asked.into_iter().map(|(pid, thread)| {
@@ -47,8 +48,16 @@ pub(super) fn ask(look: &Look, root: &Root, hosts: &[&Process], found: &mut Foun
     for (pid, error) in silent.into_iter().filter_map(|(pid, error)| Some((pid, error?))) {
         let message =
             format!("its app-server (pid {pid}) did not say whether anyone is needed: {error}");
-        found.faults.push(fault(NAME, root, "unreachable", message));
+        let foreign = matches!(error, TalkError::OtherProcess(_));
+        let code = if foreign { "foreign" } else { "unreachable" };
+        found.faults.push(fault(NAME, root, code, message));
     }
+}
+
+/// The socket that the arguments of a server name, and the process that must listen there.
+pub(super) struct Socket {
+    path: PathBuf,
+    server: ProcId,
 }
 
 /// So many servers are asked at once.
@@ -65,10 +74,11 @@ fn socket_of(root: &Root, host: &Process) -> Option<PathBuf> {
 }
 
 /// Returns the socket of the server that hosts a session.
-pub(super) fn socket_of_host(look: &Look, root: &Root, session: &Session) -> Option<PathBuf> {
+pub(super) fn socket_of_host(look: &Look, root: &Root, session: &Session) -> Option<Socket> {
     let server = &session.processes.first()?.id;
     let process = look.host.kernel.process(server.pid).ok().flatten()?;
-    socket_of(root, &process).filter(|_| process.id == *server)
+    let path = socket_of(root, &process).filter(|_| process.id == *server)?;
+    Some(Socket { path, server: server.clone() })
 }
 
 /// What a conversation is for.
@@ -81,7 +91,7 @@ pub(super) enum Manner {
 }
 
 /// Begins a conversation.
-pub(super) fn hello(look: &Look, path: &Path, manner: Manner) -> Result<RpcSocket, TalkError> {
+pub(super) fn hello(look: &Look, to: &Socket, manner: Manner) -> Result<RpcSocket, TalkError> {
     let left = look.deadline.saturating_duration_since(Instant::now());
     // A server that takes longer is not waited for: there may be others, and the rest is to be said.
     let patience = look.host.deadlines.live / 8;
@@ -89,13 +99,13 @@ pub(super) fn hello(look: &Look, path: &Path, manner: Manner) -> Result<RpcSocke
         Manner::Looks => (false, patience),
         Manner::Acts => (true, 12 * patience),
     };
-    let mut socket = RpcSocket::connect(path, look.host.kernel.uid(), left.min(limit))?;
+    let mut socket = RpcSocket::connect(&to.path, &look.host.kernel, &to.server, left.min(limit))?;
     introduce(&mut socket, acts)?;
     Ok(socket)
 }
 
-fn converse(look: &Look, path: &Path, served: &mut [&mut Served]) -> Result<(), TalkError> {
-    let mut socket = hello(look, path, Manner::Looks)?;
+fn converse(look: &Look, to: &Socket, served: &mut [&mut Served]) -> Result<(), TalkError> {
+    let mut socket = hello(look, to, Manner::Looks)?;
     for served in served {
         let Some(id) = served.id.clone() else { continue };
         let reply = match socket.ask("thread/read", &json!({ "threadId": id })) {
@@ -145,9 +155,9 @@ pub(super) fn announcing(look: &Look, root: &Root) -> Vec<Pushing> {
 
 fn listening(look: &Look, root: &Root, host: &Process) -> Option<Pushing> {
     let socket = socket_of(root, host)?;
-    let uid = look.host.kernel.uid();
+    let (kernel, id) = (look.host.kernel.clone(), host.id.clone());
     Some(Pushing::new(socket.to_string_lossy().into_owned(), move |limit| {
-        let mut server = RpcSocket::connect(&socket, uid, limit)?;
+        let mut server = RpcSocket::connect(&socket, &kernel, &id, limit)?;
         introduce(&mut server, false)?;
         server.listen()
     }))

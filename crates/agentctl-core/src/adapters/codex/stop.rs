@@ -47,9 +47,9 @@ pub(in crate::adapters) fn interrupt(
     session: &Session,
 ) -> Result<String, String> {
     let id = session.id.as_deref().ok_or("it has no thread")?;
-    let path = server::socket_of_host(look, root, session).ok_or("its server has no socket")?;
+    let to = server::socket_of_host(look, root, session).ok_or("its server has no socket")?;
     let told = |error: TalkError| format!("its server did not do it: {error}");
-    let mut socket = server::hello(look, &path, server::Manner::Acts).map_err(told)?;
+    let mut socket = server::hello(look, &to, server::Manner::Acts).map_err(told)?;
     match socket.ask("turn/interrupt", &json!({ "threadId": id, "turnId": "" })) {
         // A server that wants the turn named.
         Err(TalkError::Refused(_)) => name_and_abort(&mut socket, id).map_err(told)?,

@@ -15,11 +15,10 @@ pub(super) fn at_work(look: &Look, by: &[ProcId], id: &str) -> Option<String> {
     };
     let agents: Vec<&ProcId> =
         by.iter().filter(|agent| thread_of(agent).as_deref() != Some(id)).collect();
-    let everyone = kernel.table(look.deadline, |_| true);
     let is_tool = |child: &&Process| {
         agents.iter().any(|agent| agent.pid == child.parent_pid)
             && thread_of(&child.id).as_deref() == Some(id)
     };
-    let tool = everyone.processes.iter().find(is_tool)?;
+    let tool = look.everyone().processes.iter().find(is_tool)?;
     Some(shorten(&tool.argv.join(" "), 160))
 }

@@ -105,6 +105,7 @@ impl From<TalkError> for Trouble {
                 let todo = "wss:// and `ca_file` in its [[openclaw.gateways]] prove who serves";
                 ("foreign", format!("{error}; {todo}"))
             }
+            TalkError::OtherProcess(_) => ("foreign", error.to_string()),
             TalkError::Foreign(_) | TalkError::Refused(_) => ("refused", error.to_string()),
         };
         let mid_sentence = !matches!(

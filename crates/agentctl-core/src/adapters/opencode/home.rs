@@ -37,28 +37,84 @@ impl Home {
     }
 
     /// Returns the home a live process uses, as its environment and its open database say.
-    pub(super) fn of(look: &Look, process: &Process) -> Option<Self> {
+    pub(super) fn of(look: &Look, process: &Process) -> Uses {
         let names = ["OPENCODE_DB", "XDG_DATA_HOME", "HOME", "BUN_BE_BUN"];
-        let values = look.environ(process, &names).ok()?;
-        let [database, data, home, bun] = values.as_slice() else { return None };
+        let Ok(values) = look.environ(process, &names) else {
+            return Uses::Unknown(Self::assumed(look, process));
+        };
+        let [database, data, home, bun] = values.as_slice() else {
+            return Uses::Unknown(Self::assumed(look, process));
+        };
         // OpenCode installs its plugins with the runtime in its own program file.
         if bun.is_some() {
-            return None;
+            return Uses::None;
         }
         let data = match data.as_deref().filter(|d| !d.is_empty()).map(Path::new) {
-            Some(data) if data.is_absolute() => data.join("opencode"),
-            Some(data) => relative(look, process, &data.join("opencode"))?,
-            None => Path::new(home.as_deref()?).join(".local/share/opencode"),
+            Some(data) if data.is_absolute() => Some(data.join("opencode")),
+            Some(data) => relative(look, process, &data.join("opencode")),
+            None => home.as_deref().map(|home| Path::new(home).join(".local/share/opencode")),
         };
+        let Some(data) = data else { return Uses::Unknown(Self::assumed(look, process)) };
         if database.is_none() {
             let uid = look.host.kernel.uid();
             let other = channels(&data, uid).into_iter().find(|path| has_open(look, process, path));
             if let Some(root) = other {
-                return Some(Self { data, root: file::resolve_root(&root) });
+                return Uses::Known(Self { data, root: file::resolve_root(&root) });
             }
         }
-        Some(Self::new(data, database.as_deref()))
+        Uses::Known(Self::new(data, database.as_deref()))
     }
+
+    /// Returns the home in which a process is shown whose environment does not name one: that of the database
+    /// it has open, otherwise the usual one.
+    fn assumed(look: &Look, process: &Process) -> Self {
+        let opened = open_databases(look, process);
+        let named = opened.first().and_then(|path| Some((path.parent()?, path.file_name()?)));
+        match named {
+            Some((data, name)) => Self::new(data.to_owned(), name.to_str()),
+            None => Self::usual(&look.host),
+        }
+    }
+}
+
+/// The home that a process uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Uses {
+    /// None: it is not an agent.
+    None,
+    /// This one: its environment names it.
+    Known(Home),
+    /// Its environment cannot be read or does not name one. The process is shown in this home, is not proved
+    /// to use it, and may serve any session of it.
+    Unknown(Home),
+}
+
+impl Uses {
+    /// Returns the home that the environment of the process names.
+    pub(super) fn known(self) -> Option<Home> {
+        match self {
+            Self::Known(home) => Some(home),
+            Self::None | Self::Unknown(_) => None,
+        }
+    }
+
+    /// Returns the home in which the process is shown.
+    pub(super) fn shown(self) -> Option<Home> {
+        match self {
+            Self::Known(home) | Self::Unknown(home) => Some(home),
+            Self::None => None,
+        }
+    }
+}
+
+/// Returns the databases of OpenCode that a process has open.
+pub(super) fn open_databases(look: &Look, process: &Process) -> Vec<PathBuf> {
+    let is_database = |path: &Path| {
+        path.extension().is_some_and(|kind| kind == "db")
+            && path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("opencode"))
+    };
+    let opened = look.host.kernel.open_files(&process.id, &is_database).unwrap_or_default();
+    opened.into_iter().map(|file| file.path).collect()
 }
 
 /// Resolves a relative data folder as the process does: below the directory it stood in when it opened its
@@ -124,7 +180,10 @@ pub(super) fn roots(adapter: &dyn Adapter, look: &Look) -> Vec<Root> {
     let known: Vec<PathBuf> = homes(host).into_iter().chain([chosen]).collect();
     let home_of = |process: &Process| {
         let uses_home = !matches!(Role::of(process), Role::Other | Role::Client);
-        if uses_home { adapter.home_of_own(look, process) } else { None }
+        if !uses_home || !adapter.is_own_program(look, process) {
+            return None;
+        }
+        Home::of(look, process).shown().map(|home| home.root)
     };
     with_homes_of_the_living(look, roots, &known, &home_of)
 }

@@ -9,7 +9,9 @@ use std::sync::{Mutex, PoisonError};
 
 use super::database::Made;
 use super::entry::{Newest, Part};
-use super::home::{Home, Role, continues_some, is_launcher, is_opencode, told_session};
+use super::home::{
+    Home, Role, continues_some, is_launcher, is_opencode, open_databases, told_session,
+};
 use super::log::{self, Heard, Spoken};
 use super::program::{namesake, unseen_home};
 use super::server::{self, Word};
@@ -80,7 +82,7 @@ pub(super) fn read<'a>(
         .processes
         .iter()
         .filter(ours)
-        .filter_map(|process| Some((process, Home::of(look, process)?)))
+        .filter_map(|process| Some((process, Home::of(look, process).shown()?)))
         .filter(|(process, home)| home.root == root.path && !look.has_ended(process))
         .filter(|(process, home)| !is_launcher(look, process, home))
         .collect();
@@ -375,9 +377,8 @@ impl One<'_> {
 
     /// What this process has started: pids and commands.
     fn tools(&self) -> Vec<(u32, String)> {
-        let everybody = self.look.host.kernel.table(self.look.deadline, |_| true);
         let ours = |p: &&Process| p.parent_pid == self.process.id.pid;
-        let below = everybody.processes.iter().filter(ours);
+        let below = self.look.everyone().processes.iter().filter(ours);
         below.map(|p| (p.id.pid, shell_words(p))).collect()
     }
 
@@ -459,7 +460,8 @@ impl One<'_> {
         let asking = self.heard.told().and_then(|told| told.asking.clone());
         if let Some(what) = asking.filter(|_| self.role != Role::Run && self.waits(id, newest)) {
             let (permission, _) = what.split_once(':').unwrap_or((&what, ""));
-            if SHOWS.contains(&permission) {
+            // A process that could not be read may be the tool that was allowed.
+            if SHOWS.contains(&permission) && self.look.everyone().gaps.is_empty() {
                 let says = format!("it asks for permission ({what}), and has not gone on since");
                 let reason = Some(Reason::with(ReasonKind::Permission, &what));
                 return (Some(State { status: Status::Waiting, reason }), Some(says));
@@ -495,7 +497,11 @@ impl One<'_> {
         }
         // The log is written a moment later than the database, so the end of an earlier turn here does not
         // mean that no other has begun.
-        if self.spoken(id).is_some_and(|s| s.at_work || s.begun_here) || self.has_tool() {
+        if self.spoken(id).is_some_and(|s| s.at_work || s.begun_here) {
+            return None;
+        }
+        let has_tool = self.has_tool();
+        if has_tool == Some(true) {
             return None;
         }
         let pid = self.process.id.pid;
@@ -506,7 +512,7 @@ impl One<'_> {
             Some(until) => newest.created < until.millis(),
             None => newest.created + GRAIN_MS < start,
         };
-        if written.is_some_and(later) {
+        if has_tool == Some(false) && written.is_some_and(later) {
             let says =
                 format!("pid {pid} has written since, and not that it works on this session");
             return Some((Some(State { status: Status::Idle, reason: None }), Some(says)));
@@ -516,17 +522,26 @@ impl One<'_> {
         Some((Some(State { status: Status::Unknown, reason }), Some(why)))
     }
 
-    /// Says whether this process has started a tool that lives: its tools carry its pid.
-    fn has_tool(&self) -> bool {
+    /// Says whether this process has started a tool that lives: its tools carry its pid. `None` where not all
+    /// processes could be read, or not the environment of a child.
+    fn has_tool(&self) -> Option<bool> {
         let kernel = &self.look.host.kernel;
         let pid = self.process.id.pid.to_string();
-        let carries = |child: &Process| {
-            let values = kernel.environ(&child.id, &["OPENCODE_PID"]).unwrap_or_default();
-            values.first().is_some_and(|value| value.as_ref() == Some(&pid))
-        };
-        let everyone = kernel.table(self.look.deadline, |_| true);
-        let mut below = everyone.processes.iter();
-        below.any(|child| child.parent_pid == self.process.id.pid && carries(child))
+        let everyone = self.look.everyone();
+        let mut is_whole = everyone.gaps.is_empty() && !everyone.late;
+        let below = everyone.processes.iter().filter(|p| p.parent_pid == self.process.id.pid);
+        for child in below {
+            let values = kernel.environ(&child.id, &["OPENCODE_PID", "PATH", "HOME"]);
+            match values.unwrap_or_default().as_slice() {
+                [Some(value), ..] if *value == pid => return Some(true),
+                // A process that has unmapped its environment looks like one that has none.
+                values if values.iter().all(Option::is_none) => {
+                    is_whole &= self.look.has_ended(child);
+                }
+                _ => {}
+            }
+        }
+        is_whole.then_some(false)
     }
 
     /// A tool of the session, or of one that works for it, has been called and shows no sign of life.
@@ -558,7 +573,9 @@ impl One<'_> {
         let log = format!("{NAME}:log/opencode.log");
         let (status, reason, source, says) = match (&self.heard, self.role) {
             (_, role) if self.proof.is_err() => {
-                if role == Role::Server {
+                // A server that names another home serves no session of this one.
+                let is_unknown = matches!(self.proof, Err(Unproved::Home { home: None }));
+                if role == Role::Server && !is_unknown {
                     return None;
                 }
                 (served.may_serve, served.stands_in) = (true, None);

@@ -67,7 +67,7 @@ impl Adapter for OpenCode {
     }
 
     fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {
-        home::Home::of(look, process).map(|home| home.root)
+        home::Home::of(look, process).known().map(|home| home.root)
     }
 
     fn roots(&self, look: &Look) -> Vec<Root> {

@@ -127,8 +127,7 @@ pub(super) fn children(look: &Look, root: &Root) -> Children {
     if agents.is_empty() {
         return found;
     }
-    let everyone = look.host.kernel.table(look.deadline, |_| true);
-    for child in &everyone.processes {
+    for child in &look.everyone().processes {
         let parent = agents.iter().find(|(agent, ..)| agent.id.pid == child.parent_pid);
         let Some((agent, _, surroundings)) = parent else { continue };
         found.parents.insert(agent.id.pid);

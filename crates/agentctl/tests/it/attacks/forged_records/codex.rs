@@ -1,5 +1,7 @@
 //! Forged locks and open files of Codex homes.
 
+use std::io::Read;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use serde_json::Value;
@@ -111,5 +113,51 @@ fn a_program_that_calls_itself_codex_is_none() {
         assert_eq!(list(&home).sessions().len(), 1, "no row of its own either");
         drop(child.stdin.take());
         child.wait().expect("reaped");
+    });
+}
+
+/// Returns every byte that the connections sent which wait at this listener.
+fn bytes_sent(listener: &UnixListener) -> Vec<u8> {
+    let mut sent = Vec::new();
+    listener.set_nonblocking(true).expect("does not block");
+    while let Ok((mut connection, _)) = listener.accept() {
+        connection.set_nonblocking(false).expect("blocks");
+        connection.read_to_end(&mut sent).expect("read to its end");
+    }
+    sent
+}
+
+/// N7: a process whose arguments name the socket of another server. That server is asked nothing and is sent
+/// no order, in a home that only the process names and in the usual one.
+#[test]
+fn a_server_that_names_the_socket_of_another_process_is_not_asked() {
+    sandboxed(|| {
+        for place in ["ws/.x", ".codex"] {
+            let mut home = home();
+            crate::configure(&home, &[("live", "8s")], "");
+            rollout(&home, A, &[started()]);
+            if place != ".codex" {
+                drop(home.at(place));
+                let usual = home.path().join(".codex");
+                std::fs::rename(usual, home.path().join(place)).expect("moved");
+            }
+            let socket = home.at("run/other.sock");
+            let other = UnixListener::bind(&socket).expect("bound");
+            let listen = format!("unix://{}", socket.display());
+            let lock = home.at(&format!("{place}/thread-writer-locks/{A}.lock"));
+            home.set("CODEX_HOME", home.path().join(place).to_string_lossy());
+            let script = ["app-server", "--listen", &listen, "lock", lock.to_str().expect("utf-8")];
+            let mut decoy = home.agent("codex", "ws", &script);
+            decoy.ready();
+            home.set("CODEX_HOME", "");
+            let listed = list(&home);
+            assert!(listed.stderr.contains("is served by another process"), "{}", listed.stderr);
+            for args in [&["stop", A][..], &["stop", A, "--force"]] {
+                assert_ne!(home.run(args).code, Some(0), "{place}: {args:?}");
+            }
+            let sent = bytes_sent(&other);
+            assert!(sent.is_empty(), "{place}: {}", String::from_utf8_lossy(&sent));
+            assert!(crate::stop::lives(decoy.pid()), "{place}");
+        }
     });
 }
