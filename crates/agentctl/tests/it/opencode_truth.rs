@@ -377,9 +377,10 @@ fn a_relative_data_folder_is_found() {
         home.set("XDG_DATA_HOME", "rel");
         let text = works_on("aaaa0001", A);
         let script = ["run", "x", "keep", &log, &text, "open", &database];
-        let (mut here, mut moved) =
-            (home.agent("opencode", "ws", &script), home.agent("opencode", "elsewhere", &script));
+        // One after the other: each is told by its place in the log.
+        let mut here = home.agent("opencode", "ws", &script);
         here.ready();
+        let mut moved = home.agent("opencode", "elsewhere", &script);
         moved.ready();
         home.set("XDG_DATA_HOME", "");
         let row = list(&home).session(A);
