@@ -8,7 +8,6 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

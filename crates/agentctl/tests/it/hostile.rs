@@ -117,7 +117,10 @@ fn rubbish_inside_a_transcript_is_passed_over() {
             }
             let listed = list(&home);
             assert_good(&listed, adapter);
-            assert_eq!(listed.sessions().len(), 1 + rubbish.len(), "{adapter}: {}", listed.stderr);
+            // Older versions of Claude Code leave an empty transcript beside each resumed one: it is no session.
+            let none = usize::from(adapter == "claude-code");
+            let rows = 1 + rubbish.len() - none;
+            assert_eq!(listed.sessions().len(), rows, "{adapter}: {}", listed.stderr);
             for row in listed.sessions() {
                 let (id, stopped) =
                     (row["id"].as_str().expect("an id"), &row["status"] == "stopped");

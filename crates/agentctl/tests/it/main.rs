@@ -83,10 +83,10 @@ fn configure(home: &TestHome, short: &[(&str, &str)], more: &str) {
         let limit = short.iter().find(|(short, _)| *short == name).map_or("5m", |(_, limit)| limit);
         text.push_str(&format!("{name} = \"{limit}\"\n"));
     }
-    use std::os::unix::fs::PermissionsExt;
     let file = home.write(".config/agentctl/config.toml", text);
     // It may hold a token; a secret that others may read is warned about.
-    std::fs::set_permissions(file, PermissionsExt::from_mode(0o600)).expect("set");
+    std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .expect("set");
 }
 
 /// Where the recorded homes lie.

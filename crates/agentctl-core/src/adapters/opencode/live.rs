@@ -4,14 +4,14 @@
 //! Folder and time alone join nothing: a process that none of these explains may be serving a session of
 //! its folder, and then neither is known.
 
+mod unjoined;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use super::database::Made;
 use super::entry::{Newest, Part};
-use super::home::{
-    Home, Role, continues_some, is_launcher, is_opencode, open_databases, told_session,
-};
+use super::home::{Home, Role, continues_some, is_launcher, is_opencode, told_session};
 use super::log::{self, Heard, Spoken};
 use super::program::{namesake, unseen_home};
 use super::server::{self, Word};
@@ -563,66 +563,6 @@ impl One<'_> {
     fn has_begun(&self) -> bool {
         let path = super::home::database(&self.root.path);
         super::home::has_open(self.look, self.process, &path)
-    }
-
-    /// A process of which nothing says which session it serves.
-    fn unjoined(&self) -> Option<Served> {
-        let pid = self.process.id.pid;
-        let mut served = Served::by(None, self.process);
-        let starting = || Some(Reason::of(ReasonKind::Starting));
-        let log = format!("{NAME}:log/opencode.log");
-        let (status, reason, source, says) = match (&self.heard, self.role) {
-            (_, role) if self.proof.is_err() => {
-                // A server that names another home serves no session of this one.
-                let is_unknown = matches!(self.proof, Err(Unproved::Home { home: None }));
-                if role == Role::Server && !is_unknown {
-                    return None;
-                }
-                (served.may_serve, served.stands_in) = (true, None);
-                let why = self.proof.as_ref().err().map(Unproved::to_string).unwrap_or_default();
-                let says =
-                    format!("pid {pid} lives, and is not proved to be the agent of this home");
-                let reason = Some(Reason::with(ReasonKind::Elsewhere, why));
-                (Status::Unknown, reason, "kernel:process table".to_owned(), says)
-            }
-            // A server without sessions is no session.
-            (Heard::Told(_), Role::Server) => return None,
-            (Heard::Nothing, role) if !self.has_begun() => {
-                if role == Role::Server {
-                    return None;
-                }
-                let says = format!("pid {pid} has not opened the database of this home");
-                let source = "kernel:open files".to_owned();
-                match unseen_home(self.look, self.process, &self.home) {
-                    Some(reason) => (Status::Unknown, Some(reason), source, says),
-                    None => (Status::Running, starting(), source, says),
-                }
-            }
-            (Heard::Told(told), role) if !told.cut && !continues_some(self.process) => {
-                let says = format!("pid {pid} has written of no session");
-                match role {
-                    Role::Run => (Status::Running, starting(), log, says),
-                    _ => (Status::Idle, None, log, says),
-                }
-            }
-            (heard, role) => {
-                served.may_serve = true;
-                served.hosted = role == Role::Server;
-                if role == Role::Server {
-                    served.stands_in = None;
-                }
-                let why = "which session it serves is not known";
-                let says = match heard {
-                    Heard::Told(_) => format!("pid {pid} has written of no session that we found"),
-                    Heard::Nothing => format!("pid {pid} has written nothing"),
-                    Heard::Unreadable => format!("what pid {pid} has written cannot be told"),
-                };
-                (Status::Unknown, Some(Reason::with(ReasonKind::Ambiguous, why)), log, says)
-            }
-        };
-        served.state = Some(State { status, reason });
-        served.evidence.push(self.look.evidence(source, says));
-        Some(served)
     }
 }
 

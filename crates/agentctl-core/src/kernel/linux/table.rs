@@ -281,8 +281,10 @@ mod tests {
         let pids: Vec<u32> = (first..first + HANGING).chain([me]).collect();
         let limit = Instant::now() + Duration::from_secs(8);
         let table = kernel.read_within(limit, pids, move |kernel, pid| {
-            while pid >= first {
-                std::thread::park();
+            if pid >= first {
+                loop {
+                    std::thread::park();
+                }
             }
             kernel.process(pid)
         });

@@ -69,7 +69,7 @@ fn a_session_that_only_a_tool_names_and_pi_has_not_written_is_not_joined() {
     testkit::sandboxed(|| {
         let home = crate::home();
         let file = session(&home, "elsewhere", B, &[said("1", None, "x"), ended("2", "1", "stop")]);
-        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(72_000);
+        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_hours(20);
         let opened = std::fs::File::options().append(true).open(&file).expect("there");
         opened.set_modified(long_ago).expect("set");
         let mut agent = start(&home, "ws", &[], &tool(B));

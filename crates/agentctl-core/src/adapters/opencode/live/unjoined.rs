@@ -1,0 +1,68 @@
+//! Processes of OpenCode that serve no session which can be named, and why that is so.
+
+use super::{Heard, NAME, One, Role, continues_some, unseen_home};
+use crate::adapters::proof::Unproved;
+use crate::adapters::{Served, State};
+use crate::model::{Reason, ReasonKind, Status};
+
+impl One<'_> {
+    /// A process of which nothing says which session it serves.
+    pub(super) fn unjoined(&self) -> Option<Served> {
+        let pid = self.process.id.pid;
+        let mut served = Served::by(None, self.process);
+        let starting = || Some(Reason::of(ReasonKind::Starting));
+        let log = format!("{NAME}:log/opencode.log");
+        let (status, reason, source, says) = match (&self.heard, self.role) {
+            (_, role) if self.proof.is_err() => {
+                // A server that names another home serves no session of this one.
+                let is_unknown = matches!(self.proof, Err(Unproved::Home { home: None }));
+                if role == Role::Server && !is_unknown {
+                    return None;
+                }
+                (served.may_serve, served.stands_in) = (true, None);
+                let why = self.proof.as_ref().err().map(Unproved::to_string).unwrap_or_default();
+                let says =
+                    format!("pid {pid} lives, and is not proved to be the agent of this home");
+                let reason = Some(Reason::with(ReasonKind::Elsewhere, why));
+                (Status::Unknown, reason, "kernel:process table".to_owned(), says)
+            }
+            // A server without sessions is no session.
+            (Heard::Told(_), Role::Server) => return None,
+            (Heard::Nothing, role) if !self.has_begun() => {
+                if role == Role::Server {
+                    return None;
+                }
+                let says = format!("pid {pid} has not opened the database of this home");
+                let source = "kernel:open files".to_owned();
+                match unseen_home(self.look, self.process, &self.home) {
+                    Some(reason) => (Status::Unknown, Some(reason), source, says),
+                    None => (Status::Running, starting(), source, says),
+                }
+            }
+            (Heard::Told(told), role) if !told.cut && !continues_some(self.process) => {
+                let says = format!("pid {pid} has written of no session");
+                match role {
+                    Role::Run => (Status::Running, starting(), log, says),
+                    _ => (Status::Idle, None, log, says),
+                }
+            }
+            (heard, role) => {
+                served.may_serve = true;
+                served.hosted = role == Role::Server;
+                if role == Role::Server {
+                    served.stands_in = None;
+                }
+                let why = "which session it serves is not known";
+                let says = match heard {
+                    Heard::Told(_) => format!("pid {pid} has written of no session that we found"),
+                    Heard::Nothing => format!("pid {pid} has written nothing"),
+                    Heard::Unreadable => format!("what pid {pid} has written cannot be told"),
+                };
+                (Status::Unknown, Some(Reason::with(ReasonKind::Ambiguous, why)), log, says)
+            }
+        };
+        served.state = Some(State { status, reason });
+        served.evidence.push(self.look.evidence(source, says));
+        Some(served)
+    }
+}
