@@ -3,6 +3,7 @@
 //! A record can be forged by every program that may write in the home. It joins a process only after
 //! [`prove`]; a record that names a process which does not pass makes its session `unknown`.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use serde::Deserialize;
 
 use super::{ClaudeCode, NAME, arguments, dialogs, program};
 use crate::adapters::proof::{Unproved, prove};
-use crate::adapters::{Found, Look, Root, Served, State, pid_of, skipped};
+use crate::adapters::{Found, Look, Root, Served, State, fault, pid_of, skipped};
 use crate::kernel::Process;
 use crate::model::{Reason, ReasonKind, Status, Time, is_session_id};
 use crate::native::file;
@@ -19,8 +20,10 @@ use crate::native::file;
 const RECORD_BYTES: u64 = 256 << 10;
 /// A record is truncated and written again: an empty or torn one is read again after this pause.
 const REWRITE_PAUSE: Duration = Duration::from_millis(2);
-/// So often is a torn record read before it is believed.
-const READINGS: usize = 20;
+/// So many pauses one look at a home makes for all its torn records together before they are believed.
+const PAUSES: usize = 19;
+/// So many records that were skipped are named one by one; the others are counted.
+const FAULTS_MOST: usize = 16;
 /// Where a running Claude Code listens, as `<pid>.sock`.
 const SOCKETS: &str = "/tmp/cc-socks";
 /// The first version that is known to write a key before its record.
@@ -53,15 +56,20 @@ pub(super) fn read(look: &Look, root: &Root) -> Found<Served> {
         Ok(entries) => entries,
         Err(skip) => return Found::fault(skipped(NAME, root, &directory, &skip)),
     };
-    let mut living =
-        Living { look, root, found: Found::default(), empty: Vec::new(), told: Vec::new() };
-    for entry in &entries {
-        if let Some(pid) = pid_of(&entry.name, ".json") {
-            living.add_record(entry, pid);
-        }
-    }
+    let mut living = Living {
+        look,
+        root,
+        found: Found::default(),
+        pauses: PAUSES,
+        empty: HashSet::new(),
+        torn: HashSet::new(),
+        told: HashSet::new(),
+    };
+    let records = entries.iter().filter_map(|entry| Some((entry, pid_of(&entry.name, ".json")?)));
+    living.add_records(records.collect());
+    living.bound_faults();
     let key = |name: &str| pid_of(name.strip_suffix(".key")?.split('.').next()?, "");
-    let keys: Vec<u32> = entries.iter().filter_map(|entry| key(&entry.name)).collect();
+    let keys: HashSet<u32> = entries.iter().filter_map(|entry| key(&entry.name)).collect();
     living.add_processes_without_record(&keys);
     living.found
 }
@@ -71,24 +79,61 @@ struct Living<'a> {
     look: &'a Look,
     root: &'a Root,
     found: Found<Served>,
+    /// How many pauses are left to wait for torn records.
+    pauses: usize,
     /// Processes whose record is empty.
-    empty: Vec<u32>,
+    empty: HashSet<u32>,
+    /// Processes whose record was still torn after the last pause.
+    torn: HashSet<u32>,
     /// Processes whose record says which session they serve, but does not prove it.
-    told: Vec<u32>,
+    told: HashSet<u32>,
 }
 
 impl Living<'_> {
-    fn add_record(&mut self, entry: &file::Entry, pid: u32) {
+    /// Adds these records. Claude Code truncates a record and writes it again: the torn records of living
+    /// processes are read again, all of them after the same pause. Other torn records stay as they are.
+    fn add_records(&mut self, mut records: Vec<(&file::Entry, u32)>) {
+        let mut is_first = true;
+        while !records.is_empty() {
+            let waits = self.pauses > 0 && Instant::now() + REWRITE_PAUSE < self.look.deadline;
+            let mut torn = Vec::new();
+            for (entry, pid) in records {
+                match parse(self.look, entry) {
+                    Ok(Parsed::Torn(_)) if waits && (!is_first || self.may_be_claude(pid)) => {
+                        torn.push((entry, pid));
+                    }
+                    parsed => self.add_parsed(entry, pid, parsed),
+                }
+            }
+            if !torn.is_empty() {
+                self.pauses -= 1;
+                std::thread::park_timeout(REWRITE_PAUSE);
+            }
+            (records, is_first) = (torn, false);
+        }
+    }
+
+    /// Keeps the first faults of this home and counts the others in one more.
+    fn bound_faults(&mut self) {
+        let more = self.found.faults.len().saturating_sub(FAULTS_MOST);
+        if more > 0 {
+            self.found.faults.truncate(FAULTS_MOST);
+            let message = format!("{more} more files in sessions were skipped");
+            self.found.faults.push(fault(NAME, self.root, "skipped", message));
+        }
+    }
+
+    fn add_parsed(&mut self, entry: &file::Entry, pid: u32, parsed: Result<Parsed, file::Skip>) {
         let source = format!("{NAME}:sessions/{}", entry.name);
-        let record = match parse(self.look, entry) {
+        let record = match parsed {
             Ok(Parsed::Record(record)) => *record,
             Ok(Parsed::Missing) => return,
-            Ok(Parsed::Empty) => return self.add_empty(pid),
-            Err(skip) => {
-                // The session of its process cannot be told: no session is proved to be unserved.
-                self.found.whole &= !self.may_be_claude(pid);
-                return self.found.faults.push(skipped(NAME, self.root, &entry.path, &skip));
+            Ok(Parsed::Torn(None)) => return self.add_empty(pid),
+            Ok(Parsed::Torn(Some(error))) => {
+                self.torn.insert(pid);
+                return self.add_unreadable(entry, pid, &file::Skip::Other(error));
             }
+            Err(skip) => return self.add_unreadable(entry, pid, &skip),
         };
         if record.kind.as_deref().is_some_and(|k| k.starts_with("daemon")) {
             return;
@@ -115,6 +160,12 @@ impl Living<'_> {
         }
     }
 
+    /// The session of its process cannot be told: no session is proved to be unserved.
+    fn add_unreadable(&mut self, entry: &file::Entry, pid: u32, skip: &file::Skip) {
+        self.found.whole &= !self.may_be_claude(pid);
+        self.found.faults.push(skipped(NAME, self.root, &entry.path, skip));
+    }
+
     /// Finds the process that wrote a record of our pid namespace, or of none that it names.
     fn writer(&mut self, record: &LiveRecord, pid: u32) -> Writer {
         let process = match self.look.host.kernel.process(pid) {
@@ -131,7 +182,7 @@ impl Living<'_> {
             Some(Ok(_)) => return self.left_behind(record),
             _ if !program::is_suspect(&process) => return self.left_behind(record),
             _ => {
-                self.told.push(pid);
+                self.told.insert(pid);
                 let why = format!("its live record does not say when pid {pid} began");
                 return Writer::Unproved(ReasonKind::Ambiguous, why);
             }
@@ -139,7 +190,7 @@ impl Living<'_> {
         match prove(&ClaudeCode, self.look, self.root, &process) {
             Ok(()) => Writer::Proved(Box::new(process)),
             Err(unproved) => {
-                self.told.push(pid);
+                self.told.insert(pid);
                 let kind = match unproved {
                     Unproved::Namespace => ReasonKind::Elsewhere,
                     _ => ReasonKind::Ambiguous,
@@ -223,7 +274,7 @@ impl Living<'_> {
     fn add_empty(&mut self, pid: u32) {
         if self.may_be_claude(pid) {
             self.found.whole = false;
-            self.empty.push(pid);
+            self.empty.insert(pid);
         }
     }
 
@@ -232,7 +283,7 @@ impl Living<'_> {
         process.map_or(true, |p| p.is_some_and(|p| program::is_suspect(&p)))
     }
 
-    fn add_processes_without_record(&mut self, keys: &[u32]) {
+    fn add_processes_without_record(&mut self, keys: &HashSet<u32>) {
         let look = self.look;
         let may_serve =
             |p: &&Process| program::is_suspect(p) && arguments::may_serve_session(&p.argv);
@@ -276,7 +327,7 @@ impl Living<'_> {
     /// process now.
     fn add_late_record(&mut self, process: &Process) -> bool {
         let pid = process.id.pid;
-        if self.empty.contains(&pid) {
+        if self.empty.contains(&pid) || self.torn.contains(&pid) {
             return false;
         }
         let name = format!("{pid}.json");
@@ -284,7 +335,7 @@ impl Living<'_> {
         if let Ok(meta) = std::fs::symlink_metadata(&path) {
             let entry = file::Entry { name, path, kind: meta.file_type() };
             let faults = self.found.faults.len();
-            self.add_record(&entry, pid);
+            self.add_records(vec![(&entry, pid)]);
             // What is wrong with it was told when the directory was read.
             self.found.faults.truncate(faults);
         }
@@ -304,36 +355,23 @@ enum Writer {
 
 enum Parsed {
     Missing,
-    Empty,
+    /// It is empty, or not whole for this reason.
+    Torn(Option<String>),
     Record(Box<LiveRecord>),
 }
 
-/// The file is truncated and written again: an empty or torn one is read again before it is believed.
 fn parse(look: &Look, entry: &file::Entry) -> Result<Parsed, file::Skip> {
-    let uid = look.host.kernel.uid();
-    let mut torn = None;
-    for reading in 0..READINGS {
-        if reading > 0 {
-            if Instant::now() + REWRITE_PAUSE >= look.deadline {
-                break;
-            }
-            std::thread::park_timeout(REWRITE_PAUSE);
-        }
-        let bytes = match file::read_small(&entry.path, uid, RECORD_BYTES) {
-            Ok(bytes) => bytes,
-            Err(file::Skip::Missing) => return Ok(Parsed::Missing),
-            Err(skip) => return Err(skip),
-        };
-        match serde_json::from_slice::<LiveRecord>(&bytes) {
-            Ok(record) if is_session_id(&record.session_id) => {
-                return Ok(Parsed::Record(Box::new(record)));
-            }
-            Ok(_) => return Err(file::Skip::Other("its session id is none".into())),
-            Err(_) if bytes.is_empty() => torn = None,
-            Err(error) => torn = Some(error.to_string()),
-        }
+    let bytes = match file::read_small(&entry.path, look.host.kernel.uid(), RECORD_BYTES) {
+        Ok(bytes) => bytes,
+        Err(file::Skip::Missing) => return Ok(Parsed::Missing),
+        Err(skip) => return Err(skip),
+    };
+    match serde_json::from_slice::<LiveRecord>(&bytes) {
+        Ok(record) if is_session_id(&record.session_id) => Ok(Parsed::Record(Box::new(record))),
+        Ok(_) => Err(file::Skip::Other("its session id is none".into())),
+        Err(_) if bytes.is_empty() => Ok(Parsed::Torn(None)),
+        Err(error) => Ok(Parsed::Torn(Some(error.to_string()))),
     }
-    torn.map_or(Ok(Parsed::Empty), |error| Err(file::Skip::Other(error)))
 }
 
 enum Domain {
