@@ -14,7 +14,7 @@ use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault, pid_of, skipped};
 use crate::kernel::Process;
 use crate::model::{Reason, ReasonKind, Status, Time, is_session_id};
-use crate::native::file;
+use crate::native::{deadline, file};
 
 /// Largest live record that is read.
 const RECORD_BYTES: u64 = 256 << 10;
@@ -98,6 +98,9 @@ impl Living<'_> {
             let waits = self.pauses > 0 && Instant::now() + REWRITE_PAUSE < self.look.deadline;
             let mut torn = Vec::new();
             for (entry, pid) in records {
+                if deadline::has_passed() {
+                    return self.out_of_time();
+                }
                 match parse(self.look, entry) {
                     Ok(Parsed::Torn(_)) if waits && (!is_first || self.may_be_claude(pid)) => {
                         torn.push((entry, pid));
@@ -111,6 +114,13 @@ impl Living<'_> {
             }
             (records, is_first) = (torn, false);
         }
+    }
+
+    /// Says that the deadline passed before every record was read.
+    fn out_of_time(&mut self) {
+        self.found.whole = false;
+        let message = "not every live record could be read in time".to_owned();
+        self.found.faults.push(fault(NAME, self.root, "timeout", message));
     }
 
     /// Keeps the first faults of this home and counts the others in one more.
