@@ -5,6 +5,7 @@
 //! agent is named here.
 
 mod given_up;
+mod homes;
 mod join;
 mod launched;
 mod observe;
@@ -20,6 +21,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use given_up::Ticket;
+pub(crate) use homes::each_root;
 pub use join::{View, join};
 pub use launched::{Launch, Launches, add as add_launches, session_of};
 pub use observe::{Observation, Observed, Signs, forgotten, observe};
@@ -200,7 +202,7 @@ pub fn each_adapter<T: Send + 'static>(
     all.faults.extend(unread(&look));
     let mut pending: Vec<(&'static str, Ticket)> = Vec::new();
     for &adapter in adapters {
-        let count = given_up::count_of(adapter.name());
+        let count = given_up::count_of(adapter.name(), None);
         if count.load(Ordering::SeqCst) >= GIVEN_UP_MOST {
             let why = "too many earlier questions still hang";
             all.faults.push(whole_fault(adapter.name(), "was not asked", why));
@@ -269,68 +271,6 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no reason given".into())
-}
-
-/// Does something that ends by itself when the deadline of the look has passed.
-fn limited<T>(look: &Look, work: impl FnOnce() -> T) -> T {
-    deadline::set(look.deadline);
-    work()
-}
-
-/// Puts a question to every home of an adapter at once: one that is slow costs the others nothing.
-pub(crate) fn each_root<T: Send>(
-    adapter: &'static dyn Adapter,
-    look: &Look,
-    question: impl Fn(&Root) -> Found<T> + Sync,
-) -> Found<T> {
-    let (roots, left_out) = bounded_roots(adapter, look);
-    let answers: Vec<Found<T>> = match roots.as_slice() {
-        [] => Vec::new(),
-        [only] => vec![question(only)],
-        several => std::thread::scope(|scope| {
-            let question = &question;
-            let asked: Vec<_> = several
-                .iter()
-                .map(|root| scope.spawn(move || limited(look, || question(root))))
-                .collect();
-            let heard = asked.into_iter().map(std::thread::ScopedJoinHandle::join);
-            heard.map(|h| h.unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
-        }),
-    };
-    let mut all = Found::default();
-    if let Some(fault) = left_out {
-        all.faults.push(fault);
-        all.whole = false;
-    }
-    for found in answers {
-        append(&mut all.rows, found.rows);
-        all.faults.extend(found.faults);
-        all.whole &= found.whole;
-    }
-    all
-}
-
-/// More homes that only processes name are not looked at: each costs a look at every process.
-const NAMED_HOMES_MOST: usize = 64;
-
-/// Returns the homes of an adapter. Of those that only processes name, the ones with the oldest processes
-/// are kept, so that a crowd of new processes hides none that was there before.
-fn bounded_roots(adapter: &'static dyn Adapter, look: &Look) -> (Vec<Root>, Option<Fault>) {
-    let (mut roots, mut named): (Vec<Root>, Vec<Root>) =
-        adapter.roots(look).into_iter().partition(Root::is_known);
-    if named.len() <= NAMED_HOMES_MOST {
-        roots.append(&mut named);
-        return (roots, None);
-    }
-    named.sort_by_key(|root| root.named_by.iter().map(|id| (id.start_ticks, id.pid)).min());
-    let many = named.len();
-    named.truncate(NAMED_HOMES_MOST);
-    roots.append(&mut named);
-    let message = format!(
-        "its processes name {many} homes that are not configured; only {NAMED_HOMES_MOST} of them were \
-         looked at (add the others to [roots])"
-    );
-    (roots, Some(Fault { adapter: adapter.name(), root: None, code: "skipped", message }))
 }
 
 /// Asks one adapter for its homes, on a thread that is given up when it does not answer.

@@ -189,6 +189,7 @@ impl Search<'_> {
         question: impl Fn(&dyn crate::adapters::Store) -> Found<Locator> + Send + Sync + 'static,
     ) -> Vec<Target> {
         let only = self.only.map(str::to_owned);
+        let question = Arc::new(question);
         let found = each_adapter(
             self.host,
             self.adapters,
@@ -197,7 +198,8 @@ impl Search<'_> {
                 if only.as_deref().is_some_and(|o| o != adapter.name()) {
                     return Found::default();
                 }
-                fleet::each_root(adapter, look, |root| {
+                let question = Arc::clone(&question);
+                fleet::each_root(adapter, look, move |look, root| {
                     let found = question(adapter.store(look, root).as_ref());
                     let rows = found.rows.into_iter().map(|locator| Target {
                         adapter: adapter.name(),

@@ -65,8 +65,8 @@ impl Adapter for Fake {
         Installation::default()
     }
 
-    fn store<'a>(&'a self, _: &'a Look, _: &'a Root) -> Box<dyn Store + 'a> {
-        Box::new(FakeStore(self))
+    fn store<'a>(&'a self, _: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
+        Box::new(FakeStore(self, root))
     }
 
     fn messages(&self, _: &[u8]) -> Vec<Message> {
@@ -74,10 +74,14 @@ impl Adapter for Fake {
     }
 }
 
-struct FakeStore<'a>(&'a Fake);
+struct FakeStore<'a>(&'a Fake, &'a Root);
 
 impl Store for FakeStore<'_> {
     fn live(&self) -> Found<Served> {
+        if self.1.path.ends_with("hanging") {
+            HANGING_HOME.pass();
+        }
+        assert!(!self.1.path.ends_with("panicking"), "no life in this home");
         (self.0.live)()
     }
 
@@ -109,6 +113,9 @@ fn turn(id: &str) -> Turn {
 fn broken<T>(adapter: &'static str) -> Found<T> {
     Found::fault(Fault { adapter, root: None, code: "broken", message: "it is broken".into() })
 }
+
+/// The home `hanging` of every adapter answers when this is open.
+static HANGING_HOME: Door = Door::shut();
 
 /// A world with three demo sessions: one finished, one killed, one alive.
 struct World {
@@ -322,6 +329,38 @@ fn a_hanging_adapter_is_left_behind() {
         SHUT.open();
         eventually("the late one ends unheard", || {
             SHUT.somebody_left.load(Ordering::SeqCst).then_some(())
+        });
+    });
+}
+
+/// N2: a home that hangs or panics costs its own rows; the rows of the other homes are kept, the faults name
+/// the home, and a home that still hangs is not asked again and again.
+#[test]
+fn a_hanging_home_costs_its_own_rows_only() {
+    sandboxed(|| {
+        static ADAPTERS: Adapters = &[&Fake {
+            name: "several",
+            roots: || {
+                let homes = ["/hanging", "/nowhere", "/panicking"];
+                homes.map(|home| Root::known(home.into())).to_vec()
+            },
+            ..SOUND
+        }];
+        let world = World::new();
+        let host = world.host(Duration::from_secs(3));
+        for _ in 0..4 {
+            let listing = fleet::list(&host, ADAPTERS, &everything());
+            let rows: Vec<_> = listing.sessions.iter().map(|s| s.root.as_str()).collect();
+            assert_eq!(rows, ["/nowhere"], "{:?}", listing.faults);
+            let told: Vec<_> = listing.faults.iter().map(|f| (f.root.as_deref(), f.code)).collect();
+            assert_eq!(told, [(Some("/hanging"), "timeout"), (Some("/panicking"), "panicked")]);
+        }
+        let threads = std::fs::read_dir("/proc/self/task").expect("listed").count();
+        assert!(threads < 8, "{threads} threads: hanging threads pile up");
+        HANGING_HOME.open();
+        eventually("the home answers again", || {
+            let listing = fleet::list(&host, ADAPTERS, &everything());
+            (listing.sessions.len() == 2).then_some(())
         });
     });
 }

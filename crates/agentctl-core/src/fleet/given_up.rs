@@ -5,28 +5,30 @@
 //! is given up and has not ended.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Returns how many there are of one adapter: whoever hangs for good costs only itself.
-pub(super) fn count_of(adapter: &'static str) -> &'static AtomicUsize {
-    static COUNTS: Mutex<BTreeMap<&'static str, &'static AtomicUsize>> =
-        Mutex::new(BTreeMap::new());
+/// Returns the count of one adapter, or of one of its homes: a source that hangs for good costs only itself.
+pub(super) fn count_of(adapter: &'static str, home: Option<&Path>) -> Arc<AtomicUsize> {
+    type Counts = BTreeMap<(&'static str, Option<PathBuf>), Arc<AtomicUsize>>;
+    static COUNTS: Mutex<Counts> = Mutex::new(BTreeMap::new());
     let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
-    // There are as many as there are adapters, for as long as the program runs.
-    counts.entry(adapter).or_insert_with(|| Box::leak(Box::default()))
+    // A thread that has not ended holds its count; every other count is zero.
+    counts.retain(|_, count| Arc::strong_count(count) > 1);
+    Arc::clone(counts.entry((adapter, home.map(Path::to_owned))).or_default())
 }
 
 /// What the asker and the thread share about one question.
 #[derive(Clone, Debug)]
 pub(super) struct Ticket {
     settled: Arc<AtomicBool>,
-    count: &'static AtomicUsize,
+    count: Arc<AtomicUsize>,
 }
 
 impl Ticket {
     /// Makes the ticket of a question that is about to be asked.
-    pub(super) fn new(count: &'static AtomicUsize) -> Self {
+    pub(super) fn new(count: Arc<AtomicUsize>) -> Self {
         Self { settled: Arc::default(), count }
     }
 
@@ -58,19 +60,19 @@ mod tests {
 
     #[test]
     fn a_thread_counts_while_it_is_given_up_and_has_not_ended() {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let count = || COUNT.load(Ordering::SeqCst);
-        let in_time = Ticket::new(&COUNT);
+        let shared: Arc<AtomicUsize> = Arc::default();
+        let count = || shared.load(Ordering::SeqCst);
+        let in_time = Ticket::new(Arc::clone(&shared));
         in_time.end();
         assert_eq!(count(), 0);
 
-        let late = Ticket::new(&COUNT);
+        let late = Ticket::new(Arc::clone(&shared));
         late.give_up();
         assert_eq!(count(), 1);
         late.end();
         assert_eq!(count(), 0);
 
-        let just_ended = Ticket::new(&COUNT);
+        let just_ended = Ticket::new(Arc::clone(&shared));
         just_ended.end();
         just_ended.give_up();
         assert_eq!(count(), 0, "it ended before it was given up");
@@ -78,9 +80,9 @@ mod tests {
 
     #[test]
     fn in_the_very_moment_too() {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let shared: Arc<AtomicUsize> = Arc::default();
         for _ in 0..500 {
-            let (ticket, start) = (Ticket::new(&COUNT), Barrier::new(2));
+            let (ticket, start) = (Ticket::new(Arc::clone(&shared)), Barrier::new(2));
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     start.wait();
@@ -89,7 +91,7 @@ mod tests {
                 start.wait();
                 ticket.give_up();
             });
-            assert_eq!(COUNT.load(Ordering::SeqCst), 0);
+            assert_eq!(shared.load(Ordering::SeqCst), 0);
         }
     }
 }

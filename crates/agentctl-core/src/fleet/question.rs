@@ -15,7 +15,8 @@ pub(super) fn list_adapter(
     look: &Look,
     query: &Query,
 ) -> Found<Packed> {
-    each_root(adapter, look, |root| {
+    let query = query.clone();
+    each_root(adapter, look, move |look, root| {
         let mut found = Found::default();
         let store = adapter.store(look, root);
         let history = query.history.map(|since| store.history(since));

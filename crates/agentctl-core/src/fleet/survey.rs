@@ -84,7 +84,7 @@ fn absolute(host: &Host, path: PathBuf) -> PathBuf {
 
 fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
     let (living, all) = (Query::default(), Query { resting: true, ..Query::default() });
-    each_root(adapter, look, |root| {
+    each_root(adapter, look, move |look, root| {
         let asked = Instant::now();
         let store = adapter.store(look, root);
         let live = store.live();
