@@ -87,7 +87,7 @@ impl Kernel {
     /// may be long, they read as nothing. Where the environment ends is written when it is there.
     pub fn environ_now(&self, id: &ProcId, names: &[&str]) -> io::Result<Environ> {
         let directory = open_process_directory(id.pid)?;
-        let bytes = read_at(directory.as_fd(), "environ")?;
+        let mut bytes = read_at(directory.as_fd(), "environ")?;
         // What is empty although the kernel knows where it lies was taken away by the process itself: it has
         // no values that could be read, now or later.
         let place = if bytes.is_empty() {
@@ -95,6 +95,10 @@ impl Kernel {
         } else {
             None
         };
+        // `execve` may have filled the environment in between the two reads.
+        if place.is_some_and(|(from, to)| to > from) {
+            bytes = read_at(directory.as_fd(), "environ")?;
+        }
         if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
             return Err(io::Error::other("the process has gone"));
         }
