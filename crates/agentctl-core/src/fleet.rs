@@ -33,8 +33,8 @@ pub use survey::{Survey, survey};
 
 use crate::adapters::{Adapter, Depth, Found, Look, Root};
 use crate::host::Host;
+use crate::kernel::deadline;
 use crate::model::{Fault, Listing, ReasonKind, Session, Status, Target, shorten};
-use crate::native::deadline;
 
 /// The adapters a question is put to.
 pub type Adapters = &'static [&'static dyn Adapter];

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::adapters::proof::{Unproved, prove};
-use crate::adapters::{Adapter, Found, Look, Root, Served};
+use crate::adapters::{Adapter, Depth, Found, Look, Root, Served};
 use crate::fleet::{Adapters, each_adapter};
 use crate::host::Host;
 use crate::model::{Join, ProcId, Target};
@@ -43,6 +43,12 @@ impl Objection {
             ),
         )
     }
+
+    /// Returns the objection to acting on a record in a folder that no setting of the user names.
+    fn foreign_folder() -> Self {
+        let why = "the folder that it is kept in is not configured: only a process named it";
+        Self::refused(why.to_owned(), "if the folder is yours, name it in the agent's own settings")
+    }
 }
 
 /// Returns the home of a target as it stands now.
@@ -51,14 +57,24 @@ pub fn home(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Result<Roo
     asked(host, adapters, target, move |adapter, look| Ok(root_of(adapter, look, &wanted)))
 }
 
-/// Returns the home of a target if the user's own settings name it.
+/// Returns the home of a target if the user's own settings name it and the folder of its record.
 pub fn known_home(
     host: &Arc<Host>,
     adapters: Adapters,
     target: &Target,
 ) -> Result<Root, Objection> {
-    let root = home(host, adapters, target)?;
-    if root.is_known() { Ok(root) } else { Err(Objection::foreign_home(target.adapter, &root)) }
+    let wanted = target.clone();
+    asked(host, adapters, target, move |adapter, look| {
+        let root = root_of(adapter, look, &wanted);
+        if !root.is_known() {
+            return Err(Objection::foreign_home(adapter.name(), &root));
+        }
+        let record = |locator| adapter.store(look, &root).record(locator, Depth::Outline);
+        match wanted.session.as_ref().map(record) {
+            Some(record) if record.foreign => Err(Objection::foreign_folder()),
+            _ => Ok(root),
+        }
+    })
 }
 
 /// Verifies that these processes, which are held, serve the target: each is the agent's own program, our

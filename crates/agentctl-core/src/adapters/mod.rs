@@ -302,6 +302,9 @@ pub struct Record {
     pub exit: Option<Exit>,
     /// Where the last turn stands.
     pub turn: Turn,
+    /// When the last turn ended, where entries may stand behind its end that belong to no turn.
+    #[serde(default)]
+    pub turn_ended_at: Option<Time>,
     /// The parent session, for a subagent.
     pub parent: Option<String>,
     /// Tokens, at [`Depth::Whole`] only, and only if all of them were counted.
@@ -310,6 +313,9 @@ pub struct Record {
     pub cost_usd: Option<f64>,
     /// Facts worth a person's eye.
     pub notes: Vec<String>,
+    /// The folder it lies in is one that only a process named.
+    #[serde(default)]
+    pub foreign: bool,
     /// What this rests on.
     pub evidence: Vec<Evidence>,
     /// The agent's own id of the tool call that is open.

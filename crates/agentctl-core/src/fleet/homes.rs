@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use super::given_up::{self, Ticket};
 use super::{append, panic_text};
 use crate::adapters::{Adapter, Found, Look, Root, fault};
+use crate::kernel::deadline;
 use crate::model::Fault;
-use crate::native::deadline;
 
 /// More homes that only processes name are not looked at: each costs a look at every process.
 const NAMED_HOMES_MOST: usize = 64;

@@ -242,11 +242,14 @@ fn may_have_resumed(process: &Served, cwd: Option<&str>) -> bool {
 #[must_use]
 pub fn join(view: &View, locator: &Locator, record: Record, open_child: Option<&Turn>) -> Session {
     let turn = record.turn.clone();
+    let newest = record.turn_ended_at.or(record.last_activity_at);
     let mut session = described(view, locator, record);
     match view.served.get(&locator.id) {
         Some(claims) => {
             (session.status, session.reason) = served_verdict(claims, &turn, open_child);
-            if session.status == Status::Idle && claims.iter().any(|c| awaits_prompt(c, &session)) {
+            if session.status == Status::Idle
+                && claims.iter().any(|c| awaits_prompt(c, &turn, newest))
+            {
                 session.status = Status::Running;
                 session.reason = Some(Reason::of(ReasonKind::Starting));
             }
@@ -269,13 +272,14 @@ pub fn join(view: &View, locator: &Locator, record: Record, open_child: Option<&
     session
 }
 
-/// A process started for one prompt is starting until an entry of its own time says otherwise.
-fn awaits_prompt(claim: &Served, session: &Session) -> bool {
-    claim.single_prompt
-        && match (session.last_activity_at, claim.started_at) {
-            (Some(last), Some(start)) => last < start,
-            (last, _) => last.is_none(),
-        }
+/// Says whether a process that was started for one prompt has not begun its turn: its record has no turn, or
+/// its newest turn ended before the process started. Such a process is starting, not idle.
+fn awaits_prompt(claim: &Served, turn: &Turn, newest: Option<Time>) -> bool {
+    let is_older = || match (newest, claim.started_at) {
+        (Some(newest), Some(start)) => newest < start,
+        (newest, _) => newest.is_none(),
+    };
+    claim.single_prompt && (*turn == Turn::None || is_older())
 }
 
 /// Decides about a subagent: it lives in its parent's process, and only there.
@@ -319,6 +323,9 @@ pub(super) fn changed_under_us(session: &mut Session) {
 
 fn described(view: &View, locator: &Locator, record: Record) -> Session {
     let mut session = view.blank(Some(&locator.id));
+    if record.foreign && !session.foreign_home {
+        session.notes.push("the folder that it is kept in is named only by its process".into());
+    }
     session.native_key = record.native_key;
     session.title = record.title.or_else(|| record.prompt.as_deref().map(|p| shorten(p, 80)));
     session.cwd = record.cwd;

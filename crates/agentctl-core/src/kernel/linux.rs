@@ -266,26 +266,6 @@ impl Kernel {
         Ok(all)
     }
 
-    /// Says whether a process has this very file open.
-    pub fn has_open(&self, pid: u32, device: u64, inode: u64) -> io::Result<bool> {
-        let directory = openat(
-            rustix::fs::CWD,
-            format!("/proc/{pid}/fd"),
-            OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        for entry in rustix::fs::Dir::read_from(&directory)? {
-            let entry = entry?;
-            if let Ok(stat) = statat(&directory, entry.file_name(), AtFlags::empty())
-                && stat.st_ino == inode
-                && stat.st_dev == device
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// Takes hold of exactly this process; `None` when it is gone. What is held can be signalled and
     /// waited for without ever meaning another one.
     pub fn hold(&self, id: &ProcId) -> io::Result<Option<Held>> {

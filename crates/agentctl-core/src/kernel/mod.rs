@@ -16,6 +16,7 @@ use macos as platform;
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!("agentctl runs on Linux and macOS for now");
 
+pub mod deadline;
 mod spawn;
 
 use std::collections::HashMap;

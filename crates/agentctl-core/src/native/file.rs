@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::deadline;
+use crate::kernel::deadline;
 
 /// Why a file was left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-use super::deadline;
+use crate::kernel::deadline;
 
 /// Longest line that is looked at.
 pub const LINE_BYTES: usize = 8 << 20;

@@ -4,7 +4,6 @@
 //! torn last line is held back; a line over the budget is passed over and counted.
 
 pub mod bell;
-pub mod deadline;
 pub mod file;
 pub mod json5;
 pub mod jsonl;

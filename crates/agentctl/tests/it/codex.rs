@@ -234,6 +234,21 @@ fn exec_is_starting_until_its_prompt_has_arrived() {
             );
             assert_list_equals_status(&home);
         }
+        // What a process writes before its turn begins is younger than the process: the head of a new
+        // rollout, and the settings of a thread that it resumes.
+        let settings = json!({"type": "thread_settings_applied"});
+        let over = [started(), json!({"type": "task_complete"}), settings];
+        for (lines, young) in [(&[][..], "2026-11-15T07:53"), (&over[..], "2026-11-15T07:54:02")] {
+            let path = rollout(&home, A, lines);
+            let text = std::fs::read_to_string(&path).expect("read");
+            let text = text.replace(young, &young.replace("2026", "2126"));
+            std::fs::write(&path, text).expect("written");
+            let _agent = exec(&home, &[A], &["exec", "prompt"]);
+            let row = list(&home).session(A);
+            let said = (&row["status"], &row["reason"]["kind"]);
+            assert_eq!(said, (&"running".into(), &"starting".into()), "{lines:?}");
+            assert_list_equals_status(&home);
+        }
     });
 }
 

@@ -269,6 +269,12 @@ fn a_relative_home_lies_below_the_directory_of_the_process() {
             list(&home).sessions().into_iter().find(|r| r["id"] == B && r["status"] == "running")
         });
         assert_eq!(row["prompt"], "go", "{row}");
+        // Only the process named that folder: nothing in it is resumed.
+        let note = "the folder that it is kept in is named only by its process";
+        assert!(row["notes"].as_array().is_some_and(|n| n.iter().any(|n| n == note)), "{row}");
+        let refused = home.run(&["resume", B, "go on", "--force"]);
+        assert_eq!(refused.code, Some(5), "{refused:?}");
+        assert!(refused.stderr.contains("only a process named it"), "{refused:?}");
     });
 }
 

@@ -10,6 +10,8 @@
 //! - `bequeath SOCKET`: listens on a Unix socket and leaves the listener to a `sleep` that it starts
 //! - `lock PATH`: opens a file and holds an exclusive `flock` on it
 //! - `open PATH`: opens a file for reading and writing and holds it
+//! - `crowd KIND COUNT FOLDER`: opens this many descriptors and holds them: of rollouts in this folder, or
+//!   (`same`) of one file
 //! - `read PATH`: opens a file for reading and holds it
 //! - `listen PATH`: accepts connections on a Unix socket and holds them
 //! - `relay PATH`: listens on a Unix socket and passes each connection on to the socket `PATH.behind`
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
                 let file = OpenOptions::new().read(true).append(true).open(word());
                 held.push(file.expect("open"));
             }
+            "crowd" => held.extend(crowd(&word(), &word(), &word())),
             "read" => held.push(File::open(word()).expect("open")),
             "listen" => listen(&word()),
             "relay" => relay(&word()),
@@ -220,6 +223,24 @@ fn with_parent(path: String) -> String {
 }
 
 /// Accepts connections and says nothing, for as long as this process lives.
+/// Opens this many descriptors: each a rollout of its own in this folder, or all of them the same file.
+fn crowd(kind: &str, many: &str, folder: &str) -> Vec<File> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("raised");
+    let many: u32 = many.parse().expect("a number");
+    let open = |n: u32| {
+        let path = match kind {
+            "same" => "/dev/null".to_owned(),
+            _ => format!(
+                "{folder}/rollout-2026-11-15T07-44-24-{n:08x}-2222-4333-8444-555555555555.jsonl"
+            ),
+        };
+        OpenOptions::new().append(true).create(kind != "same").open(path).expect("open")
+    };
+    (0..many).map(open).collect()
+}
+
 fn listen(path: &str) {
     let listener = std::os::unix::net::UnixListener::bind(path).expect("bound");
     std::thread::spawn(move || {

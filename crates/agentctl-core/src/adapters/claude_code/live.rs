@@ -13,8 +13,9 @@ use super::{ClaudeCode, NAME, arguments, dialogs, program};
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault, pid_of, skipped};
 use crate::kernel::Process;
+use crate::kernel::deadline;
 use crate::model::{Reason, ReasonKind, Status, Time, is_session_id};
-use crate::native::{deadline, file};
+use crate::native::file;
 
 /// Largest live record that is read.
 const RECORD_BYTES: u64 = 256 << 10;

@@ -1,10 +1,13 @@
 //! Which processes serve which threads: the holder of the `flock` on a thread's lock file, and the process
 //! that has the thread's rollout open for writing. Versions up to 0.146 have no locks.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::process::{Role, role};
-use super::{Codex, CodexStore, NAME, id_of, is_codex, is_program_name, locks, server, tools};
+use super::{
+    Codex, CodexStore, NAME, birth_days, id_of, is_codex, is_program_name, locks, server, tools,
+};
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::{OpenFile, Process};
@@ -16,6 +19,8 @@ pub(super) struct Candidate<'a> {
     /// Whether it is proved to be Codex of this home.
     pub(super) proof: Result<(), Unproved>,
     rollouts: Vec<(String, OpenFile)>,
+    /// Where the first descriptor of each thread is among them.
+    first: HashMap<String, usize>,
     /// Why its open files could not be read.
     unread: Option<String>,
     /// A path means the same file to it as to us.
@@ -24,7 +29,7 @@ pub(super) struct Candidate<'a> {
 
 impl Candidate<'_> {
     fn rollout(&self, id: &str) -> Option<&OpenFile> {
-        self.rollouts.iter().find(|(of, _)| of == id).map(|(_, file)| file)
+        self.first.get(id).map(|at| &self.rollouts[*at].1)
     }
 }
 
@@ -65,7 +70,12 @@ fn candidates<'a>(look: &'a Look, root: &Root) -> Vec<Candidate<'a>> {
         let named = written.filter_map(|file| Some((rollout_id(&file.path)?, file)));
         let proof = prove(&Codex, look, root, process);
         let shares_mounts = look.host.kernel.shares_mounts(&process.id).unwrap_or(true);
-        Some(Candidate { process, proof, rollouts: named.collect(), unread, shares_mounts })
+        let rollouts: Vec<(String, OpenFile)> = named.collect();
+        let mut first = HashMap::new();
+        for (at, (id, _)) in rollouts.iter().enumerate() {
+            first.entry(id.clone()).or_insert(at);
+        }
+        Some(Candidate { process, proof, rollouts, first, unread, shares_mounts })
     });
     candidates.collect()
 }
@@ -123,12 +133,15 @@ pub(super) fn served_elsewhere(id: &str) -> Served {
 
 /// Adds the threads whose rollout a process has open for writing and that hold no lock of this process.
 fn add_openers(store: &CodexStore<'_>, candidates: &[Candidate<'_>], found: &mut Found<Served>) {
+    let mut own = OwnRollouts { store, days: HashMap::new() };
+    let mut known: HashSet<String> = found.rows.iter().filter_map(|s| s.id.clone()).collect();
     for candidate in candidates {
         let process = candidate.process;
         let pid = process.id.pid;
+        let by_it = found.rows.iter().filter(|s| s.by.contains(&process.id));
+        let mut known_by_it: HashSet<String> = by_it.filter_map(|s| s.id.clone()).collect();
         for (id, file) in &candidate.rollouts {
-            let is_known = |s: &Served| s.id.as_ref() == Some(id) && s.by.contains(&process.id);
-            if found.rows.iter().any(is_known) {
+            if known_by_it.contains(id) {
                 continue;
             }
             let mut served = match &candidate.proof {
@@ -136,10 +149,9 @@ fn add_openers(store: &CodexStore<'_>, candidates: &[Candidate<'_>], found: &mut
                 Ok(()) if candidate.shares_mounts && file.path.starts_with(&store.root.path) => {
                     served_by(id, process)
                 }
-                Ok(()) if store.is_own_rollout(id, file) => served_by(id, process),
+                Ok(()) if own.contains(id, file) => served_by(id, process),
                 Ok(()) => continue,
-                Err(_) if !store.is_own_rollout(id, file) => continue,
-                Err(_) if found.rows.iter().any(|s| s.id.as_ref() == Some(id)) => continue,
+                Err(_) if known.contains(id) || !own.contains(id, file) => continue,
                 Err(Unproved::Namespace) => served_elsewhere(id),
                 Err(unproved) => {
                     let why = format!("pid {pid} has its rollout open, but {unproved}");
@@ -148,8 +160,31 @@ fn add_openers(store: &CodexStore<'_>, candidates: &[Candidate<'_>], found: &mut
             };
             let says = format!("pid {pid} has its rollout open for writing");
             served.evidence.push(store.look.evidence("kernel:open files", says));
+            if !served.by.is_empty() {
+                known_by_it.insert(id.clone());
+            }
+            known.insert(id.clone());
             found.rows.push(served);
         }
+    }
+}
+
+/// The rollouts of a home. The folder of a day is listed once for all open files, so that a process with
+/// thousands of them does not cost thousands of lists.
+struct OwnRollouts<'a> {
+    store: &'a CodexStore<'a>,
+    days: HashMap<String, HashSet<String>>,
+}
+
+impl OwnRollouts<'_> {
+    /// Says whether an open file is the rollout of this thread in this home.
+    fn contains(&mut self, id: &str, open: &OpenFile) -> bool {
+        let store = self.store;
+        let mut lies_in = |day: String| {
+            let ids = self.days.entry(day).or_insert_with_key(|day| store.ids_of_day(day));
+            ids.contains(id)
+        };
+        birth_days(id).into_iter().any(&mut lies_in) && store.is_own_rollout(id, open)
     }
 }
 

@@ -1,8 +1,10 @@
 //! The locks of threads: the holder of the `flock` on `thread-writer-locks/<id>.lock`, confirmed by its open
 //! descriptor and proved to be Codex of this home.
 
-use std::fs;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
+use std::{fs, io};
 
 use super::live::{Candidate, served_by, served_elsewhere};
 use super::{Codex, NAME, is_codex};
@@ -37,7 +39,7 @@ pub(super) fn read(
             return;
         }
     };
-    let locks = Locks { look, root, candidates, held };
+    let locks = Locks { look, root, candidates, held, opened: RefCell::default() };
     for entry in entries {
         if let Some(id) = entry.name.strip_suffix(".lock").filter(|id| is_session_id(id)) {
             found.rows.extend(locks.holder(id, &entry));
@@ -45,11 +47,16 @@ pub(super) fn read(
     }
 }
 
+/// Device and inode of every file that a process has open, or why they cannot be read.
+type OpenInodes = Result<HashSet<(u64, u64)>, (io::ErrorKind, String)>;
+
 struct Locks<'a> {
     look: &'a Look,
     root: &'a Root,
     candidates: &'a [Candidate<'a>],
     held: Vec<FileLock>,
+    /// The files that a process has open, read once for all locks.
+    opened: RefCell<HashMap<u32, OpenInodes>>,
 }
 
 impl Locks<'_> {
@@ -59,7 +66,7 @@ impl Locks<'_> {
         let kernel = &self.look.host.kernel;
         for pid in self.pids(&meta) {
             // The inode alone may be another file system's: the open descriptor settles it.
-            match (kernel.process(pid), kernel.has_open(pid, meta.dev(), meta.ino())) {
+            match (kernel.process(pid), self.has_open(pid, &meta)) {
                 (Ok(Some(process)), Ok(true)) => {
                     let mut served = self.joined(id, &process, meta.nlink());
                     let says = format!("its lock is held by pid {pid}");
@@ -88,10 +95,20 @@ impl Locks<'_> {
             return pids;
         }
         // The kernel's list may leave out a lock that is held; its holder has the file open.
-        let kernel = &self.look.host.kernel;
         let pids = self.candidates.iter().map(|c| c.process.id.pid);
-        let is_open = |pid: &u32| kernel.has_open(*pid, meta.dev(), meta.ino()).unwrap_or(false);
-        pids.filter(is_open).collect()
+        pids.filter(|pid| self.has_open(*pid, meta).unwrap_or(false)).collect()
+    }
+
+    fn has_open(&self, pid: u32, meta: &fs::Metadata) -> io::Result<bool> {
+        let read = || {
+            let inodes = self.look.host.kernel.open_inodes(pid);
+            inodes.map_err(|error| (error.kind(), error.to_string()))
+        };
+        let mut opened = self.opened.borrow_mut();
+        match opened.entry(pid).or_insert_with(read) {
+            Ok(inodes) => Ok(inodes.contains(&(meta.dev(), meta.ino()))),
+            Err((kind, why)) => Err(io::Error::new(*kind, format!("its descriptors: {why}"))),
+        }
     }
 
     /// Joins the thread and the holder of its lock, if that is proved to be Codex of this home. A lock file

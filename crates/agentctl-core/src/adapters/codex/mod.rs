@@ -234,10 +234,18 @@ impl CodexStore<'_> {
     /// Says whether a thread has had a prompt, as the index says, and has no rollout in this home.
     fn lacks_rollout(&self, id: &str) -> bool {
         let prompted = || self.index().and_then(|index| index.row(id)).is_some();
-        self.rollout_by_birth(id).is_none() && prompted() && {
+        // The index first: a look into the folders of days lists every rollout of that day.
+        prompted() && self.rollout_by_birth(id).is_none() && {
             let found = self.find(id);
             found.whole && found.rows.is_empty()
         }
+    }
+
+    /// Returns the threads whose rollouts lie in the folder of this day.
+    fn ids_of_day(&self, day: &str) -> HashSet<String> {
+        let entries = file::list(&self.root.path.join("sessions").join(day), self.uid());
+        let entries = entries.unwrap_or_default();
+        entries.iter().filter_map(|entry| id_of(&entry.name)).map(str::to_owned).collect()
     }
 
     /// Returns the rollout of a thread that lies in a folder of the day of its birth, which its id holds.

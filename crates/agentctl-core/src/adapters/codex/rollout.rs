@@ -140,6 +140,7 @@ pub(super) fn read(look: &Look, locator: &Locator, row: Option<Row>) -> Record {
         cwd: told.cwd.or(record.cwd),
         prompt: told.prompt.or(record.prompt),
         turn: told.turn,
+        turn_ended_at: told.turn_ended_at,
         open_call: told.open_call,
         last_activity_at: told.last_activity_at,
         stamp: told.stamp,
@@ -170,6 +171,7 @@ fn read_file(look: &Look, path: &Path, indexed: bool) -> Record {
     record.open_call = tail.waits_for;
     record.model = tail.model.or(record.model);
     record.last_activity_at = tail.last;
+    record.turn_ended_at = tail.ended_at;
     record.evidence.push(look.evidence(source, record.turn.says()));
     record
 }
@@ -242,6 +244,8 @@ struct Tail {
     at_work: bool,
     model: Option<String>,
     last: Option<Time>,
+    /// When the last turn ended. Settings may be written behind that, by a process that begins the next one.
+    ended_at: Option<Time>,
     seen_bytes: u64,
     over_budget: bool,
 }
@@ -280,6 +284,10 @@ impl Tail {
         if matches!(line.kind.as_ref(), "event_msg" | "response_item" | "turn_context")
             && let Some(step) = line.payload::<Step<'_>>()
         {
+            let ends = matches!(step.kind.as_deref(), Some("task_complete" | "turn_aborted"));
+            if ends && self.decided.is_none() && self.ended_at.is_none() {
+                self.ended_at = line.at();
+            }
             self.visit(&line.kind, step);
         }
     }

@@ -21,19 +21,29 @@ pub(in crate::adapters) struct PiStore<'a> {
     pub(super) look: &'a Look,
     pub(super) root: &'a Root,
     directories: OnceLock<Vec<PathBuf>>,
+    /// Those of them that the user's settings name.
+    known_directories: OnceLock<Vec<PathBuf>>,
     children: OnceLock<live::Children>,
 }
 
 impl<'a> PiStore<'a> {
     /// Opens a home for one of the two.
     pub(in crate::adapters) fn open(kind: Kind, look: &'a Look, root: &'a Root) -> Self {
-        Self { kind, look, root, directories: OnceLock::new(), children: OnceLock::new() }
+        Self {
+            kind,
+            look,
+            root,
+            directories: OnceLock::new(),
+            children: OnceLock::new(),
+            known_directories: OnceLock::new(),
+        }
     }
 
     /// Opens the same home for the other one, or the same again, with what is known already.
     fn sibling(&self, kind: Kind) -> PiStore<'a> {
         let (directories, children) = (self.directories.clone(), self.children.clone());
-        PiStore { kind, directories, children, ..*self }
+        let known_directories = self.known_directories.clone();
+        PiStore { kind, directories, known_directories, children, ..*self }
     }
 }
 
@@ -313,7 +323,13 @@ impl Store for PiStore<'_> {
     }
 
     fn record(&self, locator: &Locator, depth: Depth) -> Record {
-        record::read(self.look, self.kind.name(), locator, depth == Depth::Whole)
+        let whole = depth == Depth::Whole;
+        let mut record = record::read(self.look, self.kind.name(), locator, whole);
+        let known = || process::directories_of(&self.look.host, self.root);
+        record.foreign = locator.path.as_ref().is_some_and(|path| {
+            !self.known_directories.get_or_init(known).iter().any(|known| path.starts_with(known))
+        });
+        record
     }
 
     fn beginnings(&self) -> Vec<PathBuf> {

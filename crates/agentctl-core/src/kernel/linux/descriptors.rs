@@ -12,11 +12,14 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 use super::{
     Kernel, gone_is_none, open_process_directory, read_at, read_link_at, same_process, unix_peers,
 };
-use crate::kernel::OpenFile;
+use crate::kernel::{OpenFile, deadline};
 use crate::model::ProcId;
 
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
+/// Of a process with more descriptors none is read: each costs several system calls, and a process can open
+/// enough of them to use up the time of every look.
+const DESCRIPTORS_MOST: usize = 4096;
 
 impl Kernel {
     /// Returns how far a process has come in this very file, for each descriptor it has on it.
@@ -25,6 +28,7 @@ impl Kernel {
         let descriptors = descriptors(&directory)?;
         let mut found = Vec::new();
         for name in names(&descriptors)? {
+            in_time()?;
             // A descriptor closed meanwhile has no position any more.
             let Ok(stat) = statat(&descriptors, name.as_str(), AtFlags::empty()) else { continue };
             if (stat.st_dev, stat.st_ino) != (device, inode) {
@@ -37,7 +41,8 @@ impl Kernel {
         Ok(found)
     }
 
-    /// Returns the files that a process has open and whose path is `wanted`.
+    /// Returns the files that a process has open and whose path is `wanted`. Fails for a process with more
+    /// than 4096 descriptors, and when the deadline of this thread has passed.
     pub fn open_files(
         &self,
         id: &ProcId,
@@ -47,6 +52,7 @@ impl Kernel {
         let descriptors = descriptors(&directory)?;
         let mut found = Vec::new();
         for name in names(&descriptors)? {
+            in_time()?;
             // A descriptor closed meanwhile has no link any more. One that must not be read is an error: the
             // kernel lists the descriptors also where it hides them.
             let Some(path) = gone_is_none(read_link_at(&descriptors, &name))? else { continue };
@@ -69,6 +75,25 @@ impl Kernel {
             });
         }
         self.still(id)?;
+        Ok(found)
+    }
+
+    /// Says whether a process has this very file open.
+    pub fn has_open(&self, pid: u32, device: u64, inode: u64) -> io::Result<bool> {
+        Ok(self.open_inodes(pid)?.contains(&(device, inode)))
+    }
+
+    /// Returns device and inode of every file that a process has open.
+    pub fn open_inodes(&self, pid: u32) -> io::Result<HashSet<(u64, u64)>> {
+        let descriptors = descriptors(&open_process_directory(pid)?)?;
+        let mut found = HashSet::new();
+        for name in names(&descriptors)? {
+            in_time()?;
+            // A descriptor closed meanwhile has no file any more. One that must not be read is an error.
+            let stat = statat(&descriptors, name.as_str(), AtFlags::empty());
+            let stat = gone_is_none(stat.map_err(io::Error::from))?;
+            found.extend(stat.map(|stat| (stat.st_dev, stat.st_ino)));
+        }
         Ok(found)
     }
 
@@ -128,6 +153,7 @@ fn sockets(process: &OwnedFd) -> io::Result<HashSet<u64>> {
     let names = names(&descriptors)?;
     let mut sockets = HashSet::new();
     for name in names {
+        in_time()?;
         if let Some(link) = gone_is_none(read_link_at(&descriptors, &name))? {
             sockets.extend(socket_inode(&link.to_string_lossy()));
         }
@@ -135,11 +161,20 @@ fn sockets(process: &OwnedFd) -> io::Result<HashSet<u64>> {
     Ok(sockets)
 }
 
+fn in_time() -> io::Result<()> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "there was no time left to read them");
+    if deadline::has_passed() { Err(late()) } else { Ok(()) }
+}
+
+/// Returns the names of all descriptors, unless there are too many.
 fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in rustix::fs::Dir::read_from(directory)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if name.bytes().all(|b| b.is_ascii_digit()) {
+            if names.len() == DESCRIPTORS_MOST {
+                return Err(io::Error::other(format!("there are more than {DESCRIPTORS_MOST}")));
+            }
             names.push(name);
         }
     }

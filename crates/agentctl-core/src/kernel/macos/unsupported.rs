@@ -22,8 +22,13 @@ impl Kernel {
         Err(unsupported("macOS does not tell which process holds a file lock"))
     }
 
-    /// Fails: other processes' open files are not read on macOS.
+    /// Fails: the open files of other processes are not read on macOS.
     pub fn has_open(&self, _pid: u32, _device: u64, _inode: u64) -> io::Result<bool> {
+        Err(unsupported("the open files of other processes are not read on macOS"))
+    }
+
+    /// Fails: the open files of other processes are not read on macOS.
+    pub fn open_inodes(&self, _pid: u32) -> io::Result<std::collections::HashSet<(u64, u64)>> {
         Err(unsupported("the open files of other processes are not read on macOS"))
     }
 

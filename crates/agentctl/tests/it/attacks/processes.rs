@@ -1,10 +1,11 @@
-//! Class: processes that are built to blind, hang or crash a look (S5, S11, S12).
+//! Class: processes that are built to blind, hang or crash a look (S5, S11, S12, N2, N3).
 
 use std::process::{Command, Stdio};
 
 use serde_json::json;
 use testkit::{Agent, TestHome, sandboxed};
 
+use crate::claude_code::{self, Claude};
 use crate::codex::{A, B, exec, lock, rollout, started};
 use crate::launched::launch;
 use crate::opencode::{self, DATA, Store};
@@ -185,5 +186,83 @@ fn a_long_chain_of_subagents_overflows_no_stack() {
         assert_eq!(told.code, Some(0), "{}", told.stderr);
         assert_eq!(told.stdout, shown.stdout);
         assert!(crate::stop::lives(pid), "the daemon died");
+    });
+}
+
+/// N2: torn and empty live records of Claude Code cost no time, in a home that a decoy names and in the
+/// user's own: a record of a pid that is no living Claude Code is not read again, and the records of living
+/// ones are read again together.
+#[test]
+fn torn_records_of_claude_hide_no_session() {
+    sandboxed(|| {
+        for (torn, folder) in [("{", "ws/.c"), ("", "ws/.c"), ("{", ".claude")] {
+            let mut claude = Claude::new();
+            configure(&claude.home, &[("live", "6s"), ("all", "6s")], "");
+            let _user = claude.live(claude_code::A, &json!({"status": "busy"}));
+            let decoy_home = claude.home.path().join(folder).to_string_lossy().into_owned();
+            claude.home.set("CLAUDE_CONFIG_DIR", decoy_home.clone());
+            let record = format!("{decoy_home}/sessions/{{pid}}.json");
+            let script = ["write", &record, torn];
+            let mut decoys: Vec<Agent> =
+                (0..20).map(|_| claude.home.agent("claude", "decoy", &script)).collect();
+            for decoy in &mut decoys {
+                decoy.ready();
+            }
+            claude.home.set("CLAUDE_CONFIG_DIR", "");
+            for pid in 100_000..100_400 {
+                claude.home.write(&format!("{folder}/sessions/{pid}.json"), torn);
+            }
+            for command in [&["list", "--json"][..], &["list", "-a", "--json"]] {
+                let listed = claude.home.run(command);
+                let row = listed.session(claude_code::A);
+                assert_eq!(row["status"], "running", "{folder} `{torn}`: {}", listed.stderr);
+                let told = faults(&listed);
+                assert!(told.iter().all(|f| f.1 != "timeout"), "{folder} `{torn}`: {told:?}");
+                assert!(told.len() < 30, "{folder} `{torn}`: {} faults", told.len());
+            }
+            assert_others_go_on(&claude.home, folder);
+        }
+    });
+}
+
+/// N3: a decoy with thousands of open rollouts, and decoys with thousands of other descriptors, cost their
+/// own rows and no session of the user's home.
+#[test]
+fn thousands_of_open_files_hide_no_codex_session() {
+    sandboxed(|| {
+        let mut home = home();
+        configure(&home, &[("live", "6s"), ("all", "6s")], "");
+        rollout(&home, A, &[started()]);
+        let _user = exec(&home, &[A], &["exec"]);
+        let crowds = [
+            ("ws/.x", 1, "rollouts", "19000"),
+            ("ws/.x", 6, "same", "19000"),
+            (".codex", 1, "rollouts", "5000"),
+        ];
+        for (place, many, descriptors, count) in crowds {
+            let folder = home.path().join(place);
+            let rollouts = folder.join("sessions/2026/11/15");
+            std::fs::create_dir_all(&rollouts).expect("made");
+            home.set("CODEX_HOME", folder.to_string_lossy());
+            let rollouts = rollouts.to_string_lossy().into_owned();
+            let script = ["exec", "crowd", descriptors, count, &rollouts];
+            let mut decoys: Vec<Agent> =
+                (0..many).map(|_| home.agent("codex", "decoy", &script)).collect();
+            for decoy in &mut decoys {
+                decoy.ready();
+            }
+            home.set("CODEX_HOME", "");
+            let listed = home.run(&["list", "--json"]);
+            let row = listed.session(A);
+            assert_eq!(row["status"], "running", "{place} {descriptors}: {}", listed.stderr);
+            let told = faults(&listed);
+            assert!(told.iter().all(|f| f.1 != "timeout"), "{place} {descriptors}: {told:?}");
+            let decoy = decoys[0].pid();
+            let rows = listed.sessions();
+            let of_decoy: Vec<_> = rows.iter().filter(|s| s["pid"] == decoy).collect();
+            assert_eq!(of_decoy.len(), 1, "{place} {descriptors}: {of_decoy:#?}");
+            assert_eq!(of_decoy[0]["status"], "unknown", "{place} {descriptors}");
+            assert_others_go_on(&home, descriptors);
+        }
     });
 }
