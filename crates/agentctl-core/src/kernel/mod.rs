@@ -161,11 +161,15 @@ impl Table {
     /// program it will be: until then it looks like its parent in every way.
     #[must_use]
     pub fn is_mere_fork(&self, process: &Process) -> bool {
-        self.processes.iter().any(|parent| {
-            parent.id.pid == process.parent_pid
-                && parent.argv == process.argv
-                && parent.exe == process.exe
-        })
+        let parent = self.process(process.parent_pid);
+        parent.is_some_and(|parent| parent.argv == process.argv && parent.exe == process.exe)
+    }
+
+    /// Returns the candidate of this pid.
+    #[must_use]
+    pub fn process(&self, pid: u32) -> Option<&Process> {
+        let at = self.processes.binary_search_by_key(&pid, |process| process.id.pid);
+        at.ok().map(|at| &self.processes[at])
     }
 }
 

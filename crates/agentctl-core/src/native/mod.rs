@@ -4,6 +4,7 @@
 //! torn last line is held back; a line over the budget is passed over and counted.
 
 pub mod bell;
+pub mod bun;
 pub mod file;
 pub mod json5;
 pub mod jsonl;

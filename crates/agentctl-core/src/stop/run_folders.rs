@@ -81,7 +81,5 @@ impl<'a> RunFolders<'a> {
 
 /// Says whether a process runs this very program, also after the file was replaced by an upgrade.
 pub(super) fn is_this_program(host: &Host, process: &Process) -> bool {
-    let Some(exe) = process.exe.as_deref().and_then(|exe| exe.to_str()) else { return false };
-    let exe = exe.strip_suffix(" (deleted)").unwrap_or(exe);
-    Some(exe) == host.program.to_str()
+    process.exe.as_deref() == Some(&host.program)
 }

@@ -298,11 +298,12 @@ impl Living<'_> {
         let look = self.look;
         let may_serve =
             |p: &&Process| program::is_suspect(p) && arguments::may_serve_session(&p.argv);
+        let launchers = program::launchers(look);
         for process in look.table.processes.iter().filter(may_serve) {
             if self.is_accounted_for(process)
                 || look.table.is_mere_fork(process)
                 || !uses(look, self.root, process)
-                || program::is_launcher(look, process)
+                || launchers.contains(&process.id.pid)
             {
                 continue;
             }

@@ -7,7 +7,6 @@
 //! `docs/agents/claude-code.md`.
 
 mod arguments;
-mod bundle;
 mod control;
 mod dialogs;
 mod ends;

@@ -4,10 +4,12 @@
 //! `claude`. Versions up to 2.1.100 run in Node.js and overwrite their own argument list, so nothing proves
 //! what they are: they are suspects, which can make an answer `unknown` but are never joined or signalled.
 
+use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
 use crate::adapters::{Look, version_beside};
-use crate::kernel::{Process, Table};
+use crate::kernel::Process;
+use crate::native::{bun, file};
 
 /// The names under which the agent's own file is started as a search tool.
 const SEARCH_TOOLS: [&str; 3] = ["rg", "ugrep", "bfs"];
@@ -15,7 +17,7 @@ const SEARCH_TOOLS: [&str; 3] = ["rg", "ugrep", "bfs"];
 pub(super) const PACKAGE: &str = "@anthropic-ai/claude-code";
 /// Programs that run the `cli.js` of older versions.
 const INTERPRETERS: [&str; 4] = ["node", "nodejs", "bun", "deno"];
-/// So many parents are asked for between an agent and its launcher.
+/// The most processes between an agent and its launcher.
 const LAUNCHER_DEPTH: usize = 8;
 
 /// Says whether a name may be that of a process of Claude Code. A link to the native installer's program
@@ -64,8 +66,10 @@ pub(super) fn is_interpreted(process: &Process) -> bool {
 /// Says whether only the name of its program file makes a process look like Claude Code: neither the folder
 /// nor the content of the file does.
 pub(super) fn is_namesake(process: &Process) -> bool {
-    let layout =
-        |exe: &Path| has_own_layout(exe) || is_interpreter(exe) || super::bundle::is_bundle(exe);
+    let is_bundle = |exe: &Path| {
+        file::open_of_anybody(exe).is_ok_and(|(program, _)| bun::holds_program(&program))
+    };
+    let layout = |exe: &Path| has_own_layout(exe) || is_interpreter(exe) || is_bundle(exe);
     !process.exe.as_deref().is_none_or(layout)
 }
 
@@ -77,35 +81,38 @@ pub(super) fn is_since(process: &Process, version: [u32; 3]) -> bool {
         .is_some_and(|numbers: Vec<u32>| numbers.len() == 3 && numbers.as_slice() >= &version[..])
 }
 
-/// Says whether a suspect only waits for the real agent: it has no record, and a process below it is the
-/// same agent in another program file. A process that is known by its file's name alone (a shim, a copied
-/// shell) may have other programs in between; the agent's own package is a launcher only of its children.
-pub(super) fn is_launcher(look: &Look, process: &Process) -> bool {
-    let by_name_only = !process.exe.as_deref().is_some_and(has_own_layout);
-    let depth = if by_name_only { LAUNCHER_DEPTH } else { 1 };
-    let others = look.table.processes.iter().filter(|other| {
-        other.id != process.id
-            && other.exe != process.exe
-            && is_suspect(other)
-            && super::arguments::may_serve_session(&other.argv)
-    });
-    others.into_iter().any(|other| is_below(look, &look.table, other, process, depth))
-}
-
-fn is_below(look: &Look, table: &Table, low: &Process, high: &Process, depth: usize) -> bool {
-    let mut parent = low.parent_pid;
-    for _ in 0..depth {
-        if parent == high.id.pid {
-            return true;
-        }
-        let known = table.processes.iter().find(|p| p.id.pid == parent).map(|p| p.parent_pid);
-        let asked = || look.host.kernel.process(parent).ok().flatten().map(|p| p.parent_pid);
-        match known.or_else(asked) {
-            Some(next) if next > 1 => parent = next,
-            _ => return false,
+/// Returns the pids of the suspects that only wait for the real agent: a process below them is the same agent
+/// in another program file. A process that is known by its file's name alone (a shim, a copied shell) may
+/// have other programs in between; the agent's own package is a launcher only of its children.
+///
+/// Walks up from each agent once, so that thousands of processes called `claude` cost no more than that.
+pub(super) fn launchers(look: &Look) -> HashSet<u32> {
+    let may_serve = |p: &&Process| is_suspect(p) && super::arguments::may_serve_session(&p.argv);
+    let mut parents = HashMap::new();
+    let mut found = HashSet::new();
+    for agent in look.table.processes.iter().filter(may_serve) {
+        let mut pid = agent.parent_pid;
+        for distance in 1..=LAUNCHER_DEPTH {
+            if pid <= 1 {
+                break;
+            }
+            let above = look.table.process(pid);
+            if above.is_some_and(|above| launches(above, agent, distance)) {
+                found.insert(pid);
+            }
+            let ask = || look.host.kernel.process(pid).ok().flatten().map_or(0, |p| p.parent_pid);
+            pid = match above {
+                Some(above) => above.parent_pid,
+                None => *parents.entry(pid).or_insert_with(ask),
+            };
         }
     }
-    false
+    found
+}
+
+fn launches(above: &Process, agent: &Process, distance: usize) -> bool {
+    let by_name_only = || !above.exe.as_deref().is_some_and(has_own_layout);
+    above.exe != agent.exe && (distance == 1 || by_name_only())
 }
 
 /// Nix keeps the program behind a wrapper that becomes it.

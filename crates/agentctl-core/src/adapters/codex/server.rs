@@ -138,7 +138,7 @@ fn introduce(socket: &mut RpcSocket, experimental: bool) -> Result<(), TalkError
 /// Returns the server that hosts a session, if it can be listened to.
 pub(super) fn pushing(look: &Look, root: &Root, session: &Session) -> Option<Pushing> {
     let pid = session.pid.filter(|_| session.hosted)?;
-    let host = look.table.processes.iter().find(|p| p.id.pid == pid)?;
+    let host = look.table.process(pid)?;
     listening(look, root, host)
 }
 

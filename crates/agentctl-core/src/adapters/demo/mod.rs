@@ -66,10 +66,8 @@ impl Adapter for Demo {
     fn is_own_program(&self, look: &Look, process: &Process) -> bool {
         let Some(exe) = process.exe.as_deref() else { return false };
         let name = exe.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        // The kernel marks a program file that an update has replaced.
-        let is_program = *exe == look.host.program
-            || name.strip_suffix(" (deleted)").unwrap_or(name) == "agentctl";
-        is_program && process.argv.get(1).is_some_and(|word| word == SUBCOMMAND)
+        (*exe == look.host.program || name == "agentctl")
+            && process.argv.get(1).is_some_and(|word| word == SUBCOMMAND)
     }
 
     fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {

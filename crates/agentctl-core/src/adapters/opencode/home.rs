@@ -201,10 +201,10 @@ pub(super) fn is_its_name(name: &str) -> bool {
 }
 
 /// Says whether a candidate is the agent itself, by its program file. A link or an argument of its name is
-/// no proof. The kernel marks a program file that an update has replaced.
+/// no proof.
 pub(super) fn is_opencode(process: &Process) -> bool {
     let name = process.exe.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
-    name.is_some_and(|name| is_its_name(name.strip_suffix(" (deleted)").unwrap_or(name)))
+    name.is_some_and(is_its_name)
 }
 
 /// Says whether a process is a program of the agent's name that only waits for the agent it has started:

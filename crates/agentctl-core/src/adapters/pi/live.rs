@@ -107,7 +107,7 @@ fn is_fork(look: &Look, process: &Process) -> bool {
     }
     let names = ["PI_CODING_AGENT", "PI_SESSION_ID", runs::MARKER];
     let environ = |p: &Process| look.host.kernel.environ(&p.id, &names).ok();
-    let parent = look.table.processes.iter().find(|p| p.id.pid == process.parent_pid);
+    let parent = look.table.process(process.parent_pid);
     parent.is_some_and(|parent| environ(parent) == environ(process))
 }
 

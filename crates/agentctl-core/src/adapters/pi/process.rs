@@ -14,14 +14,9 @@ const RUNTIMES: [&str; 3] = ["node", "nodejs", "bun"];
 /// Says whether a process may be one of the two. For its first moments, up to two seconds on a loaded
 /// machine, Pi is called as Node is.
 pub(in crate::adapters) fn is_candidate(brief: Brief<'_>) -> bool {
-    let exe = undeleted(brief.exe_name);
+    let exe = brief.exe_name;
     let starting = RUNTIMES.contains(&exe) && [exe, "MainThread"].contains(&brief.comm);
     brief.comm == "pi" || exe == "pi" || starting
-}
-
-/// The kernel marks a program file that was replaced by an update.
-fn undeleted(name: &str) -> &str {
-    name.strip_suffix(" (deleted)").unwrap_or(name)
 }
 
 /// Says which of the two a process is. A process whose program file cannot be read is shown by its title
@@ -29,7 +24,7 @@ fn undeleted(name: &str) -> &str {
 pub(in crate::adapters) fn kind_of(process: &Process) -> Option<Kind> {
     let Some(exe) = process.exe.as_deref() else { return is_titled(process).then_some(Kind::Pi) };
     let name = exe.file_name()?.to_string_lossy();
-    let name = undeleted(&name);
+    let name = name.as_ref();
     if RUNTIMES.contains(&name) {
         // Node under another name (`exec -a pi node`, a link `pi`) has neither Pi's title nor its script.
         return (is_titled(process) || runs_script(process)).then_some(Kind::Pi);

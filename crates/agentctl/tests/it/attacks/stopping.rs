@@ -315,8 +315,9 @@ fn an_agent_that_claims_another_run_does_not_take_it_along() {
         let row = eventually("it lives", || {
             claude.list().sessions().into_iter().find(|s| s["id"] == A && s["pid"].is_u64())
         });
-        let pid = row["pid"].as_u64().expect("a pid").to_string();
-        let told = claude.home.run(&["stop", &pid, "--json"]);
+        let pid = u32::try_from(row["pid"].as_u64().expect("a pid")).expect("a pid");
+        let told = claude.home.run(&["stop", &pid.to_string(), "--json"]);
+        assert!(!lives(pid), "{told:?}");
         assert!(lives(tool), "{told:?}");
         assert_eq!(status(&claude.home, &victim)["status"], "running", "{told:?}");
     });
