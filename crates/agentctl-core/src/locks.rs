@@ -460,16 +460,9 @@ fn blank(kind: Kind) -> Holder {
 
 /// Returns this process and those it comes from.
 fn ancestors(host: &Host) -> Vec<ProcId> {
-    let mut found: Vec<ProcId> = Vec::new();
-    let mut pid = std::process::id();
-    while pid != 0
-        && let Ok(Some(process)) = host.kernel.process(pid)
-        && !found.contains(&process.id)
-    {
-        pid = process.parent_pid;
-        found.push(process.id);
-    }
-    found
+    let Ok(Some(own)) = host.kernel.process(std::process::id()) else { return Vec::new() };
+    let above: Vec<ProcId> = host.kernel.ancestors(&own).map(|process| process.id).collect();
+    std::iter::once(own.id).chain(above).collect()
 }
 
 /// What a process that stands in a directory turned out to be.

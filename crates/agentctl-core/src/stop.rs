@@ -413,7 +413,7 @@ impl Stopping<'_> {
             wrapper.filter(|w| marker.names(&w.id)).is_some_and(|w| {
                 folders.may_be_agent(&marker.run, &w.id)
                     && !others.iter().any(|o| o.processes.contains(&w.id))
-                    && agents.shown.iter().any(|a| self.descends(a, &w.id))
+                    && agents.shown.iter().any(|agent| descends(self.host, agent, &w.id))
             })
         });
         if let Some(marker) = wrapped {
@@ -421,20 +421,6 @@ impl Stopping<'_> {
         }
         // A run knows its session by its id, and another home may hold a session of the same id.
         session.run.clone().filter(|_| self.is_known_home)
-    }
-
-    fn descends(&self, process: &Process, from: &ProcId) -> bool {
-        let mut at = process.parent_pid;
-        for _ in 0..64 {
-            if at == from.pid {
-                return true;
-            }
-            match self.host.kernel.process(at) {
-                Ok(Some(above)) if above.parent_pid != at && at > 1 => at = above.parent_pid,
-                _ => return false,
-            }
-        }
-        false
     }
 
     /// Asks by signals, one after the other, then kills.
@@ -568,4 +554,9 @@ fn shares(other: &Other, session: &Session) -> bool {
 fn is_served_by_those_that_name(root: &Root, session: &Session) -> bool {
     let names = |serving: &ServingProcess| root.named_by.contains(&serving.id);
     !session.processes.is_empty() && session.processes.iter().all(names)
+}
+
+/// Says whether a process descends from another process.
+fn descends(host: &Host, process: &Process, from: &ProcId) -> bool {
+    host.kernel.ancestors(process).any(|above| above.id == *from)
 }

@@ -173,6 +173,23 @@ impl Table {
     }
 }
 
+/// The most ancestors that are asked for: a longer line of parents is cut.
+const MOST_ANCESTORS: usize = 4096;
+
+impl Kernel {
+    /// Returns the parent of a process, its parent, and so on, each read when it is asked for. Ends at the
+    /// first process, and where a pid names a process that is younger than its child: the parent has ended,
+    /// and its pid belongs to another process.
+    pub fn ancestors(&self, process: &Process) -> impl Iterator<Item = Process> + '_ {
+        let above = |child: &Process| {
+            let pid = Some(child.parent_pid).filter(|pid| *pid > 0 && *pid != child.id.pid)?;
+            let parent = self.process(pid).ok().flatten()?;
+            (parent.id.start_ticks <= child.id.start_ticks).then_some(parent)
+        };
+        std::iter::successors(above(process), move |child| above(child)).take(MOST_ANCESTORS)
+    }
+}
+
 /// The environment of a process, read at a moment when it may not be there yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Environ {

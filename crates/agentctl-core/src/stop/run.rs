@@ -10,7 +10,7 @@ use super::{DEATH, How, Left, PATIENCE, Survivor, doubtful};
 use crate::adapters::ALL;
 use crate::fleet::{self, Query};
 use crate::host::Host;
-use crate::kernel::Held;
+use crate::kernel::{Held, Process};
 use crate::model::{ProcId, Session};
 use crate::runs::{self, Runs};
 
@@ -80,20 +80,11 @@ fn own(host: &Host, run: &str, agents: &[ProcId], sessions: &[Session]) -> Vec<b
     all.collect()
 }
 
-/// Says whether a line of parents leads up to one of these, past nobody who serves a session.
+/// Says whether a process descends from one of these agents, and no process in between serves a session.
 fn is_next_below(host: &Host, from: &ProcId, agents: &[ProcId], sessions: &[Session]) -> bool {
-    let parent = |pid: u32| host.kernel.process(pid).ok().flatten().map(|p| p.parent_pid);
-    let mut at = parent(from.pid);
-    for _ in 0..64 {
-        let Some(above) = at.filter(|pid| *pid > 1) else { return false };
-        let Ok(Some(process)) = host.kernel.process(above) else { return false };
-        if agents.contains(&process.id) {
-            return true;
-        }
-        if sessions.iter().any(|s| s.is_served_by(&process.id)) {
-            return false;
-        }
-        at = Some(process.parent_pid);
-    }
-    false
+    let Ok(Some(process)) = host.kernel.process(from.pid) else { return false };
+    let serves = |above: &Process| sessions.iter().any(|s| s.is_served_by(&above.id));
+    let first =
+        host.kernel.ancestors(&process).find(|above| agents.contains(&above.id) || serves(above));
+    first.is_some_and(|above| agents.contains(&above.id))
 }

@@ -11,7 +11,10 @@ use super::{
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::{OpenFile, Process};
-use crate::model::{Evidence, ProcId, Reason, ReasonKind, Status};
+use crate::model::{Evidence, Reason, ReasonKind, Status};
+
+/// The most processes between Codex and a wrapper that waits for it.
+const WRAPPER_DEPTH: usize = 8;
 
 /// A Codex process that may serve threads of this home, with the rollouts it has open for writing.
 pub(super) struct Candidate<'a> {
@@ -266,23 +269,10 @@ fn is_wrapper(look: &Look, process: &Process, candidates: &[Candidate<'_>]) -> b
             matches!(role(other), Role::Executes | Role::Terminal | Role::RemoteTerminal);
         other.exe != process.exe && other.session == process.session && is_session
     });
-    others.any(|other| is_below(look, other, &process.id))
-}
-
-/// Says whether a process descends from another one, a few steps at most.
-fn is_below(look: &Look, process: &Process, ancestor: &ProcId) -> bool {
-    const MOST_STEPS: usize = 8;
-    let mut parent = process.parent_pid;
-    for _ in 0..MOST_STEPS {
-        if parent == ancestor.pid {
-            return true;
-        }
-        match look.host.kernel.process(parent) {
-            Ok(Some(above)) => parent = above.parent_pid,
-            _ => return false,
-        }
-    }
-    false
+    others.any(|other| {
+        let mut above = look.host.kernel.ancestors(other).take(WRAPPER_DEPTH);
+        above.any(|above| above.id == process.id)
+    })
 }
 
 /// Says whether a terminal is connected to a server of its home. Where the kernel does not say, a server
