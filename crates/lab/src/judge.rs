@@ -32,6 +32,9 @@ pub struct Check {
     /// Whether the session has a live process at that moment.
     #[serde(default)]
     pub alive: bool,
+    /// Only how the session ended is said to be unknown; everything else is right.
+    #[serde(default)]
+    pub outcome_only: bool,
 }
 
 impl Check {
@@ -44,6 +47,7 @@ impl Check {
             verdict,
             evidence: (!holds).then_some(evidence),
             alive: false,
+            outcome_only: false,
         }
     }
 }
@@ -183,6 +187,15 @@ impl Claim {
         !pids.is_empty() && pids.iter().all(apart)
     }
 
+    /// Says whether a row is right but for an outcome that it says is unknown.
+    fn lacks_outcome_only(&self, row: &Value) -> bool {
+        let mut known = row.clone();
+        known["outcome"] = self.outcome.into();
+        row["outcome"] == "unknown"
+            && self.outcome.is_some_and(|outcome| outcome != "unknown")
+            && self.differences(&known).is_empty()
+    }
+
     /// Lists what a row says that is not so.
     fn differences(&self, row: &Value) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -232,6 +245,7 @@ impl Claim {
 pub fn judge(stage: &Stage, moment: &str, claim: &Claim) -> Result<Check, Trouble> {
     let mut wrong = Vec::new();
     let mut unknown = Vec::new();
+    let mut outcomes = Vec::new();
     let live = stage.rows(&[])?;
     let all = stage.rows(&["-a", "--since", "all"])?;
     let fits = |row: &&Value| match &claim.who {
@@ -247,6 +261,9 @@ pub fn judge(stage: &Stage, moment: &str, claim: &Claim) -> Result<Check, Troubl
         match found.as_slice() {
             [row] if row["status"] == "unknown" && claim.status != "unknown" => {
                 unknown.push(format!("{face}: {}", row["reason"]));
+            }
+            [row] if claim.lacks_outcome_only(row) => {
+                outcomes.push(format!("{face}: outcome is unknown, {}", row["notes"]));
             }
             [row] => {
                 wrong.extend(claim.differences(row).into_iter().map(|d| format!("{face}: {d}")));
@@ -284,12 +301,15 @@ pub fn judge(stage: &Stage, moment: &str, claim: &Claim) -> Result<Check, Troubl
     if wrong.is_empty() && !why.contains(&format!(" is {word}: ")) {
         wrong.push(format!("why: does not say {word}: {why}"));
     }
+    let outcome_only = unknown.is_empty() && !outcomes.is_empty();
+    unknown.extend(outcomes);
     let (verdict, evidence) = match (wrong.is_empty(), unknown.is_empty()) {
         (false, _) => (Verdict::Wrong, Some(format!("{}\n{why}", wrong.join("\n")))),
         (true, false) => (Verdict::Unknown, Some(unknown.join("\n"))),
         (true, true) => (Verdict::Right, None),
     };
-    Ok(Check { moment: moment.to_owned(), verdict, evidence, alive: claim.is_live() })
+    let alive = claim.is_live();
+    Ok(Check { moment: moment.to_owned(), verdict, evidence, alive, outcome_only })
 }
 
 /// Compares with several claims of which any may be right: the best verdict decides, the earlier of equal ones.

@@ -130,7 +130,7 @@ mod tests {
     fn row(version: &str, verdict: Verdict) -> Row<'static> {
         let mut all = crate::scenario::all();
         let scenario = all.find(|s| s.agent == "claude-code" && s.name == "version-call");
-        let check = Check { moment: "m".into(), verdict, evidence: None, alive: true };
+        let check = Check { alive: true, verdict, ..Check::of("m", true, String::new()) };
         let played = Played { checks: vec![check], trouble: None };
         Row { scenario: scenario.expect("it exists"), version: version.into(), played }
     }

@@ -220,7 +220,12 @@ impl Stage {
 
     /// Records a comparison that is no matter of one session's status.
     pub fn expect_that(&mut self, moment: &str, holds: bool, evidence: impl Into<String>) {
-        self.checks.push(Check::of(moment, holds, evidence.into()));
+        self.add(Check::of(moment, holds, evidence.into()));
+    }
+
+    /// Adds a comparison.
+    pub fn add(&mut self, check: Check) {
+        self.checks.push(check);
     }
 
     /// Returns what was compared.

@@ -52,6 +52,9 @@ struct HonestUnknown {
     /// Also true after the last process of the session has ended.
     #[serde(default)]
     ended: bool,
+    /// True of the outcome of an ended session only: its status must be right.
+    #[serde(default)]
+    outcome: bool,
     because: String,
 }
 
@@ -101,7 +104,8 @@ impl Table {
                 && (u.scenarios.is_empty() || u.scenarios.iter().any(|s| s == scenario.name))
                 && u.from.as_ref().is_none_or(|f| order(f, version).is_le())
                 && u.until.as_ref().is_none_or(|l| order(version, l).is_le())
-                && (check.alive || u.ended)
+                && u.outcome == check.outcome_only
+                && (check.alive || u.ended || u.outcome)
         };
         let told = self.unknown.iter().find(fits).map(|u| u.because.as_str());
         let told = told.or(scenario.unknown_because);
@@ -134,7 +138,7 @@ mod tests {
     use super::*;
 
     fn check(verdict: Verdict, alive: bool) -> Check {
-        Check { moment: String::new(), verdict, evidence: None, alive }
+        Check { verdict, alive, ..Check::of("", true, String::new()) }
     }
 
     fn scenario(agent: &str, name: &str) -> &'static Scenario {

@@ -8,6 +8,7 @@ pub mod claude_code;
 pub mod codex;
 pub mod control;
 pub mod demo;
+pub mod launchers;
 pub mod openclaw;
 pub mod opencode;
 pub mod pi;

@@ -298,24 +298,32 @@ fn a_session_that_a_terminal_has_left_may_be_open_there_again() {
 /// W12: a native program called `opencode` that waits for the agent is no session.
 #[test]
 fn a_native_launcher_of_opencode_has_no_row() {
-    sandboxed(|| {
-        let (home, store, directory) = world();
-        store.session(A, &directory, None);
-        store.message(A, 0, &answered("stop"));
-        let (program, shim) = (install(&home, "bin/opencode"), namesake(&home, "shim/opencode"));
-        let (database, log) = (home.at(&format!("{DATA}/opencode.db")), log(&home));
-        let begun = line("aaaa0001", "message=init");
-        let inner =
-            format!("exec '{program}' keep '{log}' '{begun}' open '{}' stay", database.display());
-        let mut agent = spawn(&home, &shim, &["start", &inner]);
-        agent.ready();
-        let row = eventually("only the agent itself is seen", || {
-            let rows = home.run(&["list", "--json"]).sessions();
-            rows.first().filter(|row| rows.len() == 1 && row["status"] == "idle").cloned()
-        });
-        assert_ne!(row["pid"], agent.pid());
-        assert_eq!(list(&home).session(A)["status"], "stopped");
+    sandboxed(|| assert_launcher_has_no_row("exec ", ""));
+}
+
+/// W12: the same with another program in between, as the Node script of older packages is.
+#[test]
+fn a_native_launcher_above_another_program_has_no_row() {
+    sandboxed(|| assert_launcher_has_no_row("", "; true"));
+}
+
+fn assert_launcher_has_no_row(before: &str, behind: &str) {
+    let (home, store, directory) = world();
+    store.session(A, &directory, None);
+    store.message(A, 0, &answered("stop"));
+    let (program, shim) = (install(&home, "bin/opencode"), namesake(&home, "shim/opencode"));
+    let (database, log) = (home.at(&format!("{DATA}/opencode.db")), log(&home));
+    let (database, begun) = (database.display(), line("aaaa0001", "message=init"));
+    let inner =
+        format!("{before}'{program}' keep '{log}' '{begun}' open '{database}' stay{behind}");
+    let mut agent = spawn(&home, &shim, &["start", &inner]);
+    agent.ready();
+    let row = eventually("only the agent itself is seen", || {
+        let rows = home.run(&["list", "--json"]).sessions();
+        rows.first().filter(|row| rows.len() == 1 && row["status"] == "idle").cloned()
     });
+    assert_ne!(row["pid"], agent.pid());
+    assert_eq!(list(&home).session(A)["status"], "stopped");
 }
 
 /// W12: a wrapper before or after its agent, a copy of a shell: nothing proves that such a program is

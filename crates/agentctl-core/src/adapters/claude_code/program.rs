@@ -4,7 +4,7 @@
 //! `claude`. Versions up to 2.1.100 run in Node.js and overwrite their own argument list, so nothing proves
 //! what they are: they are suspects, which can make an answer `unknown` but are never joined or signalled.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 
 use crate::adapters::{Look, version_beside};
@@ -17,8 +17,6 @@ const SEARCH_TOOLS: [&str; 3] = ["rg", "ugrep", "bfs"];
 pub(super) const PACKAGE: &str = "@anthropic-ai/claude-code";
 /// Programs that run the `cli.js` of older versions.
 const INTERPRETERS: [&str; 4] = ["node", "nodejs", "bun", "deno"];
-/// The most processes between an agent and its launcher.
-const LAUNCHER_DEPTH: usize = 8;
 
 /// Says whether a name may be that of a process of Claude Code. A link to the native installer's program
 /// file may have any name; the file itself is named by its version.
@@ -84,35 +82,13 @@ pub(super) fn is_since(process: &Process, version: [u32; 3]) -> bool {
 /// Returns the pids of the suspects that only wait for the real agent: a process below them is the same agent
 /// in another program file. A process that is known by its file's name alone (a shim, a copied shell) may
 /// have other programs in between; the agent's own package is a launcher only of its children.
-///
-/// Walks up from each agent once, so that thousands of processes called `claude` cost no more than that.
 pub(super) fn launchers(look: &Look) -> HashSet<u32> {
     let may_serve = |p: &&Process| is_suspect(p) && super::arguments::may_serve_session(&p.argv);
-    let mut parents = HashMap::new();
-    let mut found = HashSet::new();
-    for agent in look.table.processes.iter().filter(may_serve) {
-        let mut pid = agent.parent_pid;
-        for distance in 1..=LAUNCHER_DEPTH {
-            if pid <= 1 {
-                break;
-            }
-            let above = look.table.process(pid);
-            if above.is_some_and(|above| launches(above, agent, distance)) {
-                found.insert(pid);
-            }
-            let ask = || look.host.kernel.process(pid).ok().flatten().map_or(0, |p| p.parent_pid);
-            pid = match above {
-                Some(above) => above.parent_pid,
-                None => *parents.entry(pid).or_insert_with(ask),
-            };
-        }
-    }
-    found
-}
-
-fn launches(above: &Process, agent: &Process, distance: usize) -> bool {
-    let by_name_only = || !above.exe.as_deref().is_some_and(has_own_layout);
-    above.exe != agent.exe && (distance == 1 || by_name_only())
+    let agents = look.table.processes.iter().filter(may_serve);
+    crate::adapters::launchers::launchers(look, agents, &|above, agent, steps| {
+        let by_name_only = || !above.exe.as_deref().is_some_and(has_own_layout);
+        above.exe != agent.exe && (steps == 1 || by_name_only())
+    })
 }
 
 /// Nix keeps the program behind a wrapper that becomes it.

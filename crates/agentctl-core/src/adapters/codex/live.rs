@@ -8,13 +8,11 @@ use super::process::{Role, role};
 use super::{
     Codex, CodexStore, NAME, birth_days, id_of, is_codex, is_program_name, locks, server, tools,
 };
+use crate::adapters::launchers::launchers;
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::{OpenFile, Process};
 use crate::model::{Evidence, Reason, ReasonKind, Status};
-
-/// The most processes between Codex and a wrapper that waits for it.
-const WRAPPER_DEPTH: usize = 8;
 
 /// A Codex process that may serve threads of this home, with the rollouts it has open for writing.
 pub(super) struct Candidate<'a> {
@@ -238,10 +236,11 @@ fn add_threadless(look: &Look, candidates: &[Candidate<'_>], found: &mut Found<S
     let ours = || candidates.iter().filter(|c| c.proof.is_ok());
     let servers: Vec<&Process> =
         ours().map(|c| c.process).filter(|p| role(p) == Role::Server).collect();
+    let wrappers = wrappers(look, candidates);
     for candidate in ours() {
         let process = candidate.process;
         let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
-        if joined || is_wrapper(look, process, candidates) {
+        if joined || wrappers.contains(&process.id.pid) {
             continue;
         }
         let role = role(process);
@@ -261,17 +260,15 @@ fn add_threadless(look: &Look, candidates: &[Candidate<'_>], found: &mut Found<S
     }
 }
 
-/// Says whether a process only waits for the real Codex below it: another program file, in the same kernel
-/// session. A Codex below a tool has a session of its own.
-fn is_wrapper(look: &Look, process: &Process, candidates: &[Candidate<'_>]) -> bool {
-    let mut others = candidates.iter().map(|c| c.process).filter(|other| {
-        let is_session =
-            matches!(role(other), Role::Executes | Role::Terminal | Role::RemoteTerminal);
-        other.exe != process.exe && other.session == process.session && is_session
-    });
-    others.any(|other| {
-        let mut above = look.host.kernel.ancestors(other).take(WRAPPER_DEPTH);
-        above.any(|above| above.id == process.id)
+/// Returns the pids of the processes that only wait for the real Codex below them: another program file, in
+/// the same kernel session. A Codex below a tool has a session of its own.
+fn wrappers(look: &Look, candidates: &[Candidate<'_>]) -> HashSet<u32> {
+    let serves = |process: &&Process| {
+        matches!(role(process), Role::Executes | Role::Terminal | Role::RemoteTerminal)
+    };
+    let agents = candidates.iter().map(|c| c.process).filter(serves);
+    launchers(look, agents, &|above, agent, _| {
+        above.exe != agent.exe && above.session == agent.session
     })
 }
 

@@ -1,5 +1,6 @@
 //! Where OpenCode keeps its sessions, for us and for each live process; and what a process is there for.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::NAME;
@@ -207,13 +208,16 @@ pub(super) fn is_opencode(process: &Process) -> bool {
     name.is_some_and(is_its_name)
 }
 
-/// Says whether a process is a program of the agent's name that only waits for the agent it has started:
-/// it has not opened the database, and its child runs another program file.
-pub(super) fn is_launcher(look: &Look, process: &Process, home: &Home) -> bool {
-    let starts = |child: &Process| {
-        child.parent_pid == process.id.pid && child.exe != process.exe && is_opencode(child)
-    };
-    look.table.processes.iter().any(starts) && !has_open(look, process, &database(&home.root))
+/// Returns the pids of the programs of the agent's name that have started the agent, a child or, in the same
+/// kernel session, a process further down: another program file. A launcher only waits if it has not opened
+/// the database itself.
+pub(super) fn launchers(look: &Look) -> HashSet<u32> {
+    let agents = look.table.processes.iter().filter(|process| is_opencode(process));
+    crate::adapters::launchers::launchers(look, agents, &|above, agent, steps| {
+        is_opencode(above)
+            && above.exe != agent.exe
+            && (steps == 1 || above.session == agent.session)
+    })
 }
 
 /// What a process is there for.

@@ -11,7 +11,9 @@ use std::sync::{Mutex, PoisonError};
 
 use super::database::Made;
 use super::entry::{Newest, Part};
-use super::home::{Home, Role, continues_some, is_launcher, is_opencode, told_session};
+use super::home::{
+    Home, Role, continues_some, database, has_open, is_opencode, launchers, told_session,
+};
 use super::log::{self, Heard, Spoken};
 use super::program::{namesake, unseen_home};
 use super::server::{self, Word};
@@ -77,6 +79,7 @@ pub(super) fn read<'a>(
             && !matches!(Role::of(process), Role::Client | Role::Other)
             && !look.table.is_mere_fork(process)
     };
+    let launchers = launchers(look);
     let living: Vec<(&Process, Home)> = look
         .table
         .processes
@@ -84,7 +87,9 @@ pub(super) fn read<'a>(
         .filter(ours)
         .filter_map(|process| Some((process, Home::of(look, process).shown()?)))
         .filter(|(process, home)| home.root == root.path && !look.has_ended(process))
-        .filter(|(process, home)| !is_launcher(look, process, home))
+        .filter(|(process, home)| {
+            !launchers.contains(&process.id.pid) || has_open(look, process, &database(&home.root))
+        })
         .collect();
     let mut proofs = Vec::new();
     for (process, home) in living {

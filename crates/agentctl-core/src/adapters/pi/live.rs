@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use super::lines::{self, Header};
-use super::process::{Surroundings, is_launcher, is_package_command, is_starting, kind_of};
+use super::process::{Surroundings, is_package_command, is_starting, kind_of, launchers};
 use super::record::{self, last_activity};
 use super::{Kind, PiStore, exclusion, owners};
 use crate::adapters::proof::prove;
@@ -87,12 +87,13 @@ impl Open<'_> {
 
 /// Returns the live processes of both kinds that keep their sessions in this home.
 fn processes<'a>(look: &'a Look, root: &Root) -> Vec<(&'a Process, Kind, Surroundings)> {
+    let launchers = launchers(look);
     let all = look.table.processes.iter().filter_map(|process| {
         let kind = kind_of(process)?;
         let surroundings = Surroundings::of(look, process)?;
         let counts = surroundings.belongs_to(root)
             && !is_fork(look, process)
-            && !is_launcher(look, process)
+            && !launchers.contains(&process.id.pid)
             && !look.has_ended(process);
         counts.then_some((process, kind, surroundings))
     });

@@ -1,5 +1,6 @@
 //! Which processes are Pi's, whose store they write, and what their environment says.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::{Kind, PACKAGES};
@@ -41,16 +42,15 @@ pub(in crate::adapters) fn is_own_program(process: &Process, kind: Kind) -> bool
     process.exe.is_some() && kind_of(process) == Some(kind)
 }
 
-/// Says whether a process is a native program called `pi` that only waits for the Pi it has started. What
-/// an agent starts as a tool leads a session of its own.
-pub(super) fn is_launcher(look: &Look, process: &Process) -> bool {
-    kind_of(process) == Some(Kind::PiRust)
-        && look.table.processes.iter().any(|child| {
-            child.parent_pid == process.id.pid
-                && child.session == process.session
-                && child.exe != process.exe
-                && kind_of(child).is_some()
-        })
+/// Returns the pids of the native programs called `pi` that only wait for the Pi they have started. What an
+/// agent starts as a tool leads a session of its own.
+pub(super) fn launchers(look: &Look) -> HashSet<u32> {
+    let agents = look.table.processes.iter().filter(|process| kind_of(process).is_some());
+    crate::adapters::launchers::launchers(look, agents, &|above, agent, _| {
+        above.session == agent.session
+            && above.exe != agent.exe
+            && kind_of(above) == Some(Kind::PiRust)
+    })
 }
 
 /// Pi overwrites its arguments by its title, padded to their length with spaces or nothing, and gives the
@@ -140,8 +140,9 @@ pub(in crate::adapters) fn home_of(look: &Look, process: &Process) -> Option<Pat
 /// Returns the homes of both programs that are there.
 pub(in crate::adapters) fn roots(look: &Look) -> Vec<Root> {
     let known = homes(&look.host);
+    let launchers = launchers(look);
     let living = |process: &Process| {
-        let home = home_of(look, process).filter(|_| !is_launcher(look, process))?;
+        let home = home_of(look, process).filter(|_| !launchers.contains(&process.id.pid))?;
         // Another program may be called `pi`: without a home of ours it is a stranger.
         (kind_of(process) == Some(Kind::Pi) || home.is_dir()).then_some(home)
     };

@@ -7,7 +7,7 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use super::terminal::{Tui, open, session, shows};
-use super::{WORK, database, ended, env, query, recorded, run_in, settings, with};
+use super::{WORK, database, ended, env, native, query, recorded, run_in, settings, with};
 use crate::judge::Claim;
 use crate::scenario::unusual::{Events, native_wrapper, no_namesake, one_alive, only};
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -116,7 +116,8 @@ pub(super) fn own_mounts(stage: &mut Stage) -> Result<(), Trouble> {
     let argv = ["unshare", "--mount", "/bin/bash", "-c", script];
     let terminal = stage.terminal(&cwd, &with(&[]), &argv)?;
     shows(stage, &terminal, "fake-1")?;
-    let native = terminal.process().map_err(|e| e.to_string())?;
+    let pane = terminal.process().map_err(|e| e.to_string())?;
+    let native = native(stage, pane.pid)?;
     let tui = Tui { terminal, native };
     let idle = Claim::of_process(tui.native.pid, "idle").because(None);
     stage.expect("at rest", &idle)?;

@@ -1,0 +1,42 @@
+//! Launchers: programs of an agent's name that have started the agent and only wait for it. They serve no
+//! session.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Look;
+use crate::kernel::Process;
+
+/// The most processes from an agent up to its launcher, that one included: there may be an interpreter and a
+/// shell in between.
+const MOST_STEPS: usize = 8;
+
+/// Returns the pids of the candidates above these agents of which `launches` says, given the candidate, the
+/// agent and the number of steps between them, that it is the agent's launcher.
+///
+/// Walks up from each agent once, so that thousands of processes of an agent's name cost no more than that.
+pub fn launchers<'a>(
+    look: &Look,
+    agents: impl Iterator<Item = &'a Process>,
+    launches: &dyn Fn(&Process, &Process, usize) -> bool,
+) -> HashSet<u32> {
+    let mut parents: HashMap<u32, u32> = HashMap::new();
+    let mut found = HashSet::new();
+    for agent in agents {
+        let mut pid = agent.parent_pid;
+        for steps in 1..=MOST_STEPS {
+            if pid <= 1 {
+                break;
+            }
+            let above = look.table.process(pid);
+            if above.is_some_and(|above| launches(above, agent, steps)) {
+                found.insert(pid);
+            }
+            let read = || look.host.kernel.process(pid).ok().flatten().map_or(0, |p| p.parent_pid);
+            pid = match above {
+                Some(above) => above.parent_pid,
+                None => *parents.entry(pid).or_insert_with(read),
+            };
+        }
+    }
+    found
+}
