@@ -1,6 +1,6 @@
 //! OpenCode ordered about.
 
-use super::{WORK, database, ended, env, query, recorded, run, settings, shared};
+use super::{TOOL_RUNS, WORK, database, ended, env, query, recorded, run, settings, shared};
 use crate::judge::Claim;
 use crate::process::Held;
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -56,7 +56,7 @@ pub(super) fn fails(stage: &mut Stage) -> Result<(), Trouble> {
 pub(super) fn stopped(stage: &mut Stage) -> Result<(), Trouble> {
     let (id, agent) = launch(stage, &format!("working [[tool:{WORK}]]"))?;
     let tool = stage.until_below(agent.pid, WORK)?;
-    recorded(stage, &database(stage), &id, "\"metadata\":{\"output\":\"\"}")?;
+    recorded(stage, &database(stage), &id, TOOL_RUNS)?;
     let told = stage.order(&stage.home, &env(), &["stop", &id])?;
     stage.expect_that("`stop`", told.code == Some(0), told.all());
     let gone = agent.ended_within(PATIENCE) && tool.ended_within(PATIENCE);

@@ -18,6 +18,8 @@ use crate::judge::Claim;
 use crate::process::{Held, Started};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
+/// What the record of a tool holds once the command runs. 1.14 writes a description behind the output.
+const TOOL_RUNS: &str = "\"metadata\":{\"output\":\"\"";
 const OPENCODE: Agent = Agent("opencode");
 
 /// Every scenario of OpenCode.
@@ -244,7 +246,7 @@ impl Run {
     /// Waits until it is in the tool that never ends, by its processes and its record.
     fn in_tool(&self, stage: &Stage) -> Result<Held, Trouble> {
         let tool = stage.until_below(self.pid(), WORK)?;
-        recorded(stage, &self.database, &self.id, "\"metadata\":{\"output\":\"\"}")?;
+        recorded(stage, &self.database, &self.id, TOOL_RUNS)?;
         Ok(tool)
     }
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{WORK, database, ended, env, query, recorded, settings, with};
+use super::{TOOL_RUNS, WORK, database, ended, env, query, recorded, settings, with};
 use crate::judge::Claim;
 use crate::process::{Held, Started};
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -82,7 +82,7 @@ impl Server {
 
     fn in_tool(&self, stage: &Stage, id: &str) -> Result<Held, Trouble> {
         let tool = stage.until_below(self.pid(), WORK)?;
-        recorded(stage, &database(stage), id, "\"metadata\":{\"output\":\"\"}")?;
+        recorded(stage, &database(stage), id, TOOL_RUNS)?;
         Ok(tool)
     }
 }

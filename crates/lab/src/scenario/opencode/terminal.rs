@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use serde_json::json;
 
-use super::{WORK, database, ended, native, query, recorded, settings, with};
+use super::{TOOL_RUNS, WORK, database, ended, native, query, recorded, settings, with};
 use crate::judge::Claim;
 use crate::process::Held;
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -80,7 +80,7 @@ impl Tui {
 
     pub(super) fn in_tool(&self, stage: &Stage, id: &str) -> Result<Held, Trouble> {
         let tool = stage.until_below(self.native.pid, WORK)?;
-        recorded(stage, &database(stage), id, "\"metadata\":{\"output\":\"\"}")?;
+        recorded(stage, &database(stage), id, TOOL_RUNS)?;
         Ok(tool)
     }
 }
