@@ -23,6 +23,7 @@ mod kept;
 pub mod kernel;
 pub mod launch;
 pub mod locks;
+pub mod marks;
 pub mod model;
 pub mod native;
 pub mod orders;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use agentctl_core::host::{Gateway, Host, Secret};
 use agentctl_core::kernel::Process;
+use agentctl_core::marks;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -233,7 +234,7 @@ impl Client {
     /// Connects to a daemon that sees what we see, if there is one and it may be asked. Fails only where
     /// whoever serves is not believed.
     pub fn of_the_same_world(host: &Host) -> Result<Option<Self>, Silence> {
-        if host.var("AGENTCTL_NO_DAEMON").is_some() {
+        if host.var(marks::NO_DAEMON).is_some() {
             return Ok(None);
         }
         match Self::connect(&Place::of(host), host.deadlines.live / QUICK) {

@@ -13,6 +13,7 @@ use agentctl_core::adapters::control::{Control, Permissions};
 use agentctl_core::adapters::{self};
 use agentctl_core::host::{Deadlines, Gateway, Host, Secret};
 use agentctl_core::kernel::Kernel;
+use agentctl_core::marks;
 use agentctl_core::model::Time;
 use agentctl_core::native::file;
 use agentctl_core::talk::Endpoint;
@@ -223,7 +224,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
         memo: None,
     };
     let path = path(&host);
-    let mut file = read(&path, host.var("AGENTCTL_CONFIG").is_some())?.unwrap_or_default();
+    let mut file = read(&path, host.var(marks::CONFIG).is_some())?.unwrap_or_default();
     let mut warnings = readable_secrets(&host, &file, &path);
     let unsafe_commands = unsafe_commands(&host, &file, &path);
     if let Some(why) = &unsafe_commands {
@@ -245,7 +246,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
 #[must_use]
 pub fn path(host: &Host) -> PathBuf {
     let default = || host.config().join("config.toml");
-    host.var("AGENTCTL_CONFIG").map_or_else(default, PathBuf::from)
+    host.var(marks::CONFIG).map_or_else(default, PathBuf::from)
 }
 
 /// Returns the time now.

@@ -8,6 +8,7 @@ use agentctl_core::events::Watcher;
 use agentctl_core::fleet;
 use agentctl_core::host::Host;
 use agentctl_core::kernel::Mechanism;
+use agentctl_core::marks;
 use agentctl_core::model::{Fault, SCHEMA_VERSION};
 use agentctl_core::native::watch::Watch;
 use agentctl_core::runs::{Run, Runs};
@@ -169,7 +170,7 @@ fn kernel(host: &Host, look: &Look) -> Vec<Check> {
 /// How soon changes are seen: by the daemon, or by whoever would look in its stead.
 fn changes(host: &Arc<Host>) -> Check {
     let check = |state, detail: String| Check::new("events", "changes", state, detail);
-    let asked = match host.var("AGENTCTL_NO_DAEMON") {
+    let asked = match host.var(marks::NO_DAEMON) {
         Some(_) => Err(Silence::Nobody),
         None => Client::connect(&Place::of(host), PATIENT),
     };

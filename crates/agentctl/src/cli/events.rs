@@ -12,6 +12,7 @@ use std::time::Duration;
 use agentctl_core::adapters::ALL;
 use agentctl_core::events::{Event, EventKind, Watcher, replay};
 use agentctl_core::host::Host;
+use agentctl_core::marks;
 use agentctl_core::model::{Fault, Time};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -60,7 +61,7 @@ pub(super) fn cmd_events(ui: &mut Ui, host: &Arc<Host>, args: &EventsArgs) -> Ou
     let end = End::default();
     end_by_signal(end.clone())?;
     end_with_reader(end.clone());
-    if host.var("AGENTCTL_NO_DAEMON").is_none() {
+    if host.var(marks::NO_DAEMON).is_none() {
         let wanted = SubscribeParams {
             types: args.types.iter().map(|kind| kind.word().to_owned()).collect(),
             adapters: args.adapter.iter().cloned().collect(),

@@ -9,7 +9,7 @@ use agentctl_core::fuses::{
 };
 use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, SCHEMA_VERSION};
-use agentctl_core::{hooks, locks};
+use agentctl_core::{hooks, locks, marks};
 use anstyle::{AnsiColor, Style};
 use clap::{Args, Subcommand};
 use schemars::JsonSchema;
@@ -291,7 +291,7 @@ pub(super) fn cmd_fuses(ui: &mut Ui, host: &Arc<Host>, args: &FusesArgs) -> Outc
 
 /// A fuse burns only while somebody is awake.
 fn ensure_awake(ui: &mut Ui, host: &Host) {
-    if host.var("AGENTCTL_NO_DAEMON").is_some() {
+    if host.var(marks::NO_DAEMON).is_some() {
         ui.warn("no daemon is started (AGENTCTL_NO_DAEMON): nothing happens until one runs");
         return;
     }

@@ -14,8 +14,9 @@ use std::time::Duration;
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::hooks::Call;
 use agentctl_core::host::Host;
+use agentctl_core::marks::hook;
 use agentctl_core::model::{Outcome, Session};
-use agentctl_core::runs;
+use agentctl_core::native::private;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -198,9 +199,9 @@ impl Worker {
     /// The event in a file without a name. Where none can be made, the variables must do.
     fn told(&self, event: &Event) -> io::Result<File> {
         let state = self.host.state();
-        runs::private_directory(&state)?;
+        private::directory(&state)?;
         let path = state.join(format!("notify-{}.json", uuid::Uuid::new_v4()));
-        let mut file = runs::private_file(&path)?;
+        let mut file = private::file(&path)?;
         let reader = File::open(&path);
         std::fs::remove_file(&path)?;
         file.write_all(&webhooks::body(event))?;
@@ -260,14 +261,14 @@ impl Words {
         let session = event.session.as_ref();
         let safe = |t: Option<&str>| t.unwrap_or_default().to_owned();
         vec![
-            ("AGENTCTL_EVENT", event.kind.word().to_owned()),
-            ("AGENTCTL_EVENT_ID", safe(Some(&event.id))),
-            ("AGENTCTL_ADAPTER", safe(event.adapter)),
-            ("AGENTCTL_SESSION_ID", safe(event.session_id.as_deref())),
-            ("AGENTCTL_CWD", safe(session.and_then(|s| s.cwd.as_deref()))),
-            ("AGENTCTL_STATUS", safe(session.map(|s| s.status.word()))),
-            ("AGENTCTL_TITLE", self.title.clone()),
-            ("AGENTCTL_TEXT", self.text.clone()),
+            (hook::EVENT, event.kind.word().to_owned()),
+            (hook::EVENT_ID, safe(Some(&event.id))),
+            (hook::ADAPTER, safe(event.adapter)),
+            (hook::SESSION_ID, safe(event.session_id.as_deref())),
+            (hook::CWD, safe(session.and_then(|s| s.cwd.as_deref()))),
+            (hook::STATUS, safe(session.map(|s| s.status.word()))),
+            (hook::TITLE, self.title.clone()),
+            (hook::TEXT, self.text.clone()),
         ]
     }
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use agentctl::daemon::webhooks::{Endpoint, NAMED_MOST, Pace, WebhookStatus, Webhooks, World};
-use agentctl_core::events::{Callback, Event, EventKind};
+use agentctl_core::events::{Event, EventKind};
 use agentctl_core::host::Secret;
-use agentctl_core::model::{Exit, Time};
+use agentctl_core::model::{Callback, Exit, Time};
 use agentctl_core::talk::base64;
 use serde_json::{Value, json};
 use testkit::receiver::{Manner, Receiver, Request};
