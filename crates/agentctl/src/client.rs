@@ -17,8 +17,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::daemon::protocol::{Hello, PROTOCOL, Refusal, Welcome};
-use crate::daemon::{Place, Unconnected};
+use crate::place::{Place, Unconnected};
+use crate::protocol::{Hello, PROTOCOL, Refusal, Welcome};
+use crate::ui::Ui;
 
 /// A daemon that does not say hello within this part of what an answer may take is not asked what we can
 /// answer ourselves: a fifth of a second, where nobody has configured another limit.
@@ -128,6 +129,15 @@ impl std::fmt::Display for Silence {
             Self::Foreign(why) => write!(f, "the daemon is of another version: {why}"),
             Self::Refused(refusal) => write!(f, "the daemon refused: {}", refusal.message),
             Self::Broken(error) => write!(f, "the daemon could not be asked: {error}"),
+        }
+    }
+}
+
+impl Silence {
+    /// Warns if a listener is there that is not believed to be this user's daemon.
+    pub fn warn_if_untrusted(&self, ui: &mut Ui) {
+        if matches!(self, Self::Untrusted(_)) {
+            ui.warn(&self.to_string());
         }
     }
 }

@@ -3,6 +3,9 @@
 //! An unknown key or a bad value is an error that names file, line and key; nothing is guessed.
 
 mod daemon;
+mod reach;
+mod settings;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,8 +23,10 @@ use agentctl_core::talk::Endpoint;
 use agentctl_core::trust::{self, Strict};
 use serde::Deserialize;
 
-use crate::daemon::webhooks::Endpoint as Webhook;
-use crate::daemon::{http, notify};
+pub(crate) use self::settings::check_token;
+pub use self::settings::{MetricsSettings, NotifySettings};
+pub use self::webhook::WebhookEndpoint;
+pub(crate) use self::webhook::secret_key;
 use crate::failure::{Failure, Kind};
 
 #[derive(Default, Deserialize)]
@@ -166,11 +171,11 @@ pub struct Loaded {
     /// What a launch does when nothing is said.
     pub defaults: Defaults,
     /// Where events are sent.
-    pub webhooks: Vec<Webhook>,
+    pub webhooks: Vec<WebhookEndpoint>,
     /// What notifications are shown, if any are wished.
-    pub notify: Option<notify::Settings>,
+    pub notify: Option<NotifySettings>,
     /// Where metrics are served, if they are wished.
-    pub metrics: Option<http::Settings>,
+    pub metrics: Option<MetricsSettings>,
     /// What is not as safe as it should be, a sentence each.
     pub warnings: Vec<String>,
     /// Why the commands that the configuration names are not run, where another user could have written it.

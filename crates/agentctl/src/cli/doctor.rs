@@ -19,9 +19,9 @@ use serde::Serialize;
 
 use super::runs::size;
 use crate::client::{Client, PATIENT, Silence};
-use crate::daemon::Place;
 use crate::daemon::status::DaemonStatus;
 use crate::failure::Outcome;
+use crate::place::Place;
 use crate::rows;
 use crate::text::one_line;
 use crate::ui::Ui;

@@ -19,8 +19,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use self::remote::{Alone, Remote};
 use super::list::{adapter_name, since};
-use crate::daemon::protocol::SubscribeParams;
 use crate::failure::{Failure, Outcome};
+use crate::protocol::SubscribeParams;
 use crate::ui::Ui;
 
 /// Print what changes, as it changes: one JSON object a line
@@ -69,7 +69,7 @@ pub(super) fn cmd_events(ui: &mut Ui, host: &Arc<Host>, args: &EventsArgs) -> Ou
         match Remote::begin(host, wanted, from, end.clone())? {
             Ok(stream) => return tell(ui, args, stream),
             Err(Alone::Ended) => return Ok(ExitCode::SUCCESS),
-            Err(Alone::Untrusted(silence)) => ui.warn_untrusted(&silence),
+            Err(Alone::Untrusted(silence)) => silence.warn_if_untrusted(ui),
             Err(Alone::OtherWorld) => ui.warn(
                 "the daemon sees another world than this command, which therefore looks by itself",
             ),

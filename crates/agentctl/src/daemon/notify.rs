@@ -9,7 +9,6 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::hooks::Call;
@@ -21,10 +20,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Say, webhooks};
+use crate::config::NotifySettings;
 use crate::text;
 
-/// How long a program may take.
-const LIMIT: Duration = Duration::from_secs(10);
 /// So many run at once.
 const AT_ONCE: usize = 2;
 /// So many wait.
@@ -33,24 +31,6 @@ const WAITING: usize = 32;
 const REMEMBERED: usize = 4096;
 /// Columns of one line.
 const COLUMNS: usize = 120;
-
-/// What is shown, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The argv; `None` for the desktop's own.
-    pub command: Option<Vec<String>>,
-    /// The kinds of edges.
-    pub on: Vec<EventKind>,
-    /// How long a program may take.
-    pub limit: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        let on = vec![EventKind::Waiting, EventKind::Stopped, EventKind::Error];
-        Self { command: None, on, limit: LIMIT }
-    }
-}
 
 /// How it stands with notifications.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -102,7 +82,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Notify {
     /// Starts the threads. They sleep until something is offered.
-    pub fn start(settings: Settings, host: &Arc<Host>, say: Say) -> io::Result<Self> {
+    pub fn start(settings: NotifySettings, host: &Arc<Host>, say: Say) -> io::Result<Self> {
         let (queue, waiting) = sync_channel::<Arc<Event>>(WAITING);
         let waiting = Arc::new(Mutex::new(waiting));
         let status = Arc::new(Mutex::new(NotifyStatus::default()));
@@ -146,7 +126,7 @@ impl Notify {
 }
 
 struct Worker {
-    settings: Settings,
+    settings: NotifySettings,
     host: Arc<Host>,
     waiting: Arc<Mutex<Receiver<Arc<Event>>>>,
     status: Arc<Mutex<NotifyStatus>>,

@@ -11,9 +11,9 @@ use agentctl_core::host::Host;
 use agentctl_core::kernel::{Spawn, Stdio};
 use agentctl_core::{launch, marks};
 
-use super::Place;
 use crate::client::{Client, PATIENT, Silence};
 use crate::failure::{Failure, Kind};
+use crate::place::Place;
 
 /// So long may a daemon take until it serves.
 const START_LIMIT: Duration = Duration::from_secs(30);
