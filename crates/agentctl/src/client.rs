@@ -5,12 +5,14 @@
 //! program) is not asked: the fingerprint of what a question looks at must be the same. Everything is
 //! bounded: the time of a connection and of an answer, and the length of a line.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use agentctl_core::host::{Gateway, Host, Secret};
+use agentctl_core::adapters::ALL;
+use agentctl_core::host::{BASE_DIRECTORIES, Gateway, Host, Secret};
 use agentctl_core::kernel::Process;
 use agentctl_core::marks;
 use serde::de::DeserializeOwned;
@@ -30,12 +32,6 @@ pub const PATIENT: Duration = Duration::from_secs(5);
 const LINE_BYTES: usize = 128 << 20;
 /// A daemon that hung up before it said a word is tried again after this long: it may have been ending.
 const HUNG_UP_PAUSE: Duration = Duration::from_millis(20);
-/// The variables that say where agents keep their things begin so.
-#[rustfmt::skip]
-const PREFIXES: [&str; 9] = [
-    "CLAUDE_CONFIG", "CODEX_HOME", "OPENCODE_", "OPENCLAW_", "PI_",
-    "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME",
-];
 
 /// Returns the fingerprint of what a question asked here looks at.
 #[must_use]
@@ -59,13 +55,14 @@ pub fn fingerprint(host: &Host) -> String {
     for gateway in host.gateways.values().flatten() {
         add(&gateway_text(host, gateway));
     }
-    for (name, value) in &host.env {
-        if PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-            add(&format!("{name}={value}"));
-            // What is no whole path may mean another place from elsewhere.
-            if !value.starts_with('/') {
-                add(&host.cwd.to_string_lossy());
-            }
+    let declared = ALL.iter().flat_map(|adapter| adapter.variables().answers);
+    let deciding: BTreeSet<&str> = BASE_DIRECTORIES.iter().chain(declared).copied().collect();
+    for name in deciding {
+        let Some(value) = host.env.get(name) else { continue };
+        add(&format!("{name}={value}"));
+        // A relative path depends on the working directory.
+        if !value.starts_with('/') {
+            add(&host.cwd.to_string_lossy());
         }
     }
     format!("{:?}", text.finish())

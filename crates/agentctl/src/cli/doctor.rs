@@ -153,8 +153,11 @@ fn kernel(host: &Host, look: &Look) -> Vec<Check> {
             CheckState::Ok,
             format!("/proc/locks, {} held", locks.len()),
         ),
-        Err(error) => Check::new("kernel", "file locks", CheckState::Failed, error.to_string())
-            .hint("Codex sessions cannot be told alive without it"),
+        Err(error) => {
+            let consequences: Vec<_> = ALL.iter().filter_map(|a| a.without_file_locks()).collect();
+            Check::new("kernel", "file locks", CheckState::Failed, error.to_string())
+                .hint(consequences.join("; "))
+        }
     };
     let events = match Watch::directories([host.home.as_path()]) {
         Ok(watch) => {

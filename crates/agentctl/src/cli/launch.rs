@@ -232,7 +232,7 @@ fn adapter(
         });
     }
     let installed = |a: &&&'static dyn Adapter| {
-        a.name() != "demo" && a.control().is_some() && a.installation(host).program.is_some()
+        !a.is_built_in() && a.control().is_some() && a.installation(host).program.is_some()
     };
     match ALL.iter().find(installed) {
         Some(adapter) => {

@@ -58,9 +58,9 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
         .flatten()
     {
         let name = entry.file_name().to_string_lossy().trim_end_matches(".rs").to_owned();
-        // The registry itself, the vocabulary of control, the proof of a join, what a look
-        // remembers, and the homes.
-        if ["mod", "control", "proof", "recall", "root"].contains(&name.as_str()) {
+        // The registry itself, the vocabulary of control, the declarations, the proof of a join, what a
+        // look remembers, and the homes.
+        if ["mod", "control", "declared", "proof", "recall", "root"].contains(&name.as_str()) {
             continue;
         }
         assert!(
