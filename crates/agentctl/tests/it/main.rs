@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 #![allow(clippy::similar_names)]
 
+mod agents_named;
 mod attacks;
 mod awake;
 mod claude_code;
