@@ -184,7 +184,7 @@ pub(super) fn metrics(
         None => METRICS_LISTEN,
         Some(text) => text.parse().map_err(|_| {
             wrong("listen", format!("`{text}` is not an address and a port"))
-                .hint(format!("write it like {}", METRICS_LISTEN))
+                .hint(format!("write it like {METRICS_LISTEN}"))
         })?,
     };
     if !listen.ip().is_loopback() && !table.allow_remote {

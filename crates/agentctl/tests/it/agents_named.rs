@@ -131,7 +131,7 @@ fn adapters_read_variables_through_their_declaration_only() {
 #[test]
 fn a_daemon_with_another_value_of_a_deciding_variable_is_not_believed() {
     let home = crate::home();
-    let host = host(home.path().to_owned(), agentctl::config::clock);
+    let host = host(home.path(), agentctl::config::clock);
     let with = |name: &str| {
         let mut other = Host::clone(&host);
         other.env.insert(name.to_owned(), "/somewhere/else".to_owned());

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use agentctl_core::marks;
+
 use crate::source::{Kind, Token, production, tokens, workspace};
 
 /// Room to the rooms that it uses.
@@ -248,5 +250,29 @@ fn adapters_start_and_signal_no_process_and_commands_open_no_agents_file() {
             let names_proc = matches!(&token.kind, Kind::Text(text) if text.contains("/proc"));
             assert!(!names_proc || file == "doctor.rs", "{place} names /proc");
         }
+    }
+}
+
+#[test]
+fn marks_on_processes_are_written_once_and_in_their_room() {
+    let mut places = BTreeMap::<String, Vec<String>>::new();
+    for (name, _) in CRATES {
+        for (file, tokens) in production(&format!("crates/{name}/src")) {
+            for token in tokens {
+                let Kind::Text(text) = token.kind else { continue };
+                let subcommand = [marks::SHIM, marks::STARTER].contains(&text.as_str());
+                let variable = text
+                    .strip_prefix("AGENTCTL_")
+                    .is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'));
+                if subcommand || variable {
+                    places.entry(text).or_default().push(format!("{name}/{file}:{}", token.line));
+                }
+            }
+        }
+    }
+    assert!(places.len() > 30, "{places:?}");
+    for (mark, places) in places {
+        let room = places.iter().all(|place| place.starts_with("agentctl-core/marks.rs:"));
+        assert!(room && places.len() == 1, "{mark} is written in {}", places.join(", "));
     }
 }
