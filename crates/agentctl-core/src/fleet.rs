@@ -34,7 +34,7 @@ pub use survey::{Survey, survey};
 use crate::adapters::{Adapter, Depth, Found, Look, Root};
 use crate::host::Host;
 use crate::kernel::deadline;
-use crate::model::{Fault, Listing, ReasonKind, Session, Status, Target, shorten};
+use crate::model::{Fault, Listing, OWN_SOURCE, ReasonKind, Session, Status, Target, shorten};
 
 /// The adapters a question is put to.
 pub type Adapters = &'static [&'static dyn Adapter];
@@ -257,7 +257,7 @@ fn unread(look: &Look) -> Option<Fault> {
     let gaps = look.table.gaps.join("; ");
     let message = format!("not every process could be looked at: {}", shorten(&gaps, 300));
     let root = Some("/proc".to_owned());
-    let fault = Fault { adapter: crate::locks::SOURCE, root, code: "timeout", message };
+    let fault = Fault { adapter: OWN_SOURCE, root, code: "timeout", message };
     look.table.late.then_some(fault)
 }
 

@@ -9,14 +9,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::events::Callback;
 use crate::host::Host;
 use crate::kernel::{Attended, Spawn, Stdio};
-use crate::model::{Exit, Outcome, SCHEMA_VERSION, Session, Time, Tokens};
-use crate::native::file;
-use crate::runs::{Run, Spec, private_file};
+use crate::marks::{AGENT_ENV, MARKER, hook};
+use crate::model::{Callback, Exit, Outcome, SCHEMA_VERSION, Session, Time, Tokens};
+use crate::native::{file, private};
+use crate::runs::{HookMoment, HookReport, Run, Spec};
 use crate::text::{SafeJson, bounded};
 use crate::trust::{self, Strict};
 
@@ -31,37 +31,17 @@ const BRANCH_BYTES: u64 = 4 << 10;
 /// The variables that hold nothing an agent could have written. A program that cannot be started with all
 /// variables is started with these.
 const FIXED: [&str; 10] = [
-    "AGENTCTL_HOOK",
-    "AGENTCTL_RUN_ID",
-    "AGENTCTL_ADAPTER",
-    "AGENTCTL_STATUS",
-    "AGENTCTL_OUTCOME",
-    "AGENTCTL_EXIT_CODE",
-    "AGENTCTL_SIGNAL",
-    "AGENTCTL_EVENT",
-    "AGENTCTL_FUSE_ID",
-    "AGENTCTL_FUSE_CAUSE",
+    hook::HOOK,
+    hook::RUN_ID,
+    hook::ADAPTER,
+    hook::STATUS,
+    hook::OUTCOME,
+    hook::EXIT_CODE,
+    hook::SIGNAL,
+    hook::EVENT,
+    hook::FUSE_ID,
+    hook::FUSE_CAUSE,
 ];
-
-/// When a hook is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
-    /// The session has begun.
-    Create,
-    /// The agent has ended.
-    Complete,
-}
-
-impl Moment {
-    /// Returns the word for it.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Create => "on-create",
-            Self::Complete => "on-complete",
-        }
-    }
-}
 
 /// What a hook is told, on stdin.
 #[derive(Debug, Serialize)]
@@ -85,7 +65,7 @@ impl<'a> Facts<'a> {
     /// Collects what is known of a run and its session.
     #[must_use]
     pub fn of(
-        moment: Moment,
+        moment: HookMoment,
         spec: &'a Spec,
         session_id: Option<&'a str>,
         session: Option<&'a Session>,
@@ -124,70 +104,39 @@ impl<'a> Facts<'a> {
         let count = |of: fn(Tokens) -> u64| tokens.map(of).map(|n| n.to_string());
         let number = |n: Option<String>| n.unwrap_or_default();
         vec![
-            ("AGENTCTL_HOOK", self.hook.to_owned()),
-            ("AGENTCTL_RUN_ID", self.run.to_owned()),
-            ("AGENTCTL_SESSION_ID", text(self.session_id)),
-            ("AGENTCTL_CWD", self.cwd.to_string_lossy().into_owned()),
-            ("AGENTCTL_ADAPTER", self.adapter.to_owned()),
-            ("AGENTCTL_BRANCH", text(self.branch.as_deref())),
-            ("AGENTCTL_GROUP", text(self.group)),
-            ("AGENTCTL_MODEL", text(self.model)),
-            ("AGENTCTL_CALLBACK_SESSION", text(self.callback.and_then(|c| c.session.as_deref()))),
-            ("AGENTCTL_CALLBACK_AGENT", text(self.callback.and_then(|c| c.agent.as_deref()))),
-            ("AGENTCTL_STATUS", text(self.session.map(|s| s.status.word()))),
-            ("AGENTCTL_OUTCOME", text(self.session.and_then(|s| s.outcome).map(Outcome::word))),
-            ("AGENTCTL_EXIT_CODE", number(code.map(|c| c.to_string()))),
-            ("AGENTCTL_SIGNAL", number(self.exit.and_then(|e| e.signal).map(|s| s.to_string()))),
-            ("AGENTCTL_DURATION_SECONDS", number(self.duration_seconds.map(|d| d.to_string()))),
-            ("AGENTCTL_TOKENS_INPUT", number(count(|t| t.input))),
-            ("AGENTCTL_TOKENS_OUTPUT", number(count(|t| t.output))),
-            ("AGENTCTL_TOKENS_CACHE_READ", number(count(|t| t.cache_read))),
-            ("AGENTCTL_TOKENS_CACHE_WRITE", number(count(|t| t.cache_write))),
+            (hook::HOOK, self.hook.to_owned()),
+            (hook::RUN_ID, self.run.to_owned()),
+            (hook::SESSION_ID, text(self.session_id)),
+            (hook::CWD, self.cwd.to_string_lossy().into_owned()),
+            (hook::ADAPTER, self.adapter.to_owned()),
+            (hook::BRANCH, text(self.branch.as_deref())),
+            (hook::GROUP, text(self.group)),
+            (hook::MODEL, text(self.model)),
+            (hook::CALLBACK_SESSION, text(self.callback.and_then(|c| c.session.as_deref()))),
+            (hook::CALLBACK_AGENT, text(self.callback.and_then(|c| c.agent.as_deref()))),
+            (hook::STATUS, text(self.session.map(|s| s.status.word()))),
+            (hook::OUTCOME, text(self.session.and_then(|s| s.outcome).map(Outcome::word))),
+            (hook::EXIT_CODE, number(code.map(|c| c.to_string()))),
+            (hook::SIGNAL, number(self.exit.and_then(|e| e.signal).map(|s| s.to_string()))),
+            (hook::DURATION_SECONDS, number(self.duration_seconds.map(|d| d.to_string()))),
+            (hook::TOKENS_INPUT, number(count(|t| t.input))),
+            (hook::TOKENS_OUTPUT, number(count(|t| t.output))),
+            (hook::TOKENS_CACHE_READ, number(count(|t| t.cache_read))),
+            (hook::TOKENS_CACHE_WRITE, number(count(|t| t.cache_write))),
         ]
-    }
-}
-
-/// How a hook ended, as kept in the run's folder.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
-    /// Code or signal, when it ended by itself.
-    pub exit: Option<Exit>,
-    /// What kept it from being run, or from ending in time.
-    pub error: Option<String>,
-    /// When.
-    pub at: Time,
-}
-
-impl Report {
-    /// Makes the report of a program that ended in this way, or did not in time, or could not be run.
-    #[must_use]
-    pub fn of(outcome: Result<Option<Exit>, String>, at: Time) -> Self {
-        let late = || format!("it was ended after {} s", LIMIT.as_secs());
-        match outcome {
-            Ok(exit) => Self { exit, error: exit.is_none().then(late), at },
-            Err(error) => Self { exit: None, error: Some(error), at },
-        }
-    }
-
-    /// Returns what went wrong, in one sentence.
-    #[must_use]
-    pub fn failure(&self) -> Option<String> {
-        match (&self.error, self.exit) {
-            (Some(error), _) => Some(error.clone()),
-            (None, Some(Exit { code: Some(0), .. })) => None,
-            (None, Some(Exit { code: Some(code), .. })) => Some(format!("it exited with {code}")),
-            (None, Some(Exit { signal: Some(signal), .. })) => {
-                Some(format!("signal {signal} ended it"))
-            }
-            (None, _) => Some("how it ended is not known".into()),
-        }
     }
 }
 
 /// Runs a hook to its end and leaves what it said in the run's folder.
 #[must_use]
-pub fn run(host: &Host, moment: Moment, hook: &[String], facts: &Facts<'_>, run: &Run) -> Report {
-    let report = Report::of(attend(host, moment, hook, facts, run), host.now());
+pub fn run(
+    host: &Host,
+    moment: HookMoment,
+    hook: &[String],
+    facts: &Facts<'_>,
+    run: &Run,
+) -> HookReport {
+    let report = HookReport::of(attend(host, moment, hook, facts, run), LIMIT, host.now());
     // The folder may be gone: that changes nothing of what happened.
     let _unkept = run.write_report(moment, &report);
     report
@@ -195,7 +144,7 @@ pub fn run(host: &Host, moment: Moment, hook: &[String], facts: &Facts<'_>, run:
 
 fn attend(
     host: &Host,
-    moment: Moment,
+    moment: HookMoment,
     hook: &[String],
     facts: &Facts<'_>,
     run: &Run,
@@ -205,7 +154,7 @@ fn attend(
     let (variables, cwd) = (facts.variables(), facts.cwd);
     let attended = Call { argv: hook, variables, cwd, stdin, limit: LIMIT }.run(host)?;
     let log = run.directory.join(format!("{}.log", moment.word()));
-    let _unkept = private_file(&log).and_then(|mut f| f.write_all(&attended.said));
+    let _unkept = private::file(&log).and_then(|mut f| f.write_all(&attended.said));
     Ok(attended.exit)
 }
 
@@ -214,7 +163,7 @@ fn write_facts(facts: &Facts<'_>, path: &Path) -> std::io::Result<File> {
     let mut text = Vec::new();
     let formatter = SafeJson(serde_json::ser::PrettyFormatter::new());
     facts.serialize(&mut serde_json::Serializer::with_formatter(&mut text, formatter))?;
-    private_file(path)?.write_all(&text)?;
+    private::file(path)?.write_all(&text)?;
     File::open(path)
 }
 
@@ -249,7 +198,7 @@ impl Call<'_> {
                 program: program.clone(),
                 args: args.iter().map(Into::into).collect(),
                 set: variables.iter().map(|(k, v)| (k.into(), v.into())).collect(),
-                unset: [crate::runs::MARKER, crate::launch::AGENT_ENV].map(str::to_owned).to_vec(),
+                unset: [MARKER, AGENT_ENV].map(str::to_owned).to_vec(),
                 cwd: cwd.to_owned(),
                 stdin: stdin.map_or(Stdio::Null, Stdio::File),
                 stdout: Stdio::Null,

@@ -12,6 +12,10 @@ use crate::model::Time;
 use crate::native::file;
 use crate::native::memo::Memo;
 
+/// The variables that [`Host::xdg`] may be asked for. They decide what an answer contains.
+pub const BASE_DIRECTORIES: [&str; 4] =
+    ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"];
+
 /// How long a whole question may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
@@ -142,6 +146,7 @@ impl Host {
     /// Returns an XDG base directory: the variable when absolute, else the default below home.
     #[must_use]
     pub fn xdg(&self, variable: &str, default: &str) -> PathBuf {
+        debug_assert!(BASE_DIRECTORIES.contains(&variable), "{variable} is no base directory");
         match self.var(variable).map(Path::new) {
             Some(path) if path.is_absolute() => path.to_owned(),
             _ => self.home.join(default),

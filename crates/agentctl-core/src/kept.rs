@@ -16,17 +16,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::host::Host;
-use crate::model::Fault;
+use crate::model::{Fault, OWN_SOURCE};
 use crate::native::file;
-use crate::runs::{private_directory, private_file};
+use crate::native::private;
 
 /// How long a change of the folder may wait for another one.
 const FOLDER_LIMIT: Duration = Duration::from_secs(5);
 /// So much of a file is read.
 const MOST_BYTES: u64 = 1 << 16;
 const MUTEX: &str = ".mutex";
-/// How faults of our own are named.
-const SOURCE: &str = "agentctl";
 
 /// Why a mutex was not had, or what is under it could not be changed.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +85,7 @@ impl Folder {
 
     /// Takes the folder's mutex; makes the folder where there is none.
     pub(crate) fn enter(&self) -> Result<Entered, EnterError> {
-        private_directory(&self.path)?;
+        private::directory(&self.path)?;
         let mutex = open_mutex(&self.path.join(MUTEX))?;
         take(mutex, Instant::now() + FOLDER_LIMIT).map(Entered)
     }
@@ -138,7 +136,7 @@ impl Folder {
     pub(crate) fn fault(&self, path: &Path, why: &str) -> Fault {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         Fault {
-            adapter: SOURCE,
+            adapter: OWN_SOURCE,
             root: Some(self.path.to_string_lossy().into_owned()),
             code: "unreadable",
             message: format!("{name} is no {} we can read: {why}", self.what),
@@ -148,7 +146,7 @@ impl Folder {
     /// Makes the fault that stands for a folder we cannot read.
     pub(crate) fn blind(&self, skip: &file::Skip) -> Fault {
         Fault {
-            adapter: SOURCE,
+            adapter: OWN_SOURCE,
             root: None,
             code: "failed",
             message: format!("{} could not be read: {skip}", self.path.display()),
@@ -166,7 +164,7 @@ impl Folder {
 }
 
 fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = private_file(path)?;
+    let mut file = private::file(path)?;
     file.write_all(text)?;
     file.sync_all()
 }

@@ -24,23 +24,16 @@ use self::arrival::Arrival;
 pub use self::error::LaunchError;
 use crate::adapters::Adapter;
 use crate::adapters::control::{Begin, Control, FirstWords, Handshake, Order, Refusal, Start};
-use crate::events::Callback;
 use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
 use crate::locks::{self, Holder};
-use crate::model::{Exit, Fault, Join, Locator, ProcId, Status, Target, is_session_id};
+use crate::marks::{self, AGENT_ENV, MARKER, SHIM};
+use crate::model::{Callback, Exit, Fault, Join, Locator, ProcId, Status, Target, is_session_id};
 use crate::orders::{self, Objection};
-use crate::runs::{self, FIRST_BYTES, MARKER, Run, Runs, Spec};
+use crate::runs::{self, FIRST_BYTES, Run, Runs, Spec};
 use crate::stop;
 
-/// The hidden subcommand that is the parent of one agent.
-pub const SHIM: &str = "shim";
-/// The hidden subcommand that marks itself and becomes the agent.
-pub const EXEC: &str = locks::STARTER;
-/// The variable in which the shim gets what is meant for the agent's environment alone: neither the shim
-/// nor a hook is to live by it, and it stands in no file and no argument.
-pub const AGENT_ENV: &str = "AGENTCTL_AGENT_ENV";
 /// A line of a record is read up to 8 MiB, and a message in it may be written in twice its bytes.
 const LONGEST_MESSAGE: usize = 3 << 20;
 /// Whoever forces a launch waits so long for whoever is just launching there.
@@ -147,8 +140,10 @@ pub fn launch(
     let runs = Runs::of(host);
     let (run, _launching) =
         runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be made"))?;
-    prepare::run(host, &launch, control, &start, &run)?;
-    let shim = spawn_shim(host, &run, &launch, &start, entries)
+    let outer = around_us(adapters);
+    let starting = Starting { launch: &launch, control, start: &start, outer };
+    prepare::run(host, &starting, &run)?;
+    let shim = spawn_shim(host, &run, &starting, entries)
         .map_err(io("the agent's parent cannot be started"))?;
     let mut waiting = Waiting { host, run: &run, shim, control, launch: &launch };
     let up = waiting.for_first_words(adapters).and_then(|(session, process)| {
@@ -163,7 +158,7 @@ pub fn launch(
         Err(error) => {
             // Nobody is left behind; what it said stays in the run's folder.
             waiting.until_begun();
-            stop::end_run(host, &run.id);
+            stop::end_run(host, adapters, &run.id);
             Err(error)
         }
     }
@@ -305,22 +300,33 @@ fn spec(host: &Host, launch: &Launch, start: &Start) -> Spec {
     }
 }
 
-/// The variables an agent is started with beyond our own.
-fn set(launch: &Launch, start: &Start) -> Vec<(OsString, OsString)> {
-    let set = start.set.iter().chain(&launch.env);
-    set.map(|(name, value)| (name.into(), value.into())).collect()
+/// A launch with the command that carries it out.
+struct Starting<'a> {
+    launch: &'a Launch,
+    control: &'a dyn Control,
+    start: &'a Start,
+    /// Variables of the agent that this program runs inside of: see [`around_us`].
+    outer: Vec<String>,
 }
 
-/// The variables an agent is started without.
-fn unset(start: &Start) -> Vec<String> {
-    around_us().into_iter().chain(start.unset.iter().cloned()).collect()
+impl Starting<'_> {
+    /// The variables an agent is started with beyond our own.
+    fn set(&self) -> Vec<(OsString, OsString)> {
+        let set = self.start.set.iter().chain(&self.launch.env);
+        set.map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    /// The variables an agent is started without.
+    fn unset(&self) -> Vec<String> {
+        self.outer.iter().chain(&self.start.unset).cloned().collect()
+    }
 }
 
 /// Returns the variables that an agent around us has set for its tools: whatever is started without them
 /// neither takes itself for one of those nor is taken for one.
 #[must_use]
-pub fn around_us() -> Vec<String> {
-    let controls = crate::adapters::ALL.iter().filter_map(|a| a.control());
+pub fn around_us(adapters: Adapters) -> Vec<String> {
+    let controls = adapters.iter().filter_map(|a| a.control());
     let theirs = controls.flat_map(Control::own_variables).map(ToString::to_string);
     std::iter::once(MARKER.to_owned()).chain(theirs).collect()
 }
@@ -329,10 +335,10 @@ pub fn around_us() -> Vec<String> {
 fn spawn_shim(
     host: &Host,
     run: &Run,
-    launch: &Launch,
-    start: &Start,
+    starting: &Starting<'_>,
     mutexes: Vec<OwnedFd>,
 ) -> std::io::Result<Child> {
+    let Starting { launch, start, .. } = *starting;
     let numbers: Vec<String> = mutexes.iter().map(|fd| fd.as_raw_fd().to_string()).collect();
     let mut args: Vec<OsString> = vec![
         SHIM.into(),
@@ -348,13 +354,13 @@ fn spawn_shim(
     let mut set: Vec<(OsString, OsString)> =
         vec![(AGENT_ENV.into(), serde_json::to_string(&env)?.into())];
     // The shim stands elsewhere than whoever named it.
-    let config = host.var("AGENTCTL_CONFIG").map(|path| host.cwd.join(path));
-    set.extend(config.map(|path| ("AGENTCTL_CONFIG".into(), path.into_os_string())));
+    let config = host.var(marks::CONFIG).map(|path| host.cwd.join(path));
+    set.extend(config.map(|path| (marks::CONFIG.into(), path.into_os_string())));
     Spawn {
         program: host.program.clone(),
         args,
         set,
-        unset: around_us(),
+        unset: starting.outer.clone(),
         cwd: launch.order.cwd.clone(),
         stdin: Stdio::Null,
         stdout: Stdio::Null,

@@ -1,17 +1,10 @@
 //! What is true about the coding agents on this machine.
 //!
-//! ```text
-//!             fleet ─────────── resolve           ask, join, name
-//!            ╱     ╲
-//!      adapters    kernel                         describe          look
-//!       ╱    ╲       │
-//!   native  talk    host ────────▶ model          read, ask, hand in, vocabulary
-//! ```
-//!
 //! Truth lives in two places only: the agents' own files and the kernel. This crate reads both at the
 //! moment it is asked, joins them and returns findings and faults together. It neither prints, nor
 //! reads the environment, nor listens, nor depends on an async runtime: the world is handed in as a
-//! [`host::Host`], so a test is just another host.
+//! [`host::Host`], so a test is just another host. Which room uses which is drawn in
+//! `docs/ARCHITECTURE.md`, section Directions; a test compares it with the imports.
 
 pub mod adapters;
 pub mod events;
@@ -23,6 +16,7 @@ mod kept;
 pub mod kernel;
 pub mod launch;
 pub mod locks;
+pub mod marks;
 pub mod model;
 pub mod native;
 pub mod orders;

@@ -41,13 +41,10 @@ pub use self::mutex::{EnterError, Entry, enter, enter_resuming};
 use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Brief, Environ, ExitWatch, Process};
-use crate::model::{Fault, Listing, ProcId, Session, Time, Word, maybe_word};
-use crate::runs::{MARKER, Marker, Run, Runs};
+use crate::marks::{MARKER, Marker, STARTER};
+use crate::model::{Fault, Listing, OWN_SOURCE, ProcId, Session, Time, Word, maybe_word};
+use crate::runs::{Run, Runs};
 
-/// How faults of our own are named.
-pub(crate) const SOURCE: &str = "agentctl";
-/// The hidden subcommand that becomes the agent.
-pub const STARTER: &str = "exec-agent";
 /// So long may a process take to become another program before it counts as it is.
 const FORMING_LIMIT: Duration = Duration::from_secs(2);
 /// So long is a process without any environment looked at again.
@@ -485,7 +482,7 @@ fn marked(
     let table = host.kernel.standing_in(directory, Instant::now() + host.deadlines.live);
     if let Some(gap) = table.gaps.first() {
         let message = format!("not every process could be looked at: {gap}");
-        faults.push(Fault { adapter: SOURCE, root: None, code: "failed", message });
+        faults.push(Fault { adapter: OWN_SOURCE, root: None, code: "failed", message });
     }
     let began = Instant::now();
     let me = std::process::id();

@@ -3,6 +3,7 @@
 //! These types *are* the JSON contract (`docs/schema/` is generated from them), so a field is added
 //! with care and never renamed. Nothing here reads or decides anything.
 
+mod callback;
 mod message;
 mod time;
 
@@ -11,11 +12,15 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use self::callback::{CALLBACK_MOST, Callback};
 pub use self::message::{Message, Role, ToolCall, ToolResult};
 pub use self::time::Time;
 
 /// The version written into every JSON document we emit.
 pub const SCHEMA_VERSION: u32 = 1;
+
+/// The name in place of an adapter's in faults of this program's own files and of the process table.
+pub const OWN_SOURCE: &str = "agentctl";
 
 /// A process, named so that a recycled pid can never be mistaken for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]

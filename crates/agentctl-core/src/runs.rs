@@ -6,90 +6,35 @@
 //! Every file is written beside its place, flushed, and moved there; nothing is readable by others.
 //! The launcher holds a lock on the folder while it has not said which session it became.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+mod hook_report;
+
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use self::hook_report::{HookMoment, HookReport};
 use crate::adapters::control::{Begin, Permissions};
-use crate::events::Callback;
-use crate::hooks::{Moment, Report};
 use crate::host::Host;
-use crate::kernel::{Environ, Kernel, Liveness, Process};
-use crate::model::{Exit, ProcId, Time, is_session_id};
-use crate::trust;
+use crate::kernel::{Kernel, Liveness, Process};
+use crate::marks::{self, Marker};
+use crate::model::{Callback, Exit, ProcId, Time, is_session_id};
+use crate::native::private;
 
 /// So much of what an agent says first is looked at.
 pub const FIRST_BYTES: u64 = 1 << 20;
-/// The variable that names a run in the environment of its agent.
-pub const MARKER: &str = "AGENTCTL_RUN";
-/// So long is a process looked at again that is becoming another program and shows nothing of itself.
-const FORMING_LIMIT: Duration = Duration::from_secs(2);
-
-/// The text in [`MARKER`]: which run, and which process was meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Marker {
-    /// The run.
-    pub run: String,
-    /// The pid of the agent the text was written for.
-    pub pid: u32,
-    /// When that process began.
-    pub start_ticks: u64,
-}
-
-impl Marker {
-    /// Reads the text.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.strip_prefix("v1:")?.split(':');
-        let run = parts.next().filter(|r| is_session_id(r))?.to_owned();
-        let (pid, start_ticks) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        parts.next().is_none().then_some(Self { run, pid, start_ticks })
-    }
-
-    /// Says whether this process is the one it was written for; others inherited it.
-    #[must_use]
-    pub fn names(&self, process: &ProcId) -> bool {
-        self.pid == process.pid && self.start_ticks == process.start_ticks
-    }
-}
-
-impl std::fmt::Display for Marker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "v1:{}:{}:{}", self.run, self.pid, self.start_ticks)
-    }
-}
-
-/// Returns the marker in a process's environment, if it has one and may be read.
-#[must_use]
-pub fn marker_of(host: &Host, process: &Process) -> Option<Marker> {
-    marker_until(host, process, Instant::now() + FORMING_LIMIT)
-}
-
-fn marker_until(host: &Host, process: &Process, until: Instant) -> Option<Marker> {
-    loop {
-        match host.kernel.environ_now(&process.id, &[MARKER]).ok()? {
-            Environ::Values(values) => return Marker::parse(values.first()?.as_deref()?),
-            // It becomes another program, as a script does its interpreter, and shows nothing just now.
-            Environ::Forming if process.exe.is_some() && Instant::now() < until => {
-                std::thread::park_timeout(Duration::from_micros(200));
-            }
-            _ => return None,
-        }
-    }
-}
 
 /// Returns the live agents that were launched from here, each with its marker. Any process may write such
 /// a text about itself: where the run's folder names its agent, only that process is it.
 pub fn agents(host: &Host) -> impl Iterator<Item = (Process, Marker)> {
     let table = host.kernel.table(Instant::now() + host.deadlines.all, |_| true);
     // One limit for all processes: those that never become another program must not add up.
-    let until = Instant::now() + FORMING_LIMIT;
-    let marker = move |p: Process| marker_until(host, &p, until).map(|m| (p, m));
+    let until = marks::forming_deadline();
+    let marker = move |p: Process| marks::marker_until(host, &p, until).map(|m| (p, m));
     let runs = Runs::of(host);
     table.processes.into_iter().filter_map(marker).filter(move |(process, marker)| {
         let started = || runs.run(&marker.run).started();
@@ -206,7 +151,7 @@ impl Runs {
     /// Makes the folder of a new run, with its spec and prompt in it. Whoever launches it holds the second
     /// value until it is written which session it became: see [`Run::is_being_launched`].
     pub fn create(&self, spec: &Spec, prompt: &[u8]) -> io::Result<(Run, Launching)> {
-        private_directory(&self.directory)?;
+        private::directory(&self.directory)?;
         let run = self.run(&spec.run);
         DirBuilder::new().mode(0o700).create(&run.directory)?;
         // Nobody looks at a run without a spec, so nobody is in our way here. Where there are no locks a
@@ -215,7 +160,7 @@ impl Runs {
         let launching = Launching { _held: hold.filter(|file| file.try_lock().is_ok()) };
         let written = run
             .write("spec.json", spec)
-            .and_then(|()| private_file(&run.prompt())?.write_all(prompt));
+            .and_then(|()| private::file(&run.prompt())?.write_all(prompt));
         if let Err(error) = written {
             // Half a run is none.
             let _left = run.remove();
@@ -332,7 +277,7 @@ impl Run {
 
     /// Notes that everybody who must hear of its end has.
     pub fn announce(&self) -> io::Result<()> {
-        private_file(&self.directory.join("announced")).map(drop)
+        private::file(&self.directory.join("announced")).map(drop)
     }
 
     /// Says whether everybody who must hear of its end has.
@@ -343,12 +288,12 @@ impl Run {
 
     /// Returns how a hook of this run ended, once it has.
     #[must_use]
-    pub fn report(&self, moment: Moment) -> Option<Report> {
+    pub fn report(&self, moment: HookMoment) -> Option<HookReport> {
         self.read(&format!("{}.json", moment.word()))
     }
 
     /// Writes how a hook ended.
-    pub fn write_report(&self, moment: Moment, report: &Report) -> io::Result<()> {
+    pub fn write_report(&self, moment: HookMoment, report: &HookReport) -> io::Result<()> {
         self.write(&format!("{}.json", moment.word()), report)
     }
 
@@ -412,43 +357,11 @@ impl Run {
     fn write(&self, name: &str, value: &impl Serialize) -> io::Result<()> {
         let place = self.directory.join(name);
         let beside = self.directory.join(format!(".{name}.{}", std::process::id()));
-        let mut file = private_file(&beside)?;
+        let mut file = private::file(&beside)?;
         file.write_all(&serde_json::to_vec_pretty(value)?)?;
         file.write_all(b"\n")?;
         fs::rename(&beside, &place)
     }
-}
-
-/// Makes a directory, and those above it, for this user only. One that others could have put things
-/// into, or that lies in another user's directory, is refused.
-pub fn private_directory(path: &Path) -> io::Result<()> {
-    let uid = rustix::process::geteuid().as_raw();
-    // Before anything is made there: it may be another user's.
-    trust::owned(path, uid)?;
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let meta = fs::symlink_metadata(path)?;
-    let refused = |why: &str| {
-        let message = format!("{} {why}", path.display());
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
-    };
-    if !meta.is_dir() {
-        return refused("is a link, not a directory");
-    }
-    if meta.uid() != uid {
-        return refused("belongs to another user");
-    }
-    if meta.mode() & 0o022 != 0 {
-        return refused("can be written by others");
-    }
-    Ok(())
-}
-
-/// Makes a new file for this user only; what is there is emptied.
-pub fn private_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
-    options.open(path)
 }
 
 /// Returns the beginning of a file, at most this much; empty when there is none.
@@ -460,18 +373,4 @@ pub fn beginning(path: &Path, most: u64) -> Vec<u8> {
         let _said = file.take(most).read_to_end(&mut bytes);
     }
     bytes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_marker_is_read_as_it_was_written_and_rubbish_is_none() {
-        let marker = Marker { run: "0199-ab".into(), pid: 42, start_ticks: 17 };
-        assert_eq!(Marker::parse(&marker.to_string()), Some(marker));
-        for rubbish in ["", "v1:", "v1:a:1", "v1:a:x:2", "v2:a:1:2", "v1:a:1:2:3", "v1:../a:1:2"] {
-            assert_eq!(Marker::parse(rubbish), None, "{rubbish}");
-        }
-    }
 }

@@ -24,13 +24,12 @@ use crate::adapters::{Adapter, Root};
 use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Held, Liveness, Process};
+use crate::marks::{Marker, marker_of};
 use crate::model::{Fault, Join, ProcId, ServingProcess, Session, Status, Target};
 use crate::orders::{self, Objection};
-use crate::runs::{Marker, marker_of};
 pub use report::{Ended, How, Left, Report, Survivor, Verdict};
 pub use run::{RunEnd, end_run};
 use run_folders::RunFolders;
-pub use seen::DAEMON;
 use tree::{Other, Roots, Tree};
 
 /// How long all of it may take beyond the agent's own politeness.

@@ -16,10 +16,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use agentctl_core::events::edges::{Edges, Holders, Key, Life, Look, Named, Passed};
-use agentctl_core::events::{Callback, Event, EventKind};
+use agentctl_core::events::{Event, EventKind};
 use agentctl_core::locks::{Holder, Kind, Lock};
 use agentctl_core::model::{
-    Exit, Fault, Outcome, ProcId, Reason, ReasonKind, ServingProcess, Session, Status, Time,
+    Callback, Exit, Fault, Outcome, ProcId, Reason, ReasonKind, ServingProcess, Session, Status,
+    Time,
 };
 use proptest::prelude::*;
 use proptest::sample::select;

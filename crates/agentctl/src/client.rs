@@ -5,19 +5,23 @@
 //! program) is not asked: the fingerprint of what a question looks at must be the same. Everything is
 //! bounded: the time of a connection and of an answer, and the length of a line.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use agentctl_core::host::{Gateway, Host, Secret};
+use agentctl_core::adapters::ALL;
+use agentctl_core::host::{BASE_DIRECTORIES, Gateway, Host, Secret};
 use agentctl_core::kernel::Process;
+use agentctl_core::marks;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::daemon::protocol::{Hello, PROTOCOL, Refusal, Welcome};
-use crate::daemon::{Place, Unconnected};
+use crate::place::{Place, Unconnected};
+use crate::protocol::{Hello, PROTOCOL, Refusal, Welcome};
+use crate::ui::Ui;
 
 /// A daemon that does not say hello within this part of what an answer may take is not asked what we can
 /// answer ourselves: a fifth of a second, where nobody has configured another limit.
@@ -28,12 +32,6 @@ pub const PATIENT: Duration = Duration::from_secs(5);
 const LINE_BYTES: usize = 128 << 20;
 /// A daemon that hung up before it said a word is tried again after this long: it may have been ending.
 const HUNG_UP_PAUSE: Duration = Duration::from_millis(20);
-/// The variables that say where agents keep their things begin so.
-#[rustfmt::skip]
-const PREFIXES: [&str; 9] = [
-    "CLAUDE_CONFIG", "CODEX_HOME", "OPENCODE_", "OPENCLAW_", "PI_",
-    "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME",
-];
 
 /// Returns the fingerprint of what a question asked here looks at.
 #[must_use]
@@ -57,13 +55,14 @@ pub fn fingerprint(host: &Host) -> String {
     for gateway in host.gateways.values().flatten() {
         add(&gateway_text(host, gateway));
     }
-    for (name, value) in &host.env {
-        if PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-            add(&format!("{name}={value}"));
-            // What is no whole path may mean another place from elsewhere.
-            if !value.starts_with('/') {
-                add(&host.cwd.to_string_lossy());
-            }
+    let declared = ALL.iter().flat_map(|adapter| adapter.variables().answers);
+    let deciding: BTreeSet<&str> = BASE_DIRECTORIES.iter().chain(declared).copied().collect();
+    for name in deciding {
+        let Some(value) = host.env.get(name) else { continue };
+        add(&format!("{name}={value}"));
+        // A relative path depends on the working directory.
+        if !value.starts_with('/') {
+            add(&host.cwd.to_string_lossy());
         }
     }
     format!("{:?}", text.finish())
@@ -127,6 +126,15 @@ impl std::fmt::Display for Silence {
             Self::Foreign(why) => write!(f, "the daemon is of another version: {why}"),
             Self::Refused(refusal) => write!(f, "the daemon refused: {}", refusal.message),
             Self::Broken(error) => write!(f, "the daemon could not be asked: {error}"),
+        }
+    }
+}
+
+impl Silence {
+    /// Warns if a listener is there that is not believed to be this user's daemon.
+    pub fn warn_if_untrusted(&self, ui: &mut Ui) {
+        if matches!(self, Self::Untrusted(_)) {
+            ui.warn(&self.to_string());
         }
     }
 }
@@ -233,7 +241,7 @@ impl Client {
     /// Connects to a daemon that sees what we see, if there is one and it may be asked. Fails only where
     /// whoever serves is not believed.
     pub fn of_the_same_world(host: &Host) -> Result<Option<Self>, Silence> {
-        if host.var("AGENTCTL_NO_DAEMON").is_some() {
+        if host.var(marks::NO_DAEMON).is_some() {
             return Ok(None);
         }
         match Self::connect(&Place::of(host), host.deadlines.live / QUICK) {

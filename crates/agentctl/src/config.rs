@@ -2,29 +2,37 @@
 //!
 //! An unknown key or a bad value is an error that names file, line and key; nothing is guessed.
 
+mod adapter_tables;
 mod daemon;
+mod reach;
+mod settings;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agentctl_core::adapters::control::{Control, Permissions};
+use agentctl_core::adapters::control::Permissions;
 use agentctl_core::adapters::{self};
-use agentctl_core::host::{Deadlines, Gateway, Host, Secret};
+use agentctl_core::host::{Deadlines, Host, Secret};
 use agentctl_core::kernel::Kernel;
+use agentctl_core::marks;
 use agentctl_core::model::Time;
 use agentctl_core::native::file;
-use agentctl_core::talk::Endpoint;
 use agentctl_core::trust::{self, Strict};
 use serde::Deserialize;
 
-use crate::daemon::webhooks::Endpoint as Webhook;
-use crate::daemon::{http, notify};
+use self::adapter_tables::AdapterTables;
+pub(crate) use self::settings::check_token;
+pub use self::settings::{MetricsSettings, NotifySettings};
+pub use self::webhook::WebhookEndpoint;
+pub(crate) use self::webhook::secret_key;
 use crate::failure::{Failure, Kind};
 
+/// The file without the tables of adapters. Unknown keys are refused by [`AdapterTables`].
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 struct File {
     adapter: Option<String>,
     model: Option<String>,
@@ -33,9 +41,8 @@ struct File {
     deadline: Deadline,
     runs: RunsTable,
     hooks: Hooks,
-    #[serde(rename = "claude-code")]
-    claude_code: BTreeMap<String, String>,
-    openclaw: OpenClawTable,
+    #[serde(skip)]
+    adapters: AdapterTables,
     webhooks: Vec<daemon::WebhookTable>,
     notify: Option<daemon::NotifyTable>,
     metrics: Option<daemon::MetricsTable>,
@@ -51,28 +58,6 @@ impl<'de> Deserialize<'de> for Hidden {
             _ => Err(serde::de::Error::custom("a text in quotes belongs here")),
         }
     }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct OpenClawTable {
-    gateways: Vec<GatewayTable>,
-}
-
-/// A server on a network; its token stands here, in a variable or in a file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GatewayTable {
-    url: String,
-    name: Option<String>,
-    token: Option<Hidden>,
-    token_env: Option<String>,
-    token_file: Option<PathBuf>,
-    ca_file: Option<PathBuf>,
-    #[serde(default)]
-    insecure: bool,
-    #[serde(default)]
-    admin: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -165,11 +150,11 @@ pub struct Loaded {
     /// What a launch does when nothing is said.
     pub defaults: Defaults,
     /// Where events are sent.
-    pub webhooks: Vec<Webhook>,
+    pub webhooks: Vec<WebhookEndpoint>,
     /// What notifications are shown, if any are wished.
-    pub notify: Option<notify::Settings>,
+    pub notify: Option<NotifySettings>,
     /// Where metrics are served, if they are wished.
-    pub metrics: Option<http::Settings>,
+    pub metrics: Option<MetricsSettings>,
     /// What is not as safe as it should be, a sentence each.
     pub warnings: Vec<String>,
     /// Why the commands that the configuration names are not run, where another user could have written it.
@@ -223,7 +208,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
         memo: None,
     };
     let path = path(&host);
-    let mut file = read(&path, host.var("AGENTCTL_CONFIG").is_some())?.unwrap_or_default();
+    let mut file = read(&path, host.var(marks::CONFIG).is_some())?.unwrap_or_default();
     let mut warnings = readable_secrets(&host, &file, &path);
     let unsafe_commands = unsafe_commands(&host, &file, &path);
     if let Some(why) = &unsafe_commands {
@@ -245,7 +230,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
 #[must_use]
 pub fn path(host: &Host) -> PathBuf {
     let default = || host.config().join("config.toml");
-    host.var("AGENTCTL_CONFIG").map_or_else(default, PathBuf::from)
+    host.var(marks::CONFIG).map_or_else(default, PathBuf::from)
 }
 
 /// Returns the time now.
@@ -271,11 +256,15 @@ fn read(path: &Path, must_exist: bool) -> Result<Option<File>, Failure> {
         Err(file::Skip::Missing) if !must_exist => return Ok(None),
         Err(skip) => return Err(unread(skip.to_string())),
     };
-    toml::from_str(&text).map(Some).map_err(|error| {
+    let parsed = toml::from_str(&text).and_then(|adapters| {
+        let file: File = toml::from_str(&text)?;
+        Ok(Some(File { adapters, ..file }))
+    });
+    parsed.map_err(|error| {
         let line = error.span().map_or(1, |s| text[..s.start].matches('\n').count() + 1);
         let message = error.message().replace('\n', " ");
         Failure::new(Kind::Failed, format!("{} line {line}: {message}", path.display()))
-            .hint("keys: adapter, model, permissions, [roots], [deadline], [runs], [hooks], [claude-code], [[openclaw.gateways]], [[webhooks]], [notify], [metrics]; the README lists them")
+            .hint(format!("keys: adapter, model, permissions, [roots], [deadline], [runs], [hooks], {}, [[webhooks]], [notify], [metrics]; the README lists them", adapter_tables::headings()))
     })
 }
 
@@ -297,8 +286,7 @@ fn unsafe_commands(host: &Host, file: &File, path: &Path) -> Option<String> {
 
 /// Says which files hold a secret and can be read by others.
 fn readable_secrets(host: &Host, file: &File, path: &Path) -> Vec<String> {
-    let gateways = file.openclaw.gateways.iter();
-    let gateways = gateways.map(|table| (table.token.is_some(), table.token_file.as_ref()));
+    let gateways = file.adapters.secret_places();
     let webhooks = file.webhooks.iter().map(daemon::WebhookTable::secret_places);
     let metrics = file.metrics.iter().map(daemon::MetricsTable::secret_places);
     let (mut inside, mut warnings) = (false, Vec::new());
@@ -338,15 +326,12 @@ fn apply(host: &mut Host, file: File, path: &Path) -> Result<Defaults, Failure> 
             return Err(Failure::new(Kind::Failed, message).hint("write the whole path"));
         }
     }
-    settings(host, "claude-code", file.claude_code, path)?;
     host.roots = file
         .roots
         .into_iter()
         .map(|(name, paths)| (name, paths.into_iter().map(|p| expand(host, p)).collect()))
         .collect();
-    let gateways = file.openclaw.gateways.into_iter().map(|table| gateway(host, table, path));
-    let gateways: Vec<Gateway> = gateways.collect::<Result<_, _>>()?;
-    host.gateways.insert("openclaw".to_owned(), gateways);
+    file.adapters.apply(host, path)?;
     let deadlines = &mut host.deadlines;
     for (place, given) in [
         (&mut deadlines.live, file.deadline.live),
@@ -393,56 +378,17 @@ fn relative(program: &str) -> bool {
     program.contains('/') && !program.starts_with('/')
 }
 
-/// Reads one server on a network: an address without a secret in it, and one secret at most.
-fn gateway(host: &Host, table: GatewayTable, path: &Path) -> Result<Gateway, Failure> {
-    let wrong = |what: String| {
-        let message = format!("{}: openclaw.gateways: {what}", path.display());
-        Failure::new(Kind::Failed, message)
-    };
-    if let Err(why) = Endpoint::parse(&table.url) {
-        // Not shown: what is wrong with it may be that a secret stands in it.
-        return Err(wrong(format!("a url is not usable: {why}"))
-            .hint("write it like wss://gateway.example or ws://127.0.0.1:18789"));
-    }
-    let token = secret(host, (table.token, table.token_env, table.token_file)).map_err(|()| {
-        wrong("a gateway has more than one token".into())
-            .hint("give one of token, token_env and token_file")
-    })?;
-    Ok(Gateway {
-        name: table.name,
-        url: table.url,
-        token,
-        insecure: table.insecure,
-        admin: table.admin,
-        ca_file: table.ca_file.map(|file| expand(host, file)),
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::adapter_tables::{KEYS_AFTER, KEYS_BEFORE};
+    use super::*;
 
-/// Takes over an adapter's own settings, each one it knows.
-fn settings(
-    host: &mut Host,
-    adapter: &str,
-    given: BTreeMap<String, String>,
-    path: &Path,
-) -> Result<(), Failure> {
-    let known = adapters::ALL.iter().find(|a| a.name() == adapter).and_then(|a| a.control());
-    let known = known.map_or(&[][..], Control::settings);
-    for (key, value) in &given {
-        let wrong = |what: String| {
-            Failure::new(Kind::Failed, format!("{}: {adapter}.{key}: {what}", path.display()))
-        };
-        let Some(setting) = known.iter().find(|s| s.key == key) else {
-            let keys: Vec<_> = known.iter().map(|s| s.key).collect();
-            return Err(
-                wrong("there is no such key".into()).hint(format!("keys: {}", keys.join(", ")))
-            );
-        };
-        if !setting.values.contains(&value.as_str()) {
-            let values = setting.values.join(" or ");
-            return Err(wrong(format!("`{value}` is not one of its values"))
-                .hint(format!("write {values}")));
+    #[test]
+    fn every_known_key_is_read() {
+        for key in KEYS_BEFORE.into_iter().chain(KEYS_AFTER) {
+            // No key takes a date; a key that is not read would be ignored.
+            let read = toml::from_str::<File>(&format!("{key} = 1979-05-27"));
+            assert!(read.is_err(), "{key} is known and not read");
         }
     }
-    host.settings.insert(adapter.to_owned(), given);
-    Ok(())
 }

@@ -10,6 +10,8 @@ pub mod daemon;
 pub mod demo;
 pub mod failure;
 pub mod parts;
+pub mod place;
+pub mod protocol;
 pub mod rows;
 pub mod shim;
 pub mod text;

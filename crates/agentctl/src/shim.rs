@@ -15,12 +15,13 @@ use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet;
-use agentctl_core::hooks::{self, Facts, Moment, Report};
+use agentctl_core::hooks::{self, Facts};
 use agentctl_core::kernel::{Kernel, Spawn, Stdio, adopt_orphans, become_program, inherited, reap};
-use agentctl_core::launch::{self, AGENT_ENV, AgentEnv, EXEC, SHIM};
+use agentctl_core::launch::{self, AgentEnv};
+use agentctl_core::marks::{AGENT_ENV, MARKER, Marker, SHIM, STARTER};
 use agentctl_core::model::Exit;
 use agentctl_core::resolve::resolve;
-use agentctl_core::runs::{Ended, MARKER, Marker, Run, Spec, Started};
+use agentctl_core::runs::{Ended, HookMoment, HookReport, Run, Spec, Started};
 
 /// Orphans of the agent are kept together so long after its end, for whoever stops it.
 const LINGER: Duration = Duration::from_secs(5);
@@ -31,7 +32,7 @@ pub fn dispatch() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
     let result = match args.next()?.to_str()? {
         SHIM => parent(&args.collect::<Vec<_>>()),
-        EXEC => become_agent(&args.collect::<Vec<_>>()),
+        STARTER => become_agent(&args.collect::<Vec<_>>()),
         _ => return None,
     };
     Some(match result {
@@ -117,7 +118,7 @@ fn name_agent(run: &Run, agent: u32) -> io::Result<()> {
 
 /// Starts the process that becomes the agent, and hands it the directory's mutex.
 fn start(run: &Run, mutexes: &OsString, command: &[OsString]) -> io::Result<u32> {
-    let mut exec: Vec<OsString> = vec![EXEC.into(), run.id.clone().into(), mutexes.clone()];
+    let mut exec: Vec<OsString> = vec![STARTER.into(), run.id.clone().into(), mutexes.clone()];
     exec.extend(command.iter().cloned());
     let env = std::env::var_os(AGENT_ENV).and_then(|v| serde_json::from_str(v.to_str()?).ok());
     let env: AgentEnv = env.unwrap_or_default();
@@ -146,8 +147,8 @@ fn complete(run: &Run, spec: &Spec, ended: &Ended) {
         Err(failure) => {
             // There is no world to look at; that it was not run is told in its place.
             let error = Some(format!("it was not run: {failure}"));
-            let report = Report { exit: None, error, at: crate::config::clock() };
-            let _unkept = run.write_report(Moment::Complete, &report);
+            let report = HookReport { exit: None, error, at: crate::config::clock() };
+            let _unkept = run.write_report(HookMoment::Complete, &report);
             return;
         }
     };
@@ -157,9 +158,9 @@ fn complete(run: &Run, spec: &Spec, ended: &Ended) {
         fleet::inspect(&host, ALL, found.targets.first()?).session
     });
     let began = run.started().map_or(spec.at, |s| s.at);
-    let facts = Facts::of(Moment::Complete, spec, id.as_deref(), session.as_ref());
+    let facts = Facts::of(HookMoment::Complete, spec, id.as_deref(), session.as_ref());
     let facts = facts.ended(ended.exit, began, ended.at);
-    let _kept = hooks::run(&host, Moment::Complete, hook, &facts, run);
+    let _kept = hooks::run(&host, HookMoment::Complete, hook, &facts, run);
 }
 
 /// Stays the parent of what the agent left behind until that is gone, or for a few seconds.

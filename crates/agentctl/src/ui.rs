@@ -6,7 +6,6 @@ use agentctl_core::model::{Fault, Status, Time};
 use anstyle::{AnsiColor, Style};
 use serde::{Deserialize, Serialize};
 
-use crate::client::Silence;
 use crate::text::{SafeJson, clean, safe_json, write_indented};
 
 /// What is drawn on.
@@ -184,13 +183,6 @@ impl Ui {
     /// Says what went wrong beside what was asked for.
     pub fn warn(&mut self, text: &str) {
         self.talk(AnsiColor::Yellow.on_default().bold(), "warning: ", text);
-    }
-
-    /// Says why what listens in the daemon's place is not believed, if that is why there is no daemon.
-    pub fn warn_untrusted(&mut self, silence: &Silence) {
-        if matches!(silence, Silence::Untrusted(_)) {
-            self.warn(&silence.to_string());
-        }
     }
 
     /// Says which source failed.

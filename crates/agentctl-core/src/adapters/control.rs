@@ -163,15 +163,6 @@ pub struct Mark {
     pub value: String,
 }
 
-/// A setting of one adapter in the configuration file.
-#[derive(Clone, Copy, Debug)]
-pub struct Setting {
-    /// Its key below `[<adapter>]`.
-    pub key: &'static str,
-    /// What it may be; the first is the default.
-    pub values: &'static [&'static str],
-}
-
 /// What `agentctl adapters` says about moving an agent.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
@@ -238,11 +229,6 @@ pub trait Control: Sync {
 
     /// Returns the variables this agent sets for what it starts: taken from a launch inside it.
     fn own_variables(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Returns its settings in the configuration file.
-    fn settings(&self) -> &'static [Setting] {
         &[]
     }
 }

@@ -7,6 +7,7 @@
 pub mod claude_code;
 pub mod codex;
 pub mod control;
+mod declared;
 pub mod demo;
 pub mod launchers;
 pub mod openclaw;
@@ -25,6 +26,9 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use self::control::Control;
+pub use self::declared::{
+    CallbackFields, Setting, Settings, Variables, variable_named_by_settings,
+};
 pub use self::root::{Root, existing_roots, with_homes_of_the_living};
 use crate::host::Host;
 use crate::kernel::{Brief, Liveness, Process, Table};
@@ -492,6 +496,32 @@ pub trait Adapter: Sync {
 
     /// Turns one native line into messages. A message with nothing but `usage` belongs to the one before.
     fn messages(&self, line: &[u8]) -> Vec<Message>;
+
+    /// Returns the environment variables it reads; every read goes through this list.
+    fn variables(&self) -> &'static Variables {
+        &Variables::NONE
+    }
+
+    /// Returns what its table in the configuration file holds.
+    fn settings(&self) -> Settings {
+        Settings::None
+    }
+
+    /// Says whether the agent is a part of this program: it needs no installation, and a launch that names no
+    /// agent never chooses it.
+    fn is_built_in(&self) -> bool {
+        false
+    }
+
+    /// Returns what cannot be told where the kernel does not show file locks, as a sentence for `doctor`.
+    fn without_file_locks(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns the fields of a webhook's `meta` that carry the callback of a launch for this agent.
+    fn callback_fields(&self) -> Option<CallbackFields> {
+        None
+    }
 
     /// Returns how it is moved; `None` where it can only be looked at.
     fn control(&self) -> Option<&dyn Control> {

@@ -11,7 +11,7 @@ use super::control::{
     Abilities, Begin, Control, FirstWords, Handshake, Order, Permissions, Refusal, Start, Stop,
 };
 use super::pi::{self, Kind, PACKAGES};
-use super::{Adapter, Capabilities, Installation, Look, Root, Store, version_beside};
+use super::{Adapter, Capabilities, Installation, Look, Root, Store, Variables, version_beside};
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
 use crate::model::{Message, Session};
@@ -65,6 +65,10 @@ impl Adapter for PiRust {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         pi::read_message(line)
+    }
+
+    fn variables(&self) -> &'static Variables {
+        &pi::VARIABLES
     }
 
     fn control(&self) -> Option<&dyn Control> {
@@ -123,7 +127,7 @@ impl Control for PiRust {
             }
         };
         // What a Pi around us set for its tools would be read as a choice of model.
-        let inside_pi = host.var("PI_SESSION_ID").is_some();
+        let inside_pi = pi::VARIABLES.get(host, "PI_SESSION_ID").is_some();
         let unset =
             if inside_pi { vec!["PI_PROVIDER".into(), "PI_MODEL".into()] } else { Vec::new() };
         let set = pi::moved_home(host, order);

@@ -22,8 +22,8 @@ pub use self::telling::kind_of;
 use self::telling::{about, over_id};
 use super::holders;
 pub use super::holders::Holders;
-use super::{Callback, Event, EventKind};
-use crate::model::{Locator, ProcId, Session, Target, Time};
+use super::{Event, EventKind};
+use crate::model::{Callback, Locator, ProcId, Session, Target, Time};
 
 /// What the id of a run's end ends with.
 pub(super) const ENDED: &str = "-stopped";

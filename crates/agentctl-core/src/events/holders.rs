@@ -2,8 +2,8 @@
 
 use super::{Event, EventKind, identity};
 use crate::fuses::{Fuse, State};
-use crate::locks::{Holder, Kind, Lock, SOURCE};
-use crate::model::{Fault, Time};
+use crate::locks::{Holder, Kind, Lock};
+use crate::model::{Fault, OWN_SOURCE, Time};
 
 /// What one look says about locks and fuses, and what could not be asked.
 #[derive(Clone, Debug, Default)]
@@ -147,7 +147,7 @@ fn freed(was: &Lock, events: &[Event], now: Time) -> Time {
 fn is_hidden(was: &Lock, now: &Holders, followed: &dyn Fn(&'static str, &str) -> bool) -> bool {
     let faulty = |adapter| now.faults.iter().any(|fault| fault.adapter == adapter);
     match (was.holder.kind, was.holder.adapter, &was.holder.session) {
-        (Kind::Manual, ..) => faulty(SOURCE),
+        (Kind::Manual, ..) => faulty(OWN_SOURCE),
         (Kind::Occupied, Some(adapter), Some(session)) => followed(adapter, session),
         (Kind::Occupied, Some(adapter), None) => faulty(adapter),
         (Kind::Occupied, None, _) => false,

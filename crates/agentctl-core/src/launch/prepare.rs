@@ -4,34 +4,29 @@
 use std::fs::File;
 use std::io::Write;
 
-use super::{Launch, LaunchError, io, last_words, output, set, unset};
-use crate::adapters::control::{Control, Start};
+use super::{LaunchError, Starting, io, last_words, output};
 use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
 use crate::model::Exit;
-use crate::runs::{Run, private_file};
+use crate::native::private;
+use crate::runs::Run;
 
 /// So much of what it says is kept.
 const SAID_BYTES: u64 = 64 << 10;
 
 /// Runs what the agent asks for, one after the other, in the agent's directory and environment.
-pub(super) fn run(
-    host: &Host,
-    launch: &Launch,
-    control: &dyn Control,
-    start: &Start,
-    run: &Run,
-) -> Result<(), LaunchError> {
+pub(super) fn run(host: &Host, starting: &Starting<'_>, run: &Run) -> Result<(), LaunchError> {
+    let Starting { launch, control, start, .. } = *starting;
     for preparation in control.prepare(host, &launch.order, start) {
         let told = run.directory.join("prepare.in");
-        private_file(&told)
+        private::file(&told)
             .and_then(|mut file| file.write_all(&preparation.input))
             .map_err(io("the run's folder cannot be written"))?;
         let spawn = Spawn {
             program: preparation.program,
             args: preparation.args,
-            set: set(launch, start),
-            unset: unset(start),
+            set: starting.set(),
+            unset: starting.unset(),
             cwd: launch.order.cwd.clone(),
             stdin: Stdio::File(File::open(&told).map_err(io("the run's folder cannot be read"))?),
             stdout: Stdio::Null,

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use crate::host::Host;
 pub use crate::kept::EnterError;
 use crate::kept::{open_mutex, take};
-use crate::runs::private_directory;
+use crate::native::private;
 
 /// The mutex of a directory, held until the last copy of these descriptors is closed.
 #[derive(Debug)]
@@ -155,7 +155,7 @@ fn identity(directory: &Path) -> io::Result<(u64, u64)> {
 /// says about a runtime folder: two launchers must agree on it. It is never removed: a lock on a removed
 /// file keeps nobody out.
 fn stand_in(host: &Host, identity: (u64, u64)) -> io::Result<File> {
-    private_directory(&host.state().join("run"))?;
+    private::directory(&host.state().join("run"))?;
     open_mutex(&stand_in_path(host, identity))
 }
 
@@ -167,7 +167,7 @@ fn stand_in_path(host: &Host, (device, inode): (u64, u64)) -> PathBuf {
 /// directory of its own, must not both find it unserved.
 pub fn enter_resuming(host: &Host, limit: Duration) -> Result<Entry, EnterError> {
     let folder = host.state().join("run");
-    private_directory(&folder)?;
+    private::directory(&folder)?;
     let file = take(open_mutex(&folder.join("resume.mutex"))?, Instant::now() + limit)?;
     Ok(Entry { files: vec![file] })
 }

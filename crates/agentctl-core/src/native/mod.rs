@@ -9,5 +9,6 @@ pub mod file;
 pub mod json5;
 pub mod jsonl;
 pub mod memo;
+pub mod private;
 pub mod sqlite;
 pub mod watch;

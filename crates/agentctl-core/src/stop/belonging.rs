@@ -13,8 +13,8 @@ use super::run_folders::is_this_program;
 use super::seen::{Seen, ancestors, bears, borne, parent, shim_of};
 use super::tree::{Spared, Tree, Verdict};
 use crate::kernel::Brief;
+use crate::marks::MARKER;
 use crate::model::ProcId;
-use crate::runs::MARKER;
 
 impl Tree<'_> {
     /// Finds out, before anything is decided, which processes of this pass are the run's shim and which

@@ -7,8 +7,7 @@ use rustix::process::Signal;
 
 use super::tree::{Other, Roots, Tree};
 use super::{DEATH, How, Left, PATIENCE, Survivor, doubtful};
-use crate::adapters::ALL;
-use crate::fleet::{self, Query};
+use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Held, Process};
 use crate::model::{ProcId, Session};
@@ -25,21 +24,21 @@ pub struct RunEnd {
 
 /// Ends a run that never came to a session. Sessions inside it are left alone, as after a stop.
 #[allow(clippy::must_use_candidate)] // it is called to end them
-pub fn end_run(host: &Arc<Host>, run: &str) -> RunEnd {
+pub fn end_run(host: &Arc<Host>, adapters: Adapters, run: &str) -> RunEnd {
     let until = Instant::now() + PATIENCE;
     let marked = runs::agents(host).filter(|(_, marker)| marker.run == run);
     let agents: Vec<Held> =
         marked.filter_map(|(p, _)| host.kernel.hold(&p.id).ok().flatten()).collect();
     let ids: Vec<ProcId> = agents.iter().map(|h| h.id().clone()).collect();
-    let listing = fleet::list(host, ALL, &Query { resting: true, ..Query::default() });
+    let listing = fleet::list(host, adapters, &Query { resting: true, ..Query::default() });
     let own = own(host, run, &ids, &listing.sessions);
     let others = listing.sessions.into_iter().zip(own).filter(|(_, own)| !own);
     let roots = Roots {
         marked: ids.clone(),
         agents: ids,
         run: Some(run.to_owned()),
-        others: others.map(|(session, _)| Other::of(ALL, session)).collect(),
-        doubtful: doubtful(ALL, &listing.faults),
+        others: others.map(|(session, _)| Other::of(adapters, session)).collect(),
+        doubtful: doubtful(adapters, &listing.faults),
         ..Roots::default()
     };
     let mut tree = Tree::new(host, roots);

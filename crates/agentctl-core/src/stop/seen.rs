@@ -9,12 +9,8 @@ use super::daemon::is_daemon;
 use crate::adapters::control::Mark;
 use crate::host::Host;
 use crate::kernel::{Kernel, Process, Table};
-use crate::launch::SHIM;
+use crate::marks::{MARKER, Marker, SHIM};
 use crate::model::{ProcId, is_session_id};
-use crate::runs::{MARKER, Marker};
-
-/// The variable that a daemon is started with, wherever it was started from.
-pub const DAEMON: &str = "AGENTCTL_DAEMON";
 
 /// One process as a pass over the table shows it.
 pub(super) struct Seen {

@@ -19,8 +19,9 @@ use crate::client::{self, Client, PATIENT, Server, Silence};
 use crate::config::Loaded;
 use crate::daemon::service::{self, Manager};
 use crate::daemon::status::DaemonStatus;
-use crate::daemon::{self, Place, start};
+use crate::daemon::{self, start};
 use crate::failure::{Failure, Kind, Outcome};
+use crate::place::Place;
 use crate::text::one_line;
 use crate::ui::{Ui, age};
 
@@ -174,7 +175,7 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
     let server = client::server(host, place);
     match Client::connect(place, PATIENT) {
         Err(silence @ (Silence::Nobody | Silence::Untrusted(_))) => {
-            ui.warn_untrusted(&silence);
+            silence.warn_if_untrusted(ui);
             ui.note(&match before {
                 Server::Daemon(process) => {
                     format!("stopped by the service manager, pid {}", process.id.pid)
@@ -254,7 +255,7 @@ fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
             status.clone()
         }
         Err(silence @ (Silence::Nobody | Silence::Untrusted(_))) => {
-            ui.warn_untrusted(&silence);
+            silence.warn_if_untrusted(ui);
             let (socket, log) = (place.socket(), place.log());
             DaemonStatus::absent(socket.display().to_string(), log.display().to_string())
         }

@@ -8,6 +8,7 @@ use agentctl_core::events::Watcher;
 use agentctl_core::fleet;
 use agentctl_core::host::Host;
 use agentctl_core::kernel::Mechanism;
+use agentctl_core::marks;
 use agentctl_core::model::{Fault, SCHEMA_VERSION};
 use agentctl_core::native::watch::Watch;
 use agentctl_core::runs::{Run, Runs};
@@ -18,9 +19,9 @@ use serde::Serialize;
 
 use super::runs::size;
 use crate::client::{Client, PATIENT, Silence};
-use crate::daemon::Place;
 use crate::daemon::status::DaemonStatus;
 use crate::failure::Outcome;
+use crate::place::Place;
 use crate::rows;
 use crate::text::one_line;
 use crate::ui::Ui;
@@ -152,8 +153,11 @@ fn kernel(host: &Host, look: &Look) -> Vec<Check> {
             CheckState::Ok,
             format!("/proc/locks, {} held", locks.len()),
         ),
-        Err(error) => Check::new("kernel", "file locks", CheckState::Failed, error.to_string())
-            .hint("Codex sessions cannot be told alive without it"),
+        Err(error) => {
+            let consequences: Vec<_> = ALL.iter().filter_map(|a| a.without_file_locks()).collect();
+            Check::new("kernel", "file locks", CheckState::Failed, error.to_string())
+                .hint(consequences.join("; "))
+        }
     };
     let events = match Watch::directories([host.home.as_path()]) {
         Ok(watch) => {
@@ -169,7 +173,7 @@ fn kernel(host: &Host, look: &Look) -> Vec<Check> {
 /// How soon changes are seen: by the daemon, or by whoever would look in its stead.
 fn changes(host: &Arc<Host>) -> Check {
     let check = |state, detail: String| Check::new("events", "changes", state, detail);
-    let asked = match host.var("AGENTCTL_NO_DAEMON") {
+    let asked = match host.var(marks::NO_DAEMON) {
         Some(_) => Err(Silence::Nobody),
         None => Client::connect(&Place::of(host), PATIENT),
     };

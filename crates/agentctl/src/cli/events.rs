@@ -12,14 +12,15 @@ use std::time::Duration;
 use agentctl_core::adapters::ALL;
 use agentctl_core::events::{Event, EventKind, Watcher, replay};
 use agentctl_core::host::Host;
+use agentctl_core::marks;
 use agentctl_core::model::{Fault, Time};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use self::remote::{Alone, Remote};
 use super::list::{adapter_name, since};
-use crate::daemon::protocol::SubscribeParams;
 use crate::failure::{Failure, Outcome};
+use crate::protocol::SubscribeParams;
 use crate::ui::Ui;
 
 /// Print what changes, as it changes: one JSON object a line
@@ -60,7 +61,7 @@ pub(super) fn cmd_events(ui: &mut Ui, host: &Arc<Host>, args: &EventsArgs) -> Ou
     let end = End::default();
     end_by_signal(end.clone())?;
     end_with_reader(end.clone());
-    if host.var("AGENTCTL_NO_DAEMON").is_none() {
+    if host.var(marks::NO_DAEMON).is_none() {
         let wanted = SubscribeParams {
             types: args.types.iter().map(|kind| kind.word().to_owned()).collect(),
             adapters: args.adapter.iter().cloned().collect(),
@@ -68,7 +69,7 @@ pub(super) fn cmd_events(ui: &mut Ui, host: &Arc<Host>, args: &EventsArgs) -> Ou
         match Remote::begin(host, wanted, from, end.clone())? {
             Ok(stream) => return tell(ui, args, stream),
             Err(Alone::Ended) => return Ok(ExitCode::SUCCESS),
-            Err(Alone::Untrusted(silence)) => ui.warn_untrusted(&silence),
+            Err(Alone::Untrusted(silence)) => silence.warn_if_untrusted(ui),
             Err(Alone::OtherWorld) => ui.warn(
                 "the daemon sees another world than this command, which therefore looks by itself",
             ),

@@ -9,7 +9,7 @@ use agentctl_core::fuses::{
 };
 use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, SCHEMA_VERSION};
-use agentctl_core::{hooks, locks};
+use agentctl_core::{hooks, locks, marks};
 use anstyle::{AnsiColor, Style};
 use clap::{Args, Subcommand};
 use schemars::JsonSchema;
@@ -17,8 +17,7 @@ use serde::Serialize;
 
 use super::locks::{directory, local, short, shown};
 use super::table;
-use crate::config::{Loaded, Span};
-use crate::daemon::webhooks::Endpoint;
+use crate::config::{Loaded, Span, WebhookEndpoint};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::rows;
 use crate::text::one_line;
@@ -186,14 +185,14 @@ pub(super) fn cmd_fuse(ui: &mut Ui, loaded: &Loaded, command: FuseCommand) -> Ou
 }
 
 /// Makes sure that an event can be sent to an address, as far as that can be told without asking anybody.
-fn check_address(configured: &[Endpoint], action: &Action) -> Result<(), Failure> {
+fn check_address(configured: &[WebhookEndpoint], action: &Action) -> Result<(), Failure> {
     let Action::Webhook { url } = action else { return Ok(()) };
     let wrong = |why: String| Failure::new(Kind::Usage, format!("--on-expire: the address: {why}"));
     let unreadable = |why| wrong(why).hint("write it like https://example.org/path");
     if url.len() > URL_MOST {
         return Err(unreadable(format!("it is longer than {URL_MOST} bytes")));
     }
-    let endpoint = Endpoint::parse(url).map_err(unreadable)?;
+    let endpoint = WebhookEndpoint::parse(url).map_err(unreadable)?;
     match endpoint.never() {
         // What the configuration allows was checked there.
         Some(why) if !configured.iter().any(|known| known.is_at(&endpoint)) => Err(wrong(why).hint(
@@ -291,7 +290,7 @@ pub(super) fn cmd_fuses(ui: &mut Ui, host: &Arc<Host>, args: &FusesArgs) -> Outc
 
 /// A fuse burns only while somebody is awake.
 fn ensure_awake(ui: &mut Ui, host: &Host) {
-    if host.var("AGENTCTL_NO_DAEMON").is_some() {
+    if host.var(marks::NO_DAEMON).is_some() {
         ui.warn("no daemon is started (AGENTCTL_NO_DAEMON): nothing happens until one runs");
         return;
     }

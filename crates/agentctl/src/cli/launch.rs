@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::control::{Begin, Order, Permissions};
 use agentctl_core::adapters::{ALL, Adapter};
-use agentctl_core::events::Callback;
 use agentctl_core::fleet;
-use agentctl_core::hooks::{self, Facts, Moment};
+use agentctl_core::hooks::{self, Facts};
 use agentctl_core::host::Host;
 use agentctl_core::launch::{Launch, LaunchError, Launched, launch};
 use agentctl_core::locks::{self, Holder};
-use agentctl_core::model::{Locator, Session, Target};
-use agentctl_core::runs::Runs;
+use agentctl_core::model::{Callback, Locator, Session, Target};
+use agentctl_core::runs::{HookMoment, Runs};
 use agentctl_core::transcript::Transcript;
 use agentctl_core::wait::{Enough, Until, Wish};
 use clap::{Args, ValueEnum};
@@ -233,7 +232,7 @@ fn adapter(
         });
     }
     let installed = |a: &&&'static dyn Adapter| {
-        a.name() != "demo" && a.control().is_some() && a.installation(host).program.is_some()
+        !a.is_built_in() && a.control().is_some() && a.installation(host).program.is_some()
     };
     match ALL.iter().find(installed) {
         Some(adapter) => {
@@ -473,8 +472,8 @@ fn created(
 ) {
     let Some(run) = &launched.run else { return };
     let Some(spec) = run.spec() else { return };
-    let facts = Facts::of(Moment::Create, &spec, Some(&launched.session), session);
-    let report = hooks::run(host, Moment::Create, hook, &facts, run);
+    let facts = Facts::of(HookMoment::Create, &spec, Some(&launched.session), session);
+    let report = hooks::run(host, HookMoment::Create, hook, &facts, run);
     if let Some(why) = report.failure() {
         ui.warn(&format!("the on-create hook failed: {why}"));
     }

@@ -13,8 +13,8 @@ use clap::{Args, ValueEnum};
 
 use crate::client::{self, Client};
 use crate::config::Span;
-use crate::daemon::protocol::{Form, ListParams, Shown, Tabled};
 use crate::failure::{Failure, Kind, Outcome};
+use crate::protocol::{Form, ListParams, Shown, Tabled};
 use crate::rows;
 use crate::text::{clean, clean_drawn};
 use crate::ui::Ui;
@@ -113,7 +113,7 @@ fn asked(ui: &mut Ui, host: &Host, args: &ListArgs, query: &Query) -> Option<Vec
     let mut client = match Client::of_the_same_world(host) {
         Ok(client) => client?,
         Err(silence) => {
-            ui.warn_untrusted(&silence);
+            silence.warn_if_untrusted(ui);
             return None;
         }
     };

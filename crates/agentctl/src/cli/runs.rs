@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet::session_of;
-use agentctl_core::hooks::Moment;
 use agentctl_core::host::Host;
 use agentctl_core::model::{Exit, SCHEMA_VERSION, Time};
-use agentctl_core::runs::{Run, Runs, Spec};
+use agentctl_core::runs::{HookMoment, Run, Runs, Spec};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -104,11 +103,11 @@ struct Row {
 
 fn row(host: &Host, run: &Run) -> Row {
     let spec: Option<Spec> = run.spec();
-    let failure = |moment: Moment| {
+    let failure = |moment: HookMoment| {
         let why = run.report(moment)?.failure()?;
         Some(format!("{}: {why}", moment.word()))
     };
-    let moments = [Moment::Create, Moment::Complete];
+    let moments = [HookMoment::Create, HookMoment::Complete];
     Row {
         id: run.id.clone(),
         session: spec.as_ref().and_then(|spec| session_of(host, ALL, run, spec)),

@@ -191,7 +191,7 @@ type Surviving = (Option<String>, Survivor);
 
 /// Ends runs that serve no session; says whether each is gone, and what of them lives on.
 fn end_orphans(ui: &mut Ui, host: &Arc<Host>, orphans: &[(String, u32)]) -> (bool, Vec<Surviving>) {
-    let ends = orphans.iter().flat_map(|(run, _)| stop::end_run(host, run).survivors);
+    let ends = orphans.iter().flat_map(|(run, _)| stop::end_run(host, ALL, run).survivors);
     let survivors = ends.map(|survivor| (None, survivor)).collect();
     let left: Vec<String> = runs::agents(host).map(|(_, marker)| marker.run).collect();
     for (run, pid) in orphans {

@@ -7,9 +7,9 @@ use agentctl_core::events::EventKind;
 use agentctl_core::host::{Host, Secret};
 use serde::Deserialize;
 
+use super::settings::{METRICS_LISTEN, MetricsSettings, NotifySettings, check_token};
+use super::webhook::{WebhookEndpoint, check_secret};
 use super::{Hidden, Span, expand, relative, secret};
-use crate::daemon::webhooks::{self, Endpoint};
-use crate::daemon::{http, notify};
 use crate::failure::{Failure, Kind};
 
 /// One try takes no longer than this, whatever is wished.
@@ -87,8 +87,8 @@ pub(super) fn webhooks(
     host: &Host,
     tables: Vec<WebhookTable>,
     path: &Path,
-) -> Result<Vec<Endpoint>, Failure> {
-    let mut all: Vec<Endpoint> = Vec::new();
+) -> Result<Vec<WebhookEndpoint>, Failure> {
+    let mut all: Vec<WebhookEndpoint> = Vec::new();
     for (index, table) in tables.into_iter().enumerate() {
         let wrong = |key: &str, what: String| {
             let message = format!("{}: [[webhooks]] {}: {key}: {what}", path.display(), index + 1);
@@ -108,9 +108,9 @@ fn webhook(
     host: &Host,
     table: WebhookTable,
     wrong: &dyn Fn(&str, String) -> Failure,
-) -> Result<Endpoint, Failure> {
+) -> Result<WebhookEndpoint, Failure> {
     // The URL is not shown: what is wrong with it may be that a secret stands in it.
-    let mut endpoint = Endpoint::parse(&table.url.0)
+    let mut endpoint = WebhookEndpoint::parse(&table.url.0)
         .map_err(|why| wrong("url", why).hint("write it like https://hooks.example/agentctl"))?;
     endpoint.allow_private = table.allow_private;
     if let Some(why) = endpoint.never() {
@@ -124,7 +124,7 @@ fn webhook(
             .hint("give one of secret, secret_env and secret_file")
     })?;
     if let Some(Secret::Text(text)) = &endpoint.secret {
-        webhooks::check_secret(text).map_err(|why| wrong("secret", why))?;
+        check_secret(text).map_err(|why| wrong("secret", why))?;
     }
     endpoint.body_signatures = table.body_signatures;
     for word in &table.types {
@@ -148,7 +148,7 @@ fn webhook(
 }
 
 /// Reads what is shown, and how.
-pub(super) fn notify(table: NotifyTable, path: &Path) -> Result<notify::Settings, Failure> {
+pub(super) fn notify(table: NotifyTable, path: &Path) -> Result<NotifySettings, Failure> {
     let wrong = |key: &str, what: String| {
         Failure::new(Kind::Failed, format!("{}: notify.{key}: {what}", path.display()))
     };
@@ -163,7 +163,7 @@ pub(super) fn notify(table: NotifyTable, path: &Path) -> Result<notify::Settings
                 .hint("write the whole path"));
         }
     }
-    let mut settings = notify::Settings { command: table.command, ..Default::default() };
+    let mut settings = NotifySettings { command: table.command, ..Default::default() };
     if let Some(words) = table.on {
         let kinds = words.iter().map(|word| kind(word)).collect::<Result<_, _>>();
         settings.on = kinds.map_err(|(why, hint)| wrong("on", why).hint(hint))?;
@@ -176,15 +176,15 @@ pub(super) fn metrics(
     host: &Host,
     table: MetricsTable,
     path: &Path,
-) -> Result<http::Settings, Failure> {
+) -> Result<MetricsSettings, Failure> {
     let wrong = |key: &str, what: String| {
         Failure::new(Kind::Failed, format!("{}: metrics.{key}: {what}", path.display()))
     };
     let listen = match &table.listen {
-        None => http::USUAL,
+        None => METRICS_LISTEN,
         Some(text) => text.parse().map_err(|_| {
             wrong("listen", format!("`{text}` is not an address and a port"))
-                .hint(format!("write it like {}", http::USUAL))
+                .hint(format!("write it like {METRICS_LISTEN}"))
         })?,
     };
     if !listen.ip().is_loopback() && !table.allow_remote {
@@ -197,9 +197,9 @@ pub(super) fn metrics(
             .hint("give one of token, token_env and token_file, or none to have one made")
     })?;
     if let Some(Secret::Text(text)) = &token {
-        http::check_token(text).map_err(|why| wrong("token", why))?;
+        check_token(text).map_err(|why| wrong("token", why))?;
     }
-    Ok(http::Settings { listen, token, hosts: table.hosts })
+    Ok(MetricsSettings { listen, token, hosts: table.hosts })
 }
 
 /// Reads the word for a kind of event; of sessions the second half is enough.

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::lists::{self, Text};
-use super::protocol::{ListParams, OneParams, Refusal};
+use crate::protocol::{ListParams, OneParams, Refusal};
 
 /// Free memory that exceeds this after a large answer is given back. Less is kept: the next one needs it.
 pub(super) const MEMORY_ENOUGH: u64 = 50 << 20;

@@ -15,12 +15,14 @@ use std::time::{Duration, Instant};
 use agentctl_core::events::{Event, EventKind, about_fuse};
 use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::fuses::{self, Action, Cause, Due, Firing, Fuse, FuseError};
-use agentctl_core::hooks::{Call, LIMIT, Report};
+use agentctl_core::hooks::{Call, LIMIT};
 use agentctl_core::host::Host;
 use agentctl_core::locks;
+use agentctl_core::marks::hook;
 use agentctl_core::model::{
     Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target, Time,
 };
+use agentctl_core::runs::HookReport;
 use agentctl_core::stop::{self, Options, Verdict};
 
 /// So many fire at once; the others wait their turn.
@@ -499,15 +501,15 @@ fn run(host: &Arc<Host>, argv: &[String], event: &Event) -> Result<String, Strin
     let time = |time: Option<Time>| time.map(|t| t.to_string()).unwrap_or_default();
     let cause = fuse.and_then(|f| f.cause).map(|c| c.word().to_owned());
     let variables = vec![
-        ("AGENTCTL_FUSE_ID", text(fuse.map(|f| &f.id))),
-        ("AGENTCTL_FUSE_CAUSE", cause.unwrap_or_default()),
-        ("AGENTCTL_FUSE_LABEL", text(fuse.and_then(|f| f.label.as_ref()))),
-        ("AGENTCTL_FUSE_DIRECTORY", text(fuse.and_then(|f| f.directory.as_ref()))),
-        ("AGENTCTL_FUSE_SESSION", text(fuse.and_then(|f| f.session.as_ref()))),
-        ("AGENTCTL_FUSE_ADAPTER", text(fuse.and_then(|f| f.adapter.as_ref()))),
-        ("AGENTCTL_FUSE_SET_AT", time(fuse.map(|f| f.set_at))),
-        ("AGENTCTL_FUSE_EXPIRED_AT", time(Some(event.at))),
-        ("AGENTCTL_EVENT_ID", event.id.clone()),
+        (hook::FUSE_ID, text(fuse.map(|f| &f.id))),
+        (hook::FUSE_CAUSE, cause.unwrap_or_default()),
+        (hook::FUSE_LABEL, text(fuse.and_then(|f| f.label.as_ref()))),
+        (hook::FUSE_DIRECTORY, text(fuse.and_then(|f| f.directory.as_ref()))),
+        (hook::FUSE_SESSION, text(fuse.and_then(|f| f.session.as_ref()))),
+        (hook::FUSE_ADAPTER, text(fuse.and_then(|f| f.adapter.as_ref()))),
+        (hook::FUSE_SET_AT, time(fuse.map(|f| f.set_at))),
+        (hook::FUSE_EXPIRED_AT, time(Some(event.at))),
+        (hook::EVENT_ID, event.id.clone()),
     ];
     let told = serde_json::to_vec(event).map_err(|e| e.to_string())?;
     let stdin = spoken(told).map_err(|e| e.to_string())?;
@@ -515,7 +517,7 @@ fn run(host: &Arc<Host>, argv: &[String], event: &Event) -> Result<String, Strin
     let said = attended.as_ref().map(|a| a.said.clone()).unwrap_or_default();
     let said = String::from_utf8_lossy(&said[..said.len().min(LOGGED_BYTES)]).trim().to_owned();
     let words = if said.is_empty() { String::new() } else { format!("; it said: {said}") };
-    match Report::of(attended.map(|a| a.exit), host.now()).failure() {
+    match HookReport::of(attended.map(|a| a.exit), LIMIT, host.now()).failure() {
         None => Ok(format!("done{words}")),
         Some(why) => Err(format!("{why}{words}")),
     }

@@ -8,11 +8,11 @@ mod guest;
 mod token;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use agentctl_core::host::{Host, Secret};
+use agentctl_core::host::Host;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -27,27 +27,13 @@ use self::guest::Door;
 use self::token::{Token, Verdict};
 use super::Hub;
 use super::metrics::{Form, Metrics, Own};
+use crate::config::MetricsSettings;
 
-pub use self::token::check as check_token;
-
-/// Where it is served if nothing else is said.
-pub const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9200);
 /// A port that is taken is tried again after this long, then twice as long, …
 const FIRST_REST: Duration = Duration::from_millis(250);
 /// … and at most so long.
 const LAST_REST: Duration = Duration::from_secs(30);
 const ROUTE: &str = "/metrics";
-
-/// What is configured.
-#[derive(Debug)]
-pub struct Settings {
-    /// Where.
-    pub listen: SocketAddr,
-    /// The secret that whoever asks must know; one is made where none is given.
-    pub token: Option<Secret>,
-    /// Further names it may be called by, with their port.
-    pub hosts: Vec<String>,
-}
 
 /// How it stands with the metrics.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -62,14 +48,14 @@ pub struct MetricsStatus {
 
 /// What is served, and how it stands with that.
 pub(super) struct Desk {
-    settings: Settings,
+    settings: MetricsSettings,
     pub(super) metrics: Arc<Metrics>,
     status: Mutex<MetricsStatus>,
 }
 
 impl Desk {
     /// Begins to count; nothing is served yet.
-    pub(super) fn new(settings: Settings, host: &Arc<Host>) -> io::Result<Self> {
+    pub(super) fn new(settings: MetricsSettings, host: &Arc<Host>) -> io::Result<Self> {
         let metrics = Metrics::start(Arc::clone(host))?;
         let status = MetricsStatus {
             url: url(settings.listen),

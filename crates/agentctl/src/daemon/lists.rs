@@ -10,8 +10,8 @@ use agentctl_core::model::{Listing, SCHEMA_VERSION};
 use serde::ser::Error;
 use serde_json::Result;
 
-use super::protocol::{Form, Tabled};
 use crate::parts::in_parts;
+use crate::protocol::{Form, Tabled};
 use crate::rows::drawn;
 use crate::text::{json_line, push_json};
 

@@ -11,8 +11,6 @@ mod lists;
 mod log;
 pub mod metrics;
 pub mod notify;
-mod place;
-pub mod protocol;
 pub mod service;
 mod socket;
 pub mod start;
@@ -36,10 +34,10 @@ use self::answers::{Answer, Answers};
 use self::awake::Awake;
 use self::http::Desk;
 pub use self::log::Log;
-pub use self::place::{Instance, Place, Unconnected};
-use self::protocol::{PROTOCOL, Welcome};
 use self::status::DaemonStatus;
 use crate::config::Loaded;
+use crate::place::{Instance, Place};
+use crate::protocol::{PROTOCOL, Welcome};
 
 /// Where one sentence for the log goes. It holds no secret and no control character.
 pub type Say = Arc<dyn Fn(&str) + Send + Sync>;

@@ -9,21 +9,20 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::hooks::Call;
 use agentctl_core::host::Host;
+use agentctl_core::marks::hook;
 use agentctl_core::model::{Outcome, Session};
-use agentctl_core::runs;
+use agentctl_core::native::private;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Say, webhooks};
+use crate::config::NotifySettings;
 use crate::text;
 
-/// How long a program may take.
-const LIMIT: Duration = Duration::from_secs(10);
 /// So many run at once.
 const AT_ONCE: usize = 2;
 /// So many wait.
@@ -32,24 +31,6 @@ const WAITING: usize = 32;
 const REMEMBERED: usize = 4096;
 /// Columns of one line.
 const COLUMNS: usize = 120;
-
-/// What is shown, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The argv; `None` for the desktop's own.
-    pub command: Option<Vec<String>>,
-    /// The kinds of edges.
-    pub on: Vec<EventKind>,
-    /// How long a program may take.
-    pub limit: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        let on = vec![EventKind::Waiting, EventKind::Stopped, EventKind::Error];
-        Self { command: None, on, limit: LIMIT }
-    }
-}
 
 /// How it stands with notifications.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -101,7 +82,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Notify {
     /// Starts the threads. They sleep until something is offered.
-    pub fn start(settings: Settings, host: &Arc<Host>, say: Say) -> io::Result<Self> {
+    pub fn start(settings: NotifySettings, host: &Arc<Host>, say: Say) -> io::Result<Self> {
         let (queue, waiting) = sync_channel::<Arc<Event>>(WAITING);
         let waiting = Arc::new(Mutex::new(waiting));
         let status = Arc::new(Mutex::new(NotifyStatus::default()));
@@ -145,7 +126,7 @@ impl Notify {
 }
 
 struct Worker {
-    settings: Settings,
+    settings: NotifySettings,
     host: Arc<Host>,
     waiting: Arc<Mutex<Receiver<Arc<Event>>>>,
     status: Arc<Mutex<NotifyStatus>>,
@@ -198,9 +179,9 @@ impl Worker {
     /// The event in a file without a name. Where none can be made, the variables must do.
     fn told(&self, event: &Event) -> io::Result<File> {
         let state = self.host.state();
-        runs::private_directory(&state)?;
+        private::directory(&state)?;
         let path = state.join(format!("notify-{}.json", uuid::Uuid::new_v4()));
-        let mut file = runs::private_file(&path)?;
+        let mut file = private::file(&path)?;
         let reader = File::open(&path);
         std::fs::remove_file(&path)?;
         file.write_all(&webhooks::body(event))?;
@@ -260,14 +241,14 @@ impl Words {
         let session = event.session.as_ref();
         let safe = |t: Option<&str>| t.unwrap_or_default().to_owned();
         vec![
-            ("AGENTCTL_EVENT", event.kind.word().to_owned()),
-            ("AGENTCTL_EVENT_ID", safe(Some(&event.id))),
-            ("AGENTCTL_ADAPTER", safe(event.adapter)),
-            ("AGENTCTL_SESSION_ID", safe(event.session_id.as_deref())),
-            ("AGENTCTL_CWD", safe(session.and_then(|s| s.cwd.as_deref()))),
-            ("AGENTCTL_STATUS", safe(session.map(|s| s.status.word()))),
-            ("AGENTCTL_TITLE", self.title.clone()),
-            ("AGENTCTL_TEXT", self.text.clone()),
+            (hook::EVENT, event.kind.word().to_owned()),
+            (hook::EVENT_ID, safe(Some(&event.id))),
+            (hook::ADAPTER, safe(event.adapter)),
+            (hook::SESSION_ID, safe(event.session_id.as_deref())),
+            (hook::CWD, safe(session.and_then(|s| s.cwd.as_deref()))),
+            (hook::STATUS, safe(session.map(|s| s.status.word()))),
+            (hook::TITLE, self.title.clone()),
+            (hook::TEXT, self.text.clone()),
         ]
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{Spawn, Stdio};
-use agentctl_core::stop;
+use agentctl_core::marks;
 
 /// The name of the unit.
 pub const UNIT: &str = "agentctl.service";
@@ -119,7 +119,7 @@ RestartSec=1
 [Install]
 WantedBy=default.target
 ",
-        daemon = stop::DAEMON
+        daemon = marks::DAEMON
     )
 }
 
@@ -161,7 +161,7 @@ fn plist(program: &Path, log: &Path) -> String {
 ",
         program = text(program),
         log = text(log),
-        daemon = stop::DAEMON
+        daemon = marks::DAEMON
     )
 }
 

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use super::answers::{Answer, MEMORY_ENOUGH, parse};
 use super::lists::Text;
-use super::protocol::{Hello, PROTOCOL, REQUEST_MOST, Refusal, Request, SubscribeParams};
 use super::{Hub, News};
+use crate::protocol::{Hello, PROTOCOL, REQUEST_MOST, Refusal, Request, SubscribeParams};
 
 /// So many connections at once, where the system allows that many open files; a new one takes the place of the
 /// one that has been idle for longest.

@@ -6,13 +6,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use agentctl_core::adapters::ALL;
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{Spawn, Stdio};
-use agentctl_core::{launch, stop};
+use agentctl_core::{launch, marks};
 
-use super::Place;
 use crate::client::{Client, PATIENT, Silence};
 use crate::failure::{Failure, Kind};
+use crate::place::Place;
 
 /// So long may a daemon take until it serves.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -100,14 +101,14 @@ fn begin(host: &Host, place: &Place) -> std::io::Result<bool> {
 fn spawn(host: &Host, place: &Place, ready: OwnedFd) -> std::io::Result<std::process::Child> {
     let number = ready.as_raw_fd().to_string();
     let log = super::log::open(&place.log())?;
-    let config = host.var("AGENTCTL_CONFIG").map(|path| host.cwd.join(path));
-    let mut set = vec![(stop::DAEMON.into(), "1".into())];
-    set.extend(config.map(|path| ("AGENTCTL_CONFIG".into(), path.into_os_string())));
+    let config = host.var(marks::CONFIG).map(|path| host.cwd.join(path));
+    let mut set = vec![(marks::DAEMON.into(), "1".into())];
+    set.extend(config.map(|path| (marks::CONFIG.into(), path.into_os_string())));
     Spawn {
         program: host.program.clone(),
         args: ["daemon", "run", "--ready", &number].map(Into::into).to_vec(),
         set,
-        unset: launch::around_us(),
+        unset: launch::around_us(ALL),
         // It keeps no directory busy.
         cwd: PathBuf::from("/"),
         stdin: Stdio::Null,

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::http::MetricsStatus;
 use super::notify::NotifyStatus;
-use super::protocol::Welcome;
 use super::webhooks::WebhookStatus;
+use crate::protocol::Welcome;
 
 /// The answer to `daemon status`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

@@ -5,7 +5,6 @@
 //! daemon ends was not told, and the next daemon tells what runs remember of it.
 
 mod address;
-mod endpoint;
 mod payload;
 mod post;
 mod queue;
@@ -21,17 +20,17 @@ use agentctl_core::model::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::address::{Lookup, Reach, reach, system_lookup};
-pub use self::endpoint::Endpoint;
+pub use self::address::{Lookup, system_lookup};
 pub use self::payload::{body, duration};
 pub use self::queue::Pace;
-pub use self::signature::{Signing, check_secret, headers};
+pub use self::signature::{Signing, headers};
 
 pub(super) use self::signature::hex;
 
 use self::post::{Post, Trouble};
 use self::queue::{Entry, Queue};
 use super::Say;
+use crate::config::WebhookEndpoint;
 
 /// So many events wait for one endpoint at most.
 pub const QUEUE: usize = 1000;
@@ -107,7 +106,7 @@ pub struct Webhooks {
 
 /// One endpoint, shared by its thread and whoever offers.
 struct Line {
-    endpoint: Arc<Endpoint>,
+    endpoint: Arc<WebhookEndpoint>,
     queue: Queue,
     status: Mutex<WebhookStatus>,
     post: Post,
@@ -140,7 +139,7 @@ impl Ticket {
 
 impl Webhooks {
     /// Starts a thread for each endpoint. They sleep until something is offered.
-    pub fn start(endpoints: Vec<Endpoint>, world: &World) -> std::io::Result<Self> {
+    pub fn start(endpoints: Vec<WebhookEndpoint>, world: &World) -> std::io::Result<Self> {
         let lines = endpoints.into_iter().map(|endpoint| Line::start(endpoint, world));
         let lines = lines.collect::<std::io::Result<_>>()?;
         Ok(Self { lines, named: Mutex::default(), world: world.clone() })
@@ -148,7 +147,7 @@ impl Webhooks {
 
     /// Posts one event to an address that a fuse names: signed if it is one of the endpoints', else not.
     pub fn post_to(&self, url: &str, event: &Event) -> Result<(), String> {
-        let endpoint = Endpoint::parse(url)?;
+        let endpoint = WebhookEndpoint::parse(url)?;
         let same = |line: &&Arc<Line>| line.endpoint.url() == endpoint.url();
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.lines.iter().chain(&*named).find(same);
@@ -240,7 +239,7 @@ impl std::fmt::Debug for Webhooks {
 
 impl Line {
     /// Starts a thread for an endpoint. It sleeps until something is offered.
-    fn start(endpoint: Endpoint, world: &World) -> std::io::Result<Arc<Self>> {
+    fn start(endpoint: WebhookEndpoint, world: &World) -> std::io::Result<Arc<Self>> {
         let endpoint = Arc::new(endpoint);
         let post = Post::new(Arc::clone(&endpoint), world);
         let status = WebhookStatus { name: endpoint.name.clone(), ..WebhookStatus::default() };

@@ -36,7 +36,7 @@ fn hours_later() -> Time {
     Time::from_millis(now().millis() + 3 * 3_600_000).expect("a time")
 }
 
-fn host(home: PathBuf, clock: fn() -> Time) -> Arc<Host> {
+pub(crate) fn host(home: PathBuf, clock: fn() -> Time) -> Arc<Host> {
     let path = format!("{}:/usr/bin:/bin", home.join("bin").display());
     let env = BTreeMap::from([
         ("HOME".to_owned(), home.to_string_lossy().into_owned()),

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 #![allow(clippy::similar_names)]
 
+mod agents_named;
 mod attacks;
 mod awake;
 mod claude_code;
@@ -47,8 +48,10 @@ mod races;
 mod readme;
 mod recycle;
 mod resume;
+mod rooms;
 mod scale;
 mod seed_failures;
+mod source;
 mod stop;
 mod stop_hosted;
 mod stop_launched;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agentctl::daemon::notify::{Notify, Settings};
+use agentctl::config::NotifySettings;
+use agentctl::daemon::notify::Notify;
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::model::{Outcome, Reason, ReasonKind};
 use serde_json::Value;
@@ -21,7 +22,7 @@ pub(crate) struct Stage {
     pub(crate) said: Heard,
 }
 
-pub(crate) fn stage(settings: impl FnOnce(&TestHome) -> Settings) -> Stage {
+pub(crate) fn stage(settings: impl FnOnce(&TestHome) -> NotifySettings) -> Stage {
     let home = home();
     let said = Heard::default();
     let settings = settings(&home);
@@ -29,9 +30,9 @@ pub(crate) fn stage(settings: impl FnOnce(&TestHome) -> Settings) -> Stage {
     Stage { home, notify, said }
 }
 
-pub(crate) fn with(program: PathBuf) -> Settings {
+pub(crate) fn with(program: PathBuf) -> NotifySettings {
     let command = Some(vec![program.to_string_lossy().into_owned(), "a  'b".into()]);
-    Settings { command, ..Settings::default() }
+    NotifySettings { command, ..NotifySettings::default() }
 }
 
 fn waiting(id: &str) -> Arc<Event> {
@@ -58,7 +59,7 @@ fn the_desktops_own_program_is_given_a_title_and_harmless_text() {
         let stage = stage(|home| {
             let text = "for a in \"$@\"; do printf '%s|' \"$a\"; done | tr '\\n' '~' > \"$HOME/args.new\"; mv \"$HOME/args.new\" \"$HOME/args\"";
             script(home, "notify-send", &format!("HOME='{}'\n{text}", home.path().display()));
-            Settings::default()
+            NotifySettings::default()
         });
         stage.notify.offer(&waiting("e-1"));
         let args = lines(&stage.home, "args", 1).remove(0);
@@ -150,7 +151,7 @@ fn programs_that_fail_are_counted_and_told_and_hold_up_nobody() {
                 log.display()
             );
             // Whoever does not hang is through by then on any machine.
-            Settings { limit: Duration::from_secs(10), ..with(script(home, "mine", &text)) }
+            NotifySettings { limit: Duration::from_secs(10), ..with(script(home, "mine", &text)) }
         });
         for id in ["hang", "bad", "good"] {
             stage.notify.offer(&waiting(id));
@@ -174,9 +175,9 @@ fn programs_that_fail_are_counted_and_told_and_hold_up_nobody() {
 #[test]
 fn a_program_that_is_not_there_or_not_safe_is_told_and_no_more() {
     sandboxed(|| {
-        let stage = stage(|_| Settings {
+        let stage = stage(|_| NotifySettings {
             command: Some(vec!["no-such-program".into()]),
-            ..Settings::default()
+            ..NotifySettings::default()
         });
         stage.notify.offer(&waiting("e-1"));
         eventually("it is counted", || (stage.notify.status().failed == 1).then_some(()));

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use agentctl::daemon::webhooks::{Endpoint, NAMED_MOST, Pace, WebhookStatus, Webhooks, World};
-use agentctl_core::events::{Callback, Event, EventKind};
+use agentctl::config::WebhookEndpoint;
+use agentctl::daemon::webhooks::{NAMED_MOST, Pace, WebhookStatus, Webhooks, World};
+use agentctl_core::events::{Event, EventKind};
 use agentctl_core::host::Secret;
-use agentctl_core::model::{Exit, Time};
+use agentctl_core::model::{Callback, Exit, Time};
 use agentctl_core::talk::base64;
 use serde_json::{Value, json};
 use testkit::receiver::{Manner, Receiver, Request};
@@ -47,19 +48,19 @@ pub(crate) fn stage() -> Stage {
 }
 
 /// An endpoint at this receiver, which is on this machine.
-pub(crate) fn endpoint(receiver: &Receiver) -> Endpoint {
+pub(crate) fn endpoint(receiver: &Receiver) -> WebhookEndpoint {
     let url = format!("http://127.0.0.1:{}/in/PATHSECRET?key=QUERYSECRET", receiver.port);
     local(&url)
 }
 
-pub(crate) fn local(url: &str) -> Endpoint {
-    let mut endpoint = Endpoint::parse(url).expect("a URL");
+pub(crate) fn local(url: &str) -> WebhookEndpoint {
+    let mut endpoint = WebhookEndpoint::parse(url).expect("a URL");
     endpoint.body_signatures = true;
     endpoint.allow_private = true;
     endpoint
 }
 
-pub(crate) fn start(stage: &Stage, endpoints: Vec<Endpoint>) -> Webhooks {
+pub(crate) fn start(stage: &Stage, endpoints: Vec<WebhookEndpoint>) -> Webhooks {
     Webhooks::start(endpoints, &stage.world).expect("started")
 }
 

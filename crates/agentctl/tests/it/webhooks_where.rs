@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use agentctl::daemon::webhooks::{Endpoint, Lookup};
+use agentctl::config::WebhookEndpoint;
+use agentctl::daemon::webhooks::Lookup;
 use agentctl_core::host::Secret;
 use testkit::receiver::{Manner, Receiver};
 use testkit::{eventually, sandboxed};
@@ -40,7 +41,7 @@ fn a_name_with_one_address_that_is_not_allowed_gets_nothing() {
     for (addresses, expected) in cases {
         let mut stage = stage();
         stage.world.lookup = always(addresses.clone());
-        let endpoint = Endpoint::parse("https://hook.example/x").expect("a URL");
+        let endpoint = WebhookEndpoint::parse("https://hook.example/x").expect("a URL");
         let webhooks = start(&stage, vec![endpoint]);
         webhooks.offer(&stopped("e-1"));
         let status = until(&webhooks, "it was tried", |s| s.attempts > 0);
@@ -56,7 +57,7 @@ fn numbers_that_mean_this_machine_are_refused_however_they_are_written() {
     for host in ["127.0.0.1", "localhost", "127.1", "2130706433", "0x7f.1", "[::ffff:7f00:1]"] {
         let stage = stage();
         let url = format!("https://{host}:{}/x", receiver.port);
-        let webhooks = start(&stage, vec![Endpoint::parse(&url).expect("a URL")]);
+        let webhooks = start(&stage, vec![WebhookEndpoint::parse(&url).expect("a URL")]);
         webhooks.offer(&stopped("e-1"));
         let status = until(&webhooks, "it was tried", |s| s.attempts > 0);
         assert!(status.last_error.is_some_and(|e| e.contains("private address")), "{host}");
@@ -138,7 +139,7 @@ fn no_secret_is_ever_shown() {
         "https://nowhere.invalid/PATHSECRET?QUERYSECRET".into(),
         "https://10.0.0.1/PATHSECRET?QUERYSECRET".into(),
     ] {
-        endpoints.push(Endpoint::parse(&url).expect("a URL"));
+        endpoints.push(WebhookEndpoint::parse(&url).expect("a URL"));
     }
     for endpoint in &mut endpoints {
         endpoint.timeout = Duration::from_millis(200);

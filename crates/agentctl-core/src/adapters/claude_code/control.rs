@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{ClaudeCode, NAME};
+use super::{ClaudeCode, NAME, VARIABLES};
 use crate::adapters::control::{
-    Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Permissions, Refusal, Setting,
-    Start, Stop,
+    Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Permissions, Refusal, Start,
+    Stop,
 };
 use crate::adapters::{Look, Root};
 use crate::host::Host;
@@ -167,27 +167,16 @@ impl Control for ClaudeCode {
             "AI_AGENT",
         ]
     }
-
-    fn settings(&self) -> &'static [Setting] {
-        &[Setting { key: "billing", values: &["inherit", "subscription"] }]
-    }
 }
 
 /// Says whether anything is in sight that Claude Code could log in with.
 fn logged_in(host: &Host) -> bool {
-    const KEYS: [&str; 6] = [
-        "ANTHROPIC_API_KEY",
-        "ANTHROPIC_AUTH_TOKEN",
-        "CLAUDE_CODE_OAUTH_TOKEN",
-        "CLAUDE_CODE_USE_BEDROCK",
-        "CLAUDE_CODE_USE_VERTEX",
-        "CLAUDE_CODE_USE_FOUNDRY",
-    ];
-    KEYS.iter().any(|key| host.var(key).is_some()) || home(host).join(".credentials.json").is_file()
+    VARIABLES.launch.iter().any(|key| VARIABLES.get(host, key).is_some())
+        || home(host).join(".credentials.json").is_file()
 }
 
 /// Returns the home a Claude Code started from here would use.
 fn home(host: &Host) -> PathBuf {
-    let moved = host.var("CLAUDE_CONFIG_DIR").map(PathBuf::from);
+    let moved = VARIABLES.get(host, "CLAUDE_CONFIG_DIR").map(PathBuf::from);
     moved.unwrap_or_else(|| host.home.join(".claude"))
 }

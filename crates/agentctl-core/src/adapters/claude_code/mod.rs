@@ -27,8 +27,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::control::Control;
 use super::{
-    Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store, Turn,
-    existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
+    Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Setting,
+    Settings, Store, Turn, Variables, existing_roots, not_regular, skipped, version_beside,
+    with_homes_of_the_living,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
@@ -36,6 +37,19 @@ use crate::model::{Locator, Message, Time};
 use crate::native::file;
 
 pub(super) const NAME: &str = "claude-code";
+
+/// The variables it reads. Each of those for a launch is something that Claude Code could log in with.
+static VARIABLES: Variables = Variables {
+    answers: &["CLAUDE_CONFIG_DIR"],
+    launch: &[
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        "CLAUDE_CODE_USE_BEDROCK",
+        "CLAUDE_CODE_USE_VERTEX",
+        "CLAUDE_CODE_USE_FOUNDRY",
+    ],
+};
 
 /// The adapter.
 pub struct ClaudeCode;
@@ -62,7 +76,7 @@ impl Adapter for ClaudeCode {
 
     fn homes(&self, host: &Host) -> Vec<PathBuf> {
         let mut paths = vec![host.home.join(".claude")];
-        paths.extend(host.var("CLAUDE_CONFIG_DIR").map(PathBuf::from));
+        paths.extend(VARIABLES.get(host, "CLAUDE_CONFIG_DIR").map(PathBuf::from));
         paths.extend(host.roots.get(NAME).cloned().unwrap_or_default());
         paths
     }
@@ -105,6 +119,14 @@ impl Adapter for ClaudeCode {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn variables(&self) -> &'static Variables {
+        &VARIABLES
+    }
+
+    fn settings(&self) -> Settings {
+        Settings::Choices(&[Setting { key: "billing", values: &["inherit", "subscription"] }])
     }
 
     fn control(&self) -> Option<&dyn Control> {

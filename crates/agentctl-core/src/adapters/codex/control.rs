@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Codex;
+use super::{Codex, VARIABLES};
 use crate::adapters::control::{
     Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Permissions, Refusal, Start,
     Stop,
@@ -154,12 +154,12 @@ impl Control for Codex {
 
 /// Returns the home a Codex started from here would use.
 fn home(host: &Host) -> PathBuf {
-    host.var("CODEX_HOME").map_or_else(|| host.home.join(".codex"), PathBuf::from)
+    VARIABLES.get(host, "CODEX_HOME").map_or_else(|| host.home.join(".codex"), PathBuf::from)
 }
 
 /// Says whether anything is in sight that Codex could log in with.
 fn logged_in(host: &Host, order: &Order) -> bool {
     let home = order.root.clone().unwrap_or_else(|| home(host));
-    let keys = ["OPENAI_API_KEY", "CODEX_API_KEY"];
-    keys.iter().any(|key| host.var(key).is_some()) || home.join("auth.json").is_file()
+    VARIABLES.launch.iter().any(|key| VARIABLES.get(host, key).is_some())
+        || home.join("auth.json").is_file()
 }

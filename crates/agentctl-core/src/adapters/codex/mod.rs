@@ -30,7 +30,7 @@ use process::{home_of, is_codex, is_program_name};
 use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store,
-    existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
+    Variables, existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, OpenFile, Process};
@@ -41,6 +41,10 @@ use crate::talk::Pushing;
 pub(super) const NAME: &str = "codex";
 /// Length of a thread id, a UUID.
 const ID_CHARS: usize = 36;
+
+/// The variables it reads. Each of those for a launch is something that Codex could log in with.
+static VARIABLES: Variables =
+    Variables { answers: &["CODEX_HOME"], launch: &["OPENAI_API_KEY", "CODEX_API_KEY"] };
 
 /// The adapter.
 pub struct Codex;
@@ -68,7 +72,7 @@ impl Adapter for Codex {
 
     fn homes(&self, host: &Host) -> Vec<PathBuf> {
         let mut paths = vec![host.home.join(".codex")];
-        paths.extend(host.var("CODEX_HOME").map(PathBuf::from));
+        paths.extend(VARIABLES.get(host, "CODEX_HOME").map(PathBuf::from));
         paths.extend(host.roots.get(NAME).cloned().unwrap_or_default());
         paths
     }
@@ -100,6 +104,14 @@ impl Adapter for Codex {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn variables(&self) -> &'static Variables {
+        &VARIABLES
+    }
+
+    fn without_file_locks(&self) -> Option<&'static str> {
+        Some("Codex sessions cannot be told alive without it")
     }
 
     fn control(&self) -> Option<&dyn Control> {

@@ -132,6 +132,10 @@ impl Adapter for Demo {
         vec![message]
     }
 
+    fn is_built_in(&self) -> bool {
+        true
+    }
+
     fn control(&self) -> Option<&dyn Control> {
         Some(self)
     }

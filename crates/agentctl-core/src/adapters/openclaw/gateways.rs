@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::NAME;
+use super::{NAME, VARIABLES};
+use crate::adapters::variable_named_by_settings;
 use crate::host::{Host, Secret};
 use crate::native::{file, json5};
 use crate::talk::{Endpoint, Manner};
@@ -69,15 +70,18 @@ pub(super) fn all(host: &Host) -> Vec<Gateway> {
 /// The gateway that OpenClaw's own commands would use here.
 fn theirs(host: &Host) -> Option<Gateway> {
     let settings = settings_path(host);
-    if let Some(url) = host.var("OPENCLAW_GATEWAY_URL") {
+    if let Some(url) = VARIABLES.get(host, "OPENCLAW_GATEWAY_URL") {
         // Only what stands beside it in the environment is meant for it.
         let source = Source::Theirs { settings: None, environment: true, section: "auth" };
         let endpoint = Endpoint::parse(url).ok()?;
         return Some(Gateway { endpoint, manner: Manner::default(), admin: false, source });
     }
-    let port = host.var("OPENCLAW_GATEWAY_PORT").and_then(|p| p.parse().ok());
+    let port = VARIABLES.get(host, "OPENCLAW_GATEWAY_PORT").and_then(|p| p.parse().ok());
     let told = ["OPENCLAW_GATEWAY_TOKEN", "OPENCLAW_GATEWAY_PASSWORD"];
-    if told.iter().any(|name| host.var(name).is_some()) || port.is_some() || is_there(&settings) {
+    if told.iter().any(|name| VARIABLES.get(host, name).is_some())
+        || port.is_some()
+        || is_there(&settings)
+    {
         return configured(host, &settings, port, true);
     }
     None
@@ -89,11 +93,15 @@ fn is_there(path: &Path) -> bool {
 
 /// Where OpenClaw keeps its settings.
 fn settings_path(host: &Host) -> PathBuf {
-    if let Some(path) = host.var("OPENCLAW_CONFIG_PATH") {
+    if let Some(path) = VARIABLES.get(host, "OPENCLAW_CONFIG_PATH") {
         return expand(host, path);
     }
-    let home = host.var("OPENCLAW_HOME").map_or_else(|| host.home.clone(), |h| expand(host, h));
-    let state = match (host.var("OPENCLAW_STATE_DIR"), host.var("OPENCLAW_PROFILE")) {
+    let home =
+        VARIABLES.get(host, "OPENCLAW_HOME").map_or_else(|| host.home.clone(), |h| expand(host, h));
+    let state = match (
+        VARIABLES.get(host, "OPENCLAW_STATE_DIR"),
+        VARIABLES.get(host, "OPENCLAW_PROFILE"),
+    ) {
         (Some(directory), _) => expand(host, directory),
         (None, Some(profile)) if profile != "default" && !profile.contains('/') => {
             home.join(format!(".openclaw-{profile}"))
@@ -171,7 +179,9 @@ impl Gateway {
             Source::Ours(None) => None,
             Source::Ours(Some(secret)) => Some(("token", secret.read(host)?)),
             Source::Theirs { settings, environment, section } => {
-                let set = |name: &str| host.var(name).filter(|_| *environment).map(str::to_owned);
+                let set = |name: &str| {
+                    VARIABLES.get(host, name).filter(|_| *environment).map(str::to_owned)
+                };
                 let token = set("OPENCLAW_GATEWAY_TOKEN").map(|t| ("token", t));
                 let told =
                     token.or_else(|| set("OPENCLAW_GATEWAY_PASSWORD").map(|p| ("password", p)));
@@ -202,7 +212,7 @@ fn secret_in(host: &Host, section: &Value) -> Result<Option<(&'static str, Strin
             // A reference: only one to a variable can be followed without running anything.
             reference if reference["source"] == "env" => {
                 let name = reference["id"].as_str().unwrap_or_default();
-                let value = host.var(name).map(str::to_owned);
+                let value = variable_named_by_settings(host, name).map(str::to_owned);
                 return value
                     .map(|value| Some((field, value)))
                     .ok_or_else(|| format!("its {field} is in {name}, which is not set"));
@@ -220,7 +230,9 @@ fn secret_in(host: &Host, section: &Value) -> Result<Option<(&'static str, Strin
 /// `${NAME}` stands for a variable, as OpenClaw reads its settings.
 fn substituted(host: &Host, text: &str) -> Result<String, String> {
     match text.strip_prefix("${").and_then(|t| t.strip_suffix('}')) {
-        Some(name) => host.var(name).map(str::to_owned).ok_or_else(|| format!("{name} is not set")),
+        Some(name) => variable_named_by_settings(host, name)
+            .map(str::to_owned)
+            .ok_or_else(|| format!("{name} is not set")),
         None => Ok(text.to_owned()),
     }
 }

@@ -21,8 +21,8 @@ use wire::{Conversation as Talk, Scope, Shows, Trouble};
 
 use super::control::Control;
 use super::{
-    Adapter, Capabilities, Conversation, Depth, Found, Installation, Look, Record, Root, Served,
-    Store, Turn, version_beside,
+    Adapter, CallbackFields, Capabilities, Conversation, Depth, Found, Installation, Look, Record,
+    Root, Served, Settings, Store, Turn, Variables, version_beside,
 };
 use crate::host::Host;
 use crate::kernel::Brief;
@@ -32,6 +32,21 @@ use crate::talk::Pushing;
 pub(super) const NAME: &str = "openclaw";
 /// A text this long may be a whole session id.
 const WHOLE_ID: usize = 32;
+
+/// The variables it reads.
+static VARIABLES: Variables = Variables {
+    answers: &[
+        "OPENCLAW_CONFIG_PATH",
+        "OPENCLAW_GATEWAY_PASSWORD",
+        "OPENCLAW_GATEWAY_PORT",
+        "OPENCLAW_GATEWAY_TOKEN",
+        "OPENCLAW_GATEWAY_URL",
+        "OPENCLAW_HOME",
+        "OPENCLAW_PROFILE",
+        "OPENCLAW_STATE_DIR",
+    ],
+    launch: &[],
+};
 
 /// The adapter.
 pub struct OpenClaw;
@@ -75,6 +90,21 @@ impl Adapter for OpenClaw {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         history::read(line)
+    }
+
+    fn variables(&self) -> &'static Variables {
+        &VARIABLES
+    }
+
+    fn settings(&self) -> Settings {
+        Settings::Gateways
+    }
+
+    fn callback_fields(&self) -> Option<CallbackFields> {
+        Some(CallbackFields {
+            session: "openclaw_callback_session_key",
+            agent: "openclaw_callback_agent_id",
+        })
     }
 
     fn control(&self) -> Option<&dyn Control> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::database::{Database, SLUG};
 use super::home::{self, Home};
-use super::{NAME, OpenCode};
+use super::{NAME, OpenCode, VARIABLES};
 use crate::adapters::control::{
     Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Permissions, Preparation,
     Refusal, Start, Stop,
@@ -186,7 +186,7 @@ fn elsewhere(host: &Host, order: &Order) -> Vec<(String, String)> {
     match root.parent() {
         Some(above) if root.is_dir() && root.ends_with(NAME) => {
             let mut set = vec![("XDG_DATA_HOME".to_owned(), text(above))];
-            if host.var("OPENCODE_DB").is_some() {
+            if VARIABLES.get(host, "OPENCODE_DB").is_some() {
                 set.push(("OPENCODE_DB".to_owned(), text(&home::database(root))));
             }
             set
@@ -197,7 +197,8 @@ fn elsewhere(host: &Host, order: &Order) -> Vec<(String, String)> {
 
 /// Adds one permission to those that are set already.
 fn edits(host: &Host) -> String {
-    let set = host.var("OPENCODE_PERMISSION").and_then(|text| serde_json::from_str(text).ok());
+    let set =
+        VARIABLES.get(host, "OPENCODE_PERMISSION").and_then(|text| serde_json::from_str(text).ok());
     let mut rules: serde_json::Map<String, Value> = set.unwrap_or_default();
     rules.insert("edit".into(), "allow".into());
     Value::Object(rules).to_string()

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::NAME;
+use super::{NAME, VARIABLES};
 use crate::adapters::{Adapter, Look, Root, existing_roots, with_homes_of_the_living};
 use crate::host::Host;
 use crate::kernel::Process;
@@ -34,7 +34,7 @@ impl Home {
     /// Returns the home an OpenCode started from here would use.
     pub(super) fn usual(host: &Host) -> Self {
         let data = host.xdg("XDG_DATA_HOME", ".local/share").join("opencode");
-        Self::new(data, host.var("OPENCODE_DB"))
+        Self::new(data, VARIABLES.get(host, "OPENCODE_DB"))
     }
 
     /// Returns the home a live process uses, as its environment and its open database say.

@@ -25,7 +25,7 @@ use self::live::Doubts;
 use super::control::Control;
 use super::{
     Adapter, Capabilities, Conversation, Depth, Found, Installation, Look, Record, Root, Served,
-    Store, Turn, fault, version_beside,
+    Store, Turn, Variables, fault, version_beside,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
@@ -34,6 +34,10 @@ use crate::native::memo::Basis;
 use crate::native::sqlite::{SqlResult, StoreError};
 
 pub(super) const NAME: &str = "opencode";
+
+/// The variables it reads.
+static VARIABLES: Variables =
+    Variables { answers: &["OPENCODE_DB"], launch: &["OPENCODE_PERMISSION"] };
 
 /// The adapter.
 pub struct OpenCode;
@@ -86,6 +90,10 @@ impl Adapter for OpenCode {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn variables(&self) -> &'static Variables {
+        &VARIABLES
     }
 
     fn control(&self) -> Option<&dyn Control> {

@@ -11,9 +11,9 @@ use super::{Kind, PiStore, exclusion, owners};
 use crate::adapters::proof::prove;
 use crate::adapters::{Found, Look, Root, Served, State, Store, Turn};
 use crate::kernel::Process;
+use crate::marks;
 use crate::model::{Evidence, Join, Reason, ReasonKind, Status, Time, is_session_id};
 use crate::native::{file, jsonl};
-use crate::runs;
 
 /// A process's start time has a grain of 10 ms, and the clocks it is reckoned from differ a little.
 const GRAIN_MS: i64 = 20;
@@ -106,7 +106,7 @@ fn is_fork(look: &Look, process: &Process) -> bool {
     if !look.table.is_mere_fork(process) {
         return false;
     }
-    let names = ["PI_CODING_AGENT", "PI_SESSION_ID", runs::MARKER];
+    let names = ["PI_CODING_AGENT", "PI_SESSION_ID", marks::MARKER];
     let environ = |p: &Process| look.host.kernel.environ(&p.id, &names).ok();
     let parent = look.table.process(process.parent_pid);
     parent.is_some_and(|parent| environ(parent) == environ(process))
@@ -301,7 +301,7 @@ struct Said {
 /// than the process. One that was appended to may begin with the words of another.
 fn said(look: &Look, process: &Process) -> Option<Said> {
     let output = look.host.kernel.stdout_file(&process.id).ok()??;
-    let launched = runs::marker_of(&look.host, process).is_some_and(|m| m.names(&process.id));
+    let launched = marks::marker_of(&look.host, process).is_some_and(|m| m.names(&process.id));
     if !launched {
         let made = output.metadata().ok()?.created().ok()?;
         let made = made.duration_since(std::time::UNIX_EPOCH).ok()?.as_millis();

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 
 use super::control::Control;
 use super::pi_rust::PiRust;
-use super::{Adapter, Capabilities, Installation, Look, Root, Store, version_beside};
+use super::{Adapter, Capabilities, Installation, Look, Root, Store, Variables, version_beside};
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
 use crate::model::Message;
@@ -61,6 +61,12 @@ impl Kind {
         }
     }
 }
+
+/// The variables that both adapters of this family read.
+pub(super) static VARIABLES: Variables = Variables {
+    answers: &["PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "PI_SESSIONS_DIR"],
+    launch: &["PATH", "PI_SESSION_ID"],
+};
 
 /// The adapter.
 pub struct Pi;
@@ -117,6 +123,10 @@ impl Adapter for Pi {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         read_message(line)
+    }
+
+    fn variables(&self) -> &'static Variables {
+        &VARIABLES
     }
 
     fn control(&self) -> Option<&dyn Control> {

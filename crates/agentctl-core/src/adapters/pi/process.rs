@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::{Kind, PACKAGES};
+use super::{Kind, PACKAGES, VARIABLES};
 use crate::adapters::{Look, Root, existing_roots, version_beside, with_homes_of_the_living};
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
@@ -97,7 +97,7 @@ fn is_packaged(program: &Path) -> bool {
 
 /// Returns the programs called `pi` on the user's PATH, in order.
 pub(in crate::adapters) fn programs(host: &Host) -> impl Iterator<Item = PathBuf> {
-    let path = host.var("PATH").unwrap_or_default().split(':').filter(|d| !d.is_empty());
+    let path = VARIABLES.get(host, "PATH").unwrap_or_default().split(':').filter(|d| !d.is_empty());
     path.filter_map(|directory| {
         use std::os::unix::fs::PermissionsExt;
         let program = Path::new(directory).join("pi");
@@ -117,7 +117,7 @@ fn expanded(path: &str, home: &Path) -> PathBuf {
 
 /// Returns the home a Pi started from here would use.
 pub(in crate::adapters) fn home(host: &Host) -> PathBuf {
-    match host.var("PI_CODING_AGENT_DIR") {
+    match VARIABLES.get(host, "PI_CODING_AGENT_DIR") {
         Some(moved) => expanded(moved, &host.home),
         None => host.home.join(".pi/agent"),
     }
@@ -214,7 +214,7 @@ pub(in crate::adapters) fn directories_of(host: &Host, root: &Root) -> Vec<PathB
     let mut found = vec![root.path.join("sessions")];
     if file::resolve_root(&home(host)) == root.path {
         for kind in [Kind::Pi, Kind::PiRust] {
-            let moved = host.var(sessions_variable(kind));
+            let moved = VARIABLES.get(host, sessions_variable(kind));
             found.extend(moved.map(|moved| expanded(moved, &host.home)));
         }
     }

@@ -16,9 +16,9 @@ use serde_json::value::RawValue;
 
 use super::{End, Word};
 use crate::client::{Client, PATIENT, Silence};
-use crate::daemon::protocol::SubscribeParams;
 use crate::daemon::start::{self, NotConnected};
 use crate::failure::Failure;
+use crate::protocol::SubscribeParams;
 
 /// So many ids are remembered, so that nothing is told twice.
 const TOLD_MOST: usize = 16_384;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
@@ -12,7 +12,7 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-use super::Endpoint;
+use crate::config::WebhookEndpoint;
 
 /// Turns a name and a port into addresses.
 pub type Lookup = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
@@ -23,83 +23,9 @@ pub fn system_lookup() -> Lookup {
     Arc::new(|name, port| (name, port).to_socket_addrs().map(Iterator::collect))
 }
 
-/// How far an address reaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// Anywhere.
-    Public,
-    /// This machine, or a network of one's own.
-    Private,
-    /// Nobody receives webhooks there: link-local (where clouds keep their secrets), multicast,
-    /// reserved, unspecified, tunnels that hide another address.
-    Never,
-}
-
-/// Says how far an address reaches; one that is written as another kind of address is judged as that.
-#[must_use]
-pub fn reach(address: IpAddr) -> Reach {
-    match address.to_canonical() {
-        IpAddr::V4(address) => reach_v4(address),
-        IpAddr::V6(address) => reach_v6(address),
-    }
-}
-
-fn reach_v4(address: Ipv4Addr) -> Reach {
-    match address.octets() {
-        [10 | 127, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => {
-            Reach::Private
-        }
-        [0 | 224..=255, ..]
-        | [169, 254, ..]
-        // Azure's platform address: public by number, inside by nature.
-        | [168, 63, 129, 16]
-        | [192, 0, 0 | 2, _]
-        | [192, 88, 99, _]
-        | [198, 18 | 19, ..]
-        | [198, 51, 100, _]
-        | [203, 0, 113, _] => Reach::Never,
-        _ => Reach::Public,
-    }
-}
-
-fn reach_v6(address: Ipv6Addr) -> Reach {
-    match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 1] | [0xfc00..=0xfdff, ..] if !is_amazons(address) => Reach::Private,
-        // NAT64: the IPv4 address stands at the end.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-            reach_v4(Ipv4Addr::new(a, b, c, d))
-        }
-        // Teredo and its like, documentation, 6to4.
-        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => Reach::Never,
-        [0x2000..=0x3fff, ..] => Reach::Public,
-        _ => Reach::Never,
-    }
-}
-
-/// Amazon's metadata service has an address in the private range.
-fn is_amazons(address: Ipv6Addr) -> bool {
-    matches!(address.segments(), [0xfd00, 0xec2, ..])
-}
-
-/// Says why nothing may be sent there.
-pub(super) fn refusal(endpoint: &Endpoint, address: IpAddr) -> Option<String> {
-    let address = address.to_canonical();
-    match reach(address) {
-        Reach::Never => Some(format!("{address} is an address that nothing is sent to")),
-        Reach::Private if !endpoint.allow_private => {
-            Some(format!("{address} is a private address, and allow_private is not set"))
-        }
-        Reach::Public if !endpoint.secure => {
-            Some(format!("{address} is a public address, and plain http is kept from those"))
-        }
-        Reach::Private | Reach::Public => None,
-    }
-}
-
 /// Resolves an endpoint's own name, whatever it is asked, and judges every address.
 pub(super) struct Judge {
-    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) endpoint: Arc<WebhookEndpoint>,
     pub(super) lookup: Lookup,
 }
 
@@ -128,7 +54,7 @@ impl Resolver for Judge {
             return Err(ureq::Error::HostNotFound);
         }
         // One bad address is enough: whoever rules the name would choose which one is tried.
-        if let Some(why) = found.iter().find_map(|a| refusal(&self.endpoint, a.ip())) {
+        if let Some(why) = found.iter().find_map(|a| self.endpoint.refusal(a.ip())) {
             return Err(ureq::Error::Other(why.into()));
         }
         let mut judged = self.empty();
@@ -137,93 +63,5 @@ impl Resolver for Judge {
             let _spare = judged.try_push(address);
         }
         Ok(judged)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_judged_by_where_they_lead() {
-        let cases: [(Reach, &[&str]); 3] = [
-            (
-                Reach::Public,
-                &[
-                    "1.1.1.1",
-                    "8.8.8.8",
-                    "172.15.0.1",
-                    "172.32.0.1",
-                    "100.63.0.1",
-                    "100.128.0.1",
-                    "2606:4700::1",
-                    "2a00::1",
-                    "::ffff:8.8.8.8",
-                    "64:ff9b::808:808",
-                ],
-            ),
-            (
-                Reach::Private,
-                &[
-                    "127.0.0.1",
-                    "127.255.0.9",
-                    "10.0.0.1",
-                    "172.16.0.1",
-                    "172.31.255.255",
-                    "192.168.1.1",
-                    "100.64.0.1",
-                    "100.127.255.255",
-                    "100.100.100.200",
-                    "::1",
-                    "fc00::1",
-                    "fdff::1",
-                    "::ffff:127.0.0.1",
-                    "::ffff:10.1.2.3",
-                    "64:ff9b::7f00:1",
-                ],
-            ),
-            (
-                Reach::Never,
-                &[
-                    "0.0.0.0",
-                    "0.1.2.3",
-                    "169.254.169.254",
-                    "169.254.0.1",
-                    "192.0.0.192",
-                    "192.0.2.1",
-                    "198.18.0.1",
-                    "198.51.100.1",
-                    "203.0.113.1",
-                    "224.0.0.1",
-                    "239.255.255.250",
-                    "240.0.0.1",
-                    "255.255.255.255",
-                    "168.63.129.16",
-                    "::",
-                    "::2",
-                    "::127.0.0.1",
-                    "fe80::1",
-                    "febf::1",
-                    "fec0::1",
-                    "ff02::1",
-                    "2001:db8::1",
-                    "2001::1",
-                    "2002:7f00:1::1",
-                    "3fff::1",
-                    "100::1",
-                    "fd00:ec2::254",
-                    "::ffff:169.254.169.254",
-                    "::ffff:0.0.0.0",
-                    "64:ff9b::a9fe:a9fe",
-                    "64:ff9b:1::1",
-                    "5f00::1",
-                ],
-            ),
-        ];
-        for (expected, addresses) in cases {
-            for text in addresses {
-                assert_eq!(reach(text.parse().expect("an address")), expected, "{text}");
-            }
-        }
     }
 }

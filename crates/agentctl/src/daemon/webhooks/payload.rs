@@ -1,6 +1,7 @@
 //! What is sent: the event, and beside it the fields under which the predecessor of this program told
 //! that a session had stopped. A pure function of the event, so that every try sends the same bytes.
 
+use agentctl_core::adapters::ALL;
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::model::{Exit, Session};
 use serde_json::{Map, Value, json};
@@ -31,11 +32,12 @@ fn as_before(event: &Event) -> Map<String, Value> {
     };
     let mut meta = Map::new();
     if let Some(callback) = &event.callback {
-        for (name, value) in [
-            ("openclaw_callback_session_key", &callback.session),
-            ("openclaw_callback_agent_id", &callback.agent),
-        ] {
-            meta.extend(value.iter().map(|v| (name.to_owned(), json!(v))));
+        for names in ALL.iter().filter_map(|adapter| adapter.callback_fields()) {
+            for (name, value) in
+                [(names.session, &callback.session), (names.agent, &callback.agent)]
+            {
+                meta.extend(value.iter().map(|v| (name.to_owned(), json!(v))));
+            }
         }
     }
     let summary = session.and_then(|s| s.prompt.as_deref());

@@ -15,7 +15,8 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::transport::{Connector, RustlsConnector, TcpConnector};
 
 use super::address::{Judge, Lookup};
-use super::{Endpoint, Signing, World, body, headers};
+use super::{Signing, World, body, headers};
+use crate::config::WebhookEndpoint;
 
 /// So much of an answer is read: enough for its sender to finish a sentence.
 const ANSWER_BYTES: u64 = 64 << 10;
@@ -36,7 +37,7 @@ pub(super) struct Trouble {
 }
 
 pub(super) struct Post {
-    endpoint: Arc<Endpoint>,
+    endpoint: Arc<WebhookEndpoint>,
     host: Arc<Host>,
     lookup: Lookup,
     /// Made for the first try: an endpoint that never hears anything costs nothing.
@@ -44,7 +45,7 @@ pub(super) struct Post {
 }
 
 impl Post {
-    pub(super) fn new(endpoint: Arc<Endpoint>, world: &World) -> Self {
+    pub(super) fn new(endpoint: Arc<WebhookEndpoint>, world: &World) -> Self {
         let (host, lookup) = (Arc::clone(&world.host), Arc::clone(&world.lookup));
         Self { endpoint, host, lookup, agent: Mutex::new(None) }
     }

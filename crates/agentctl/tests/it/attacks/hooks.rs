@@ -145,7 +145,7 @@ fn nothing_in_a_record_keeps_a_notification_from_being_shown() {
                 "notify-send",
                 &format!("echo \"$3\" > '{0}.n'; mv '{0}.n' '{0}'", target.display()),
             );
-            agentctl::daemon::notify::Settings::default()
+            agentctl::config::NotifySettings::default()
         });
         desktop.notify.offer(&hostile_event("e-2"));
         testkit::eventually_or(

@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::host::Secret;
+use agentctl_core::talk::base64;
 use ureq::http::Uri;
 
-use super::address::refusal;
+use super::reach::{Reach, reach};
+
+/// Marks a secret whose rest is the key in base64.
+const MARK: &str = "whsec_";
 
 /// One endpoint.
 #[derive(Clone)]
-pub struct Endpoint {
+pub struct WebhookEndpoint {
     /// What it is called: what was given, else scheme, host and port.
     pub name: String,
     /// What its events are signed with; without one they are not.
@@ -30,13 +34,13 @@ pub struct Endpoint {
     pub timeout: Duration,
     /// The authorities its certificate is checked against; `None` for the system's.
     pub ca_file: Option<PathBuf>,
-    pub(super) url: Uri,
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) secure: bool,
+    pub(crate) url: Uri,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) secure: bool,
 }
 
-impl Endpoint {
+impl WebhookEndpoint {
     /// Reads a URL. The error says what is wrong and does not repeat it: a secret may stand in it.
     pub fn parse(url: &str) -> Result<Self, String> {
         let uri: Uri = url.parse().map_err(|_| "it is not a URL")?;
@@ -102,7 +106,22 @@ impl Endpoint {
         }
         let here = self.host == "localhost" || self.host.ends_with(".localhost");
         let named: Option<IpAddr> = if here { "127.0.0.1".parse() } else { self.host.parse() }.ok();
-        named.and_then(|address| refusal(self, address))
+        named.and_then(|address| self.refusal(address))
+    }
+
+    /// Says why nothing may be sent to this address.
+    pub(crate) fn refusal(&self, address: IpAddr) -> Option<String> {
+        let address = address.to_canonical();
+        match reach(address) {
+            Reach::Never => Some(format!("{address} is an address that nothing is sent to")),
+            Reach::Private if !self.allow_private => {
+                Some(format!("{address} is a private address, and allow_private is not set"))
+            }
+            Reach::Public if !self.secure => {
+                Some(format!("{address} is a public address, and plain http is kept from those"))
+            }
+            Reach::Private | Reach::Public => None,
+        }
     }
 
     /// Says whether it wants this event.
@@ -114,9 +133,24 @@ impl Endpoint {
     }
 }
 
-impl std::fmt::Debug for Endpoint {
+impl std::fmt::Debug for WebhookEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Endpoint").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("WebhookEndpoint").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Says what is wrong with a secret, if anything is.
+pub(super) fn check_secret(secret: &str) -> Result<(), String> {
+    if secret.is_empty() { Err("it is empty".into()) } else { secret_key(secret).map(|_| ()) }
+}
+
+/// Returns the key that a secret stands for.
+pub(crate) fn secret_key(secret: &str) -> Result<Vec<u8>, String> {
+    match secret.strip_prefix(MARK) {
+        Some(rest) => base64::decode(rest)
+            .filter(|key| !key.is_empty())
+            .ok_or_else(|| format!("its secret begins with {MARK} and does not go on in base64")),
+        None => Ok(secret.as_bytes().to_vec()),
     }
 }
 
@@ -131,7 +165,7 @@ mod tests {
             ("http://[::1]:9/SECRET", "http://[::1]:9", "::1", 9),
             ("https://a:8443", "https://a:8443", "a", 8443),
         ] {
-            let endpoint = Endpoint::parse(url).expect("read");
+            let endpoint = WebhookEndpoint::parse(url).expect("read");
             assert_eq!((endpoint.name.as_str(), endpoint.host.as_str()), (name, host));
             assert_eq!(endpoint.port, port);
             assert!(!format!("{endpoint:?}").contains("SECRET"));
@@ -154,7 +188,7 @@ mod tests {
             "http://a\r\nX: y/",
             "https://[::1/",
         ] {
-            let error = Endpoint::parse(url).expect_err(url);
+            let error = WebhookEndpoint::parse(url).expect_err(url);
             assert!(url.len() < 2 || !error.contains(url), "{error}");
         }
     }
@@ -162,8 +196,8 @@ mod tests {
     #[test]
     fn what_can_never_be_reached_is_known_beforehand() {
         let never = |url: &str, allow_private| {
-            let endpoint = Endpoint::parse(url).expect("read");
-            Endpoint { allow_private, ..endpoint }.never().is_some()
+            let endpoint = WebhookEndpoint::parse(url).expect("read");
+            WebhookEndpoint { allow_private, ..endpoint }.never().is_some()
         };
         for url in [
             "https://127.0.0.1",
@@ -185,5 +219,15 @@ mod tests {
             assert!(never(url, false) && never(url, true), "{url}");
         }
         assert!(!never("https://hook.example", false));
+    }
+
+    #[test]
+    fn a_marked_secret_must_be_base64() {
+        for wrong in ["", "whsec_", "whsec_not base64!", "whsec_Zg==="] {
+            assert!(check_secret(wrong).is_err(), "{wrong}");
+        }
+        for right in ["x", "whsec", "whsec_Zg==", "not base64!"] {
+            assert!(check_secret(right).is_ok(), "{right}");
+        }
     }
 }

@@ -1,0 +1,170 @@
+//! The marks that this program leaves on processes: names of environment variables and of hidden
+//! subcommands, and the marker of a run.
+//!
+//! Each name is written here once. Rooms that set a mark and rooms that look for it share the constant.
+//! Knows neither runs nor adapters; never decides what a mark proves.
+
+use std::time::{Duration, Instant};
+
+use crate::host::Host;
+use crate::kernel::{Environ, Process};
+use crate::model::{ProcId, is_session_id};
+
+/// The variable that names a run in the environment of its agent.
+pub const MARKER: &str = "AGENTCTL_RUN";
+/// The variable in which the shim receives what only the agent's environment may contain. It is written
+/// into no file and no argument, and hooks do not receive it.
+pub const AGENT_ENV: &str = "AGENTCTL_AGENT_ENV";
+/// The variable that a daemon is started with.
+pub const DAEMON: &str = "AGENTCTL_DAEMON";
+/// The variable that names the configuration file.
+pub const CONFIG: &str = "AGENTCTL_CONFIG";
+/// The variable that keeps a command from asking a daemon or starting one.
+pub const NO_DAEMON: &str = "AGENTCTL_NO_DAEMON";
+
+/// The hidden subcommand that is the parent of one agent.
+pub const SHIM: &str = "shim";
+/// The hidden subcommand that marks itself and becomes the agent.
+pub const STARTER: &str = "exec-agent";
+
+/// The variables that a hook, the action of a fuse or a notification program receives.
+pub mod hook {
+    /// Which hook is run.
+    pub const HOOK: &str = "AGENTCTL_HOOK";
+    /// The run.
+    pub const RUN_ID: &str = "AGENTCTL_RUN_ID";
+    /// The session.
+    pub const SESSION_ID: &str = "AGENTCTL_SESSION_ID";
+    /// The session's directory.
+    pub const CWD: &str = "AGENTCTL_CWD";
+    /// The session's adapter.
+    pub const ADAPTER: &str = "AGENTCTL_ADAPTER";
+    /// The git branch of the session's directory.
+    pub const BRANCH: &str = "AGENTCTL_BRANCH";
+    /// The group of the launch.
+    pub const GROUP: &str = "AGENTCTL_GROUP";
+    /// The model.
+    pub const MODEL: &str = "AGENTCTL_MODEL";
+    /// The session that asked for the launch.
+    pub const CALLBACK_SESSION: &str = "AGENTCTL_CALLBACK_SESSION";
+    /// The agent that asked for the launch.
+    pub const CALLBACK_AGENT: &str = "AGENTCTL_CALLBACK_AGENT";
+    /// The session's status.
+    pub const STATUS: &str = "AGENTCTL_STATUS";
+    /// The session's outcome.
+    pub const OUTCOME: &str = "AGENTCTL_OUTCOME";
+    /// The agent's exit code; 128 plus the signal if a signal ended it.
+    pub const EXIT_CODE: &str = "AGENTCTL_EXIT_CODE";
+    /// The signal that ended the agent.
+    pub const SIGNAL: &str = "AGENTCTL_SIGNAL";
+    /// How long the agent ran.
+    pub const DURATION_SECONDS: &str = "AGENTCTL_DURATION_SECONDS";
+    /// Input tokens.
+    pub const TOKENS_INPUT: &str = "AGENTCTL_TOKENS_INPUT";
+    /// Output tokens.
+    pub const TOKENS_OUTPUT: &str = "AGENTCTL_TOKENS_OUTPUT";
+    /// Tokens read from the model's cache.
+    pub const TOKENS_CACHE_READ: &str = "AGENTCTL_TOKENS_CACHE_READ";
+    /// Tokens written to the model's cache.
+    pub const TOKENS_CACHE_WRITE: &str = "AGENTCTL_TOKENS_CACHE_WRITE";
+    /// The event's type.
+    pub const EVENT: &str = "AGENTCTL_EVENT";
+    /// The event's id.
+    pub const EVENT_ID: &str = "AGENTCTL_EVENT_ID";
+    /// The title of a notification.
+    pub const TITLE: &str = "AGENTCTL_TITLE";
+    /// The text of a notification.
+    pub const TEXT: &str = "AGENTCTL_TEXT";
+    /// The fuse.
+    pub const FUSE_ID: &str = "AGENTCTL_FUSE_ID";
+    /// Which limit of the fuse was reached.
+    pub const FUSE_CAUSE: &str = "AGENTCTL_FUSE_CAUSE";
+    /// The fuse's label.
+    pub const FUSE_LABEL: &str = "AGENTCTL_FUSE_LABEL";
+    /// The fuse's directory.
+    pub const FUSE_DIRECTORY: &str = "AGENTCTL_FUSE_DIRECTORY";
+    /// The fuse's session.
+    pub const FUSE_SESSION: &str = "AGENTCTL_FUSE_SESSION";
+    /// The adapter of the fuse's session.
+    pub const FUSE_ADAPTER: &str = "AGENTCTL_FUSE_ADAPTER";
+    /// When the fuse was set.
+    pub const FUSE_SET_AT: &str = "AGENTCTL_FUSE_SET_AT";
+    /// When the fuse expired.
+    pub const FUSE_EXPIRED_AT: &str = "AGENTCTL_FUSE_EXPIRED_AT";
+}
+
+/// How long a process is read again that is in the middle of an exec and shows no environment.
+const FORMING_LIMIT: Duration = Duration::from_secs(2);
+
+/// The text in [`MARKER`]: which run, and which process was meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// The run.
+    pub run: String,
+    /// The pid of the agent the text was written for.
+    pub pid: u32,
+    /// When that process began.
+    pub start_ticks: u64,
+}
+
+impl Marker {
+    /// Reads the text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.strip_prefix("v1:")?.split(':');
+        let run = parts.next().filter(|r| is_session_id(r))?.to_owned();
+        let (pid, start_ticks) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        parts.next().is_none().then_some(Self { run, pid, start_ticks })
+    }
+
+    /// Says whether this process is the one it was written for; others inherited it.
+    #[must_use]
+    pub fn names(&self, process: &ProcId) -> bool {
+        self.pid == process.pid && self.start_ticks == process.start_ticks
+    }
+}
+
+impl std::fmt::Display for Marker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "v1:{}:{}:{}", self.run, self.pid, self.start_ticks)
+    }
+}
+
+/// Returns the marker in a process's environment, if it has one and may be read.
+#[must_use]
+pub fn marker_of(host: &Host, process: &Process) -> Option<Marker> {
+    marker_until(host, process, forming_deadline())
+}
+
+/// Returns the marker in a process's environment; an exec in progress is waited for until `until`.
+pub(crate) fn marker_until(host: &Host, process: &Process, until: Instant) -> Option<Marker> {
+    loop {
+        match host.kernel.environ_now(&process.id, &[MARKER]).ok()? {
+            Environ::Values(values) => return Marker::parse(values.first()?.as_deref()?),
+            // It becomes another program, as a script does its interpreter, and shows nothing just now.
+            Environ::Forming if process.exe.is_some() && Instant::now() < until => {
+                std::thread::park_timeout(Duration::from_micros(200));
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// Returns until when a process in the middle of an exec is read again, from now.
+pub(crate) fn forming_deadline() -> Instant {
+    Instant::now() + FORMING_LIMIT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_is_read_as_it_was_written_and_rubbish_is_none() {
+        let marker = Marker { run: "0199-ab".into(), pid: 42, start_ticks: 17 };
+        assert_eq!(Marker::parse(&marker.to_string()), Some(marker));
+        for rubbish in ["", "v1:", "v1:a:1", "v1:a:x:2", "v2:a:1:2", "v1:a:1:2:3", "v1:../a:1:2"] {
+            assert_eq!(Marker::parse(rubbish), None, "{rubbish}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Directories and files for this user only. A directory that another user could have changed is refused.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::trust;
+
+/// Makes a directory, and those above it, for this user only. One that others could have put things
+/// into, or that lies in another user's directory, is refused.
+pub fn directory(path: &Path) -> io::Result<()> {
+    let uid = rustix::process::geteuid().as_raw();
+    // Before anything is made there: it may be another user's.
+    trust::owned(path, uid)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let meta = fs::symlink_metadata(path)?;
+    let refused = |why: &str| {
+        let message = format!("{} {why}", path.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+    };
+    if !meta.is_dir() {
+        return refused("is a link, not a directory");
+    }
+    if meta.uid() != uid {
+        return refused("belongs to another user");
+    }
+    if meta.mode() & 0o022 != 0 {
+        return refused("can be written by others");
+    }
+    Ok(())
+}
+
+/// Makes a new file for this user only; what is there is emptied.
+pub fn file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    options.open(path)
+}
