@@ -187,6 +187,12 @@ fn recorded(stage: &Stage, database: &Path, id: &str, text: &str) -> Result<(), 
     })
 }
 
+/// Waits until the record says that the last turn has ended: the reason comes first, the time follows.
+fn turn_ended(stage: &Stage, id: &str) -> Result<(), Trouble> {
+    recorded(stage, &database(stage), id, "\"finish\":\"stop\"")?;
+    recorded(stage, &database(stage), id, "\"completed\":")
+}
+
 /// Waits for the agent itself: before 1.17 a Node script starts it and waits for it.
 fn native(stage: &Stage, pid: u32) -> Result<Held, Trouble> {
     stage.until("opencode itself runs", || {

@@ -4,7 +4,9 @@ use std::io::{Read, Write};
 
 use serde_json::json;
 
-use super::{TOOL_RUNS, WORK, database, ended, native, query, recorded, settings, with};
+use super::{
+    TOOL_RUNS, WORK, database, ended, native, query, recorded, settings, turn_ended, with,
+};
 use crate::judge::Claim;
 use crate::process::Held;
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -102,7 +104,7 @@ pub(super) fn idle(stage: &mut Stage) -> Result<(), Trouble> {
     )?;
     tui.enter(stage, "hello [[say:hi]]")?;
     let id = session(stage, "a")?;
-    recorded(stage, &database(stage), &id, "\"finish\":\"stop\"")?;
+    turn_ended(stage, &id)?;
     stage.expect("after a turn", &tui.is(&id, "idle").because(None))?;
     tui.native.signal(rustix::process::Signal::TERM).map_err(|e| e.to_string())?;
     if !tui.native.ended_within(PATIENCE) {
@@ -201,7 +203,7 @@ pub(super) fn twice(stage: &mut Stage) -> Result<(), Trouble> {
     let first = open(stage, "a", &[], &[])?;
     first.enter(stage, "hello [[say:hi]]")?;
     let id = session(stage, "a")?;
-    recorded(stage, &database(stage), &id, "\"finish\":\"stop\"")?;
+    turn_ended(stage, &id)?;
     let second = open(stage, "a", &[], &["--session", &id])?;
     shows(stage, &second.terminal, "hello")?;
     let both = Claim::of(&id, "idle").served_by(&[first.native.pid, second.native.pid]);

@@ -7,7 +7,9 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use super::terminal::{Tui, open, session, shows};
-use super::{WORK, database, ended, env, native, query, recorded, run_in, settings, with};
+use super::{
+    WORK, database, ended, env, native, query, recorded, run_in, settings, turn_ended, with,
+};
 use crate::judge::Claim;
 use crate::scenario::unusual::{Events, native_wrapper, no_namesake, one_alive, only};
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -80,12 +82,12 @@ pub(super) fn picker(stage: &mut Stage) -> Result<(), Trouble> {
     tui.enter(stage, "older [[say:older said]]")?;
     let older = session(stage, "a")?;
     shows(stage, &tui.terminal, "older said")?;
-    recorded(stage, &database(stage), &older, "\"finish\":\"stop\"")?;
+    turn_ended(stage, &older)?;
     let newer = second(stage, &tui, "newer")?;
     if newer == older {
         return Err("there is no second session".into());
     }
-    recorded(stage, &database(stage), &newer, "\"finish\":\"stop\"")?;
+    turn_ended(stage, &newer)?;
     tui.terminal.type_line("/sessions").map_err(|e| e.to_string())?;
     shows(stage, &tui.terminal, "Sessions")?;
     let mut presses = 0;
@@ -177,7 +179,7 @@ pub(super) fn in_terminal(stage: &mut Stage) -> Result<(), Trouble> {
     let tui = open(stage, "a", &[], &[])?;
     tui.enter(stage, "hello [[say:hello back]]")?;
     let id = session(stage, "a")?;
-    recorded(stage, &database(stage), &id, "\"finish\":\"stop\"")?;
+    turn_ended(stage, &id)?;
     shows(stage, &tui.terminal, "hello back")?;
     stage.expect("after a turn", &tui.is(&id, "idle").because(None))?;
     tui.enter(stage, &format!("working [[tool:{WORK}]]"))?;
