@@ -259,6 +259,23 @@ impl Tokens {
         self.cache_read = self.cache_read.saturating_add(other.cache_read);
         self.cache_write = self.cache_write.saturating_add(other.cache_write);
     }
+
+    /// Raises each figure to that of another count of the same message, if that one is larger, and
+    /// returns by how much the figures grew.
+    #[must_use]
+    pub fn raise(&mut self, other: Self) -> Self {
+        let raise = |figure: &mut u64, other: u64| {
+            let growth = other.saturating_sub(*figure);
+            *figure += growth;
+            growth
+        };
+        Self {
+            input: raise(&mut self.input, other.input),
+            output: raise(&mut self.output, other.output),
+            cache_read: raise(&mut self.cache_read, other.cache_read),
+            cache_write: raise(&mut self.cache_write, other.cache_write),
+        }
+    }
 }
 
 /// One thing a source said, and when we asked it.

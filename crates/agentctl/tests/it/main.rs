@@ -8,6 +8,7 @@ mod claude_code;
 mod claude_code_beginnings;
 mod claude_code_ends;
 mod claude_code_processes;
+mod claude_code_tokens;
 mod claude_code_versions;
 mod cli;
 mod codex;

@@ -1,7 +1,10 @@
 //! Tokens and cost: every distinct model message of a transcript and of its subagents', once.
+//!
+//! A message stands on one line per content block. Lines that were written while the answer still arrived
+//! carry the small output figure with which the API begins; the largest figure of each field counts.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 
 use memchr::memmem::Finder;
@@ -25,7 +28,7 @@ struct Counted<'a> {
     #[serde(rename = "totalCostUSD")]
     total_cost: Option<f64>,
     #[serde(rename = "modelUsage", borrow)]
-    model_usage: Option<std::collections::HashMap<Cow<'a, str>, ModelUsage>>,
+    model_usage: Option<HashMap<Cow<'a, str>, ModelUsage>>,
 }
 
 #[derive(Deserialize)]
@@ -49,7 +52,8 @@ struct ModelUsage {
 
 #[derive(Default)]
 struct Sum {
-    seen: HashSet<Vec<u8>>,
+    /// The largest figures of each message, by its id.
+    messages: HashMap<String, Tokens>,
     tokens: Tokens,
     /// The newest cost figure and the tokens it speaks of.
     cost: Option<(f64, Tokens)>,
@@ -94,7 +98,6 @@ impl Sum {
     fn add(&mut self, opened: &file::Opened, whose: Whose) -> io::Result<()> {
         let usage = Finder::new(b"\"usage\"");
         let cost = Finder::new(b"\"cost-state\"");
-        let message = Finder::new(b"\"message\":{\"id\":\"");
         let pass = jsonl::lines(&opened.file, 0, &mut |line| {
             // Most bytes are what tools printed: such a line is known by its beginning.
             if jsonl::own_type(line) == Some(b"user") {
@@ -102,12 +105,7 @@ impl Sum {
             }
             let short = line.len() <= COST_BYTES;
             if usage.find(line).is_some() || (short && cost.find(line).is_some()) {
-                let id = jsonl::behind(line, &message);
-                let id = id.and_then(|id| Some(&id[..memchr::memchr(b'"', id)?]));
-                // One answer stands on several lines with the same usage.
-                if id.is_none_or(|id| !self.seen.contains(id)) {
-                    self.line(line, whose);
-                }
+                self.line(line, whose);
             }
         })?;
         self.oversized += pass.oversized;
@@ -118,11 +116,12 @@ impl Sum {
         let Some(line) = jsonl::parse::<Counted<'_>>(line) else { return };
         match (line.kind.as_ref(), line.message) {
             ("assistant", Some(Spent { id: Some(id), model, usage: Some(usage) })) => {
-                let fresh =
-                    model.as_deref() != Some(SYNTHETIC) && !self.seen.contains(id.as_bytes());
-                if fresh {
-                    self.seen.insert(id.as_bytes().to_vec());
-                    self.tokens.add(usage.into());
+                if model.as_deref() != Some(SYNTHETIC) {
+                    let growth = match self.messages.get_mut(id.as_ref()) {
+                        Some(largest) => largest.raise(usage.into()),
+                        None => *self.messages.entry(id.into_owned()).or_insert(usage.into()),
+                    };
+                    self.tokens.add(growth);
                 }
             }
             ("cost-state", _) if whose == Whose::Session => {
