@@ -262,7 +262,6 @@ impl Tokens {
 
     /// Raises each figure to that of another count of the same message, if that one is larger, and
     /// returns by how much the figures grew.
-    #[must_use]
     pub fn raise(&mut self, other: Self) -> Self {
         let raise = |figure: &mut u64, other: u64| {
             let growth = other.saturating_sub(*figure);

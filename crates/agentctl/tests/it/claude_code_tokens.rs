@@ -8,7 +8,7 @@ use crate::claude_code::{A, Claude, prompt};
 /// One line of the message `id`: a content block, and the tokens counted by the time it was written.
 fn block(id: &str, content: &Value, usage: &Value) -> Value {
     json!({"type": "assistant", "message": {"id": id, "model": "claude-opus-5-5",
-        "stop_reason": "tool_use", "content": [content], "usage": usage}})
+        "stop_reason": "end_turn", "content": [content], "usage": usage}})
 }
 
 fn usage(input: u64, output: u64) -> Value {
@@ -21,10 +21,12 @@ fn usage(input: u64, output: u64) -> Value {
 fn lines() -> Vec<Value> {
     let text = |text: &str| json!({"type": "text", "text": text});
     let call = json!({"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}});
+    let mut early = block("m1", &text("I will list it."), &usage(5, 3));
+    early["message"]["stop_reason"] = Value::Null;
     vec![
         prompt("x"),
         block("m1", &json!({"type": "thinking", "thinking": "hm"}), &usage(5, 3)),
-        block("m1", &text("I will list it."), &usage(5, 3)),
+        early,
         block("m1", &call, &usage(5, 159)),
         block("m2", &text("one"), &usage(900, 40)),
         block("m2", &text("two"), &usage(7, 2)),
@@ -39,6 +41,24 @@ fn the_largest_figures_of_a_message_count_once() {
         let status = claude.home.run(&["status", A, "--json"]).json();
         let sum = json!({"input": 905, "output": 199, "cache_read": 140, "cache_write": 22});
         assert_eq!(status["tokens"], sum, "{status:#}");
+    });
+}
+
+/// Subagents of 2.1.100 to 2.1.280, and all of 2.0, write the lines of a message before it has ended and
+/// never again: the small output figure is all there is.
+#[test]
+fn tokens_are_unknown_when_the_final_figures_of_an_answer_were_not_written() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let mut lines = lines();
+        let mut first_only = block("m3", &json!({"type": "text", "text": "three"}), &usage(5, 1));
+        first_only["message"]["stop_reason"] = Value::Null;
+        lines.push(first_only);
+        claude.transcript(A, &lines);
+        let status = claude.home.run(&["status", A, "--json"]).json();
+        assert_eq!(status["tokens"], Value::Null, "{status:#}");
+        let note = "tokens are not known: the final figures of 1 answers were not written";
+        assert!(status["notes"].as_array().is_some_and(|n| n.contains(&note.into())), "{status:#}");
     });
 }
 

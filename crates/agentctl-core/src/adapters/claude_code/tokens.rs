@@ -1,7 +1,8 @@
 //! Tokens and cost: every distinct model message of a transcript and of its subagents', once.
 //!
 //! A message stands on one line per content block. Lines that were written while the answer still arrived
-//! carry the small output figure with which the API begins; the largest figure of each field counts.
+//! carry the small output figure with which the API begins; the largest figure of each field counts. A
+//! message none of whose lines has a stop reason was never written with its final figure.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -37,7 +38,15 @@ struct Spent<'a> {
     id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     model: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    stop_reason: Option<Cow<'a, str>>,
     usage: Option<Usage>,
+}
+
+/// What the lines of one message say, taken together.
+struct Answer {
+    largest: Tokens,
+    is_final: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -52,9 +61,8 @@ struct ModelUsage {
 
 #[derive(Default)]
 struct Sum {
-    /// The largest figures of each message, by its id.
-    messages: HashMap<String, Tokens>,
-    tokens: Tokens,
+    /// By message id.
+    messages: HashMap<String, Answer>,
     /// The newest cost figure and the tokens it speaks of.
     cost: Option<(f64, Tokens)>,
     oversized: u64,
@@ -77,10 +85,20 @@ pub(super) fn count(
         record.notes.push("tokens are not known: part of the transcript could not be read".into());
         return;
     }
-    record.tokens = Some(sum.tokens);
+    let unfinished = sum.messages.values().filter(|answer| !answer.is_final).count();
+    if unfinished > 0 {
+        record.notes.push(format!(
+            "tokens are not known: the final figures of {unfinished} answers were not written"
+        ));
+        return;
+    }
+    let tokens = sum.messages.values().fold(Tokens::default(), |mut tokens, answer| {
+        tokens.add(answer.largest);
+        tokens
+    });
+    record.tokens = Some(tokens);
     // The agent's own figure loses what a killed run spent; it counts only if it speaks of every token.
-    record.cost_usd =
-        sum.cost.filter(|(_, of)| *of == sum.tokens).map(|(cost, _)| whole_nanos(cost));
+    record.cost_usd = sum.cost.filter(|(_, of)| *of == tokens).map(|(cost, _)| whole_nanos(cost));
 }
 
 /// The figure is a sum of floating point numbers; what is below a billionth is noise.
@@ -115,13 +133,19 @@ impl Sum {
     fn line(&mut self, line: &[u8], whose: Whose) {
         let Some(line) = jsonl::parse::<Counted<'_>>(line) else { return };
         match (line.kind.as_ref(), line.message) {
-            ("assistant", Some(Spent { id: Some(id), model, usage: Some(usage) })) => {
-                if model.as_deref() != Some(SYNTHETIC) {
-                    let growth = match self.messages.get_mut(id.as_ref()) {
-                        Some(largest) => largest.raise(usage.into()),
-                        None => *self.messages.entry(id.into_owned()).or_insert(usage.into()),
-                    };
-                    self.tokens.add(growth);
+            ("assistant", Some(Spent { id: Some(id), model, stop_reason, usage: Some(usage) })) => {
+                if model.as_deref() == Some(SYNTHETIC) {
+                    return;
+                }
+                let (largest, is_final) = (Tokens::from(usage), stop_reason.is_some());
+                match self.messages.get_mut(id.as_ref()) {
+                    Some(answer) => {
+                        answer.largest.raise(largest);
+                        answer.is_final |= is_final;
+                    }
+                    None => {
+                        self.messages.insert(id.into_owned(), Answer { largest, is_final });
+                    }
                 }
             }
             ("cost-state", _) if whose == Whose::Session => {
