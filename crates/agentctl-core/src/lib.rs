@@ -12,6 +12,7 @@
 //! moment it is asked, joins them and returns findings and faults together. It neither prints, nor
 //! reads the environment, nor listens, nor depends on an async runtime: the world is handed in as a
 //! [`host::Host`], so a test is just another host.
+#![warn(missing_docs)]
 
 pub mod adapters;
 pub mod events;
