@@ -49,6 +49,7 @@ mod readme;
 mod recycle;
 mod resume;
 mod scale;
+mod schemas;
 mod seed_failures;
 mod stop;
 mod stop_hosted;
@@ -88,6 +89,11 @@ fn configure(home: &TestHome, short: &[(&str, &str)], more: &str) {
     // It may hold a token; a secret that others may read is warned about.
     std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .expect("set");
+}
+
+/// The folder of the workspace.
+fn workspace() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Where the recorded homes lie.
