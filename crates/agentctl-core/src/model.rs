@@ -260,19 +260,25 @@ impl Tokens {
         self.cache_write = self.cache_write.saturating_add(other.cache_write);
     }
 
-    /// Raises each figure to that of another count of the same message, if that one is larger, and
-    /// returns by how much the figures grew.
-    pub fn raise(&mut self, other: Self) -> Self {
-        let raise = |figure: &mut u64, other: u64| {
-            let growth = other.saturating_sub(*figure);
-            *figure += growth;
-            growth
-        };
+    /// Returns the larger figure of each kind, of two counts of the same message.
+    #[must_use]
+    pub fn largest(self, other: Self) -> Self {
         Self {
-            input: raise(&mut self.input, other.input),
-            output: raise(&mut self.output, other.output),
-            cache_read: raise(&mut self.cache_read, other.cache_read),
-            cache_write: raise(&mut self.cache_write, other.cache_write),
+            input: self.input.max(other.input),
+            output: self.output.max(other.output),
+            cache_read: self.cache_read.max(other.cache_read),
+            cache_write: self.cache_write.max(other.cache_write),
+        }
+    }
+
+    /// Returns by how much each figure is larger than in another count.
+    #[must_use]
+    pub fn growth_since(self, before: Self) -> Self {
+        Self {
+            input: self.input.saturating_sub(before.input),
+            output: self.output.saturating_sub(before.output),
+            cache_read: self.cache_read.saturating_sub(before.cache_read),
+            cache_write: self.cache_write.saturating_sub(before.cache_write),
         }
     }
 }

@@ -237,7 +237,8 @@ impl Transcript {
             }
             if let (Some(usage), Some(id)) = (message.usage, &message.id) {
                 if let Some(given) = self.counted.get_mut(id) {
-                    let growth = given.raise(usage);
+                    let growth = usage.growth_since(*given);
+                    *given = given.largest(usage);
                     message.usage = (growth != Tokens::default()).then_some(growth);
                 } else {
                     self.counted.insert(id.clone(), usage);

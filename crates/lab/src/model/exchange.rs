@@ -140,7 +140,7 @@ struct Pace {
     /// The time it takes.
     drip: Duration,
     /// The time behind the end of each block.
-    pace: Duration,
+    block_pause: Duration,
     /// Whether it ends behind its first piece.
     cut: bool,
 }
@@ -270,7 +270,7 @@ impl Exchange<'_> {
         };
         let text = matches!(turn.said, Said::Text(_));
         let drip = if text { script.drip } else { Duration::ZERO };
-        let pace = Pace { drip, pace: script.pace, cut: script.cut && text };
+        let pace = Pace { drip, block_pause: script.pace, cut: script.cut && text };
         if body["stream"] == true {
             self.stream(&answer.events, &pace)
         } else if pace.cut {
@@ -300,7 +300,7 @@ impl Exchange<'_> {
                 break;
             }
             if event.ends_block {
-                self.pause(pace.pace)?;
+                self.pause(pace.block_pause)?;
             }
         }
         Ok(After::Close)

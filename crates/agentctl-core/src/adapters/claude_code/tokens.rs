@@ -140,7 +140,7 @@ impl Sum {
                 let (largest, is_final) = (Tokens::from(usage), stop_reason.is_some());
                 match self.messages.get_mut(id.as_ref()) {
                     Some(answer) => {
-                        answer.largest.raise(largest);
+                        answer.largest = answer.largest.largest(largest);
                         answer.is_final |= is_final;
                     }
                     None => {
