@@ -38,13 +38,15 @@ bench:
 races rounds="10000":
     AGENTCTL_RACE_ROUNDS={{rounds}} cargo test --locked -p agentctl --test it races -- --nocapture
 
-# Write the JSON schemas anew
+# Write the JSON schemas anew: each one that `agentctl schema` prints
 schema:
     #!/usr/bin/env bash
     set -euo pipefail
+    cargo build --quiet --locked -p agentctl
+    program=${CARGO_TARGET_DIR:-target}/debug/agentctl
     mkdir -p docs/schema
-    for name in list status logs stop wait why event locks fuses doctor adapters runs prune daemon error; do
-        cargo run --quiet --locked -- schema "$name" > "docs/schema/$name.json.new"
+    for name in $("$program" schema | jq -r 'keys[]'); do
+        "$program" schema "$name" > "docs/schema/$name.json.new"
         mv "docs/schema/$name.json.new" "docs/schema/$name.json"
     done
 

@@ -5,6 +5,7 @@
 //! reads the environment, nor listens, nor depends on an async runtime: the world is handed in as a
 //! [`host::Host`], so a test is just another host. Which room uses which is drawn in
 //! `docs/ARCHITECTURE.md`, section Directions; a test compares it with the imports.
+#![warn(missing_docs)]
 
 pub mod adapters;
 pub mod events;

@@ -264,6 +264,28 @@ impl Tokens {
         self.cache_read = self.cache_read.saturating_add(other.cache_read);
         self.cache_write = self.cache_write.saturating_add(other.cache_write);
     }
+
+    /// Returns the larger figure of each kind, of two counts of the same message.
+    #[must_use]
+    pub fn largest(self, other: Self) -> Self {
+        Self {
+            input: self.input.max(other.input),
+            output: self.output.max(other.output),
+            cache_read: self.cache_read.max(other.cache_read),
+            cache_write: self.cache_write.max(other.cache_write),
+        }
+    }
+
+    /// Returns by how much each figure is larger than in another count.
+    #[must_use]
+    pub fn growth_since(self, before: Self) -> Self {
+        Self {
+            input: self.input.saturating_sub(before.input),
+            output: self.output.saturating_sub(before.output),
+            cache_read: self.cache_read.saturating_sub(before.cache_read),
+            cache_write: self.cache_write.saturating_sub(before.cache_write),
+        }
+    }
 }
 
 /// One thing a source said, and when we asked it.

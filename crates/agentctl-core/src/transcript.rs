@@ -4,7 +4,7 @@
 //! and waits for the kernel's file events in between. Where a server keeps the conversation it is asked
 //! for all of it each time, and what was shown is remembered.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::adapters::{Adapter, Conversation, Found};
 use crate::fleet::{Adapters, each_adapter, written};
 use crate::host::Host;
-use crate::model::{Message, Role, Target};
+use crate::model::{Message, Role, Target, Tokens};
 use crate::native::watch::Watch;
 use crate::native::{file, jsonl};
 
@@ -63,7 +63,8 @@ pub struct Transcript {
     /// Nobody but this adapter.
     alone: Adapters,
     kept: Kept,
-    counted: HashSet<String>,
+    /// The usage given so far, by message id.
+    counted: HashMap<String, Tokens>,
 }
 
 /// What was found of a conversation.
@@ -97,7 +98,7 @@ impl Transcript {
                 places,
             },
         };
-        Ok(Self { adapter, host: Arc::clone(host), alone, kept, counted: HashSet::new() })
+        Ok(Self { adapter, host: Arc::clone(host), alone, kept, counted: HashMap::new() })
     }
 
     /// Returns the file; `None` where none holds it.
@@ -222,7 +223,8 @@ impl Transcript {
         Ok(())
     }
 
-    /// Joins lone usage to the message before it, and gives usage once per message id.
+    /// Joins lone usage to the message before it. A further line of the same message id gives only what
+    /// its usage adds to that of the lines before it, so that the usage of all lines adds up.
     fn settle(&mut self, messages: Vec<Message>) -> Vec<Message> {
         let mut settled: Vec<Message> = Vec::with_capacity(messages.len());
         for mut message in messages {
@@ -233,10 +235,14 @@ impl Transcript {
                 }
                 continue;
             }
-            if let (Some(_), Some(id)) = (&message.usage, &message.id)
-                && !self.counted.insert(id.clone())
-            {
-                message.usage = None;
+            if let (Some(usage), Some(id)) = (message.usage, &message.id) {
+                if let Some(given) = self.counted.get_mut(id) {
+                    let growth = usage.growth_since(*given);
+                    *given = given.largest(usage);
+                    message.usage = (growth != Tokens::default()).then_some(growth);
+                } else {
+                    self.counted.insert(id.clone(), usage);
+                }
             }
             settled.push(message);
         }

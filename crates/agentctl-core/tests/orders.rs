@@ -227,9 +227,10 @@ fn a_stop_looks_at_the_pid_namespace_once_more() {
 }
 
 #[test]
+#[ignore = "needs root: it plays another user"]
 fn a_stop_looks_at_the_user_once_more() {
     sandboxed(|| {
-        let Some(other) = testkit::another_user() else { return };
+        let other = testkit::another_user();
         let mut command = other.command("cat");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut victim = Echo { child: command.spawn().expect("started") };

@@ -29,7 +29,7 @@ pub enum Beside {
 }
 
 /// The agents of the lab.
-pub const PACKAGES: [Package; 6] = [
+pub const PACKAGES: &[Package] = &[
     Package { agent: "claude-code", name: "@anthropic-ai/claude-code", beside: Beside::Nothing },
     Package { agent: "codex", name: "@openai/codex", beside: Beside::Nothing },
     Package { agent: "opencode", name: "opencode-ai", beside: Beside::Nothing },

@@ -1,6 +1,7 @@
 //! `lab`: play the scenarios, keep a page about it, record a home. See the crate's own page.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)] // it talks to people
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -43,15 +44,9 @@ struct RunArgs {
     /// Only the headless core that CI plays
     #[arg(long)]
     core: bool,
-    /// Another version of Claude Code
-    #[arg(long, value_name = "VERSION")]
-    claude_code: Option<String>,
-    /// Another version of Codex
-    #[arg(long, value_name = "VERSION")]
-    codex: Option<String>,
-    /// Another version of Pi
-    #[arg(long, value_name = "VERSION")]
-    pi: Option<String>,
+    /// Another version of an agent than the newest promised one; VERSION may be `latest`
+    #[arg(long, value_name = "AGENT=VERSION")]
+    version: Vec<String>,
     /// The program to judge, instead of building the one of this tree
     #[arg(long, value_name = "PROGRAM")]
     agentctl: Option<PathBuf>,
@@ -140,10 +135,11 @@ fn run(args: &RunArgs) -> Result<bool, String> {
     }
     let stop = interruptible()?;
     let agentctl = judged(args.agentctl.as_deref())?;
+    let named = named_versions(args)?;
     let mut rows = Vec::new();
     for scenario in wanted {
-        let props =
-            Props { agent: agent(scenario.agent, args)?, agentctl: agentctl.clone(), keep: None };
+        let agent = installed(scenario.agent, named.get(scenario.agent).map(String::as_str))?;
+        let props = Props { agent, agentctl: agentctl.clone(), keep: None };
         let played = play::in_namespace(scenario, &props, &stop);
         let row = Row { scenario, version: props.agent.version, played };
         println!("{}", report::line(&row));
@@ -277,14 +273,11 @@ fn find(agent: &str, name: &str) -> Result<&'static Scenario, String> {
     found.ok_or_else(|| format!("there is no scenario {name} of {agent}"))
 }
 
-fn agent(name: &str, args: &RunArgs) -> Result<Installed, String> {
-    let version = match name {
-        "claude-code" => args.claude_code.as_deref(),
-        "codex" => args.codex.as_deref(),
-        "pi" => args.pi.as_deref(),
-        _ => None,
-    };
-    installed(name, version)
+/// Returns the versions that were named, by package.
+fn named_versions(args: &RunArgs) -> Result<HashMap<String, String>, String> {
+    let table = versions::table()?;
+    let named = args.version.iter().map(|named| table.named(named));
+    named.map(|found| found.map(|(package, version)| (package.name.clone(), version))).collect()
 }
 
 fn installed(name: &str, version: Option<&str>) -> Result<Installed, String> {

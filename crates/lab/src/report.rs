@@ -125,7 +125,7 @@ pub fn page(rows: &[Row<'_>], date: &str, kernel: &str) -> String {
     }
     out.push_str(
         "To repeat it: `just lab`. One agent, scenario or version: `just lab --agent codex`,\n\
-         `--scenario killed-in-tool`, `--claude-code 2.1.400`. No account, no key; after the installation\n\
+         `--scenario killed-in-tool`, `--version claude-code=2.1.400`. No account, no key; after the installation\n\
          nothing but loopback is talked to.\n",
     );
     out

@@ -135,6 +135,8 @@ pub fn order(a: &str, b: &str) -> Ordering {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn check(verdict: Verdict, alive: bool) -> Check {
@@ -168,6 +170,17 @@ mod tests {
             assert!(crate::install::package(&promised.name).is_ok(), "{promised:?}");
             assert!(!promised.versions.is_empty(), "{promised:?}");
         }
+    }
+
+    #[test]
+    fn packages_promised_versions_and_scenarios_are_of_the_same_agents() {
+        let table = table().expect("the table is read");
+        let names = |all: &mut dyn Iterator<Item = &str>| -> BTreeSet<String> {
+            all.map(str::to_owned).collect()
+        };
+        let packages = names(&mut crate::install::PACKAGES.iter().map(|p| p.agent));
+        assert_eq!(names(&mut table.packages().iter().map(|p| p.name.as_str())), packages);
+        assert_eq!(names(&mut crate::scenario::all().map(|s| s.agent)), packages);
     }
 
     #[test]

@@ -42,7 +42,8 @@ pub fn sandboxed<F: FnOnce()>(body: F) {
         return;
     }
     let mut command = again_in_a_namespace();
-    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    // The runner has decided that this test runs, ignored or not.
+    command.args(["--exact", name, "--include-ignored", "--nocapture", "--test-threads=1"]);
     let output = command.output().expect("`unshare` of util-linux");
     let said = format!(
         "{}{}",

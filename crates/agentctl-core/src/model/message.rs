@@ -105,7 +105,8 @@ pub struct Message {
     pub tool_results: Vec<ToolResult>,
     /// The model that spoke.
     pub model: Option<String>,
-    /// Its tokens; given once per message id, so that a sum is right.
+    /// Its tokens. A further line of the same message id gives only what was added since, so that the
+    /// tokens of all lines add up.
     pub usage: Option<Tokens>,
 }
 

@@ -136,21 +136,27 @@ fn filters_narrow_and_since_goes_back() {
 fn bad_input_gets_one_sentence_a_hint_and_exit_2() {
     sandboxed(|| {
         let home = home();
-        for (args, word) in [
-            (&["list", "-a", "--since", "yesterday"][..], "neither a span nor a date"),
-            (&["list", "--adapter", "cursor"], "no adapter of that name"),
-            (&["list", "--since", "7d"], "--all"),
-            (&["list", "--status", "sleeping"], "invalid value"),
-            (&["lst"], "unrecognized subcommand"),
-            (&["schema", "nonsense"], "no schema named"),
+        // What was wrong, and what helps: our own hint, or the parser's.
+        for (args, sentence, hint) in [
+            (
+                &["list", "-a", "--since", "yesterday"][..],
+                "neither a span nor a date",
+                "hint: write it like 30d",
+            ),
+            (&["list", "--adapter", "cursor"], "no adapter of that name", "adapters: claude-code"),
+            (&["list", "--since", "7d"], "required arguments", "Usage: agentctl list --all"),
+            (&["list", "--status", "sleeping"], "invalid value", "[possible values: waiting"),
+            (&["lst"], "unrecognized subcommand", "tip: some similar subcommands"),
+            (&["schema", "nonsense"], "no schema named", "hint: schemas: adapters"),
         ] {
             let output = home.run(args);
             assert_eq!(output.code, Some(2), "{args:?}: {}", output.stderr);
-            assert!(
-                output.stderr.contains(word) && output.stdout.is_empty(),
-                "{args:?}: {}",
-                output.stderr
-            );
+            assert!(output.stdout.is_empty(), "{args:?}: {}", output.stdout);
+            let first = output.stderr.lines().next().unwrap_or_default();
+            assert!(first.starts_with("error: ") && first.contains(sentence), "{args:?}: {first}");
+            let errors = output.stderr.matches("error: ").count();
+            assert_eq!(errors, 1, "{args:?}: one sentence: {}", output.stderr);
+            assert!(output.stderr.contains(hint), "{args:?}: no hint: {}", output.stderr);
         }
         let as_json = home.run(&["list", "--adapter", "cursor", "--json"]);
         assert_eq!((as_json.code, &as_json.json()["error"]["code"]), (Some(2), &"usage".into()));

@@ -329,9 +329,22 @@ fn a_background_session_that_is_about_to_return_is_kept_from_it() {
             json!({"state": "crashed", "detail": "SIGKILL (137); respawning", "sessionId": A});
         claude.home.write(".claude/jobs/aaaaaaaa/state.json", state.to_string());
         make_executable(&claude.home.write("bin/claude", "#!/bin/sh\necho \"$@\" > told\n"));
+        // The supervisor of background sessions: told to stop, it does not start the session again.
+        let supervisor = "read -r go; [ -e told ] || touch returned";
+        let mut supervisor = Command::new("sh")
+            .args(["-c", supervisor])
+            .current_dir(claude.home.path())
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("a shell");
         assert_eq!(claude.home.run(&["stop", A]).code, Some(0));
         let told = std::fs::read_to_string(claude.home.path().join("told")).expect("run");
         assert_eq!(told, "stop aaaaaaaa\n");
+        // Now it would return.
+        drop(supervisor.stdin.take());
+        assert!(supervisor.wait().expect("ended").success());
+        assert!(!claude.home.path().join("returned").exists(), "it was started again");
+        assert_eq!(status(&claude.home, A)["status"], "stopped");
     });
 }
 

@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use testkit::sandboxed;
-
+use crate::fixtures_dir;
 use crate::source::{sources, workspace};
-use crate::{fixtures_dir, home};
 
 #[test]
 fn no_file_outgrows_its_room() {
@@ -83,6 +81,23 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
     }
 }
 
+/// The lab shares no code with the program, so it has a list of its own: `crates/lab/versions.toml`.
+#[test]
+fn every_adapter_is_played_in_the_lab() {
+    let text =
+        std::fs::read_to_string(workspace().join("crates/lab/versions.toml")).expect("there");
+    // The demo agent is tested without the lab; of pi-rust no program could be had.
+    for adapter in
+        agentctl_core::adapters::ALL.iter().filter(|a| !["demo", "pi-rust"].contains(&a.name()))
+    {
+        let name = adapter.name();
+        assert!(
+            text.contains(&format!("[[agent]]\nname = \"{name}\"")),
+            "the lab does not play {name}"
+        );
+    }
+}
+
 #[test]
 fn every_test_file_is_part_of_the_one_binary() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
@@ -110,18 +125,49 @@ fn every_decision_is_in_the_index() {
     }
 }
 
+/// Says whether a file has a test of this name.
+fn is_test(text: &str, test: &str) -> bool {
+    let Some((before, _)) = text.split_once(&format!("fn {test}(")) else { return false };
+    let lines = before.trim_end().lines().rev().map(str::trim);
+    lines.take_while(|line| line.starts_with("#[")).any(|line| line == "#[test]")
+}
+
 #[test]
 fn every_invariant_names_a_test_that_exists() {
     let text = std::fs::read_to_string(workspace().join("docs/ARCHITECTURE.md")).expect("there");
-    let all: String = sources().into_iter().map(|(_, text)| text).collect();
+    let sources = sources();
     let named = text.split('`').filter(|w| w.contains(".rs::")).collect::<Vec<_>>();
     assert!(named.len() >= 8, "the invariants name their tests as `file.rs::test`");
     for name in named {
-        let (_, test) = name.split_once(".rs::").expect("split");
+        let (file, test) = name.split_once(".rs::").expect("split");
+        let test = test.rsplit("::").next().expect("a name");
+        let path = format!("/{file}.rs");
+        let holds = |(name, text): &(String, String)| {
+            format!("/{name}").ends_with(&path) && is_test(text, test)
+        };
         assert!(
-            all.contains(&format!("fn {test}(")),
-            "docs/ARCHITECTURE.md names {name}, which does not exist"
+            sources.iter().any(holds),
+            "docs/ARCHITECTURE.md names {name}, which is no test of that file"
         );
+    }
+}
+
+/// See docs/adr/0034-tests-that-need-root.md.
+#[test]
+fn only_tests_that_need_root_are_ignored_and_all_of_them() {
+    let mark = format!("#[{}", "ignore");
+    for (name, text) in sources() {
+        for line in text.lines().map(str::trim).filter(|line| line.starts_with(&mark)) {
+            let reason = format!("{mark} = \"needs root: ");
+            assert!(line.starts_with(&reason), "{name}: {line}: only tests that need root");
+        }
+        for test in text.split("#[test]\n").skip(1) {
+            let plays = test.contains("another_user(") && !test.contains("fn another_user(");
+            assert!(
+                !plays || test.starts_with(&mark),
+                "{name}: a test plays another user unmarked"
+            );
+        }
     }
 }
 
@@ -130,30 +176,4 @@ fn the_dependency_budget_holds() {
     let lock = std::fs::read_to_string(workspace().join("Cargo.lock")).expect("there");
     let packages = lock.matches("[[package]]").count();
     assert!(packages <= 320, "{packages} packages are locked");
-}
-
-#[test]
-fn the_schemas_are_current_and_answers_keep_to_them() {
-    sandboxed(|| {
-        let home = home();
-        let printed = home.run(&["schema"]).json();
-        for (name, schema) in printed.as_object().expect("schemas") {
-            let path = workspace().join(format!("docs/schema/{name}.json"));
-            let kept: serde_json::Value = serde_json::from_str(
-                &std::fs::read_to_string(&path)
-                    .unwrap_or_else(|e| panic!("{}: {e}", path.display())),
-            )
-            .expect("JSON");
-            assert_eq!(&kept, schema, "docs/schema/{name}.json is stale: run `just schema`");
-        }
-        home.plant(&fixtures_dir().join("demo/0.1.0"), ".");
-        let row =
-            home.run(&["list", "-a", "--since", "all", "--json"]).sessions().pop().expect("a row");
-        let described = printed["status"]["properties"].as_object().expect("properties");
-        let keys: Vec<&String> = row.as_object().expect("an object").keys().collect();
-        assert!(
-            keys.iter().all(|k| described.contains_key(*k)) && keys.len() == described.len(),
-            "{keys:?}"
-        );
-    });
 }

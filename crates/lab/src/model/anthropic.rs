@@ -160,7 +160,7 @@ fn block_events(index: usize, block: &Value) -> Vec<Event> {
     };
     let start = json!({"type": "content_block_start", "index": index, "content_block": empty});
     let stop = json!({"type": "content_block_stop", "index": index});
-    [vec![named(start)], deltas, vec![named(stop)]].concat()
+    [vec![named(start)], deltas, vec![named(stop).ending_a_block()]].concat()
 }
 
 /// Makes an event that has the name its type says.

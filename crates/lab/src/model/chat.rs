@@ -87,7 +87,7 @@ fn events(base: &Value, message: &Value, finish: &str, usage: Usage) -> Vec<Even
         call["index"] = json!(index);
         events.push(chunk(json!({"tool_calls": [call]}), None));
     }
-    events.push(chunk(json!({}), Some(finish)));
+    events.push(chunk(json!({}), Some(finish)).ending_a_block());
     let mut last = base.clone();
     last["usage"] = numbers(usage);
     events.push(Event::new(None, &last).reporting(usage));

@@ -70,18 +70,25 @@ pub(super) struct Event {
     data: String,
     /// A piece of the text: these are what drips, and the first is where a cut comes.
     piece: bool,
+    /// The end of a block: the rest of the answer comes later if the script has a pace.
+    ends_block: bool,
     usage: Option<Usage>,
 }
 
 impl Event {
     pub(super) fn new(name: Option<&str>, data: &Value) -> Self {
         let name = name.map(str::to_owned);
-        Self { name, data: data.to_string(), piece: false, usage: None }
+        Self { name, data: data.to_string(), piece: false, ends_block: false, usage: None }
     }
 
     /// The mark that ends a stream of chunks; it is not JSON.
     pub(super) fn done() -> Self {
-        Self { name: None, data: "[DONE]".to_owned(), piece: false, usage: None }
+        Self { data: "[DONE]".to_owned(), ..Self::new(None, &Value::Null) }
+    }
+
+    /// Says that a block of the answer ends with this event.
+    pub(super) fn ending_a_block(self) -> Self {
+        Self { ends_block: true, ..self }
     }
 
     pub(super) fn a_piece(self) -> Self {
@@ -132,6 +139,8 @@ pub(super) enum After {
 struct Pace {
     /// The time it takes.
     drip: Duration,
+    /// The time behind the end of each block.
+    block_pause: Duration,
     /// Whether it ends behind its first piece.
     cut: bool,
 }
@@ -261,7 +270,7 @@ impl Exchange<'_> {
         };
         let text = matches!(turn.said, Said::Text(_));
         let drip = if text { script.drip } else { Duration::ZERO };
-        let pace = Pace { drip, cut: script.cut && text };
+        let pace = Pace { drip, block_pause: script.pace, cut: script.cut && text };
         if body["stream"] == true {
             self.stream(&answer.events, &pace)
         } else if pace.cut {
@@ -289,6 +298,9 @@ impl Exchange<'_> {
             if event.piece && pace.cut {
                 self.room.finish(self.number, End::Cut);
                 break;
+            }
+            if event.ends_block {
+                self.pause(pace.block_pause)?;
             }
         }
         Ok(After::Close)

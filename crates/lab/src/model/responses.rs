@@ -146,7 +146,8 @@ impl Stream {
                 self.push(&format!("{kind}.done"), with(&at, json!({"arguments": arguments})));
             }
         }
-        self.push("response.output_item.done", json!({"output_index": index, "item": item}));
+        let done = json!({"output_index": index, "item": item});
+        self.events.push(self.event("response.output_item.done", done).ending_a_block());
     }
 
     fn added(&mut self, index: usize, item: Value) {

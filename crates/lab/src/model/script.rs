@@ -7,6 +7,7 @@
 //! | `[[call:NAME JSON]]` | asks for any tool; `NAMESPACE/NAME` where the API has namespaces |
 //! | `[[delay:S]]` | waits S seconds before the first byte of each response |
 //! | `[[drip:S]]` | spreads the final answer over S seconds |
+//! | `[[pace:S]]` | waits S seconds behind each block of a streamed answer: a client that writes blocks down as they end does so before the final usage |
 //! | `[[think:TEXT]]` | thinks first |
 //! | `[[error:CODE]]` | answers with this HTTP status, once the tools before it are done |
 //! | `[[error:CODE*N]]` | the same for the first N requests with this prompt, then carries on |
@@ -20,7 +21,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-const KINDS: [&str; 9] = ["say", "tool", "call", "delay", "drip", "think", "error", "hang", "cut"];
+const KINDS: [&str; 10] =
+    ["say", "tool", "call", "delay", "drip", "pace", "think", "error", "hang", "cut"];
 
 /// How many words of the prompt the unscripted answer repeats.
 const ECHOED_WORDS: usize = 12;
@@ -51,6 +53,7 @@ pub(super) struct Script {
     pub(super) answer: String,
     pub(super) delay: Duration,
     pub(super) drip: Duration,
+    pub(super) pace: Duration,
     pub(super) think: Option<String>,
     pub(super) failure: Option<Failure>,
     pub(super) hang: bool,
@@ -70,6 +73,7 @@ impl Script {
                 "call" => script.steps.push(call(argument)?),
                 "delay" => script.delay = seconds(kind, argument)?,
                 "drip" => script.drip = seconds(kind, argument)?,
+                "pace" => script.pace = seconds(kind, argument)?,
                 "think" => script.think = Some(argument.to_owned()),
                 "error" => script.failure = Some(failure(argument, script.steps.len())?),
                 "hang" => script.hang = true,
@@ -166,7 +170,7 @@ mod tests {
     fn every_directive_is_read() {
         let script = Script::of(
             "go [[tool:ls -l]] [[call:mcp/Read {\"path\": \"x\"}]] [[call:Bare]] [[delay:0.5]] \
-             [[drip:2]] [[think:hm]] [[error:429*2]] [[hang]] [[cut]] [[say:done]]",
+             [[drip:2]] [[pace:1]] [[think:hm]] [[error:429*2]] [[hang]] [[cut]] [[say:done]]",
         )
         .unwrap();
         let steps = vec![
@@ -179,6 +183,7 @@ mod tests {
             answer: "done".into(),
             delay: Duration::from_millis(500),
             drip: Duration::from_secs(2),
+            pace: Duration::from_secs(1),
             think: Some("hm".into()),
             failure: Some(Failure { status: 429, times: Some(2), after: 3 }),
             hang: true,
@@ -217,6 +222,7 @@ mod tests {
             "[[delay:-1]]",
             "[[drip:inf]]",
             "[[drip]]",
+            "[[pace:x]]",
             "[[error:99]]",
             "[[error:429*x]]",
             "[[error]]",

@@ -50,6 +50,12 @@ fn messages_as_events() {
     let call: Value = serde_json::from_str(&call).expect("JSON");
     assert_eq!(call["command"], "echo 1");
     assert_eq!(joined(&step, "message_delta", "/delta/stop_reason"), "tool_use");
+    // The real service knows the output only at the end.
+    let output = |event: &Value, place: &str| event.pointer(place).and_then(Value::as_u64);
+    let (first, (_, delta)) = (&step[0].1, &step[step.len() - 2]);
+    let early = output(first, "/message/usage/output_tokens");
+    let final_figure = output(delta, "/usage/output_tokens");
+    assert!(early == Some(1) && final_figure > early, "{early:?} {final_figure:?}");
     let indices: Vec<u64> = step.iter().filter_map(|(_, data)| data["index"].as_u64()).collect();
     assert!(indices.is_sorted() && indices.last() == Some(&2), "{indices:?}");
 

@@ -111,6 +111,19 @@ fn a_delay_comes_before_the_first_byte_and_a_drip_between_the_words() {
 }
 
 #[test]
+fn a_pace_is_a_pause_behind_each_block_and_before_the_final_usage() {
+    let model = start();
+    let begun = Instant::now();
+    let mut stream = connect(&model);
+    let body = streamed(anthropic("[[pace:0.3]] [[think:hm]] [[say:done]]", 0));
+    stream.write_all(&request(ANTHROPIC, &body)).expect("it reads");
+    let text = rest(&mut stream);
+    // Two blocks.
+    assert!(begun.elapsed() >= Duration::from_millis(600), "{:?}", begun.elapsed());
+    assert!(text.contains("message_stop"), "{text}");
+}
+
+#[test]
 fn whatever_waits_ends_when_the_model_is_dropped() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let model = Model::start(Options { log: Some(log.path().to_owned()), ..Options::default() })

@@ -1,7 +1,11 @@
 //! Tokens and cost: every distinct model message of a transcript and of its subagents', once.
+//!
+//! A message stands on one line per content block. Lines that were written while the answer still arrived
+//! carry the small output figure with which the API begins; the largest figure of each field counts. A
+//! message none of whose lines has a stop reason was never written with its final figure.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 
 use memchr::memmem::Finder;
@@ -25,7 +29,7 @@ struct Counted<'a> {
     #[serde(rename = "totalCostUSD")]
     total_cost: Option<f64>,
     #[serde(rename = "modelUsage", borrow)]
-    model_usage: Option<std::collections::HashMap<Cow<'a, str>, ModelUsage>>,
+    model_usage: Option<HashMap<Cow<'a, str>, ModelUsage>>,
 }
 
 #[derive(Deserialize)]
@@ -34,7 +38,15 @@ struct Spent<'a> {
     id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     model: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    stop_reason: Option<Cow<'a, str>>,
     usage: Option<Usage>,
+}
+
+/// What the lines of one message say, taken together.
+struct Answer {
+    largest: Tokens,
+    is_final: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -49,8 +61,8 @@ struct ModelUsage {
 
 #[derive(Default)]
 struct Sum {
-    seen: HashSet<Vec<u8>>,
-    tokens: Tokens,
+    /// By message id.
+    messages: HashMap<String, Answer>,
     /// The newest cost figure and the tokens it speaks of.
     cost: Option<(f64, Tokens)>,
     oversized: u64,
@@ -73,10 +85,20 @@ pub(super) fn count(
         record.notes.push("tokens are not known: part of the transcript could not be read".into());
         return;
     }
-    record.tokens = Some(sum.tokens);
+    let unfinished = sum.messages.values().filter(|answer| !answer.is_final).count();
+    if unfinished > 0 {
+        record.notes.push(format!(
+            "tokens are not known: the final figures of {unfinished} answers were not written"
+        ));
+        return;
+    }
+    let tokens = sum.messages.values().fold(Tokens::default(), |mut tokens, answer| {
+        tokens.add(answer.largest);
+        tokens
+    });
+    record.tokens = Some(tokens);
     // The agent's own figure loses what a killed run spent; it counts only if it speaks of every token.
-    record.cost_usd =
-        sum.cost.filter(|(_, of)| *of == sum.tokens).map(|(cost, _)| whole_nanos(cost));
+    record.cost_usd = sum.cost.filter(|(_, of)| *of == tokens).map(|(cost, _)| whole_nanos(cost));
 }
 
 /// The figure is a sum of floating point numbers; what is below a billionth is noise.
@@ -94,7 +116,6 @@ impl Sum {
     fn add(&mut self, opened: &file::Opened, whose: Whose) -> io::Result<()> {
         let usage = Finder::new(b"\"usage\"");
         let cost = Finder::new(b"\"cost-state\"");
-        let message = Finder::new(b"\"message\":{\"id\":\"");
         let pass = jsonl::lines(&opened.file, 0, &mut |line| {
             // Most bytes are what tools printed: such a line is known by its beginning.
             if jsonl::own_type(line) == Some(b"user") {
@@ -102,12 +123,7 @@ impl Sum {
             }
             let short = line.len() <= COST_BYTES;
             if usage.find(line).is_some() || (short && cost.find(line).is_some()) {
-                let id = jsonl::behind(line, &message);
-                let id = id.and_then(|id| Some(&id[..memchr::memchr(b'"', id)?]));
-                // One answer stands on several lines with the same usage.
-                if id.is_none_or(|id| !self.seen.contains(id)) {
-                    self.line(line, whose);
-                }
+                self.line(line, whose);
             }
         })?;
         self.oversized += pass.oversized;
@@ -117,12 +133,19 @@ impl Sum {
     fn line(&mut self, line: &[u8], whose: Whose) {
         let Some(line) = jsonl::parse::<Counted<'_>>(line) else { return };
         match (line.kind.as_ref(), line.message) {
-            ("assistant", Some(Spent { id: Some(id), model, usage: Some(usage) })) => {
-                let fresh =
-                    model.as_deref() != Some(SYNTHETIC) && !self.seen.contains(id.as_bytes());
-                if fresh {
-                    self.seen.insert(id.as_bytes().to_vec());
-                    self.tokens.add(usage.into());
+            ("assistant", Some(Spent { id: Some(id), model, stop_reason, usage: Some(usage) })) => {
+                if model.as_deref() == Some(SYNTHETIC) {
+                    return;
+                }
+                let (largest, is_final) = (Tokens::from(usage), stop_reason.is_some());
+                match self.messages.get_mut(id.as_ref()) {
+                    Some(answer) => {
+                        answer.largest = answer.largest.largest(largest);
+                        answer.is_final |= is_final;
+                    }
+                    None => {
+                        self.messages.insert(id.into_owned(), Answer { largest, is_final });
+                    }
                 }
             }
             ("cost-state", _) if whose == Whose::Session => {

@@ -209,9 +209,10 @@ fn a_record_of_the_demo_agent_that_names_a_stranger_kills_nobody() {
 /// S1: with root's rights another user's process could be signalled; it is no agent of root's. Without
 /// the right to start a process as another user there is nothing to show.
 #[test]
+#[ignore = "needs root: it plays another user"]
 fn a_record_that_names_another_users_process_kills_nobody() {
     sandboxed(|| {
-        let Some(other) = testkit::another_user() else { return };
+        let other = testkit::another_user();
         let home = home();
         let program = home.at("open/claude");
         std::fs::copy(testkit::fake_agent(), &program).expect("copied");

@@ -12,9 +12,8 @@ use crate::{configure, home};
 /// A user that is neither us nor root, and has no account.
 const OTHER: &str = "4242";
 
-/// Starts a fake agent as another user, in a folder that user may write to. Where the test does not run as
-/// root it cannot become another user, and returns `None`.
-fn as_another_user(folder: &std::path::Path, script: &[&str]) -> Option<Agent> {
+/// Starts a fake agent as another user, in a folder that user may write to.
+fn as_another_user(folder: &std::path::Path, script: &[&str]) -> Agent {
     let program = folder.join("stranger");
     std::fs::copy(testkit::fake_agent(), &program).expect("copied");
     std::fs::set_permissions(folder, PermissionsExt::from_mode(0o777)).expect("opened");
@@ -23,10 +22,8 @@ fn as_another_user(folder: &std::path::Path, script: &[&str]) -> Option<Agent> {
     command.env_clear().current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
     command.stderr(Stdio::null());
     let mut agent = Agent { child: command.spawn().expect("setpriv of util-linux") };
-    let mut line = String::new();
-    let stdout = agent.child.stdout.as_mut().expect("piped");
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("read");
-    line.starts_with("ready").then_some(agent)
+    agent.ready();
+    agent
 }
 
 fn gateway_at(home: &TestHome, url: &str) {
@@ -36,15 +33,13 @@ fn gateway_at(home: &TestHome, url: &str) {
 
 /// S6: another user listens on the gateway's port and speaks like a gateway: no secret is sent.
 #[test]
+#[ignore = "needs root: it plays another user"]
 fn a_gateway_of_another_user_is_told_no_secret() {
     sandboxed(|| {
         let folder = tempfile::tempdir().expect("a folder");
         let heard = folder.path().join("heard");
         let path = heard.to_string_lossy().into_owned();
-        let Some(mut stranger) = as_another_user(folder.path(), &["be-gateway", &path]) else {
-            println!("not root: another user cannot be played, only our own gateway is asked");
-            return;
-        };
+        let mut stranger = as_another_user(folder.path(), &["be-gateway", &path]);
         let url = std::fs::read_to_string(format!("{path}.url")).expect("it listens");
         let home = home();
         gateway_at(&home, &url);

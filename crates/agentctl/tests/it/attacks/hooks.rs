@@ -213,9 +213,10 @@ fn a_program_that_others_could_replace_is_not_run() {
 
 /// S15: a folder that another user owns is theirs to fill.
 #[test]
+#[ignore = "needs root: it plays another user"]
 fn a_program_in_another_users_folder_is_not_run() {
     sandboxed(|| {
-        let Some(other) = another_user() else { return };
+        let other = another_user();
         let home = home();
         let program = home.write("theirs/deep/hook.sh", "#!/bin/sh\ntouch ran\n");
         set_mode(&program, 0o755);

@@ -101,10 +101,14 @@ pub(super) fn tokens(stage: &mut Stage) -> Result<(), Trouble> {
     let (cwd, id) = (stage.directory("a")?, id());
     let task = json!({
         "description": "sub", "subagent_type": "general-purpose",
-        "prompt": "subtask [[tool:echo three]] [[say:sub done]]",
+        "prompt": "subtask [[pace:0.5]] [[tool:echo three]] [[say:sub done]]",
     });
-    let prompt =
-        format!("work [[tool:echo one]] [[tool:echo two]] [[call:Agent {task}]] [[say:done]]");
+    // The blocks come apart, as they do from the real API: the lines of the first ones are written before
+    // the final output figure is known.
+    let prompt = format!(
+        "work [[pace:0.5]] [[think:hm]] [[tool:echo one]] [[tool:echo two]] [[call:Agent {task}]] \
+         [[say:done]]"
+    );
     end(&mut print_mode(stage, &cwd, &id, &prompt)?)?;
     let requests = stage.model.requests();
     let told = requests.iter().filter(|r| r.api == Api::Anthropic && !r.side);

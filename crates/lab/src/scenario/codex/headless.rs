@@ -22,7 +22,7 @@ pub(super) fn starting(stage: &mut Stage) -> Result<(), Trouble> {
 
 pub(super) fn model_call(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let mut agent = exec(stage, &cwd, "thinking [[delay:4]] [[say:done thinking]]")?;
+    let mut agent = exec(stage, &cwd, "thinking [[delay:4]] [[pace:0.2]] [[say:done thinking]]")?;
     agent.asked(stage, "thinking")?;
     stage.expect("while the model thinks", &calling(&agent.id, agent.native.pid))?;
     agent.ended()?;
@@ -31,7 +31,8 @@ pub(super) fn model_call(stage: &mut Stage) -> Result<(), Trouble> {
 
 pub(super) fn tokens(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let prompt = format!("counting [[tool:true]] [[tool:false]] [[tool:{WORK}]] [[say:never]]");
+    let prompt =
+        format!("counting [[pace:0.2]] [[tool:true]] [[tool:false]] [[tool:{WORK}]] [[say:never]]");
     let mut agent = exec(stage, &cwd, &prompt)?;
     drop(stage.until_below(agent.native.pid, WORK)?);
     agent.recorded(stage, WORK)?;

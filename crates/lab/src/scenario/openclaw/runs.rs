@@ -9,7 +9,8 @@ use crate::stage::{Stage, Trouble};
 
 pub(super) fn turn(stage: &mut Stage) -> Result<(), Trouble> {
     let mut gateway = gateway(stage)?;
-    let (id, key) = begin(&mut gateway, "one", "thinking [[delay:6]] [[say:thought]]")?;
+    let (id, key) =
+        begin(&mut gateway, "one", "thinking [[delay:6]] [[pace:0.2]] [[say:thought]]")?;
     stage.expect("when it is accepted", &runs(&id))?;
     asked(stage, "thinking")?;
     stage.expect("while the model thinks", &runs(&id))?;

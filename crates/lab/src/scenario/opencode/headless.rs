@@ -26,7 +26,8 @@ pub(super) fn starting(stage: &mut Stage) -> Result<(), Trouble> {
 
 pub(super) fn model_call(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let mut agent = run(stage, &cwd, "t", "thinking [[delay:12]] [[say:done thinking]]")?;
+    let mut agent =
+        run(stage, &cwd, "t", "thinking [[delay:12]] [[pace:0.2]] [[say:done thinking]]")?;
     agent.asked(stage, "thinking")?;
     stage.expect("while the model thinks", &agent.running().because(None))?;
     agent.ended()?;

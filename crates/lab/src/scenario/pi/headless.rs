@@ -27,7 +27,7 @@ pub(super) fn starting(stage: &mut Stage) -> Result<(), Trouble> {
 
 pub(super) fn model_call(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
-    let mut agent = run(stage, &cwd, "thinking [[delay:4]] [[say:done thinking]]")?;
+    let mut agent = run(stage, &cwd, "thinking [[delay:4]] [[pace:0.2]] [[say:done thinking]]")?;
     agent.asked(stage, "thinking")?;
     stage.expect("while the model thinks", &calling(&agent.id, agent.pid))?;
     let code = agent.ended()?;

@@ -1,0 +1,193 @@
+//! The JSON schemas: those in `docs/schema` are current, and real answers keep to them.
+
+use serde_json::{Map, Value, json};
+use testkit::{TestHome, sandboxed};
+
+use crate::source::workspace;
+use crate::{fixtures_dir, home};
+
+/// Compares a value with a schema and returns what does not fit. It knows the keywords that our schemas
+/// use; an object may have no property that the schema does not describe.
+struct Check<'a> {
+    root: &'a Value,
+    wrong: Vec<String>,
+}
+
+impl Check<'_> {
+    fn of(root: &Value, value: &Value) -> Vec<String> {
+        let mut check = Check { root, wrong: Vec::new() };
+        check.value(root, value, "");
+        check.wrong
+    }
+
+    fn value(&mut self, schema: &Value, value: &Value, at: &str) {
+        if let Some(reference) = schema["$ref"].as_str() {
+            let target = self.root.pointer(reference.trim_start_matches('#'));
+            let target = target.unwrap_or_else(|| panic!("{reference} is not in the schema"));
+            return self.value(&target.clone(), value, at);
+        }
+        for list in ["anyOf", "oneOf"] {
+            if let Some(choices) = schema[list].as_array() {
+                let fits = |choice: &Value| {
+                    let mut check = Check { root: self.root, wrong: Vec::new() };
+                    check.value(&merged(schema, choice), value, at);
+                    check.wrong.is_empty()
+                };
+                if !choices.iter().any(fits) {
+                    self.wrong.push(format!("{at}: {value} fits none of {list}"));
+                }
+                return;
+            }
+        }
+        self.kind(schema, value, at);
+        match value {
+            Value::Object(object) => self.object(schema, object, at),
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.value(&schema["items"], item, &format!("{at}/{index}"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn kind(&mut self, schema: &Value, value: &Value, at: &str) {
+        let kind = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(n) if n.is_f64() => "number",
+            Value::Number(_) => "integer",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        let is_kind = |name: &Value| name == kind || (name == "number" && kind == "integer");
+        let fits = match &schema["type"] {
+            Value::Null => true,
+            Value::Array(kinds) => kinds.iter().any(is_kind),
+            one => is_kind(one),
+        };
+        let listed = schema["enum"].as_array().is_none_or(|all| all.contains(value));
+        let constant = schema.get("const").is_none_or(|constant| constant == value);
+        if !(fits && listed && constant) {
+            self.wrong.push(format!("{at}: {value} is not what {schema} describes"));
+        }
+    }
+
+    fn object(&mut self, schema: &Value, object: &Map<String, Value>, at: &str) {
+        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            if !object.contains_key(name) {
+                self.wrong.push(format!("{at}: {name} is missing"));
+            }
+        }
+        for (name, value) in object {
+            let at = format!("{at}/{name}");
+            let described = schema["properties"].get(name);
+            match described.or_else(|| schema.get("additionalProperties")) {
+                Some(Value::Bool(true)) => {}
+                Some(schema) if !schema.is_boolean() => self.value(&schema.clone(), value, &at),
+                // A value of any shape, as the input of a tool is.
+                _ if schema.as_bool() == Some(true) || schema.get("type").is_none() => {}
+                _ => self.wrong.push(format!("{at} is not described")),
+            }
+        }
+    }
+}
+
+/// A choice of `oneOf` together with the properties that stand beside it.
+fn merged(schema: &Value, choice: &Value) -> Value {
+    let mut both = choice.clone();
+    if let (Some(more), Some(own)) = (schema["properties"].as_object(), both.as_object_mut()) {
+        let properties = own.entry("properties").or_insert_with(|| json!({}));
+        if let Some(properties) = properties.as_object_mut() {
+            properties.extend(more.clone());
+        }
+    }
+    both
+}
+
+#[test]
+fn the_schemas_in_the_docs_are_those_that_the_program_prints() {
+    sandboxed(|| {
+        let printed = home().run(&["schema"]).json();
+        let printed = printed.as_object().expect("schemas");
+        let folder = workspace().join("docs/schema");
+        for (name, schema) in printed {
+            let path = folder.join(format!("{name}.json"));
+            let text = std::fs::read_to_string(&path);
+            let text = text.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            let kept: Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(&kept, schema, "docs/schema/{name}.json is stale: run `just schema`");
+        }
+        let files = std::fs::read_dir(folder).expect("listed").count();
+        assert_eq!(files, printed.len(), "docs/schema holds a schema that is not printed");
+    });
+}
+
+/// The documents of every command, by the schema that describes them.
+fn answers(home: &TestHome) -> Vec<(&'static str, Vec<Value>)> {
+    let all = home.run(&["list", "-a", "--since", "all", "--json"]);
+    let ids: Vec<String> =
+        all.sessions().iter().filter_map(|s| Some(s["id"].as_str()?.to_owned())).collect();
+    let one = |args: &[&str]| vec![home.run(args).json()];
+    let each = |command: &str| -> Vec<Value> {
+        ids.iter().map(|id| home.run(&[command, id, "--json"]).json()).collect()
+    };
+    let logs: Vec<Value> = ids
+        .iter()
+        .flat_map(|id| {
+            let text = home.run(&["logs", id, "--json"]).stdout;
+            text.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect::<Vec<Value>>()
+        })
+        .collect();
+    vec![
+        ("list", vec![all.json()]),
+        ("status", each("status")),
+        ("why", each("why")),
+        ("wait", each("wait")),
+        ("stop", each("stop")),
+        ("logs", logs),
+        ("locks", one(&["locks", "--json"])),
+        ("fuses", one(&["fuses", "--json"])),
+        ("doctor", one(&["doctor", "--json"])),
+        ("adapters", one(&["adapters", "--json"])),
+        ("runs", one(&["runs", "--json"])),
+        ("prune", one(&["prune", "--json"])),
+        ("daemon", one(&["daemon", "status", "--json"])),
+        ("error", one(&["status", "nosuch", "--json"])),
+    ]
+}
+
+#[test]
+fn answers_keep_to_their_schemas() {
+    sandboxed(|| {
+        let home = home();
+        home.plant(&fixtures_dir().join("demo/0.1.0"), ".");
+        std::fs::create_dir_all(home.path().join("kept")).expect("made");
+        let locked = home.run(&["lock", "kept", "--by", "me", "--reason", "mine"]);
+        assert_eq!(locked.code, Some(0), "{locked:?}");
+        let schemas = home.run(&["schema"]).json();
+        for (name, documents) in answers(&home) {
+            assert!(!documents.is_empty(), "no document of {name}");
+            for document in documents {
+                let wrong = Check::of(&schemas[name], &document);
+                assert_eq!(wrong, Vec::<String>::new(), "{name}: {document:#}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_document_that_does_not_fit_its_schema_is_found() {
+    let schema = json!({
+        "type": "object", "required": ["a"],
+        "properties": {"a": {"type": "string", "enum": ["x"]}, "b": {"$ref": "#/$defs/b"}},
+        "$defs": {"b": {"anyOf": [{"type": "null"}, {"type": "array", "items": {"type": "integer"}}]}},
+    });
+    assert_eq!(Check::of(&schema, &json!({"a": "x", "b": [1]})), Vec::<String>::new());
+    let bad =
+        [json!({}), json!({"a": "y"}), json!({"a": "x", "b": ["1"]}), json!({"a": "x", "c": 1})];
+    for document in bad {
+        assert_eq!(Check::of(&schema, &document).len(), 1, "{document}");
+    }
+}
