@@ -134,7 +134,7 @@ fn is_test(text: &str, test: &str) -> bool {
 
 #[test]
 fn every_invariant_names_a_test_that_exists() {
-    let text = std::fs::read_to_string(workspace().join("docs/ARCHITECTURE.md")).expect("there");
+    let text = std::fs::read_to_string(workspace().join("docs/INVARIANTS.md")).expect("there");
     let sources = sources();
     let named = text.split('`').filter(|w| w.contains(".rs::")).collect::<Vec<_>>();
     assert!(named.len() >= 8, "the invariants name their tests as `file.rs::test`");
@@ -147,7 +147,7 @@ fn every_invariant_names_a_test_that_exists() {
         };
         assert!(
             sources.iter().any(holds),
-            "docs/ARCHITECTURE.md names {name}, which is no test of that file"
+            "docs/INVARIANTS.md names {name}, which is no test of that file"
         );
     }
 }
