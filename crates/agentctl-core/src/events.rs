@@ -131,6 +131,9 @@ pub struct Event {
     pub at: Time,
     /// It happened while nobody was awake to tell.
     pub late: bool,
+    /// The launch by `agentctl` whose beginning or end this is; see `agentctl runs`.
+    #[serde(default)]
+    pub run: Option<String>,
     /// The session as it was seen then.
     pub session: Option<Session>,
     /// The directory's keeper, for `lock.*`.
@@ -153,6 +156,7 @@ impl Event {
             session_id: None,
             at,
             late: false,
+            run: None,
             session: None,
             lock: None,
             fuse: None,

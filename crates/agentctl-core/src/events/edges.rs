@@ -19,14 +19,11 @@ use self::order::Order;
 use self::standing::Standing;
 use self::step::Step;
 pub use self::telling::kind_of;
-use self::telling::{about, over_id};
+use self::telling::{about, begun_id, over_id};
 use super::holders;
 pub use super::holders::Holders;
 use super::{Event, EventKind};
 use crate::model::{Callback, Locator, ProcId, Session, Target, Time};
-
-/// What the id of a run's end ends with.
-pub(super) const ENDED: &str = "-stopped";
 
 /// So long a doubt must last before it is told: an agent on its way out, or a server that starts again,
 /// cannot be read for a moment. So long, too, a prompt waits for its detail.
@@ -121,7 +118,7 @@ impl Passed {
     /// Tells its beginning.
     #[must_use]
     pub fn started(&self) -> Event {
-        let (id, at) = (format!("{}-started", self.life.run), self.life.began);
+        let (id, at) = (begun_id(&self.life.run), self.life.began);
         about(EventKind::Started, id, at, &self.begun, Some(&self.life))
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::edges::{ENDED, Life, Passed};
+use super::edges::{Life, Passed};
 use super::{Event, EventKind};
 use crate::adapters::Root;
 use crate::fleet::{self, Adapters, Launch, Launches};
@@ -59,7 +59,7 @@ pub fn unannounced(host: &Arc<Host>, adapters: Adapters) -> Vec<(Run, Event)> {
 #[must_use]
 pub fn run_that_ended(event: &Event) -> Option<&str> {
     let ends = matches!(event.kind, EventKind::Stopped | EventKind::Error);
-    event.id.strip_suffix(ENDED).filter(|_| ends)
+    event.run.as_deref().filter(|_| ends)
 }
 
 /// Looks at the sessions of these launches, each by name.

@@ -146,7 +146,7 @@ impl Counted {
         }
         match (event.kind, &event.session) {
             (EventKind::FuseExpired, _) => self.samples.add(&table::EXPIRED, &[], 1),
-            (EventKind::Started, Some(session)) if is_launch(event, session) => {
+            (EventKind::Started, Some(session)) if event.run.is_some() => {
                 self.samples.add(&table::LAUNCHES, &[session.adapter.into()], 1);
             }
             (EventKind::Stopped | EventKind::Error, Some(session)) => {
@@ -174,12 +174,6 @@ impl Counted {
         }
         true
     }
-}
-
-/// A session that began by a launch of ours: the id of its beginning is made of the run.
-fn is_launch(event: &Event, session: &Session) -> bool {
-    let run = session.run.as_deref();
-    run.is_some_and(|run| event.id.strip_prefix(run).is_some_and(|rest| rest == "-started"))
 }
 
 /// The word that the predecessor had for an end.

@@ -176,6 +176,7 @@ fn a_launched_session_is_told_from_its_beginning_to_its_exit_code() {
         let begun = stream.heard().into_iter().find(|e| e["type"] == "session.started");
         let begun = begun.expect("told");
         assert_eq!(begun["id"], format!("{run}-started"));
+        assert_eq!(begun["run"], run.as_str());
         assert_eq!(
             (&begun["session"]["run"], &begun["session"]["group"]),
             (&json!(run), &json!("g"))
@@ -183,6 +184,7 @@ fn a_launched_session_is_told_from_its_beginning_to_its_exit_code() {
         tell(&home, &id, "go");
         let over = stream.last(&id, "error");
         assert_eq!(over["id"], format!("{run}-stopped"));
+        assert_eq!(over["run"], run.as_str());
         let session = &over["session"];
         assert_eq!(session["exit"], json!({"code": 1, "signal": null}));
         assert_eq!((&session["outcome"], &session["status"]), (&"failed".into(), &"error".into()));
@@ -273,6 +275,7 @@ fn a_session_born_and_gone_between_two_looks_is_told_from_its_run() {
         let over = stream.until(&id, &["started", "stopped"]);
         let run = run_of(&home, &id);
         assert_eq!(over["id"], format!("{run}-stopped"));
+        assert_eq!(over["run"], run.as_str());
         assert_eq!(over["session"]["exit"]["code"], 0);
         assert_eq!(over["session"]["outcome"], "finished");
         // Their own times, and the same when they are remembered.

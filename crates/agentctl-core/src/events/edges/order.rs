@@ -2,8 +2,6 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::ENDED;
-use super::telling::BEGUN;
 use crate::events::{Event, identity};
 use crate::model::Time;
 
@@ -36,7 +34,7 @@ impl Order {
     pub(super) fn arrange(&mut self, events: &mut [Event], looked: Time) {
         let latest = self.floor.map_or(looked, |floor| floor.max(looked));
         for event in &mut *events {
-            if !is_of_a_run(event) {
+            if event.run.is_none() {
                 event.at = self.floor.map_or(event.at, |floor| event.at.max(floor)).min(latest);
             }
         }
@@ -66,11 +64,4 @@ impl Order {
         }
         0
     }
-}
-
-/// Says whether an event is told from a run's own record.
-fn is_of_a_run(event: &Event) -> bool {
-    let run = event.session.as_ref().and_then(|session| session.run.as_deref());
-    let rest = run.and_then(|run| event.id.strip_prefix(run));
-    rest.is_some_and(|rest| rest == BEGUN || rest == ENDED)
 }

@@ -1,7 +1,7 @@
 //! How an event about a session is made: its kind, its id, what it carries.
 
+use super::Life;
 use super::standing::Standing;
-use super::{ENDED, Life};
 use crate::events::{Event, EventKind, identity};
 use crate::model::{ProcId, Session, Status, Time};
 
@@ -19,14 +19,11 @@ pub fn kind_of(status: Status) -> EventKind {
 }
 
 pub(super) fn begun_id(run: &str) -> String {
-    format!("{run}{BEGUN}")
+    format!("{run}-started")
 }
 
-/// What the id of a run's beginning ends with.
-pub(super) const BEGUN: &str = "-started";
-
 pub(super) fn over_id(life: &Life) -> String {
-    format!("{}{ENDED}", life.run)
+    format!("{}-stopped", life.run)
 }
 
 pub(super) fn about(
@@ -41,6 +38,8 @@ pub(super) fn about(
     event.session_id.clone_from(&session.id);
     event.session = Some(session.clone());
     event.callback = life.and_then(|life| life.callback.clone());
+    let of_run = matches!(kind, EventKind::Started | EventKind::Stopped | EventKind::Error);
+    event.run = life.filter(|_| of_run).map(|life| life.run.clone());
     event
 }
 
