@@ -231,7 +231,7 @@ fn torn_records_of_claude_hide_no_session() {
 fn thousands_of_open_files_hide_no_codex_session() {
     sandboxed(|| {
         let mut home = home();
-        configure(&home, &[("live", "6s"), ("all", "6s")], "");
+        configure(&home, &[("live", "20s"), ("all", "20s")], "");
         rollout(&home, A, &[started()]);
         let _user = exec(&home, &[A], &["exec"]);
         let crowds = [
