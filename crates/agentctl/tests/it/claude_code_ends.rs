@@ -240,3 +240,30 @@ fn an_open_turn_of_a_version_that_writes_no_ends_is_an_unknown_end() {
         assert_ended(&written_by("2.0.77", &[prompt("x"), interrupted]), "interrupted", "");
     });
 }
+
+/// A subagent ends with the process that it began in: a process that resumes its session has not that one.
+#[test]
+fn a_subagent_of_an_earlier_process_was_killed_with_it() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        claude.transcript(A, &[prompt("x"), tool_use("t1", "Agent", &json!({"prompt": "look"}))]);
+        let mut child = tool_use("t9", "Grep", &json!({"pattern": "needle"}));
+        child["timestamp"] = "2026-11-15T08:00:05.000Z".into();
+        let path = format!(".claude/projects/-ws/{A}/subagents/agent-a1b2c3.jsonl");
+        claude.home.write(&path, format!("{child}\n"));
+        let began = 1_794_728_785_156_i64; // 07:46 of the same day
+        for (started_at, reason, status, outcome) in [
+            (began, "background".into(), "running", Value::Null),
+            (began + 86_400_000, Value::Null, "stopped", "killed".into()),
+        ] {
+            let more = json!({"status": "idle", "startedAt": started_at});
+            let _agent = claude.live(A, &more);
+            let tree = claude.home.run(&["list", "--tree", "-a", "--json"]).sessions();
+            assert_eq!((&tree[0]["status"], &tree[0]["reason"]["kind"]), (&"idle".into(), &reason));
+            assert_eq!((&tree[1]["status"], &tree[1]["outcome"]), (&status.into(), &outcome));
+            let alone = claude.home.run(&["status", "a1b2c3", "--json"]).json();
+            assert_eq!(crate::comparable(&alone), crate::comparable(&tree[1]));
+            assert_list_equals_status(&claude.home);
+        }
+    });
+}

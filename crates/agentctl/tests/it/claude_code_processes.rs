@@ -280,3 +280,23 @@ fn an_empty_record_of_a_live_process_is_no_fault() {
         assert_eq!(claude.row(A)["outcome"], "killed", "an empty record left behind says nothing");
     });
 }
+
+/// W7: every version opens a watch of files after its record; a process that has one is not starting.
+#[test]
+fn a_process_whose_record_was_deleted_is_unknown_not_starting() {
+    sandboxed(|| {
+        let claude = with_ended_session();
+        let key = claude.home.at(".claude/sessions/{pid}.abc.key").to_string_lossy().into_owned();
+        let text = record(A, &claude.cwd, &json!({"status": "idle"}));
+        let written = ["write", &key, "k", "write", &claude.record_path, &text];
+        let lost = ["remove", &claude.record_path];
+        for (watches, status) in [(&["watch"][..], "unknown"), (&[], "running")] {
+            let script = [&written[..], watches, &lost].concat();
+            let mut agent = claude.home.agent("claude", "other", &script);
+            agent.ready();
+            let rows = claude.home.run(&["list", "--json"]).sessions();
+            assert_eq!(pids(&rows), [u64::from(agent.pid())]);
+            assert_eq!(rows[0]["status"], status, "{rows:#?}");
+        }
+    });
+}

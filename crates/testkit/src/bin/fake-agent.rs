@@ -13,6 +13,7 @@
 //! - `crowd KIND COUNT FOLDER`: opens this many descriptors and holds them: of rollouts in this folder, or
 //!   (`same`) of one file
 //! - `read PATH`: opens a file for reading and holds it
+//! - `watch`: opens a watch of files (inotify) and holds it
 //! - `listen PATH`: accepts connections on a Unix socket and holds them
 //! - `relay PATH`: listens on a Unix socket and passes each connection on to the socket `PATH.behind`
 //! - `connect PATH`: connects to a Unix socket and holds the connection
@@ -88,6 +89,10 @@ fn main() -> ExitCode {
             }
             "crowd" => held.extend(crowd(&word(), &word(), &word())),
             "read" => held.push(File::open(word()).expect("open")),
+            "watch" => {
+                let flags = rustix::fs::inotify::CreateFlags::empty();
+                held.push(File::from(rustix::fs::inotify::init(flags).expect("a watch")));
+            }
             "listen" => listen(&word()),
             "relay" => relay(&word()),
             "connect" => {
