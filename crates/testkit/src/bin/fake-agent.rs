@@ -89,10 +89,7 @@ fn main() -> ExitCode {
             }
             "crowd" => held.extend(crowd(&word(), &word(), &word())),
             "read" => held.push(File::open(word()).expect("open")),
-            "watch" => {
-                let flags = rustix::fs::inotify::CreateFlags::empty();
-                held.push(File::from(rustix::fs::inotify::init(flags).expect("a watch")));
-            }
+            "watch" => held.push(watch()),
             "listen" => listen(&word()),
             "relay" => relay(&word()),
             "connect" => {
@@ -149,6 +146,12 @@ fn main() -> ExitCode {
         std::fs::write(path, asked).expect("written");
     }
     ExitCode::SUCCESS
+}
+
+/// Opens a watch of files, as agents do for their settings.
+fn watch() -> File {
+    let watch = rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::empty());
+    File::from(watch.expect("a watch"))
 }
 
 /// Listens and never accepts; connects to itself until nobody else can.
