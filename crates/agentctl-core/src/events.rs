@@ -6,6 +6,7 @@ mod arrivals;
 mod aside;
 pub mod edges;
 mod holders;
+mod left_homes;
 pub mod replay;
 mod watcher;
 

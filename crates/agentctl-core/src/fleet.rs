@@ -24,7 +24,7 @@ use given_up::Ticket;
 pub(crate) use homes::each_root;
 pub use join::{View, join};
 pub use launched::{Launch, Launches, add as add_launches, session_of};
-pub use observe::{Observation, Observed, Signs, forgotten, observe};
+pub use observe::{NamedHome, Observation, Observed, Signs, forgotten, observe};
 use order::sort;
 pub use packed::Rows;
 pub(crate) use question::written;

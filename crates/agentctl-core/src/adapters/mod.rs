@@ -310,6 +310,9 @@ pub struct Record {
     /// When the last turn ended, where entries may stand behind its end that belong to no turn.
     #[serde(default)]
     pub turn_ended_at: Option<Time>,
+    /// Of a subagent: its open turn is older than the process that serves its parent now.
+    #[serde(default)]
+    pub left_behind: bool,
     /// The parent session, for a subagent.
     pub parent: Option<String>,
     /// Tokens, at [`Depth::Whole`] only, and only if all of them were counted.

@@ -13,6 +13,7 @@ use super::arrivals::Arrivals;
 use super::aside::{self, Answer, Aside, ByName, GRACE, silent};
 use super::edges::{Edges, Key, Life, Look, Named, Passed, WORTH_A_WORD};
 use super::holders::Holders;
+use super::left_homes::LeftHomes;
 use super::replay::{self, Past, life_of};
 use super::{Bell, Event};
 use crate::fleet::{Adapters, Launch, Launches, Signs, Survey};
@@ -88,6 +89,8 @@ pub struct Watcher {
     asleep: bool,
     /// Rings for agents that begin in a home nobody watches; until the first look there are none.
     arrivals: Option<Arrivals>,
+    /// Homes that a process named and that are watched on after its end.
+    left_homes: LeftHomes,
     aside: Vec<Aside>,
     /// What lives where the first answer came after the first look.
     first: Vec<Session>,
@@ -118,6 +121,7 @@ impl Watcher {
             restless: 0,
             asleep: false,
             arrivals: None,
+            left_homes: LeftHomes::default(),
             aside,
             first: Vec::new(),
         })
@@ -187,6 +191,9 @@ impl Watcher {
         let holders = Holders { locks: locks.clone(), fuses, fuses_hidden, faults: faults.clone() };
         faults.extend(fuse_faults);
         self.add_own_signs(&mut signs);
+        self.left_homes.take(&signs.named_homes, began);
+        let left = self.left_homes.iter();
+        signs.places.extend(left.flat_map(|home| home.places.iter().cloned()));
         // A clock that was set back meanwhile says nothing about the order of the two.
         let until = self.host.now().max(at);
         let moment = began;

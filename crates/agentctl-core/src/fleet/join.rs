@@ -289,8 +289,9 @@ pub(super) fn child(view: &View, parent: &Session, locator: &Locator, record: Re
     if view.served.contains_key(&locator.id) {
         return join(view, locator, record, None);
     }
+    // A subagent ends with the process that it began in.
+    let lives = parent.status.is_live() && !record.left_behind;
     let mut session = described(view, locator, record);
-    let lives = parent.status.is_live();
     match (&turn, lives) {
         (Turn::Open { tool, .. }, true) if parent.status != Status::Unknown => {
             session.status = Status::Running;

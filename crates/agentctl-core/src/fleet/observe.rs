@@ -20,6 +20,17 @@ pub struct Signs {
     pub places: Vec<PathBuf>,
     /// The servers that say by themselves when something changes.
     pub pushing: Vec<Pushing>,
+    /// The homes that only processes name.
+    pub named_homes: Vec<NamedHome>,
+}
+
+/// A home that only processes name.
+#[derive(Clone, Debug)]
+pub struct NamedHome {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// The directories and files where it shows that a session begins.
+    pub places: Vec<PathBuf>,
 }
 
 impl Signs {
@@ -28,6 +39,7 @@ impl Signs {
         self.processes.extend(more.processes);
         self.places.extend(more.places);
         self.pushing.extend(more.pushing);
+        self.named_homes.extend(more.named_homes);
     }
 }
 
@@ -164,6 +176,7 @@ impl Question<'_> {
                 processes,
                 places: self.store.watched(locator),
                 pushing: self.store.pushing(&session).into_iter().collect(),
+                ..Signs::default()
             },
             session: Some(session),
         }

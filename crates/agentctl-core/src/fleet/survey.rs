@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::observe::Signs;
+use super::observe::{NamedHome, Signs};
 use super::{Adapters, Launches, Query, Question, each_adapter, each_root, sort};
 use crate::adapters::{Adapter, Found, Look};
 use crate::host::Host;
@@ -92,11 +92,14 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
         question.add_living(None);
         question.add_unjoined(|_| true);
         question.confirm();
+        let places = store.beginnings();
+        let named = NamedHome { path: root.path.clone(), places: places.clone() };
         let mut signs = Signs {
             // A home that only processes name is looked at for as long as one of them lives.
             processes: root.named_by.clone(),
-            places: store.beginnings(),
+            places,
             pushing: store.announcing(),
+            named_homes: if root.is_known() { Vec::new() } else { vec![named] },
         };
         let rows = std::mem::take(&mut question.rows);
         let (mut sessions, mut resting) = (Vec::new(), Vec::new());

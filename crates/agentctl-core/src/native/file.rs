@@ -288,12 +288,6 @@ pub fn refuses_writing(folder: &Path) -> Option<Refusal> {
     rustix::fs::access(folder, access).is_err().then_some(Refusal::Denied)
 }
 
-/// Says whether a socket of this user lies there.
-#[must_use]
-pub fn is_socket(path: &Path, uid: u32) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket() && meta.uid() == uid)
-}
-
 /// Returns the word for what a directory entry is.
 #[must_use]
 pub fn kind_of(kind: fs::FileType) -> &'static str {

@@ -98,6 +98,78 @@ fn a_budget_that_is_spent_is_a_failure_and_a_signal_is_not() {
     });
 }
 
+fn budget(total: f64) -> Value {
+    attachment(&json!({"type": "budget_usd", "used": 0, "total": total, "remaining": total}))
+}
+
+fn answered(text: &str, message: &str) -> Value {
+    let mut line = crate::claude_code::said(text);
+    line["message"]["id"] = message.into();
+    line
+}
+
+/// W4: the budget may end behind the result of a call and behind the last answer.
+#[test]
+fn a_budget_that_a_result_or_the_last_answer_used_up_is_a_failure() {
+    sandboxed(|| {
+        let reached = "budget of $1";
+        let with_result =
+            |total: f64| [prompt("x"), budget(1.0), call(), result("t1"), cost(total)];
+        assert_ended(&with_result(1.5), "failed", reached);
+        assert_ended(&with_result(0.5), "killed", "");
+        let said = || answered("done", "m2");
+        let with_answer = |total: f64| vec![prompt("x"), budget(1.0), said(), cost(total)];
+        assert_ended(&with_answer(1.5), "failed", reached);
+        assert_ended(&with_answer(0.5), "finished", "");
+        // A long line stands between the budget and the answer.
+        let bulk = attachment(&json!({"type": "prompt_snapshot", "zz": "x".repeat(400_000)}));
+        let far = [prompt("x"), budget(1.0), bulk, said(), cost(1.5)];
+        assert_ended(&far, "failed", reached);
+        // What earlier processes spent is not this one's, nor is their budget.
+        let before = || vec![prompt("w"), budget(1.0), answered("before", "m0"), cost(3.0)];
+        assert_ended(&[before(), with_answer(3.5)].concat(), "finished", "");
+        assert_ended(&[before(), with_answer(4.5)].concat(), "failed", reached);
+        let without = vec![prompt("x"), said(), cost(9.0)];
+        assert_ended(&[before(), without.clone()].concat(), "finished", "");
+        let mut not_left = before();
+        not_left.truncate(3);
+        assert_ended(&[not_left, without].concat(), "finished", "");
+    });
+}
+
+/// W4: versions before 2.1.280 do not write what was spent.
+#[test]
+fn an_end_under_a_budget_is_unknown_where_the_cost_is_not_written() {
+    sandboxed(|| {
+        let farewell = || json!({"type": "last-prompt", "lastPrompt": "x"});
+        for end in [answered("done", "m2"), call()] {
+            let lines = written_by("2.1.200", &[prompt("x"), budget(1.0), end]);
+            assert_ended(&lines, "unknown", "budget of $1");
+            assert_ended(&[lines, vec![farewell()]].concat(), "unknown", "budget of $1");
+        }
+    });
+}
+
+/// W4: `error_max_structured_output_retries` leaves nothing but the last refused output.
+#[test]
+fn outputs_that_never_match_the_schema_are_a_failure() {
+    sandboxed(|| {
+        let attempt = |n: usize| {
+            let mut call = tool_use(&format!("t{n}"), "StructuredOutput", &json!({"b": 1}));
+            call["message"]["id"] = format!("m{n}").into();
+            [call, result(&format!("t{n}"))]
+        };
+        let attempts = |count: usize| (0..count).flat_map(attempt).collect::<Vec<_>>();
+        let run = |count: usize| [vec![prompt("x")], attempts(count)].concat();
+        let left = |lines: Vec<Value>| [lines, vec![cost(0.1)]].concat();
+        assert_ended(&left(run(5)), "failed", "did not match the schema");
+        // The limit can be set lower, and SIGTERM leaves the same files.
+        assert_ended(&left(run(2)), "unknown", "out of retries or terminated");
+        assert_ended(&left([run(4), run(2)].concat()), "unknown", "out of retries or terminated");
+        assert_ended(&run(5), "killed", "");
+    });
+}
+
 /// The launch bug of the review: `launch claude-code -p /context --wait`.
 #[test]
 fn a_command_that_was_carried_out_without_a_turn_is_finished() {
@@ -166,5 +238,32 @@ fn an_open_turn_of_a_version_that_writes_no_ends_is_an_unknown_end() {
         }
         let interrupted = prompt("[Request interrupted by user]");
         assert_ended(&written_by("2.0.77", &[prompt("x"), interrupted]), "interrupted", "");
+    });
+}
+
+/// A subagent ends with the process that it began in: a process that resumes its session has not that one.
+#[test]
+fn a_subagent_of_an_earlier_process_was_killed_with_it() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        claude.transcript(A, &[prompt("x"), tool_use("t1", "Agent", &json!({"prompt": "look"}))]);
+        let mut child = tool_use("t9", "Grep", &json!({"pattern": "needle"}));
+        child["timestamp"] = "2026-11-15T08:00:05.000Z".into();
+        let path = format!(".claude/projects/-ws/{A}/subagents/agent-a1b2c3.jsonl");
+        claude.home.write(&path, format!("{child}\n"));
+        let began = 1_794_728_785_156_i64; // 07:46 of the same day
+        for (started_at, reason, status, outcome) in [
+            (began, "background".into(), "running", Value::Null),
+            (began + 86_400_000, Value::Null, "stopped", "killed".into()),
+        ] {
+            let more = json!({"status": "idle", "startedAt": started_at});
+            let _agent = claude.live(A, &more);
+            let tree = claude.home.run(&["list", "--tree", "-a", "--json"]).sessions();
+            assert_eq!((&tree[0]["status"], &tree[0]["reason"]["kind"]), (&"idle".into(), &reason));
+            assert_eq!((&tree[1]["status"], &tree[1]["outcome"]), (&status.into(), &outcome));
+            let alone = claude.home.run(&["status", "a1b2c3", "--json"]).json();
+            assert_eq!(crate::comparable(&alone), crate::comparable(&tree[1]));
+            assert_list_equals_status(&claude.home);
+        }
     });
 }

@@ -126,6 +126,31 @@ fn the_program_is_known_under_the_name_of_a_link() {
     });
 }
 
+/// W13: a copy of one version beside others. Under any other name only a record in a known home tells of it,
+/// which does not prove what the process is.
+#[test]
+fn a_copy_that_is_named_after_its_version_is_known() {
+    sandboxed(|| {
+        let claude = with_ended_session();
+        let moved = claude.home.path().join("profile").to_string_lossy().into_owned();
+        let usual = claude.home.path().join(".claude").to_string_lossy().into_owned();
+        for (name, home, status, join) in [
+            ("claude-2.1.325", &moved, "idle", Value::from("proved")),
+            ("claude-2.1.325", &usual, "idle", "proved".into()),
+            ("agent7", &usual, "unknown", Value::Null),
+        ] {
+            let copy = claude.home.at(&format!("copies/{name}"));
+            std::fs::copy(testkit::fake_agent(), &copy).expect("copied");
+            let text = record(A, &claude.cwd, &json!({"status": "idle"}));
+            let mut command = Command::new(&copy);
+            command.args(["write", &format!("{home}/sessions/{{pid}}.json"), &text]);
+            let _agent = start(&claude, command, &[("CLAUDE_CONFIG_DIR", home)]);
+            let row = claude.row(A);
+            assert_eq!((&row["status"], &row["processes"][0]["join"]), (&status.into(), &join));
+        }
+    });
+}
+
 /// W13: the search tools are the same file under another `argv[0]`.
 #[test]
 fn a_search_tool_of_the_agent_is_no_session() {
@@ -278,5 +303,25 @@ fn an_empty_record_of_a_live_process_is_no_fault() {
         assert_list_equals_status(&claude.home);
         agent.kill();
         assert_eq!(claude.row(A)["outcome"], "killed", "an empty record left behind says nothing");
+    });
+}
+
+/// W7: every version opens a watch of files after its record; a process that has one is not starting.
+#[test]
+fn a_process_whose_record_was_deleted_is_unknown_not_starting() {
+    sandboxed(|| {
+        let claude = with_ended_session();
+        let key = claude.home.at(".claude/sessions/{pid}.abc.key").to_string_lossy().into_owned();
+        let text = record(A, &claude.cwd, &json!({"status": "idle"}));
+        let written = ["write", &key, "k", "write", &claude.record_path, &text];
+        let lost = ["remove", &claude.record_path];
+        for (watches, status) in [(&["watch"][..], "unknown"), (&[], "running")] {
+            let script = [&written[..], watches, &lost].concat();
+            let mut agent = claude.home.agent("claude", "other", &script);
+            agent.ready();
+            let rows = claude.home.run(&["list", "--json"]).sessions();
+            assert_eq!(pids(&rows), [u64::from(agent.pid())]);
+            assert_eq!(rows[0]["status"], status, "{rows:#?}");
+        }
     });
 }

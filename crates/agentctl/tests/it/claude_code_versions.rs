@@ -97,7 +97,7 @@ fn without_a_status_the_transcript_decides() {
             (&["-p"][..], later, &open[..], "running", "starting"),
             (&["-p"][..], later, &over[..], "running", "starting"),
             (&stream[..], later, &over[..], "idle", "-"),
-            (&stream[..], later, &open[..], "unknown", "unreadable"),
+            (&stream[..], later, &open[..], "idle", "-"),
             // There is no transcript yet.
             (&["-p"][..], earlier, &[][..], "running", "starting"),
             (&stream[..], earlier, &[][..], "idle", "-"),
@@ -116,6 +116,35 @@ fn without_a_status_the_transcript_decides() {
             let got = (row["status"].as_str(), row["reason"]["kind"].as_str().unwrap_or("-"));
             assert_eq!(got, (Some(status), kind), "{args:?} {started_at} {lines:?}");
             assert_list_equals_status(&claude.home);
+        }
+    });
+}
+
+/// W5: 2.1.150 records a new id until it has read the session that it resumes.
+#[test]
+fn the_id_that_a_resuming_process_records_first_is_no_session() {
+    sandboxed(|| {
+        let stream = ["-p", "--input-format", "stream-json"];
+        for (more, id) in [
+            (&["--resume", A][..], Value::Null),
+            (&["--resume=x"], Value::Null),
+            (&["-r", A], Value::Null),
+            (&["--continue"], Value::Null),
+            (&["--resume", A, "--fork-session"], B.into()),
+            (&[], B.into()),
+        ] {
+            let claude = Claude::new();
+            claude.transcript(A, &[prompt("x"), said("done")]);
+            let later = json!({"startedAt": 1_794_728_785_156_i64 + 86_400_000});
+            let text = record(B, &claude.cwd, &older(&later));
+            let script = [&stream[..], more, &["write", &claude.record_path, &text]].concat();
+            let mut agent = claude.home.agent("claude", "ws", &script);
+            agent.ready();
+            let rows = claude.home.run(&["list", "--json"]).sessions();
+            assert_eq!((rows.len(), &rows[0]["id"]), (1, &id), "{more:?} {rows:#?}");
+            let status = if id.is_null() { "running" } else { "idle" };
+            assert_eq!(rows[0]["status"], status, "{more:?}");
+            assert_eq!(claude.row(A)["status"], "stopped", "{more:?}");
         }
     });
 }

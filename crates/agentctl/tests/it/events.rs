@@ -28,6 +28,10 @@ impl Stream {
         Self::from(&mut command)
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     pub(crate) fn from(command: &mut Command) -> Self {
         let mut stream = Self::heard_from(command.env("AGENTCTL_NO_DAEMON", "1"));
         stream.child = stream.child.take().map(Running::asleep);

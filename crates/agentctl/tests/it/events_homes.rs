@@ -1,6 +1,7 @@
 //! `events` of sessions in a home that only their own environment names: nothing there is watched, and
 //! nothing else happens that would make anybody look (W17).
 
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -89,6 +90,40 @@ fn a_home_that_was_left_is_noticed_again() {
             let expected = if index % 2 == 0 { "started" } else { "stopped" };
             assert_eq!(kind, expected, "{told:?}");
         }
+    });
+}
+
+/// Returns the inodes of the directories that a process watches by file events.
+fn watched_inodes(pid: u32) -> Vec<u64> {
+    let infos = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("it lives");
+    let texts = infos.flatten().filter_map(|info| std::fs::read_to_string(info.path()).ok());
+    let inode = |line: &str| {
+        let field = line.strip_prefix("inotify ")?.split(' ').find_map(|f| f.strip_prefix("ino:"));
+        u64::from_str_radix(field?, 16).ok()
+    };
+    texts.flat_map(|text| text.lines().filter_map(inode).collect::<Vec<_>>()).collect()
+}
+
+/// W17: the next session there may be shorter than the second between two counts of processes.
+#[test]
+fn a_home_is_watched_on_after_the_process_that_named_it_has_ended() {
+    sandboxed(|| {
+        let watching = home();
+        let stream = Stream::of(&watching, &[]);
+        let claude = Claude::new();
+        begins_and_ends(&stream, claude_code::A, || {
+            claude.transcript(claude_code::A, &[prompt("fix it")]);
+            claude.live(claude_code::A, &json!({"status": "busy"}))
+        });
+        let sessions = claude.home.path().join(".claude/sessions");
+        let inode = std::fs::metadata(&sessions).expect("there").ino();
+        // A later look sets the watches anew before it tells what it saw.
+        let other = Claude::new();
+        begins_and_ends(&stream, claude_code::B, || {
+            other.transcript(claude_code::B, &[prompt("fix it")]);
+            other.live(claude_code::B, &json!({"status": "busy"}))
+        });
+        assert!(watched_inodes(stream.pid()).contains(&inode));
     });
 }
 

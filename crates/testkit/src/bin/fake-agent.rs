@@ -13,6 +13,7 @@
 //! - `crowd KIND COUNT FOLDER`: opens this many descriptors and holds them: of rollouts in this folder, or
 //!   (`same`) of one file
 //! - `read PATH`: opens a file for reading and holds it
+//! - `watch`: opens a watch of files (inotify) and holds it
 //! - `listen PATH`: accepts connections on a Unix socket and holds them
 //! - `relay PATH`: listens on a Unix socket and passes each connection on to the socket `PATH.behind`
 //! - `connect PATH`: connects to a Unix socket and holds the connection
@@ -88,6 +89,7 @@ fn main() -> ExitCode {
             }
             "crowd" => held.extend(crowd(&word(), &word(), &word())),
             "read" => held.push(File::open(word()).expect("open")),
+            "watch" => held.push(watch()),
             "listen" => listen(&word()),
             "relay" => relay(&word()),
             "connect" => {
@@ -144,6 +146,12 @@ fn main() -> ExitCode {
         std::fs::write(path, asked).expect("written");
     }
     ExitCode::SUCCESS
+}
+
+/// Opens a watch of files, as agents do for their settings.
+fn watch() -> File {
+    let watch = rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::empty());
+    File::from(watch.expect("a watch"))
 }
 
 /// Listens and never accepts; connects to itself until nobody else can.

@@ -69,6 +69,17 @@ pub(super) fn keeps_no_transcript(argv: &[String]) -> bool {
     argv.iter().any(|a| a == "--no-session-persistence")
 }
 
+/// Says whether it goes on with an earlier session under that session's own id.
+pub(super) fn resumes(argv: &[String]) -> bool {
+    let is_option = |arg: &str| {
+        let long = ["--resume", "--continue"].iter().any(|option| {
+            arg.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        });
+        long || matches!(arg, "-r" | "-c")
+    };
+    argv.iter().any(|arg| is_option(arg)) && !argv.iter().any(|arg| arg == "--fork-session")
+}
+
 fn subcommand(argv: &[String]) -> Option<&str> {
     let words = words(argv);
     let first = words.first()?;

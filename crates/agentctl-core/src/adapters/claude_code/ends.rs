@@ -116,6 +116,11 @@ const ENDS_SINCE: [u32; 3] = [2, 1, 100];
 /// The first version that is known to leave different files after SIGINT and after SIGTERM.
 const SIGNALS_SINCE: [u32; 3] = [2, 1, 280];
 
+/// Says whether a version leaves the same files after several ends of a turn.
+pub(super) fn tells_no_signals(version: Option<[u32; 3]>) -> bool {
+    version.is_some_and(|own| own < SIGNALS_SINCE)
+}
+
 /// What a version leaves behind a turn that has no end of its own.
 pub(super) struct Traces {
     /// The version that wrote the newest message.
@@ -146,7 +151,7 @@ impl Traces {
                 _ => turn,
             };
         }
-        if is_open && self.left_without_cost && is_before(SIGNALS_SINCE) {
+        if is_open && self.left_without_cost && tells_no_signals(self.version) {
             let why = "its process left with a turn open: interrupted or terminated, this version \
                        writes the same";
             return Turn::Over(why.into());
@@ -155,7 +160,7 @@ impl Traces {
     }
 }
 
-/// What is known about the money of the process that took its leave, collected newest first.
+/// What is known about the money of the process that wrote last, collected newest first.
 #[derive(Default)]
 pub(super) struct Money {
     /// What the session had cost when the process left.
@@ -164,6 +169,10 @@ pub(super) struct Money {
     earlier: Option<f64>,
     /// What the process was given to spend.
     budget: Option<f64>,
+    /// The newest message of the model.
+    message: Option<String>,
+    /// Every line that may hold the budget of the last model call was read.
+    is_past_last_call: bool,
 }
 
 impl Money {
@@ -173,34 +182,103 @@ impl Money {
             self.last = total;
         } else {
             self.earlier = self.earlier.or(total);
+            self.is_past_last_call = true;
         }
     }
 
+    /// Takes the budget that is written in front of every model call of a process that has one.
     pub(super) fn add_budget(&mut self, total: f64) {
-        self.budget = self.budget.or(Some(total));
+        if !self.is_past_last_call {
+            self.budget = self.budget.or(Some(total));
+        }
+    }
+
+    /// Takes notice of a message of the model: the budget of the last call stands behind the message before.
+    pub(super) fn add_message(&mut self, id: &str) {
+        match &self.message {
+            Some(newest) if newest != id => self.is_past_last_call = true,
+            Some(_) => {}
+            None => self.message = Some(id.to_owned()),
+        }
+    }
+
+    /// Takes notice of a prompt: an earlier call is an earlier turn's.
+    pub(super) fn add_prompt(&mut self) {
+        self.is_past_last_call = true;
     }
 
     /// Says whether an earlier line may still change the answer.
     pub(super) fn is_open(&self) -> bool {
-        self.last.is_some() && self.earlier.is_none()
+        match (self.budget, self.last) {
+            (None, _) => !self.is_past_last_call,
+            // The figure holds all earlier processes too: less than the budget is less for sure.
+            (Some(budget), Some(last)) => last >= budget && self.earlier.is_none(),
+            (Some(_), None) => false,
+        }
     }
 
-    /// Decides about a last call without an answer whose process took its leave. Without a budget only a
-    /// signal explains it. `whole` says that everything was read back to the process's beginning.
-    pub(super) fn decide(&self, open: Turn, whole: bool) -> Turn {
-        let Some(budget) = self.budget else { return open };
+    /// Decides about a last turn that the end of a budget explains as well. A budget that the last answer
+    /// used up is a failure, also where nothing was left to do. `whole` says that everything was read back to
+    /// the beginning of the session.
+    pub(super) fn decide(&self, turn: Turn, whole: bool) -> Turn {
+        let Some(budget) = self.budget else { return turn };
         let spent = self.last.map(|last| last - self.earlier.unwrap_or(0.0));
         match spent {
             Some(spent) if (whole || self.earlier.is_some()) && spent >= budget => {
                 Turn::Failed(format!("it reached its budget of ${budget}"))
             }
-            // The figure holds all earlier processes too: less than the budget is less for sure.
-            Some(spent) if spent < budget => open,
-            _ => {
-                let why =
-                    "its last call has no answer, and it had a budget: out of budget or terminated";
-                Turn::Undecided(why.into())
-            }
+            Some(spent) if spent < budget => turn,
+            _ => Turn::Over(format!(
+                "it had a budget of ${budget}, and what it spent is not written"
+            )),
         }
+    }
+}
+
+/// The name of the tool by which the model gives the output that `--json-schema` asks for.
+const OUTPUT_TOOL: &str = "StructuredOutput";
+/// So many outputs that do not match the schema end a turn, unless the environment says otherwise.
+const OUTPUTS_MOST: u32 = 5;
+
+/// The structured outputs that the last turn gave, collected newest first.
+#[derive(Default)]
+pub(super) struct Outputs {
+    count: u32,
+    /// The newest message of the model calls the tool; `None` before a message was seen.
+    is_last: Option<bool>,
+    is_past_prompt: bool,
+}
+
+impl Outputs {
+    /// Takes the names of the tools that one line of the model calls.
+    pub(super) fn add_calls<'a>(&mut self, mut names: impl Iterator<Item = &'a str>) {
+        let calls = names.any(|name| name == OUTPUT_TOOL);
+        self.is_last = self.is_last.or(Some(calls));
+        self.count += u32::from(calls && !self.is_past_prompt);
+    }
+
+    pub(super) fn add_prompt(&mut self) {
+        self.is_past_prompt = true;
+    }
+
+    /// Says whether an earlier line may still change the answer.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_last == Some(true) && self.count < OUTPUTS_MOST && !self.is_past_prompt
+    }
+
+    /// Decides about an open turn without an open call whose process left: an output that matched its schema
+    /// would have ended it.
+    pub(super) fn decide(&self, open: Turn) -> Turn {
+        if self.is_last != Some(true) {
+            return open;
+        }
+        if self.count >= OUTPUTS_MOST {
+            return Turn::Failed(format!(
+                "its output did not match the schema {} times",
+                self.count
+            ));
+        }
+        let why = "its output did not match the schema: out of retries or terminated";
+        Turn::Over(why.into())
     }
 }

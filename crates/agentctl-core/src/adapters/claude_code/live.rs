@@ -25,8 +25,8 @@ const REWRITE_PAUSE: Duration = Duration::from_millis(2);
 const PAUSES: usize = 19;
 /// So many records that were skipped are named one by one; the others are counted.
 const FAULTS_MOST: usize = 16;
-/// Where a running Claude Code listens, as `<pid>.sock`.
-const SOCKETS: &str = "/tmp/cc-socks";
+/// What the kernel calls a descriptor that watches files. Every version opens one after its record.
+const FILE_WATCH: &str = "anon_inode:inotify";
 /// The first version that is known to write a key before its record.
 const KEYS_SINCE: [u32; 3] = [2, 1, 280];
 /// Why a process of the agent's name is no proof of an agent.
@@ -429,6 +429,17 @@ fn starting() -> State {
     State { status: Status::Running, reason: Some(Reason::of(ReasonKind::Starting)) }
 }
 
+/// Takes its session from a record that 2.1.150 writes before it has read the session that it resumes: the
+/// id is a new one, and no session ever has it.
+pub(super) fn forget_provisional_id(look: &Look, served: &mut Served) {
+    let process = served.by.first().and_then(|id| look.host.kernel.process(id.pid).ok()?);
+    if process.is_some_and(|process| arguments::resumes(&process.argv)) {
+        served.id = None;
+        served.may_serve = true;
+        served.state = Some(starting());
+    }
+}
+
 /// Returns the state of a session whose record has no status and that has no transcript yet: one that is
 /// kept open for a stream of prompts rests until the first comes.
 pub(super) fn before_first_entry(served: &Served) -> State {
@@ -503,7 +514,7 @@ fn unrecorded(look: &Look, root: &Root, process: &Process, unwritten: &Unwritten
     served.state = Some(match blocked {
         Some(reason) => State { status: Status::Waiting, reason: Some(reason) },
         None if is_namesake => unknown(ReasonKind::Unreadable, NAMESAKE),
-        None => cannot_tell(look, root, process, has_key)
+        None => cannot_tell(look, root, process)
             .or_else(|| may_be_asking(look, root, process, has_key))
             .unwrap_or_else(starting),
     });
@@ -525,7 +536,7 @@ fn may_be_asking(look: &Look, root: &Root, process: &Process, has_key: bool) -> 
 }
 
 /// Returns why the missing record does not mean that a process is starting.
-fn cannot_tell(look: &Look, root: &Root, process: &Process, has_key: bool) -> Option<State> {
+fn cannot_tell(look: &Look, root: &Root, process: &Process) -> Option<State> {
     if process.elsewhere {
         return Some(unknown(ReasonKind::Elsewhere, "it lives in another pid namespace"));
     }
@@ -545,9 +556,8 @@ fn cannot_tell(look: &Look, root: &Root, process: &Process, has_key: bool) -> Op
         let why = "its home is a relative path, and it may have changed its directory since";
         return Some(unknown(ReasonKind::Unreadable, why));
     }
-    // Since 2.1.280 the key comes first, then record and socket: only a home that lost them explains this.
-    let socket = Path::new(SOCKETS).join(format!("{}.sock", process.id.pid));
-    let is_lost = !has_key && file::is_socket(&socket, look.host.kernel.uid());
-    (is_lost && program::is_since(process, KEYS_SINCE))
+    let watches = look.host.kernel.open_files(&process.id, &|path| path == Path::new(FILE_WATCH));
+    watches
+        .is_ok_and(|watches| !watches.is_empty())
         .then(|| unknown(ReasonKind::Unreadable, "it has started, but its live record is missing"))
 }

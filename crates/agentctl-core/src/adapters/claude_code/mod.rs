@@ -113,6 +113,7 @@ impl Adapter for ClaudeCode {
             served: OnceLock::new(),
             living: OnceLock::new(),
             statusless: OnceLock::new(),
+            started: OnceLock::new(),
             older: Mutex::default(),
         })
     }
@@ -165,7 +166,9 @@ struct ClaudeStore<'a> {
     /// The sessions that a live record names, once those were read.
     living: OnceLock<HashSet<String>>,
     /// The living whose record has no status, once those were read.
-    statusless: OnceLock<HashMap<String, Statusless>>,
+    statusless: OnceLock<HashSet<String>>,
+    /// When the first process began that serves a session, by the session's id.
+    started: OnceLock<HashMap<String, Option<Time>>>,
     /// The subagents beside the transcripts of each project that was asked for.
     older: Mutex<HashMap<PathBuf, Arc<subagents::ByParent>>>,
 }
@@ -298,28 +301,28 @@ impl ClaudeStore<'_> {
             && self.living.get().is_some_and(|living| !living.contains(&locator.id))
     }
 
-    /// Takes from a record what an earlier process left, where the live record has no status of its own.
+    /// Says whether the newest entry of a transcript was written before any process began that serves this
+    /// session now. Both times are of the agent's own clock.
+    fn is_older_than_the_living(&self, session: &str, record: &Record) -> bool {
+        let started = self.started.get().and_then(|started| *started.get(session)?);
+        let newest = record.last_activity_at.max(record.started_at);
+        started.is_some_and(|started| newest.is_some_and(|newest| newest < started))
+    }
+
+    /// Takes from a record what an earlier process left: a turn where the live record has no status of its
+    /// own, and the turn of a subagent, which ended with its process.
     fn leave_to_the_living(&self, locator: &Locator, record: &mut Record) {
-        let statusless = self.statusless.get().and_then(|all| all.get(&locator.id));
-        let Some(Statusless { started_at, single_prompt }) = statusless else { return };
-        let own = record.last_activity_at >= *started_at || record.started_at >= *started_at;
-        if own || !matches!(record.turn, Turn::Open { .. } | Turn::Undecided(_)) {
+        if !matches!(record.turn, Turn::Open { .. } | Turn::Undecided(_)) {
             return;
         }
-        record.turn = if *single_prompt {
-            Turn::Over("its last turn is older than its process".into())
-        } else {
-            Turn::Undecided(
-                "its last turn is older than its process, which does not say what it does".into(),
-            )
-        };
+        if let Some(parent) = &locator.parent {
+            record.left_behind = self.is_older_than_the_living(parent, record);
+        } else if self.statusless.get().is_some_and(|all| all.contains(&locator.id))
+            && self.is_older_than_the_living(&locator.id, record)
+        {
+            record.turn = Turn::Over("its last turn is older than its process".into());
+        }
     }
-}
-
-/// A live session whose record has no status.
-struct Statusless {
-    started_at: Option<Time>,
-    single_prompt: bool,
 }
 
 /// Says whether a text is a UUID: only transcripts of sessions are named so.
@@ -334,16 +337,23 @@ fn is_uuid(text: &str) -> bool {
 impl Store for ClaudeStore<'_> {
     fn live(&self) -> Found<Served> {
         let mut found = live::read(self.look, self.root);
-        let mut statusless = HashMap::new();
+        let mut statusless = HashSet::new();
         for served in found.rows.iter_mut().filter(|served| served.state.is_none()) {
             let Some(id) = served.id.clone() else { continue };
             if self.exact(&id).is_some_and(|transcripts| transcripts.is_empty()) {
                 served.state = Some(live::before_first_entry(served));
+                live::forget_provisional_id(self.look, served);
             }
-            let (started_at, single_prompt) = (served.started_at, served.single_prompt);
-            statusless.insert(id, Statusless { started_at, single_prompt });
+            statusless.insert(id);
         }
         let _first = self.statusless.set(statusless);
+        let mut started: HashMap<String, Option<Time>> = HashMap::new();
+        for served in &found.rows {
+            let Some(id) = served.id.clone() else { continue };
+            let first = started.entry(id).or_insert(served.started_at);
+            *first = (*first).min(served.started_at);
+        }
+        let _first = self.started.set(started);
         let place = |served: &Served| {
             let (id, cwd) = (served.id.as_ref()?, served.cwd.as_ref()?);
             let folder = self.root.path.join("projects").join(slug(cwd)?);
@@ -421,8 +431,12 @@ impl Store for ClaudeStore<'_> {
         // Versions with the older layout have no live record: their subagents are never asked for here.
         let path = locator.path.as_deref().filter(|_| locator.parent.is_none())?;
         let children = subagents::below(self.root, path, &locator.id, self.uid()).rows;
-        let turns = children.iter().map(|c| record::read(self.look, c, None).turn);
-        turns.into_iter().find(|turn| matches!(turn, Turn::Open { .. }))
+        let mut records = children.iter().map(|child| record::read(self.look, child, None));
+        let is_open = |record: &Record| {
+            let open = matches!(record.turn, Turn::Open { .. });
+            open && !self.is_older_than_the_living(&locator.id, record)
+        };
+        records.find(is_open).map(|record| record.turn)
     }
 
     fn children(&self, locator: &Locator) -> Found<Locator> {

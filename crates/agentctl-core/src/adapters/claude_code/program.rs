@@ -91,9 +91,10 @@ pub(super) fn launchers(look: &Look) -> HashSet<u32> {
     })
 }
 
-/// Nix keeps the program behind a wrapper that becomes it.
+/// Nix keeps the program behind a wrapper that becomes it; a copy of one version is often named after it.
 fn is_agent_name(name: &str) -> bool {
     matches!(name, "claude" | "claude.exe" | ".claude-wrapped" | ".claude-unwrapped")
+        || name.strip_prefix("claude-").is_some_and(is_version)
 }
 
 /// Returns the base name of `argv[0]`; background processes call themselves `claude bg-spare`.
@@ -185,6 +186,8 @@ mod tests {
         assert!(is_candidate("cc", "2.1.325"));
         assert!(is_candidate("cc", "claude.exe"));
         assert!(is_candidate("claude", "node"));
+        assert!(is_candidate("claude-2.1.325", "claude-2.1.325"));
+        assert!(!is_candidate("claude-monitor", "claude-monitor"));
         assert!(!is_candidate("node", "node"));
         assert!(!is_candidate("python3.11", "python3.11"));
     }

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use memchr::memmem::{self, Finder};
 
 use super::NAME;
-use super::ends::{self, Ending, Money, Traces};
+use super::ends::{self, Ending, Money, Outputs, Traces};
 use super::lines::{Body, Line, is_prompt};
 use super::messages::result_text;
 use super::tokens;
@@ -151,6 +151,9 @@ struct Tail {
     /// Versions before 2.1.280 leave only this behind the last message.
     farewell: bool,
     money: Money,
+    outputs: Outputs,
+    /// The newest message was written by a process that has a terminal: it has no budget.
+    has_terminal: Option<bool>,
     /// The version that wrote the newest message.
     version: Option<[u32; 3]>,
     /// A prompt was taken from the queue behind the last message.
@@ -161,6 +164,8 @@ struct Tail {
     refused: Vec<String>,
     last: Option<crate::model::Time>,
     over_budget: bool,
+    /// The transcript was read back to its first line.
+    whole: bool,
 }
 
 impl Tail {
@@ -181,26 +186,43 @@ impl Tail {
             ended = jsonl::tail_from(&opened.file, begin, chunk, budget, &mut |at, line| {
                 self.line(line);
                 let far = size - at >= MODEL_BYTES;
-                let enough = self.is_settled() || (self.decided.is_some() && far);
+                let is_decided = self.decided.is_some() && !self.seeks_explanation();
+                let enough = self.is_settled() || (is_decided && far);
                 if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
         }
         self.over_budget = ended == jsonl::Ended::Budget;
+        self.whole = ended == jsonl::Ended::Whole;
         Ok(())
     }
 
     fn is_settled(&self) -> bool {
-        self.decided.is_some() && self.model.is_some() && !self.seeks_budget()
+        self.decided.is_some() && self.model.is_some() && !self.seeks_explanation()
     }
 
-    /// Says whether a call is unanswered although its process took its leave: a budget explains that.
-    fn left_a_call(&self) -> bool {
-        let open = matches!(&self.decided, Some(Turn::Open { tool: Some(_), .. }));
-        open && (self.goodbye || self.farewell)
+    /// Says whether the end of a budget would explain how the last turn stands: it leaves a call without an
+    /// answer, a result without a next call, or a last answer that looks like any other.
+    fn may_be_out_of_budget(&self) -> bool {
+        match &self.decided {
+            _ if self.has_terminal == Some(true) || self.is_subagent => false,
+            Some(Turn::Finished) => true,
+            Some(Turn::Open { .. }) => self.has_left() || ends::tells_no_signals(self.version),
+            _ => false,
+        }
     }
 
-    fn seeks_budget(&self) -> bool {
-        self.left_a_call() && self.money.is_open()
+    /// Says whether the process left although it had the result of its last call.
+    fn may_be_out_of_retries(&self) -> bool {
+        self.has_left() && matches!(&self.decided, Some(Turn::Open { tool: None, .. }))
+    }
+
+    fn has_left(&self) -> bool {
+        self.goodbye || self.farewell
+    }
+
+    fn seeks_explanation(&self) -> bool {
+        (self.may_be_out_of_budget() && self.money.is_open())
+            || (self.may_be_out_of_retries() && self.outputs.is_open())
     }
 
     fn line(&mut self, bytes: &[u8]) {
@@ -249,8 +271,12 @@ impl Tail {
                 self.money.add_cost(line.total_cost_usd, is_last);
             }
             "attachment" => self.attachment(line),
-            "assistant" => self.assistant(line),
-            "user" if self.decided.is_none() && !line.is_meta && !line.is_compact_summary => {
+            "assistant" => {
+                self.count(line);
+                self.assistant(line);
+            }
+            "user" if self.decided.is_some() => self.earlier_prompt(line),
+            "user" if !line.is_meta && !line.is_compact_summary => {
                 self.user(line);
             }
             "system" if self.nothing_since() => self.system(line),
@@ -259,6 +285,25 @@ impl Tail {
                 self.took_prompt |= line.operation.as_deref() == Some("dequeue");
             }
             _ => {}
+        }
+    }
+
+    /// Counts what may explain the end of the turn.
+    fn count(&mut self, line: &Line<'_>) {
+        let Some(body) = line.message.as_ref().filter(|body| !body.is_synthetic()) else { return };
+        self.has_terminal = self.has_terminal.or(Some(line.has_terminal()));
+        self.money.add_message(body.id.as_deref().unwrap_or_default());
+        let blocks = body.blocks();
+        self.outputs.add_calls(blocks.iter().filter_map(|block| block.name.as_deref()));
+    }
+
+    fn earlier_prompt(&mut self, line: &Line<'_>) {
+        let blocks = line.message.as_ref().map(Body::blocks).unwrap_or_default();
+        let is_result = blocks.iter().any(|block| block.tool_use_id.is_some());
+        let mut texts = blocks.iter().filter_map(|block| block.text.as_deref());
+        if !line.is_meta && !is_result && texts.any(is_prompt) {
+            self.money.add_prompt();
+            self.outputs.add_prompt();
         }
     }
 
@@ -336,6 +381,8 @@ impl Tail {
         } else if let Some(Ending::Ended(turn, note)) = ends::of_user(&text) {
             self.end(turn, note);
         } else if is_prompt(&text) {
+            self.money.add_prompt();
+            self.outputs.add_prompt();
             self.decide_open();
             // Escape before the first answer leaves no mark but an orderly end; so does SIGTERM.
             if self.goodbye && line.has_terminal() {
@@ -402,15 +449,22 @@ impl Tail {
         if self.calling.is_some() || !self.answered.is_empty() {
             self.decide_open();
         }
-        let left_a_call = self.left_a_call();
+        let (spends, retries) = (self.may_be_out_of_budget(), self.may_be_out_of_retries());
         let traces = Traces {
             version: self.version,
             took_prompt: self.took_prompt,
             left_without_cost: self.farewell && !self.goodbye,
         };
         match self.decided.take() {
-            Some(open) if left_a_call => traces.explain(self.money.decide(open, !self.over_budget)),
-            Some(turn) => traces.explain(turn),
+            Some(mut turn) => {
+                if spends {
+                    turn = self.money.decide(turn, self.whole);
+                }
+                if retries && matches!(turn, Turn::Open { .. }) {
+                    turn = self.outputs.decide(turn);
+                }
+                traces.explain(turn)
+            }
             None if self.over_budget => {
                 Turn::Undecided("the last MiB of its transcript holds no message".into())
             }
