@@ -40,6 +40,8 @@ pub(super) struct Spoken {
     pub(super) at_work: bool,
     /// It was made here, or a turn of it was begun here: an open turn of it is not an older process's.
     pub(super) begun_here: bool,
+    /// It was made here, and nothing else was told of it.
+    pub(super) only_made: bool,
     /// The model call failed, and it has not been tried again since.
     pub(super) failed_call: Option<String>,
 }
@@ -116,14 +118,26 @@ fn heard(log: &File, end: u64) -> Heard {
     }
 }
 
-/// Returns the end of the log as it is: whatever any process has written of lately.
-pub(super) fn tail(data: &Path, uid: u32) -> Vec<u8> {
-    file::open(&data.join("log/opencode.log"), uid).map_or_else(|_| Vec::new(), |o| tail_of(&o))
+/// Returns the length of the shared log.
+pub(super) fn length(data: &Path, uid: u32) -> u64 {
+    file::open(&data.join("log/opencode.log"), uid).map_or(0, |opened| opened.size)
+}
+
+/// Returns the last part of the shared log up to this length: what any process had written by then.
+pub(super) fn tail(data: &Path, uid: u32, length: u64) -> Vec<u8> {
+    match file::open(&data.join("log/opencode.log"), uid) {
+        Ok(opened) => part_before(&opened, length.min(opened.size)),
+        Err(_) => Vec::new(),
+    }
 }
 
 fn tail_of(opened: &file::Opened) -> Vec<u8> {
-    let begin = opened.size.saturating_sub(WINDOW);
-    let mut bytes = vec![0; usize::try_from(opened.size - begin).unwrap_or_default()];
+    part_before(opened, opened.size)
+}
+
+fn part_before(opened: &file::Opened, end: u64) -> Vec<u8> {
+    let begin = end.saturating_sub(WINDOW);
+    let mut bytes = vec![0; usize::try_from(end - begin).unwrap_or_default()];
     match opened.file.read_exact_at(&mut bytes, begin) {
         Ok(()) => bytes,
         Err(_) => Vec::new(),
@@ -187,6 +201,7 @@ impl Told {
             Some(at) => self.sessions.remove(at),
             None => Spoken { id: id.to_owned(), ..Spoken::default() },
         };
+        spoken.only_made = message == "created";
         spoken.begun_here |= matches!(message, "created" | "loop" | "stream" | "process");
         let failed = line.level.as_deref() == Some("ERROR");
         match message {
