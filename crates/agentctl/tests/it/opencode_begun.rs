@@ -4,7 +4,7 @@ use serde_json::Value;
 use testkit::{Agent, TestHome, sandboxed};
 
 use crate::assert_list_equals_status;
-use crate::opencode::{A, Store, agent, asked, line, list, working, world};
+use crate::opencode::{A, DATA, Store, agent, answered, asked, line, list, working, world};
 
 /// A terminal that has written that it has started, and of no session.
 fn terminal(home: &TestHome, run: &str) -> Agent {
@@ -85,5 +85,28 @@ fn a_session_without_its_first_prompt_is_not_idle() {
         store.message(A, 0, &asked());
         let now = rows(&home, &[agent.pid()]);
         assert_eq!((now.len(), &now[0]["status"]), (1, &"running".into()), "{now:?}");
+    });
+}
+
+/// Before 1.17 each process had a log of its own: one that no process has open tells what has ended.
+#[test]
+fn a_session_in_the_log_of_an_ended_process_was_not_begun_by_a_terminal() {
+    sandboxed(|| {
+        let (home, store, directory) = world();
+        let database = home.at(&format!("{DATA}/opencode.db")).to_string_lossy().into_owned();
+        let log = home.at(&format!("{DATA}/log/2026-11-15T145716.log"));
+        let line = "INFO  2026-11-15T14:57:16 +0ms service=default version=1.14.41 opencode";
+        let script = ["keep", &log.to_string_lossy(), line, "open", &database];
+        let mut terminal = home.agent("opencode", "ws", &script);
+        terminal.ready();
+        make_session(&store, &directory);
+        store.message(A, 0, &answered("stop"));
+        assert_eq!(list(&home).session(A)["status"], "unknown", "no log names it");
+        let made = format!("INFO  2026-11-15T14:58:16 +0ms service=session id={A} created\n");
+        home.write(&format!("{DATA}/log/2026-11-15T145816.log"), made);
+        assert_eq!(list(&home).session(A)["status"], "stopped");
+        let now = rows(&home, &[terminal.pid()]);
+        let own = now.iter().find(|row| row["pid"] == terminal.pid()).expect("its own row");
+        assert_eq!((&own["id"], &own["status"]), (&Value::Null, &"idle".into()), "{own}");
     });
 }

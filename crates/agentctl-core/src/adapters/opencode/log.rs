@@ -88,14 +88,29 @@ fn reached(kernel: &Kernel, process: &Process, file: &file::Opened) -> io::Resul
     Ok(kernel.positions(&process.id, device, inode)?.into_iter().max())
 }
 
-/// Before 1.18 each process had a log of its own, named by its time.
-fn own(kernel: &Kernel, process: &Process, data: &Path) -> Heard {
+/// Returns the logs of single processes, the newest first. Before 1.17 each process had a log of its own, named
+/// by its time.
+fn own_logs(data: &Path, uid: u32) -> impl Iterator<Item = file::Opened> {
     let is_old = |name: &str| name.starts_with(|c: char| c.is_ascii_digit());
-    let entries = file::list_wanted(&data.join("log"), kernel.uid(), &is_old);
-    let mut entries = entries.unwrap_or_default();
+    let mut entries = file::list_wanted(&data.join("log"), uid, &is_old).unwrap_or_default();
     entries.sort_by(|a, b| b.name.cmp(&a.name));
-    for entry in entries.iter().take(MOST_LOGS) {
-        let Ok(opened) = file::open(&entry.path, kernel.uid()) else { continue };
+    entries.into_iter().take(MOST_LOGS).filter_map(move |entry| file::open(&entry.path, uid).ok())
+}
+
+/// Says whether the log of a single process names a session, and none of these processes has that log open: a
+/// process that has ended wrote of it.
+pub(super) fn is_of_the_ended(kernel: &Kernel, living: &[&Process], data: &Path, id: &str) -> bool {
+    let id = memchr::memmem::Finder::new(id.as_bytes());
+    let mut naming = own_logs(data, kernel.uid()).filter(|log| id.find(&tail_of(log)).is_some());
+    let is_open = |log: &file::Opened| {
+        living.iter().any(|process| !matches!(reached(kernel, process, log), Ok(None)))
+    };
+    naming.any(|log| !is_open(&log))
+}
+
+/// Returns what a process has written into a log of its own.
+fn own(kernel: &Kernel, process: &Process, data: &Path) -> Heard {
+    for opened in own_logs(data, kernel.uid()) {
         if matches!(reached(kernel, process, &opened), Ok(Some(_))) {
             let mut told = Told { cut: opened.size > WINDOW, ..Told::default() };
             for line in tail_of(&opened).split(|b| *b == b'\n') {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::super::database::Made;
 use super::{GRAIN_MS, Home, NAME, One, Role, log, told_session};
 use crate::adapters::{Found, Look, Served, State};
+use crate::kernel::Process;
 use crate::model::{Join, Reason, ReasonKind, Status};
 
 /// How long the shared log of each data folder was before the lines of any process were read. A session named
@@ -39,10 +40,13 @@ pub(super) fn add_begun(all: &[One<'_>], logs: &LogEnds, found: &mut Found<Serve
     if made.is_empty() {
         return;
     }
-    let tails = logs.tails(first.look.host.kernel.uid());
+    let kernel = &first.look.host.kernel;
+    let tails = logs.tails(kernel.uid());
+    let living: Vec<&Process> = all.iter().map(|one| one.process).collect();
     let is_written = |id: &str| {
-        let id = memchr::memmem::Finder::new(id.as_bytes());
-        tails.iter().any(|tail| id.find(tail).is_some())
+        let name = memchr::memmem::Finder::new(id.as_bytes());
+        tails.iter().any(|tail| name.find(tail).is_some())
+            || logs.0.iter().any(|(data, _)| log::is_of_the_ended(kernel, &living, data, id))
     };
     for session in made.iter().filter(|session| !is_written(&session.id)) {
         let makers: Vec<&One<'_>> = all.iter().filter(|one| one.may_have_made(session)).collect();
