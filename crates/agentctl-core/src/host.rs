@@ -174,10 +174,16 @@ impl Host {
     /// Returns the first executable file of this name on the user's PATH.
     #[must_use]
     pub fn which(&self, program: &str) -> Option<PathBuf> {
+        self.programs(program).next()
+    }
+
+    /// Returns the executable files of this name on the user's PATH, in its order. The only search of the
+    /// PATH: a relative entry would name another program in each directory, so it is passed over.
+    pub fn programs<'a>(&'a self, program: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
         use std::os::unix::fs::PermissionsExt;
-        // A relative entry would mean another program in each directory.
-        self.var("PATH")?.split(':').filter(|dir| dir.starts_with('/')).find_map(|dir| {
-            let path = Path::new(dir).join(program);
+        let entries = self.var("PATH").unwrap_or_default().split(':');
+        entries.filter(|entry| entry.starts_with('/')).filter_map(move |entry| {
+            let path = Path::new(entry).join(program);
             let meta = std::fs::metadata(&path).ok()?;
             (meta.is_file() && meta.permissions().mode() & 0o111 != 0).then_some(path)
         })

@@ -141,17 +141,31 @@ pub enum LockError {
     Io(String, std::io::Error),
 }
 
-/// Says who holds the mutex of a directory, as far as the kernel tells.
+/// Says who holds the mutex of a directory, as far as the kernel tells: the process that took the lock, or
+/// where that one has exited a process of this user that has the directory open.
 #[must_use]
 pub fn who_is_in(host: &Host, directory: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
-    let inode = std::fs::metadata(directory).ok()?.ino();
+    let meta = std::fs::metadata(directory).ok()?;
+    let named = |process: &Process| {
+        let paused = if process.paused { ", which a signal holds" } else { "" };
+        let command = crate::model::shorten(&process.argv.join(" "), 80);
+        format!("pid {} ({command}){paused}", process.id.pid)
+    };
     let locks = host.kernel.file_locks().ok()?;
-    let held = locks.into_iter().find(|lock| lock.inode == inode && lock.kind == "FLOCK")?;
-    let process = host.kernel.process(held.pid?).ok().flatten()?;
-    let paused = if process.paused { ", which a signal holds" } else { "" };
-    let command = crate::model::shorten(&process.argv.join(" "), 80);
-    Some(format!("pid {} ({command}){paused}", process.id.pid))
+    let mut held = locks.iter().filter(|l| l.inode == meta.ino() && l.kind == "FLOCK");
+    let taker = held.find_map(|lock| host.kernel.process(lock.pid?).ok().flatten());
+    if let Some(process) = taker {
+        return Some(named(&process));
+    }
+    let table = host.kernel.table(Instant::now() + host.deadlines.live, |_| true);
+    let own = std::process::id();
+    let has_it_open = |process: &&Process| {
+        process.id.pid != own
+            && host.kernel.has_open(process.id.pid, meta.dev(), meta.ino()).unwrap_or(false)
+    };
+    let heir = table.processes.iter().find(has_it_open)?;
+    Some(format!("a lock whose taker has exited; {} has the directory open", named(heir)))
 }
 
 /// Says whether a fault means that a whole source was not asked: then nobody knows whether a directory

@@ -6,7 +6,7 @@ use agentctl_core::model::{Fault, Status, Time};
 use anstyle::{AnsiColor, Style};
 use serde::{Deserialize, Serialize};
 
-use crate::text::{SafeJson, clean, safe_json, write_indented};
+use crate::text::{SafeJson, clean, clean_drawn, safe_json, write_indented};
 
 /// What is drawn on.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
@@ -123,12 +123,26 @@ impl Ui {
         }
     }
 
-    /// Writes one line of data.
+    /// Writes one line of data. Whatever it holds beside text is neutralised here, except the colours that
+    /// this program draws with where colour is wanted.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
+        let text = if self.colour { clean_drawn(text) } else { clean(text) };
         writeln!(self.out, "{text}")
     }
 
-    /// Writes bytes as they are.
+    /// Writes a text that was drawn elsewhere, neutralised as [`Ui::line`] does.
+    pub fn drawn(&mut self, text: &str) -> io::Result<()> {
+        let text = if self.colour { clean_drawn(text) } else { clean(text) };
+        self.out.write_all(text.as_bytes())
+    }
+
+    /// Empties the terminal.
+    pub fn clear_screen(&mut self) -> io::Result<()> {
+        self.out.write_all(b"\x1b[H\x1b[2J")
+    }
+
+    /// Writes bytes as they are: what this program has made itself, and an agent's own lines for a program
+    /// that reads them. No foreign text goes this way to a terminal.
     pub fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.out.write_all(bytes)
     }

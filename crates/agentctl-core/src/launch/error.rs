@@ -7,6 +7,11 @@ use crate::adapters::control::Refusal;
 use crate::locks::Holder;
 use crate::model::{Exit, Fault, Session};
 
+/// The holder of a lock that the kernel does not name. Such a lock may be that of a launch of the same user in
+/// another pid namespace, so it is respected.
+const UNSEEN_HOLDER: &str = "a lock whose holder cannot be seen from here: the process that took it has exited \
+                             and left it to another one, or lives in another pid namespace";
+
 /// Why a launch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
@@ -84,7 +89,7 @@ pub enum LaunchError {
         advice: Option<&'static str>,
     },
     /// Others were launching there all the time.
-    #[error("{} is being held by {}", directory.display(), by.as_deref().unwrap_or("somebody who launches there"))]
+    #[error("{} is being held by {}", directory.display(), by.as_deref().unwrap_or(UNSEEN_HOLDER))]
     Busy {
         /// The directory.
         directory: PathBuf,

@@ -211,3 +211,19 @@ fn an_entry_that_was_written_while_the_look_read_is_dated_by_itself() {
     let told = edges.step(second);
     assert_eq!(told.iter().map(|event| event.at).collect::<Vec<_>>(), [time(205)]);
 }
+
+/// A prompt is left with Esc, and nothing is written: the entry that dated the prompt does not date the rest.
+#[test]
+fn a_rest_without_a_new_entry_is_dated_by_the_look_and_not_by_the_prompt() {
+    let mut stream = Stream::new();
+    let entry = agentctl_core::model::Time::from_millis(time(0).millis() + 900);
+    let mut asks = permission(Some("Bash: ls"));
+    asks.last_activity_at = entry;
+    let told = stream.step(1000, vec![asks]);
+    assert_eq!((kinds(&told), Some(told[0].at)), (vec!["session.waiting"], entry));
+    let mut rests = served(Status::Idle);
+    rests.last_activity_at = entry;
+    let told = stream.step(3000, vec![rests]);
+    assert_eq!(kinds(&told), ["session.idle"]);
+    assert_eq!(told[0].at.millis(), time(3).millis(), "when it was seen to rest");
+}

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::failure::Outcome;
+use crate::text::in_one_line;
 use crate::ui::Ui;
 
 /// Show the agents supported and what is known of each
@@ -108,9 +109,9 @@ pub(super) fn cmd_adapters(ui: &mut Ui, host: &Arc<Host>, args: &AdaptersArgs) -
     ui.line("AGENT        INSTALLED  LIVE  HISTORY  TOKENS  COST  SUBAGENTS  WAITING")?;
     for row in &rows {
         let installed = match (&row.version, row.installed) {
-            (Some(version), true) => version.as_str(),
-            (None, true) => "yes",
-            _ => "-",
+            (Some(version), true) => in_one_line(version),
+            (None, true) => "yes".into(),
+            _ => "-".into(),
         };
         ui.line(&format!(
             "{:<11}  {:<9}  {:<4}  {:<7}  {:<6}  {:<4}  {:<9}  {}",

@@ -400,7 +400,7 @@ fn install(ui: &mut Ui, host: &Arc<Host>, print: bool) -> Outcome {
     let manager = Manager::here();
     let text = manager.text(host);
     if print {
-        ui.raw(text.as_bytes())?;
+        ui.drawn(&text)?;
         ui.flush()?;
         return Ok(ExitCode::SUCCESS);
     }

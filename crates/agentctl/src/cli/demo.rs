@@ -68,7 +68,7 @@ pub(super) fn cmd_demo(ui: &mut Ui, host: &Arc<Host>, args: &DemoArgs) -> Outcom
         settle(host, &ids);
     }
     let sessions = ours(host, &scratch);
-    ui.raw(rows::drawn(ui.canvas(), host, &Rows::of(&sessions)).as_bytes())?;
+    ui.drawn(&rows::drawn(ui.canvas(), host, &Rows::of(&sessions)))?;
     ui.flush()?;
     let find = |status| {
         let session = sessions.iter().find(|s| s.status == status);

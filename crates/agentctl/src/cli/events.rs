@@ -39,6 +39,9 @@ pub(super) struct EventsArgs {
     /// First tell when launches began and ended since then: a span (2h), a date, or `all`
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
+    /// Print one JSON object a line, which is also what is printed without it
+    #[arg(long)]
+    json: bool,
 }
 
 fn kind(text: &str) -> Result<EventKind, String> {

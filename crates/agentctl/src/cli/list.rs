@@ -16,7 +16,6 @@ use crate::config::Span;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::protocol::{Form, ListParams, Shown, Tabled};
 use crate::rows;
-use crate::text::{clean, clean_drawn};
 use crate::ui::Ui;
 
 /// List sessions: everything alive, whoever started it
@@ -129,7 +128,6 @@ fn show_told(ui: &mut Ui, args: &ListArgs, line: &[u8]) -> Result<Option<ExitCod
         faults
     } else {
         let Ok(Tabled { faults, text }) = client::answer(line) else { return Ok(None) };
-        let text = if ui.canvas().colour { clean_drawn(&text) } else { clean(&text) };
         draw(ui, args, &text, &faults)?;
         faults
     };
@@ -187,7 +185,7 @@ fn show(ui: &mut Ui, host: &Host, args: &ListArgs, listing: &Rows) -> Result<(),
     if listing.is_empty() {
         return draw(ui, args, "", &listing.faults);
     }
-    rows::draw(ui.canvas(), host, listing, &mut |part| ui.raw(part.as_bytes()))?;
+    rows::draw(ui.canvas(), host, listing, &mut |part| ui.drawn(part))?;
     Ok(ui.flush()?)
 }
 
@@ -198,7 +196,7 @@ fn draw(ui: &mut Ui, args: &ListArgs, text: &str, faults: &[Fault]) -> Result<()
         }
         return Ok(());
     }
-    ui.raw(text.as_bytes())?;
+    ui.drawn(text)?;
     Ok(ui.flush()?)
 }
 
@@ -247,12 +245,12 @@ fn watch(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs, query: &Query) -> Outco
 
 fn repaint(ui: &mut Ui, shown: &str, whole: bool) -> Result<(), Failure> {
     if ui.is_terminal() {
-        ui.raw(b"\x1b[H\x1b[2J")?;
+        ui.clear_screen()?;
     }
     if shown.is_empty() {
         ui.line(if whole { "nothing is running" } else { "no session could be shown" })?;
     }
-    ui.raw(shown.as_bytes())?;
+    ui.drawn(shown)?;
     if !ui.is_terminal() {
         ui.line("")?;
     }

@@ -252,7 +252,7 @@ fn all(
             "no session could be seen"
         });
     } else if !args.yes && !args.json && ui.converses() {
-        ui.raw(rows::drawn(ui.canvas(), host, &Rows::of(&listing.sessions)).as_bytes())?;
+        ui.drawn(&rows::drawn(ui.canvas(), host, &Rows::of(&listing.sessions)))?;
         let count = listing.sessions.len();
         let what =
             if count == 1 { "this session".into() } else { format!("these {count} sessions") };

@@ -1,7 +1,7 @@
 //! Where events are sent, as the configuration says. The whole address is shown nowhere: with many
 //! services its path is the secret.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -65,10 +65,7 @@ impl WebhookEndpoint {
                 .filter(|port| *port > 0)
                 .ok_or("its port is no number")?,
         };
-        let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        if bare.is_empty() {
-            return Err("its host is missing".into());
-        }
+        let bare = normalised(&host)?;
         let scheme = if secure { "https" } else { "http" };
         let shown = if port == usual { String::new() } else { format!(":{port}") };
         Ok(Self {
@@ -105,6 +102,7 @@ impl WebhookEndpoint {
             return Some("plain http is for private addresses, with allow_private = true".into());
         }
         let here = self.host == "localhost" || self.host.ends_with(".localhost");
+        // The host is normalised: a number in any spelling is an address here.
         let named: Option<IpAddr> = if here { "127.0.0.1".parse() } else { self.host.parse() }.ok();
         named.and_then(|address| self.refusal(address))
     }
@@ -136,6 +134,62 @@ impl WebhookEndpoint {
 impl std::fmt::Debug for WebhookEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WebhookEndpoint").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Returns a host without brackets and final dot, an IPv4 address in any spelling as four decimal numbers.
+fn normalised(host: &str) -> Result<String, String> {
+    if host.contains('%') {
+        return Err(
+            "its host holds a percent sign: neither escapes nor interfaces are sent to".into()
+        );
+    }
+    if let Some(inner) = host.strip_prefix('[') {
+        let address = inner.strip_suffix(']').and_then(|text| text.parse::<Ipv6Addr>().ok());
+        return Ok(address.ok_or("its host is no IPv6 address")?.to_string());
+    }
+    let name = host.strip_suffix('.').unwrap_or(host);
+    if name.is_empty() {
+        return Err("its host is missing".into());
+    }
+    match ipv4(name) {
+        Some(address) => Ok(address?.to_string()),
+        None => Ok(name.to_owned()),
+    }
+}
+
+/// Reads an IPv4 address as browsers and `inet_aton` do: one to four numbers, decimal, octal (`0…`) or
+/// hexadecimal (`0x…`), the last of which fills all bytes that are left. `None` for a name.
+fn ipv4(name: &str) -> Option<Result<Ipv4Addr, String>> {
+    let parts: Vec<&str> = name.split('.').collect();
+    let last = parts.last()?;
+    let is_number = last.bytes().all(|b| b.is_ascii_digit()) || number(last).is_some();
+    (is_number && !last.is_empty()).then(|| {
+        address(&parts).ok_or_else(|| "its host ends in a number and is no IPv4 address".into())
+    })
+}
+
+fn address(parts: &[&str]) -> Option<Ipv4Addr> {
+    let numbers: Vec<u32> = parts.iter().map(|part| number(part)).collect::<Option<_>>()?;
+    let (last, bytes) = numbers.split_last()?;
+    let left = u32::try_from(4_usize.checked_sub(bytes.len())?).ok().filter(|left| *left > 0)?;
+    if left < 4 && last >> (8 * left) != 0 {
+        return None;
+    }
+    let mut bits = *last;
+    for (byte, shift) in bytes.iter().zip([24, 16, 8]) {
+        bits |= u32::from(u8::try_from(*byte).ok()?) << shift;
+    }
+    Some(Ipv4Addr::from_bits(bits))
+}
+
+fn number(text: &str) -> Option<u32> {
+    match text.strip_prefix("0x") {
+        Some("") => Some(0),
+        Some(digits) if !digits.starts_with('+') => u32::from_str_radix(digits, 16).ok(),
+        None if text.len() > 1 && text.starts_with('0') => u32::from_str_radix(&text[1..], 8).ok(),
+        None if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().ok(),
+        _ => None,
     }
 }
 
@@ -187,6 +241,15 @@ mod tests {
             "https://:1/",
             "http://a\r\nX: y/",
             "https://[::1/",
+            "https://[fe80::1%25lo]/",
+            "https://%6cocalhost/",
+            "https://[localhost]/",
+            "https://./",
+            "https://1.2.3.4.5/",
+            "https://256.1.1.1/",
+            "https://4294967296/",
+            "https://08.1/",
+            "https://hook.09/",
         ] {
             let error = WebhookEndpoint::parse(url).expect_err(url);
             assert!(url.len() < 2 || !error.contains(url), "{error}");
@@ -207,18 +270,41 @@ mod tests {
             "https://[::ffff:127.0.0.1]",
             "https://10.1.1.1",
             "https://[fd12::1]",
+            "https://127.1",
+            "https://2130706433",
+            "https://0x7f.1",
+            "https://0X7F.0x1",
+            "https://0177.0.0.1",
+            "https://127.0.0.1.",
+            "https://LOCALHOST.",
+            "https://A.LocalHost.",
+            "https://10.256",
         ] {
             assert!(never(url, false) && !never(url, true), "{url}");
         }
         for url in ["http://127.0.0.1", "http://hook.lan"] {
             assert!(never(url, false) && !never(url, true), "{url}");
         }
-        for url in
-            ["https://169.254.169.254", "https://0.0.0.0", "http://8.8.8.8", "https://[fe80::1]"]
-        {
+        for url in [
+            "https://169.254.169.254",
+            "https://0.0.0.0",
+            "http://8.8.8.8",
+            "https://[fe80::1]",
+            "https://0",
+            "https://0x",
+            "https://0xa9fea9fe",
+            "https://169.254.43518",
+        ] {
             assert!(never(url, false) && never(url, true), "{url}");
         }
-        assert!(!never("https://hook.example", false));
+        for url in [
+            "https://hook.example",
+            "https://hook.example.",
+            "https://1.example",
+            "https://8.8.2056",
+        ] {
+            assert!(!never(url, false), "{url}");
+        }
     }
 
     #[test]

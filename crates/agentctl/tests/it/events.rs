@@ -500,3 +500,15 @@ fn hooks_hear_of_the_callback() {
         assert!(text.contains("AGENTCTL_CALLBACK_AGENT=\n"), "{text}");
     });
 }
+
+/// The contract promises `--json`; there is no other form.
+#[test]
+fn json_can_be_asked_for() {
+    sandboxed(|| {
+        let home = home();
+        let stream = Stream::of(&home, &["--json"]);
+        let id = launch(&home, "w", "x [[hang]]", &[]);
+        stream.until(&id, &["started"]);
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+    });
+}

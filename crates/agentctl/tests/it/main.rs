@@ -38,6 +38,7 @@ mod openclaw;
 mod openclaw_device;
 mod openclaw_hostile;
 mod opencode;
+mod opencode_begun;
 mod opencode_control;
 mod opencode_hosted;
 mod opencode_hostile;

@@ -281,3 +281,31 @@ fn what_a_server_cannot_heed_is_said_in_a_sentence() {
         assert_eq!(params, json!({"key": key, "message": "x", "idempotencyKey": null}));
     });
 }
+
+/// A directory of another user is no place for a key: that user can read it, or put another one there.
+#[test]
+fn a_key_in_another_users_directory_is_neither_made_nor_used() {
+    sandboxed(|| {
+        let Some(other) = testkit::another_user() else { return };
+        let gateway = Gateway::start();
+        gateway.world().devices.demand = Demand::Strips;
+        let mut home = home();
+        let theirs = home.at("theirs/agentctl");
+        std::fs::create_dir_all(&theirs).expect("made");
+        let config = theirs.parent().expect("a parent");
+        std::os::unix::fs::chown(config, Some(other.uid), Some(other.uid)).expect("given");
+        home.set("XDG_CONFIG_HOME", config.to_string_lossy());
+        home.set("OPENCLAW_GATEWAY_URL", gateway.url());
+        home.set("OPENCLAW_GATEWAY_TOKEN", TOKEN);
+        let key = theirs.join("openclaw-device.key");
+        let (exit, code, message) = fault(&home);
+        assert_eq!((exit, &code), (Some(3), &"auth".into()), "{message}");
+        assert!(message.contains("belongs to another user"), "{message}");
+        assert!(!key.exists(), "it was made");
+        std::fs::write(&key, format!("{}\n", "5a".repeat(32))).expect("written");
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("set");
+        let (exit, _, message) = fault(&home);
+        assert_eq!(exit, Some(3), "{message}");
+        assert!(devices(&gateway).iter().all(Value::is_null), "it was used");
+    });
+}

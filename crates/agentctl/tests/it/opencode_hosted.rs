@@ -128,7 +128,11 @@ fn a_server_that_does_not_answer_is_a_fault_and_its_log_speaks() {
         store.message(B, 0, &answered("stop"));
         let listed = list(&home);
         assert_eq!(listed.code, Some(3), "{}", listed.stdout);
-        assert!(listed.stderr.contains("did not say what it waits for"), "{}", listed.stderr);
+        assert!(
+            listed.stderr.contains("did not say what it serves and waits for"),
+            "{}",
+            listed.stderr
+        );
         assert_eq!(listed.session(A)["status"], "running");
         assert_eq!(listed.session(B)["status"], "idle");
         assert_eq!(listed.session(B)["pid"], agent.pid());
@@ -188,5 +192,42 @@ fn a_server_that_does_not_listen_cannot_be_asked_and_is_not_signalled() {
         let refused = home.run(&["stop", A]);
         assert_eq!(refused.code, Some(5), "{}", refused.stderr);
         assert!(lives(agent.pid()));
+    });
+}
+
+/// A server that does not answer may serve any session of its home: none that nothing else proves is over.
+#[test]
+fn no_session_is_over_while_a_server_of_its_home_does_not_answer() {
+    sandboxed(|| {
+        for (id, record) in [(A, answered("stop")), (B, working())] {
+            let (home, store, directory) = world();
+            crate::configure(&home, &[("live", "2s"), ("all", "4s")], "");
+            store.session(id, &directory, None);
+            // Its last activity is older than the server: a server may continue a session of any age.
+            store.message(id, 60_000, &record);
+            let ended = list(&home).session(id);
+            assert_eq!(ended["status"], "stopped", "no process lives: {ended}");
+            says(&home, "session.status", &json!({}));
+            says(&home, "permission", &json!([]));
+            let mut agent = server(&home, &[]);
+            let pid = agent.pid();
+            let assert_in_doubt = |when: &str| {
+                let row = list(&home).session(id);
+                assert_eq!(row["status"], "unknown", "{when}: {row}");
+                assert!(row["reason"]["detail"].to_string().contains(&pid.to_string()), "{row}");
+                let stop = home.run(&["stop", id]);
+                assert_ne!(stop.code, Some(0), "{when}: {}{}", stop.stdout, stop.stderr);
+                assert!(!stop.stdout.contains("already"), "{when}: {}", stop.stdout);
+                assert!(lives(pid), "{when}");
+            };
+            std::fs::remove_file(home.path().join("answers/session.status")).expect("removed");
+            assert_in_doubt("it refuses to answer");
+            says(&home, "session.status", &json!({}));
+            crate::daemon::signal(pid, rustix::process::Signal::STOP);
+            assert_in_doubt("it is paused");
+            crate::daemon::signal(pid, rustix::process::Signal::CONT);
+            agent.kill();
+            assert_eq!(list(&home).session(id)["status"], "stopped", "the server has ended");
+        }
     });
 }

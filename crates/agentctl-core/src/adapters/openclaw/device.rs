@@ -19,6 +19,7 @@ use super::gateways::Gateway;
 use crate::host::Host;
 use crate::native::file::{self, Skip};
 use crate::talk::base64;
+use crate::trust;
 
 /// The file, beside the configuration.
 const FILE: &str = "openclaw-device.key";
@@ -117,6 +118,7 @@ fn read(host: &Host) -> Result<Option<Vec<u8>>, String> {
     let unusable = |why: String| {
         format!("{} cannot be used: {why}; removing it makes a new device", path.display())
     };
+    trust::owned(&path, host.kernel.uid()).map_err(|error| unusable(error.to_string()))?;
     let opened = match file::open(&path, host.kernel.uid()) {
         Ok(opened) => opened,
         Err(Skip::Missing) => return Ok(None),
@@ -138,6 +140,7 @@ fn read(host: &Host) -> Result<Option<Vec<u8>>, String> {
 /// Makes the secret: whole or not at all, and never in the place of one that is there.
 fn make(host: &Host) -> io::Result<()> {
     let path = path(host);
+    trust::owned(&path, host.kernel.uid())?;
     let mut secret = [0; SECRET_BYTES];
     SystemRandom::new().fill(&mut secret).map_err(|_| io::Error::other("no randomness"))?;
     DirBuilder::new().recursive(true).mode(0o700).create(host.config())?;

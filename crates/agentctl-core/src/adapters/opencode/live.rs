@@ -5,11 +5,12 @@
 //! its folder, and then neither is known.
 
 mod unjoined;
+mod unwritten;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-use super::database::Made;
+use self::unwritten::LogEnds;
 use super::entry::{Newest, Part};
 use super::home::{
     Home, Role, continues_some, database, has_open, is_opencode, launchers, told_session,
@@ -104,6 +105,7 @@ pub(super) fn read<'a>(
         return found;
     }
     let backend = backend();
+    let logs = LogEnds::of(look, proofs.iter().map(|(_, home, _)| home));
     let mut all = Vec::new();
     for (process, home, proof) in proofs {
         let heard = log::read(&look.host.kernel, process, &home.data);
@@ -116,7 +118,7 @@ pub(super) fn read<'a>(
             one.claim(claims, word, &mut found);
         }
     }
-    unwritten(&all, &mut found);
+    unwritten::add_begun(&all, &logs, &mut found);
     found
 }
 
@@ -142,38 +144,6 @@ fn ask_all(some: &[One<'_>]) -> Vec<Answer> {
         let heard = asked.into_iter().map(std::thread::ScopedJoinHandle::join);
         heard.map(|h| h.unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
     })
-}
-
-/// The log is written a moment later than the database: a session that no process has written of yet
-/// may have been begun by any that has written nothing since.
-fn unwritten(all: &[One<'_>], found: &mut Found<Served>) {
-    let starts = all.iter().filter_map(|one| Some(one.process.started_at?.millis() - GRAIN_MS));
-    let (Some(since), Some(first)) = (starts.min(), all.first()) else { return };
-    let claimed: HashSet<&str> = found.rows.iter().filter_map(|s| s.id.as_deref()).collect();
-    let mut made = first.backend.made_since(since);
-    made.retain(|session| !claimed.contains(session.id.as_str()));
-    if made.is_empty() {
-        return;
-    }
-    let uid = first.look.host.kernel.uid();
-    let mut folders: Vec<&std::path::Path> =
-        all.iter().map(|one| one.home.data.as_path()).collect();
-    folders.dedup();
-    let logs: Vec<Vec<u8>> = folders.into_iter().map(|data| log::tail(data, uid)).collect();
-    let is_written = |id: &str| {
-        let id = memchr::memmem::Finder::new(id.as_bytes());
-        logs.iter().any(|log| id.find(log).is_some())
-    };
-    for session in made.iter().filter(|session| !is_written(&session.id)) {
-        let Some(one) = all.iter().find(|one| one.may_have_made(session)) else { continue };
-        let pid = one.process.id.pid;
-        let why = format!("pid {pid} may have begun it, and has not written since");
-        let mut served = Served::unseen(session.id.clone(), &why);
-        let reason = Some(Reason::with(ReasonKind::Ambiguous, &why));
-        served.state = Some(State { status: Status::Unknown, reason });
-        served.evidence.push(one.look.evidence(format!("{NAME}:log/opencode.log"), why));
-        found.rows.push(served);
-    }
 }
 
 /// One process under question.
@@ -205,6 +175,7 @@ impl One<'_> {
         word: Option<Result<Word, TalkError>>,
         found: &mut Found<Served>,
     ) {
+        let answered = matches!(word, Some(Ok(_)));
         let word = word.and_then(|word| self.heard_or_fault(word, found));
         for id in word.iter().flat_map(|word| word.at_work.keys()) {
             let top = self.backend.top(id);
@@ -218,7 +189,7 @@ impl One<'_> {
             claims.extend(self.by_tool());
         }
         if claims.is_empty() {
-            found.rows.extend(self.unjoined());
+            found.rows.extend(self.unjoined(answered));
         }
         found.rows.extend(self.left(&claims));
         for (id, claim) in claims {
@@ -266,20 +237,6 @@ impl One<'_> {
             served
         };
         ids.into_iter().map(doubted).collect()
-    }
-
-    /// Says whether this process may have made a session that nobody has written of.
-    fn may_have_made(&self, session: &Made) -> bool {
-        let here = self.process.cwd.as_deref() == Some(std::path::Path::new(&session.folder));
-        let since = self
-            .process
-            .started_at
-            .is_none_or(|t| session.at.saturating_add(GRAIN_MS) >= t.millis());
-        let written = self.heard.told().and_then(|told| told.until);
-        since
-            && (here || self.role == Role::Server)
-            && !(self.role == Role::Run && told_session(self.process).is_some())
-            && written.is_none_or(|until| until.millis() <= session.at)
     }
 
     /// The sessions of this process, by its arguments and by the log.
@@ -339,7 +296,8 @@ impl One<'_> {
         Some(server::ask(self.look, &server, &folders))
     }
 
-    /// Makes a fault of a server that did not answer.
+    /// Makes a fault of a server that did not answer. Such a server may serve any session of its home: no
+    /// session is proved to be over then, unless the whole log of a terminal names the sessions it was in.
     fn heard_or_fault(
         &self,
         word: Result<Word, TalkError>,
@@ -349,10 +307,13 @@ impl One<'_> {
             Ok(word) => Some(word),
             Err(error) => {
                 let pid = self.process.id.pid;
-                let message = format!("pid {pid} did not say what it waits for: {error}");
+                let message =
+                    format!("pid {pid} did not say what it serves and waits for: {error}");
                 let foreign = matches!(error, TalkError::Stranger(_));
                 let code = if foreign { "foreign" } else { "unreachable" };
                 found.faults.push(fault(NAME, self.root, code, message));
+                let has_whole_log = self.heard.told().is_some_and(|told| !told.cut);
+                found.whole &= self.role == Role::Terminal && has_whole_log;
                 None
             }
         }
@@ -450,6 +411,12 @@ impl One<'_> {
             // The prompt it was started for is not there yet, or nothing answers it yet.
             (Role::Run, newest) if !newest.is_some_and(|n| answers(n) && self.is_own(id, n)) => {
                 return (running(Reason::of(ReasonKind::Starting)), None);
+            }
+            // A terminal makes a session when it is prompted, and writes the prompt down later.
+            (Role::Terminal, None) if self.spoken(id).is_some_and(|s| s.only_made) => {
+                let why = "its terminal has made it for a prompt that is not in the database yet";
+                let reason = Some(Reason::with(ReasonKind::Ambiguous, why));
+                return (Some(State { status: Status::Unknown, reason }), Some(why.to_owned()));
             }
             (Role::Terminal | Role::Server, None) => {
                 return (Some(State { status: Status::Idle, reason: None }), None);

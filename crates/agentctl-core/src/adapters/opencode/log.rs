@@ -40,6 +40,8 @@ pub(super) struct Spoken {
     pub(super) at_work: bool,
     /// It was made here, or a turn of it was begun here: an open turn of it is not an older process's.
     pub(super) begun_here: bool,
+    /// It was made here, and nothing else was told of it.
+    pub(super) only_made: bool,
     /// The model call failed, and it has not been tried again since.
     pub(super) failed_call: Option<String>,
 }
@@ -86,14 +88,29 @@ fn reached(kernel: &Kernel, process: &Process, file: &file::Opened) -> io::Resul
     Ok(kernel.positions(&process.id, device, inode)?.into_iter().max())
 }
 
-/// Before 1.18 each process had a log of its own, named by its time.
-fn own(kernel: &Kernel, process: &Process, data: &Path) -> Heard {
+/// Returns the logs of single processes, the newest first. Before 1.17 each process had a log of its own, named
+/// by its time.
+fn own_logs(data: &Path, uid: u32) -> impl Iterator<Item = file::Opened> {
     let is_old = |name: &str| name.starts_with(|c: char| c.is_ascii_digit());
-    let entries = file::list_wanted(&data.join("log"), kernel.uid(), &is_old);
-    let mut entries = entries.unwrap_or_default();
+    let mut entries = file::list_wanted(&data.join("log"), uid, &is_old).unwrap_or_default();
     entries.sort_by(|a, b| b.name.cmp(&a.name));
-    for entry in entries.iter().take(MOST_LOGS) {
-        let Ok(opened) = file::open(&entry.path, kernel.uid()) else { continue };
+    entries.into_iter().take(MOST_LOGS).filter_map(move |entry| file::open(&entry.path, uid).ok())
+}
+
+/// Says whether the log of a single process names a session, and none of these processes has that log open: a
+/// process that has ended wrote of it.
+pub(super) fn is_of_the_ended(kernel: &Kernel, living: &[&Process], data: &Path, id: &str) -> bool {
+    let id = memchr::memmem::Finder::new(id.as_bytes());
+    let mut naming = own_logs(data, kernel.uid()).filter(|log| id.find(&tail_of(log)).is_some());
+    let is_open = |log: &file::Opened| {
+        living.iter().any(|process| !matches!(reached(kernel, process, log), Ok(None)))
+    };
+    naming.any(|log| !is_open(&log))
+}
+
+/// Returns what a process has written into a log of its own.
+fn own(kernel: &Kernel, process: &Process, data: &Path) -> Heard {
+    for opened in own_logs(data, kernel.uid()) {
         if matches!(reached(kernel, process, &opened), Ok(Some(_))) {
             let mut told = Told { cut: opened.size > WINDOW, ..Told::default() };
             for line in tail_of(&opened).split(|b| *b == b'\n') {
@@ -116,14 +133,26 @@ fn heard(log: &File, end: u64) -> Heard {
     }
 }
 
-/// Returns the end of the log as it is: whatever any process has written of lately.
-pub(super) fn tail(data: &Path, uid: u32) -> Vec<u8> {
-    file::open(&data.join("log/opencode.log"), uid).map_or_else(|_| Vec::new(), |o| tail_of(&o))
+/// Returns the length of the shared log.
+pub(super) fn length(data: &Path, uid: u32) -> u64 {
+    file::open(&data.join("log/opencode.log"), uid).map_or(0, |opened| opened.size)
+}
+
+/// Returns the last part of the shared log up to this length: what any process had written by then.
+pub(super) fn tail(data: &Path, uid: u32, length: u64) -> Vec<u8> {
+    match file::open(&data.join("log/opencode.log"), uid) {
+        Ok(opened) => part_before(&opened, length.min(opened.size)),
+        Err(_) => Vec::new(),
+    }
 }
 
 fn tail_of(opened: &file::Opened) -> Vec<u8> {
-    let begin = opened.size.saturating_sub(WINDOW);
-    let mut bytes = vec![0; usize::try_from(opened.size - begin).unwrap_or_default()];
+    part_before(opened, opened.size)
+}
+
+fn part_before(opened: &file::Opened, end: u64) -> Vec<u8> {
+    let begin = end.saturating_sub(WINDOW);
+    let mut bytes = vec![0; usize::try_from(end - begin).unwrap_or_default()];
     match opened.file.read_exact_at(&mut bytes, begin) {
         Ok(()) => bytes,
         Err(_) => Vec::new(),
@@ -187,6 +216,7 @@ impl Told {
             Some(at) => self.sessions.remove(at),
             None => Spoken { id: id.to_owned(), ..Spoken::default() },
         };
+        spoken.only_made = message == "created";
         spoken.begun_here |= matches!(message, "created" | "loop" | "stream" | "process");
         let failed = line.level.as_deref() == Some("ERROR");
         match message {

@@ -96,14 +96,8 @@ fn is_packaged(program: &Path) -> bool {
 }
 
 /// Returns the programs called `pi` on the user's PATH, in order.
-pub(in crate::adapters) fn programs(host: &Host) -> impl Iterator<Item = PathBuf> {
-    let path = VARIABLES.get(host, "PATH").unwrap_or_default().split(':').filter(|d| !d.is_empty());
-    path.filter_map(|directory| {
-        use std::os::unix::fs::PermissionsExt;
-        let program = Path::new(directory).join("pi");
-        let meta = std::fs::metadata(&program).ok()?;
-        (meta.is_file() && meta.permissions().mode() & 0o111 != 0).then_some(program)
-    })
+pub(in crate::adapters) fn programs(host: &Host) -> impl Iterator<Item = PathBuf> + '_ {
+    host.programs("pi")
 }
 
 /// Resolves `~` as Pi does in its own variables.

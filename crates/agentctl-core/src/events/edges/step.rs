@@ -125,12 +125,15 @@ impl Step<'_> {
         let session = &was.session;
         match session.status {
             Status::Stopped | Status::Error => session.ended_at.unwrap_or(self.look.at),
-            // What was written since the last event says when, whenever it was seen: the live source may
-            // have said so a look later.
+            // What was written after the last event says when, whenever it was seen: the live source may
+            // have said so a look later. An entry that has dated the last event dates no other one.
             Status::Waiting | Status::Idle => {
                 let newest = session.last_activity_at.filter(|at| *at <= self.look.until);
-                let since = |at: &Time| written || was.told_at.is_some_and(|told| *at >= told);
-                newest.filter(since).unwrap_or_else(|| self.when(session.last_activity_at))
+                let since = |at: &Time| written || was.told_at.is_some_and(|told| *at > told);
+                newest.filter(since).unwrap_or_else(|| match was.told_at {
+                    Some(_) => self.look.at,
+                    None => self.when(session.last_activity_at),
+                })
             }
             Status::Running | Status::Unknown => self.look.at,
         }

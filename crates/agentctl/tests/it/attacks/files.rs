@@ -200,3 +200,73 @@ fn nothing_is_written_into_another_users_folder() {
         eventually("it is used", || Path::new(&real).join("agentctl/runs").exists().then_some(()));
     });
 }
+
+/// S22: the process that took a lock has exited and left it to another one. In a pid namespace of its own the
+/// kernel does not show such a lock: it keeps launches out, and the message says why.
+#[test]
+fn a_lock_whose_taker_has_exited_is_respected_and_explained() {
+    sandboxed(|| {
+        let home = home();
+        configure(&home, &[("launch", "1s")], "");
+        let directory = folder(&home, "w");
+        let holds = "exec 9<\"$0\"; flock -x 9; echo held; exec sleep 600";
+        let launched_beside = |mut command: Command, directory: &str| {
+            command.args(["-c", holds, directory]);
+            let mut holder = command.stdout(Stdio::piped()).spawn().expect("starts");
+            let mut line = String::new();
+            let said = holder.stdout.as_mut().expect("piped");
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line)
+                .expect("held");
+            let launched = home.run(&["launch", "demo", "-p", "x", "--cwd", directory]);
+            let pid = holder.id();
+            holder.kill().expect("killed");
+            holder.wait().expect("reaped");
+            (launched, pid)
+        };
+        let (launched, pid) = launched_beside(Command::new("sh"), &directory);
+        assert_eq!(launched.code, Some(5), "{launched:?}");
+        assert!(launched.stderr.contains("taker has exited"), "{launched:?}");
+        assert!(launched.stderr.contains(&format!("pid {pid} ")), "{launched:?}");
+        let Some(other) = another_user() else { return };
+        let open = tempfile::tempdir().expect("made");
+        fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).expect("set");
+        let directory = open.path().to_string_lossy().into_owned();
+        let (launched, _) = launched_beside(other.command("sh"), &directory);
+        assert_eq!(launched.code, Some(5), "{launched:?}");
+        assert!(launched.stderr.contains("holder cannot be seen"), "{launched:?}");
+    });
+}
+
+/// S1: a relative entry of the PATH names a program of the directory that an agent works in: it is not run, for
+/// any agent, and not called installed.
+#[test]
+fn no_program_of_a_relative_path_entry_is_run() {
+    sandboxed(|| {
+        let mut home = home();
+        let workspace = folder(&home, "w");
+        let agents =
+            [("claude-code", "claude"), ("codex", "codex"), ("opencode", "opencode"), ("pi", "pi")];
+        let evil = home.at("evil.log");
+        for (_, program) in agents {
+            let text = format!("#!/bin/sh\necho {program} >> {}\n", evil.display());
+            let path = home.write(&format!("w/node_modules/.bin/{program}"), text);
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
+        }
+        for entry in ["node_modules/.bin", "./node_modules/.bin", "../w/node_modules/.bin"] {
+            home.set("PATH", format!("{entry}:/usr/bin:/bin"));
+            for (agent, program) in agents {
+                let args = ["launch", agent, "-p", "hi", "--cwd", &workspace];
+                for place in [home.path(), workspace.clone().into()] {
+                    let launched = home.command(&args).current_dir(place).output().expect("ran");
+                    assert!(!launched.status.success(), "{agent}: {launched:?}");
+                    let said = String::from_utf8_lossy(&launched.stderr).into_owned();
+                    assert!(said.contains("is not installed"), "{program}: {said}");
+                }
+            }
+            let told = home.command(&["adapters", "--json"]).current_dir(&workspace).output();
+            let told = String::from_utf8(told.expect("ran").stdout).expect("text");
+            assert!(!told.contains("node_modules"), "{told}");
+        }
+        assert!(!evil.exists(), "{}", fs::read_to_string(&evil).unwrap_or_default());
+    });
+}

@@ -183,6 +183,15 @@ fn a_fuse_is_not_set_for_an_address_that_is_never_sent_to() {
             "https://[::1]/SECRET",
             "https://[::ffff:10.0.0.1]/",
             "https://10.1.2.3/SECRET",
+            "https://0/SECRET",
+            "https://127.1/SECRET",
+            "https://2130706433/SECRET",
+            "https://0x7f.1/SECRET",
+            "https://0177.1/SECRET",
+            "https://127.0.0.1./SECRET",
+            "https://LOCALHOST./SECRET",
+            "https://[fe80::1%25lo]/SECRET",
+            "https://1.2.3.4.5/SECRET",
             "https://u:SECRET@hooks.example/",
             "http://hooks.example/SECRET",
             "https://hooks.example:0/SECRET",
@@ -243,5 +252,41 @@ fn raw_lines_are_cleaned_on_a_terminal() {
         assert!(piped.contains('\u{1b}'), "unchanged: {piped:?}");
         let seen = shown(&mut claude.home, 100, &["logs", A, "--raw"]);
         assert!(seen.contains("PWN") && !seen.contains(is_harmful), "{seen:?}");
+    });
+}
+
+/// S17: the version in an agent's package is foreign text.
+#[test]
+fn the_version_of_a_package_moves_no_terminal() {
+    sandboxed(|| {
+        let mut home = home();
+        let version = format!("1.2{EVIL}\u{1b}[31mX");
+        for (program, package) in [
+            ("claude", "@anthropic-ai/claude-code"),
+            ("codex", "@openai/codex"),
+            ("opencode", "opencode-ai"),
+            ("pi", "@mariozechner/pi-coding-agent"),
+        ] {
+            let text = json!({"name": package, "version": version}).to_string();
+            home.write(&format!("lib/{program}/package.json"), text);
+            let file = home.write(&format!("lib/{program}/bin/{program}"), "#!/bin/sh\nexit 1\n");
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&file, mode).expect("set");
+            std::os::unix::fs::symlink(file, home.at(&format!("bin/{program}"))).expect("linked");
+        }
+        for args in [&["adapters"][..], &["adapters", "--json"], &["doctor"], &["doctor", "--json"]]
+        {
+            for colour in ["", "1"] {
+                home.set("NO_COLOR", if colour.is_empty() { "1" } else { "" });
+                home.set("CLICOLOR_FORCE", colour);
+                let said = home.run(args);
+                for text in [&said.stdout, &said.stderr] {
+                    assert!(!text.contains("\u{1b}[31mX"), "{args:?}: {text:?}");
+                    let raw = text.replace("\u{1b}[", "");
+                    assert!(!raw.contains(is_harmful), "{args:?}: {text:?}");
+                }
+            }
+        }
+        assert!(home.run(&["adapters"]).stdout.contains("1.2"), "the versions are shown");
     });
 }

@@ -6,8 +6,9 @@ use crate::adapters::{Served, State};
 use crate::model::{Reason, ReasonKind, Status};
 
 impl One<'_> {
-    /// A process of which nothing says which session it serves.
-    pub(super) fn unjoined(&self) -> Option<Served> {
+    /// A process of which nothing says which session it serves; `answered` says whether it was asked on its
+    /// port and answered.
+    pub(super) fn unjoined(&self, answered: bool) -> Option<Served> {
         let pid = self.process.id.pid;
         let mut served = Served::by(None, self.process);
         let starting = || Some(Reason::of(ReasonKind::Starting));
@@ -51,6 +52,10 @@ impl One<'_> {
                 served.hosted = role == Role::Server;
                 if role == Role::Server {
                     served.stands_in = None;
+                }
+                if role == Role::Server && !answered {
+                    // It may have been asked to continue a session of any age.
+                    served.started_at = None;
                 }
                 let why = "which session it serves is not known";
                 let says = match heard {
