@@ -6,9 +6,11 @@
 pub mod bell;
 pub mod bun;
 pub mod file;
+pub mod home_limit;
 pub mod json5;
 pub mod jsonl;
 pub mod memo;
 pub mod private;
+pub mod real_path;
 pub mod sqlite;
 pub mod watch;
