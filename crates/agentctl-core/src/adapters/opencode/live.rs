@@ -20,7 +20,7 @@ use super::server::{self, Word};
 use super::{Backend, NAME, OpenCode};
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, Turn, fault};
-use crate::kernel::Process;
+use crate::kernel::{Process, deadline};
 use crate::model::{Reason, ReasonKind, Status};
 use crate::talk::TalkError;
 
@@ -110,11 +110,18 @@ pub(super) fn read<'a>(
         let role = Role::of(process);
         all.push(One { look, root, backend, doubts, process, role, heard, home, proof });
     }
+    let mut silent = Vec::new();
     for some in all.chunks(AT_ONCE) {
         let words = ask_all(some);
         for (one, (claims, word)) in some.iter().zip(words) {
+            if matches!(word, Some(Err(_))) {
+                silent.push(one);
+            }
             one.claim(claims, word, &mut found);
         }
+    }
+    for one in silent {
+        one.doubt_what_it_may_serve(&mut found);
     }
     unwritten(&all, &mut found);
     found
@@ -130,6 +137,7 @@ type Answer = (BTreeMap<String, Claim>, Option<Result<Word, TalkError>>);
 /// time.
 fn ask_all(some: &[One<'_>]) -> Vec<Answer> {
     let answer = |one: &One<'_>| {
+        deadline::set(one.look.deadline);
         let claims = one.claims();
         let word = one.word(&claims);
         (claims, word)
@@ -327,7 +335,10 @@ impl One<'_> {
         if self.role == Role::Run || self.proof.is_err() {
             return None;
         }
-        let server = server::of(self.look, self.process)?;
+        let server = match server::of(self.look, self.process) {
+            Ok(server) => server?,
+            Err(error) => return Some(Err(TalkError::Unreachable(error))),
+        };
         let mut folders: Vec<String> =
             claims.keys().filter_map(|id| self.backend.row(id).ok()??.directory).collect();
         if self.heard.told().is_none() && folders.is_empty() {
@@ -337,6 +348,29 @@ impl One<'_> {
         folders.sort();
         folders.dedup();
         Some(server::ask(self.look, &server, &folders))
+    }
+
+    /// The sessions that a process may serve whose port could not be asked: where its log does not name all
+    /// of them, only the port does.
+    fn doubt_what_it_may_serve(&self, found: &mut Found<Served>) {
+        if self.heard.told().is_some_and(|told| !told.cut) {
+            return;
+        }
+        let since = self.process.started_at.map_or(0, |start| start.millis() - GRAIN_MS);
+        let claimed: HashSet<String> = found.rows.iter().filter_map(|row| row.id.clone()).collect();
+        let pid = self.process.id.pid;
+        let why = format!("pid {pid} may serve it and could not be asked");
+        let folder = self.process.cwd.as_deref().unwrap_or(std::path::Path::new("/"));
+        for id in self.backend.in_or_since(&folder.to_string_lossy(), since) {
+            if claimed.contains(&id) {
+                continue;
+            }
+            let mut served = Served::unseen(id, "");
+            let reason = Some(Reason::with(ReasonKind::Unreadable, &why));
+            served.state = Some(State { status: Status::Unknown, reason });
+            served.evidence.push(self.look.evidence(format!("{NAME}:port"), why.clone()));
+            found.rows.push(served);
+        }
     }
 
     /// Makes a fault of a server that did not answer.

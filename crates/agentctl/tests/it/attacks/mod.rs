@@ -11,4 +11,5 @@ mod listeners;
 mod paths;
 mod processes;
 mod stopping;
+mod tables;
 mod words;
