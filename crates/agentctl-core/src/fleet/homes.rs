@@ -11,8 +11,8 @@ use super::given_up::{self, Ticket};
 use super::{append, panic_text};
 use crate::adapters::{Adapter, Found, Look, Root, fault};
 use crate::kernel::deadline;
+use crate::kernel::home_limit::{self, HomeLimit};
 use crate::model::Fault;
-use crate::native::home_limit::{self, HomeLimit};
 
 /// More homes that only processes name are not looked at: each costs a look at every process.
 const NAMED_HOMES_MOST: usize = 64;

@@ -8,9 +8,8 @@ use super::join::{self, View, join};
 use super::packed::{Packed, Packer};
 use super::{Query, each_root};
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
-use crate::kernel::deadline;
+use crate::kernel::{deadline, home_limit};
 use crate::model::{Fault, Locator, Session};
-use crate::native::home_limit;
 
 pub(super) fn list_adapter(
     adapter: &'static dyn Adapter,

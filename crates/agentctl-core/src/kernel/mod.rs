@@ -17,6 +17,7 @@ use macos as platform;
 compile_error!("agentctl runs on Linux and macOS for now");
 
 pub mod deadline;
+pub mod home_limit;
 mod spawn;
 
 use std::collections::HashMap;

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::home_limit;
 use super::real_path::real_path;
-use crate::kernel::deadline;
+use crate::kernel::{deadline, home_limit};
 
 /// Why a file was left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

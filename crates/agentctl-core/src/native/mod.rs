@@ -6,7 +6,6 @@
 pub mod bell;
 pub mod bun;
 pub mod file;
-pub mod home_limit;
 pub mod json5;
 pub mod jsonl;
 pub mod memo;

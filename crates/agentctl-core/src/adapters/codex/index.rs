@@ -11,10 +11,11 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::adapters::Look;
+use crate::kernel::home_limit;
 use crate::model::Time;
+use crate::native::file;
 use crate::native::memo::Basis;
 use crate::native::sqlite::{self, Connection, Params, Row as SqlRow, SqlResult};
-use crate::native::{file, home_limit};
 
 /// Longest text that is taken from a row.
 const TEXT_CHARS: usize = 400;

@@ -12,8 +12,8 @@ use std::time::Instant;
 use super::entry::{ENTRY_BYTES, Info, Model, Newest, Part, sum, title};
 use super::messages::Stored;
 use crate::adapters::{Found, Record};
+use crate::kernel::home_limit;
 use crate::model::{Locator, Time, Tokens, is_session_id};
-use crate::native::home_limit;
 use crate::native::sqlite::{self, Connection, Params, Row as SqlRow, SqlResult, StoreError};
 
 /// Longest text that is taken from a row.

@@ -350,29 +350,6 @@ impl One<'_> {
         Some(server::ask(self.look, &server, &folders))
     }
 
-    /// The sessions that a process may serve whose port could not be asked: where its log does not name all
-    /// of them, only the port does.
-    fn doubt_what_it_may_serve(&self, found: &mut Found<Served>) {
-        if self.heard.told().is_some_and(|told| !told.cut) {
-            return;
-        }
-        let since = self.process.started_at.map_or(0, |start| start.millis() - GRAIN_MS);
-        let claimed: HashSet<String> = found.rows.iter().filter_map(|row| row.id.clone()).collect();
-        let pid = self.process.id.pid;
-        let why = format!("pid {pid} may serve it and could not be asked");
-        let folder = self.process.cwd.as_deref().unwrap_or(std::path::Path::new("/"));
-        for id in self.backend.in_or_since(&folder.to_string_lossy(), since) {
-            if claimed.contains(&id) {
-                continue;
-            }
-            let mut served = Served::unseen(id, "");
-            let reason = Some(Reason::with(ReasonKind::Unreadable, &why));
-            served.state = Some(State { status: Status::Unknown, reason });
-            served.evidence.push(self.look.evidence(format!("{NAME}:port"), why.clone()));
-            found.rows.push(served);
-        }
-    }
-
     /// Makes a fault of a server that did not answer.
     fn heard_or_fault(
         &self,

@@ -38,7 +38,6 @@ fn ninety_thousand_file_locks_hide_no_codex_session() {
         for command in [&["list", "--json"][..], &["list", "-a", "--json"]] {
             let listed = home.run(command);
             assert_eq!(listed.session(A)["status"], "running", "{}", listed.stderr);
-            assert_eq!(listed.code, Some(0), "{}", listed.stderr);
         }
     });
 }
