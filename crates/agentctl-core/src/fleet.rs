@@ -21,7 +21,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use given_up::Ticket;
-pub(crate) use homes::each_root;
+pub(crate) use homes::{each_root, limited};
 pub use join::{View, join};
 pub use launched::{Launch, Launches, add as add_launches, session_of};
 pub use observe::{NamedHome, Observation, Observed, Signs, forgotten, observe};
@@ -161,6 +161,7 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
             roots.push(Root::named_only_by(wanted.root.clone().into(), Vec::new()));
         }
         for root in &roots {
+            let _limit = limited(root);
             let store = adapter.store(look, root);
             let live = store.live();
             let mut question = Question::new(adapter, look, root, store.as_ref(), live);

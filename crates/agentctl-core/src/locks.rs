@@ -28,7 +28,7 @@ mod manual;
 mod mutex;
 
 use std::panic::AssertUnwindSafe;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,7 @@ use crate::host::Host;
 use crate::kernel::{Brief, Environ, ExitWatch, Process};
 use crate::marks::{MARKER, Marker, STARTER};
 use crate::model::{Fault, Listing, OWN_SOURCE, ProcId, Session, Time, Word, maybe_word};
+use crate::native::real_path::real_place;
 use crate::runs::{Run, Runs};
 
 /// So long may a process take to become another program before it counts as it is.
@@ -152,7 +153,7 @@ pub fn who_is_in(host: &Host, directory: &Path) -> Option<String> {
         let command = crate::model::shorten(&process.argv.join(" "), 80);
         format!("pid {} ({command}){paused}", process.id.pid)
     };
-    let locks = host.kernel.file_locks().ok()?;
+    let locks = host.kernel.file_locks(&|locked| locked == meta.ino()).ok()?;
     let mut held = locks.iter().filter(|l| l.inode == meta.ino() && l.kind == "FLOCK");
     let taker = held.find_map(|lock| host.kernel.process(lock.pid?).ok().flatten());
     if let Some(process) = taker {
@@ -339,28 +340,7 @@ pub fn unlock(host: &Host, directory: &Path) -> Result<(), LockError> {
 /// Returns the real path of a directory, links resolved; of one that is no more, where it was.
 #[must_use]
 pub fn real_path(host: &Host, path: &Path) -> PathBuf {
-    resolve(&host.cwd.join(path), 40)
-}
-
-fn resolve(path: &Path, links_left: u8) -> PathBuf {
-    if let Ok(real) = std::fs::canonicalize(path) {
-        return real;
-    }
-    let (Some(parent), Some(last)) = (path.parent(), path.components().next_back()) else {
-        return path.to_owned();
-    };
-    let parent = resolve(parent, links_left);
-    match last {
-        Component::CurDir => parent,
-        Component::ParentDir => parent.parent().unwrap_or(&parent).to_owned(),
-        last => {
-            let here = parent.join(last);
-            match std::fs::read_link(&here) {
-                Ok(target) if links_left > 0 => resolve(&parent.join(target), links_left - 1),
-                _ => here,
-            }
-        }
-    }
+    real_place(&host.cwd.join(path))
 }
 
 fn failed(name: &str, error: EnterError) -> LockError {
@@ -383,7 +363,7 @@ fn real_text(host: &Host, session: &Session, cwd: &str) -> String {
     if session.processes.iter().any(|p| stands(&p.id).as_deref() == Some(Path::new(cwd))) {
         return cwd.to_owned();
     }
-    resolve(Path::new(cwd), 40).to_string_lossy().into_owned()
+    real_place(Path::new(cwd)).to_string_lossy().into_owned()
 }
 
 fn session_holder(session: &Session) -> Holder {

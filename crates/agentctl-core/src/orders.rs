@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Adapter, Depth, Found, Look, Root, Served};
-use crate::fleet::{Adapters, each_adapter};
+use crate::fleet::{Adapters, each_adapter, limited};
 use crate::host::Host;
 use crate::model::{Join, ProcId, Target};
 
@@ -91,6 +91,7 @@ pub fn verify(
     let (wanted, processes) = (target.clone(), processes.to_vec());
     asked(host, adapters, target, move |adapter, look| {
         let root = root_of(adapter, look, &wanted);
+        let _limit = limited(&root);
         let live = adapter.store(look, &root).live();
         for process in &processes {
             verify_one(adapter, look, &root, (&wanted, &live), process)?;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::adapters::{Adapter, Conversation, Found};
-use crate::fleet::{Adapters, each_adapter, written};
+use crate::fleet::{Adapters, each_adapter, limited, written};
 use crate::host::Host;
 use crate::model::{Message, Role, Target, Tokens};
 use crate::native::watch::Watch;
@@ -261,6 +261,7 @@ fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Lies
         let mut found = Found::default();
         if let (true, Some(locator)) = (adapter.name() == wanted.adapter, &wanted.session) {
             for root in adapter.roots(look).iter().filter(|r| r.label() == wanted.root) {
+                let _limit = limited(root);
                 let store = adapter.store(look, root);
                 match store.conversation(locator) {
                     Some(Ok(conversation)) => {

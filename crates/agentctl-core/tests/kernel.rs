@@ -289,7 +289,7 @@ fn what_a_process_holds_and_was_told_is_seen() {
         assert_eq!((has(&lock), has(&open), has(&other)), (true, true, false));
         let holders = |path: &Path| {
             let inode = std::fs::metadata(path).expect("there").ino();
-            let locks = kernel.file_locks().expect("readable").into_iter();
+            let locks = kernel.file_locks(&|_| true).expect("readable").into_iter();
             locks.filter(|l| l.inode == inode).map(|l| (l.kind, l.pid)).collect::<Vec<_>>()
         };
         assert_eq!(holders(&lock), [("FLOCK".to_owned(), Some(agent.pid()))]);

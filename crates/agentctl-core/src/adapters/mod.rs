@@ -37,6 +37,7 @@ use crate::model::{
     Status, Time, Tokens, Word, maybe_word,
 };
 use crate::native::file;
+use crate::native::real_path::{Unresolved, real_path};
 use crate::talk::Pushing;
 
 /// Every adapter there is. The order is the order of `agentctl adapters`.
@@ -74,6 +75,23 @@ impl Look {
     /// asked once in a look, however many homes there are.
     pub fn environ(&self, process: &Process, names: &[&str]) -> io::Result<Vec<Option<String>>> {
         self.table.environs.get(&process.id, names, || self.host.kernel.environ(&process.id, names))
+    }
+
+    /// Returns the real path of a home that a process names, links resolved; the path as it is where it does
+    /// not exist; `None` where it needs too many steps. Each path is resolved once in a look.
+    #[must_use]
+    pub fn home(&self, path: &Path) -> Option<PathBuf> {
+        if let Some(known) = self.table.homes.get(path) {
+            return known;
+        }
+        let home = match real_path(path) {
+            Ok(real) => Some(real),
+            Err(Unresolved::TooLong) => None,
+            // It may be made while we look.
+            Err(Unresolved::Refused(_)) => return Some(path.to_owned()),
+        };
+        self.table.homes.keep(path, home.clone());
+        home
     }
 
     /// Returns all processes of this user, not only the candidates. They are read once in a look, however
@@ -564,7 +582,7 @@ pub fn not_regular(adapter: &'static str, root: &Root, entry: &file::Entry, uid:
 /// Returns the version that this npm package, or a versioned file name, declares for a program.
 #[must_use]
 pub fn version_beside(program: &Path, package_name: &str) -> Option<String> {
-    let real = std::fs::canonicalize(program).ok()?;
+    let real = real_path(program).ok()?;
     let folder_version = real.file_name()?.to_str().filter(|n| looks_like_version(n));
     if let Some(version) = folder_version {
         return Some(version.to_owned());

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 
 use super::{Adapter, Look, Root};
 use crate::kernel::Process;
-use crate::native::file;
 
 /// Why a process is not proved to be the agent of a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +47,7 @@ impl fmt::Display for Unproved {
                 write!(f, "its own environment names the home {}", home.display())
             }
             Self::Home { home: None } => {
-                f.write_str("its own environment does not say which home it uses")
+                f.write_str("its own environment names no home that can be resolved")
             }
         }
     }
@@ -72,7 +71,7 @@ pub fn prove(
     }
     let home = adapter.home_of(look, process);
     match home {
-        Some(home) if file::resolve_root(&home) == root.path => Ok(()),
+        Some(home) if home == root.path => Ok(()),
         home => Err(Unproved::Home { home }),
     }
 }

@@ -60,7 +60,7 @@ pub fn existing_roots(paths: impl IntoIterator<Item = PathBuf>) -> Vec<Root> {
 
 /// Adds the homes that live processes name: a first start is seen before its home is made. `known` are
 /// the homes that the user's settings name, whether they exist yet or not; `home_of` returns the home of a
-/// process that is the agent's own.
+/// process that is the agent's own, links resolved.
 #[must_use]
 pub fn with_homes_of_the_living(
     look: &Look,
@@ -70,8 +70,7 @@ pub fn with_homes_of_the_living(
 ) -> Vec<Root> {
     let known: Vec<PathBuf> = known.iter().map(|path| file::resolve_root(path)).collect();
     for process in &look.table.processes {
-        let Some(home) = home_of(process) else { continue };
-        let path = file::resolve_root(&home);
+        let Some(path) = home_of(process) else { continue };
         match roots.iter_mut().find(|root| root.path == path) {
             Some(root) if root.is_known() => {}
             Some(root) => root.named_by.push(process.id.clone()),

@@ -11,10 +11,15 @@ use super::given_up::{self, Ticket};
 use super::{append, panic_text};
 use crate::adapters::{Adapter, Found, Look, Root, fault};
 use crate::kernel::deadline;
+use crate::kernel::home_limit::{self, HomeLimit};
 use crate::model::Fault;
 
 /// More homes that only processes name are not looked at: each costs a look at every process.
 const NAMED_HOMES_MOST: usize = 64;
+/// So many names and rows are read of one home that only processes name, and of all such homes of an adapter
+/// together: each name costs memory, and a process may name as many homes as it likes.
+const NAMED_HOME_NAMES: usize = 10_000;
+const NAMED_HOMES_NAMES: usize = 20_000;
 /// So long before the deadline of the look a late home is given up, so that the rows of the other homes
 /// reach the caller in time: this part of the time that is left, but never longer than this.
 const RESERVE_SHARE: u32 = 8;
@@ -29,6 +34,12 @@ pub(crate) fn each_root<T: Send + 'static>(
     question: impl Fn(&Look, &Root) -> Found<T> + Send + Sync + 'static,
 ) -> Found<T> {
     let (roots, left_out) = bounded_roots(adapter, look);
+    let named = roots.iter().filter(|root| !root.is_known()).count();
+    let share = NAMED_HOME_NAMES.min(NAMED_HOMES_NAMES / named.max(1));
+    let question = move |look: &Look, root: &Root| {
+        let _limit = home_limit::set((!root.is_known()).then_some(share));
+        question(look, root)
+    };
     let answers = match roots.as_slice() {
         [] => Vec::new(),
         [only] => vec![question(look, only)],
@@ -45,6 +56,11 @@ pub(crate) fn each_root<T: Send + 'static>(
         all.whole &= found.whole;
     }
     all
+}
+
+/// Limits what this thread reads of a home, until the value is dropped.
+pub(crate) fn limited(root: &Root) -> HomeLimit {
+    home_limit::set((!root.is_known()).then_some(NAMED_HOME_NAMES))
 }
 
 /// Returns the answer of every home, in the order of the homes.

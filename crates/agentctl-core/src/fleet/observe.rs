@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Adapters, Question, each_adapter};
+use super::{Adapters, Question, each_adapter, limited};
 use crate::adapters::{Depth, Found, Root};
 use crate::host::Host;
 use crate::model::{Evidence, Fault, Locator, Outcome, ProcId, Session, Status, Target, Time};
@@ -92,6 +92,7 @@ pub fn observe(
             let here: Vec<_> =
                 theirs.iter().copied().filter(|(_, t)| t.root == root.label()).collect();
             if !here.is_empty() {
+                let _limit = limited(root);
                 let store = adapter.store(look, root);
                 let live = store.live();
                 let mut question = Question::new(adapter, look, root, store.as_ref(), live);

@@ -8,6 +8,7 @@ use super::join::{self, View, join};
 use super::packed::{Packed, Packer};
 use super::{Query, each_root};
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
+use crate::kernel::{deadline, home_limit};
 use crate::model::{Fault, Locator, Session};
 
 pub(super) fn list_adapter(
@@ -420,10 +421,10 @@ fn read_all(
     store: &dyn Store,
     locators: &[Locator],
     depth: Depth,
-    deadline: Instant,
+    until: Instant,
 ) -> Vec<Vec<Option<Record>>> {
     let read = |chunk: &[Locator]| -> Vec<Option<Record>> {
-        let record = |l| (Instant::now() < deadline).then(|| store.record(l, depth));
+        let record = |l| (Instant::now() < until).then(|| store.record(l, depth));
         chunk.iter().map(record).collect()
     };
     // Asking how many cores there are means reading a dozen files: only for many records.
@@ -433,6 +434,12 @@ fn read_all(
         return vec![read(locators)];
     }
     let share = locators.len().div_ceil(threads);
+    let left = home_limit::left();
+    let read = |chunk: &[Locator]| {
+        deadline::set(until);
+        let _limit = home_limit::set(left);
+        read(chunk)
+    };
     std::thread::scope(|scope| {
         let read = &read;
         let workers: Vec<_> =

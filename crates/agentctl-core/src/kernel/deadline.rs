@@ -4,7 +4,8 @@
 //! here whether anybody still waits, and ends by itself when nobody does.
 
 use std::cell::Cell;
-use std::time::Instant;
+use std::io;
+use std::time::{Duration, Instant};
 
 thread_local! {
     static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -13,6 +14,18 @@ thread_local! {
 /// Sets the deadline of everything that this thread does from now on.
 pub fn set(until: Instant) {
     UNTIL.set(Some(until));
+}
+
+/// Returns the time that is left; `None` for a thread without a deadline.
+#[must_use]
+pub fn left() -> Option<Duration> {
+    UNTIL.get().map(|until| until.saturating_duration_since(Instant::now()))
+}
+
+/// Returns an error if the deadline has passed.
+pub fn check() -> io::Result<()> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "there was no time left to read it");
+    if has_passed() { Err(late()) } else { Ok(()) }
 }
 
 /// Says whether the deadline has passed; a thread without one may take its time.

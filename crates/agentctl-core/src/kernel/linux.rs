@@ -18,13 +18,14 @@ mod strangers;
 mod table;
 mod unix_peers;
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stat::{Stat, effective_uid};
 
@@ -37,7 +38,7 @@ pub use self::exit_watch::ExitWatch;
 pub use self::leave::leave_quickly;
 pub use self::memory::{give_back_memory, keep_memory_together};
 pub use self::newest_pid::NewestPid;
-use super::{Brief, FileLock, Liveness, Mechanism, Process, Table};
+use super::{Brief, FileLock, Liveness, Mechanism, Process, Table, deadline};
 use crate::model::{ProcId, Time};
 
 const PIDFS_MAGIC: u64 = 0x5049_4446;
@@ -45,6 +46,10 @@ const PIDFS_MAGIC: u64 = 0x5049_4446;
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// Longest `/proc` text we read of one process.
 const PROC_TEXT_BYTES: u64 = 1 << 20;
+/// Reading the list of all file locks may take this part of the time that is left.
+const LOCKS_SHARE: u32 = 3;
+/// A list of file locks that takes longer to read is read once only.
+const LOCKS_ONCE: Duration = Duration::from_millis(50);
 
 /// The kernel as this process sees it. Cheap to clone; holds no state about anyone.
 #[derive(Clone, Debug)]
@@ -149,7 +154,7 @@ impl Kernel {
     fn details(&self, pid: u32, dir: &OwnedFd, stat: Stat, handle: Option<&OwnedFd>) -> Process {
         // Empty while the process becomes another program, and where it has unmapped its arguments. Nobody is
         // waited for here: see `Kernel::table`.
-        let argv = read_at(dir.as_fd(), "cmdline").unwrap_or_default();
+        let argv = read_beginning_at(dir.as_fd(), "cmdline").unwrap_or_default();
         let namespace = statat(dir, "ns/pid", AtFlags::empty()).ok().map(|s| s.st_ino);
         Process {
             id: ProcId {
@@ -252,18 +257,23 @@ impl Kernel {
     /// hides another one that is held. A lock that is listed was held; one that is not may be held all
     /// the same, so absence here proves nothing (1 in 50 looks beside a busy database writer). Three
     /// readings are joined, which makes it rare.
-    pub fn file_locks(&self) -> io::Result<Vec<FileLock>> {
-        let mut all: Vec<FileLock> = Vec::new();
+    ///
+    /// The locks of all users are listed, and for every page the kernel counts from the first one: tens of
+    /// thousands take seconds. A list that takes long is read once; one that uses up the share of the time
+    /// that this thread has left is an error.
+    pub fn file_locks(&self, wanted: &dyn Fn(u64) -> bool) -> io::Result<Vec<FileLock>> {
+        let mut all: HashSet<FileLock> = HashSet::new();
+        let (began, left) = (Instant::now(), deadline::left());
+        let until = left.map(|left| began + left / LOCKS_SHARE);
         for _ in 0..3 {
-            let mut text = Vec::with_capacity(64 << 10);
-            fs::File::open("/proc/locks")?.read_to_end(&mut text)?;
-            for lock in parse_locks(&String::from_utf8_lossy(&text)) {
-                if !all.contains(&lock) {
-                    all.push(lock);
-                }
+            each_line_until(fs::File::open("/proc/locks")?, until, |line| {
+                all.extend(parse_lock(line).filter(|lock| wanted(lock.inode)));
+            })?;
+            if began.elapsed() > LOCKS_ONCE {
+                break;
             }
         }
-        Ok(all)
+        Ok(all.into_iter().collect())
     }
 
     /// Takes hold of exactly this process; `None` when it is gone. What is held can be signalled and
@@ -428,11 +438,53 @@ fn open_process_directory(pid: u32) -> io::Result<OwnedFd> {
     Ok(openat(rustix::fs::CWD, format!("/proc/{pid}"), flags, Mode::empty())?)
 }
 
+fn open_at(directory: BorrowedFd<'_>, name: &str) -> io::Result<fs::File> {
+    Ok(openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?.into())
+}
+
+/// Reads a text of one process whole. A longer one than [`PROC_TEXT_BYTES`] is an error: what a process
+/// appended to it must not hide the rest.
 fn read_at(directory: BorrowedFd<'_>, name: &str) -> io::Result<Vec<u8>> {
-    let fd = openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let mut bytes = Vec::new();
-    fs::File::from(fd).take(PROC_TEXT_BYTES).read_to_end(&mut bytes)?;
+    let bytes = read_beginning_at(directory, name)?;
+    if bytes.len() as u64 > PROC_TEXT_BYTES {
+        let why = format!("its {name} is longer than {PROC_TEXT_BYTES} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
     Ok(bytes)
+}
+
+/// Reads the beginning of a text of one process.
+fn read_beginning_at(directory: BorrowedFd<'_>, name: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_at(directory, name)?.take(PROC_TEXT_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads a table of the kernel line by line, however long it is. It is an error if the deadline of this
+/// thread passes before its end.
+fn each_line(table: fs::File, line: impl FnMut(&str)) -> io::Result<()> {
+    each_line_until(table, deadline::left().map(|left| Instant::now() + left), line)
+}
+
+fn each_line_until(
+    table: fs::File,
+    until: Option<Instant>,
+    mut line: impl FnMut(&str),
+) -> io::Result<()> {
+    let mut table = BufReader::with_capacity(64 << 10, table);
+    let mut bytes = Vec::new();
+    for count in 0_u32.. {
+        if count % 64 == 63 && until.is_some_and(|until| Instant::now() >= until) {
+            let late = "there was no time left to read the kernel's table";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, late));
+        }
+        bytes.clear();
+        if table.read_until(b'\n', &mut bytes)? == 0 {
+            break;
+        }
+        line(&String::from_utf8_lossy(&bytes));
+    }
+    Ok(())
 }
 
 /// Says whether the kernel does not know yet where the arguments of a process are.
@@ -486,18 +538,14 @@ fn gone_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// Reads lines like `5: FLOCK  ADVISORY  WRITE 2725 fe:00:5751231 0 EOF`; waiters (`->`) hold nothing.
-fn parse_locks(text: &str) -> Vec<FileLock> {
-    text.lines()
-        .filter_map(|line| {
-            let mut fields = line.split_ascii_whitespace().skip(1);
-            let kind = fields.next().filter(|k| *k != "->")?.to_owned();
-            let exclusive = fields.nth(1)? == "WRITE";
-            let pid = fields.next()?.parse::<i64>().ok()?;
-            let inode = fields.next()?.rsplit(':').next()?.parse().ok()?;
-            let pid = u32::try_from(pid).ok().filter(|p| *p != 0);
-            Some(FileLock { pid, inode, kind, exclusive })
-        })
-        .collect()
+fn parse_lock(line: &str) -> Option<FileLock> {
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    let kind = fields.next().filter(|k| *k != "->")?.to_owned();
+    let exclusive = fields.nth(1)? == "WRITE";
+    let pid = fields.next()?.parse::<i64>().ok()?;
+    let inode = fields.next()?.rsplit(':').next()?.parse().ok()?;
+    let pid = u32::try_from(pid).ok().filter(|p| *p != 0);
+    Some(FileLock { pid, inode, kind, exclusive })
 }
 
 #[cfg(test)]
@@ -519,7 +567,7 @@ mod tests {
         #[test]
         fn rubbish_never_panics(line in proptest::collection::vec(any::<u8>(), 0..200), text in ".{0,200}") {
             let _stat = Stat::parse(&line);
-            let _locks = parse_locks(&text);
+            let _lock = parse_lock(&text);
         }
     }
 
@@ -528,7 +576,7 @@ mod tests {
         let text = "5: FLOCK  ADVISORY  WRITE 2725 fe:00:5751231 0 EOF\n\
                     5: -> FLOCK  ADVISORY  WRITE 99 fe:00:5751231 0 EOF\n\
                     6: OFDLCK ADVISORY  READ -1 00:1d:17 0 EOF\n";
-        let locks = parse_locks(text);
+        let locks: Vec<FileLock> = text.lines().filter_map(parse_lock).collect();
         assert_eq!(locks.len(), 2);
         assert_eq!((locks[0].pid, locks[0].inode), (Some(2725), 5_751_231));
         assert_eq!((locks[1].pid, locks[1].inode), (None, 17));

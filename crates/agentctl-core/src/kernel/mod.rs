@@ -17,11 +17,12 @@ use macos as platform;
 compile_error!("agentctl runs on Linux and macOS for now");
 
 pub mod deadline;
+pub mod home_limit;
 mod spawn;
 
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use platform::{
@@ -114,6 +115,8 @@ pub struct Table {
     pub late: bool,
     /// What was read of their environments since.
     pub environs: Environs,
+    /// The homes that they name, links resolved.
+    pub homes: Homes,
     /// All processes of this user, where they have been asked for.
     pub everyone: OnceLock<Arc<Table>>,
 }
@@ -153,6 +156,30 @@ impl Environs {
         }
         kept().insert(key, values.clone());
         Ok(values)
+    }
+}
+
+/// The real paths of homes that processes name; `None` for a path that is not resolved.
+#[derive(Debug, Default)]
+pub struct Homes(Mutex<HashMap<PathBuf, Option<PathBuf>>>);
+
+/// Another table resolves them again.
+impl Clone for Homes {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl Homes {
+    /// Returns what is known of a path.
+    #[must_use]
+    pub fn get(&self, path: &Path) -> Option<Option<PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+    }
+
+    /// Keeps the real path of a path.
+    pub fn keep(&self, path: &Path, real: Option<PathBuf>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), real);
     }
 }
 
@@ -235,7 +262,7 @@ impl OpenFile {
 }
 
 /// A file lock somebody holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileLock {
     /// The holder's pid, where the kernel names one.
     pub pid: Option<u32>,

@@ -114,7 +114,7 @@ fn take_beside(
 
 /// Says whether only other users hold a lock on a directory. What is not known counts as ours.
 fn is_held_by_others(host: &Host, (device, inode): (u64, u64)) -> bool {
-    let Ok(locks) = host.kernel.file_locks() else { return false };
+    let Ok(locks) = host.kernel.file_locks(&|locked| locked == inode) else { return false };
     let mut holders = locks.iter().filter(|l| l.kind == "FLOCK" && l.inode == inode).peekable();
     let is_other = |pid: u32| match host.kernel.owner(pid) {
         Ok(Some(uid)) => uid != host.kernel.uid(),

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::kernel::deadline;
+use super::real_path::real_path;
+use crate::kernel::{deadline, home_limit};
 
 /// Why a file was left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -228,6 +229,9 @@ pub fn list_wanted(
         if let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type())
             && wanted(&name)
         {
+            if !home_limit::take() {
+                return Err(Skip::Other(home_limit::TOO_MANY.into()));
+            }
             entries.push(Entry { name, path: entry.path(), kind });
         }
     }
@@ -251,10 +255,11 @@ pub fn list_below(root: &Path, steps: &Path, uid: u32) -> Result<Vec<Entry>, Ski
     list(&at, uid)
 }
 
-/// Resolves a configured root once, links included; below it no link is followed.
+/// Resolves a configured root once, links included; below it no link is followed. A root that does not exist,
+/// or that needs too many steps, is returned as it is.
 #[must_use]
 pub fn resolve_root(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    real_path(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Why nothing new can be written in a folder.

@@ -10,5 +10,6 @@ pub mod json5;
 pub mod jsonl;
 pub mod memo;
 pub mod private;
+pub mod real_path;
 pub mod sqlite;
 pub mod watch;

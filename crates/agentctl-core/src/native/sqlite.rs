@@ -23,6 +23,7 @@ pub use rusqlite::{Connection, Params, Result as SqlResult, Row};
 use rusqlite::{OpenFlags, OptionalExtension};
 
 use super::file;
+use super::real_path::real_path;
 
 /// Why a store was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -146,7 +147,9 @@ pub fn too_big(why: String) -> rusqlite::Error {
 /// home may lie behind one. The database itself must be none.
 fn behind_links(path: &Path) -> std::io::Result<PathBuf> {
     match (path.parent(), path.file_name()) {
-        (Some(folder), Some(name)) => Ok(std::fs::canonicalize(folder)?.join(name)),
+        (Some(folder), Some(name)) => {
+            Ok(real_path(folder).map_err(std::io::Error::other)?.join(name))
+        }
         _ => Ok(path.to_owned()),
     }
 }

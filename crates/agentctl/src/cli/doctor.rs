@@ -146,7 +146,7 @@ fn kernel(host: &Host, look: &Look) -> Vec<Check> {
         Some(gap) => Check::new("kernel", "process table", CheckState::Failed, gap.clone())
             .hint("absence cannot be proved: ended sessions are shown as unknown"),
     };
-    let locks = match kernel.file_locks() {
+    let locks = match kernel.file_locks(&|_| true) {
         Ok(locks) => Check::new(
             "kernel",
             "file locks",

@@ -230,13 +230,16 @@ fn with_parent(path: String) -> String {
     path
 }
 
-/// Accepts connections and says nothing, for as long as this process lives.
-/// Opens this many descriptors: each a rollout of its own in this folder, or all of them the same file.
+/// Opens this many descriptors: `rollouts` of its own in this folder, `same` file, `flocks` on deleted files,
+/// or `listeners` on the addresses 127.<folder>.0.1 and up.
 fn crowd(kind: &str, many: &str, folder: &str) -> Vec<File> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("raised");
     let many: u32 = many.parse().expect("a number");
+    if kind == "listeners" {
+        return listeners(many, folder.parse().expect("a number"));
+    }
     let open = |n: u32| {
         let path = match kind {
             "same" => "/dev/null".to_owned(),
@@ -244,11 +247,31 @@ fn crowd(kind: &str, many: &str, folder: &str) -> Vec<File> {
                 "{folder}/rollout-2026-11-15T07-44-24-{n:08x}-2222-4333-8444-555555555555.jsonl"
             ),
         };
-        OpenOptions::new().append(true).create(kind != "same").open(path).expect("open")
+        let file = OpenOptions::new().append(true).create(kind != "same").open(&path);
+        let file = file.expect("open");
+        if kind == "flocks" {
+            file.lock().expect("locked");
+            std::fs::remove_file(path).expect("removed");
+        }
+        file
     };
     (0..many).map(open).collect()
 }
 
+/// Listens on many addresses of the loopback, on one port.
+fn listeners(many: u32, network: u8) -> Vec<File> {
+    let mut port = 0;
+    let bind = |n: u32| {
+        let [_, _, third, fourth] = (n + 1).to_be_bytes();
+        let address = std::net::Ipv4Addr::new(127, network, third, fourth);
+        let listener = std::net::TcpListener::bind((address, port)).expect("bound");
+        port = listener.local_addr().expect("an address").port();
+        File::from(std::os::fd::OwnedFd::from(listener))
+    };
+    (0..many).map(bind).collect()
+}
+
+/// Accepts connections and says nothing, for as long as this process lives.
 fn listen(path: &str) {
     let listener = std::os::unix::net::UnixListener::bind(path).expect("bound");
     std::thread::spawn(move || {

@@ -13,13 +13,14 @@ const PASSWD_BYTES: u64 = 1 << 20;
 pub(super) fn home_of(look: &Look, process: &Process) -> Option<PathBuf> {
     let named = named(look, process)?;
     if named.home.is_absolute() {
-        return Some(named.home);
+        return look.home(&named.home);
     }
     // Claude Code takes a relative home, also an empty one, from the directory it stands in.
     let record = Path::new("sessions").join(format!("{}.json", process.id.pid));
     let began_in = named.pwd.filter(|pwd| pwd.is_absolute());
     let directories: Vec<&PathBuf> = process.cwd.iter().chain(began_in.iter()).collect();
-    let homes: Vec<PathBuf> = directories.into_iter().map(|d| d.join(&named.home)).collect();
+    let homes: Vec<PathBuf> =
+        directories.into_iter().filter_map(|d| look.home(&d.join(&named.home))).collect();
     let recorded = homes.iter().find(|home| home.join(&record).exists());
     recorded.or(homes.first()).cloned()
 }

@@ -477,7 +477,7 @@ fn waiting(what: Option<&str>) -> Reason {
 
 fn uses(look: &Look, root: &Root, process: &Process) -> bool {
     match super::home::home_of(look, process) {
-        Some(home) => file::resolve_root(&home) == root.path,
+        Some(home) => home == root.path,
         None => file::resolve_root(&look.host.home.join(".claude")) == root.path,
     }
 }
@@ -546,6 +546,10 @@ fn cannot_tell(look: &Look, root: &Root, process: &Process) -> Option<State> {
     }
     if program::is_interpreted(process) {
         let why = "this version of Claude Code does not record what it does";
+        return Some(unknown(ReasonKind::Unreadable, why));
+    }
+    if super::home::home_of(look, process).is_none() {
+        let why = "its own environment names no home that can be resolved";
         return Some(unknown(ReasonKind::Unreadable, why));
     }
     if let Some(refusal) = file::refuses_writing(&root.path.join("sessions")) {

@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::adapters::{Look, version_beside};
 use crate::kernel::Process;
+use crate::native::real_path::real_path;
 use crate::native::{bun, file};
 
 /// The names under which the agent's own file is started as a search tool.
@@ -149,7 +150,7 @@ fn is_version(name: &str) -> bool {
 fn script(process: &Process) -> Option<PathBuf> {
     let named = process.argv.iter().skip(1).find(|arg| !arg.starts_with('-'))?;
     let path = process.cwd.as_deref().unwrap_or_else(|| Path::new("/")).join(named);
-    std::fs::canonicalize(path).ok()
+    real_path(&path).ok()
 }
 
 #[cfg(test)]

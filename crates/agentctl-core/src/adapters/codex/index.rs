@@ -11,6 +11,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::adapters::Look;
+use crate::kernel::home_limit;
 use crate::model::Time;
 use crate::native::file;
 use crate::native::memo::Basis;
@@ -74,7 +75,10 @@ impl Index {
     /// Reads all rows at once, for questions over all history.
     pub(super) fn load(&self, look: &Look) {
         self.all.get_or_init(|| {
-            let rows = look.rows_in(&self.path, self.basis, || self.query("", [], MOST_THREADS));
+            let rows = match home_limit::left() {
+                Some(left) => self.query("", [], left.min(MOST_THREADS)),
+                None => look.rows_in(&self.path, self.basis, || self.query("", [], MOST_THREADS)),
+            };
             rows.unwrap_or_default().into_iter().collect()
         });
     }

@@ -30,8 +30,19 @@ pub(super) fn read(
             return;
         }
     };
-    let held = match look.host.kernel.file_locks() {
+    if entries.is_empty() {
+        return;
+    }
+    let inodes: HashSet<u64> = entries.iter().filter_map(inode_of).collect();
+    let held = match look.host.kernel.file_locks(&|inode| inodes.contains(&inode)) {
         Ok(locks) => locks,
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            // Another user may have made the list too long. The processes that have the files open are known.
+            let message = format!("not all locks of the machine could be read: {error}");
+            found.faults.push(fault(NAME, root, "timeout", message));
+            found.whole = false;
+            Vec::new()
+        }
         Err(error) => {
             let message = format!("the processes that hold its locks cannot be read: {error}");
             found.faults.push(fault(NAME, root, "unreadable", message));
@@ -45,6 +56,10 @@ pub(super) fn read(
             found.rows.extend(locks.holder(id, &entry));
         }
     }
+}
+
+fn inode_of(entry: &file::Entry) -> Option<u64> {
+    fs::symlink_metadata(&entry.path).ok().map(|meta| meta.ino())
 }
 
 /// Device and inode of every file that a process has open, or why they cannot be read.
@@ -142,8 +157,8 @@ fn outside(look: &Look, id: &str, entry: &file::Entry, source: String) -> Option
         return None;
     }
     // Taken since the list was read, by a process that we can see: the next look names it.
-    let now = kernel.file_locks().unwrap_or_default();
-    let visible = now.iter().any(|lock| lock.inode == opened.identity.1 && lock.pid.is_some());
+    let now = kernel.file_locks(&|inode| inode == opened.identity.1).unwrap_or_default();
+    let visible = now.iter().any(|lock| lock.pid.is_some());
     let (kind, why) = if visible {
         (ReasonKind::Ambiguous, "its lock was taken while we looked; ask again")
     } else {

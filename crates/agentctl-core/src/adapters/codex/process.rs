@@ -68,7 +68,7 @@ pub(super) fn home_of(look: &Look, process: &Process) -> Option<PathBuf> {
         _ => return None,
     };
     // Codex itself never changes its directory: `-C` is only recorded.
-    if home.is_absolute() { Some(home) } else { Some(process.cwd.as_deref()?.join(home)) }
+    look.home(&if home.is_absolute() { home } else { process.cwd.as_deref()?.join(home) })
 }
 
 /// Returns what a process was started for, as its arguments say.

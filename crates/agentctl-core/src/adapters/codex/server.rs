@@ -13,7 +13,6 @@ use super::{NAME, home_of, is_codex};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::Process;
 use crate::model::{ProcId, Reason, ReasonKind, Session, Status};
-use crate::native::file;
 use crate::talk::{Pushing, RpcSocket, TalkError};
 
 /// Puts the servers' word to each thread they host.
@@ -147,7 +146,7 @@ pub(super) fn announcing(look: &Look, root: &Root) -> Vec<Pushing> {
     let theirs = |p: &&Process| {
         is_codex(p)
             && role(p) == Role::Server
-            && home_of(look, p).is_some_and(|h| file::resolve_root(&h) == root.path)
+            && home_of(look, p).is_some_and(|home| home == root.path)
     };
     let servers = look.table.processes.iter().filter(theirs);
     servers.filter_map(|server| listening(look, root, server)).collect()

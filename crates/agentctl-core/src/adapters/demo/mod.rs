@@ -78,7 +78,7 @@ impl Adapter for Demo {
             [_, Some(home)] => PathBuf::from(home).join(".local/share"),
             _ => return None,
         };
-        Some(data.join("agentctl-demo"))
+        look.home(&data.join("agentctl-demo"))
     }
 
     fn roots(&self, look: &Look) -> Vec<Root> {
@@ -224,7 +224,7 @@ impl DemoStore<'_> {
     /// environment must not be overlooked.
     fn may_use_home(&self, process: &Process) -> bool {
         let home = Demo.home_of(self.look, process);
-        home.is_none_or(|home| file::resolve_root(&home) == self.root.path)
+        home.is_none_or(|home| home == self.root.path)
     }
 
     /// Says that a live record could not be read: whomever it names may be alive.

@@ -12,6 +12,7 @@ use std::time::Instant;
 use super::entry::{ENTRY_BYTES, Info, Model, Newest, Part, sum, title};
 use super::messages::Stored;
 use crate::adapters::{Found, Record};
+use crate::kernel::home_limit;
 use crate::model::{Locator, Time, Tokens, is_session_id};
 use crate::native::sqlite::{self, Connection, Params, Row as SqlRow, SqlResult, StoreError};
 
@@ -165,6 +166,15 @@ impl Database {
         self.ids(sql, (since_ms, i64::try_from(MOST).unwrap_or(i64::MAX)))
     }
 
+    /// Returns the sessions of a folder, and those of any folder that were written since then.
+    pub(super) fn in_or_since(&self, folder: &str, since_ms: i64) -> SqlResult<Found<Locator>> {
+        let sql = "select id from session s where parent_id is null and (directory = ?1 \
+                   or time_updated >= ?2 or (select m.time_updated from message m \
+                   where m.session_id = s.id order by m.time_created desc, m.id desc limit 1) >= ?2) \
+                   order by id limit ?3";
+        self.ids(sql, (folder, since_ms, i64::try_from(MOST).unwrap_or(i64::MAX)))
+    }
+
     /// Returns the sessions whose id begins so.
     pub(super) fn find(&self, prefix: &str) -> SqlResult<Found<Locator>> {
         let sql = "select id from session where substr(id, 1, length(?1)) = ?1 order by id \
@@ -183,6 +193,9 @@ impl Database {
         let mut seen = 0;
         while let Some(row) = rows.next()? {
             seen += 1;
+            if !home_limit::take() {
+                return Err(sqlite::too_big(home_limit::TOO_MANY.into()));
+            }
             // An id that cannot be one is nobody's session.
             if let Some(id) = row.get::<_, String>(0).ok().filter(|id| is_session_id(id)) {
                 found.rows.push(Locator { id, path: Some(self.path.clone()), parent: None });

@@ -55,7 +55,14 @@ impl Home {
             Some(data) => relative(look, process, &data.join("opencode")),
             None => home.as_deref().map(|home| Path::new(home).join(".local/share/opencode")),
         };
-        let Some(data) = data else { return Uses::Unknown(Self::assumed(look, process)) };
+        // A folder or a database that cannot be resolved is as good as none.
+        let names = |path: &Path| look.home(path).is_some();
+        let is_reachable = |data: &PathBuf| {
+            names(data) && database.as_deref().is_none_or(|name| names(&data.join(name)))
+        };
+        let Some(data) = data.filter(is_reachable) else {
+            return Uses::Unknown(Self::assumed(look, process));
+        };
         if database.is_none() {
             let uid = look.host.kernel.uid();
             let other = channels(&data, uid).into_iter().find(|path| has_open(look, process, path));

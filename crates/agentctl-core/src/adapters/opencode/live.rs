@@ -21,7 +21,7 @@ use super::server::{self, Word};
 use super::{Backend, NAME, OpenCode};
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, Turn, fault};
-use crate::kernel::Process;
+use crate::kernel::{Process, deadline};
 use crate::model::{Reason, ReasonKind, Status};
 use crate::talk::TalkError;
 
@@ -112,11 +112,18 @@ pub(super) fn read<'a>(
         let role = Role::of(process);
         all.push(One { look, root, backend, doubts, process, role, heard, home, proof });
     }
+    let mut silent = Vec::new();
     for some in all.chunks(AT_ONCE) {
         let words = ask_all(some);
         for (one, (claims, word)) in some.iter().zip(words) {
+            if matches!(word, Some(Err(_))) {
+                silent.push(one);
+            }
             one.claim(claims, word, &mut found);
         }
+    }
+    for one in silent {
+        one.doubt_what_it_may_serve(&mut found);
     }
     unwritten::add_begun(&all, &logs, &mut found);
     found
@@ -132,6 +139,7 @@ type Answer = (BTreeMap<String, Claim>, Option<Result<Word, TalkError>>);
 /// time.
 fn ask_all(some: &[One<'_>]) -> Vec<Answer> {
     let answer = |one: &One<'_>| {
+        deadline::set(one.look.deadline);
         let claims = one.claims();
         let word = one.word(&claims);
         (claims, word)
@@ -284,7 +292,10 @@ impl One<'_> {
         if self.role == Role::Run || self.proof.is_err() {
             return None;
         }
-        let server = server::of(self.look, self.process)?;
+        let server = match server::of(self.look, self.process) {
+            Ok(server) => server?,
+            Err(error) => return Some(Err(TalkError::Unreachable(error))),
+        };
         let mut folders: Vec<String> =
             claims.keys().filter_map(|id| self.backend.row(id).ok()??.directory).collect();
         if self.heard.told().is_none() && folders.is_empty() {
@@ -296,8 +307,7 @@ impl One<'_> {
         Some(server::ask(self.look, &server, &folders))
     }
 
-    /// Makes a fault of a server that did not answer. Such a server may serve any session of its home: no
-    /// session is proved to be over then, unless the whole log of a terminal names the sessions it was in.
+    /// Makes a fault of a server that did not answer.
     fn heard_or_fault(
         &self,
         word: Result<Word, TalkError>,
@@ -312,8 +322,6 @@ impl One<'_> {
                 let foreign = matches!(error, TalkError::Stranger(_));
                 let code = if foreign { "foreign" } else { "unreachable" };
                 found.faults.push(fault(NAME, self.root, code, message));
-                let has_whole_log = self.heard.told().is_some_and(|told| !told.cut);
-                found.whole &= self.role == Role::Terminal && has_whole_log;
                 None
             }
         }

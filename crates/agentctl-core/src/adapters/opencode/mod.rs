@@ -156,6 +156,13 @@ impl<'a> Backend<'a> {
         }
     }
 
+    /// Returns the sessions of a folder, and those of any folder that were written since then.
+    fn in_or_since(&self, directory: &str, since_ms: i64) -> Vec<String> {
+        let Self::Database(database, _) = self else { return Vec::new() };
+        let found = database.in_or_since(directory, since_ms).unwrap_or_default();
+        found.rows.into_iter().map(|locator| locator.id).collect()
+    }
+
     fn open_since(&self, directory: &str, since_ms: i64) -> Vec<Row> {
         match self {
             Self::Database(database, _) => {

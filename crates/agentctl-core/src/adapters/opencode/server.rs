@@ -6,6 +6,7 @@
 //! that very process and sent to no other.
 
 use std::collections::HashMap;
+use std::io;
 use std::time::Instant;
 
 use serde_json::Value;
@@ -19,16 +20,16 @@ use crate::talk::http::Http;
 /// More folders than that are not asked about.
 const MOST_FOLDERS: usize = 16;
 
-/// Returns the server that a process is, if it listens on the loopback.
-pub(super) fn of(look: &Look, process: &Process) -> Option<Http> {
+/// Returns the server that a process is; `None` if it does not listen on the loopback.
+pub(super) fn of(look: &Look, process: &Process) -> io::Result<Option<Http>> {
     let kernel = &look.host.kernel;
-    let at = kernel.listening(&process.id).ok()?.into_iter().next()?;
+    let Some(at) = kernel.listening(&process.id)?.into_iter().next() else { return Ok(None) };
     let names = ["OPENCODE_SERVER_PASSWORD", "OPENCODE_SERVER_USERNAME"];
-    let values = kernel.environ(&process.id, &names).ok()?;
+    let values = kernel.environ(&process.id, &names)?;
     let filled = |at: usize| values.get(at).cloned().flatten().filter(|v| !v.is_empty());
     let user = filled(1).unwrap_or_else(|| "opencode".into());
     let login = filled(0).map(|password| (user, password));
-    Some(Http { at, login, kernel: kernel.clone() })
+    Ok(Some(Http { at, login, kernel: kernel.clone() }))
 }
 
 /// What a server says of the sessions in some folders. Those it does not name are at rest.

@@ -36,7 +36,7 @@ pub(super) fn plan(look: &Look, session: &Session) -> Stop {
 fn server_of(look: &Look, session: &Session) -> Option<Http> {
     let id = &session.processes.first()?.id;
     let process: Process = look.host.kernel.process(id.pid).ok().flatten()?;
-    server::of(look, &process).filter(|_| process.id == *id)
+    server::of(look, &process).ok().flatten().filter(|_| process.id == *id)
 }
 
 /// Asks the server to abort the turn.

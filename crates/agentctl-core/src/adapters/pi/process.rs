@@ -8,6 +8,7 @@ use crate::adapters::{Look, Root, existing_roots, version_beside, with_homes_of_
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
 use crate::native::file;
+use crate::native::real_path::{Unresolved, real_path};
 
 /// Programs that run Pi's JavaScript.
 const RUNTIMES: [&str; 3] = ["node", "nodejs", "bun"];
@@ -168,10 +169,10 @@ impl Surroundings {
         // Pi takes a relative path as its own directory has it, and stays in that directory.
         let placed = |text: String| {
             let path = expanded(&text, &user);
-            if path.is_absolute() { Some(path) } else { Some(process.cwd.as_ref()?.join(path)) }
+            look.home(&if path.is_absolute() { path } else { process.cwd.as_ref()?.join(path) })
         };
         Some(Self {
-            home: said(directory).map_or_else(|| Some(user.join(".pi/agent")), placed),
+            home: said(directory).map_or_else(|| look.home(&user.join(".pi/agent")), placed),
             sessions: said(sessions).and_then(placed),
             inherited,
         })
@@ -179,7 +180,7 @@ impl Surroundings {
 
     /// Says whether sessions of this process lie, or may lie, in this home.
     pub(super) fn belongs_to(&self, root: &Root) -> bool {
-        self.home.as_ref().is_none_or(|home| file::resolve_root(home) == root.path)
+        self.home.as_ref().is_none_or(|home| *home == root.path)
     }
 }
 
@@ -224,7 +225,11 @@ pub(in crate::adapters) fn directories_of(host: &Host, root: &Root) -> Vec<PathB
 fn distinct(paths: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for path in paths.into_iter().filter(|p| p.is_absolute()) {
-        let path = file::resolve_root(&path);
+        let path = match real_path(&path) {
+            Ok(real) => real,
+            Err(Unresolved::Refused(_)) => path,
+            Err(Unresolved::TooLong) => continue,
+        };
         if !found.contains(&path) {
             found.push(path);
         }

@@ -10,7 +10,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 
 use super::{
-    Kernel, gone_is_none, open_process_directory, read_at, read_link_at, same_process, unix_peers,
+    Kernel, each_line, gone_is_none, open_at, open_process_directory, read_beginning_at,
+    read_link_at, same_process, unix_peers,
 };
 use crate::kernel::{OpenFile, deadline};
 use crate::model::ProcId;
@@ -28,13 +29,14 @@ impl Kernel {
         let descriptors = descriptors(&directory)?;
         let mut found = Vec::new();
         for name in names(&descriptors)? {
-            in_time()?;
+            deadline::check()?;
             // A descriptor closed meanwhile has no position any more.
             let Ok(stat) = statat(&descriptors, name.as_str(), AtFlags::empty()) else { continue };
             if (stat.st_dev, stat.st_ino) != (device, inode) {
                 continue;
             }
-            let text = read_at(directory.as_fd(), &format!("fdinfo/{name}")).unwrap_or_default();
+            let text =
+                read_beginning_at(directory.as_fd(), &format!("fdinfo/{name}")).unwrap_or_default();
             found.extend(position(&String::from_utf8_lossy(&text)));
         }
         self.still(id)?;
@@ -52,7 +54,7 @@ impl Kernel {
         let descriptors = descriptors(&directory)?;
         let mut found = Vec::new();
         for name in names(&descriptors)? {
-            in_time()?;
+            deadline::check()?;
             // A descriptor closed meanwhile has no link any more. One that must not be read is an error: the
             // kernel lists the descriptors also where it hides them.
             let Some(path) = gone_is_none(read_link_at(&descriptors, &name))? else { continue };
@@ -60,7 +62,8 @@ impl Kernel {
                 continue;
             }
             // The position before the size: a process that writes meanwhile is never beyond its end.
-            let text = read_at(directory.as_fd(), &format!("fdinfo/{name}")).unwrap_or_default();
+            let text =
+                read_beginning_at(directory.as_fd(), &format!("fdinfo/{name}")).unwrap_or_default();
             let Ok(stat) = statat(&descriptors, name.as_str(), AtFlags::empty()) else { continue };
             // The mode of the link itself says how the file was opened.
             let link = statat(&descriptors, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
@@ -88,7 +91,7 @@ impl Kernel {
         let descriptors = descriptors(&open_process_directory(pid)?)?;
         let mut found = HashSet::new();
         for name in names(&descriptors)? {
-            in_time()?;
+            deadline::check()?;
             // A descriptor closed meanwhile has no file any more. One that must not be read is an error.
             let stat = statat(&descriptors, name.as_str(), AtFlags::empty());
             let stat = gone_is_none(stat.map_err(io::Error::from))?;
@@ -109,16 +112,21 @@ impl Kernel {
         }
         let sockets = sockets(&directory)?;
         let mut found = Vec::new();
+        if sockets.is_empty() {
+            return Ok(found);
+        }
         for table in ["net/tcp", "net/tcp6"] {
-            let text = match read_at(directory.as_fd(), table) {
-                Ok(text) => text,
+            let table = match open_at(directory.as_fd(), table) {
+                Ok(table) => table,
                 // A kernel without IPv6.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
-            let rows = String::from_utf8_lossy(&text);
-            let listening = rows.lines().filter_map(listener);
-            found.extend(listening.filter(|(_, inode)| sockets.contains(inode)).map(|(at, _)| at));
+            // Sockets of all users are listed: the table is as long as they make it.
+            each_line(table, |row| {
+                let row = listener(row).filter(|(_, inode)| sockets.contains(inode));
+                found.extend(row.map(|(at, _)| at));
+            })?;
         }
         self.still(id)?;
         Ok(found)
@@ -153,17 +161,12 @@ fn sockets(process: &OwnedFd) -> io::Result<HashSet<u64>> {
     let names = names(&descriptors)?;
     let mut sockets = HashSet::new();
     for name in names {
-        in_time()?;
+        deadline::check()?;
         if let Some(link) = gone_is_none(read_link_at(&descriptors, &name))? {
             sockets.extend(socket_inode(&link.to_string_lossy()));
         }
     }
     Ok(sockets)
-}
-
-fn in_time() -> io::Result<()> {
-    let late = || io::Error::new(io::ErrorKind::TimedOut, "there was no time left to read them");
-    if deadline::has_passed() { Err(late()) } else { Ok(()) }
 }
 
 /// Returns the names of all descriptors, unless there are too many.

@@ -4,16 +4,14 @@
 //! lists both ends of such a connection, each with the user whose socket it is.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use super::Kernel;
 use super::descriptors::parse_address;
+use super::{Kernel, each_line};
 
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
-/// No machine has a larger table.
-const TABLE_BYTES: u64 = 256 << 20;
 
 impl Kernel {
     /// Returns the user who serves the connection from `ours` to `theirs`, an address of the loopback; `None`
@@ -25,6 +23,7 @@ impl Kernel {
         let (ours, theirs) = (canonical(ours), canonical(theirs));
         let (mut exactly, mut everywhere): (Vec<u32>, Vec<u32>) = Default::default();
         let mut accepted = None;
+        let port = format!(":{:04X} ", theirs.port());
         for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
             let file = match File::open(table) {
                 Ok(file) => file,
@@ -32,8 +31,12 @@ impl Kernel {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
-            for line in BufReader::new(file.take(TABLE_BYTES)).lines() {
-                let Some(row) = Row::parse(&line?) else { continue };
+            each_line(file, |line| {
+                // Other users may have made the table long: most rows are not even parsed.
+                if !line.contains(&port) {
+                    return;
+                }
+                let Some(row) = Row::parse(line) else { return };
                 if row.is_connection(theirs, ours) {
                     accepted = Some(row.uid);
                 } else if row.listens() && row.local == theirs {
@@ -41,7 +44,7 @@ impl Kernel {
                 } else if row.listens() && row.is_everywhere(theirs) {
                     everywhere.push(row.uid);
                 }
-            }
+            })?;
         }
         // Who listens on the very address is given the connection before who listens on all of them.
         let mut listening = if exactly.is_empty() { everywhere } else { exactly };

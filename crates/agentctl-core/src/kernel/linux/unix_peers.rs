@@ -7,6 +7,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
 };
 
+use crate::kernel::deadline;
+
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -31,6 +33,7 @@ pub(super) fn pairs() -> io::Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     let mut page = vec![0; 64 << 10];
     for _ in 0..MOST_PAGES {
+        deadline::check()?;
         // The answer is ready when the request has been taken: this does not block.
         let (count, _) = recv(&socket, page.as_mut_slice(), RecvFlags::empty())?;
         if read_page(&page[..count], &mut found)? {

@@ -18,7 +18,7 @@ impl Kernel {
     }
 
     /// Fails: macOS does not tell who holds a file lock.
-    pub fn file_locks(&self) -> io::Result<Vec<FileLock>> {
+    pub fn file_locks(&self, _wanted: &dyn Fn(u64) -> bool) -> io::Result<Vec<FileLock>> {
         Err(unsupported("macOS does not tell which process holds a file lock"))
     }
 

@@ -1,6 +1,6 @@
 //! Class: a home that only a process named: nothing there is resumed, executed or given a secret (S2, S3).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::json;
@@ -9,6 +9,7 @@ use testkit::{Agent, Output, sandboxed};
 use crate::claude_code::{A, B, Claude, prompt, said};
 use crate::launched::script;
 use crate::stop::lives;
+use crate::{configure, home, opencode};
 
 /// A home in the workspace, written by the agent, and the agent itself, which names it.
 struct Foreign {
@@ -225,5 +226,69 @@ fn the_id_of_a_launched_session_in_a_foreign_home_does_not_reach_its_run() {
         // The only record of that id lies in the foreign home, and nothing serves it.
         assert_eq!(told.code, Some(0), "{told:?}");
         assert!(told.stdout.contains(B) && told.stdout.contains("was stopped already"), "{told:?}");
+    });
+}
+
+/// Makes so many transcripts of Claude Code in a home: names of one file.
+fn transcripts(home: &Path, first: usize, many: usize) {
+    let folder = home.join("projects/-w");
+    std::fs::create_dir_all(&folder).expect("made");
+    let line = json!({"type": "user", "message": {"role": "user", "content": "x"}, "cwd": "/w",
+                      "timestamp": "2026-11-15T07:44:24.000Z"});
+    let source = home.join("source");
+    std::fs::write(&source, format!("{line}\n")).expect("written");
+    for n in first..first + many {
+        let name = format!("{n:08x}-2222-4333-8444-555555555555.jsonl");
+        std::fs::hard_link(&source, folder.join(name)).expect("linked");
+    }
+}
+
+/// F5: of homes that only processes name a bounded number of sessions is read; the sessions of the user's own
+/// home and of a small home beside them are all listed.
+#[test]
+fn homes_that_only_processes_name_have_a_bounded_number_of_rows() {
+    sandboxed(|| {
+        let mut home = home();
+        configure(&home, &[("live", "20s"), ("all", "20s")], "");
+        transcripts(&home.path().join(".claude"), 0x100_0000, 30);
+        let mut decoys = Vec::new();
+        for (n, many) in [8_000, 8_000, 8_000, 20].into_iter().enumerate() {
+            let folder = home.path().join(format!("decoy/{n}"));
+            transcripts(&folder, 0x1000_0000 * (n + 1), many);
+            home.set("CLAUDE_CONFIG_DIR", folder.to_string_lossy());
+            decoys.push(home.agent("claude", "decoy", &[]));
+        }
+        let data = home.path().join("decoy/data");
+        let folder = home.at("decoy/data/opencode/opencode.db");
+        let store = opencode::Store::new(&home, "decoy/data/opencode/opencode.db");
+        store.session(opencode::A, "/w", None);
+        let more = "with recursive n(x) as (select 1 union all select x + 1 from n where x < 15000) \
+                    insert into session select 'ses_e21d53d21ffen' || substr('0000000000000' || x, -13), \
+                    slug, parent_id, directory, title, null, 0, 0, 0, 0, 0, 0, time_created, time_created \
+                    from session, n";
+        store.connection.execute_batch(more).expect("more sessions");
+        home.set("XDG_DATA_HOME", data.to_string_lossy());
+        decoys.push(home.agent("opencode", "decoy", &["open", &folder.to_string_lossy()]));
+        home.set("XDG_DATA_HOME", "");
+        home.set("CLAUDE_CONFIG_DIR", "");
+        for decoy in &mut decoys {
+            decoy.ready();
+        }
+        let listed = home.run(&["list", "-a", "--since", "all", "--json"]);
+        let rows = listed.sessions();
+        let of = |root: &str| {
+            let root = home.path().join(root).to_string_lossy().into_owned();
+            rows.iter().filter(|row| row["root"] == root && !row["id"].is_null()).count()
+        };
+        assert_eq!(of(".claude"), 30, "{}", listed.stderr);
+        assert_eq!([of("decoy/0"), of("decoy/1"), of("decoy/2"), of("decoy/3")], [0, 0, 0, 20]);
+        assert_eq!(of("decoy/data/opencode"), 0);
+        assert_eq!(listed.code, Some(3), "what is missing is a fault");
+        assert_eq!(
+            listed.stderr.matches("add the home to [roots]").count(),
+            4,
+            "{}",
+            listed.stderr
+        );
     });
 }

@@ -8,6 +8,8 @@ mod forged_records;
 mod gateways;
 mod hooks;
 mod listeners;
+mod paths;
 mod processes;
 mod stopping;
+mod tables;
 mod words;

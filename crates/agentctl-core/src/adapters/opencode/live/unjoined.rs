@@ -1,11 +1,36 @@
 //! Processes of OpenCode that serve no session which can be named, and why that is so.
 
-use super::{Heard, NAME, One, Role, continues_some, unseen_home};
+use std::collections::HashSet;
+
+use super::{GRAIN_MS, Heard, NAME, One, Role, continues_some, unseen_home};
 use crate::adapters::proof::Unproved;
-use crate::adapters::{Served, State};
+use crate::adapters::{Found, Served, State};
 use crate::model::{Reason, ReasonKind, Status};
 
 impl One<'_> {
+    /// The sessions that a process may serve whose port could not be asked: where its log does not name all
+    /// of them, only the port does.
+    pub(super) fn doubt_what_it_may_serve(&self, found: &mut Found<Served>) {
+        if self.heard.told().is_some_and(|told| !told.cut) {
+            return;
+        }
+        let since = self.process.started_at.map_or(0, |start| start.millis() - GRAIN_MS);
+        let claimed: HashSet<String> = found.rows.iter().filter_map(|row| row.id.clone()).collect();
+        let pid = self.process.id.pid;
+        let why = format!("pid {pid} may serve it and could not be asked");
+        let folder = self.process.cwd.as_deref().unwrap_or(std::path::Path::new("/"));
+        for id in self.backend.in_or_since(&folder.to_string_lossy(), since) {
+            if claimed.contains(&id) {
+                continue;
+            }
+            let mut served = Served::unseen(id, "");
+            let reason = Some(Reason::with(ReasonKind::Unreadable, &why));
+            served.state = Some(State { status: Status::Unknown, reason });
+            served.evidence.push(self.look.evidence(format!("{NAME}:port"), why.clone()));
+            found.rows.push(served);
+        }
+    }
+
     /// A process of which nothing says which session it serves; `answered` says whether it was asked on its
     /// port and answered.
     pub(super) fn unjoined(&self, answered: bool) -> Option<Served> {
