@@ -58,7 +58,8 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
         let name = entry.file_name().to_string_lossy().trim_end_matches(".rs").to_owned();
         // The registry itself, the vocabulary of control, the declarations, the launchers, the proof of a
         // join, what a look remembers, and the homes.
-        let others = ["mod", "control", "declared", "launchers", "proof", "recall", "root"];
+        let others =
+            ["mod", "claims", "control", "declared", "launchers", "proof", "recall", "root"];
         if others.contains(&name.as_str()) {
             continue;
         }
