@@ -17,7 +17,7 @@ pub use self::watcher::{Seen, Watcher};
 use crate::fuses::Fuse;
 use crate::locks::Lock;
 use crate::model::{Callback, SCHEMA_VERSION, Session, Time, Word, maybe_word};
-pub use crate::native::bell::Bell;
+pub use crate::native::notifier::Notifier;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]

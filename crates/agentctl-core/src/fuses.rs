@@ -17,9 +17,9 @@ pub use self::due::{Due, due, next_due};
 use self::firing::Mark;
 pub use self::firing::{Firing, claim, unfinished};
 use crate::host::Host;
-use crate::kept::{EnterError, Folder};
 use crate::model::{Fault, Time, is_session_id};
 use crate::native::file;
+use crate::state_files::{EnterError, Folder};
 
 /// So often the folder is read anew where files move while it is read: more often than any fuse can move.
 const MOST_TRIES: u32 = 1000;
@@ -440,7 +440,7 @@ impl Fuses {
         Self { folder: Folder::of(host, "fuses", "fuse") }
     }
 
-    fn enter_existing(&self) -> Result<crate::kept::Entered, FuseError> {
+    fn enter_existing(&self) -> Result<crate::state_files::Entered, FuseError> {
         if !self.folder.path().exists() {
             return Err(FuseError::Missing);
         }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::kernel::Kernel;
 use crate::model::Time;
+use crate::native::cache::FileCache;
 use crate::native::file;
-use crate::native::memo::Memo;
 
 /// The variables that [`Host::xdg`] may be asked for. They decide what an answer contains.
 pub const BASE_DIRECTORIES: [&str; 4] =
@@ -127,7 +127,7 @@ pub struct Host {
     /// Limits on whole questions.
     pub deadlines: Deadlines,
     /// What somebody who stays awake remembers of files.
-    pub memo: Option<Arc<Memo>>,
+    pub file_cache: Option<Arc<FileCache>>,
 }
 
 impl Host {

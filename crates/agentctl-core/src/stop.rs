@@ -4,14 +4,14 @@
 //! changes hands meanwhile is never reached. A session in a shared server is ended by asking that server;
 //! the server itself is never signalled. No agent is named here.
 
-mod act;
+mod ask;
 mod belonging;
 mod daemon;
+mod failed_launch;
+mod process_scan;
 mod remote;
 mod report;
-mod run;
 mod run_folders;
-mod seen;
 mod tree;
 
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use crate::kernel::{Held, Liveness, Process};
 use crate::marks::{Marker, marker_of};
 use crate::model::{Fault, Join, ProcId, ServingProcess, Session, Status, Target};
 use crate::orders::{self, Objection};
+pub use failed_launch::{RunEnd, end_run};
 pub use report::{Ended, How, Left, Report, Survivor, Verdict};
-pub use run::{RunEnd, end_run};
 use run_folders::RunFolders;
 use tree::{Other, Roots, Tree};
 
@@ -288,7 +288,7 @@ impl Stopping<'_> {
         match plan {
             Stop::Signals(ladder) => self.signal(&agents, ladder, &mut tree),
             Stop::Run { program, args, set } => {
-                self.ask_program(&agents, &act::Order { program, args, set })?;
+                self.ask_program(&agents, &ask::AgentCommand { program, args, set })?;
             }
             Stop::Ask => self.ask_server(&look, &root, session)?,
             Stop::Refuse(_) => {}
@@ -494,7 +494,7 @@ impl Stopping<'_> {
             if !root.is_known() {
                 return Err(Objection::foreign_home(self.adapter.name(), &root).into());
             }
-            self.ask_program(&none, &act::Order { program, args, set })?;
+            self.ask_program(&none, &ask::AgentCommand { program, args, set })?;
         }
         let mut tree = Tree::new(self.host, self.roots(session, &none, others));
         while tree.grow() > 0 && !self.left().is_zero() {}

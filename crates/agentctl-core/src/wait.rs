@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::fleet::{self, Adapters, Observed, observe};
 use crate::host::Host;
 use crate::model::{Evidence, Fault, Outcome, ProcId, Session, Status, Target};
-use crate::waker::Waker;
+use crate::wakeups::Wakeups;
 
 /// Wake-ups may be lost by what lies between us and the agents; this bounds what that costs.
 const SAFETY: Duration = Duration::from_mins(1);
@@ -99,7 +99,7 @@ pub struct Waited {
 }
 
 /// What was watched while waiting; it is given back with the value.
-pub struct Watched(#[allow(dead_code)] Waker);
+pub struct Watched(#[allow(dead_code)] Wakeups);
 
 impl std::fmt::Debug for Watched {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -166,7 +166,7 @@ pub fn wait(
         told_faults: Vec::new(),
         told_trouble: None,
     };
-    let mut waker = Waker::new();
+    let mut wakeups = Wakeups::new();
     let mut restless = 0;
     let mut first = true;
     loop {
@@ -182,15 +182,15 @@ pub fn wait(
             watch.sessions[*at].see(host, wish.until, seen, look.faults.is_empty());
         }
         if let Some(end) = watch.end(tell) {
-            return Ok(finish(host, adapters, watch, end, waker));
+            return Ok(finish(host, adapters, watch, end, wakeups));
         }
         if left().is_some_and(|left| left.is_zero()) {
-            return Ok(finish(host, adapters, watch, End::TimedOut, waker));
+            return Ok(finish(host, adapters, watch, End::TimedOut, wakeups));
         }
         let looks = asked.into_iter().zip(look.seen);
         let open: Vec<(usize, Observed)> =
             looks.filter(|(at, _)| !watch.sessions[*at].decided).collect();
-        let armed = waker.arm(host, open.iter().map(|(_, seen)| &seen.signs));
+        let armed = wakeups.arm(host, open.iter().map(|(_, seen)| &seen.signs));
         restless = if armed.news { restless + 1 } else { 0 };
         if armed.news && restless < RESTLESS {
             continue;
@@ -202,8 +202,8 @@ pub fn wait(
         }
         let mut pause = if paced { PACE } else { SAFETY };
         pause = pause.min(watch.say(tell).unwrap_or(pause));
-        pause = waker.echo().map_or(pause, |echo| pause.min(echo));
-        waker.wait(pause.min(left().unwrap_or(pause)))?;
+        pause = wakeups.echo().map_or(pause, |echo| pause.min(echo));
+        wakeups.wait(pause.min(left().unwrap_or(pause)))?;
     }
 }
 
@@ -370,10 +370,10 @@ impl Watch {
 }
 
 /// What only a launch knows is added once, at the end: it decides nothing.
-fn finish(host: &Host, adapters: Adapters, watch: Watch, end: End, waker: Waker) -> Waited {
+fn finish(host: &Host, adapters: Adapters, watch: Watch, end: End, wakeups: Wakeups) -> Waited {
     let mut sessions: Vec<Awaited> = watch.sessions.into_iter().map(|s| s.awaited).collect();
     for awaited in &mut sessions {
         fleet::add_launches(host, adapters, awaited.session.as_mut_slice());
     }
-    Waited { sessions, end, watched: Watched(waker) }
+    Waited { sessions, end, watched: Watched(wakeups) }
 }

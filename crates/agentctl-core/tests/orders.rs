@@ -162,7 +162,7 @@ fn stop(pid: Option<u32>, force: bool) -> Report {
         kernel: Kernel::open().expect("a kernel"),
         clock: || Time(jiff::Timestamp::now()),
         deadlines: Deadlines { live: deadline, all: deadline, ..Deadlines::default() },
-        memo: None,
+        file_cache: None,
     });
     let locator = Locator { id: "forged".into(), path: None, parent: None };
     let target = Target { adapter: "credulous", root: HOME.into(), session: Some(locator), pid };

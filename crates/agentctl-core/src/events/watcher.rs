@@ -14,13 +14,13 @@ use super::aside::{self, Answer, Aside, ByName, GRACE, silent};
 use super::edges::{Edges, Key, Life, Look, Named, Passed, WORTH_A_WORD};
 use super::holders::Holders;
 use super::replay::{self, Past, life_of};
-use super::{Bell, Event};
+use super::{Event, Notifier};
 use crate::fleet::{Adapters, Launch, Launches, Signs, Survey};
 use crate::fuses;
 use crate::host::Host;
 use crate::locks::{self, Lock};
 use crate::model::{Fault, Listing, ProcId, Session, Status, Time};
-use crate::waker::{Waker, Woken};
+use crate::wakeups::{Wakeups, Woken};
 
 /// Looks are at least so far apart …
 const NEAREST: Duration = Duration::from_millis(50);
@@ -70,8 +70,8 @@ pub struct Watcher {
     adapters: Adapters,
     edges: Edges,
     launches: Launches,
-    waker: Waker,
-    bell: Bell,
+    wakeups: Wakeups,
+    bell: Notifier,
     resting: HashMap<&'static str, Resting>,
     leaving: HashMap<String, Instant>,
     trouble: Option<String>,
@@ -96,15 +96,15 @@ pub struct Watcher {
 impl Watcher {
     /// Makes a watcher that has seen nothing yet: its first look is what the second is compared with.
     pub fn new(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
-        let mut waker = Waker::new();
-        let bell = waker.bell()?;
+        let mut wakeups = Wakeups::new();
+        let bell = wakeups.notifier()?;
         let (now, aside) = (Instant::now(), Aside::all(&host, adapters));
         Ok(Self {
             host,
             adapters,
             edges: Edges::default(),
             launches: Launches::default(),
-            waker,
+            wakeups,
             bell,
             resting: HashMap::new(),
             leaving: HashMap::new(),
@@ -141,7 +141,7 @@ impl Watcher {
 
     /// Returns what ends a [`Self::wait`] from any thread.
     #[must_use]
-    pub fn bell(&self) -> Bell {
+    pub fn bell(&self) -> Notifier {
         self.bell.clone()
     }
 
@@ -222,8 +222,8 @@ impl Watcher {
             if left.is_zero() {
                 return Ok(());
             }
-            match self.waker.wait(left)? {
-                Woken::Exit | Woken::Bell | Woken::Late => return Ok(()),
+            match self.wakeups.wait(left)? {
+                Woken::Exit | Woken::Notified | Woken::Late => return Ok(()),
                 // Only a death is worth more than keeping looks apart.
                 Woken::Sign => until = until.min(self.earliest),
             }
@@ -232,10 +232,10 @@ impl Watcher {
 
     /// Arms what wakes us, and reckons when to look again if nothing does.
     fn prepare(&mut self, began: Instant, at: Time, signs: &Signs, seen: &Seen) {
-        if self.waker.has_lost_events() {
+        if self.wakeups.has_lost_events() {
             self.lost = Some(Instant::now());
         }
-        let armed = self.waker.arm(&self.host, std::iter::once(signs));
+        let armed = self.wakeups.arm(&self.host, std::iter::once(signs));
         self.looked = Instant::now();
         self.restless = if armed.news { self.restless + 1 } else { 0 };
         let restless = self.restless > RESTLESS;
@@ -272,7 +272,7 @@ impl Watcher {
             let left = (since + WORTH_A_WORD).saturating_duration_since(self.looked);
             pause = pause.min(left.max(NEAREST));
         }
-        if let Some(echo) = self.waker.echo() {
+        if let Some(echo) = self.wakeups.echo() {
             pause = pause.min(echo.max(apart));
         }
         let soonest = self.leaving.values().map(|since| *since + WRITING);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use notify::event::ModifyKind;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::bell::Ear;
+use super::notifier::Listener;
 
 /// A standing watch on some directories.
 pub struct Watch {
@@ -80,7 +80,7 @@ pub struct Alarm {
     wanted: Arc<Mutex<Wanted>>,
     /// The directories that are watched, as they were then.
     standing: BTreeMap<PathBuf, (u64, u64)>,
-    ear: Ear,
+    listener: Listener,
     flags: Arc<Flags>,
 }
 
@@ -94,7 +94,7 @@ struct Flags {
 impl Alarm {
     /// Makes an alarm that watches nothing yet.
     pub fn new() -> io::Result<Self> {
-        let (ear, bell) = Ear::new()?;
+        let (listener, notifier) = Listener::new()?;
         let wanted: Arc<Mutex<Wanted>> = Arc::default();
         let flags: Arc<Flags> = Arc::default();
         let (known, raised) = (Arc::clone(&wanted), Arc::clone(&flags));
@@ -113,11 +113,11 @@ impl Alarm {
                 matters
             });
             if rescan || matters {
-                bell.ring();
+                notifier.notify();
             }
         })
         .map_err(|error| refused(&error))?;
-        Ok(Self { watcher, wanted, standing: BTreeMap::new(), ear, flags })
+        Ok(Self { watcher, wanted, standing: BTreeMap::new(), listener, flags })
     }
 
     /// Watches these places and no others; says whether that is news: what happened there before was
@@ -163,7 +163,7 @@ impl Alarm {
 
     /// Says whether it rang since it was last asked.
     pub fn rang(&mut self) -> bool {
-        self.ear.heard()
+        self.listener.take_notifications()
     }
 
     /// Says whether events were lost since it was last asked: more happened than was kept for us.
@@ -182,7 +182,7 @@ impl Alarm {
 
 impl AsFd for Alarm {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ear.as_fd()
+        self.listener.as_fd()
     }
 }
 

@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use super::process_scan::{ScannedProcess, ancestors, bears, borne, parent, shim_of};
 use super::run_folders::is_this_program;
-use super::seen::{Seen, ancestors, bears, borne, parent, shim_of};
 use super::tree::{Spared, Tree, Verdict};
 use crate::kernel::Brief;
 use crate::marks::MARKER;
@@ -19,9 +19,9 @@ use crate::model::ProcId;
 impl Tree<'_> {
     /// Finds out, before anything is decided, which processes of this pass are the run's shim and which
     /// other sessions run inside this one.
-    pub(super) fn place(&mut self, table: &HashMap<u32, Seen>) {
+    pub(super) fn place(&mut self, table: &HashMap<u32, ScannedProcess>) {
         self.find_shims(table);
-        let mut own: Vec<&Seen> =
+        let mut own: Vec<&ScannedProcess> =
             self.roots.agents.iter().filter_map(|a| table.get(&a.pid)).collect();
         // What the shim was started with, so was the agent that may have ended since.
         own.extend(self.shims.iter().filter_map(|s| table.get(&s.pid)));
@@ -49,7 +49,7 @@ impl Tree<'_> {
 
     /// Finds the run's shim: the process that the run's folder names; or, where the folder is gone, an
     /// ancestor of the agent that runs this very program under that run's name.
-    fn find_shims(&mut self, table: &HashMap<u32, Seen>) {
+    fn find_shims(&mut self, table: &HashMap<u32, ScannedProcess>) {
         let Some(run) = self.roots.run.clone() else { return };
         let agents = self.roots.agents.iter().filter_map(|a| table.get(&a.pid));
         let above: Vec<&ProcId> =
@@ -71,7 +71,7 @@ impl Tree<'_> {
     }
 
     /// Decides about every process of a pass.
-    pub(super) fn decide_all(&self, table: &HashMap<u32, Seen>) -> HashMap<u32, Verdict> {
+    pub(super) fn decide_all(&self, table: &HashMap<u32, ScannedProcess>) -> HashMap<u32, Verdict> {
         let mut verdicts = HashMap::new();
         for pid in table.keys() {
             self.decide(*pid, table, &mut verdicts, 0);
@@ -82,7 +82,7 @@ impl Tree<'_> {
     fn decide(
         &self,
         pid: u32,
-        table: &HashMap<u32, Seen>,
+        table: &HashMap<u32, ScannedProcess>,
         memo: &mut HashMap<u32, Verdict>,
         depth: usize,
     ) -> Verdict {
@@ -102,7 +102,7 @@ impl Tree<'_> {
     }
 
     /// What a process is whichever its parent may be.
-    fn by_itself(&self, seen: &Seen) -> Option<Verdict> {
+    fn by_itself(&self, seen: &ScannedProcess) -> Option<Verdict> {
         let id = &seen.process.id;
         if id.pid == std::process::id() {
             return Some(Verdict::Spared(Spared::Us));
@@ -140,7 +140,7 @@ impl Tree<'_> {
     }
 
     /// Says whether the folder of another run names this process as its shim or its agent.
-    fn is_of_another_run(&self, seen: &Seen) -> bool {
+    fn is_of_another_run(&self, seen: &ScannedProcess) -> bool {
         let id = &seen.process.id;
         let marker = seen.marker.as_ref().filter(|m| m.names(id)).map(|m| m.run.as_str());
         let claimed = [shim_of(&seen.process), marker].into_iter().flatten();
@@ -150,7 +150,7 @@ impl Tree<'_> {
 
     /// Says whether the run's shim has started this process itself. It has a kernel session of its own and
     /// gives its agent another one; no process can enter a session that it was not born in.
-    fn is_hook(&self, seen: &Seen) -> bool {
+    fn is_hook(&self, seen: &ScannedProcess) -> bool {
         let id = &seen.process.id;
         self.hooks.contains(id)
             || self.shims.iter().any(|shim| {
@@ -158,7 +158,12 @@ impl Tree<'_> {
             })
     }
 
-    fn by_descent(&self, seen: &Seen, above: Verdict, table: &HashMap<u32, Seen>) -> Verdict {
+    fn by_descent(
+        &self,
+        seen: &ScannedProcess,
+        above: Verdict,
+        table: &HashMap<u32, ScannedProcess>,
+    ) -> Verdict {
         let nested = || self.nested_of(seen, table).map(|at| Verdict::Spared(Spared::Session(at)));
         match above {
             Verdict::Agent | Verdict::Intact => Verdict::Intact,
@@ -179,7 +184,11 @@ impl Tree<'_> {
     }
 
     /// Says whether a process is in a kernel session that one of ours has opened: only descendants are.
-    fn is_of_our_kernel_session(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> bool {
+    fn is_of_our_kernel_session(
+        &self,
+        seen: &ScannedProcess,
+        table: &HashMap<u32, ScannedProcess>,
+    ) -> bool {
         self.leaders.iter().any(|leader| {
             // The number of a session is not given to another process while the session has one.
             seen.process.session == leader.pid
@@ -189,7 +198,7 @@ impl Tree<'_> {
     }
 
     /// Decides about a process that no descent links to the session.
-    fn by_text(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> Verdict {
+    fn by_text(&self, seen: &ScannedProcess, table: &HashMap<u32, ScannedProcess>) -> Verdict {
         if seen.foreign || self.above_agents.contains(&seen.process.id) {
             return Verdict::Stranger;
         }
@@ -208,7 +217,7 @@ impl Tree<'_> {
 
     /// Says whether the whole text of the run names this session's agent, by pid and start time, and the
     /// process is this user's and began after the agent. An agent's own marks hold no start time.
-    fn is_wholly_marked(&self, seen: &Seen) -> bool {
+    fn is_wholly_marked(&self, seen: &ScannedProcess) -> bool {
         let Some(marker) = &seen.marker else { return false };
         let began = seen.process.id.start_ticks;
         !seen.is_outsider()
@@ -220,7 +229,11 @@ impl Tree<'_> {
 
     /// A server starts the tools of all its sessions, and gives each the mark of its own. What the
     /// server itself carries it was started with: that says nothing.
-    fn is_marked_below_server(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> bool {
+    fn is_marked_below_server(
+        &self,
+        seen: &ScannedProcess,
+        table: &HashMap<u32, ScannedProcess>,
+    ) -> bool {
         let bare = |server: &ProcId| {
             table.get(&server.pid).is_some_and(|s| !bears(s, &self.roots.marks, &[], table))
         };
@@ -228,7 +241,11 @@ impl Tree<'_> {
     }
 
     /// Returns the other live session whose mark a process bears.
-    pub(super) fn other_of(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> Option<usize> {
+    pub(super) fn other_of(
+        &self,
+        seen: &ScannedProcess,
+        table: &HashMap<u32, ScannedProcess>,
+    ) -> Option<usize> {
         self.roots
             .others
             .iter()
@@ -238,7 +255,11 @@ impl Tree<'_> {
     /// Returns the session inside this one whose mark a process bears. The mark of any other session is no
     /// reason to spare a descendant: only a session inside this one can have started it. It is spared
     /// and named.
-    fn nested_of(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> Option<usize> {
+    fn nested_of(
+        &self,
+        seen: &ScannedProcess,
+        table: &HashMap<u32, ScannedProcess>,
+    ) -> Option<usize> {
         self.roots
             .others
             .iter()

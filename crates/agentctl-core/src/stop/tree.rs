@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
+use super::process_scan::{self, ScannedProcess, ancestors, is_reaper, parent};
 use super::run_folders::RunFolders;
-use super::seen::{self, Seen, ancestors, is_reaper, parent};
 use super::{Ended, How, Left, Survivor};
 use crate::adapters::Adapter;
 use crate::adapters::control::Mark;
@@ -63,7 +63,7 @@ pub(super) struct Roots {
     pub(super) by_force: bool,
     /// The agent's own marks on what it starts.
     pub(super) marks: Vec<Mark>,
-    /// Everybody else.
+    /// ProcessScan else.
     pub(super) others: Vec<Other>,
     /// Adapters that could not say what lives: whatever looks like theirs is spared.
     pub(super) doubtful: Vec<&'static dyn Adapter>,
@@ -196,16 +196,16 @@ impl<'a> Tree<'a> {
             has_begun: false,
         };
         // Which sessions are around this one must be known before any parent can have ended.
-        let everybody = seen::look(host, &tree.names);
-        tree.place(&everybody.by_pid);
+        let scan = process_scan::scan(host, &tree.names);
+        tree.place(&scan.by_pid);
         tree
     }
 
     /// Looks once more and takes hold of everything new; returns how many that were.
     pub(super) fn grow(&mut self) -> usize {
-        let everybody = seen::look(self.host, &self.names);
-        let table = everybody.by_pid;
-        self.gaps = everybody.gaps;
+        let scan = process_scan::scan(self.host, &self.names);
+        let table = scan.by_pid;
+        self.gaps = scan.gaps;
         if !self.has_begun {
             self.before = table.values().map(|seen| seen.process.id.clone()).collect();
         }
@@ -290,8 +290,12 @@ impl<'a> Tree<'a> {
 
     /// A process whose line to the agent is broken and which carries another session or this command (a
     /// terminal multiplexer, say) is left alone, with all that is in it, and named.
-    fn leave_carriers(&mut self, table: &HashMap<u32, Seen>, verdicts: &mut HashMap<u32, Verdict>) {
-        let guests: Vec<(&Seen, Spared)> = table
+    fn leave_carriers(
+        &mut self,
+        table: &HashMap<u32, ScannedProcess>,
+        verdicts: &mut HashMap<u32, Verdict>,
+    ) {
+        let guests: Vec<(&ScannedProcess, Spared)> = table
             .values()
             .filter_map(|seen| match verdicts.get(&seen.process.id.pid) {
                 Some(Verdict::Spared(Spared::Hook | Spared::Daemon)) => None,
@@ -301,7 +305,7 @@ impl<'a> Tree<'a> {
             .collect();
         let mut carriers: BTreeMap<u32, Spared> = BTreeMap::new();
         for (guest, why) in guests {
-            let is_loose = |s: &&Seen| {
+            let is_loose = |s: &&ScannedProcess| {
                 let verdict = verdicts.get(&s.process.id.pid);
                 matches!(verdict, Some(Verdict::Loose | Verdict::Claimed))
             };
@@ -341,7 +345,11 @@ impl<'a> Tree<'a> {
     }
 
     /// Remembers the sessions that run inside this one and are left alone.
-    fn name_the_nested(&mut self, table: &HashMap<u32, Seen>, verdicts: &HashMap<u32, Verdict>) {
+    fn name_the_nested(
+        &mut self,
+        table: &HashMap<u32, ScannedProcess>,
+        verdicts: &HashMap<u32, Verdict>,
+    ) {
         for seen in table.values() {
             let pid = seen.process.id.pid;
             let Some(Verdict::Spared(Spared::Session(at))) = verdicts.get(&pid) else { continue };
@@ -359,7 +367,11 @@ impl<'a> Tree<'a> {
 
     /// Remembers the topmost processes below the agent or its shim that are left alone and serve no
     /// session themselves: nothing is spared in silence.
-    fn name_the_spared(&mut self, table: &HashMap<u32, Seen>, verdicts: &HashMap<u32, Verdict>) {
+    fn name_the_spared(
+        &mut self,
+        table: &HashMap<u32, ScannedProcess>,
+        verdicts: &HashMap<u32, Verdict>,
+    ) {
         for seen in table.values() {
             let id = &seen.process.id;
             let Some(Verdict::Spared(why)) = verdicts.get(&id.pid) else { continue };
@@ -384,7 +396,11 @@ impl<'a> Tree<'a> {
         }
     }
 
-    fn carries_the_nested(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> bool {
+    fn carries_the_nested(
+        &self,
+        seen: &ScannedProcess,
+        table: &HashMap<u32, ScannedProcess>,
+    ) -> bool {
         self.left
             .keys()
             .filter_map(|pid| table.get(pid))
@@ -392,8 +408,12 @@ impl<'a> Tree<'a> {
     }
 
     /// Remembers the topmost processes that only a text links to the session.
-    fn name_the_linked(&mut self, table: &HashMap<u32, Seen>, verdicts: &HashMap<u32, Verdict>) {
-        let linked = |s: &Seen| match verdicts.get(&s.process.id.pid) {
+    fn name_the_linked(
+        &mut self,
+        table: &HashMap<u32, ScannedProcess>,
+        verdicts: &HashMap<u32, Verdict>,
+    ) {
+        let linked = |s: &ScannedProcess| match verdicts.get(&s.process.id.pid) {
             Some(Verdict::Linked(variable)) => Some(*variable),
             _ => None,
         };
@@ -510,7 +530,7 @@ impl<'a> Tree<'a> {
     /// they stand. A process that is told to end can start another one and leave it without a parent.
     pub(super) fn suspects(&self, cwd: Option<&str>, since_ticks: Option<u64>) -> Vec<Survivor> {
         let cwd = cwd.map(Path::new).filter(|c| c.is_absolute());
-        let table = seen::look(self.host, &self.names).by_pid;
+        let table = process_scan::scan(self.host, &self.names).by_pid;
         let memo = self.decide_all(&table);
         let mut pids: Vec<u32> = table.keys().copied().collect();
         pids.sort_unstable();
@@ -547,7 +567,7 @@ impl<'a> Tree<'a> {
         stands.is_some_and(|stands| stands == cwd || (!is_wide && stands.starts_with(cwd)))
     }
 
-    fn is_born_after_the_first_signal(&self, seen: &Seen) -> bool {
+    fn is_born_after_the_first_signal(&self, seen: &ScannedProcess) -> bool {
         let id = &seen.process.id;
         self.has_begun
             && !seen.foreign
@@ -556,7 +576,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-fn is_line(verdicts: &HashMap<u32, Verdict>, seen: &Seen) -> bool {
+fn is_line(verdicts: &HashMap<u32, Verdict>, seen: &ScannedProcess) -> bool {
     verdicts.get(&seen.process.id.pid).is_some_and(|verdict| verdict.is_line())
 }
 

@@ -60,7 +60,7 @@ impl World {
             kernel: Kernel::open().expect("a kernel"),
             clock: now,
             deadlines: Deadlines::default(),
-            memo: None,
+            file_cache: None,
         };
         Self { dir, host }
     }

@@ -53,7 +53,7 @@ pub(crate) fn host(home: PathBuf, clock: fn() -> Time) -> Arc<Host> {
         kernel: Kernel::open().expect("a kernel"),
         clock,
         deadlines: Deadlines { live: LIMIT, all: LIMIT, launch: LIMIT, gateway: LIMIT },
-        memo: None,
+        file_cache: None,
     })
 }
 

@@ -16,13 +16,13 @@ const COMMAND: Duration = Duration::from_secs(10);
 const AFTER: Duration = Duration::from_secs(5);
 
 /// The agent's own command.
-pub(super) struct Order {
+pub(super) struct AgentCommand {
     pub(super) program: PathBuf,
     pub(super) args: Vec<OsString>,
     pub(super) set: Vec<(String, String)>,
 }
 
-impl Order {
+impl AgentCommand {
     fn shown(&self) -> String {
         let name = self.program.file_name().unwrap_or(self.program.as_os_str());
         let words = std::iter::once(name).chain(self.args.iter().map(OsString::as_os_str));
@@ -55,12 +55,16 @@ fn heard(adapter: &str, session: Option<&Session>, faults: &[Fault]) -> Heard {
 impl Stopping<'_> {
     /// Runs the agent's own command and waits for its process to end. That process is never signalled:
     /// whoever keeps it would start it again.
-    pub(super) fn ask_program(&mut self, agents: &Agents, order: &Order) -> Result<(), Verdict> {
-        let shown = order.shown();
+    pub(super) fn ask_program(
+        &mut self,
+        agents: &Agents,
+        command: &AgentCommand,
+    ) -> Result<(), Verdict> {
+        let shown = command.shown();
         let failed = |why: String| Verdict::Failed(format!("`{shown}` {why}"));
         let began = Instant::now();
         let code = self
-            .run_program(order)
+            .run_program(command)
             .map_err(|error| failed(format!("could not be run: {error}")))?;
         let dead = Held::wait_for_all(&agents.held, AFTER).unwrap_or(false);
         for process in &agents.shown {
@@ -81,11 +85,11 @@ impl Stopping<'_> {
     }
 
     /// Returns its exit code; `None` when it took too long and was killed.
-    fn run_program(&self, order: &Order) -> std::io::Result<Option<i32>> {
-        let set = order.set.iter().map(|(k, v)| (k.into(), v.into()));
+    fn run_program(&self, command: &AgentCommand) -> std::io::Result<Option<i32>> {
+        let set = command.set.iter().map(|(k, v)| (k.into(), v.into()));
         let spawn = Spawn {
-            program: order.program.clone(),
-            args: order.args.clone(),
+            program: command.program.clone(),
+            args: command.args.clone(),
             set: set.collect(),
             unset: Vec::new(),
             cwd: self.host.home.clone(),

@@ -1,7 +1,7 @@
-//! What wakes whoever waits: exits, file events, a server's own word, a bell. Each is a hint to look
+//! What wakes whoever waits: exits, file events, a server's own word, a notifier. Each is a hint to look
 //! again.
 //!
-//! One `poll` over pidfds, the file events' bell and the servers' sockets; no thread of ours but to knock
+//! One `poll` over pidfds, the file events' notifier and the servers' sockets; no thread of ours but to knock
 //! at a server, and no clock but the one the caller sets.
 
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ use crate::fleet::Signs;
 use crate::host::Host;
 use crate::kernel::ExitWatch;
 use crate::model::ProcId;
-use crate::native::bell::{Bell, Ear};
+use crate::native::notifier::{Listener, Notifier};
 use crate::native::watch::Alarm;
 use crate::talk::{Heard, Pushes, Pushing, TalkError};
 
@@ -60,8 +60,8 @@ pub(crate) enum Woken {
     Exit,
     /// A file changed, or a server spoke.
     Sign,
-    /// The bell rang.
-    Bell,
+    /// The notifier rang.
+    Notified,
 }
 
 /// A server that did not let us in.
@@ -71,7 +71,7 @@ struct Deaf {
     why: String,
 }
 
-pub(crate) struct Waker {
+pub(crate) struct Wakeups {
     exits: ExitWatch,
     held: HashSet<ProcId>,
     gone: HashSet<ProcId>,
@@ -81,10 +81,10 @@ pub(crate) struct Waker {
     knocking: HashMap<String, Receiver<Result<Pushes, TalkError>>>,
     /// When a journal was last seen to be written.
     journal: Option<Instant>,
-    bell: Option<(Ear, Bell)>,
+    notifier: Option<(Listener, Notifier)>,
 }
 
-impl Waker {
+impl Wakeups {
     pub(crate) fn new() -> Self {
         Self {
             exits: ExitWatch::default(),
@@ -95,17 +95,17 @@ impl Waker {
             deaf: HashMap::new(),
             knocking: HashMap::new(),
             journal: None,
-            bell: None,
+            notifier: None,
         }
     }
 
     /// Returns what wakes it from any thread.
-    pub(crate) fn bell(&mut self) -> std::io::Result<Bell> {
-        if self.bell.is_none() {
-            self.bell = Some(Ear::new()?);
+    pub(crate) fn notifier(&mut self) -> std::io::Result<Notifier> {
+        if self.notifier.is_none() {
+            self.notifier = Some(Listener::new()?);
         }
-        let bell = self.bell.as_ref().map(|(_, bell)| bell.clone());
-        bell.ok_or_else(|| std::io::Error::other("no bell"))
+        let notifier = self.notifier.as_ref().map(|(_, notifier)| notifier.clone());
+        notifier.ok_or_else(|| std::io::Error::other("no notifier"))
     }
 
     /// Watches everything in which these may show, and nothing else.
@@ -194,7 +194,7 @@ impl Waker {
         }
     }
 
-    /// Asks a server to let us in, on a thread of its own: one that is mute holds nobody up. The bell says
+    /// Asks a server to let us in, on a thread of its own: one that is mute holds nobody up. The notifier says
     /// when there is an answer.
     fn knock(&mut self, name: &str, pushing: &Pushing) -> Option<Result<Pushes, TalkError>> {
         if let Some(answer) = self.knocking.get(name) {
@@ -207,13 +207,13 @@ impl Waker {
             };
         }
         let (sender, answer) = channel();
-        let bell = self.bell();
+        let notifier = self.notifier();
         let asked = pushing.clone();
         let knocks = move || {
-            // Nobody listens any more when the waker has gone.
+            // Nobody listens any more when the wakeups has gone.
             let _gone = sender.send(asked.follow(PATIENCE));
-            if let Ok(bell) = bell {
-                bell.ring();
+            if let Ok(notifier) = notifier {
+                notifier.notify();
             }
         };
         match std::thread::Builder::new().name("knock".into()).spawn(knocks) {
@@ -254,9 +254,10 @@ impl Waker {
 
     fn wait_once(&mut self, limit: Duration) -> std::io::Result<Woken> {
         let files = self.files.as_ref().ok().map(AsFd::as_fd);
-        let ear = self.bell.as_ref().map(|(ear, _)| ear.as_fd());
+        let listener = self.notifier.as_ref().map(|(listener, _)| listener.as_fd());
         let servers = self.servers.values().map(AsFd::as_fd);
-        let others: Vec<BorrowedFd<'_>> = files.into_iter().chain(ear).chain(servers).collect();
+        let others: Vec<BorrowedFd<'_>> =
+            files.into_iter().chain(listener).chain(servers).collect();
         let exited = self.exits.wait_beside(&others, Some(limit))?;
         let mut woken = Woken::Late;
         if self.files.as_mut().is_ok_and(Alarm::rang) {
@@ -270,8 +271,8 @@ impl Waker {
             }
             heard != Heard::Gone
         });
-        if self.bell.as_mut().is_some_and(|(ear, _)| ear.heard()) {
-            woken = Woken::Bell;
+        if self.notifier.as_mut().is_some_and(|(listener, _)| listener.take_notifications()) {
+            woken = Woken::Notified;
         }
         if !exited.is_empty() {
             woken = Woken::Exit;

@@ -13,7 +13,7 @@ use crate::marks::{MARKER, Marker, SHIM};
 use crate::model::{ProcId, is_session_id};
 
 /// One process as a pass over the table shows it.
-pub(super) struct Seen {
+pub(super) struct ScannedProcess {
     pub(super) process: Process,
     /// The text of a run in its environment.
     pub(super) marker: Option<Marker>,
@@ -25,7 +25,7 @@ pub(super) struct Seen {
     pub(super) foreign: bool,
 }
 
-impl Seen {
+impl ScannedProcess {
     /// Says whether it is another user's, or of another pid namespace: a pid in its environment may mean
     /// another process there.
     pub(super) fn is_outsider(&self) -> bool {
@@ -37,13 +37,13 @@ impl Seen {
 const TABLE_LIMIT: Duration = Duration::from_secs(20);
 
 /// All processes there were, by pid, and why that may not be all.
-pub(super) struct Everybody {
-    pub(super) by_pid: HashMap<u32, Seen>,
+pub(super) struct ProcessScan {
+    pub(super) by_pid: HashMap<u32, ScannedProcess>,
     pub(super) gaps: Vec<String>,
 }
 
 /// Reads the whole table once, with these marks.
-pub(super) fn look(host: &Host, names: &[&'static str]) -> Everybody {
+pub(super) fn scan(host: &Host, names: &[&'static str]) -> ProcessScan {
     let mut wanted = vec![MARKER];
     wanted.extend(names);
     let kernel = &host.kernel;
@@ -60,10 +60,10 @@ pub(super) fn look(host: &Host, names: &[&'static str]) -> Everybody {
         let values = names.iter().zip(said).filter_map(|(name, v)| Some((*name, v?)));
         let values = values.collect();
         let daemon = !foreign && is_daemon(host, &process);
-        let seen = Seen { process, marker, daemon, values, foreign };
+        let seen = ScannedProcess { process, marker, daemon, values, foreign };
         (seen.process.id.pid, seen)
     });
-    Everybody { by_pid: by_pid.collect(), gaps }
+    ProcessScan { by_pid: by_pid.collect(), gaps }
 }
 
 #[cfg(target_os = "linux")]
@@ -80,10 +80,10 @@ fn strangers(_: &Kernel, _: Instant) -> Table {
 /// Returns the variable by which a process bears one of these marks. A mark that names a pid counts only
 /// for a process that began after that very process, and only while no other process has its pid.
 pub(super) fn borne(
-    seen: &Seen,
+    seen: &ScannedProcess,
     marks: &[Mark],
     by: &[ProcId],
-    table: &HashMap<u32, Seen>,
+    table: &HashMap<u32, ScannedProcess>,
 ) -> Option<&'static str> {
     let borne =
         marks.iter().filter(|m| seen.values.get(m.name) == Some(&m.value)).find(|mark| match mark
@@ -104,10 +104,10 @@ pub(super) fn borne(
 
 /// Says whether a process bears one of these marks: see [`borne`].
 pub(super) fn bears(
-    seen: &Seen,
+    seen: &ScannedProcess,
     marks: &[Mark],
     by: &[ProcId],
-    table: &HashMap<u32, Seen>,
+    table: &HashMap<u32, ScannedProcess>,
 ) -> bool {
     borne(seen, marks, by, table).is_some()
 }
@@ -123,7 +123,10 @@ pub(super) fn shim_of(process: &Process) -> Option<&str> {
 
 /// Returns the parent of a process, if the process with that pid can be it: no process is older than its
 /// parent.
-pub(super) fn parent<'t>(table: &'t HashMap<u32, Seen>, seen: &Seen) -> Option<&'t Seen> {
+pub(super) fn parent<'t>(
+    table: &'t HashMap<u32, ScannedProcess>,
+    seen: &ScannedProcess,
+) -> Option<&'t ScannedProcess> {
     let above = table.get(&seen.process.parent_pid)?;
     (above.process.id.start_ticks <= seen.process.id.start_ticks
         && above.process.id.pid != seen.process.id.pid)
@@ -131,13 +134,13 @@ pub(super) fn parent<'t>(table: &'t HashMap<u32, Seen>, seen: &Seen) -> Option<&
 }
 
 pub(super) fn ancestors<'t>(
-    table: &'t HashMap<u32, Seen>,
-    seen: &'t Seen,
-) -> impl Iterator<Item = &'t Seen> {
+    table: &'t HashMap<u32, ScannedProcess>,
+    seen: &'t ScannedProcess,
+) -> impl Iterator<Item = &'t ScannedProcess> {
     std::iter::successors(parent(table, seen), |s| parent(table, s)).take(4096)
 }
 
 /// Orphans are given to the first process, or to the one that stands in for it in a login session.
-pub(super) fn is_reaper(pid: u32, seen: Option<&Seen>) -> bool {
+pub(super) fn is_reaper(pid: u32, seen: Option<&ScannedProcess>) -> bool {
     pid <= 1 || seen.is_some_and(|s| matches!(s.process.comm.as_str(), "systemd" | "init"))
 }

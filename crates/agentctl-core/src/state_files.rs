@@ -30,7 +30,7 @@ const MUTEX: &str = ".mutex";
 #[derive(Debug, thiserror::Error)]
 pub enum EnterError {
     /// Somebody else held it all the time.
-    #[error("another launch is at work in this directory")]
+    #[error("another process holds the lock")]
     Busy,
     /// There is no such directory, or it cannot be opened.
     #[error("{0}")]
