@@ -96,7 +96,7 @@ impl Action {
 /// How far a fuse has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum FuseState {
     /// It burns.
     #[default]
     Burning,
@@ -108,7 +108,7 @@ pub enum State {
     Fired,
 }
 
-impl State {
+impl FuseState {
     /// Returns the word for it.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -155,7 +155,7 @@ pub struct Fuse {
     pub on_expire: Vec<Action>,
     /// How far it has come.
     #[serde(default)]
-    pub state: State,
+    pub state: FuseState,
     /// When it burnt down.
     #[serde(default)]
     pub expired_at: Option<Time>,
@@ -233,7 +233,7 @@ impl Conditions {
 
 /// A fuse that somebody wants.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct FuseOrder {
     /// What it is bound to.
     pub bound: Bound,
     /// A few words; there is one fuse for a target and label.
@@ -293,7 +293,7 @@ pub fn folder(host: &Host) -> PathBuf {
 #[must_use]
 pub fn all(host: &Host) -> (Vec<Fuse>, Vec<Fault>) {
     let (mut fuses, faults) = seen(host);
-    fuses.retain(|f| f.state != State::Fired);
+    fuses.retain(|f| f.state != FuseState::Fired);
     (fuses, faults)
 }
 
@@ -308,15 +308,15 @@ pub fn seen(host: &Host) -> (Vec<Fuse>, Vec<Fault>) {
     };
     let mut found: Vec<Fuse> = found.into_iter().map(|lit| lit.fuse.public()).collect();
     let key = |f: &Fuse| {
-        (f.state == State::Burning, f.due_at.is_none(), f.due_at, f.set_at, f.id.clone())
+        (f.state == FuseState::Burning, f.due_at.is_none(), f.due_at, f.set_at, f.id.clone())
     };
     found.sort_by_key(key);
     (found, faults)
 }
 
 /// Sets a fuse; one of the same target and label is replaced and returned beside it.
-pub fn set(host: &Host, wish: Wish) -> Result<(Fuse, Option<Fuse>), FuseError> {
-    let Wish { bound, label, when, on_expire } = wish;
+pub fn set(host: &Host, order: FuseOrder) -> Result<(Fuse, Option<Fuse>), FuseError> {
+    let FuseOrder { bound, label, when, on_expire } = order;
     let now = host.now();
     let (directory, session, adapter, root) = match bound {
         Bound::Directory(directory) => (Some(directory), None, None, None),
@@ -337,7 +337,7 @@ pub fn set(host: &Host, wish: Wish) -> Result<(Fuse, Option<Fuse>), FuseError> {
         max_runtime_ms: when.max_runtime_ms,
         max_cost_usd: when.max_cost_usd,
         on_expire,
-        state: State::Burning,
+        state: FuseState::Burning,
         expired_at: None,
         cause: None,
         note: None,
@@ -351,7 +351,7 @@ pub fn set(host: &Host, wish: Wish) -> Result<(Fuse, Option<Fuse>), FuseError> {
     let replaced = older.iter().find(|l| l.mark.is_none()).map(|l| l.fuse.public());
     fuses.folder.put(&entered, &place, &fuse)?;
     // Where a person may have put it, and what was said about the one before.
-    let told = |l: &Lit| l.is_over() && l.fuse.state == State::Interrupted;
+    let told = |l: &Lit| l.is_over() && l.fuse.state == FuseState::Interrupted;
     let stale = older.iter().filter(|l| told(l) || (l.mark.is_none() && l.path != place));
     let stale: Vec<PathBuf> = stale.map(|l| l.path.clone()).collect();
     fuses.folder.remove(&entered, &stale)?;
@@ -363,7 +363,7 @@ pub fn extend(host: &Host, id: &str, change: Conditions) -> Result<Fuse, FuseErr
     let fuses = Fuses::of(host);
     let entered = fuses.enter_existing()?;
     let Lit { path, mut fuse, .. } = fuses.find(id)?;
-    if fuse.state != State::Burning {
+    if fuse.state != FuseState::Burning {
         return Err(FuseError::Firing);
     }
     if change.is_empty() && fuse.ttl_ms.is_none() {
@@ -388,7 +388,7 @@ pub fn cancel(host: &Host, id: &str) -> Result<Fuse, FuseError> {
     let fuses = Fuses::of(host);
     let entered = fuses.enter_existing()?;
     let lit = fuses.find(id)?;
-    if lit.fuse.state == State::Firing {
+    if lit.fuse.state == FuseState::Firing {
         return Err(FuseError::Firing);
     }
     fuses.folder.remove(&entered, std::slice::from_ref(&lit.path))?;
@@ -490,7 +490,7 @@ impl Fuses {
 
     fn find(&self, id: &str) -> Result<Lit, FuseError> {
         let (found, _unreadable) = self.all()?;
-        let mut found = found.into_iter().filter(|lit| lit.fuse.state != State::Fired);
+        let mut found = found.into_iter().filter(|lit| lit.fuse.state != FuseState::Fired);
         found.find(|lit| lit.fuse.id == id).ok_or(FuseError::Missing)
     }
 
@@ -509,12 +509,12 @@ impl Fuses {
             return Err(file::Skip::Other("its name says another id".into()));
         }
         (fuse.state, fuse.expired_at, fuse.cause, fuse.note) = match &mark {
-            None => (State::Burning, None, None, None),
+            None => (FuseState::Burning, None, None, None),
             Some(mark) => {
                 let state = match mark.is_over {
-                    true if mark.cut.is_none() => State::Fired,
-                    false if self.is_attended(path)? => State::Firing,
-                    _ => State::Interrupted,
+                    true if mark.cut.is_none() => FuseState::Fired,
+                    false if self.is_attended(path)? => FuseState::Firing,
+                    _ => FuseState::Interrupted,
                 };
                 (state, Some(mark.at), Some(mark.cause), mark.note(&fuse, state))
             }

@@ -59,7 +59,7 @@ pub struct AgentEnv {
 }
 
 /// Everything that is wanted of a launch.
-pub struct Launch {
+pub struct LaunchOrder {
     /// The agent.
     pub adapter: &'static dyn Adapter,
     /// What it is to do, the prompt apart.
@@ -82,7 +82,7 @@ pub struct Launch {
 
 /// A session that has begun.
 #[derive(Debug)]
-pub struct Launched {
+pub struct StartedLaunch {
     /// The run; `None` where a server carries it out, and nothing of it is kept here.
     pub run: Option<Run>,
     /// The agent's own session id.
@@ -103,8 +103,8 @@ fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> LaunchError {
 pub fn launch(
     host: &Arc<Host>,
     adapters: Adapters,
-    mut launch: Launch,
-) -> Result<Launched, LaunchError> {
+    mut launch: LaunchOrder,
+) -> Result<StartedLaunch, LaunchError> {
     let agent = launch.adapter.name();
     let control = launch.adapter.control().ok_or_else(|| {
         Refusal::new(format!("{agent} cannot be launched from here"), "see `agentctl adapters`")
@@ -154,7 +154,9 @@ pub fn launch(
         Ok((session, process))
     });
     match up {
-        Ok((session, process)) => Ok(Launched { run: Some(run), session, process, exempt, faults }),
+        Ok((session, process)) => {
+            Ok(StartedLaunch { run: Some(run), session, process, exempt, faults })
+        }
         Err(error) => {
             // Nobody is left behind; what it said stays in the run's folder.
             waiting.until_begun();
@@ -165,7 +167,7 @@ pub fn launch(
 }
 
 /// Takes the mutexes of a launch: of its directory, and where a session goes on of all who do that.
-fn enter(host: &Host, launch: &Launch) -> Result<Vec<OwnedFd>, LaunchError> {
+fn enter(host: &Host, launch: &LaunchOrder) -> Result<Vec<OwnedFd>, LaunchError> {
     let cwd = &launch.order.cwd;
     let failed = |error| match error {
         locks::EnterError::Busy => {
@@ -209,7 +211,7 @@ fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
 fn check(
     host: &Arc<Host>,
     adapters: Adapters,
-    launch: &Launch,
+    launch: &LaunchOrder,
 ) -> Result<(Vec<Holder>, Vec<Fault>), LaunchError> {
     if let (Begin::Resume(id), Some(from)) = (&launch.order.begin, &launch.from) {
         unserved(host, adapters, (id, from), launch.force)?;
@@ -280,7 +282,7 @@ fn unserved(
     }
 }
 
-fn spec(host: &Host, launch: &Launch, start: &Start) -> Spec {
+fn spec(host: &Host, launch: &LaunchOrder, start: &Start) -> Spec {
     let order = &launch.order;
     Spec {
         run: uuid::Uuid::now_v7().to_string(),
@@ -302,7 +304,7 @@ fn spec(host: &Host, launch: &Launch, start: &Start) -> Spec {
 
 /// A launch with the command that carries it out.
 struct Starting<'a> {
-    launch: &'a Launch,
+    launch: &'a LaunchOrder,
     control: &'a dyn Control,
     start: &'a Start,
     /// Variables of the agent that this program runs inside of: see [`around_us`].
@@ -379,7 +381,7 @@ struct Waiting<'a> {
     run: &'a Run,
     shim: Child,
     control: &'a dyn Control,
-    launch: &'a Launch,
+    launch: &'a LaunchOrder,
 }
 
 impl Waiting<'_> {

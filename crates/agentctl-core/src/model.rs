@@ -306,7 +306,7 @@ pub struct Session {
     pub id: Option<String>,
     /// The adapter that found it.
     #[serde(deserialize_with = "word")]
-    pub adapter: Word,
+    pub adapter: InternedName,
     /// The agent home (or gateway) it was found in.
     pub root: String,
     /// Only a process names this home, no setting of the user: nothing in it is resumed or executed.
@@ -396,12 +396,12 @@ impl Session {
 pub struct Fault {
     /// The adapter whose source failed.
     #[serde(deserialize_with = "word")]
-    pub adapter: Word,
+    pub adapter: InternedName,
     /// The home or gateway concerned.
     pub root: Option<String>,
     /// A stable word for scripts.
     #[serde(deserialize_with = "word")]
-    pub code: Word,
+    pub code: InternedName,
     /// One sentence for people.
     pub message: String,
 }
@@ -418,7 +418,7 @@ pub struct Listing {
 }
 
 /// One of a few words that the program itself knows.
-pub type Word = &'static str;
+pub type InternedName = &'static str;
 
 /// Reads one of the few words that names of adapters and codes are: each is kept once, for good.
 fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
@@ -439,9 +439,11 @@ fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::E
 }
 
 /// The same where there may be none.
-pub(crate) fn maybe_word<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Word>, D::Error> {
+pub(crate) fn maybe_word<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<InternedName>, D::Error> {
     #[derive(Deserialize)]
-    struct Held(#[serde(deserialize_with = "word")] Word);
+    struct Held(#[serde(deserialize_with = "word")] InternedName);
     Ok(Option::<Held>::deserialize(from)?.map(|held| held.0))
 }
 

@@ -110,7 +110,7 @@ struct Told {
 
 /// How its parent saw it end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ended {
+pub struct RunEnd {
     /// Code or signal.
     #[serde(flatten)]
     pub exit: Exit,
@@ -256,7 +256,7 @@ impl Run {
 
     /// Returns how its parent saw it end, once it has.
     #[must_use]
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<RunEnd> {
         self.read("exit.json")
     }
 
@@ -271,7 +271,7 @@ impl Run {
     }
 
     /// Writes how the agent ended.
-    pub fn write_ended(&self, ended: &Ended) -> io::Result<()> {
+    pub fn write_ended(&self, ended: &RunEnd) -> io::Result<()> {
         self.write("exit.json", ended)
     }
 

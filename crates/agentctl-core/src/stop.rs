@@ -27,8 +27,8 @@ use crate::kernel::{Held, Liveness, Process};
 use crate::marks::{Marker, marker_of};
 use crate::model::{Fault, Join, ProcId, ServingProcess, Session, Status, Target};
 use crate::orders::{self, Objection};
-pub use failed_launch::{RunEnd, end_run};
-pub use report::{Ended, How, Left, Report, Survivor, Verdict};
+pub use failed_launch::{FailedLaunchReport, end_run};
+pub use report::{EndedProcess, How, Left, Report, StopVerdict, Survivor};
 use run_folders::RunFolders;
 use tree::{Other, Roots, Tree};
 
@@ -59,19 +59,19 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
     let inspected = fleet::inspect(host, adapters, target);
     let Some(session) = inspected.session.clone() else {
         let verdict = if inspected.faults.is_empty() {
-            Verdict::Already
+            StopVerdict::Already
         } else {
-            Verdict::Unknown("not every source could be asked".into())
+            StopVerdict::Unknown("not every source could be asked".into())
         };
         return Report::bare(verdict, inspected);
     };
     let Some(adapter) = adapters.iter().find(|a| a.name() == session.adapter).copied() else {
         let why = format!("there is no adapter {}", session.adapter);
-        return Report::bare(Verdict::Refused(why, None), inspected);
+        return Report::bare(StopVerdict::Refused(why, None), inspected);
     };
     let Some(control) = adapter.control() else {
         let why = format!("{} can only be looked at from here", adapter.name());
-        return Report::bare(Verdict::Refused(why, None), inspected);
+        return Report::bare(StopVerdict::Refused(why, None), inspected);
     };
     if control.remote().is_some() {
         return remote::stop(host, adapters, target, (adapter, control), inspected, options);
@@ -112,15 +112,15 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
 }
 
 /// What stands in the way before anything is looked at closely.
-fn hindrance(session: &Session) -> Option<Verdict> {
+fn hindrance(session: &Session) -> Option<StopVerdict> {
     let live = session.status.is_live();
     if let Some(parent) = session.parent.as_ref().filter(|_| live) {
         let why = format!("it is a subagent and lives in the process of its parent, {parent}");
-        return Some(Verdict::Refused(why, Some(format!("stop {parent} instead"))));
+        return Some(StopVerdict::Refused(why, Some(format!("stop {parent} instead"))));
     }
     if session.status == Status::Unknown && session.processes.is_empty() {
         let why = session.reason.as_ref().and_then(|r| r.detail.clone());
-        return Some(Verdict::Unknown(why.unwrap_or_else(|| "no source says".into())));
+        return Some(StopVerdict::Unknown(why.unwrap_or_else(|| "no source says".into())));
     }
     None
 }
@@ -135,7 +135,7 @@ struct Stopping<'a> {
     control: &'a dyn Control,
     deadline: Instant,
     faults: Vec<Fault>,
-    ended: Vec<Ended>,
+    ended: Vec<EndedProcess>,
     survivors: Vec<Survivor>,
     left: Vec<Left>,
     /// What the last look at the processes could not see.
@@ -153,7 +153,7 @@ struct Agents {
 }
 
 impl Stopping<'_> {
-    fn run(&mut self, session: &Session) -> (Verdict, Option<Session>) {
+    fn run(&mut self, session: &Session) -> (StopVerdict, Option<Session>) {
         let mut session = session.clone();
         let was_live = session.status.is_live();
         // A session may be served anew while it is being stopped: then that is stopped too.
@@ -176,14 +176,14 @@ impl Stopping<'_> {
                 // Nobody knows it; or nobody could say so.
                 let silent = seen_faults.iter().find(|f| f.adapter == self.adapter.name());
                 return match silent {
-                    Some(fault) => (Verdict::Unknown(fault.message.clone()), None),
+                    Some(fault) => (StopVerdict::Unknown(fault.message.clone()), None),
                     None => (self.done(was_live), None),
                 };
             };
             match now.status {
                 Status::Stopped | Status::Error => return (self.done(was_live), Some(now)),
                 _ if session.hosted && now.hosted => {
-                    return (Verdict::Rests(now.pid.unwrap_or_default()), Some(now));
+                    return (StopVerdict::Rests(now.pid.unwrap_or_default()), Some(now));
                 }
                 Status::Unknown if now.processes.is_empty() => {
                     let why = now.reason.as_ref().and_then(|r| r.detail.clone());
@@ -191,38 +191,38 @@ impl Stopping<'_> {
                         "its process has ended, yet whether it is served is not known: {}",
                         why.unwrap_or_default()
                     );
-                    return (Verdict::Unknown(why), Some(now));
+                    return (StopVerdict::Unknown(why), Some(now));
                 }
                 _ if self.left() == Duration::ZERO => {
-                    return (Verdict::Failed("it lives on".into()), Some(now));
+                    return (StopVerdict::Failed("it lives on".into()), Some(now));
                 }
                 _ => session = now,
             }
         }
-        (Verdict::Failed("it is served again each time it is stopped".into()), Some(session))
+        (StopVerdict::Failed("it is served again each time it is stopped".into()), Some(session))
     }
 
     /// Nobody serves it any more; what it had started must have been seen as well.
-    fn done(&self, was_live: bool) -> Verdict {
+    fn done(&self, was_live: bool) -> StopVerdict {
         match &self.unseen {
-            Some(gap) if was_live => Verdict::Unknown(format!(
+            Some(gap) if was_live => StopVerdict::Unknown(format!(
                 "its agent has ended, yet not all it may have started could be seen: {gap}"
             )),
-            _ if was_live => Verdict::Stopped,
-            _ => Verdict::Already,
+            _ if was_live => StopVerdict::Stopped,
+            _ => StopVerdict::Already,
         }
     }
 
     /// Says what became of a process that was ended by its pid, whichever session it served.
-    fn process_alone(&self, session: &Session) -> Option<Verdict> {
+    fn process_alone(&self, session: &Session) -> Option<StopVerdict> {
         if !self.is_process_alone(session) {
             return None;
         }
         let process = session.processes.iter().find(|p| self.target.pid == Some(p.id.pid))?;
         Some(match self.host.kernel.liveness(&process.id) {
             Liveness::Gone => self.done(true),
-            Liveness::Alive { .. } => Verdict::Failed("it lives on".into()),
-            Liveness::Unknown(why) => Verdict::Unknown(why),
+            Liveness::Alive { .. } => StopVerdict::Failed("it lives on".into()),
+            Liveness::Unknown(why) => StopVerdict::Unknown(why),
         })
     }
 
@@ -235,14 +235,14 @@ impl Stopping<'_> {
     }
 
     /// Ends what serves the session, and everything it has started.
-    fn end(&mut self, session: &Session) -> Result<(), Verdict> {
+    fn end(&mut self, session: &Session) -> Result<(), StopVerdict> {
         let others = self.others(session);
         if let Some(other) = others.iter().find(|o| shares(o, session)).filter(|_| !session.hosted)
             && !self.options.force
         {
             let who = other.id.as_deref().unwrap_or("another session");
             let why = format!("its process serves {} {who} too", other.adapter);
-            return Err(Verdict::Refused(why, Some("--force ends both".into())));
+            return Err(StopVerdict::Refused(why, Some("--force ends both".into())));
         }
         self.by_inference(session)?;
         let look = fleet::look(self.host, self.adapters, self.host.deadlines.all);
@@ -256,13 +256,13 @@ impl Stopping<'_> {
             Stop::Ask if !root.is_known() && !is_served_by_those_that_name(&root, session) => {
                 return Err(Objection::foreign_home(self.adapter.name(), &root).into());
             }
-            Stop::Refuse(why) => return Err(Verdict::Refused(why.clone(), None)),
+            Stop::Refuse(why) => return Err(StopVerdict::Refused(why.clone(), None)),
             _ => {}
         }
         if let Stop::Signals(ladder) = plan {
             if session.hosted {
                 let why = "its process serves other sessions and is never signalled";
-                return Err(Verdict::Refused(why.into(), None));
+                return Err(StopVerdict::Refused(why.into(), None));
             }
             if self.options.timeout.is_none() {
                 self.deadline += ladder.iter().map(|(_, time)| *time).sum();
@@ -307,7 +307,7 @@ impl Stopping<'_> {
 
     /// Refuses to act on a join by directory and start time. The typed pid of such a process means the
     /// process, not the session.
-    fn by_inference(&self, session: &Session) -> Result<(), Verdict> {
+    fn by_inference(&self, session: &Session) -> Result<(), StopVerdict> {
         let inferred = |p: &&ServingProcess| p.join == Join::Inferred;
         match session.processes.iter().find(inferred) {
             Some(process) if !self.is_process_alone(session) => {
@@ -327,13 +327,13 @@ impl Stopping<'_> {
     }
 
     /// Takes hold of the agent's own processes.
-    fn hold(&self, session: &Session) -> Result<Agents, Verdict> {
+    fn hold(&self, session: &Session) -> Result<Agents, StopVerdict> {
         let mut agents = Agents { held: Vec::new(), shown: Vec::new() };
         let alone = self.is_process_alone(session).then_some(self.target.pid).flatten();
         let serving = session.processes.iter().map(|serving| &serving.id);
         for id in serving.filter(|id| alone.is_none_or(|pid| pid == id.pid)) {
             let held = self.host.kernel.hold(id).map_err(|error| {
-                Verdict::Failed(format!("pid {} could not be taken hold of: {error}", id.pid))
+                StopVerdict::Failed(format!("pid {} could not be taken hold of: {error}", id.pid))
             })?;
             let Some(held) = held else { continue };
             if let Ok(Some(process)) = self.host.kernel.process(id.pid) {
@@ -456,7 +456,7 @@ impl Stopping<'_> {
             let how = if killed { how } else { How::Asked };
             if dead {
                 let command = tree::command(process);
-                self.ended.push(Ended { pid: process.id.pid, command, how });
+                self.ended.push(EndedProcess { pid: process.id.pid, command, how });
             }
         }
     }
@@ -484,7 +484,7 @@ impl Stopping<'_> {
     }
 
     /// Sweeps what a session that nobody serves has left behind, where its marks prove it.
-    fn sweep_after(&mut self, session: &Session) -> Result<(), Verdict> {
+    fn sweep_after(&mut self, session: &Session) -> Result<(), StopVerdict> {
         let others = self.others(session);
         let none = Agents { held: Vec::new(), shown: Vec::new() };
         let look = fleet::look(self.host, self.adapters, self.host.deadlines.live);

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
-pub use self::endpoint::{Endpoint, Manner, Trust};
+pub use self::endpoint::{Endpoint, TlsOptions, Trust};
 use self::wire::{Bounded, Socket, Wire};
 use crate::kernel::Kernel;
 use crate::model::ProcId;
@@ -145,10 +145,10 @@ impl JsonSocket {
     /// Connects to a server on a network. It is followed nowhere else: a redirect is a failure.
     pub fn endpoint(
         endpoint: &Endpoint,
-        manner: &Manner,
+        tls: &TlsOptions,
         limit: Duration,
     ) -> Result<Self, TalkError> {
-        let wire = endpoint.connect(manner, limit)?;
+        let wire = endpoint.connect(tls, limit)?;
         Self::over(wire, &endpoint.to_string())
     }
 

@@ -32,7 +32,7 @@ pub enum Until {
 
 /// How many of the sessions must get there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enough {
+pub enum Quorum {
     /// Each of them, at some time.
     All,
     /// The first.
@@ -41,18 +41,18 @@ pub enum Enough {
 
 /// What is wished for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct WaitOptions {
     /// What is waited for.
     pub until: Until,
     /// How many of them.
-    pub enough: Enough,
+    pub quorum: Quorum,
     /// For how long at most.
     pub timeout: Option<Duration>,
 }
 
 /// What a look means for what is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum WaitVerdict {
     /// Not yet.
     Pending,
     /// It is there.
@@ -84,7 +84,7 @@ pub struct Awaited {
     /// As it was last seen; `None` when no look succeeded.
     pub session: Option<Session>,
     /// What that meant.
-    pub verdict: Verdict,
+    pub verdict: WaitVerdict,
 }
 
 /// What came of it.
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Watched {
 
 /// What is worth telling while waiting.
 #[derive(Debug)]
-pub enum Word<'a> {
+pub enum Progress<'a> {
     /// This session is decided.
     Decided(&'a Session),
     /// It cannot be told what this session does: waiting goes on.
@@ -124,29 +124,29 @@ pub enum Word<'a> {
 
 /// Decides what a look means: the table of the contract.
 #[must_use]
-pub fn decide(until: Until, session: &Session, ends_by_itself: bool) -> Verdict {
+pub fn decide(until: Until, session: &Session, ends_by_itself: bool) -> WaitVerdict {
     let ended = !session.status.is_live();
     match (until, session.status) {
-        (_, Status::Unknown) | (Until::TurnOver, Status::Running) => Verdict::Pending,
+        (_, Status::Unknown) | (Until::TurnOver, Status::Running) => WaitVerdict::Pending,
         // It is leaving; only then its record says how the turn ended.
-        (Until::TurnOver, Status::Idle) if ends_by_itself => Verdict::Pending,
+        (Until::TurnOver, Status::Idle) if ends_by_itself => WaitVerdict::Pending,
         // It rests in a server that says how the last turn ended: not well.
         (Until::TurnOver, Status::Idle)
             if session.outcome.is_some_and(|o| o != Outcome::Finished) =>
         {
-            Verdict::Missed
+            WaitVerdict::Missed
         }
-        (Until::TurnOver, Status::Idle) => Verdict::Reached,
-        (Until::TurnOver, Status::Waiting) => Verdict::Blocked,
+        (Until::TurnOver, Status::Idle) => WaitVerdict::Reached,
+        (Until::TurnOver, Status::Waiting) => WaitVerdict::Blocked,
         (Until::TurnOver, Status::Stopped | Status::Error) => match session.outcome {
-            Some(Outcome::Finished) => Verdict::Reached,
-            _ => Verdict::Missed,
+            Some(Outcome::Finished) => WaitVerdict::Reached,
+            _ => WaitVerdict::Missed,
         },
         // Nothing serves it any more, however its last turn ended.
-        (Until::Status(Status::Stopped), _) if ended => Verdict::Reached,
-        (Until::Status(wanted), status) if wanted == status => Verdict::Reached,
-        (Until::Status(_), _) if ended => Verdict::Missed,
-        (Until::Status(_), _) => Verdict::Pending,
+        (Until::Status(Status::Stopped), _) if ended => WaitVerdict::Reached,
+        (Until::Status(wanted), status) if wanted == status => WaitVerdict::Reached,
+        (Until::Status(_), _) if ended => WaitVerdict::Missed,
+        (Until::Status(_), _) => WaitVerdict::Pending,
     }
 }
 
@@ -155,13 +155,13 @@ pub fn wait(
     host: &Arc<Host>,
     adapters: Adapters,
     targets: &[Target],
-    wish: Wish,
-    tell: &mut dyn FnMut(Word<'_>),
+    options: WaitOptions,
+    tell: &mut dyn FnMut(Progress<'_>),
 ) -> std::io::Result<Waited> {
-    let until = wish.timeout.and_then(|t| Instant::now().checked_add(t));
+    let until = options.timeout.and_then(|t| Instant::now().checked_add(t));
     let left = || until.map(|u| u.saturating_duration_since(Instant::now()));
     let mut watch = Watch {
-        wish,
+        options,
         sessions: targets.iter().cloned().map(Attended::new).collect(),
         told_faults: Vec::new(),
         told_trouble: None,
@@ -179,7 +179,7 @@ pub fn wait(
         first = false;
         watch.hear(&look.faults, tell);
         for (at, seen) in asked.iter().zip(&look.seen) {
-            watch.sessions[*at].see(host, wish.until, seen, look.faults.is_empty());
+            watch.sessions[*at].see(host, options.until, seen, look.faults.is_empty());
         }
         if let Some(end) = watch.end(tell) {
             return Ok(finish(host, adapters, watch, end, wakeups));
@@ -197,7 +197,7 @@ pub fn wait(
         }
         let paced = armed.trouble.is_some() || armed.news || watch.is_blind(&open);
         if let Some(trouble) = armed.trouble.filter(|t| watch.told_trouble.as_ref() != Some(t)) {
-            tell(Word::Paced(&trouble));
+            tell(Progress::Paced(&trouble));
             watch.told_trouble = Some(trouble);
         }
         let mut pause = if paced { PACE } else { SAFETY };
@@ -221,7 +221,7 @@ struct Attended {
 impl Attended {
     fn new(target: Target) -> Self {
         Self {
-            awaited: Awaited { target, session: None, verdict: Verdict::Pending },
+            awaited: Awaited { target, session: None, verdict: WaitVerdict::Pending },
             decided: false,
             process: None,
             unknown_since: None,
@@ -239,15 +239,15 @@ impl Attended {
             Some(session) => Some(session.clone()),
             None if nameless && whole => {
                 // Gone before it was looked at for the first time: nobody will ever know.
-                self.awaited.verdict = Verdict::Missed;
+                self.awaited.verdict = WaitVerdict::Missed;
                 self.awaited.session.take().map(|s| exited(host, s))
             }
             // Whoever kept it says that there is no such session any more.
             None if whole => {
                 let gone = self.awaited.session.take().map(|s| fleet::forgotten(s, host.now()));
                 self.awaited.verdict = match until {
-                    Until::Status(Status::Stopped) => Verdict::Reached,
-                    _ => Verdict::Missed,
+                    Until::Status(Status::Stopped) => WaitVerdict::Reached,
+                    _ => WaitVerdict::Missed,
                 };
                 self.awaited.session = gone;
                 return;
@@ -288,7 +288,7 @@ fn exited(host: &Host, mut session: Session) -> Session {
 }
 
 struct Watch {
-    wish: Wish,
+    options: WaitOptions,
     sessions: Vec<Attended>,
     told_faults: Vec<Fault>,
     told_trouble: Option<String>,
@@ -300,32 +300,32 @@ impl Watch {
         open.map(|(at, _)| at)
     }
 
-    fn hear(&mut self, faults: &[Fault], tell: &mut dyn FnMut(Word<'_>)) {
+    fn hear(&mut self, faults: &[Fault], tell: &mut dyn FnMut(Progress<'_>)) {
         for fault in faults {
             if !self.told_faults.contains(fault) {
-                tell(Word::Fault(fault));
+                tell(Progress::Fault(fault));
                 self.told_faults.push(fault.clone());
             }
         }
     }
 
     /// Tells what is decided now, and says whether that ends it.
-    fn end(&mut self, tell: &mut dyn FnMut(Word<'_>)) -> Option<End> {
-        let any = self.wish.enough == Enough::Any;
+    fn end(&mut self, tell: &mut dyn FnMut(Progress<'_>)) -> Option<End> {
+        let any = self.options.quorum == Quorum::Any;
         for attended in self.sessions.iter_mut().filter(|s| !s.decided) {
             let end = match attended.awaited.verdict {
-                Verdict::Pending => continue,
-                Verdict::Reached => any.then_some(End::Reached),
+                WaitVerdict::Pending => continue,
+                WaitVerdict::Reached => any.then_some(End::Reached),
                 // Whichever way the first turn ended, it is the first.
-                Verdict::Missed => {
-                    (any && self.wish.until == Until::TurnOver).then_some(End::Missed)
+                WaitVerdict::Missed => {
+                    (any && self.options.until == Until::TurnOver).then_some(End::Missed)
                 }
                 // It may take for ever: whoever waits is told at once.
-                Verdict::Blocked => Some(End::Blocked),
+                WaitVerdict::Blocked => Some(End::Blocked),
             };
             attended.decided = true;
             if let Some(session) = &attended.awaited.session {
-                tell(Word::Decided(session));
+                tell(Progress::Decided(session));
             }
             if end.is_some() {
                 return end;
@@ -334,7 +334,7 @@ impl Watch {
         if self.sessions.iter().any(|s| !s.decided) {
             return None;
         }
-        let missed = self.sessions.iter().any(|s| s.awaited.verdict == Verdict::Missed);
+        let missed = self.sessions.iter().any(|s| s.awaited.verdict == WaitVerdict::Missed);
         Some(if missed { End::Missed } else { End::Reached })
     }
 
@@ -346,13 +346,13 @@ impl Watch {
     }
 
     /// Tells what is worth a word, once each; returns when the next one will be.
-    fn say(&mut self, tell: &mut dyn FnMut(Word<'_>)) -> Option<Duration> {
+    fn say(&mut self, tell: &mut dyn FnMut(Progress<'_>)) -> Option<Duration> {
         let mut next: Option<Duration> = None;
         for attended in self.sessions.iter_mut().filter(|s| !s.decided) {
             let Some(session) = &attended.awaited.session else { continue };
             if session.status == Status::Waiting && !attended.told_human {
                 attended.told_human = true;
-                tell(Word::NeedsHuman(session));
+                tell(Progress::NeedsHuman(session));
             }
             let Some(since) = attended.unknown_since.filter(|_| !attended.told_unknown) else {
                 continue;
@@ -360,7 +360,7 @@ impl Watch {
             let left = WORTH_A_WORD.saturating_sub(since.elapsed());
             if left.is_zero() {
                 attended.told_unknown = true;
-                tell(Word::Unknown(session));
+                tell(Progress::Unknown(session));
             } else {
                 next = Some(next.map_or(left, |n| n.min(left)));
             }

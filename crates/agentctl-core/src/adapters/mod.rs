@@ -33,8 +33,8 @@ pub use self::root::{Root, existing_roots, with_homes_of_the_living};
 use crate::host::Host;
 use crate::kernel::{Brief, Liveness, Process, Table};
 use crate::model::{
-    Evidence, Exit, Fault, Join, Locator, Message, Outcome, ProcId, Reason, ReasonKind, Session,
-    Status, Time, Tokens, Word, maybe_word,
+    Evidence, Exit, Fault, InternedName, Join, Locator, Message, Outcome, ProcId, Reason,
+    ReasonKind, Session, Status, Time, Tokens, maybe_word,
 };
 use crate::native::file;
 use crate::talk::Pushing;
@@ -264,7 +264,7 @@ pub enum Turn {
         asks: Option<Reason>,
         /// A human may be needed, but only the agent's own terminal says so.
         #[serde(deserialize_with = "maybe_word")]
-        doubt: Option<Word>,
+        doubt: Option<InternedName>,
     },
     /// It was completed.
     Finished,

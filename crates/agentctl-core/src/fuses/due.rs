@@ -9,7 +9,7 @@ use crate::host::Host;
 use crate::locks;
 use crate::model::{Listing, ReasonKind, Session, Status, Time};
 
-use super::{Bound, Cause, Fuse, State, after};
+use super::{Bound, Cause, Fuse, FuseState, after};
 
 /// A fuse that has burnt down.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,7 @@ pub fn due(
     cost: &mut dyn FnMut(&Session) -> Option<f64>,
     now: Time,
 ) -> Vec<Due> {
-    let burning = fuses.iter().filter(|f| f.state == State::Burning);
+    let burning = fuses.iter().filter(|f| f.state == FuseState::Burning);
     let due = burning.filter_map(|fuse| {
         let moments = moments(host, fuse, listing);
         let past = moments.into_iter().filter(|(at, _)| *at <= now).min_by_key(|(at, _)| *at);
@@ -51,7 +51,7 @@ pub fn due(
 /// Returns when the next fuse burns down if nothing else happens until then.
 #[must_use]
 pub fn next_due(host: &Host, fuses: &[Fuse], listing: &Listing, now: Time) -> Option<Time> {
-    let burning = fuses.iter().filter(|f| f.state == State::Burning);
+    let burning = fuses.iter().filter(|f| f.state == FuseState::Burning);
     let moments = burning.flat_map(|fuse| moments(host, fuse, listing));
     moments.map(|(at, _)| at).filter(|at| *at > now).min()
 }

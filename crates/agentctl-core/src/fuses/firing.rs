@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Action, Cause, Due, Fuse, FuseError, Fuses, Lit, State};
+use super::{Action, Cause, Due, Fuse, FuseError, FuseState, Fuses, Lit};
 use crate::host::Host;
 use crate::model::{Time, is_session_id};
 use crate::native::file;
@@ -70,8 +70,9 @@ impl Mark {
     }
 
     /// Says what people should know of one in this state.
-    pub(super) fn note(&self, fuse: &Fuse, state: State) -> Option<String> {
-        let cut = self.cut.or_else(|| (self.begun && state != State::Firing).then_some(self.step));
+    pub(super) fn note(&self, fuse: &Fuse, state: FuseState) -> Option<String> {
+        let cut =
+            self.cut.or_else(|| (self.begun && state != FuseState::Firing).then_some(self.step));
         let cut = cut.and_then(|step| match fuse.on_expire.get(step)? {
             Action::Run { argv } => argv.first(),
             _ => None,
@@ -80,7 +81,7 @@ impl Mark {
             (Some(program), _) => Some(format!(
                 "`{program}` was cut short, or nobody saw its end; it is not repeated"
             )),
-            (None, State::Interrupted) => {
+            (None, FuseState::Interrupted) => {
                 Some("the daemon goes on with it when it is awake".into())
             }
             (None, _) => None,
@@ -138,7 +139,7 @@ pub fn claim(host: &Host, due: &Due) -> Result<Option<Firing>, FuseError> {
 /// for long enough.
 pub fn unfinished(host: &Host) -> Result<Vec<Firing>, FuseError> {
     let fuses = Fuses::of(host);
-    let is_left = |l: &Lit| matches!(l.fuse.state, State::Interrupted | State::Fired);
+    let is_left = |l: &Lit| matches!(l.fuse.state, FuseState::Interrupted | FuseState::Fired);
     // Most of the time there is nothing to do, and nobody need be kept out.
     let is_waste = |l: &Lit| l.is_over() && is_old(host, l);
     if !fuses.all()?.0.iter().any(|l| is_left(l) && (!l.is_over() || is_waste(l))) {
@@ -169,7 +170,7 @@ fn is_old(host: &Host, lit: &Lit) -> bool {
     let Ok(meta) = fs::symlink_metadata(&lit.path) else { return false };
     // Its last change was its last name.
     let age_ms = host.now().millis() - (meta.ctime() * 1000 + meta.ctime_nsec() / 1_000_000);
-    let keep = if lit.fuse.state == State::Fired { SEEN } else { SHOWN };
+    let keep = if lit.fuse.state == FuseState::Fired { SEEN } else { SHOWN };
     u128::try_from(age_ms).is_ok_and(|age| age > keep.as_millis())
 }
 
@@ -188,9 +189,9 @@ fn lock(fuses: &Fuses, path: &Path) -> Result<Option<File>, FuseError> {
 
 impl Firing {
     fn told(mut self) -> Self {
-        self.fuse.state = State::Firing;
+        self.fuse.state = FuseState::Firing;
         (self.fuse.expired_at, self.fuse.cause) = (Some(self.mark.at), Some(self.mark.cause));
-        self.fuse.note = self.mark.note(&self.fuse, State::Firing);
+        self.fuse.note = self.mark.note(&self.fuse, FuseState::Firing);
         self
     }
 

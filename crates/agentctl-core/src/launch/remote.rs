@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Launch, LaunchError, Launched};
+use super::{LaunchError, LaunchOrder, StartedLaunch};
 use crate::adapters::control::{Begin, Permissions, Refusal, Remote, Unbegun};
 use crate::fleet::{self, Adapters};
 use crate::host::Host;
@@ -15,8 +15,8 @@ pub(super) fn launch(
     host: &Arc<Host>,
     adapters: Adapters,
     remote: &dyn Remote,
-    launch: &Launch,
-) -> Result<Launched, LaunchError> {
+    launch: &LaunchOrder,
+) -> Result<StartedLaunch, LaunchError> {
     let agent = launch.adapter.name();
     let goes_on = matches!(launch.order.begin, Begin::Resume(_));
     let permitted = launch.order.permissions != Permissions::Default;
@@ -43,7 +43,7 @@ pub(super) fn launch(
         .map_err(|_| Refusal::new("the prompt is not UTF-8", "a server takes text only"))?;
     let look = fleet::look(host, adapters, host.deadlines.launch);
     match remote.begin(&look, &launch.order, message) {
-        Ok(begun) => Ok(Launched {
+        Ok(begun) => Ok(StartedLaunch {
             run: None,
             session: begun.session,
             process: None,

@@ -28,7 +28,7 @@ const KEPT_BYTES: usize = 1 << 20;
 
 /// Why a visit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ReadEnd {
     /// The visitor had seen enough.
     Enough,
     /// There was nothing more to see.
@@ -60,7 +60,7 @@ pub fn head(
     file: &File,
     chunk: usize,
     visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-) -> io::Result<Ended> {
+) -> io::Result<ReadEnd> {
     with_buffer(chunk, |buffer| head_in(buffer, file, chunk, visit))
 }
 
@@ -69,7 +69,7 @@ fn head_in(
     file: &File,
     chunk: usize,
     visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-) -> io::Result<Ended> {
+) -> io::Result<ReadEnd> {
     let (mut filled, mut offset, mut chunk) = (0, 0_u64, chunk);
     loop {
         if buffer.len() < filled + chunk {
@@ -81,17 +81,17 @@ fn head_in(
         let mut at = 0;
         while let Some(end) = memchr::memchr(b'\n', &buffer[at..filled]) {
             if visit(&buffer[at..at + end]).is_break() {
-                return Ok(Ended::Enough);
+                return Ok(ReadEnd::Enough);
             }
             at += end + 1;
         }
         buffer.copy_within(at..filled, 0);
         filled -= at;
         if read < chunk {
-            return Ok(Ended::Whole);
+            return Ok(ReadEnd::Whole);
         }
         if offset >= HEAD_BYTES {
-            return Ok(Ended::Budget);
+            return Ok(ReadEnd::Budget);
         }
         chunk = (chunk * 4).min(256 << 10);
     }
@@ -103,7 +103,7 @@ pub fn tail(
     size: u64,
     chunk: usize,
     visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-) -> io::Result<Ended> {
+) -> io::Result<ReadEnd> {
     tail_from(file, size, chunk, TAIL_BYTES, &mut |_, line| visit(line))
 }
 
@@ -114,7 +114,7 @@ pub fn tail_from(
     chunk: usize,
     budget: u64,
     visit: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>,
-) -> io::Result<Ended> {
+) -> io::Result<ReadEnd> {
     with_buffer(5 * chunk, |buffer| {
         let behind = buffer.len();
         let mut read = Backward { file, buffer, start: size, begin: behind, end: behind };
@@ -126,29 +126,29 @@ fn tail_in(
     read: &mut Backward<'_>,
     (size, mut chunk, budget): (u64, usize, u64),
     visit: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>,
-) -> io::Result<Ended> {
+) -> io::Result<ReadEnd> {
     let mut oversized = false; // the line being collected is over the budget
     let mut torn = true; // what stands behind the last newline is not a line yet
     loop {
         if read.start == 0 {
             let line = &read.buffer[read.begin..read.end];
             if !torn && !oversized && !line.is_empty() && visit(0, line).is_break() {
-                return Ok(Ended::Enough);
+                return Ok(ReadEnd::Enough);
             }
-            return Ok(Ended::Whole);
+            return Ok(ReadEnd::Whole);
         }
         read.more(chunk)?;
         while let Some(newline) = memchr::memrchr(b'\n', &read.buffer[read.begin..read.end]) {
             let line = &read.buffer[read.begin + newline + 1..read.end];
             let whole = !torn && !oversized && !line.is_empty();
             if whole && visit(read.start + newline as u64 + 1, line).is_break() {
-                return Ok(Ended::Enough);
+                return Ok(ReadEnd::Enough);
             }
             (torn, oversized) = (false, false);
             read.end = read.begin + newline;
         }
         if size - read.start >= budget && read.start > 0 {
-            return Ok(Ended::Budget);
+            return Ok(ReadEnd::Budget);
         }
         if read.end - read.begin > LINE_BYTES {
             oversized = true;
@@ -348,7 +348,7 @@ mod tests {
             seen.push((at, line.to_vec()));
             ControlFlow::Continue(())
         });
-        assert_eq!(ended.expect("read"), Ended::Whole);
+        assert_eq!(ended.expect("read"), ReadEnd::Whole);
         let last = bytes.len() as u64 - 5;
         assert_eq!(seen, [(last, b"last".to_vec()), (0, b"first".to_vec())]);
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::{Agents, DEATH, Ended, How, PACE, Stopping, Verdict, tree};
+use super::{Agents, DEATH, EndedProcess, How, PACE, StopVerdict, Stopping, tree};
 use crate::adapters::{Look, Root};
 use crate::fleet;
 use crate::kernel::{Held, Spawn, Stdio};
@@ -59,9 +59,9 @@ impl Stopping<'_> {
         &mut self,
         agents: &Agents,
         command: &AgentCommand,
-    ) -> Result<(), Verdict> {
+    ) -> Result<(), StopVerdict> {
         let shown = command.shown();
-        let failed = |why: String| Verdict::Failed(format!("`{shown}` {why}"));
+        let failed = |why: String| StopVerdict::Failed(format!("`{shown}` {why}"));
         let began = Instant::now();
         let code = self
             .run_program(command)
@@ -70,7 +70,7 @@ impl Stopping<'_> {
         for process in &agents.shown {
             if agents.held.iter().any(|h| h.id() == &process.id && h.has_exited()) {
                 let command = tree::command(process);
-                self.ended.push(Ended { pid: process.id.pid, command, how: How::Asked });
+                self.ended.push(EndedProcess { pid: process.id.pid, command, how: How::Asked });
             }
         }
         // What it took is the agent's own politeness.
@@ -108,10 +108,10 @@ impl Stopping<'_> {
         look: &Look,
         root: &Root,
         session: &Session,
-    ) -> Result<(), Verdict> {
+    ) -> Result<(), StopVerdict> {
         let asked = self.control.interrupt(look, root, session);
         if let Err(why) = asked {
-            return if resting(session) { Ok(()) } else { Err(Verdict::Failed(why)) };
+            return if resting(session) { Ok(()) } else { Err(StopVerdict::Failed(why)) };
         }
         // The server's end would end the session too; until then its word is waited for.
         let servers: Vec<Held> = session
@@ -124,9 +124,9 @@ impl Stopping<'_> {
             let why = match heard(self.adapter.name(), now.session.as_ref(), &now.faults) {
                 Heard::Over => return Ok(()),
                 Heard::GoesOn => {
-                    Verdict::Failed("its server took the request, yet its turn goes on".into())
+                    StopVerdict::Failed("its server took the request, yet its turn goes on".into())
                 }
-                Heard::Nothing(why) => Verdict::Unknown(format!(
+                Heard::Nothing(why) => StopVerdict::Unknown(format!(
                     "its server took the request, yet could not be asked again: {why}"
                 )),
             };

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::process_scan::{ScannedProcess, ancestors, bears, borne, parent, shim_of};
 use super::run_folders::is_this_program;
-use super::tree::{Spared, Tree, Verdict};
+use super::tree::{Membership, Spared, Tree};
 use crate::kernel::Brief;
 use crate::marks::MARKER;
 use crate::model::ProcId;
@@ -71,7 +71,10 @@ impl Tree<'_> {
     }
 
     /// Decides about every process of a pass.
-    pub(super) fn decide_all(&self, table: &HashMap<u32, ScannedProcess>) -> HashMap<u32, Verdict> {
+    pub(super) fn decide_all(
+        &self,
+        table: &HashMap<u32, ScannedProcess>,
+    ) -> HashMap<u32, Membership> {
         let mut verdicts = HashMap::new();
         for pid in table.keys() {
             self.decide(*pid, table, &mut verdicts, 0);
@@ -83,58 +86,62 @@ impl Tree<'_> {
         &self,
         pid: u32,
         table: &HashMap<u32, ScannedProcess>,
-        memo: &mut HashMap<u32, Verdict>,
+        memo: &mut HashMap<u32, Membership>,
         depth: usize,
-    ) -> Verdict {
+    ) -> Membership {
         if let Some(known) = memo.get(&pid) {
             return *known;
         }
         let Some(seen) = table.get(&pid).filter(|_| depth < 4096) else {
-            return Verdict::Stranger;
+            return Membership::Stranger;
         };
         let verdict = self.by_itself(seen).unwrap_or_else(|| {
             let above =
                 parent(table, seen).map(|p| self.decide(p.process.id.pid, table, memo, depth + 1));
-            self.by_descent(seen, above.unwrap_or(Verdict::Stranger), table)
+            self.by_descent(seen, above.unwrap_or(Membership::Stranger), table)
         });
         memo.insert(pid, verdict);
         verdict
     }
 
     /// What a process is whichever its parent may be.
-    fn by_itself(&self, seen: &ScannedProcess) -> Option<Verdict> {
+    fn by_itself(&self, seen: &ScannedProcess) -> Option<Membership> {
         let id = &seen.process.id;
         if id.pid == std::process::id() {
-            return Some(Verdict::Spared(Spared::Us));
+            return Some(Membership::Spared(Spared::Us));
         }
         if self.roots.agents.contains(id) {
-            return Some(Verdict::Agent);
+            return Some(Membership::Agent);
         }
         if self.roots.servers.contains(id) {
-            return Some(Verdict::Spared(Spared::Server));
+            return Some(Membership::Spared(Spared::Server));
         }
         if let Some(at) = self.roots.others.iter().position(|o| o.processes.contains(id)) {
-            return Some(Verdict::Spared(Spared::Session(at)));
+            return Some(Membership::Spared(Spared::Session(at)));
         }
         if self.shims.contains(id) {
-            return Some(Verdict::Shim);
+            return Some(Membership::Shim);
         }
         if seen.daemon {
-            return Some(Verdict::Spared(Spared::Daemon));
+            return Some(Membership::Spared(Spared::Daemon));
         }
         if self.is_hook(seen) {
-            return Some(Verdict::Spared(Spared::Hook));
+            return Some(Membership::Spared(Spared::Hook));
         }
         if self.is_of_another_run(seen) {
             // A run that this session was started inside of: what is orphaned there may be ours.
             let around = self.above_agents.contains(id);
-            return Some(if around { Verdict::Stranger } else { Verdict::Spared(Spared::Run) });
+            return Some(if around {
+                Membership::Stranger
+            } else {
+                Membership::Spared(Spared::Run)
+            });
         }
         let exe = seen.process.exe.as_deref().and_then(Path::file_name).unwrap_or_default();
         let exe_name = exe.to_string_lossy();
         let brief = Brief { comm: &seen.process.comm, exe_name: &exe_name };
         if self.roots.doubtful.iter().any(|a| a.is_candidate(brief)) {
-            return Some(Verdict::Spared(Spared::Doubt));
+            return Some(Membership::Spared(Spared::Doubt));
         }
         self.member_verdict(id)
     }
@@ -161,25 +168,28 @@ impl Tree<'_> {
     fn by_descent(
         &self,
         seen: &ScannedProcess,
-        above: Verdict,
+        above: Membership,
         table: &HashMap<u32, ScannedProcess>,
-    ) -> Verdict {
-        let nested = || self.nested_of(seen, table).map(|at| Verdict::Spared(Spared::Session(at)));
+    ) -> Membership {
+        let nested =
+            || self.nested_of(seen, table).map(|at| Membership::Spared(Spared::Session(at)));
         match above {
-            Verdict::Agent | Verdict::Intact => Verdict::Intact,
-            Verdict::Shim | Verdict::Loose => nested().unwrap_or(Verdict::Loose),
-            Verdict::Spared(Spared::Server) if self.is_marked_below_server(seen, table) => {
-                nested().unwrap_or(Verdict::Loose)
+            Membership::Agent | Membership::Intact => Membership::Intact,
+            Membership::Shim | Membership::Loose => nested().unwrap_or(Membership::Loose),
+            Membership::Spared(Spared::Server) if self.is_marked_below_server(seen, table) => {
+                nested().unwrap_or(Membership::Loose)
             }
             // A shell that became this command had started something before.
-            Verdict::Spared(Spared::Us) if self.is_around_us() => Verdict::Intact,
-            Verdict::Spared(why) => Verdict::Spared(why),
-            Verdict::Stranger | Verdict::Linked(_) | Verdict::Claimed
+            Membership::Spared(Spared::Us) if self.is_around_us() => Membership::Intact,
+            Membership::Spared(why) => Membership::Spared(why),
+            Membership::Stranger | Membership::Linked(_) | Membership::Claimed
                 if self.is_of_our_kernel_session(seen, table) =>
             {
-                nested().unwrap_or(Verdict::Loose)
+                nested().unwrap_or(Membership::Loose)
             }
-            Verdict::Stranger | Verdict::Linked(_) | Verdict::Claimed => self.by_text(seen, table),
+            Membership::Stranger | Membership::Linked(_) | Membership::Claimed => {
+                self.by_text(seen, table)
+            }
         }
     }
 
@@ -198,12 +208,12 @@ impl Tree<'_> {
     }
 
     /// Decides about a process that no descent links to the session.
-    fn by_text(&self, seen: &ScannedProcess, table: &HashMap<u32, ScannedProcess>) -> Verdict {
+    fn by_text(&self, seen: &ScannedProcess, table: &HashMap<u32, ScannedProcess>) -> Membership {
         if seen.foreign || self.above_agents.contains(&seen.process.id) {
-            return Verdict::Stranger;
+            return Membership::Stranger;
         }
         if self.roots.by_force && self.is_wholly_marked(seen) {
-            return Verdict::Claimed;
+            return Membership::Claimed;
         }
         let of_run = seen.marker.as_ref().is_some_and(|m| Some(&m.run) == self.roots.run.as_ref());
         let variable = if of_run {
@@ -212,7 +222,7 @@ impl Tree<'_> {
             borne(seen, &self.roots.marks, &self.roots.agents, table)
                 .filter(|_| self.other_of(seen, table).is_none())
         };
-        variable.map_or(Verdict::Stranger, Verdict::Linked)
+        variable.map_or(Membership::Stranger, Membership::Linked)
     }
 
     /// Says whether the whole text of the run names this session's agent, by pid and start time, and the

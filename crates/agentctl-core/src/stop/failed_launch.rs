@@ -15,7 +15,7 @@ use crate::runs::{self, Runs};
 
 /// What a run that was ended has left alive.
 #[derive(Debug)]
-pub struct RunEnd {
+pub struct FailedLaunchReport {
     /// Sessions inside it that were left alone.
     pub left: Vec<Left>,
     /// Processes of it, or linked to it, that live on.
@@ -24,7 +24,7 @@ pub struct RunEnd {
 
 /// Ends a run that never came to a session. Sessions inside it are left alone, as after a stop.
 #[allow(clippy::must_use_candidate)] // it is called to end them
-pub fn end_run(host: &Arc<Host>, adapters: Adapters, run: &str) -> RunEnd {
+pub fn end_run(host: &Arc<Host>, adapters: Adapters, run: &str) -> FailedLaunchReport {
     let until = Instant::now() + PATIENCE;
     let marked = runs::agents(host).filter(|(_, marker)| marker.run == run);
     let agents: Vec<Held> =
@@ -58,7 +58,7 @@ pub fn end_run(host: &Arc<Host>, adapters: Adapters, run: &str) -> RunEnd {
         }
     }
     let survivors = tree.survivors();
-    RunEnd { left: std::mem::take(&mut tree.left).into_values().collect(), survivors }
+    FailedLaunchReport { left: std::mem::take(&mut tree.left).into_values().collect(), survivors }
 }
 
 /// Says of each session whether it is the one that the run was to begin. What a shared server hosts

@@ -21,7 +21,7 @@ pub enum How {
 
 /// A process that has ended.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Ended {
+pub struct EndedProcess {
     /// Its pid.
     pub pid: u32,
     /// Its command line, shortened.
@@ -57,7 +57,7 @@ pub struct Left {
 
 /// What became of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum StopVerdict {
     /// It was ended, and the next look at it says so.
     Stopped,
     /// Nothing served it when we came.
@@ -72,7 +72,7 @@ pub enum Verdict {
     Failed(String),
 }
 
-impl From<Objection> for Verdict {
+impl From<Objection> for StopVerdict {
     fn from(objection: Objection) -> Self {
         match objection {
             Objection::Refused { why, hint } => Self::Refused(why, hint),
@@ -85,13 +85,13 @@ impl From<Objection> for Verdict {
 #[derive(Debug)]
 pub struct Report {
     /// What became of it.
-    pub verdict: Verdict,
+    pub verdict: StopVerdict,
     /// The session as it was before.
     pub before: Option<Session>,
     /// The session as the last look showed it; `None` when nothing knows it any more.
     pub after: Option<Session>,
     /// What has ended: the agent first, then what it had started.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedProcess>,
     /// What has not.
     pub survivors: Vec<Survivor>,
     /// Sessions inside it that were left alone.
@@ -105,7 +105,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn bare(verdict: Verdict, inspected: Inspected) -> Self {
+    pub(super) fn bare(verdict: StopVerdict, inspected: Inspected) -> Self {
         Self {
             verdict,
             before: inspected.session.clone(),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::process_scan::{self, ScannedProcess, ancestors, is_reaper, parent};
 use super::run_folders::RunFolders;
-use super::{Ended, How, Left, Survivor};
+use super::{EndedProcess, How, Left, Survivor};
 use crate::adapters::Adapter;
 use crate::adapters::control::Mark;
 use crate::fleet::Adapters;
@@ -75,7 +75,7 @@ struct Member {
     process: Process,
     held: Held,
     /// Why it is ended.
-    verdict: Verdict,
+    verdict: Membership,
     how: How,
     trouble: Option<String>,
     /// Not even a kill may be sent to it.
@@ -84,7 +84,7 @@ struct Member {
 
 /// What one process is to the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Membership {
     Agent,
     Shim,
     /// An unbroken line of parents leads to the agent.
@@ -99,7 +99,7 @@ pub(super) enum Verdict {
     Stranger,
 }
 
-impl Verdict {
+impl Membership {
     /// Says whether the process is to be ended.
     fn is_ours(self) -> bool {
         matches!(self, Self::Intact | Self::Loose | Self::Claimed)
@@ -143,7 +143,7 @@ pub(super) struct Tree<'a> {
     pub(super) shims: Vec<ProcId>,
     /// Hooks of the run and what they have started.
     pub(super) hooks: HashSet<ProcId>,
-    pub(super) ended: Vec<Ended>,
+    pub(super) ended: Vec<EndedProcess>,
     /// Nested sessions that were left alone.
     pub(super) left: BTreeMap<u32, Left>,
     /// Processes that carry another session or this command and are therefore left alone.
@@ -221,11 +221,11 @@ impl<'a> Tree<'a> {
         let mut fresh = 0;
         for pid in &pids {
             let Some(seen) = table.get(pid) else { continue };
-            let verdict = verdicts.get(pid).copied().unwrap_or(Verdict::Stranger);
-            if verdict == Verdict::Agent {
+            let verdict = verdicts.get(pid).copied().unwrap_or(Membership::Stranger);
+            if verdict == Membership::Agent {
                 self.note_leader(&seen.process);
             }
-            if verdict == Verdict::Spared(Spared::Hook) {
+            if verdict == Membership::Spared(Spared::Hook) {
                 self.hooks.insert(seen.process.id.clone());
             }
             if !verdict.is_ours() || self.is_member(&seen.process.id) {
@@ -236,7 +236,7 @@ impl<'a> Tree<'a> {
                     fresh += 1;
                     self.unheld.remove(&seen.process.id);
                     // What a text claims opens no line of its own.
-                    if verdict != Verdict::Claimed {
+                    if verdict != Membership::Claimed {
                         self.note_leader(&seen.process);
                     }
                     let how = How::Itself;
@@ -278,7 +278,7 @@ impl<'a> Tree<'a> {
     }
 
     /// What a process of ours was found to be in an earlier pass.
-    pub(super) fn member_verdict(&self, id: &ProcId) -> Option<Verdict> {
+    pub(super) fn member_verdict(&self, id: &ProcId) -> Option<Membership> {
         self.members.iter().find(|m| m.process.id == *id).map(|m| m.verdict)
     }
 
@@ -293,13 +293,13 @@ impl<'a> Tree<'a> {
     fn leave_carriers(
         &mut self,
         table: &HashMap<u32, ScannedProcess>,
-        verdicts: &mut HashMap<u32, Verdict>,
+        verdicts: &mut HashMap<u32, Membership>,
     ) {
         let guests: Vec<(&ScannedProcess, Spared)> = table
             .values()
             .filter_map(|seen| match verdicts.get(&seen.process.id.pid) {
-                Some(Verdict::Spared(Spared::Hook | Spared::Daemon)) => None,
-                Some(Verdict::Spared(why)) => Some((seen, *why)),
+                Some(Membership::Spared(Spared::Hook | Spared::Daemon)) => None,
+                Some(Membership::Spared(why)) => Some((seen, *why)),
                 _ => None,
             })
             .collect();
@@ -307,7 +307,7 @@ impl<'a> Tree<'a> {
         for (guest, why) in guests {
             let is_loose = |s: &&ScannedProcess| {
                 let verdict = verdicts.get(&s.process.id.pid);
-                matches!(verdict, Some(Verdict::Loose | Verdict::Claimed))
+                matches!(verdict, Some(Membership::Loose | Membership::Claimed))
             };
             let line = ancestors(table, guest).take_while(is_loose);
             if let Some(top) = line.last() {
@@ -330,7 +330,7 @@ impl<'a> Tree<'a> {
             .values()
             .filter(|s| {
                 let verdict = verdicts.get(&s.process.id.pid);
-                matches!(verdict, Some(Verdict::Loose | Verdict::Claimed))
+                matches!(verdict, Some(Membership::Loose | Membership::Claimed))
             })
             .filter_map(|seen| {
                 let mut line = std::iter::once(seen).chain(ancestors(table, seen));
@@ -339,7 +339,7 @@ impl<'a> Tree<'a> {
             })
             .collect();
         for (pid, why) in below {
-            verdicts.insert(pid, Verdict::Spared(why));
+            verdicts.insert(pid, Membership::Spared(why));
             self.members.retain(|m| m.process.id.pid != pid);
         }
     }
@@ -348,11 +348,13 @@ impl<'a> Tree<'a> {
     fn name_the_nested(
         &mut self,
         table: &HashMap<u32, ScannedProcess>,
-        verdicts: &HashMap<u32, Verdict>,
+        verdicts: &HashMap<u32, Membership>,
     ) {
         for seen in table.values() {
             let pid = seen.process.id.pid;
-            let Some(Verdict::Spared(Spared::Session(at))) = verdicts.get(&pid) else { continue };
+            let Some(Membership::Spared(Spared::Session(at))) = verdicts.get(&pid) else {
+                continue;
+            };
             let Some(other) = self.roots.others.get(*at) else { continue };
             let inside = ancestors(table, seen).any(|s| is_line(verdicts, s));
             if inside && other.processes.contains(&seen.process.id) {
@@ -370,11 +372,11 @@ impl<'a> Tree<'a> {
     fn name_the_spared(
         &mut self,
         table: &HashMap<u32, ScannedProcess>,
-        verdicts: &HashMap<u32, Verdict>,
+        verdicts: &HashMap<u32, Membership>,
     ) {
         for seen in table.values() {
             let id = &seen.process.id;
-            let Some(Verdict::Spared(why)) = verdicts.get(&id.pid) else { continue };
+            let Some(Membership::Spared(why)) = verdicts.get(&id.pid) else { continue };
             let topmost = parent(table, seen).is_some_and(|above| is_line(verdicts, above));
             if !topmost || self.spared.contains_key(id) || self.carriers.contains_key(id) {
                 continue;
@@ -411,10 +413,10 @@ impl<'a> Tree<'a> {
     fn name_the_linked(
         &mut self,
         table: &HashMap<u32, ScannedProcess>,
-        verdicts: &HashMap<u32, Verdict>,
+        verdicts: &HashMap<u32, Membership>,
     ) {
         let linked = |s: &ScannedProcess| match verdicts.get(&s.process.id.pid) {
-            Some(Verdict::Linked(variable)) => Some(*variable),
+            Some(Membership::Linked(variable)) => Some(*variable),
             _ => None,
         };
         self.linked.clear();
@@ -502,7 +504,7 @@ impl<'a> Tree<'a> {
         let (gone, living): (Vec<Member>, Vec<Member>) =
             std::mem::take(&mut self.members).into_iter().partition(|m| m.held.has_exited());
         self.members = living;
-        self.ended.extend(gone.into_iter().map(|m| Ended {
+        self.ended.extend(gone.into_iter().map(|m| EndedProcess {
             pid: m.process.id.pid,
             command: command(&m.process),
             how: m.how,
@@ -537,14 +539,14 @@ impl<'a> Tree<'a> {
         // What carries this command or another session is a person's terminal, not a forgotten tool.
         let spared = table
             .values()
-            .filter(|s| matches!(memo.get(&s.process.id.pid), Some(Verdict::Spared(_))));
+            .filter(|s| matches!(memo.get(&s.process.id.pid), Some(Membership::Spared(_))));
         let carriers: HashSet<u32> =
             spared.flat_map(|s| ancestors(&table, s)).map(|s| s.process.id.pid).collect();
         let suspicious = pids.into_iter().filter_map(|pid| {
             let seen = table.get(&pid)?;
             let is_young = since_ticks.is_some_and(|t| seen.process.id.start_ticks >= t);
             let is_there = cwd.is_some_and(|cwd| self.stands_in(&seen.process, cwd));
-            let nobodys = memo.get(&pid) == Some(&Verdict::Stranger)
+            let nobodys = memo.get(&pid) == Some(&Membership::Stranger)
                 && !carriers.contains(&pid)
                 && !self.above_agents.contains(&seen.process.id)
                 && self.other_of(seen, &table).is_none();
@@ -576,7 +578,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-fn is_line(verdicts: &HashMap<u32, Verdict>, seen: &ScannedProcess) -> bool {
+fn is_line(verdicts: &HashMap<u32, Membership>, seen: &ScannedProcess) -> bool {
     verdicts.get(&seen.process.id.pid).is_some_and(|verdict| verdict.is_line())
 }
 

@@ -91,9 +91,9 @@ impl Endpoint {
     }
 
     /// Connects to it within the time; plain text leaves this machine only if `insecure`.
-    pub(super) fn connect(&self, manner: &Manner, limit: Duration) -> Result<Wire, TalkError> {
+    pub(super) fn connect(&self, tls: &TlsOptions, limit: Duration) -> Result<Wire, TalkError> {
         let until = Instant::now() + limit;
-        if !self.secure && !self.is_loopback() && !manner.insecure {
+        if !self.secure && !self.is_loopback() && !tls.insecure {
             return Err(TalkError::Insecure);
         }
         let found = (self.host.as_str(), self.port).to_socket_addrs();
@@ -101,7 +101,7 @@ impl Endpoint {
         let mut last = std::io::Error::other("its name has no address");
         for address in addresses {
             // A name that only claims to be this machine gets nothing in plain text.
-            if !self.secure && !manner.insecure && !address.ip().is_loopback() {
+            if !self.secure && !tls.insecure && !address.ip().is_loopback() {
                 return Err(TalkError::Insecure);
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -109,7 +109,7 @@ impl Endpoint {
                 return Err(TalkError::Late);
             }
             match TcpStream::connect_timeout(&address, left) {
-                Ok(stream) => return self.over(stream, manner, until),
+                Ok(stream) => return self.over(stream, tls, until),
                 Err(error) => last = error,
             }
         }
@@ -119,7 +119,7 @@ impl Endpoint {
         }
     }
 
-    fn over(&self, stream: TcpStream, manner: &Manner, until: Instant) -> Result<Wire, TalkError> {
+    fn over(&self, stream: TcpStream, tls: &TlsOptions, until: Instant) -> Result<Wire, TalkError> {
         // A question is one small frame, and its answer is waited for.
         let _slower = stream.set_nodelay(true);
         let bounded = Bounded::new(Socket::Tcp(stream), until);
@@ -128,7 +128,7 @@ impl Endpoint {
         }
         let unsure = |why: String| TalkError::Certificate(why);
         let name = ServerName::try_from(self.host.clone()).map_err(|e| unsure(e.to_string()))?;
-        let config = Arc::new(manner.tls()?);
+        let config = Arc::new(tls.tls()?);
         let client = ClientConnection::new(config, name).map_err(|e| unsure(e.to_string()))?;
         Ok(Wire::Tls(Box::new(StreamOwned::new(client, bounded))))
     }
@@ -147,7 +147,7 @@ impl std::fmt::Display for Endpoint {
 
 /// What may be done to reach a server.
 #[derive(Clone, Debug, Default)]
-pub struct Manner {
+pub struct TlsOptions {
     /// Plain text may leave this machine.
     pub insecure: bool,
     /// The authorities its certificate is checked against; `None` for the system's.
@@ -156,7 +156,7 @@ pub struct Manner {
     pub fingerprint: Option<[u8; 32]>,
 }
 
-impl Manner {
+impl TlsOptions {
     fn tls(&self) -> Result<ClientConfig, TalkError> {
         let trust = Trust::load(self.authorities.as_deref())?;
         let mut trusted = RootCertStore::empty();
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn plain_text_does_not_leave_this_machine() {
         let far = Endpoint::parse("ws://192.0.2.1:9").expect("read");
-        let refused = far.connect(&Manner::default(), Duration::from_millis(50)).err();
+        let refused = far.connect(&TlsOptions::default(), Duration::from_millis(50)).err();
         assert!(matches!(refused, Some(TalkError::Insecure)), "{refused:?}");
     }
 }

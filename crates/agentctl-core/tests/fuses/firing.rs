@@ -2,7 +2,7 @@
 
 use agentctl_core::events::{EventKind, about_fuse};
 use agentctl_core::fuses::{
-    Action, Cause, Firing, FuseError, State, cancel, claim, extend, seen, unfinished,
+    Action, Cause, Firing, FuseError, FuseState, cancel, claim, extend, seen, unfinished,
 };
 
 use super::{BEGIN, HOUR, NOW, World, nobody, now, ttl};
@@ -116,7 +116,7 @@ fn whoever_is_killed_at_any_step_a_fuse_is_fired_once() {
         }
         // A command whose end nobody saw is shown, and nothing is left to do.
         assert_eq!(left.len(), 1, "{case}");
-        assert_eq!(left[0].state, State::Interrupted);
+        assert_eq!(left[0].state, FuseState::Interrupted);
         let note = left[0].note.clone().expect("a word about it");
         assert!(note.contains("not repeated"), "{note}");
         assert!(unfinished(&world.host).expect("looked").is_empty());
@@ -140,7 +140,7 @@ fn of_many_who_claim_a_fuse_one_gets_it_and_holds_it_while_it_lives() {
             all.into_iter().filter_map(|t| t.join().expect("joined")).collect()
         });
         assert_eq!(claimed.len(), 1, "round {round}");
-        assert_eq!(world.fuses()[0].state, State::Firing);
+        assert_eq!(world.fuses()[0].state, FuseState::Firing);
         assert!(unfinished(host).expect("looked").is_empty(), "somebody is at it");
         for refused in
             [cancel(host, &fuse.id).map(|_| ()), extend(host, &fuse.id, ttl(1)).map(|_| ())]

@@ -12,8 +12,8 @@ use std::time::Instant;
 use agentctl_core::events::edges::{Edges, Look};
 use agentctl_core::events::{EventKind, Holders, about_fuse};
 use agentctl_core::fuses::{
-    Action, Bound, Cause, Conditions, Due, Fuse, FuseError, Wish, all, cancel, claim, clear, due,
-    extend, folder, next_due, seen, set, unfinished,
+    Action, Bound, Cause, Conditions, Due, Fuse, FuseError, FuseOrder, all, cancel, claim, clear,
+    due, extend, folder, next_due, seen, set, unfinished,
 };
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::Kernel;
@@ -70,13 +70,13 @@ impl World {
     }
 
     fn set(&self, when: Conditions, on_expire: Vec<Action>) -> Fuse {
-        let wish = Wish { bound: Bound::Directory(self.path()), label: None, when, on_expire };
+        let wish = FuseOrder { bound: Bound::Directory(self.path()), label: None, when, on_expire };
         set(&self.host, wish).expect("set").0
     }
 
     fn on_session(&self, when: Conditions) -> Fuse {
         let bound = Bound::Session { adapter: "demo".into(), root: "/r".into(), id: ID.into() };
-        let wish = Wish { bound, label: None, when, on_expire: vec![Action::Event] };
+        let wish = FuseOrder { bound, label: None, when, on_expire: vec![Action::Event] };
         set(&self.host, wish).expect("set").0
     }
 
@@ -186,7 +186,7 @@ fn a_ttl_is_a_moment_on_the_wall_and_no_timer_of_ours() {
         assert_eq!(world.next(&nobody(), end), None);
     }
     assert_eq!(world.fuses().len(), 1, "one for a target and label");
-    let far = Wish {
+    let far = FuseOrder {
         bound: Bound::Directory(world.path()),
         label: None,
         when: Conditions { ttl_ms: Some(u64::MAX), ..Conditions::default() },

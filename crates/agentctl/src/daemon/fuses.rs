@@ -23,7 +23,7 @@ use agentctl_core::model::{
     Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target, Time,
 };
 use agentctl_core::runs::HookReport;
-use agentctl_core::stop::{self, Options, Verdict};
+use agentctl_core::stop::{self, Options, StopVerdict};
 
 /// So many fire at once; the others wait their turn.
 const AT_ONCE: usize = 8;
@@ -468,16 +468,16 @@ fn end(
             troubles.push(format!("pid {pid} of {id} lives on ({command}): {why}"));
         }
         match report.verdict {
-            Verdict::Stopped => {
+            StopVerdict::Stopped => {
                 stopped.push(format!("stopped {id}"));
                 troubles.extend(report.lost_shim);
             }
-            Verdict::Already => stopped.push(format!("{id} was stopped already")),
-            Verdict::Rests(server) => stopped.push(format!("{id} rests in pid {server}")),
-            Verdict::Refused(why, _) | Verdict::Failed(why) => {
+            StopVerdict::Already => stopped.push(format!("{id} was stopped already")),
+            StopVerdict::Rests(server) => stopped.push(format!("{id} rests in pid {server}")),
+            StopVerdict::Refused(why, _) | StopVerdict::Failed(why) => {
                 troubles.push(format!("{id} was not stopped: {why}"));
             }
-            Verdict::Unknown(why) => {
+            StopVerdict::Unknown(why) => {
                 troubles.push(format!("whether {id} lives is unknown: {why}"));
             }
         }
