@@ -1,7 +1,8 @@
-//! What was read of a file, remembered while the file is the same. Only for somebody who stays awake: it
-//! changes how fast an answer comes, never what it says, and may be dropped at any moment.
+//! Cache of values that were read from files, valid while the file is unchanged. Used by long-running
+//! processes only (the daemon): it makes answers faster and never changes them, and may be dropped at any
+//! moment.
 //!
-//! Live records are never remembered: some are rewritten in place, with equal length.
+//! Live records are not cached: some are rewritten in place with equal length.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -15,15 +16,16 @@ use serde::de::DeserializeOwned;
 
 use super::file::Stamp;
 
-/// So many shards, so that several threads seldom want the same one.
+/// Number of shards, each with a lock of its own, to keep threads from contending.
 const SHARDS: usize = 32;
-/// A shard that holds more bytes is cleared.
+/// Size limit of a shard; a shard that would exceed it is cleared.
 const SHARD_BYTES_LIMIT: usize = 1 << 20;
-/// A file that was written so shortly ago may be written again without its time telling.
+/// Minimum age of a file's last change before its content is cached. A younger file may change again within
+/// the resolution of its timestamps, and the change would go unnoticed.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
-/// What a recollection stands on: a file and, of a database, the log beside it. The same version, the same
-/// content.
+/// The version of a file, and for a database also of the write-ahead log beside it. Equal versions mean
+/// equal content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileVersion {
     file: Stamp,
@@ -37,18 +39,19 @@ impl From<Stamp> for FileVersion {
 }
 
 impl FileVersion {
-    /// Looks at a file; `None` when it has gone.
+    /// Returns the version of a file; `None` when it does not exist.
     #[must_use]
     pub fn of_file(path: &Path) -> Option<Self> {
         Stamp::now(path).map(Self::from)
     }
 
-    /// Looks at a database and its write-ahead log; `None` when it has gone.
+    /// Returns the version of a database and its write-ahead log; `None` when it does not exist.
     #[must_use]
     pub fn of_database(path: &Path) -> Option<Self> {
         let mut log = path.as_os_str().to_owned();
         log.push("-wal");
-        // The log first: what moves from it into the database is seen in one of them.
+        // The log is read first: data that a checkpoint moves from it into the database changes at least
+        // one of the two stamps.
         let log = Stamp::now(Path::new(&log));
         Some(Self { file: Stamp::now(path)?, log })
     }
@@ -66,8 +69,9 @@ impl FileVersion {
     }
 }
 
-/// What was read of files. It is written down in few large pieces of memory: thousands of small ones that
-/// stay, scattered among those that a look needs only for itself, would keep all of that memory in use.
+/// The cache. Values are serialized into one large buffer per shard: thousands of small allocations that
+/// stay, scattered among the short-lived ones of each look, would keep the whole heap from being returned
+/// to the system.
 pub struct FileCache {
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
@@ -76,15 +80,15 @@ pub struct FileCache {
 #[derive(Default)]
 struct Shard {
     entries: HashMap<u64, Entry, BuildHasherDefault<IdentityHasher>>,
-    /// Each piece is a path and then what was read.
+    /// Each entry is its path, then its value.
     text: Vec<u8>,
-    /// So much of it nobody refers to any more.
+    /// Number of bytes in `text` that belong to no entry.
     stale: usize,
 }
 
-/// Where on the shard it stands.
+/// Where an entry lies in the buffer of its shard.
 struct Entry {
-    /// The hash of what it stands on.
+    /// The hash of the file's version.
     version: u64,
     from: usize,
     path: usize,
@@ -97,7 +101,7 @@ impl Entry {
     }
 }
 
-/// A key that is a hash already.
+/// A hasher for keys that are hashes already.
 #[derive(Default)]
 struct IdentityHasher(u64);
 
@@ -133,7 +137,8 @@ impl FileCache {
         (key, self.shards[place].lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns what was read under this name, in this way, if what it stands on is still the same.
+    /// Returns the value of a name and variant (the way it was read), if the file's version is still the
+    /// same.
     #[must_use]
     pub fn get<T: DeserializeOwned>(
         &self,
@@ -151,8 +156,8 @@ impl FileCache {
         None
     }
 
-    /// Remembers what was read. What it stands on must have been looked at before it was read, and again
-    /// afterwards.
+    /// Stores a value. The caller must have taken the version before reading the file and found it
+    /// unchanged afterwards.
     pub fn insert(&self, name: &Path, variant: u8, version: &FileVersion, what: &impl Serialize) {
         if !version.is_settled() {
             return;
@@ -165,7 +170,7 @@ impl FileCache {
 }
 
 impl Shard {
-    /// Two paths may have one key: only the right one gets an answer.
+    /// Looks up an entry. Two paths may have the same hash, so the stored path is compared.
     fn get(&self, key: u64, path: &[u8]) -> Option<(u64, &[u8])> {
         let entry = self.entries.get(&key)?;
         let (name, what) =
@@ -191,7 +196,7 @@ impl Shard {
         self.entries.insert(key, Entry { version, from, path: path.len(), what: what.len() });
     }
 
-    /// Closes the gaps.
+    /// Removes the unused bytes from the buffer.
     fn compact(&mut self) {
         let mut text = Vec::with_capacity(self.text.len() - self.stale);
         for entry in self.entries.values_mut() {
@@ -223,7 +228,7 @@ mod tests {
         cache.insert(&path, 0, &version, &1_u32);
         assert_eq!(cache.get::<u32>(&path, 0, &version), Some(1));
         assert_eq!(cache.get::<u32>(&path, 1, &version), None, "read in another way");
-        // The same length and, by force, the same time: the change of the inode tells.
+        // Same length and, set explicitly, same modification time: the inode's change time differs.
         let other = settled(&path, "two", 1000);
         assert_eq!(cache.get::<u32>(&path, 0, &other), None);
         assert_eq!(cache.get::<u32>(&path, 0, &version), None, "it was forgotten");
@@ -265,7 +270,7 @@ mod tests {
                 _ => drop(settled(&log, "page", 1000 + u64::from(round))),
             }
             if round == 2 {
-                // Gone with its log's content, as after a checkpoint.
+                // The log was removed and its content moved to the database, as after a checkpoint.
                 settled(&path, "two", 1000);
             }
         }

@@ -1,28 +1,30 @@
-//! A notifier between threads: rung anywhere, heard by whoever polls its descriptor.
+//! Wakes a thread that polls a descriptor: a socket pair, written by any thread, drained by the polling
+//! one.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Rings; may be cloned and taken to any thread.
+/// The sending side; may be cloned and moved to any thread.
 #[derive(Clone, Debug)]
 pub struct Notifier(Arc<UnixStream>);
 
 impl Notifier {
-    /// Rings.
+    /// Makes the listener's descriptor readable.
     pub fn notify(&self) {
-        // Full means that it rings already, closed that nobody listens.
+        // A full buffer means that a notification is already pending; a closed socket that the listener is
+        // gone.
         let _rings = (&*self.0).write(&[1]);
     }
 }
 
-/// Hears its notifier.
+/// The receiving side, with a descriptor to poll.
 #[derive(Debug)]
 pub struct Listener(UnixStream);
 
 impl Listener {
-    /// Makes a notifier, and what hears it.
+    /// Creates a listener and its notifier.
     pub fn new() -> io::Result<(Self, Notifier)> {
         let (listener, notifier) = UnixStream::pair()?;
         listener.set_nonblocking(true)?;
@@ -30,7 +32,7 @@ impl Listener {
         Ok((Self(listener), Notifier(Arc::new(notifier))))
     }
 
-    /// Says whether the notifier rang since it was last asked.
+    /// Says whether there were notifications since the last call, and clears them.
     pub fn take_notifications(&mut self) -> bool {
         let mut rings = [0; 64];
         let mut any = false;
