@@ -1,8 +1,8 @@
-//! Waiting for sessions: arm the wake-ups, look at ground truth, decide, block until something happens.
+//! Waiting for sessions: a loop of look, decide, register wake-ups, block until a wake-up.
 //!
-//! Nothing is polled: exits, file events and a server's own word say when to look again, and a look
-//! decides. What is watched depends on what was seen, so a look that adds something to watch is
-//! followed by another one before anybody blocks. Names no agent.
+//! Exits, file events and messages of servers say when to look again; only a look decides. The set of
+//! watched objects depends on the last look, so a look that adds an object to it is followed by another
+//! look before the thread blocks. Names no agent.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,18 +10,12 @@ use std::time::{Duration, Instant};
 use crate::fleet::{self, Adapters, Observed, observe};
 use crate::host::Host;
 use crate::model::{Evidence, Fault, Outcome, ProcId, Session, Status, Target};
-use crate::wakeups::Wakeups;
+use crate::wakeups::{LOOKS_BEFORE_A_PAUSE, SAFETY_INTERVAL, UNKNOWN_GRACE, Wakeups};
 
-/// Wake-ups may be lost by what lies between us and the agents; this bounds what that costs.
-const SAFETY: Duration = Duration::from_mins(1);
-/// The pace where no wake-up can be had.
-const PACE: Duration = Duration::from_secs(1);
-/// An agent on its way out cannot be told for a moment; only what lasts longer is worth a word.
-const WORTH_A_WORD: Duration = Duration::from_millis(250);
-/// So many looks in a row may each find something new to watch before we pause.
-const RESTLESS: usize = 16;
+/// Interval between two looks while wake-ups are unavailable.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is waited for.
+/// The condition that ends the wait for one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// The turn is over, one way or the other, or a human is needed.
@@ -30,75 +24,76 @@ pub enum Until {
     Status(Status),
 }
 
-/// How many of the sessions must get there.
+/// How many of the sessions must meet the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quorum {
-    /// Each of them, at some time.
+    /// Every session, at any moment of the wait.
     All,
-    /// The first.
+    /// One session.
     Any,
 }
 
-/// What is wished for.
+/// What to wait for, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitOptions {
-    /// What is waited for.
+    /// The condition that ends the wait for one session.
     pub until: Until,
-    /// How many of them.
+    /// How many sessions must meet it.
     pub quorum: Quorum,
-    /// For how long at most.
+    /// The timeout of the whole wait; `None` waits without a limit.
     pub timeout: Option<Duration>,
 }
 
-/// What a look means for what is waited for.
+/// The state of one session compared with the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitVerdict {
-    /// Not yet.
+    /// The condition is not met yet.
     Pending,
-    /// It is there.
+    /// The condition is met.
     Reached,
-    /// It cannot get there any more, or its turn ended badly.
+    /// The condition can no longer be met, or the turn ended badly.
     Missed,
     /// A human is needed first.
     Blocked,
 }
 
-/// How the waiting ended.
+/// How the wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// As wished.
+    /// The condition was met.
     Reached,
-    /// Not as wished, and it cannot be any more.
+    /// The condition can no longer be met.
     Missed,
     /// A human is needed first.
     Blocked,
-    /// The time was up.
+    /// The timeout passed.
     TimedOut,
 }
 
 /// One session that was waited for.
 #[derive(Clone, Debug)]
 pub struct Awaited {
-    /// What was asked for.
+    /// The session or process that was asked for.
     pub target: Target,
-    /// As it was last seen; `None` when no look succeeded.
+    /// The session as the last successful look showed it; `None` when no look succeeded.
     pub session: Option<Session>,
-    /// What that meant.
+    /// The verdict of that look.
     pub verdict: WaitVerdict,
 }
 
-/// What came of it.
+/// The result of a wait.
 #[derive(Debug)]
 pub struct Waited {
     /// The sessions, in the order they were asked for.
     pub sessions: Vec<Awaited>,
-    /// How it ended.
+    /// How the wait ended.
     pub end: End,
-    /// What was watched. Giving that back takes the kernel a while: whoever ends anyway lets it be.
+    /// The wake-up sources. Releasing them takes the kernel a while, so a process that exits anyway should
+    /// forget them.
     pub watched: Watched,
 }
 
-/// What was watched while waiting; it is given back with the value.
+/// The wake-up sources of a wait, released when the value is dropped.
 pub struct Watched(#[allow(dead_code)] Wakeups);
 
 impl std::fmt::Debug for Watched {
@@ -107,30 +102,30 @@ impl std::fmt::Debug for Watched {
     }
 }
 
-/// What is worth telling while waiting.
+/// A report to the caller during the wait.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// This session is decided.
+    /// This session has its final verdict.
     Decided(&'a Session),
-    /// It cannot be told what this session does: waiting goes on.
+    /// The status of this session is unknown; the wait continues.
     Unknown(&'a Session),
-    /// A human is needed, but something else is waited for: waiting goes on.
+    /// A human is needed, but the condition is another one; the wait continues.
     NeedsHuman(&'a Session),
-    /// A source failed: waiting goes on.
+    /// A source failed; the wait continues.
     Fault(&'a Fault),
-    /// Wake-ups cannot be had: we look at a pace instead.
+    /// Wake-ups are unavailable for this reason; the wait polls instead.
     Paced(&'a str),
 }
 
-/// Decides what a look means: the table of the contract.
+/// Compares a session with the condition: the table of the contract.
 #[must_use]
 pub fn decide(until: Until, session: &Session, ends_by_itself: bool) -> WaitVerdict {
     let ended = !session.status.is_live();
     match (until, session.status) {
         (_, Status::Unknown) | (Until::TurnOver, Status::Running) => WaitVerdict::Pending,
-        // It is leaving; only then its record says how the turn ended.
+        // The process is about to exit; only after its exit the record says how the turn ended.
         (Until::TurnOver, Status::Idle) if ends_by_itself => WaitVerdict::Pending,
-        // It rests in a server that says how the last turn ended: not well.
+        // The session is idle in a server, and the server says that the last turn failed.
         (Until::TurnOver, Status::Idle)
             if session.outcome.is_some_and(|o| o != Outcome::Finished) =>
         {
@@ -142,7 +137,7 @@ pub fn decide(until: Until, session: &Session, ends_by_itself: bool) -> WaitVerd
             Some(Outcome::Finished) => WaitVerdict::Reached,
             _ => WaitVerdict::Missed,
         },
-        // Nothing serves it any more, however its last turn ended.
+        // No process serves the session; the outcome of its last turn does not matter.
         (Until::Status(Status::Stopped), _) if ended => WaitVerdict::Reached,
         (Until::Status(wanted), status) if wanted == status => WaitVerdict::Reached,
         (Until::Status(_), _) if ended => WaitVerdict::Missed,
@@ -150,7 +145,8 @@ pub fn decide(until: Until, session: &Session, ends_by_itself: bool) -> WaitVerd
     }
 }
 
-/// Waits; `tell` hears what happens meanwhile.
+/// Waits until the condition is met, cannot be met, or the timeout passes. `tell` receives progress
+/// reports.
 pub fn wait(
     host: &Arc<Host>,
     adapters: Adapters,
@@ -173,8 +169,9 @@ pub fn wait(
         let asked: Vec<usize> = watch.pending().collect();
         let wanted: Vec<Target> =
             asked.iter().map(|at| watch.sessions[*at].awaited.target.clone()).collect();
-        // The first look may take its time: an answer late is better than none.
-        let limit = left().filter(|_| !first).unwrap_or(host.deadlines.all).max(WORTH_A_WORD);
+        // The first look gets the full deadline even if the timeout is shorter, so that the caller gets at
+        // least one answer.
+        let limit = left().filter(|_| !first).unwrap_or(host.deadlines.all).max(UNKNOWN_GRACE);
         let look = observe(host, adapters, &wanted, limit.min(host.deadlines.all));
         first = false;
         watch.hear(&look.faults, tell);
@@ -192,7 +189,7 @@ pub fn wait(
             looks.filter(|(at, _)| !watch.sessions[*at].decided).collect();
         let armed = wakeups.arm(host, open.iter().map(|(_, seen)| &seen.signs));
         restless = if armed.news { restless + 1 } else { 0 };
-        if armed.news && restless < RESTLESS {
+        if armed.news && restless < LOOKS_BEFORE_A_PAUSE {
             continue;
         }
         let paced = armed.trouble.is_some() || armed.news || watch.is_blind(&open);
@@ -200,18 +197,19 @@ pub fn wait(
             tell(Progress::Paced(&trouble));
             watch.told_trouble = Some(trouble);
         }
-        let mut pause = if paced { PACE } else { SAFETY };
+        let mut pause = if paced { POLL_INTERVAL } else { SAFETY_INTERVAL };
         pause = pause.min(watch.say(tell).unwrap_or(pause));
         pause = wakeups.echo().map_or(pause, |echo| pause.min(echo));
         wakeups.wait(pause.min(left().unwrap_or(pause)))?;
     }
 }
 
-/// A session that is waited for, and what was told about it.
+/// One session of the wait, and which reports were made about it.
 struct Attended {
     awaited: Awaited,
     decided: bool,
-    /// The process that was meant, where it was named by its pid.
+    /// The identity of the process, when the target is a pid. It keeps a recycled pid from being taken for
+    /// it.
     process: Option<ProcId>,
     unknown_since: Option<Instant>,
     told_unknown: bool,
@@ -230,7 +228,8 @@ impl Attended {
         }
     }
 
-    /// Takes in what a look says.
+    /// Updates the session and its verdict from a look. `whole` says that no source failed, so an absent
+    /// session is really gone.
     fn see(&mut self, host: &Host, until: Until, seen: &Observed, whole: bool) {
         let nameless = self.awaited.target.session.is_none();
         let meant =
@@ -238,11 +237,12 @@ impl Attended {
         let session = match seen.session.as_ref().filter(meant) {
             Some(session) => Some(session.clone()),
             None if nameless && whole => {
-                // Gone before it was looked at for the first time: nobody will ever know.
+                // The process has exited. If it did so before the first look, its session is unknown for
+                // ever.
                 self.awaited.verdict = WaitVerdict::Missed;
                 self.awaited.session.take().map(|s| exited(host, s))
             }
-            // Whoever kept it says that there is no such session any more.
+            // Its store was read completely and no longer holds the session.
             None if whole => {
                 let gone = self.awaited.session.take().map(|s| fleet::forgotten(s, host.now()));
                 self.awaited.verdict = match until {
@@ -261,7 +261,7 @@ impl Attended {
         if nameless {
             self.process = self.process.take().or_else(|| session.process_ids().into_iter().next());
         }
-        // A process that has found its session is waited for by that session's name.
+        // The process now serves a session: from here on the wait follows the session id, not the pid.
         if let Some(id) = session.id.clone().filter(|_| nameless) {
             let locator = crate::model::Locator { id, path: None, parent: None };
             self.awaited.target.session = Some(locator);
@@ -276,7 +276,8 @@ impl Attended {
     }
 }
 
-/// A process without a session that has ended: the kernel says so, and nobody knows more.
+/// Returns the row of a process that exited without a session: the kernel proves its exit, no other source
+/// knows it.
 fn exited(host: &Host, mut session: Session) -> Session {
     let pid = session.pid.map_or_else(String::new, |pid| format!("pid {pid} "));
     let says = format!("{pid}has exited and served no session");
@@ -309,18 +310,18 @@ impl Watch {
         }
     }
 
-    /// Tells what is decided now, and says whether that ends it.
+    /// Reports the sessions that now have a final verdict, and returns how the wait ends if it does.
     fn end(&mut self, tell: &mut dyn FnMut(Progress<'_>)) -> Option<End> {
         let any = self.options.quorum == Quorum::Any;
         for attended in self.sessions.iter_mut().filter(|s| !s.decided) {
             let end = match attended.awaited.verdict {
                 WaitVerdict::Pending => continue,
                 WaitVerdict::Reached => any.then_some(End::Reached),
-                // Whichever way the first turn ended, it is the first.
+                // With `Any`, the first turn that ends decides, also when it ends badly.
                 WaitVerdict::Missed => {
                     (any && self.options.until == Until::TurnOver).then_some(End::Missed)
                 }
-                // It may take for ever: whoever waits is told at once.
+                // A human may never answer, so the wait ends at once.
                 WaitVerdict::Blocked => Some(End::Blocked),
             };
             attended.decided = true;
@@ -338,14 +339,16 @@ impl Watch {
         Some(if missed { End::Missed } else { End::Reached })
     }
 
-    /// Says whether somebody is waited for whose next change nothing we watch would tell.
+    /// Says whether a session is unknown and no process of it is watched, so that no wake-up would announce
+    /// its next change.
     fn is_blind(&self, open: &[(usize, Observed)]) -> bool {
         open.iter().any(|(at, seen)| {
             self.sessions[*at].unknown_since.is_some() && seen.signs.processes.is_empty()
         })
     }
 
-    /// Tells what is worth a word, once each; returns when the next one will be.
+    /// Reports sessions that need a human or are unknown for longer than the grace period, once each.
+    /// Returns when the next report is due.
     fn say(&mut self, tell: &mut dyn FnMut(Progress<'_>)) -> Option<Duration> {
         let mut next: Option<Duration> = None;
         for attended in self.sessions.iter_mut().filter(|s| !s.decided) {
@@ -357,7 +360,7 @@ impl Watch {
             let Some(since) = attended.unknown_since.filter(|_| !attended.told_unknown) else {
                 continue;
             };
-            let left = WORTH_A_WORD.saturating_sub(since.elapsed());
+            let left = UNKNOWN_GRACE.saturating_sub(since.elapsed());
             if left.is_zero() {
                 attended.told_unknown = true;
                 tell(Progress::Unknown(session));
@@ -369,7 +372,7 @@ impl Watch {
     }
 }
 
-/// What only a launch knows is added once, at the end: it decides nothing.
+/// Builds the result. The fields that only a launch knows are added here; they do not change a verdict.
 fn finish(host: &Host, adapters: Adapters, watch: Watch, end: End, wakeups: Wakeups) -> Waited {
     let mut sessions: Vec<Awaited> = watch.sessions.into_iter().map(|s| s.awaited).collect();
     for awaited in &mut sessions {

@@ -1,8 +1,8 @@
-//! What wakes whoever waits: exits, file events, a server's own word, a notifier. Each is a hint to look
-//! again.
+//! Wake-up sources for `wait` and `events`: process exits, file events, messages of servers, and a notifier
+//! for other threads. A wake-up is a hint to look again, never a fact.
 //!
-//! One `poll` over pidfds, the file events' notifier and the servers' sockets; no thread of ours but to knock
-//! at a server, and no clock but the one the caller sets.
+//! All sources share one `poll` (pidfds, the listener of the file watch, server sockets). The only threads
+//! are those that connect to a server; the only timeout is the caller's.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,29 +18,39 @@ use crate::native::notifier::{Listener, Notifier};
 use crate::native::watch::Alarm;
 use crate::talk::{Heard, Pushes, Pushing, TalkError};
 
-/// A server that takes longer to let us in is not listened to.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// One that did not let us in is tried again after so long, then twice as long, …
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// … and at least so often.
-const LAST_RETRY: Duration = Duration::from_secs(30);
-/// A database may be looked at again so soon after its journal was written, …
-const FIRST_ECHO: Duration = Duration::from_millis(50);
-/// … then less and less often, and for so long.
-const ECHO: Duration = Duration::from_secs(1);
+/// Interval between two looks when no wake-up comes. It limits the delay that a lost wake-up can cause.
+pub(crate) const SAFETY_INTERVAL: Duration = Duration::from_mins(1);
+/// How long a session may be unknown before that is reported. The sources of an agent that is just exiting
+/// contradict each other for a moment.
+pub(crate) const UNKNOWN_GRACE: Duration = Duration::from_millis(250);
+/// Limit of looks in a row that each add objects to watch; after that many the caller pauses.
+pub(crate) const LOOKS_BEFORE_A_PAUSE: u32 = 16;
+/// Timeout for connecting to a server and subscribing to its messages.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Delay before the first retry of a failed subscription; it doubles with each failure.
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Longest delay between two retries of a failed subscription.
+const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// Delay before the first repeated look after a write to a `SQLite` journal; later delays equal the time
+/// since the write.
+const FIRST_JOURNAL_DELAY: Duration = Duration::from_millis(50);
+/// For this long after a write to a journal, looks are repeated.
+const JOURNAL_WINDOW: Duration = Duration::from_secs(1);
 
-/// What arming came to.
+/// The result of [`Wakeups::arm`].
 #[derive(Debug, Default)]
 pub(crate) struct Armed {
-    /// Something is watched that was not before: what it did until now was not noticed.
+    /// An object is watched that was not watched before. Its changes until now caused no wake-up, so look
+    /// again before blocking.
     pub(crate) news: bool,
-    /// A process that was to be watched has ended: whoever named it may say otherwise now.
+    /// A process that was to be watched has already exited: the source that named it may answer differently
+    /// now.
     pub(crate) death: bool,
-    /// What cannot be watched, and why.
+    /// Why some object cannot be watched.
     pub(crate) trouble: Option<String>,
-    /// Files or processes are among that.
+    /// Files or processes are among the unwatched objects (not only servers).
     pub(crate) blind: bool,
-    /// The servers that did not let us in, and when they are asked again.
+    /// The servers whose subscription failed, and the times of their next retries.
     pub(crate) deaf: Vec<(String, Instant)>,
 }
 
@@ -51,20 +61,20 @@ impl Armed {
     }
 }
 
-/// What ended a wait.
+/// The cause of a return from [`Wakeups::wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
-    /// The time was up.
+    /// The timeout passed.
     Late,
     /// A process has exited.
     Exit,
-    /// A file changed, or a server spoke.
+    /// A watched file changed, or a server sent a message.
     Sign,
-    /// The notifier rang.
+    /// Another thread used the notifier.
     Notified,
 }
 
-/// A server that did not let us in.
+/// A failed subscription to a server.
 struct Deaf {
     again: Instant,
     pause: Duration,
@@ -79,7 +89,7 @@ pub(crate) struct Wakeups {
     servers: HashMap<String, Pushes>,
     deaf: HashMap<String, Deaf>,
     knocking: HashMap<String, Receiver<Result<Pushes, TalkError>>>,
-    /// When a journal was last seen to be written.
+    /// When a `SQLite` journal was last seen to be written.
     journal: Option<Instant>,
     notifier: Option<(Listener, Notifier)>,
 }
@@ -99,7 +109,7 @@ impl Wakeups {
         }
     }
 
-    /// Returns what wakes it from any thread.
+    /// Returns a handle with which any thread can end a wait.
     pub(crate) fn notifier(&mut self) -> std::io::Result<Notifier> {
         if self.notifier.is_none() {
             self.notifier = Some(Listener::new()?);
@@ -108,7 +118,7 @@ impl Wakeups {
         notifier.ok_or_else(|| std::io::Error::other("no notifier"))
     }
 
-    /// Watches everything in which these may show, and nothing else.
+    /// Watches exactly the processes, paths and servers of these signs.
     pub(crate) fn arm<'a>(
         &mut self,
         host: &Host,
@@ -154,7 +164,8 @@ impl Wakeups {
                 self.held.insert(process.clone());
                 armed.news = true;
             }
-            // Its end is news once; a source that goes on naming it is looked at again at leisure.
+            // The exit is reported as news once. A source that continues to name the process is then
+            // polled.
             Ok(false) if self.gone.insert(process.clone()) => {
                 (armed.news, armed.death) = (true, true);
             }
@@ -184,7 +195,8 @@ impl Wakeups {
             }
             Err(error) => {
                 let before = self.deaf.get(name);
-                let pause = before.map_or(FIRST_RETRY, |d| (d.pause * 2).min(LAST_RETRY));
+                let pause =
+                    before.map_or(FIRST_RETRY_DELAY, |d| (d.pause * 2).min(LONGEST_RETRY_DELAY));
                 let why = format!("{name} does not say when something changes ({error})");
                 let again = Instant::now() + pause;
                 armed.deaf.push((name.to_owned(), again));
@@ -194,8 +206,8 @@ impl Wakeups {
         }
     }
 
-    /// Asks a server to let us in, on a thread of its own: one that is mute holds nobody up. The notifier says
-    /// when there is an answer.
+    /// Subscribes to a server on a thread of its own, so that a server that does not answer delays nothing.
+    /// The notifier wakes the caller when the answer is there; until then this returns `None`.
     fn knock(&mut self, name: &str, pushing: &Pushing) -> Option<Result<Pushes, TalkError>> {
         if let Some(answer) = self.knocking.get(name) {
             return match answer.try_recv() {
@@ -210,8 +222,8 @@ impl Wakeups {
         let notifier = self.notifier();
         let asked = pushing.clone();
         let knocks = move || {
-            // Nobody listens any more when the wakeups has gone.
-            let _gone = sender.send(asked.follow(PATIENCE));
+            // The receiver is gone if the subscription is no longer wanted.
+            let _gone = sender.send(asked.follow(SUBSCRIBE_TIMEOUT));
             if let Ok(notifier) = notifier {
                 notifier.notify();
             }
@@ -225,22 +237,22 @@ impl Wakeups {
         }
     }
 
-    /// Says whether file events were lost since it was last asked.
+    /// Says whether file events were lost since the last call.
     pub(crate) fn has_lost_events(&self) -> bool {
         self.files.as_ref().is_ok_and(Alarm::has_lost)
     }
 
-    /// Returns how soon to look again because a journal of `SQLite` was written: the look that it brought
-    /// may have come before what was written could be read, and nothing tells when it can.
+    /// Returns the delay until a repeated look after a write to a `SQLite` journal. The look that the write
+    /// caused may have run before the data became visible to readers, and no event announces that moment.
     pub(crate) fn echo(&mut self) -> Option<Duration> {
         if self.files.as_ref().is_ok_and(Alarm::has_journal) {
             self.journal = Some(Instant::now());
         }
         let age = self.journal?.elapsed();
-        (age < ECHO).then(|| age.max(FIRST_ECHO))
+        (age < JOURNAL_WINDOW).then(|| age.max(FIRST_JOURNAL_DELAY))
     }
 
-    /// Blocks until something happened that may matter, or the time is up.
+    /// Blocks until a wake-up or the timeout.
     pub(crate) fn wait(&mut self, limit: Duration) -> std::io::Result<Woken> {
         let until = Instant::now() + limit;
         loop {
@@ -263,7 +275,7 @@ impl Wakeups {
         if self.files.as_mut().is_ok_and(Alarm::rang) {
             woken = Woken::Sign;
         }
-        // A server may say much that concerns nobody.
+        // A server also sends messages that do not matter; they cause no wake-up.
         self.servers.retain(|_, pushes| {
             let heard = pushes.skip();
             if heard != Heard::Nothing {

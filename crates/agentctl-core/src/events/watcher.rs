@@ -27,7 +27,7 @@ const NEAREST: Duration = Duration::from_millis(50);
 /// … and, where they cost much, so far.
 const FARTHEST: Duration = Duration::from_millis(150);
 /// Wake-ups may be lost by what lies between us and the agents; this bounds what that costs.
-const SAFETY: Duration = Duration::from_mins(1);
+const SAFETY: Duration = crate::wakeups::SAFETY_INTERVAL;
 /// The pace where wake-ups cannot be had.
 const PACE: Duration = Duration::from_secs(2);
 /// How an agent ended is written by its parent; one that lives and does not write is not waited for.
@@ -40,7 +40,7 @@ const LAST_REST: Duration = Duration::from_mins(5);
 const OVERFLOW: &str =
     "more files changed at once than the system keeps for us (fs.inotify.max_queued_events)";
 /// So many looks in a row may each find something new to watch before we pause.
-const RESTLESS: u32 = 16;
+const RESTLESS: u32 = crate::wakeups::LOOKS_BEFORE_A_PAUSE;
 
 /// What one look brought.
 #[derive(Debug)]
