@@ -1,21 +1,23 @@
-//! The two ways of ending a session that need somebody else: its agent's own command, its server.
+//! Stopping a session by the agent's own command, or by a request to its server.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::{Agents, DEATH, EndedProcess, How, PACE, StopVerdict, Stopping, tree};
+use super::{
+    Agents, EndedProcess, How, KILL_TIMEOUT, SERVER_POLL_INTERVAL, StopVerdict, Stopping, tree,
+};
 use crate::adapters::{Look, Root};
 use crate::fleet;
 use crate::kernel::{Held, Spawn, Stdio};
 use crate::model::{Fault, Session, Status};
 
-/// How long the agent's own command may take.
-const COMMAND: Duration = Duration::from_secs(10);
-/// How long the agent's process may live after its command has done its work.
-const AFTER: Duration = Duration::from_secs(5);
+/// Timeout of the agent's own stop command.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout for the exit of the agent's process after its stop command has succeeded.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The agent's own command.
+/// The agent's own stop command.
 pub(super) struct AgentCommand {
     pub(super) program: PathBuf,
     pub(super) args: Vec<OsString>,
@@ -34,13 +36,13 @@ fn resting(session: &Session) -> bool {
     session.status == Status::Idle || !session.status.is_live()
 }
 
-/// What a look at a session says after its server was asked to end its turn.
+/// What a look shows after a server was asked to end a turn.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
-    /// Its turn is over.
+    /// The turn is over.
     Over,
     GoesOn,
-    /// Whoever knows it could not be asked.
+    /// The session's adapter could not be asked, for this reason.
     Nothing(String),
 }
 
@@ -53,8 +55,8 @@ fn heard(adapter: &str, session: Option<&Session>, faults: &[Fault]) -> Heard {
 }
 
 impl Stopping<'_> {
-    /// Runs the agent's own command and waits for its process to end. That process is never signalled:
-    /// whoever keeps it would start it again.
+    /// Runs the agent's own stop command and waits for the exit of its process. The process is not
+    /// signalled, because its supervisor would restart it.
     pub(super) fn ask_program(
         &mut self,
         agents: &Agents,
@@ -66,14 +68,14 @@ impl Stopping<'_> {
         let code = self
             .run_program(command)
             .map_err(|error| failed(format!("could not be run: {error}")))?;
-        let dead = Held::wait_for_all(&agents.held, AFTER).unwrap_or(false);
+        let dead = Held::wait_for_all(&agents.held, EXIT_TIMEOUT).unwrap_or(false);
         for process in &agents.shown {
             if agents.held.iter().any(|h| h.id() == &process.id && h.has_exited()) {
                 let command = tree::command(process);
                 self.ended.push(EndedProcess { pid: process.id.pid, command, how: How::Asked });
             }
         }
-        // What it took is the agent's own politeness.
+        // The time of the agent's own command does not count against the timeout.
         self.deadline += began.elapsed();
         match code {
             Some(0) if dead => Ok(()),
@@ -84,7 +86,7 @@ impl Stopping<'_> {
         }
     }
 
-    /// Returns its exit code; `None` when it took too long and was killed.
+    /// Returns the exit code; `None` when the timeout passed and the command was killed.
     fn run_program(&self, command: &AgentCommand) -> std::io::Result<Option<i32>> {
         let set = command.set.iter().map(|(k, v)| (k.into(), v.into()));
         let spawn = Spawn {
@@ -98,11 +100,11 @@ impl Stopping<'_> {
             stderr: Stdio::Null,
             keep: Vec::new(),
         };
-        let exit = spawn.attended(COMMAND, 4 << 10)?.exit;
+        let exit = spawn.attended(COMMAND_TIMEOUT, 4 << 10)?.exit;
         Ok(exit.map(|exit| exit.code.unwrap_or(-1)))
     }
 
-    /// Asks the server that hosts the session, and waits until its turn is over.
+    /// Asks the server that hosts the session to end the turn, and waits until it is over.
     pub(super) fn ask_server(
         &mut self,
         look: &Look,
@@ -113,7 +115,7 @@ impl Stopping<'_> {
         if let Err(why) = asked {
             return if resting(session) { Ok(()) } else { Err(StopVerdict::Failed(why)) };
         }
-        // The server's end would end the session too; until then its word is waited for.
+        // The exit of the server ends the session as well, so its processes are watched meanwhile.
         let servers: Vec<Held> = session
             .processes
             .iter()
@@ -133,8 +135,9 @@ impl Stopping<'_> {
             if self.left().is_zero() {
                 return Err(why);
             }
-            let gone = servers.is_empty() || Held::wait_for_all(&servers, PACE).unwrap_or(true);
-            if gone && Held::wait_for_all(&servers, DEATH).unwrap_or(true) {
+            let gone = servers.is_empty()
+                || Held::wait_for_all(&servers, SERVER_POLL_INTERVAL).unwrap_or(true);
+            if gone && Held::wait_for_all(&servers, KILL_TIMEOUT).unwrap_or(true) {
                 return Ok(());
             }
         }

@@ -1,22 +1,21 @@
-//! Stopping a session that a server keeps: it is asked to end the run, and then looked at again.
+//! Stopping a session on a remote server: ask the server to end the run, then look again.
 //!
-//! Only what the next look says counts. A server that does not answer leaves it unknown whether the
-//! session works on; it never makes it stopped.
+//! Only a new look counts. If the server does not answer, the session's status is unknown, never stopped.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Options, PATIENCE, Report, StopVerdict};
+use super::{Options, Report, STOP_TIMEOUT, StopVerdict};
 use crate::adapters::control::Control;
 use crate::adapters::{Adapter, Root};
 use crate::fleet::{self, Adapters, Inspected};
 use crate::host::Host;
 use crate::model::{Fault, ReasonKind, Session, Status, Target};
 
-/// The pace at which the server is asked whether the run has ended.
-const PACE: Duration = Duration::from_millis(100);
+/// Interval between two questions whether the run has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Something of it is at work: a run of its own, or one below it.
+/// Says whether a run of the session, or of one of its subagents, is active.
 fn works(session: &Session) -> bool {
     let below = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
     matches!(session.status, Status::Running | Status::Waiting)
@@ -42,7 +41,7 @@ pub(super) fn stop(
     if !works(&session) {
         return Report::bare(StopVerdict::Already, inspected);
     }
-    let until = Instant::now() + options.timeout.unwrap_or(PATIENCE);
+    let until = Instant::now() + options.timeout.unwrap_or(STOP_TIMEOUT);
     let look = fleet::look(host, adapters, until.saturating_duration_since(Instant::now()));
     let roots = fleet::roots_of(host, adapters, adapter.name(), host.deadlines.live).rows;
     let root = roots.into_iter().find(|r| r.label() == session.root);
@@ -76,7 +75,7 @@ pub(super) fn stop(
         if settled || Instant::now() >= until {
             break;
         }
-        std::thread::park_timeout(PACE);
+        std::thread::park_timeout(POLL_INTERVAL);
     }
     if report.verdict == StopVerdict::Stopped {
         report.faults.retain(|f| f.adapter != adapter.name());
