@@ -21,16 +21,16 @@ use crate::text::{SafeJson, bounded};
 use crate::trust::{self, Strict};
 
 /// How long a hook may take.
-pub const LIMIT: Duration = Duration::from_mins(5);
+pub const HOOK_TIMEOUT: Duration = Duration::from_mins(5);
 /// So much of what it says is kept.
-const SAID_BYTES: u64 = 64 << 10;
+const OUTPUT_BYTES_LIMIT: u64 = 64 << 10;
 /// A variable holds no more bytes than this: the system refuses a program with too many.
-const VARIABLE_BYTES: usize = 4 << 10;
+const VARIABLE_BYTES_LIMIT: usize = 4 << 10;
 /// So much of the files that name a git branch is read.
-const BRANCH_BYTES: u64 = 4 << 10;
+const BRANCH_FILE_BYTES_LIMIT: u64 = 4 << 10;
 /// The variables that hold nothing an agent could have written. A program that cannot be started with all
 /// variables is started with these.
-const FIXED: [&str; 10] = [
+const TRUSTED_VARIABLES: [&str; 10] = [
     hook::HOOK,
     hook::RUN_ID,
     hook::ADAPTER,
@@ -136,7 +136,7 @@ pub fn run(
     facts: &Facts<'_>,
     run: &Run,
 ) -> HookReport {
-    let report = HookReport::of(attend(host, moment, hook, facts, run), LIMIT, host.now());
+    let report = HookReport::of(attend(host, moment, hook, facts, run), HOOK_TIMEOUT, host.now());
     // The folder may be gone: that changes nothing of what happened.
     let _unkept = run.write_report(moment, &report);
     report
@@ -152,7 +152,7 @@ fn attend(
     // An agent that fills the disk keeps no hook from running: it is told less then.
     let stdin = write_facts(facts, &run.directory.join(format!("{}.in.json", moment.word()))).ok();
     let (variables, cwd) = (facts.variables(), facts.cwd);
-    let attended = Call { argv: hook, variables, cwd, stdin, limit: LIMIT }.run(host)?;
+    let attended = Call { argv: hook, variables, cwd, stdin, limit: HOOK_TIMEOUT }.run(host)?;
     let log = run.directory.join(format!("{}.log", moment.word()));
     let _unkept = private::file(&log).and_then(|mut f| f.write_all(&attended.said));
     Ok(attended.exit)
@@ -205,12 +205,13 @@ impl Call<'_> {
                 stderr: Stdio::Null,
                 keep: Vec::new(),
             };
-            spawn.attended(self.limit, SAID_BYTES)
+            spawn.attended(self.limit, OUTPUT_BYTES_LIMIT)
         };
-        let cut = |value: &str| bounded(value, VARIABLE_BYTES).into_owned();
+        let cut = |value: &str| bounded(value, VARIABLE_BYTES_LIMIT).into_owned();
         let all: Vec<_> = self.variables.iter().map(|(name, value)| (*name, cut(value))).collect();
         let started = start(&all).or_else(|_| {
-            let fixed: Vec<_> = all.into_iter().filter(|(name, _)| FIXED.contains(name)).collect();
+            let fixed: Vec<_> =
+                all.into_iter().filter(|(name, _)| TRUSTED_VARIABLES.contains(name)).collect();
             start(&fixed)
         });
         started.map_err(|e| format!("{name}: {e}"))
@@ -233,7 +234,7 @@ pub fn program(host: &Host, name: &str) -> Result<PathBuf, String> {
 /// there may be a FIFO, a device, or have no end.
 fn branch(directory: &Path, uid: u32) -> Option<String> {
     let read = |path: &Path| {
-        let bytes = file::read_small(path, uid, BRANCH_BYTES).ok()?;
+        let bytes = file::read_small(path, uid, BRANCH_FILE_BYTES_LIMIT).ok()?;
         String::from_utf8(bytes).ok()
     };
     let there = |path: &PathBuf| path.symlink_metadata().is_ok();

@@ -1,7 +1,7 @@
-//! Launching and resuming where a server carries it out: it is asked, and its answer is the session.
+//! Launching and resuming on a remote server: the server is asked, and its answer names the session.
 //!
-//! No directory is entered and no run is kept: nothing of it lies on this machine. What only a process
-//! or a run could honour is refused before the server hears of it.
+//! No directory is locked and no run is kept, because nothing of the session is on this machine. An option
+//! that only a local process or a run supports is refused before the server is asked.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::adapters::control::{Begin, Permissions, Refusal, Remote, Unbegun};
 use crate::fleet::{self, Adapters};
 use crate::host::Host;
 
-/// Has a server carry out what is wanted.
+/// Asks a remote server to start or continue a session.
 pub(super) fn launch(
     host: &Arc<Host>,
     adapters: Adapters,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use agentctl_core::events::{Event, EventKind, about_fuse};
 use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::fuses::{self, Action, Cause, Due, Firing, Fuse, FuseError};
-use agentctl_core::hooks::{Call, LIMIT};
+use agentctl_core::hooks::{Call, HOOK_TIMEOUT};
 use agentctl_core::host::Host;
 use agentctl_core::locks;
 use agentctl_core::marks::hook;
@@ -513,11 +513,12 @@ fn run(host: &Arc<Host>, argv: &[String], event: &Event) -> Result<String, Strin
     ];
     let told = serde_json::to_vec(event).map_err(|e| e.to_string())?;
     let stdin = spoken(told).map_err(|e| e.to_string())?;
-    let attended = Call { argv, variables, cwd: &cwd, stdin: Some(stdin), limit: LIMIT }.run(host);
+    let attended =
+        Call { argv, variables, cwd: &cwd, stdin: Some(stdin), limit: HOOK_TIMEOUT }.run(host);
     let said = attended.as_ref().map(|a| a.said.clone()).unwrap_or_default();
     let said = String::from_utf8_lossy(&said[..said.len().min(LOGGED_BYTES)]).trim().to_owned();
     let words = if said.is_empty() { String::new() } else { format!("; it said: {said}") };
-    match HookReport::of(attended.map(|a| a.exit), LIMIT, host.now()).failure() {
+    match HookReport::of(attended.map(|a| a.exit), HOOK_TIMEOUT, host.now()).failure() {
         None => Ok(format!("done{words}")),
         Some(why) => Err(format!("{why}{words}")),
     }
