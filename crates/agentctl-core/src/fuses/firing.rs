@@ -1,12 +1,12 @@
-//! A fuse on its way: claimed once, done step by step, taken up again by the next one where the last was
-//! killed.
+//! Running the actions of an expired fuse: claimed once, step by step, and resumed by another daemon if the
+//! first was killed.
 //!
-//! The claim and each step are one rename, so that a full disk stops nothing; whoever is at it holds the
-//! file's lock, so that its death is seen at once and two daemons never do the same. The name of a
-//! claimed fuse is `<id>~<cause>~<when>~<step>~<begun>~<cut>.firing`. What can be done twice is done again
-//! when nobody knows how far it came; a command is not. When all is done its name ends in `.fired` for a
-//! few minutes, so that nobody takes it for cancelled; and for days where a command was cut short, for
-//! people to see.
+//! The claim and each step are one rename, which also works on a full disk. The process that runs the
+//! actions holds the file's lock, so that its death is noticed at once and two daemons never run the same
+//! action. The name of a claimed fuse is `<id>~<cause>~<when>~<step>~<begun>~<cut>.firing`. After an
+//! interruption an action that may be repeated is repeated; a command is not. When all actions are done the
+//! name ends in `.fired`: for a few minutes, so that a watcher does not take the fuse for cancelled, and
+//! for days if a command was interrupted, for people to see.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,25 +19,25 @@ use crate::host::Host;
 use crate::model::{Time, is_session_id};
 use crate::native::file;
 
-/// So long is shown that a command was cut short.
-const SHOWN: Duration = Duration::from_hours(7 * 24);
-/// So long is seen that a fuse was fired: everybody who compares looks takes one in less than a minute.
-const SEEN: Duration = Duration::from_mins(5);
+/// How long the remains of a fuse with an interrupted command are shown.
+const INTERRUPTED_RETENTION: Duration = Duration::from_hours(7 * 24);
+/// How long a fired fuse stays visible: longer than the interval of any watcher, which is a minute.
+const FIRED_RETENTION: Duration = Duration::from_mins(5);
 
-/// How far a claimed fuse has come: its file's name.
+/// The progress of a claimed fuse, as encoded in its file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) id: String,
     pub(super) cause: Cause,
-    /// When it burnt down.
+    /// When it expired.
     pub(super) at: Time,
-    /// So many of its actions are done.
+    /// Number of finished actions.
     step: usize,
-    /// The next one is a command, and it has been begun.
+    /// The next action is a command and was started.
     begun: bool,
-    /// A command that was begun by one who was killed.
+    /// Index of a command whose daemon was killed while it ran.
     pub(super) cut: Option<usize>,
-    /// Nothing is left to do: it stays to be seen.
+    /// All actions are done; the file remains for display only.
     pub(super) is_over: bool,
 }
 
@@ -69,7 +69,7 @@ impl Mark {
         format!("{id}~{cause}~{at}~{step}~{begun}~{cut}.{end}")
     }
 
-    /// Says what people should know of one in this state.
+    /// Returns a remark for people about a fuse in this state.
     pub(super) fn note(&self, fuse: &Fuse, state: FuseState) -> Option<String> {
         let cut =
             self.cut.or_else(|| (self.begun && state != FuseState::Firing).then_some(self.step));
@@ -89,20 +89,20 @@ impl Mark {
     }
 }
 
-/// A fuse that has burnt down, in the hands of the one who does what it asks for.
+/// An expired fuse whose actions this process runs.
 #[derive(Debug)]
 pub struct Firing {
-    /// The fuse, with what may be a secret.
+    /// The fuse, with secrets.
     pub fuse: Fuse,
-    /// Whoever was at it before was killed.
+    /// Another process ran its actions before and was killed.
     pub resumed: bool,
     mark: Mark,
     path: PathBuf,
-    /// Held for its lock.
+    /// Keeps the file's lock.
     _lock: File,
 }
 
-/// Takes a fuse that is due in hand; `None` when it is no longer as it was judged, or somebody else's.
+/// Claims a due fuse; `None` when it has changed since it was judged, or another process has claimed it.
 pub fn claim(host: &Host, due: &Due) -> Result<Option<Firing>, FuseError> {
     let fuses = Fuses::of(host);
     let _entered = match fuses.enter_existing() {
@@ -113,7 +113,7 @@ pub fn claim(host: &Host, due: &Due) -> Result<Option<Firing>, FuseError> {
         Err(FuseError::Missing) => return Ok(None),
         found => found?,
     };
-    // It may have been extended, or claimed, since it was looked at.
+    // The fuse may have been extended or claimed since it was read.
     if lit.mark.is_some() || lit.fuse.public() != due.fuse {
         return Ok(None);
     }
@@ -130,17 +130,17 @@ pub fn claim(host: &Host, due: &Due) -> Result<Option<Firing>, FuseError> {
     let path = fuses.folder.path().join(mark.name());
     fs::rename(&lit.path, &path)?;
     let firing = Firing { fuse: lit.fuse, resumed: false, mark, path, _lock: lock }.told();
-    // After a power cut it must not burn again.
+    // Flush, so that the fuse does not fire again after a power cut.
     fuses.folder.flush()?;
     Ok(Some(firing))
 }
 
-/// Takes in hand what others left in the middle when they were killed; and takes away what has been shown
-/// for long enough.
+/// Claims the fuses whose daemon was killed while it ran their actions, and removes the remains that were
+/// shown long enough.
 pub fn unfinished(host: &Host) -> Result<Vec<Firing>, FuseError> {
     let fuses = Fuses::of(host);
     let is_left = |l: &Lit| matches!(l.fuse.state, FuseState::Interrupted | FuseState::Fired);
-    // Most of the time there is nothing to do, and nobody need be kept out.
+    // Usually there is nothing to do, so check without the folder's lock first.
     let is_waste = |l: &Lit| l.is_over() && is_old(host, l);
     if !fuses.all()?.0.iter().any(|l| is_left(l) && (!l.is_over() || is_waste(l))) {
         return Ok(Vec::new());
@@ -165,16 +165,17 @@ pub fn unfinished(host: &Host) -> Result<Vec<Firing>, FuseError> {
     Ok(found)
 }
 
-/// Says whether what is only there to be seen has been there for long enough.
+/// Says whether a finished fuse was shown long enough.
 fn is_old(host: &Host, lit: &Lit) -> bool {
     let Ok(meta) = fs::symlink_metadata(&lit.path) else { return false };
-    // Its last change was its last name.
+    // The change time of the inode is the time of the last rename.
     let age_ms = host.now().millis() - (meta.ctime() * 1000 + meta.ctime_nsec() / 1_000_000);
-    let keep = if lit.fuse.state == FuseState::Fired { SEEN } else { SHOWN };
+    let keep =
+        if lit.fuse.state == FuseState::Fired { FIRED_RETENTION } else { INTERRUPTED_RETENTION };
     u128::try_from(age_ms).is_ok_and(|age| age > keep.as_millis())
 }
 
-/// Takes the lock of a file, if nobody has it and it is still the one that lies there.
+/// Takes the lock of a file, if it is free and the path still names that file.
 fn lock(fuses: &Fuses, path: &Path) -> Result<Option<File>, FuseError> {
     let file = match fuses.folder.open(path) {
         Err(file::Skip::Missing) => return Ok(None),
@@ -195,39 +196,39 @@ impl Firing {
         self
     }
 
-    /// Returns when it burnt down.
+    /// Returns when it expired.
     #[must_use]
     pub fn at(&self) -> Time {
         self.mark.at
     }
 
-    /// Returns why.
+    /// Returns why it expired.
     #[must_use]
     pub fn cause(&self) -> Cause {
         self.mark.cause
     }
 
-    /// Returns what is to be done next.
+    /// Returns the next action.
     #[must_use]
     pub fn action(&self) -> Option<&Action> {
         self.fuse.on_expire.get(self.mark.step)
     }
 
-    /// Writes down that the next action is a command and about to be run: from here on nobody else runs
-    /// it. It must not be run when this fails.
+    /// Records that the next action is a command that is about to be run; no other process runs it from
+    /// here on. If this fails, the command must not be run.
     pub fn begin(&mut self) -> io::Result<()> {
         self.mark.begun = true;
         self.rename()
     }
 
-    /// Writes down that the action is done.
+    /// Records that the action is done.
     pub fn step(&mut self) -> io::Result<()> {
         self.mark.step += 1;
         self.mark.begun = false;
         self.rename()
     }
 
-    /// Notes that all is done.
+    /// Records that all actions are done.
     pub fn finish(mut self) -> io::Result<()> {
         self.mark.is_over = true;
         self.rename()
