@@ -1,8 +1,8 @@
-//! Reading a conversation: its last messages, then what is appended, in one shape for every agent.
+//! Reads a conversation: the last messages, then appended ones, in one shape for every agent.
 //!
-//! Only whole lines are read and each only once: a follower remembers the offset behind the last one
-//! and waits for the kernel's file events in between. Where a server keeps the conversation it is asked
-//! for all of it each time, and what was shown is remembered.
+//! Only complete lines are read, each once: a follower keeps the offset behind the last line and waits for
+//! file events in between. A conversation on a server is fetched as a whole each time, and the lines that
+//! were shown are remembered by digest.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
@@ -17,8 +17,8 @@ use crate::model::{Message, Role, Target, Tokens};
 use crate::native::watch::Watch;
 use crate::native::{file, jsonl};
 
-/// How far back the last messages are looked for.
-const TAIL_BYTES: u64 = 64 << 20;
+/// Most bytes of a file that are searched for the last messages.
+const SEARCH_BYTES_LIMIT: u64 = 64 << 20;
 
 /// Why a conversation cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -26,10 +26,10 @@ pub enum TranscriptError {
     /// The agent has written none yet.
     #[error("it has not written a conversation yet")]
     Unwritten,
-    /// A server keeps it and is asked for it.
+    /// A server or database keeps it, so there is no file to watch.
     #[error("a server keeps it")]
     Asked,
-    /// It may lie where we could not look.
+    /// It may be in a source that failed.
     #[error("its conversation may lie where we could not look: {0}")]
     Hidden(String),
     /// The file cannot be read.
@@ -42,12 +42,12 @@ pub enum TranscriptError {
     },
 }
 
-/// Where a conversation is kept.
+/// Where a conversation is stored.
 enum Kept {
-    /// In a file, read so far.
+    /// A file, and the offset behind the last line that was read.
     File { path: PathBuf, end: u64 },
-    /// In a server or a database, which was asked for it; the lines that were shown, by their digest;
-    /// and where a change shows, if it does.
+    /// A server or a database: its last answer, the digests of the lines that were shown, and the paths
+    /// whose change announces new lines.
     Server {
         target: Box<Target>,
         asked: Option<Conversation>,
@@ -56,25 +56,25 @@ enum Kept {
     },
 }
 
-/// A place in one conversation.
+/// A position in one conversation.
 pub struct Transcript {
     adapter: &'static dyn Adapter,
     host: Arc<Host>,
-    /// Nobody but this adapter.
+    /// The list with this adapter only.
     alone: Adapters,
     kept: Kept,
     /// The usage given so far, by message id.
     counted: HashMap<String, Tokens>,
 }
 
-/// What was found of a conversation.
+/// A conversation that was found.
 enum Lies {
     File(PathBuf),
     Server(Conversation, Vec<PathBuf>),
 }
 
 impl Transcript {
-    /// Finds the file of a session's conversation.
+    /// Opens the conversation of a session.
     pub fn open(
         host: &Arc<Host>,
         adapters: Adapters,
@@ -101,7 +101,7 @@ impl Transcript {
         Ok(Self { adapter, host: Arc::clone(host), alone, kept, counted: HashMap::new() })
     }
 
-    /// Returns the file; `None` where none holds it.
+    /// Returns the file; `None` if a server or database stores it.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &self.kept {
@@ -152,7 +152,7 @@ impl Transcript {
         Ok(lines)
     }
 
-    /// Begins to watch for appended lines; a server that is asked sends no file events.
+    /// Starts a watch for appended lines; fails with `Asked` if no path announces them.
     pub fn watch(&self) -> Result<Watch, TranscriptError> {
         match &self.kept {
             Kept::File { path, .. } => {
@@ -183,15 +183,20 @@ impl Transcript {
         };
         let opened = file::open(path, uid).map_err(|e| unreadable(path, &e))?;
         let mut end = None;
-        let read =
-            jsonl::tail_from(&opened.file, opened.size, 64 << 10, TAIL_BYTES, &mut |at, line| {
+        let read = jsonl::tail_from(
+            &opened.file,
+            opened.size,
+            64 << 10,
+            SEARCH_BYTES_LIMIT,
+            &mut |at, line| {
                 end.get_or_insert(at + line.len() as u64 + 1);
                 if visit(adapter, line) {
                     ControlFlow::Continue(())
                 } else {
                     ControlFlow::Break(())
                 }
-            });
+            },
+        );
         *place = end.unwrap_or(0);
         read.map(drop).map_err(|e| unreadable(path, &e))
     }
@@ -204,7 +209,7 @@ impl Transcript {
         let (path, end) = match &mut self.kept {
             Kept::File { path, end } => (path, end),
             Kept::Server { target, asked, shown, .. } => {
-                // What is still being said is shown when it is whole.
+                // An unfinished message is shown once it is complete.
                 for line in taken(&self.host, self.alone, target, asked)?.lines {
                     if shown.insert(digest(&line)) {
                         visit(adapter, &line);
@@ -215,7 +220,7 @@ impl Transcript {
         };
         let opened = file::open(path, uid).map_err(|e| unreadable(path, &e))?;
         if opened.size < *end {
-            // Rewritten from the start: everything in it is new.
+            // The file was rewritten, so all its lines are new.
             *end = 0;
         }
         let pass = jsonl::lines(&opened.file, *end, &mut |line| visit(adapter, line));
@@ -223,8 +228,8 @@ impl Transcript {
         Ok(())
     }
 
-    /// Joins lone usage to the message before it. A further line of the same message id gives only what
-    /// its usage adds to that of the lines before it, so that the usage of all lines adds up.
+    /// Moves a usage line without text to the message before it. A further line of the same message id
+    /// keeps only the increase of its usage, so that the usage of all lines adds up.
     fn settle(&mut self, messages: Vec<Message>) -> Vec<Message> {
         let mut settled: Vec<Message> = Vec::with_capacity(messages.len());
         for mut message in messages {
@@ -254,7 +259,7 @@ fn unreadable(path: &Path, why: &dyn std::fmt::Display) -> TranscriptError {
     TranscriptError::Unreadable { path: path.display().to_string(), why: why.to_string() }
 }
 
-/// Finds where a conversation is kept.
+/// Finds where a conversation is stored.
 fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Lies> {
     let wanted = target.clone();
     each_adapter(host, adapters, host.deadlines.all, move |adapter, look| {
@@ -281,7 +286,7 @@ fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Lies
     })
 }
 
-/// Returns what a server keeps: as it was asked for just now, or asked for again.
+/// Returns the conversation from a server: the answer that was just fetched, or a new one.
 fn taken(
     host: &Arc<Host>,
     alone: Adapters,

@@ -1,8 +1,8 @@
-//! Base64 as in RFC 4648, with padding: what HTTP puts passwords into, and webhooks keys and signatures.
+//! Base64 as in RFC 4648, with padding, for HTTP passwords and for the keys and signatures of webhooks.
 
 const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Writes bytes as text.
+/// Encodes bytes.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::new();
@@ -17,7 +17,7 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// Reads such a text; padding may be missing at the end. `None` for anything else.
+/// Decodes a text; padding may be missing at the end. `None` if it is not Base64.
 #[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let signs = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
