@@ -572,7 +572,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_was_slow_is_given_longer() {
+    fn a_slow_agent_gets_a_longer_grace() {
         let (ms, grace) = (Duration::from_millis, Duration::from_millis(500));
         assert_eq!(patience(ms(900), grace), grace, "an ordinary start changes nothing");
         assert_eq!(patience(ms(8_000), grace), ms(2_000));

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_changed_in_any_way_is_not_recalled() {
+    fn a_changed_file_is_not_served_from_the_cache() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.jsonl");
         let cache = FileCache::default();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_a_moment_ago_is_not_remembered() {
+    fn a_file_written_a_moment_ago_is_not_cached() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let cache = FileCache::default();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_is_another_when_its_log_is() {
+    fn a_changed_log_is_a_new_version_of_its_database() {
         let folder = tempfile::tempdir().unwrap();
         let (path, log) = (folder.path().join("a.db"), folder.path().join("a.db-wal"));
         let cache = FileCache::default();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_again_and_again_does_not_pile_up() {
+    fn repeated_inserts_do_not_pile_up() {
         let folder = tempfile::tempdir().unwrap();
         let (path, other) = (folder.path().join("a.jsonl"), folder.path().join("b.jsonl"));
         let cache = FileCache::default();
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shelf_that_is_full_is_cleared() {
+    fn a_full_shard_is_cleared() {
         let mut shard = Shard::default();
         for key in 0..600 {
             shard.put(key, 1, b"path", &vec![0; 8192]);
