@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::due::{Due, due, next_due};
-use self::firing::Mark;
+use self::firing::FiringProgress;
 pub use self::firing::{Firing, claim, unfinished};
 use crate::host::Host;
 use crate::model::{Fault, Time, is_session_id};
@@ -41,7 +41,7 @@ pub enum Cause {
 impl Cause {
     const ALL: [Self; 4] = [Self::Ttl, Self::Idle, Self::MaxRuntime, Self::MaxCost];
 
-    /// Returns the word for it.
+    /// Returns its name in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl Cause {
     }
 }
 
-/// What is done when a fuse expires. The event `fuse.expired` is sent in any case.
+/// An action of a fuse that has expired. The event `fuse.expired` is sent in any case.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Action {
@@ -109,7 +109,7 @@ pub enum FuseState {
 }
 
 impl FuseState {
-    /// Returns the word for it.
+    /// Returns its name in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -305,7 +305,7 @@ pub fn seen(host: &Host) -> (Vec<Fuse>, Vec<Fault>) {
         Ok(found) => found,
         Err(skip) => return (Vec::new(), vec![fuses.folder.blind(&skip)]),
     };
-    let mut found: Vec<Fuse> = found.into_iter().map(|lit| lit.fuse.public()).collect();
+    let mut found: Vec<Fuse> = found.into_iter().map(|entry| entry.fuse.public()).collect();
     let key = |f: &Fuse| {
         (f.state == FuseState::Burning, f.due_at.is_none(), f.due_at, f.set_at, f.id.clone())
     };
@@ -344,14 +344,14 @@ pub fn set(host: &Host, order: FuseOrder) -> Result<(Fuse, Option<Fuse>), FuseEr
     let fuses = Fuses::of(host);
     let entered = fuses.folder.enter()?;
     let place = fuses.place(&fuse);
-    let (lit, _unreadable) = fuses.all()?;
-    let same = |l: &&Lit| l.fuse.bound() == fuse.bound() && l.fuse.label == fuse.label;
-    let older: Vec<&Lit> = lit.iter().filter(same).collect();
-    let replaced = older.iter().find(|l| l.mark.is_none()).map(|l| l.fuse.public());
+    let (entry, _unreadable) = fuses.all()?;
+    let same = |l: &&FuseFile| l.fuse.bound() == fuse.bound() && l.fuse.label == fuse.label;
+    let older: Vec<&FuseFile> = entry.iter().filter(same).collect();
+    let replaced = older.iter().find(|l| l.progress.is_none()).map(|l| l.fuse.public());
     fuses.folder.put(&entered, &place, &fuse)?;
     // Remove copies that a user put under another name, and the remains of an interrupted one.
-    let told = |l: &Lit| l.is_over() && l.fuse.state == FuseState::Interrupted;
-    let stale = older.iter().filter(|l| told(l) || (l.mark.is_none() && l.path != place));
+    let told = |l: &FuseFile| l.is_over() && l.fuse.state == FuseState::Interrupted;
+    let stale = older.iter().filter(|l| told(l) || (l.progress.is_none() && l.path != place));
     let stale: Vec<PathBuf> = stale.map(|l| l.path.clone()).collect();
     fuses.folder.remove(&entered, &stale)?;
     Ok((fuse.public(), replaced))
@@ -361,7 +361,7 @@ pub fn set(host: &Host, order: FuseOrder) -> Result<(Fuse, Option<Fuse>), FuseEr
 pub fn extend(host: &Host, id: &str, change: Conditions) -> Result<Fuse, FuseError> {
     let fuses = Fuses::of(host);
     let entered = fuses.enter_existing()?;
-    let Lit { path, mut fuse, .. } = fuses.find(id)?;
+    let FuseFile { path, mut fuse, .. } = fuses.find(id)?;
     if fuse.state != FuseState::Burning {
         return Err(FuseError::Firing);
     }
@@ -386,12 +386,12 @@ pub fn extend(host: &Host, id: &str, change: Conditions) -> Result<Fuse, FuseErr
 pub fn cancel(host: &Host, id: &str) -> Result<Fuse, FuseError> {
     let fuses = Fuses::of(host);
     let entered = fuses.enter_existing()?;
-    let lit = fuses.find(id)?;
-    if lit.fuse.state == FuseState::Firing {
+    let entry = fuses.find(id)?;
+    if entry.fuse.state == FuseState::Firing {
         return Err(FuseError::Firing);
     }
-    fuses.folder.remove(&entered, std::slice::from_ref(&lit.path))?;
-    Ok(lit.fuse.public())
+    fuses.folder.remove(&entered, std::slice::from_ref(&entry.path))?;
+    Ok(entry.fuse.public())
 }
 
 /// Removes an unreadable file in the place of this fuse; says whether there was one.
@@ -414,18 +414,18 @@ pub fn after(time: Time, ms: u64) -> Option<Time> {
 }
 
 /// One file of the folder.
-struct Lit {
+struct FuseFile {
     path: PathBuf,
     /// The fuse, with secrets.
     fuse: Fuse,
     /// The progress of its actions; `None` while its conditions are not met.
-    mark: Option<Mark>,
+    progress: Option<FiringProgress>,
 }
 
-impl Lit {
+impl FuseFile {
     /// Says whether all its actions are done and the file remains for display only.
     fn is_over(&self) -> bool {
-        self.mark.as_ref().is_some_and(|m| m.is_over)
+        self.progress.as_ref().is_some_and(|m| m.is_over)
     }
 }
 
@@ -467,13 +467,13 @@ impl Fuses {
         }
     }
 
-    fn all(&self) -> Result<(Vec<Lit>, Vec<Fault>), file::Skip> {
+    fn all(&self) -> Result<(Vec<FuseFile>, Vec<Fault>), file::Skip> {
         let mut tries = 1;
         loop {
             let (mut found, mut faults, mut moved) = (Vec::new(), Vec::new(), false);
             for entry in self.folder.entries()? {
                 match self.read(&entry.path) {
-                    Ok(lit) => found.push(lit),
+                    Ok(entry) => found.push(entry),
                     Err(file::Skip::Missing) => moved = true,
                     Err(why) => faults.push(self.folder.fault(&entry.path, &why.to_string())),
                 }
@@ -487,13 +487,13 @@ impl Fuses {
         }
     }
 
-    fn find(&self, id: &str) -> Result<Lit, FuseError> {
+    fn find(&self, id: &str) -> Result<FuseFile, FuseError> {
         let (found, _unreadable) = self.all()?;
-        let mut found = found.into_iter().filter(|lit| lit.fuse.state != FuseState::Fired);
-        found.find(|lit| lit.fuse.id == id).ok_or(FuseError::Missing)
+        let mut found = found.into_iter().filter(|entry| entry.fuse.state != FuseState::Fired);
+        found.find(|entry| entry.fuse.id == id).ok_or(FuseError::Missing)
     }
 
-    fn read(&self, path: &Path) -> Result<Lit, file::Skip> {
+    fn read(&self, path: &Path) -> Result<FuseFile, file::Skip> {
         let mut fuse: Fuse = self.folder.read(path)?;
         if !is_session_id(&fuse.id) {
             return Err(file::Skip::Other(format!("`{}` is no id", fuse.id)));
@@ -503,22 +503,22 @@ impl Fuses {
             return Err(file::Skip::Other(why.into()));
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let mark = Mark::parse(&name);
-        if mark.as_ref().is_some_and(|mark| mark.id != fuse.id) {
+        let progress = FiringProgress::parse(&name);
+        if progress.as_ref().is_some_and(|progress| progress.id != fuse.id) {
             return Err(file::Skip::Other("its name says another id".into()));
         }
-        (fuse.state, fuse.expired_at, fuse.cause, fuse.note) = match &mark {
+        (fuse.state, fuse.expired_at, fuse.cause, fuse.note) = match &progress {
             None => (FuseState::Burning, None, None, None),
-            Some(mark) => {
-                let state = match mark.is_over {
-                    true if mark.cut.is_none() => FuseState::Fired,
+            Some(progress) => {
+                let state = match progress.is_over {
+                    true if progress.cut.is_none() => FuseState::Fired,
                     false if self.is_attended(path)? => FuseState::Firing,
                     _ => FuseState::Interrupted,
                 };
-                (state, Some(mark.at), Some(mark.cause), mark.note(&fuse, state))
+                (state, Some(progress.at), Some(progress.cause), progress.note(&fuse, state))
             }
         };
-        Ok(Lit { path: path.to_owned(), fuse, mark })
+        Ok(FuseFile { path: path.to_owned(), fuse, progress })
     }
 
     /// Says whether a daemon runs its actions: the daemon holds the file's lock, which the kernel releases

@@ -26,7 +26,7 @@ pub struct Deadlines {
     pub all: Duration,
     /// The first output of a launched agent.
     pub launch: Duration,
-    /// One conversation with a server on a network.
+    /// One conversation with a remote server.
     pub gateway: Duration,
 }
 

@@ -1,9 +1,10 @@
 //! Launching an agent: lock the directory, start a shim, let the shim start the agent, and learn the
 //! session id from the agent's first output.
 //!
-//! Returns only after the agent has told its session id; if it does not, everything that was started is
-//! ended. If any process of ours is killed on the way, the agent either lives on or was never started: it
-//! has a kernel session of its own, its prompt is a file and so is its output. No agent is named here.
+//! Returns only after the agent has reported its session id; if it does not, everything that was started is
+//! ended. If the launcher or the shim is killed on the way, the agent either continues or was never
+//! started: it has a kernel session of its own, its prompt is a file and so is its output. No agent is
+//! named here.
 
 mod arrival;
 mod error;
@@ -60,11 +61,11 @@ pub struct AgentEnv {
     pub unset: Vec<String>,
 }
 
-/// What to launch, and how.
+/// A request to launch an agent.
 pub struct LaunchOrder {
     /// The agent.
     pub adapter: &'static dyn Adapter,
-    /// What the agent is asked to do, without the prompt.
+    /// The directory, model, permissions and kind of start.
     pub order: Order,
     /// The prompt.
     pub prompt: Vec<u8>,
@@ -148,8 +149,8 @@ pub fn launch(
     prepare::run(host, &starting, &run)?;
     let shim = spawn_shim(host, &run, &starting, entries)
         .map_err(io("the agent's parent cannot be started"))?;
-    let mut waiting = Waiting { host, run: &run, shim, control, launch: &launch };
-    let up = waiting.for_first_words(adapters).and_then(|(session, process)| {
+    let mut waiting = FirstOutputWait { host, run: &run, shim, control, launch: &launch };
+    let up = waiting.for_session_id(adapters).and_then(|(session, process)| {
         run.write_session(&session).map_err(io("the run's session cannot be written"))?;
         if let Some(arrival) = arrival {
             waiting.for_arrival(adapters, arrival, &session)?;
@@ -162,7 +163,7 @@ pub fn launch(
         }
         Err(error) => {
             // End every process of the launch; the agent's output stays in the run's folder.
-            waiting.until_begun();
+            waiting.until_exec();
             stop::end_run(host, adapters, &run.id);
             Err(error)
         }
@@ -378,10 +379,10 @@ fn spawn_shim(
 }
 
 /// The agent has ended; its exit is unknown if the shim died first.
-struct Over(Option<Exit>);
+struct AgentEnd(Option<Exit>);
 
 /// A launcher that waits for its agent's first output.
-struct Waiting<'a> {
+struct FirstOutputWait<'a> {
     host: &'a Arc<Host>,
     run: &'a Run,
     shim: Child,
@@ -389,8 +390,8 @@ struct Waiting<'a> {
     launch: &'a LaunchOrder,
 }
 
-impl Waiting<'_> {
-    fn for_first_words(
+impl FirstOutputWait<'_> {
+    fn for_session_id(
         &mut self,
         adapters: Adapters,
     ) -> Result<(String, Option<ProcId>), LaunchError> {
@@ -402,7 +403,7 @@ impl Waiting<'_> {
         loop {
             // Check for its end before reading its output, so that after an end the output is complete.
             let over = self.over();
-            let first = self.words();
+            let first = self.first_output();
             let words = FirstWords { stdout: &first.0, stderr: &first.1 };
             match self.control.handshake(self.host, &self.launch.order, &words) {
                 Handshake::Up(id) if is_session_id(&id) => return Ok((id, self.process())),
@@ -421,7 +422,7 @@ impl Waiting<'_> {
                 }
                 _ => {}
             }
-            if let Some(Over(exit)) = over {
+            if let Some(AgentEnd(exit)) = over {
                 // The agent has told its session id and finished its work already.
                 if let (Some((id, ..)), Some(Exit { code: Some(0), .. })) = (&nearly, exit) {
                     return Ok((id.clone(), self.process()));
@@ -436,19 +437,19 @@ impl Waiting<'_> {
                 nearly = Some((id, now, REGISTERED_GRACE));
             }
             if let Some((id, since, grace)) = &nearly
-                && now >= *since + patience(*since - began, *grace)
+                && now >= *since + refusal_grace(*since - began, *grace)
             {
                 return Ok((id.clone(), self.process()));
             }
             if now >= until {
-                let words = last_words(&first.0, &first.1);
+                let words = last_output(&first.0, &first.1);
                 let agent = self.launch.adapter.name();
                 return Err(LaunchError::Silent { agent, limit, words });
             }
             let next = nearly.as_ref().map_or(until, |(_, since, grace)| {
-                until.min(*since + patience(*since - began, *grace))
+                until.min(*since + refusal_grace(*since - began, *grace))
             });
-            a_moment(began, next.saturating_duration_since(now));
+            short_pause(began, next.saturating_duration_since(now));
         }
     }
 
@@ -480,14 +481,14 @@ impl Waiting<'_> {
         if arrival.wait(host, adapters, &target, &message, || self.over().is_some()) {
             return Ok(());
         }
-        let (stdout, stderr) = self.words();
-        let words = last_words(&stdout, &stderr);
+        let (stdout, stderr) = self.first_output();
+        let words = last_output(&stdout, &stderr);
         let advice = self.control.advice(&words);
         let (agent, session) = (self.launch.adapter.name(), session.to_owned());
         Err(LaunchError::Unheard { agent, session, words, advice })
     }
 
-    fn words(&self) -> (Vec<u8>, Vec<u8>) {
+    fn first_output(&self) -> (Vec<u8>, Vec<u8>) {
         let read = |path: PathBuf| runs::beginning(&path, FIRST_OUTPUT_BYTES);
         (read(self.run.stdout()), read(self.run.stderr()))
     }
@@ -498,9 +499,9 @@ impl Waiting<'_> {
 
     /// Returns how the agent ended, if it has: as the shim recorded it, or unknown if neither the shim nor
     /// the agent is alive.
-    fn over(&mut self) -> Option<Over> {
+    fn over(&mut self) -> Option<AgentEnd> {
         if let Some(ended) = self.run.ended() {
-            return Some(Over(Some(ended.exit)));
+            return Some(AgentEnd(Some(ended.exit)));
         }
         let shim_is_gone = matches!(self.shim.try_wait(), Ok(Some(_)));
         if !shim_is_gone {
@@ -508,7 +509,7 @@ impl Waiting<'_> {
         }
         // The shim may have written it between the two checks.
         if let Some(ended) = self.run.ended() {
-            return Some(Over(Some(ended.exit)));
+            return Some(AgentEnd(Some(ended.exit)));
         }
         // The starter process may have outlived the shim. It holds the directory's lock until it execs the
         // agent, so if the lock is free, no starter is left.
@@ -517,21 +518,21 @@ impl Waiting<'_> {
             return None;
         }
         let lives = runs::agents(self.host).any(|(_, marker)| marker.run == self.run.id);
-        (!lives).then_some(Over(None))
+        (!lives).then_some(AgentEnd(None))
     }
 
     /// Before the cleanup of a failed launch, waits until the child has exec'd the agent and carries the
     /// run's marker, or is certain never to. A child that execs after the cleanup would survive it.
-    fn until_begun(&mut self) {
+    fn until_exec(&mut self) {
         let began = Instant::now();
         let marked = || runs::agents(self.host).any(|(_, marker)| marker.run == self.run.id);
         while !marked() && self.over().is_none() && began.elapsed() < EXEC_TIMEOUT {
-            a_moment(began, EXEC_TIMEOUT);
+            short_pause(began, EXEC_TIMEOUT);
         }
     }
 
     fn died(&self, exit: Option<Exit>, first: &(Vec<u8>, Vec<u8>)) -> LaunchError {
-        let words = last_words(&first.0, &first.1);
+        let words = last_output(&first.0, &first.1);
         let advice = self.control.advice(&words);
         LaunchError::Died { agent: self.launch.adapter.name(), exit, words, advice }
     }
@@ -539,19 +540,19 @@ impl Waiting<'_> {
 
 /// Returns how long to wait for a refusal after the agent told its id. On a busy machine the first output
 /// took longer, and so will the next.
-fn patience(took: Duration, grace: Duration) -> Duration {
+fn refusal_grace(took: Duration, grace: Duration) -> Duration {
     grace.max((took / 4).min(LONGEST_REFUSAL_GRACE))
 }
 
 /// Sleeps for a moment. Polling two files costs microseconds; removing a file watch would cost more than
 /// the agent's own start.
-fn a_moment(began: Instant, left: Duration) {
+fn short_pause(began: Instant, left: Duration) {
     let pace = if began.elapsed() < SILENCE_BEFORE_LOOKUP { 1 } else { 10 };
     std::thread::park_timeout(left.min(Duration::from_millis(pace)));
 }
 
 /// Returns the agent's last output on one line: from stderr, or else from stdout.
-fn last_words(stdout: &[u8], stderr: &[u8]) -> String {
+fn last_output(stdout: &[u8], stderr: &[u8]) -> String {
     let said = [stderr, stdout].into_iter().map(String::from_utf8_lossy);
     let Some(said) = said.into_iter().find(|s| !s.trim().is_empty()) else {
         return "it said nothing".into();
@@ -574,11 +575,11 @@ mod tests {
     #[test]
     fn a_slow_agent_gets_a_longer_grace() {
         let (ms, grace) = (Duration::from_millis, Duration::from_millis(500));
-        assert_eq!(patience(ms(900), grace), grace, "an ordinary start changes nothing");
-        assert_eq!(patience(ms(8_000), grace), ms(2_000));
-        assert_eq!(patience(ms(60_000), grace), LONGEST_REFUSAL_GRACE);
+        assert_eq!(refusal_grace(ms(900), grace), grace, "an ordinary start changes nothing");
+        assert_eq!(refusal_grace(ms(8_000), grace), ms(2_000));
+        assert_eq!(refusal_grace(ms(60_000), grace), LONGEST_REFUSAL_GRACE);
         assert_eq!(
-            patience(ms(60_000), 2 * LONGEST_REFUSAL_GRACE),
+            refusal_grace(ms(60_000), 2 * LONGEST_REFUSAL_GRACE),
             2 * LONGEST_REFUSAL_GRACE,
             "never less"
         );

@@ -65,7 +65,7 @@ impl ServingProcess {
     }
 }
 
-/// What a session is doing, as far as its sources say.
+/// The status of a session, as far as its sources say.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema,
 )]
@@ -90,7 +90,7 @@ impl Status {
     pub const ALL: [Self; 6] =
         [Self::Waiting, Self::Running, Self::Idle, Self::Unknown, Self::Error, Self::Stopped];
 
-    /// Returns the word for it.
+    /// Returns its name in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -127,7 +127,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the word for it.
+    /// Returns its name in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -183,7 +183,7 @@ pub enum ReasonKind {
 }
 
 impl ReasonKind {
-    /// Returns the word for it.
+    /// Returns its name in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

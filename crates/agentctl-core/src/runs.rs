@@ -105,7 +105,7 @@ impl Started {
 
 /// The session that the agent told us (`session.json`).
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Told {
+struct SessionFile {
     session: String,
 }
 
@@ -245,7 +245,7 @@ impl Run {
     /// Returns the session, once the agent has told it.
     #[must_use]
     pub fn session(&self) -> Option<String> {
-        self.read("session.json").map(|told: Told| told.session).filter(|s| is_session_id(s))
+        self.read("session.json").map(|file: SessionFile| file.session).filter(|s| is_session_id(s))
     }
 
     /// Says whether its launcher may still write the session. A quick agent can end before that, so
@@ -269,7 +269,7 @@ impl Run {
 
     /// Writes the session that the agent told us.
     pub fn write_session(&self, session: &str) -> io::Result<()> {
-        self.write("session.json", &Told { session: session.to_owned() })
+        self.write("session.json", &SessionFile { session: session.to_owned() })
     }
 
     /// Writes how the agent ended.

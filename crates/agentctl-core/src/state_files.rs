@@ -44,7 +44,7 @@ pub(crate) struct Entered(#[expect(dead_code, reason = "held for its lock")] Fil
 pub(crate) struct Folder {
     path: PathBuf,
     uid: u32,
-    /// What one file is called in messages.
+    /// The name of one file in messages: `lock`, `fuse`.
     what: &'static str,
 }
 

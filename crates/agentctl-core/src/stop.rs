@@ -77,7 +77,7 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
     if control.remote().is_some() {
         return remote::stop(host, adapters, target, (adapter, control), inspected, options);
     }
-    if let Some(verdict) = hindrance(&session) {
+    if let Some(verdict) = precheck(&session) {
         return Report::bare(verdict, inspected);
     }
     let mut stopping = Stopping {
@@ -114,7 +114,7 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
 
 /// Returns the verdict for a session that cannot be stopped at all: a live subagent, or one of unknown
 /// status without a process.
-fn hindrance(session: &Session) -> Option<StopVerdict> {
+fn precheck(session: &Session) -> Option<StopVerdict> {
     let live = session.status.is_live();
     if let Some(parent) = session.parent.as_ref().filter(|_| live) {
         let why = format!("it is a subagent and lives in the process of its parent, {parent}");
@@ -299,7 +299,7 @@ impl Stopping<'_> {
             Stop::Ask => self.ask_server(&look, &root, session)?,
             Stop::Refuse(_) => {}
         }
-        self.bury(agents);
+        self.record_survivors(agents);
         self.sweep(tree, session, since);
         Ok(())
     }
@@ -482,7 +482,7 @@ impl Stopping<'_> {
         }
     }
 
-    fn bury(&mut self, agents: Agents) {
+    fn record_survivors(&mut self, agents: Agents) {
         for (held, process) in agents.held.iter().zip(&agents.shown) {
             if !held.has_exited() {
                 self.survivors.push(tree::survivor(process, "it does not end".into()));

@@ -43,7 +43,7 @@ pub enum TranscriptError {
 }
 
 /// Where a conversation is stored.
-enum Kept {
+enum Storage {
     /// A file, and the offset behind the last line that was read.
     File { path: PathBuf, end: u64 },
     /// A server or a database: its last answer, the digests of the lines that were shown, and the paths
@@ -61,14 +61,14 @@ pub struct Transcript {
     adapter: &'static dyn Adapter,
     host: Arc<Host>,
     /// The list with this adapter only.
-    alone: Adapters,
-    kept: Kept,
+    only_adapter: Adapters,
+    storage: Storage,
     /// The usage given so far, by message id.
     counted: HashMap<String, Tokens>,
 }
 
 /// A conversation that was found.
-enum Lies {
+enum Location {
     File(PathBuf),
     Server(Conversation, Vec<PathBuf>),
 }
@@ -82,31 +82,31 @@ impl Transcript {
     ) -> Result<Self, TranscriptError> {
         let found = look_for(host, adapters, target);
         let hidden = found.faults.first().map(|f| f.message.clone());
-        let lies = found.rows.into_iter().next().ok_or(match hidden {
+        let location = found.rows.into_iter().next().ok_or(match hidden {
             Some(why) => TranscriptError::Hidden(why),
             None => TranscriptError::Unwritten,
         })?;
         let at = adapters.iter().position(|a| a.name() == target.adapter);
         let at = at.ok_or(TranscriptError::Unwritten)?;
-        let (adapter, alone) = (adapters[at], &adapters[at..=at]);
-        let kept = match lies {
-            Lies::File(path) => Kept::File { path, end: 0 },
-            Lies::Server(conversation, places) => Kept::Server {
+        let (adapter, only_adapter) = (adapters[at], &adapters[at..=at]);
+        let storage = match location {
+            Location::File(path) => Storage::File { path, end: 0 },
+            Location::Server(conversation, places) => Storage::Server {
                 target: Box::new(target.clone()),
                 asked: Some(conversation),
                 shown: HashSet::new(),
                 places,
             },
         };
-        Ok(Self { adapter, host: Arc::clone(host), alone, kept, counted: HashMap::new() })
+        Ok(Self { adapter, host: Arc::clone(host), only_adapter, storage, counted: HashMap::new() })
     }
 
     /// Returns the file; `None` if a server or database stores it.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
-        match &self.kept {
-            Kept::File { path, .. } => Some(path),
-            Kept::Server { .. } => None,
+        match &self.storage {
+            Storage::File { path, .. } => Some(path),
+            Storage::Server { .. } => None,
         }
     }
 
@@ -154,11 +154,11 @@ impl Transcript {
 
     /// Starts a watch for appended lines; fails with `Asked` if no path announces them.
     pub fn watch(&self) -> Result<Watch, TranscriptError> {
-        match &self.kept {
-            Kept::File { path, .. } => {
+        match &self.storage {
+            Storage::File { path, .. } => {
                 Watch::directories(path.parent()).map_err(|e| unreadable(path, &e))
             }
-            Kept::Server { places, .. } => {
+            Storage::Server { places, .. } => {
                 let places: Vec<&Path> = places.iter().filter_map(|p| p.parent()).collect();
                 let first = places.first().ok_or(TranscriptError::Asked)?;
                 Watch::directories(places.iter().copied()).map_err(|e| unreadable(first, &e))
@@ -171,10 +171,11 @@ impl Transcript {
         visit: &mut dyn FnMut(&'static dyn Adapter, &[u8]) -> bool,
     ) -> Result<(), TranscriptError> {
         let (adapter, uid) = (self.adapter, self.host.kernel.uid());
-        let (path, place) = match &mut self.kept {
-            Kept::File { path, end } => (path, end),
-            Kept::Server { target, asked, shown, .. } => {
-                let conversation = taken(&self.host, self.alone, target, asked)?;
+        let (path, place) = match &mut self.storage {
+            Storage::File { path, end } => (path, end),
+            Storage::Server { target, asked, shown, .. } => {
+                let conversation =
+                    fetch_conversation(&self.host, self.only_adapter, target, asked)?;
                 shown.extend(conversation.lines.iter().map(|line| digest(line)));
                 let newest = conversation.unfinished.iter().chain(conversation.lines.iter().rev());
                 let _enough = newest.into_iter().all(|line| visit(adapter, line));
@@ -206,11 +207,12 @@ impl Transcript {
         visit: &mut dyn FnMut(&'static dyn Adapter, &[u8]),
     ) -> Result<(), TranscriptError> {
         let (adapter, uid) = (self.adapter, self.host.kernel.uid());
-        let (path, end) = match &mut self.kept {
-            Kept::File { path, end } => (path, end),
-            Kept::Server { target, asked, shown, .. } => {
+        let (path, end) = match &mut self.storage {
+            Storage::File { path, end } => (path, end),
+            Storage::Server { target, asked, shown, .. } => {
                 // An unfinished message is shown once it is complete.
-                for line in taken(&self.host, self.alone, target, asked)?.lines {
+                for line in fetch_conversation(&self.host, self.only_adapter, target, asked)?.lines
+                {
                     if shown.insert(digest(&line)) {
                         visit(adapter, &line);
                     }
@@ -260,7 +262,7 @@ fn unreadable(path: &Path, why: &dyn std::fmt::Display) -> TranscriptError {
 }
 
 /// Finds where a conversation is stored.
-fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Lies> {
+fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Location> {
     let wanted = target.clone();
     each_adapter(host, adapters, host.deadlines.all, move |adapter, look| {
         let mut found = Found::default();
@@ -270,14 +272,14 @@ fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Lies
                 match store.conversation(locator) {
                     Some(Ok(conversation)) => {
                         let places = store.watched(locator);
-                        found.rows.push(Lies::Server(conversation, places));
+                        found.rows.push(Location::Server(conversation, places));
                     }
                     Some(Err(fault)) => found.faults.push(fault),
                     None => {
-                        let lies = written(store.as_ref(), locator);
-                        let paths = lies.rows.into_iter().filter_map(|l| l.path);
-                        found.rows.extend(paths.map(Lies::File));
-                        found.faults.extend(lies.faults);
+                        let location = written(store.as_ref(), locator);
+                        let paths = location.rows.into_iter().filter_map(|l| l.path);
+                        found.rows.extend(paths.map(Location::File));
+                        found.faults.extend(location.faults);
                     }
                 }
             }
@@ -287,19 +289,19 @@ fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Lies
 }
 
 /// Returns the conversation from a server: the answer that was just fetched, or a new one.
-fn taken(
+fn fetch_conversation(
     host: &Arc<Host>,
-    alone: Adapters,
+    only_adapter: Adapters,
     target: &Target,
     asked: &mut Option<Conversation>,
 ) -> Result<Conversation, TranscriptError> {
     if let Some(conversation) = asked.take() {
         return Ok(conversation);
     }
-    let found = look_for(host, alone, target);
+    let found = look_for(host, only_adapter, target);
     let why = found.faults.first().map(|f| f.message.clone());
     match found.rows.into_iter().next() {
-        Some(Lies::Server(conversation, _)) => Ok(conversation),
+        Some(Location::Server(conversation, _)) => Ok(conversation),
         _ => Err(TranscriptError::Hidden(why.unwrap_or_else(|| "it is no longer there".into()))),
     }
 }

@@ -33,7 +33,7 @@ pub enum Quorum {
     Any,
 }
 
-/// What to wait for, and for how long.
+/// The condition, the number of sessions, and the timeout of a wait.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitOptions {
     /// The condition that ends the wait for one session.
@@ -145,25 +145,25 @@ pub fn decide(until: Until, session: &Session, ends_by_itself: bool) -> WaitVerd
     }
 }
 
-/// Waits until the condition is met, cannot be met, or the timeout passes. `tell` receives progress
+/// Waits until the condition is met, cannot be met, or the timeout passes. `report` receives progress
 /// reports.
 pub fn wait(
     host: &Arc<Host>,
     adapters: Adapters,
     targets: &[Target],
     options: WaitOptions,
-    tell: &mut dyn FnMut(Progress<'_>),
+    report: &mut dyn FnMut(Progress<'_>),
 ) -> std::io::Result<Waited> {
     let until = options.timeout.and_then(|t| Instant::now().checked_add(t));
     let left = || until.map(|u| u.saturating_duration_since(Instant::now()));
     let mut watch = Watch {
         options,
-        sessions: targets.iter().cloned().map(Attended::new).collect(),
-        told_faults: Vec::new(),
-        told_trouble: None,
+        sessions: targets.iter().cloned().map(WaitedSession::new).collect(),
+        reported_faults: Vec::new(),
+        reported_trouble: None,
     };
     let mut wakeups = Wakeups::new();
-    let mut restless = 0;
+    let mut looks_with_news = 0;
     let mut first = true;
     loop {
         let asked: Vec<usize> = watch.pending().collect();
@@ -174,11 +174,11 @@ pub fn wait(
         let limit = left().filter(|_| !first).unwrap_or(host.deadlines.all).max(UNKNOWN_GRACE);
         let look = observe(host, adapters, &wanted, limit.min(host.deadlines.all));
         first = false;
-        watch.hear(&look.faults, tell);
+        watch.report_faults(&look.faults, report);
         for (at, seen) in asked.iter().zip(&look.seen) {
-            watch.sessions[*at].see(host, options.until, seen, look.faults.is_empty());
+            watch.sessions[*at].update(host, options.until, seen, look.faults.is_empty());
         }
-        if let Some(end) = watch.end(tell) {
+        if let Some(end) = watch.end(report) {
             return Ok(finish(host, adapters, watch, end, wakeups));
         }
         if left().is_some_and(|left| left.is_zero()) {
@@ -188,49 +188,50 @@ pub fn wait(
         let open: Vec<(usize, Observed)> =
             looks.filter(|(at, _)| !watch.sessions[*at].decided).collect();
         let armed = wakeups.arm(host, open.iter().map(|(_, seen)| &seen.signs));
-        restless = if armed.news { restless + 1 } else { 0 };
-        if armed.news && restless < LOOKS_BEFORE_A_PAUSE {
+        looks_with_news = if armed.news { looks_with_news + 1 } else { 0 };
+        if armed.news && looks_with_news < LOOKS_BEFORE_A_PAUSE {
             continue;
         }
-        let paced = armed.trouble.is_some() || armed.news || watch.is_blind(&open);
-        if let Some(trouble) = armed.trouble.filter(|t| watch.told_trouble.as_ref() != Some(t)) {
-            tell(Progress::Paced(&trouble));
-            watch.told_trouble = Some(trouble);
+        let paced = armed.trouble.is_some() || armed.news || watch.lacks_wakeups(&open);
+        if let Some(trouble) = armed.trouble.filter(|t| watch.reported_trouble.as_ref() != Some(t))
+        {
+            report(Progress::Paced(&trouble));
+            watch.reported_trouble = Some(trouble);
         }
         let mut pause = if paced { POLL_INTERVAL } else { SAFETY_INTERVAL };
-        pause = pause.min(watch.say(tell).unwrap_or(pause));
-        pause = wakeups.echo().map_or(pause, |echo| pause.min(echo));
+        pause = pause.min(watch.report_progress(report).unwrap_or(pause));
+        pause = wakeups.journal_delay().map_or(pause, |delay| pause.min(delay));
         wakeups.wait(pause.min(left().unwrap_or(pause)))?;
     }
 }
 
 /// One session of the wait, and which reports were made about it.
-struct Attended {
+struct WaitedSession {
     awaited: Awaited,
     decided: bool,
     /// The identity of the process, when the target is a pid. It keeps a recycled pid from being taken for
     /// it.
     process: Option<ProcId>,
     unknown_since: Option<Instant>,
-    told_unknown: bool,
-    told_human: bool,
+    reported_unknown: bool,
+    reported_human: bool,
 }
 
-impl Attended {
+impl WaitedSession {
     fn new(target: Target) -> Self {
         Self {
             awaited: Awaited { target, session: None, verdict: WaitVerdict::Pending },
             decided: false,
             process: None,
             unknown_since: None,
-            told_unknown: false,
-            told_human: false,
+            reported_unknown: false,
+            reported_human: false,
         }
     }
 
     /// Updates the session and its verdict from a look. `whole` says that no source failed, so an absent
     /// session is really gone.
-    fn see(&mut self, host: &Host, until: Until, seen: &Observed, whole: bool) {
+    fn update(&mut self, host: &Host, until: Until, seen: &Observed, whole: bool) {
         let nameless = self.awaited.target.session.is_none();
         let meant =
             |session: &&Session| self.process.as_ref().is_none_or(|was| session.is_served_by(was));
@@ -290,9 +291,9 @@ fn exited(host: &Host, mut session: Session) -> Session {
 
 struct Watch {
     options: WaitOptions,
-    sessions: Vec<Attended>,
-    told_faults: Vec<Fault>,
-    told_trouble: Option<String>,
+    sessions: Vec<WaitedSession>,
+    reported_faults: Vec<Fault>,
+    reported_trouble: Option<String>,
 }
 
 impl Watch {
@@ -301,20 +302,20 @@ impl Watch {
         open.map(|(at, _)| at)
     }
 
-    fn hear(&mut self, faults: &[Fault], tell: &mut dyn FnMut(Progress<'_>)) {
+    fn report_faults(&mut self, faults: &[Fault], report: &mut dyn FnMut(Progress<'_>)) {
         for fault in faults {
-            if !self.told_faults.contains(fault) {
-                tell(Progress::Fault(fault));
-                self.told_faults.push(fault.clone());
+            if !self.reported_faults.contains(fault) {
+                report(Progress::Fault(fault));
+                self.reported_faults.push(fault.clone());
             }
         }
     }
 
     /// Reports the sessions that now have a final verdict, and returns how the wait ends if it does.
-    fn end(&mut self, tell: &mut dyn FnMut(Progress<'_>)) -> Option<End> {
+    fn end(&mut self, report: &mut dyn FnMut(Progress<'_>)) -> Option<End> {
         let any = self.options.quorum == Quorum::Any;
-        for attended in self.sessions.iter_mut().filter(|s| !s.decided) {
-            let end = match attended.awaited.verdict {
+        for waited in self.sessions.iter_mut().filter(|s| !s.decided) {
+            let end = match waited.awaited.verdict {
                 WaitVerdict::Pending => continue,
                 WaitVerdict::Reached => any.then_some(End::Reached),
                 // With `Any`, the first turn that ends decides, also when it ends badly.
@@ -324,9 +325,9 @@ impl Watch {
                 // A human may never answer, so the wait ends at once.
                 WaitVerdict::Blocked => Some(End::Blocked),
             };
-            attended.decided = true;
-            if let Some(session) = &attended.awaited.session {
-                tell(Progress::Decided(session));
+            waited.decided = true;
+            if let Some(session) = &waited.awaited.session {
+                report(Progress::Decided(session));
             }
             if end.is_some() {
                 return end;
@@ -341,7 +342,7 @@ impl Watch {
 
     /// Says whether a session is unknown and no process of it is watched, so that no wake-up would announce
     /// its next change.
-    fn is_blind(&self, open: &[(usize, Observed)]) -> bool {
+    fn lacks_wakeups(&self, open: &[(usize, Observed)]) -> bool {
         open.iter().any(|(at, seen)| {
             self.sessions[*at].unknown_since.is_some() && seen.signs.processes.is_empty()
         })
@@ -349,21 +350,21 @@ impl Watch {
 
     /// Reports sessions that need a human or are unknown for longer than the grace period, once each.
     /// Returns when the next report is due.
-    fn say(&mut self, tell: &mut dyn FnMut(Progress<'_>)) -> Option<Duration> {
+    fn report_progress(&mut self, report: &mut dyn FnMut(Progress<'_>)) -> Option<Duration> {
         let mut next: Option<Duration> = None;
-        for attended in self.sessions.iter_mut().filter(|s| !s.decided) {
-            let Some(session) = &attended.awaited.session else { continue };
-            if session.status == Status::Waiting && !attended.told_human {
-                attended.told_human = true;
-                tell(Progress::NeedsHuman(session));
+        for waited in self.sessions.iter_mut().filter(|s| !s.decided) {
+            let Some(session) = &waited.awaited.session else { continue };
+            if session.status == Status::Waiting && !waited.reported_human {
+                waited.reported_human = true;
+                report(Progress::NeedsHuman(session));
             }
-            let Some(since) = attended.unknown_since.filter(|_| !attended.told_unknown) else {
+            let Some(since) = waited.unknown_since.filter(|_| !waited.reported_unknown) else {
                 continue;
             };
             let left = UNKNOWN_GRACE.saturating_sub(since.elapsed());
             if left.is_zero() {
-                attended.told_unknown = true;
-                tell(Progress::Unknown(session));
+                waited.reported_unknown = true;
+                report(Progress::Unknown(session));
             } else {
                 next = Some(next.map_or(left, |n| n.min(left)));
             }

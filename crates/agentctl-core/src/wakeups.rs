@@ -51,7 +51,7 @@ pub(crate) struct Armed {
     /// Files or processes are among the unwatched objects (not only servers).
     pub(crate) blind: bool,
     /// The servers whose subscription failed, and the times of their next retries.
-    pub(crate) deaf: Vec<(String, Instant)>,
+    pub(crate) failed_servers: Vec<(String, Instant)>,
 }
 
 impl Armed {
@@ -65,17 +65,17 @@ impl Armed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     /// The timeout passed.
-    Late,
+    Timeout,
     /// A process has exited.
     Exit,
     /// A watched file changed, or a server sent a message.
-    Sign,
+    Change,
     /// Another thread used the notifier.
     Notified,
 }
 
 /// A failed subscription to a server.
-struct Deaf {
+struct FailedSubscription {
     again: Instant,
     pause: Duration,
     why: String,
@@ -87,8 +87,8 @@ pub(crate) struct Wakeups {
     gone: HashSet<ProcId>,
     files: Result<Alarm, String>,
     servers: HashMap<String, Pushes>,
-    deaf: HashMap<String, Deaf>,
-    knocking: HashMap<String, Receiver<Result<Pushes, TalkError>>>,
+    failed: HashMap<String, FailedSubscription>,
+    pending: HashMap<String, Receiver<Result<Pushes, TalkError>>>,
     /// When a `SQLite` journal was last seen to be written.
     journal: Option<Instant>,
     notifier: Option<(Listener, Notifier)>,
@@ -102,8 +102,8 @@ impl Wakeups {
             gone: HashSet::new(),
             files: Alarm::new().map_err(|error| error.to_string()),
             servers: HashMap::new(),
-            deaf: HashMap::new(),
-            knocking: HashMap::new(),
+            failed: HashMap::new(),
+            pending: HashMap::new(),
             journal: None,
             notifier: None,
         }
@@ -147,8 +147,8 @@ impl Wakeups {
         let speaking: HashMap<&str, &Pushing> =
             signs.flat_map(|s| &s.pushing).map(|p| (p.name.as_str(), p)).collect();
         self.servers.retain(|name, _| speaking.contains_key(name.as_str()));
-        self.deaf.retain(|name, _| speaking.contains_key(name.as_str()));
-        self.knocking.retain(|name, _| speaking.contains_key(name.as_str()));
+        self.failed.retain(|name, _| speaking.contains_key(name.as_str()));
+        self.pending.retain(|name, _| speaking.contains_key(name.as_str()));
         for (name, pushing) in speaking {
             self.listen(name, pushing, &mut armed);
         }
@@ -180,40 +180,40 @@ impl Wakeups {
         if self.servers.contains_key(name) {
             return;
         }
-        let before = self.deaf.get(name);
-        if let Some(deaf) = before.filter(|d| Instant::now() < d.again) {
-            armed.deaf.push((name.to_owned(), deaf.again));
-            armed.trouble.get_or_insert(deaf.why.clone());
+        let before = self.failed.get(name);
+        if let Some(failed) = before.filter(|d| Instant::now() < d.again) {
+            armed.failed_servers.push((name.to_owned(), failed.again));
+            armed.trouble.get_or_insert(failed.why.clone());
             return;
         }
-        let Some(answer) = self.knock(name, pushing) else { return };
+        let Some(answer) = self.subscribe(name, pushing) else { return };
         match answer {
             Ok(pushes) => {
                 self.servers.insert(name.to_owned(), pushes);
-                self.deaf.remove(name);
+                self.failed.remove(name);
                 armed.news = true;
             }
             Err(error) => {
-                let before = self.deaf.get(name);
+                let before = self.failed.get(name);
                 let pause =
                     before.map_or(FIRST_RETRY_DELAY, |d| (d.pause * 2).min(LONGEST_RETRY_DELAY));
                 let why = format!("{name} does not say when something changes ({error})");
                 let again = Instant::now() + pause;
-                armed.deaf.push((name.to_owned(), again));
+                armed.failed_servers.push((name.to_owned(), again));
                 armed.trouble.get_or_insert(why.clone());
-                self.deaf.insert(name.to_owned(), Deaf { again, pause, why });
+                self.failed.insert(name.to_owned(), FailedSubscription { again, pause, why });
             }
         }
     }
 
     /// Subscribes to a server on a thread of its own, so that a server that does not answer delays nothing.
     /// The notifier wakes the caller when the answer is there; until then this returns `None`.
-    fn knock(&mut self, name: &str, pushing: &Pushing) -> Option<Result<Pushes, TalkError>> {
-        if let Some(answer) = self.knocking.get(name) {
+    fn subscribe(&mut self, name: &str, pushing: &Pushing) -> Option<Result<Pushes, TalkError>> {
+        if let Some(answer) = self.pending.get(name) {
             return match answer.try_recv() {
                 Err(TryRecvError::Empty) => None,
                 heard => {
-                    self.knocking.remove(name);
+                    self.pending.remove(name);
                     heard.ok()
                 }
             };
@@ -221,16 +221,16 @@ impl Wakeups {
         let (sender, answer) = channel();
         let notifier = self.notifier();
         let asked = pushing.clone();
-        let knocks = move || {
+        let connect = move || {
             // The receiver is gone if the subscription is no longer wanted.
             let _gone = sender.send(asked.follow(SUBSCRIBE_TIMEOUT));
             if let Ok(notifier) = notifier {
                 notifier.notify();
             }
         };
-        match std::thread::Builder::new().name("knock".into()).spawn(knocks) {
+        match std::thread::Builder::new().name("subscribe".into()).spawn(connect) {
             Ok(_) => {
-                self.knocking.insert(name.to_owned(), answer);
+                self.pending.insert(name.to_owned(), answer);
                 None
             }
             Err(error) => Some(Err(TalkError::Unreachable(error))),
@@ -244,7 +244,7 @@ impl Wakeups {
 
     /// Returns the delay until a repeated look after a write to a `SQLite` journal. The look that the write
     /// caused may have run before the data became visible to readers, and no event announces that moment.
-    pub(crate) fn echo(&mut self) -> Option<Duration> {
+    pub(crate) fn journal_delay(&mut self) -> Option<Duration> {
         if self.files.as_ref().is_ok_and(Alarm::has_journal) {
             self.journal = Some(Instant::now());
         }
@@ -258,7 +258,7 @@ impl Wakeups {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let woken = self.wait_once(left)?;
-            if woken != Woken::Late || left.is_zero() {
+            if woken != Woken::Timeout || left.is_zero() {
                 return Ok(woken);
             }
         }
@@ -271,15 +271,15 @@ impl Wakeups {
         let others: Vec<BorrowedFd<'_>> =
             files.into_iter().chain(listener).chain(servers).collect();
         let exited = self.exits.wait_beside(&others, Some(limit))?;
-        let mut woken = Woken::Late;
+        let mut woken = Woken::Timeout;
         if self.files.as_mut().is_ok_and(Alarm::rang) {
-            woken = Woken::Sign;
+            woken = Woken::Change;
         }
         // A server also sends messages that do not matter; they cause no wake-up.
         self.servers.retain(|_, pushes| {
             let heard = pushes.skip();
             if heard != Heard::Nothing {
-                woken = Woken::Sign;
+                woken = Woken::Change;
             }
             heard != Heard::Gone
         });

@@ -223,9 +223,9 @@ impl Watcher {
                 return Ok(());
             }
             match self.wakeups.wait(left)? {
-                Woken::Exit | Woken::Notified | Woken::Late => return Ok(()),
+                Woken::Exit | Woken::Notified | Woken::Timeout => return Ok(()),
                 // Only a death is worth more than keeping looks apart.
-                Woken::Sign => until = until.min(self.earliest),
+                Woken::Change => until = until.min(self.earliest),
             }
         }
     }
@@ -243,7 +243,7 @@ impl Watcher {
         // A server that does not answer at all has nothing to tell until it lets us in again.
         let silent = |name: &str| seen.faults.iter().any(|f| f.root.as_deref() == Some(name));
         let (silent, deaf): (Vec<_>, Vec<_>) =
-            armed.deaf.into_iter().partition(|(name, _)| silent(name));
+            armed.failed_servers.into_iter().partition(|(name, _)| silent(name));
         let only_silent = !silent.is_empty() && deaf.is_empty() && !armed.blind;
         // Where events were lost more may be: for a while nobody relies on them.
         let lost = self.lost.is_some_and(|at| at.elapsed() < SAFETY);
@@ -272,7 +272,7 @@ impl Watcher {
             let left = (since + WORTH_A_WORD).saturating_duration_since(self.looked);
             pause = pause.min(left.max(NEAREST));
         }
-        if let Some(echo) = self.wakeups.echo() {
+        if let Some(echo) = self.wakeups.journal_delay() {
             pause = pause.min(echo.max(apart));
         }
         let soonest = self.leaving.values().map(|since| *since + WRITING);

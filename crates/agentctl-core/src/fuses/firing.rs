@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Action, Cause, Due, Fuse, FuseError, FuseState, Fuses, Lit};
+use super::{Action, Cause, Due, Fuse, FuseError, FuseFile, FuseState, Fuses};
 use crate::host::Host;
 use crate::model::{Time, is_session_id};
 use crate::native::file;
@@ -26,7 +26,7 @@ const FIRED_RETENTION: Duration = Duration::from_mins(5);
 
 /// The progress of a claimed fuse, as encoded in its file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct FiringProgress {
     pub(super) id: String,
     pub(super) cause: Cause,
     /// When it expired.
@@ -41,7 +41,7 @@ pub(super) struct Mark {
     pub(super) is_over: bool,
 }
 
-impl Mark {
+impl FiringProgress {
     pub(super) fn parse(name: &str) -> Option<Self> {
         let (name, is_over) = match name.strip_suffix(".firing") {
             Some(name) => (name, false),
@@ -96,7 +96,7 @@ pub struct Firing {
     pub fuse: Fuse,
     /// Another process ran its actions before and was killed.
     pub resumed: bool,
-    mark: Mark,
+    progress: FiringProgress,
     path: PathBuf,
     /// Keeps the file's lock.
     _lock: File,
@@ -109,17 +109,17 @@ pub fn claim(host: &Host, due: &Due) -> Result<Option<Firing>, FuseError> {
         Err(FuseError::Missing) => return Ok(None),
         entered => entered?,
     };
-    let lit = match fuses.find(&due.fuse.id) {
+    let entry = match fuses.find(&due.fuse.id) {
         Err(FuseError::Missing) => return Ok(None),
         found => found?,
     };
     // The fuse may have been extended or claimed since it was read.
-    if lit.mark.is_some() || lit.fuse.public() != due.fuse {
+    if entry.progress.is_some() || entry.fuse.public() != due.fuse {
         return Ok(None);
     }
-    let Some(lock) = lock(&fuses, &lit.path)? else { return Ok(None) };
-    let mark = Mark {
-        id: lit.fuse.id.clone(),
+    let Some(lock) = lock(&fuses, &entry.path)? else { return Ok(None) };
+    let progress = FiringProgress {
+        id: entry.fuse.id.clone(),
         cause: due.cause,
         at: due.at,
         step: 0,
@@ -127,9 +127,9 @@ pub fn claim(host: &Host, due: &Due) -> Result<Option<Firing>, FuseError> {
         cut: None,
         is_over: false,
     };
-    let path = fuses.folder.path().join(mark.name());
-    fs::rename(&lit.path, &path)?;
-    let firing = Firing { fuse: lit.fuse, resumed: false, mark, path, _lock: lock }.told();
+    let path = fuses.folder.path().join(progress.name());
+    fs::rename(&entry.path, &path)?;
+    let firing = Firing { fuse: entry.fuse, resumed: false, progress, path, _lock: lock }.told();
     // Flush, so that the fuse does not fire again after a power cut.
     fuses.folder.flush()?;
     Ok(Some(firing))
@@ -139,25 +139,25 @@ pub fn claim(host: &Host, due: &Due) -> Result<Option<Firing>, FuseError> {
 /// shown long enough.
 pub fn unfinished(host: &Host) -> Result<Vec<Firing>, FuseError> {
     let fuses = Fuses::of(host);
-    let is_left = |l: &Lit| matches!(l.fuse.state, FuseState::Interrupted | FuseState::Fired);
+    let is_left = |l: &FuseFile| matches!(l.fuse.state, FuseState::Interrupted | FuseState::Fired);
     // Usually there is nothing to do, so check without the folder's lock first.
-    let is_waste = |l: &Lit| l.is_over() && is_old(host, l);
+    let is_waste = |l: &FuseFile| l.is_over() && is_old(host, l);
     if !fuses.all()?.0.iter().any(|l| is_left(l) && (!l.is_over() || is_waste(l))) {
         return Ok(Vec::new());
     }
     let entered = fuses.folder.enter()?;
-    let (lit, _unreadable) = fuses.all()?;
+    let (entry, _unreadable) = fuses.all()?;
     let mut found = Vec::new();
-    for lit in lit.into_iter().filter(is_left) {
-        if is_waste(&lit) {
-            fuses.folder.remove(&entered, std::slice::from_ref(&lit.path))?;
+    for entry in entry.into_iter().filter(is_left) {
+        if is_waste(&entry) {
+            fuses.folder.remove(&entered, std::slice::from_ref(&entry.path))?;
         }
-        let Some(mark) = lit.mark.filter(|m| !m.is_over) else { continue };
-        let Some(lock) = lock(&fuses, &lit.path)? else { continue };
+        let Some(progress) = entry.progress.filter(|m| !m.is_over) else { continue };
+        let Some(lock) = lock(&fuses, &entry.path)? else { continue };
         let mut firing =
-            Firing { fuse: lit.fuse, resumed: true, mark, path: lit.path, _lock: lock };
-        if firing.mark.begun {
-            firing.mark.cut = Some(firing.mark.step);
+            Firing { fuse: entry.fuse, resumed: true, progress, path: entry.path, _lock: lock };
+        if firing.progress.begun {
+            firing.progress.cut = Some(firing.progress.step);
             firing.step()?;
         }
         found.push(firing.told());
@@ -166,12 +166,12 @@ pub fn unfinished(host: &Host) -> Result<Vec<Firing>, FuseError> {
 }
 
 /// Says whether a finished fuse was shown long enough.
-fn is_old(host: &Host, lit: &Lit) -> bool {
-    let Ok(meta) = fs::symlink_metadata(&lit.path) else { return false };
+fn is_old(host: &Host, entry: &FuseFile) -> bool {
+    let Ok(meta) = fs::symlink_metadata(&entry.path) else { return false };
     // The change time of the inode is the time of the last rename.
     let age_ms = host.now().millis() - (meta.ctime() * 1000 + meta.ctime_nsec() / 1_000_000);
     let keep =
-        if lit.fuse.state == FuseState::Fired { FIRED_RETENTION } else { INTERRUPTED_RETENTION };
+        if entry.fuse.state == FuseState::Fired { FIRED_RETENTION } else { INTERRUPTED_RETENTION };
     u128::try_from(age_ms).is_ok_and(|age| age > keep.as_millis())
 }
 
@@ -191,51 +191,52 @@ fn lock(fuses: &Fuses, path: &Path) -> Result<Option<File>, FuseError> {
 impl Firing {
     fn told(mut self) -> Self {
         self.fuse.state = FuseState::Firing;
-        (self.fuse.expired_at, self.fuse.cause) = (Some(self.mark.at), Some(self.mark.cause));
-        self.fuse.note = self.mark.note(&self.fuse, FuseState::Firing);
+        (self.fuse.expired_at, self.fuse.cause) =
+            (Some(self.progress.at), Some(self.progress.cause));
+        self.fuse.note = self.progress.note(&self.fuse, FuseState::Firing);
         self
     }
 
     /// Returns when it expired.
     #[must_use]
     pub fn at(&self) -> Time {
-        self.mark.at
+        self.progress.at
     }
 
     /// Returns why it expired.
     #[must_use]
     pub fn cause(&self) -> Cause {
-        self.mark.cause
+        self.progress.cause
     }
 
     /// Returns the next action.
     #[must_use]
     pub fn action(&self) -> Option<&Action> {
-        self.fuse.on_expire.get(self.mark.step)
+        self.fuse.on_expire.get(self.progress.step)
     }
 
     /// Records that the next action is a command that is about to be run; no other process runs it from
     /// here on. If this fails, the command must not be run.
     pub fn begin(&mut self) -> io::Result<()> {
-        self.mark.begun = true;
+        self.progress.begun = true;
         self.rename()
     }
 
     /// Records that the action is done.
     pub fn step(&mut self) -> io::Result<()> {
-        self.mark.step += 1;
-        self.mark.begun = false;
+        self.progress.step += 1;
+        self.progress.begun = false;
         self.rename()
     }
 
     /// Records that all actions are done.
     pub fn finish(mut self) -> io::Result<()> {
-        self.mark.is_over = true;
+        self.progress.is_over = true;
         self.rename()
     }
 
     fn rename(&mut self) -> io::Result<()> {
-        let next = self.path.with_file_name(self.mark.name());
+        let next = self.path.with_file_name(self.progress.name());
         fs::rename(&self.path, &next)?;
         self.path = next;
         File::open(self.path.parent().unwrap_or(&self.path))?.sync_all()
@@ -247,14 +248,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_read_as_it_was_written_and_rubbish_is_none() {
+    fn a_file_name_is_read_as_it_was_written_and_rubbish_is_none() {
         for (step, begun, cut, is_over) in
             [(0, false, None, false), (3, true, Some(1), false), (7, false, Some(6), true)]
         {
             let at = Time::from_millis(1_794_728_785_156).expect("a time");
             let id = "5b0f2c52-4b33-4b53-8f0e-3f5f3c9a7a10".to_owned();
-            let mark = Mark { id, cause: Cause::MaxCost, at, step, begun, cut, is_over };
-            assert_eq!(Mark::parse(&mark.name()), Some(mark));
+            let progress =
+                FiringProgress { id, cause: Cause::MaxCost, at, step, begun, cut, is_over };
+            assert_eq!(FiringProgress::parse(&progress.name()), Some(progress));
         }
         for rubbish in [
             "w-0123456789abcdef.json",
@@ -265,7 +267,7 @@ mod tests {
             "a~ttl~1~0~-~-~-.firing",
             "..~ttl~1~0~-~-.firing",
         ] {
-            assert_eq!(Mark::parse(rubbish), None, "{rubbish}");
+            assert_eq!(FiringProgress::parse(rubbish), None, "{rubbish}");
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Write;
 
-use super::{LaunchError, Starting, io, last_words, output};
+use super::{LaunchError, Starting, io, last_output, output};
 use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
 use crate::model::Exit;
@@ -45,7 +45,7 @@ pub(super) fn run(host: &Host, starting: &Starting<'_>, run: &Run) -> Result<(),
         // The output of the failed command is kept in the agent's stderr file.
         let _unkept = output(&run.stderr()).and_then(|mut file| file.write_all(&attended.said));
         let agent = launch.adapter.name();
-        let words = last_words(&attended.said, b"");
+        let words = last_output(&attended.said, b"");
         return Err(match attended.exit {
             None => LaunchError::Silent { agent, limit, words },
             exit => LaunchError::Died { agent, exit, advice: control.advice(&words), words },

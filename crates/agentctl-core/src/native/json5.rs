@@ -1,6 +1,6 @@
 //! JSON5 for settings: comments, trailing commas, unquoted keys, single quotes.
 //!
-//! Plain JSON is parsed by serde_json; only a text that it rejects is parsed here. Nesting is limited, and
+//! Plain JSON is parsed by `serde_json`; only a text that it rejects is parsed here. Nesting is limited, and
 //! a text that is neither is an error, never a partial value.
 
 use serde_json::{Map, Number, Value};

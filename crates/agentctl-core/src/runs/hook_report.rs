@@ -16,7 +16,7 @@ pub enum HookMoment {
 }
 
 impl HookMoment {
-    /// Returns the word for it.
+    /// Returns its name in files and variables.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -26,7 +26,7 @@ impl HookMoment {
     }
 }
 
-/// How a hook ended, as kept in the run's folder.
+/// The report of a hook, stored in the run's folder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HookReport {
     /// Code or signal, when it ended by itself.

@@ -36,7 +36,7 @@ fn resting(session: &Session) -> bool {
     session.status == Status::Idle || !session.status.is_live()
 }
 
-/// What a look shows after a server was asked to end a turn.
+/// The state of a turn after its server was asked to end it.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     /// The turn is over.

@@ -1,4 +1,4 @@
-//! Finds this user's daemon process, by the kernel's word on its socket.
+//! Finds this user's daemon process: the kernel names the process that listens on its socket.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;

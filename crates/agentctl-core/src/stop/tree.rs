@@ -436,13 +436,13 @@ impl<'a> Tree<'a> {
 
     /// Says whether all its processes have ended.
     pub(super) fn is_gone(&mut self) -> bool {
-        self.bury();
+        self.collect_ended();
         self.members.is_empty()
     }
 
     /// Says whether all its processes have ended that can be signalled.
     pub(super) fn is_spent(&mut self) -> bool {
-        self.bury();
+        self.collect_ended();
         self.members.iter().all(|m| m.refused)
     }
 
@@ -458,7 +458,7 @@ impl<'a> Tree<'a> {
                     member.trouble = Some(format!("it could not be signalled: {error}"));
                 }
             }
-            // One that a signal holds must be let go to hear another.
+            // A stopped process (SIGSTOP) handles the signal only after SIGCONT.
             let paused = Liveness::Alive { paused: true };
             if signal == Signal::TERM && self.host.kernel.liveness(member.held.id()) == paused {
                 let _gone = member.held.signal(Signal::CONT);
@@ -483,7 +483,7 @@ impl<'a> Tree<'a> {
     }
 
     /// Moves ended processes to the report and closes their handles.
-    fn bury(&mut self) {
+    fn collect_ended(&mut self) {
         let (gone, living): (Vec<Member>, Vec<Member>) =
             std::mem::take(&mut self.members).into_iter().partition(|m| m.held.has_exited());
         self.members = living;
@@ -494,9 +494,9 @@ impl<'a> Tree<'a> {
         }));
     }
 
-    /// Names everything of it that lives on.
+    /// Returns all processes of the session that are still alive.
     pub(super) fn survivors(&mut self) -> Vec<Survivor> {
-        self.bury();
+        self.collect_ended();
         // A process that cannot be read any more may live as well.
         let kernel = &self.host.kernel;
         let named = self.carriers.iter().chain(&self.spared).chain(&self.linked);

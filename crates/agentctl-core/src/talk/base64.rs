@@ -30,7 +30,7 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
         for sign in four {
             bits = bits << 6 | u32::try_from(SIGNS.iter().position(|s| s == sign)?).ok()?;
         }
-        // One sign alone is no byte.
+        // A single character encodes no byte.
         let whole = four.len().checked_sub(1).filter(|n| *n > 0)?;
         let left = (bits << (6 * (4 - four.len()))).to_be_bytes();
         bytes.extend_from_slice(left.get(1..=whole)?);
