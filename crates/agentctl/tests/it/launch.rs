@@ -87,7 +87,7 @@ fn private_memory(pid: u32) -> (u64, u64) {
 }
 
 #[test]
-fn the_agent_survives_its_launcher_and_its_shim_is_small() {
+fn the_agent_is_detached_and_its_shim_is_small() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[hang]]", &[]);

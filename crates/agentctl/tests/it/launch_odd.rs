@@ -178,7 +178,7 @@ fn a_state_folder_that_others_can_reach_is_not_used() {
 }
 
 #[test]
-fn a_closed_stdout_prevents_neither_the_hook_nor_the_wait() {
+fn a_full_stdout_does_not_prevent_the_hook() {
     sandboxed(|| {
         let home = home();
         let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("open");
@@ -193,7 +193,7 @@ fn a_closed_stdout_prevents_neither_the_hook_nor_the_wait() {
 }
 
 #[test]
-fn an_unreadable_session_is_not_waited_for() {
+fn a_session_in_an_unread_home_is_not_waited_for() {
     sandboxed(|| {
         let home = home();
         let other = folder(&home, "other");
