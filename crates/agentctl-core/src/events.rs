@@ -17,8 +17,8 @@ pub use self::holders::{Holders, about_fuse};
 pub use self::watcher::{Seen, Watcher};
 use crate::fuses::Fuse;
 use crate::locks::Lock;
-use crate::model::{Callback, SCHEMA_VERSION, Session, Time, Word, maybe_word};
-pub use crate::native::bell::Bell;
+use crate::model::{Callback, InternedName, SCHEMA_VERSION, Session, Time, maybe_word};
+pub use crate::native::notifier::Notifier;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
@@ -125,7 +125,7 @@ pub struct Event {
     pub kind: EventKind,
     /// The adapter of the session concerned.
     #[serde(deserialize_with = "maybe_word")]
-    pub adapter: Option<Word>,
+    pub adapter: Option<InternedName>,
     /// The session concerned.
     pub session_id: Option<String>,
     /// When it happened, where a source says so; else when it was seen.

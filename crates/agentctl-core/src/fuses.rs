@@ -1,8 +1,8 @@
-//! Fuses: a person's intent that something happens at a time, one small file each in `<state>/fuses/`.
+//! Fuses: a user's orders to act when a condition is met, one small file each in `<state>/fuses/`.
 //!
-//! A fuse says what is to be done and when, never what lives: whether it is due is reckoned from the
-//! clock and from a fresh look. There is one for a target and label; setting it again replaces it. The
-//! file is the fuse; its name says how far it has come (`firing`).
+//! A fuse holds conditions and actions, never a status: whether it is due is computed from the clock and a
+//! fresh look. There is one fuse per target and label; setting it again replaces it. The name of the file
+//! holds the progress of its actions (see `firing`).
 
 mod due;
 mod firing;
@@ -14,23 +14,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::due::{Due, due, next_due};
-use self::firing::Mark;
+use self::firing::FiringProgress;
 pub use self::firing::{Firing, claim, unfinished};
 use crate::host::Host;
-use crate::kept::{EnterError, Folder};
 use crate::model::{Fault, Time, is_session_id};
 use crate::native::file;
+use crate::state_files::{EnterError, Folder};
 
-/// So often the folder is read anew where files move while it is read: more often than any fuse can move.
-const MOST_TRIES: u32 = 1000;
+/// Limit of retries when files are renamed while the folder is read: more than a fuse has steps.
+const READ_RETRIES_LIMIT: u32 = 1000;
 
-/// Why a fuse burnt down.
+/// The condition that was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// Its time was over.
+    /// Its time to live is over.
     Ttl,
-    /// What it is bound to was idle for too long.
+    /// Its target was idle for too long.
     Idle,
     /// A session ran for too long.
     MaxRuntime,
@@ -41,7 +41,7 @@ pub enum Cause {
 impl Cause {
     const ALL: [Self; 4] = [Self::Ttl, Self::Idle, Self::MaxRuntime, Self::MaxCost];
 
-    /// Returns the word for it.
+    /// Returns its name in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -53,20 +53,20 @@ impl Cause {
     }
 }
 
-/// What is done when a fuse has burnt down. That it has is told in any case (`fuse.expired`).
+/// An action of a fuse that has expired. The event `fuse.expired` is sent in any case.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Action {
-    /// Nothing but telling.
+    /// Only the event.
     Event,
-    /// The session it is bound to is stopped, or all that work in the directory.
+    /// The session of the fuse is stopped, or all sessions that work in its directory.
     Stop,
     /// A program is run, without a shell.
     Run {
         /// The program and its arguments; events hold the program only.
         argv: Vec<String>,
     },
-    /// The event is posted there.
+    /// The event is posted to an address.
     Webhook {
         /// The address; only its host is shown, since the rest may be a secret.
         url: String,
@@ -74,17 +74,17 @@ pub enum Action {
 }
 
 impl Action {
-    /// Returns it without what may be a secret.
+    /// Returns a copy without secrets.
     fn public(&self) -> Self {
         let Self::Webhook { url } = self else { return self.clone() };
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-        // A name and a password may stand before the host.
+        // A user name and password may precede the host.
         let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let host = host.rsplit('@').next().unwrap_or_default();
         Self::Webhook { url: format!("{scheme}://{host}") }
     }
 
-    /// Returns it as events tell it to everybody: of a program its name, not its arguments.
+    /// Returns the form for events: of a program only its name, not its arguments.
     fn told(&self) -> Self {
         match self {
             Self::Run { argv } => Self::Run { argv: argv.iter().take(1).cloned().collect() },
@@ -93,23 +93,23 @@ impl Action {
     }
 }
 
-/// How far a fuse has come.
+/// The progress of a fuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
-    /// It burns.
+pub enum FuseState {
+    /// Its conditions are not met yet.
     #[default]
     Burning,
-    /// It has burnt down, and somebody is at what it asks for.
+    /// It has expired, and a daemon is running its actions.
     Firing,
-    /// It has burnt down, and whoever was at it was ended in the middle.
+    /// It has expired, and the daemon that ran its actions was ended before it finished.
     Interrupted,
-    /// It burnt down a moment ago, and all it asks for was done.
+    /// It expired a moment ago, and all its actions are done.
     Fired,
 }
 
-impl State {
-    /// Returns the word for it.
+impl FuseState {
+    /// Returns its name in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -121,60 +121,60 @@ impl State {
     }
 }
 
-/// One fuse, as a person set it.
+/// One fuse.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fuse {
     /// Its id.
     pub id: String,
-    /// The directory it is bound to, links resolved.
+    /// The directory it is bound to, as a canonical path.
     pub directory: Option<String>,
     /// The session it is bound to.
     pub session: Option<String>,
     /// The adapter of that session.
     pub adapter: Option<String>,
-    /// The home that session lies in.
+    /// The home of that session.
     pub root: Option<String>,
-    /// A few words of whoever set it.
+    /// The user's label.
     pub label: Option<String>,
     /// When it was set.
     pub set_at: Time,
     /// When it was last extended.
     pub extended_at: Option<Time>,
-    /// When it burns down, for one with a time to live.
+    /// When it expires, if it has a time to live.
     pub due_at: Option<Time>,
-    /// That time to live, in milliseconds; `extend` starts it again.
+    /// The time to live in milliseconds; `extend` starts it again.
     pub ttl_ms: Option<u64>,
-    /// It burns down when what it is bound to has been idle for so many milliseconds.
+    /// It expires when its target has been idle for this many milliseconds.
     pub idle_ms: Option<u64>,
-    /// It burns down when a session has run for so many milliseconds.
+    /// It expires when a session has run for this many milliseconds.
     pub max_runtime_ms: Option<u64>,
-    /// It burns down when a session has cost so many dollars.
+    /// It expires when a session has cost this many dollars.
     pub max_cost_usd: Option<f64>,
-    /// What is done then, in this order.
+    /// The actions, in order.
     pub on_expire: Vec<Action>,
-    /// How far it has come.
+    /// Its progress.
     #[serde(default)]
-    pub state: State,
-    /// When it burnt down.
+    pub state: FuseState,
+    /// When it expired.
     #[serde(default)]
     pub expired_at: Option<Time>,
-    /// Why it burnt down.
+    /// Why it expired.
     #[serde(default)]
     pub cause: Option<Cause>,
-    /// What is worth knowing about one that was interrupted.
+    /// A remark about an interrupted fuse.
     #[serde(default)]
     pub note: Option<String>,
 }
 
 impl Fuse {
-    /// Returns it without what may be a secret.
+    /// Returns a copy without secrets.
     pub(crate) fn public(&self) -> Self {
         let on_expire = self.on_expire.iter().map(Action::public).collect();
         Self { on_expire, ..self.clone() }
     }
 
-    /// Returns it as events tell it to everybody, webhooks included.
+    /// Returns the form for events and webhooks.
     pub(crate) fn told(&self) -> Self {
         let on_expire = self.on_expire.iter().map(Action::told).collect();
         Self { on_expire, ..self.clone() }
@@ -194,72 +194,72 @@ impl Fuse {
     }
 }
 
-/// What a fuse is bound to.
+/// The target of a fuse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// A directory: its real path.
+    /// A directory, as a canonical path.
     Directory(String),
     /// One session.
     Session {
         /// Its adapter.
         adapter: String,
-        /// The home it lies in.
+        /// Its home.
         root: String,
         /// Its id.
         id: String,
     },
 }
 
-/// When a fuse burns down. Any one of several conditions is enough.
+/// The conditions of a fuse; any one of them is enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Conditions {
-    /// After so many milliseconds.
+    /// Time to live in milliseconds.
     pub ttl_ms: Option<u64>,
-    /// After so many of them without work.
+    /// Idle time in milliseconds.
     pub idle_ms: Option<u64>,
-    /// When a session has run for so many.
+    /// Runtime of a session in milliseconds.
     pub max_runtime_ms: Option<u64>,
-    /// When a session has cost so much.
+    /// Cost of a session in dollars.
     pub max_cost_usd: Option<f64>,
 }
 
 impl Conditions {
-    /// Says whether nothing is given.
+    /// Says whether no condition is given.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A fuse that somebody wants.
+/// The request to set a fuse.
 #[derive(Clone, Debug)]
-pub struct Wish {
-    /// What it is bound to.
+pub struct FuseOrder {
+    /// Its target.
     pub bound: Bound,
-    /// A few words; there is one fuse for a target and label.
+    /// Its label; there is one fuse per target and label.
     pub label: Option<String>,
-    /// When it burns down.
+    /// Its conditions.
     pub when: Conditions,
-    /// What is done then.
+    /// Its actions.
     pub on_expire: Vec<Action>,
 }
 
 /// Why a fuse could not be set, extended, cancelled or fired.
 #[derive(Debug, thiserror::Error)]
 pub enum FuseError {
-    /// There is none of this id, or none any more.
+    /// There is no fuse with this id.
     #[error("there is no such fuse")]
     Missing,
-    /// What it asks for is being done.
+    /// Its actions are being run.
     #[error("it has burnt down, and what it asks for is being done")]
     Firing,
-    /// It has no time to live that could start again.
+    /// It has no time to live to restart.
     #[error("it has no time to live")]
     Timeless,
-    /// That time is in no calendar.
+    /// The time is out of range.
     #[error("no calendar reaches that far")]
     TooFar,
-    /// Others changed fuses all the time.
+    /// Other processes held the folder's lock until the timeout.
     #[error("others are changing fuses")]
     Busy,
     /// The folder could not be read or written.
@@ -282,23 +282,22 @@ impl From<file::Skip> for FuseError {
     }
 }
 
-/// Returns the folder whose changes are worth another look.
+/// Returns the folder of fuses, for a file watch.
 #[must_use]
 pub fn folder(host: &Host) -> PathBuf {
     Fuses::of(host).folder.path().to_owned()
 }
 
-/// Returns every fuse, the next to burn down first, without what may be a secret; and a fault for each
-/// file that cannot be read.
+/// Returns every fuse without secrets, the next to expire first, and a fault for each unreadable file.
 #[must_use]
 pub fn all(host: &Host) -> (Vec<Fuse>, Vec<Fault>) {
     let (mut fuses, faults) = seen(host);
-    fuses.retain(|f| f.state != State::Fired);
+    fuses.retain(|f| f.state != FuseState::Fired);
     (fuses, faults)
 }
 
-/// As [`all`], with those that were fired a moment ago: whoever compares two looks must be able to tell
-/// them from cancelled ones.
+/// As [`all`], plus the fuses that were fired a moment ago, so that a comparison of two looks can tell a
+/// fired fuse from a cancelled one.
 #[must_use]
 pub fn seen(host: &Host) -> (Vec<Fuse>, Vec<Fault>) {
     let fuses = Fuses::of(host);
@@ -306,17 +305,17 @@ pub fn seen(host: &Host) -> (Vec<Fuse>, Vec<Fault>) {
         Ok(found) => found,
         Err(skip) => return (Vec::new(), vec![fuses.folder.blind(&skip)]),
     };
-    let mut found: Vec<Fuse> = found.into_iter().map(|lit| lit.fuse.public()).collect();
+    let mut found: Vec<Fuse> = found.into_iter().map(|entry| entry.fuse.public()).collect();
     let key = |f: &Fuse| {
-        (f.state == State::Burning, f.due_at.is_none(), f.due_at, f.set_at, f.id.clone())
+        (f.state == FuseState::Burning, f.due_at.is_none(), f.due_at, f.set_at, f.id.clone())
     };
     found.sort_by_key(key);
     (found, faults)
 }
 
-/// Sets a fuse; one of the same target and label is replaced and returned beside it.
-pub fn set(host: &Host, wish: Wish) -> Result<(Fuse, Option<Fuse>), FuseError> {
-    let Wish { bound, label, when, on_expire } = wish;
+/// Sets a fuse. An older one with the same target and label is replaced and returned as the second value.
+pub fn set(host: &Host, order: FuseOrder) -> Result<(Fuse, Option<Fuse>), FuseError> {
+    let FuseOrder { bound, label, when, on_expire } = order;
     let now = host.now();
     let (directory, session, adapter, root) = match bound {
         Bound::Directory(directory) => (Some(directory), None, None, None),
@@ -337,7 +336,7 @@ pub fn set(host: &Host, wish: Wish) -> Result<(Fuse, Option<Fuse>), FuseError> {
         max_runtime_ms: when.max_runtime_ms,
         max_cost_usd: when.max_cost_usd,
         on_expire,
-        state: State::Burning,
+        state: FuseState::Burning,
         expired_at: None,
         cause: None,
         note: None,
@@ -345,25 +344,25 @@ pub fn set(host: &Host, wish: Wish) -> Result<(Fuse, Option<Fuse>), FuseError> {
     let fuses = Fuses::of(host);
     let entered = fuses.folder.enter()?;
     let place = fuses.place(&fuse);
-    let (lit, _unreadable) = fuses.all()?;
-    let same = |l: &&Lit| l.fuse.bound() == fuse.bound() && l.fuse.label == fuse.label;
-    let older: Vec<&Lit> = lit.iter().filter(same).collect();
-    let replaced = older.iter().find(|l| l.mark.is_none()).map(|l| l.fuse.public());
+    let (entry, _unreadable) = fuses.all()?;
+    let same = |l: &&FuseFile| l.fuse.bound() == fuse.bound() && l.fuse.label == fuse.label;
+    let older: Vec<&FuseFile> = entry.iter().filter(same).collect();
+    let replaced = older.iter().find(|l| l.progress.is_none()).map(|l| l.fuse.public());
     fuses.folder.put(&entered, &place, &fuse)?;
-    // Where a person may have put it, and what was said about the one before.
-    let told = |l: &Lit| l.is_over() && l.fuse.state == State::Interrupted;
-    let stale = older.iter().filter(|l| told(l) || (l.mark.is_none() && l.path != place));
+    // Remove copies that a user put under another name, and the remains of an interrupted one.
+    let told = |l: &FuseFile| l.is_over() && l.fuse.state == FuseState::Interrupted;
+    let stale = older.iter().filter(|l| told(l) || (l.progress.is_none() && l.path != place));
     let stale: Vec<PathBuf> = stale.map(|l| l.path.clone()).collect();
     fuses.folder.remove(&entered, &stale)?;
     Ok((fuse.public(), replaced))
 }
 
-/// Starts the time to live of a fuse again, and puts other conditions in the place of those given.
+/// Restarts the time to live of a fuse, and replaces the conditions that are given.
 pub fn extend(host: &Host, id: &str, change: Conditions) -> Result<Fuse, FuseError> {
     let fuses = Fuses::of(host);
     let entered = fuses.enter_existing()?;
-    let Lit { path, mut fuse, .. } = fuses.find(id)?;
-    if fuse.state != State::Burning {
+    let FuseFile { path, mut fuse, .. } = fuses.find(id)?;
+    if fuse.state != FuseState::Burning {
         return Err(FuseError::Firing);
     }
     if change.is_empty() && fuse.ttl_ms.is_none() {
@@ -383,19 +382,19 @@ pub fn extend(host: &Host, id: &str, change: Conditions) -> Result<Fuse, FuseErr
     Ok(fuse.public())
 }
 
-/// Puts a fuse out, or takes away what is left of one that was interrupted.
+/// Cancels a fuse, or removes the remains of an interrupted one.
 pub fn cancel(host: &Host, id: &str) -> Result<Fuse, FuseError> {
     let fuses = Fuses::of(host);
     let entered = fuses.enter_existing()?;
-    let lit = fuses.find(id)?;
-    if lit.fuse.state == State::Firing {
+    let entry = fuses.find(id)?;
+    if entry.fuse.state == FuseState::Firing {
         return Err(FuseError::Firing);
     }
-    fuses.folder.remove(&entered, std::slice::from_ref(&lit.path))?;
-    Ok(lit.fuse.public())
+    fuses.folder.remove(&entered, std::slice::from_ref(&entry.path))?;
+    Ok(entry.fuse.public())
 }
 
-/// Takes away a file that cannot be read and lies where this fuse would; says whether there was one.
+/// Removes an unreadable file in the place of this fuse; says whether there was one.
 pub fn clear(host: &Host, bound: &Bound, label: Option<&str>) -> Result<bool, FuseError> {
     let fuses = Fuses::of(host);
     let Ok(entered) = fuses.enter_existing() else { return Ok(false) };
@@ -407,7 +406,7 @@ pub fn clear(host: &Host, bound: &Bound, label: Option<&str>) -> Result<bool, Fu
     Ok(true)
 }
 
-/// Returns the instant so many milliseconds after this one, if any calendar reaches that far.
+/// Returns the time `ms` milliseconds later, if it is in range.
 #[must_use]
 pub fn after(time: Time, ms: u64) -> Option<Time> {
     let ms = i64::try_from(ms).ok()?;
@@ -415,18 +414,18 @@ pub fn after(time: Time, ms: u64) -> Option<Time> {
 }
 
 /// One file of the folder.
-struct Lit {
+struct FuseFile {
     path: PathBuf,
-    /// With what may be a secret.
+    /// The fuse, with secrets.
     fuse: Fuse,
-    /// How far it has come; `None` while it burns.
-    mark: Option<Mark>,
+    /// The progress of its actions; `None` while its conditions are not met.
+    progress: Option<FiringProgress>,
 }
 
-impl Lit {
-    /// Says whether it stays only to be seen.
+impl FuseFile {
+    /// Says whether all its actions are done and the file remains for display only.
     fn is_over(&self) -> bool {
-        self.mark.as_ref().is_some_and(|m| m.is_over)
+        self.progress.as_ref().is_some_and(|m| m.is_over)
     }
 }
 
@@ -440,7 +439,7 @@ impl Fuses {
         Self { folder: Folder::of(host, "fuses", "fuse") }
     }
 
-    fn enter_existing(&self) -> Result<crate::kept::Entered, FuseError> {
+    fn enter_existing(&self) -> Result<crate::state_files::Entered, FuseError> {
         if !self.folder.path().exists() {
             return Err(FuseError::Missing);
         }
@@ -468,33 +467,33 @@ impl Fuses {
         }
     }
 
-    fn all(&self) -> Result<(Vec<Lit>, Vec<Fault>), file::Skip> {
+    fn all(&self) -> Result<(Vec<FuseFile>, Vec<Fault>), file::Skip> {
         let mut tries = 1;
         loop {
             let (mut found, mut faults, mut moved) = (Vec::new(), Vec::new(), false);
             for entry in self.folder.entries()? {
                 match self.read(&entry.path) {
-                    Ok(lit) => found.push(lit),
+                    Ok(entry) => found.push(entry),
                     Err(file::Skip::Missing) => moved = true,
                     Err(why) => faults.push(self.folder.fault(&entry.path, &why.to_string())),
                 }
             }
-            // It was taken away, or it is a step further and has another name by now: who has burnt down
-            // must not be taken for cancelled.
-            if !moved || tries == MOST_TRIES {
+            // A missing file was removed or renamed by its next step. Read again: an expired fuse must not
+            // be taken for a cancelled one.
+            if !moved || tries == READ_RETRIES_LIMIT {
                 return Ok((found, faults));
             }
             tries += 1;
         }
     }
 
-    fn find(&self, id: &str) -> Result<Lit, FuseError> {
+    fn find(&self, id: &str) -> Result<FuseFile, FuseError> {
         let (found, _unreadable) = self.all()?;
-        let mut found = found.into_iter().filter(|lit| lit.fuse.state != State::Fired);
-        found.find(|lit| lit.fuse.id == id).ok_or(FuseError::Missing)
+        let mut found = found.into_iter().filter(|entry| entry.fuse.state != FuseState::Fired);
+        found.find(|entry| entry.fuse.id == id).ok_or(FuseError::Missing)
     }
 
-    fn read(&self, path: &Path) -> Result<Lit, file::Skip> {
+    fn read(&self, path: &Path) -> Result<FuseFile, file::Skip> {
         let mut fuse: Fuse = self.folder.read(path)?;
         if !is_session_id(&fuse.id) {
             return Err(file::Skip::Other(format!("`{}` is no id", fuse.id)));
@@ -504,25 +503,26 @@ impl Fuses {
             return Err(file::Skip::Other(why.into()));
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let mark = Mark::parse(&name);
-        if mark.as_ref().is_some_and(|mark| mark.id != fuse.id) {
+        let progress = FiringProgress::parse(&name);
+        if progress.as_ref().is_some_and(|progress| progress.id != fuse.id) {
             return Err(file::Skip::Other("its name says another id".into()));
         }
-        (fuse.state, fuse.expired_at, fuse.cause, fuse.note) = match &mark {
-            None => (State::Burning, None, None, None),
-            Some(mark) => {
-                let state = match mark.is_over {
-                    true if mark.cut.is_none() => State::Fired,
-                    false if self.is_attended(path)? => State::Firing,
-                    _ => State::Interrupted,
+        (fuse.state, fuse.expired_at, fuse.cause, fuse.note) = match &progress {
+            None => (FuseState::Burning, None, None, None),
+            Some(progress) => {
+                let state = match progress.is_over {
+                    true if progress.cut.is_none() => FuseState::Fired,
+                    false if self.is_attended(path)? => FuseState::Firing,
+                    _ => FuseState::Interrupted,
                 };
-                (state, Some(mark.at), Some(mark.cause), mark.note(&fuse, state))
+                (state, Some(progress.at), Some(progress.cause), progress.note(&fuse, state))
             }
         };
-        Ok(Lit { path: path.to_owned(), fuse, mark })
+        Ok(FuseFile { path: path.to_owned(), fuse, progress })
     }
 
-    /// Says whether somebody is at it: whoever is holds its lock, and nobody can die with it.
+    /// Says whether a daemon runs its actions: the daemon holds the file's lock, which the kernel releases
+    /// if the daemon dies.
     fn is_attended(&self, path: &Path) -> Result<bool, file::Skip> {
         match self.folder.open(path)?.try_lock_shared() {
             Ok(()) => Ok(false),

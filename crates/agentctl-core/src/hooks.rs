@@ -1,8 +1,8 @@
-//! Programs that people want run when a session begins or ends.
+//! Hooks: programs that run when a session begins or ends.
 //!
-//! A hook is an argv, never a shell line. It gets what is known in `AGENTCTL_*` variables and as JSON on
-//! stdin, stands in the session's directory, has a time limit and a cap on what it may say; both its
-//! words and how it ended stay in the run's folder. A hook that fails changes nothing else.
+//! A hook is an argv, never a shell line. It receives the known facts in `AGENTCTL_*` variables and as JSON
+//! on stdin, runs in the session's directory, and has a timeout and a limit on its output; the output and
+//! the exit status stay in the run's folder. A failed hook changes nothing else.
 
 use std::fs::File;
 use std::io::Write;
@@ -20,17 +20,17 @@ use crate::runs::{HookMoment, HookReport, Run, Spec};
 use crate::text::{SafeJson, bounded};
 use crate::trust::{self, Strict};
 
-/// How long a hook may take.
-pub const LIMIT: Duration = Duration::from_mins(5);
-/// So much of what it says is kept.
-const SAID_BYTES: u64 = 64 << 10;
-/// A variable holds no more bytes than this: the system refuses a program with too many.
-const VARIABLE_BYTES: usize = 4 << 10;
-/// So much of the files that name a git branch is read.
-const BRANCH_BYTES: u64 = 4 << 10;
-/// The variables that hold nothing an agent could have written. A program that cannot be started with all
-/// variables is started with these.
-const FIXED: [&str; 10] = [
+/// Timeout of a hook.
+pub const HOOK_TIMEOUT: Duration = Duration::from_mins(5);
+/// Limit of a hook's output that is kept.
+const OUTPUT_BYTES_LIMIT: u64 = 64 << 10;
+/// Longest value of a variable: the system refuses to start a program with too large an environment.
+const VARIABLE_BYTES_LIMIT: usize = 4 << 10;
+/// Limit of the files that name a git branch.
+const BRANCH_FILE_BYTES_LIMIT: u64 = 4 << 10;
+/// The variables whose values an agent cannot choose. A program that cannot be started with all variables
+/// is started with these.
+const TRUSTED_VARIABLES: [&str; 10] = [
     hook::HOOK,
     hook::RUN_ID,
     hook::ADAPTER,
@@ -43,7 +43,7 @@ const FIXED: [&str; 10] = [
     hook::FUSE_CAUSE,
 ];
 
-/// What a hook is told, on stdin.
+/// The document on a hook's stdin.
 #[derive(Debug, Serialize)]
 pub struct Facts<'a> {
     schema_version: u32,
@@ -62,7 +62,7 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Collects what is known of a run and its session.
+    /// Collects the facts of a run and its session.
     #[must_use]
     pub fn of(
         moment: HookMoment,
@@ -87,7 +87,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Adds how the agent ended, and how long it took.
+    /// Adds the agent's exit and duration.
     #[must_use]
     pub fn ended(mut self, exit: Exit, from: Time, to: Time) -> Self {
         self.exit = Some(exit);
@@ -96,7 +96,7 @@ impl<'a> Facts<'a> {
         self
     }
 
-    /// Returns the same as variables; what is not known is empty.
+    /// Returns the facts as variables; unknown ones are empty.
     fn variables(&self) -> Vec<(&'static str, String)> {
         let text = |t: Option<&str>| t.unwrap_or_default().to_owned();
         let code = self.exit.and_then(|e| e.code.or(e.signal.map(|s| 128 + s)));
@@ -127,7 +127,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Runs a hook to its end and leaves what it said in the run's folder.
+/// Runs a hook to its end and writes its output and report to the run's folder.
 #[must_use]
 pub fn run(
     host: &Host,
@@ -136,8 +136,8 @@ pub fn run(
     facts: &Facts<'_>,
     run: &Run,
 ) -> HookReport {
-    let report = HookReport::of(attend(host, moment, hook, facts, run), LIMIT, host.now());
-    // The folder may be gone: that changes nothing of what happened.
+    let report = HookReport::of(attend(host, moment, hook, facts, run), HOOK_TIMEOUT, host.now());
+    // The folder may be gone; the result of the hook is the same.
     let _unkept = run.write_report(moment, &report);
     report
 }
@@ -149,16 +149,16 @@ fn attend(
     facts: &Facts<'_>,
     run: &Run,
 ) -> Result<Option<Exit>, String> {
-    // An agent that fills the disk keeps no hook from running: it is told less then.
+    // A full disk must not prevent the hook; it gets no stdin then.
     let stdin = write_facts(facts, &run.directory.join(format!("{}.in.json", moment.word()))).ok();
     let (variables, cwd) = (facts.variables(), facts.cwd);
-    let attended = Call { argv: hook, variables, cwd, stdin, limit: LIMIT }.run(host)?;
+    let attended = Call { argv: hook, variables, cwd, stdin, limit: HOOK_TIMEOUT }.run(host)?;
     let log = run.directory.join(format!("{}.log", moment.word()));
     let _unkept = private::file(&log).and_then(|mut f| f.write_all(&attended.said));
     Ok(attended.exit)
 }
 
-/// Writes what a hook is told into a file, and opens it for reading.
+/// Writes the document for a hook into a file, and opens the file for reading.
 fn write_facts(facts: &Facts<'_>, path: &Path) -> std::io::Result<File> {
     let mut text = Vec::new();
     let formatter = SafeJson(serde_json::ser::PrettyFormatter::new());
@@ -167,26 +167,26 @@ fn write_facts(facts: &Facts<'_>, path: &Path) -> std::io::Result<File> {
     File::open(path)
 }
 
-/// A program that a person wants run, and what it is told.
+/// A program to run, with its input.
 #[derive(Debug)]
 pub struct Call<'a> {
     /// The program and its arguments.
     pub argv: &'a [String],
-    /// What it finds in its environment. Each value is cleaned and cut before it is given.
+    /// Variables of its environment. Each value is cleaned and cut before the start.
     pub variables: Vec<(&'static str, String)>,
-    /// Where it stands; in the home directory when that cannot be entered any more.
+    /// Its working directory; the home directory if this one cannot be entered.
     pub cwd: &'a Path,
-    /// What it can read.
+    /// Its stdin.
     pub stdin: Option<File>,
-    /// How long it may take.
+    /// Its timeout.
     pub limit: Duration,
 }
 
 impl Call<'_> {
-    /// Runs it to its end, or ends it when its time is up.
+    /// Runs it to its end, or ends it at the timeout.
     ///
-    /// An agent chooses the name of its branch, its model, its directory: none of that keeps the program from
-    /// being run. Where the system refuses to start it with all variables, it gets the fixed ones only.
+    /// An agent chooses the name of its branch, its model and its directory; none of these may prevent the
+    /// start. If the system refuses to start the program with all variables, it gets the trusted ones only.
     pub fn run(self, host: &Host) -> Result<Attended, String> {
         let (name, args) = self.argv.split_first().ok_or("it is empty")?;
         let program = program(host, name)?;
@@ -205,19 +205,20 @@ impl Call<'_> {
                 stderr: Stdio::Null,
                 keep: Vec::new(),
             };
-            spawn.attended(self.limit, SAID_BYTES)
+            spawn.attended(self.limit, OUTPUT_BYTES_LIMIT)
         };
-        let cut = |value: &str| bounded(value, VARIABLE_BYTES).into_owned();
+        let cut = |value: &str| bounded(value, VARIABLE_BYTES_LIMIT).into_owned();
         let all: Vec<_> = self.variables.iter().map(|(name, value)| (*name, cut(value))).collect();
         let started = start(&all).or_else(|_| {
-            let fixed: Vec<_> = all.into_iter().filter(|(name, _)| FIXED.contains(name)).collect();
+            let fixed: Vec<_> =
+                all.into_iter().filter(|(name, _)| TRUSTED_VARIABLES.contains(name)).collect();
             start(&fixed)
         });
         started.map_err(|e| format!("{name}: {e}"))
     }
 }
 
-/// Finds a hook's program. One that another user could change or replace is not run.
+/// Finds a hook's program. Refuses a program that another user could change or replace.
 pub fn program(host: &Host, name: &str) -> Result<PathBuf, String> {
     let found = if name.contains('/') {
         Some(host.cwd.join(name)).filter(|p| p.is_file())
@@ -229,11 +230,11 @@ pub fn program(host: &Host, name: &str) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Returns the git branch a directory is on, by reading one file. The directory is the agent's: what is
-/// there may be a FIFO, a device, or have no end.
+/// Returns the git branch of a directory, by reading one file. The agent controls the directory, so the
+/// file may be a FIFO, a device or endless.
 fn branch(directory: &Path, uid: u32) -> Option<String> {
     let read = |path: &Path| {
-        let bytes = file::read_small(path, uid, BRANCH_BYTES).ok()?;
+        let bytes = file::read_small(path, uid, BRANCH_FILE_BYTES_LIMIT).ok()?;
         String::from_utf8(bytes).ok()
     };
     let there = |path: &PathBuf| path.symlink_metadata().is_ok();
@@ -241,7 +242,7 @@ fn branch(directory: &Path, uid: u32) -> Option<String> {
     let folder = if git.is_dir() {
         git
     } else {
-        // A worktree: the file names its folder.
+        // In a worktree `.git` is a file that names the folder.
         git.parent()?.join(read(&git)?.trim().strip_prefix("gitdir: ")?)
     };
     let head = read(&folder.join("HEAD"))?;

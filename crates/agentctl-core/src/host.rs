@@ -1,6 +1,7 @@
-//! The world as handed in: home, environment, extra homes, clock, kernel, limits.
+//! The inputs of the core: home directory, environment, extra agent homes, clock, kernel, limits.
 //!
-//! Nothing in the core looks around by itself; whoever builds a `Host` decides what is seen.
+//! Nothing in the core reads its surroundings by itself; the code that builds a `Host` decides what the
+//! core sees.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,59 +10,59 @@ use std::time::Duration;
 
 use crate::kernel::Kernel;
 use crate::model::Time;
+use crate::native::cache::FileCache;
 use crate::native::file;
-use crate::native::memo::Memo;
 
-/// The variables that [`Host::xdg`] may be asked for. They decide what an answer contains.
+/// The variables that [`Host::xdg`] reads. They decide the content of answers.
 pub const BASE_DIRECTORIES: [&str; 4] =
     ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"];
 
-/// How long a whole question may take.
+/// Timeouts of whole questions.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
-    /// Questions about what lives.
+    /// Questions about live sessions.
     pub live: Duration,
     /// Questions over all history.
     pub all: Duration,
-    /// A launched agent's first words.
+    /// The first output of a launched agent.
     pub launch: Duration,
-    /// One conversation with a server on a network.
+    /// One conversation with a remote server.
     pub gateway: Duration,
 }
 
-/// A server on a network, as the configuration names it.
+/// A remote server from the configuration.
 #[derive(Clone, Default)]
 pub struct Gateway {
-    /// What people call it.
+    /// Its display name.
     pub name: Option<String>,
     /// Its address: a WebSocket URL.
     pub url: String,
-    /// The secret that is meant for it, and for nobody else.
+    /// Its secret, which is sent to no other server.
     pub token: Option<Secret>,
-    /// It may be spoken to in plain text although it is on another machine.
+    /// Plain text is allowed although the server is on another machine.
     pub insecure: bool,
-    /// Runs that others began may be ended: asks for the right to administrate, for that and no more.
+    /// Allow stopping runs that other clients started. Requests the administrator scope, for that only.
     pub admin: bool,
-    /// The authorities its certificate is checked against; `None` for the system's.
+    /// The CA file for its certificate; `None` for the system's.
     pub ca_file: Option<PathBuf>,
 }
 
-/// Where a secret is found when it is needed.
+/// The source of a secret, read when it is needed.
 #[derive(Clone)]
 pub enum Secret {
-    /// Here.
+    /// The secret itself.
     Text(String),
-    /// In this variable.
+    /// A variable that holds it.
     Variable(String),
-    /// In this file, which belongs to this user.
+    /// A file of this user that holds it.
     File(PathBuf),
 }
 
-/// The largest file a secret is read from.
-const SECRET_BYTES: u64 = 64 << 10;
+/// Largest file that a secret is read from.
+const SECRET_FILE_BYTES_LIMIT: u64 = 64 << 10;
 
 impl Secret {
-    /// Reads it; says why when it cannot be had.
+    /// Reads the secret; the error says why it is unavailable.
     pub fn read(&self, host: &Host) -> Result<String, String> {
         match self {
             Self::Text(text) => Ok(text.clone()),
@@ -69,7 +70,7 @@ impl Secret {
                 host.var(name).map(str::to_owned).ok_or_else(|| format!("{name} is not set"))
             }
             Self::File(path) => {
-                let bytes = file::read_small(path, host.kernel.uid(), SECRET_BYTES)
+                let bytes = file::read_small(path, host.kernel.uid(), SECRET_FILE_BYTES_LIMIT)
                     .map_err(|skip| format!("{} cannot be read: {skip}", path.display()))?;
                 let text = String::from_utf8_lossy(&bytes).trim().to_owned();
                 if text.is_empty() { Err(format!("{} is empty", path.display())) } else { Ok(text) }
@@ -78,14 +79,14 @@ impl Secret {
     }
 }
 
-/// A secret stands in no log and in no panic.
+/// Keeps secrets out of logs and panic messages.
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret")
     }
 }
 
-/// Nor does a server's.
+/// Keeps the server's secret out of logs and panic messages.
 impl std::fmt::Debug for Gateway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gateway").field("url", &self.url).finish_non_exhaustive()
@@ -103,31 +104,31 @@ impl Default for Deadlines {
     }
 }
 
-/// Everything a question may look at.
+/// Everything that a question may read.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// The user's home directory.
     pub home: PathBuf,
-    /// Where the question was asked.
+    /// The working directory of the caller.
     pub cwd: PathBuf,
-    /// This very program.
+    /// The path of this program.
     pub program: PathBuf,
-    /// The environment, as given to us.
+    /// The environment of the caller.
     pub env: BTreeMap<String, String>,
     /// Extra agent homes from the configuration, by adapter name.
     pub roots: BTreeMap<String, Vec<PathBuf>>,
-    /// Settings of single adapters from the configuration.
+    /// Settings of adapters from the configuration.
     pub settings: BTreeMap<String, BTreeMap<String, String>>,
-    /// Servers on a network from the configuration, by adapter name.
+    /// Remote servers from the configuration, by adapter name.
     pub gateways: BTreeMap<String, Vec<Gateway>>,
     /// The kernel this user's processes run on.
     pub kernel: Kernel,
     /// The clock.
     pub clock: fn() -> Time,
-    /// Limits on whole questions.
+    /// Timeouts of whole questions.
     pub deadlines: Deadlines,
-    /// What somebody who stays awake remembers of files.
-    pub memo: Option<Arc<Memo>>,
+    /// Cache of file contents, in long-running processes only.
+    pub file_cache: Option<Arc<FileCache>>,
 }
 
 impl Host {
@@ -153,13 +154,13 @@ impl Host {
         }
     }
 
-    /// Returns where a person's own settings and credentials are kept.
+    /// Returns the folder of the user's settings and credentials.
     #[must_use]
     pub fn config(&self) -> PathBuf {
         self.xdg("XDG_CONFIG_HOME", ".config").join("agentctl")
     }
 
-    /// Returns where runs, manual locks and the like are kept: nothing that says what lives.
+    /// Returns the folder of runs, manual locks and fuses. Nothing in it says what is alive.
     #[must_use]
     pub fn state(&self) -> PathBuf {
         self.xdg("XDG_STATE_HOME", ".local/state").join("agentctl")

@@ -1,9 +1,10 @@
-//! From an order to a session with its real id: the directory is entered, a shim is started, the shim
-//! starts the agent, and the agent's own first words say which session it is.
+//! Launching an agent: lock the directory, start a shim, let the shim start the agent, and learn the
+//! session id from the agent's first output.
 //!
-//! Nothing is returned before the agent has told its id, and nothing is left running when it does not.
-//! Whoever is killed on the way, the agent lives on or was never there: it has a session of its own, its
-//! prompt is a file and so is what it says. No agent is named here.
+//! Returns only after the agent has reported its session id; if it does not, everything that was started is
+//! ended. If the launcher or the shim is killed on the way, the agent either continues or was never
+//! started: it has a kernel session of its own, its prompt is a file and so is its output. No agent is
+//! named here.
 
 mod arrival;
 mod error;
@@ -31,38 +32,40 @@ use crate::locks::{self, Holder};
 use crate::marks::{self, AGENT_ENV, MARKER, SHIM};
 use crate::model::{Callback, Exit, Fault, Join, Locator, ProcId, Status, Target, is_session_id};
 use crate::orders::{self, Objection};
-use crate::runs::{self, FIRST_BYTES, Run, Runs, Spec};
+use crate::runs::{self, FIRST_OUTPUT_BYTES, Run, Runs, Spec};
 use crate::stop;
 
-/// A line of a record is read up to 8 MiB, and a message in it may be written in twice its bytes.
-const LONGEST_MESSAGE: usize = 3 << 20;
-/// Whoever forces a launch waits so long for whoever is just launching there.
-const FORCE_LIMIT: Duration = Duration::from_secs(2);
-/// So long may a process take to become the agent where that is to be ended again.
-const BEGINNING: Duration = Duration::from_secs(30);
-/// An agent that has said nothing for so long is looked for in its own live records too.
-const SLOW: Duration = Duration::from_secs(1);
-/// One that is registered and still silent may only be busy; it is worth so much more time.
+/// Longest message to an existing session. A line of a record is read up to 8 MiB, and JSON escapes may
+/// double the size of a message in it.
+const MESSAGE_BYTES_LIMIT: usize = 3 << 20;
+/// Timeout for the directory's lock with `force`; after it the launch continues without the lock.
+const FORCED_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout for the exec of the agent while a failed launch is cleaned up.
+const EXEC_TIMEOUT: Duration = Duration::from_secs(30);
+/// After this time without output, the agent's live records are searched for its session too.
+const SILENCE_BEFORE_LOOKUP: Duration = Duration::from_secs(1);
+/// Further time for the output of an agent that has a live record but has printed nothing.
 const REGISTERED_GRACE: Duration = Duration::from_secs(3);
-/// A refusal that comes later than this is found out by whoever looks at the session.
-const SLOWEST_GRACE: Duration = Duration::from_secs(5);
-/// So much of its last words is shown.
-const LAST_WORDS: usize = 400;
+/// Longest extra time to wait for a refusal after the agent told its session id. A later failure shows in
+/// the session's status.
+const LONGEST_REFUSAL_GRACE: Duration = Duration::from_secs(5);
+/// Longest excerpt of the agent's last output in a message.
+const LAST_OUTPUT_CHARS: usize = 400;
 
-/// What is different in the agent's environment.
+/// The changes of the agent's environment, as passed to the shim.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct AgentEnv {
     /// Variables set.
     pub set: Vec<(String, String)>,
-    /// Variables taken away.
+    /// Variables removed.
     pub unset: Vec<String>,
 }
 
-/// Everything that is wanted of a launch.
-pub struct Launch {
+/// A request to launch an agent.
+pub struct LaunchOrder {
     /// The agent.
     pub adapter: &'static dyn Adapter,
-    /// What it is to do, the prompt apart.
+    /// The directory, model, permissions and kind of start.
     pub order: Order,
     /// The prompt.
     pub prompt: Vec<u8>,
@@ -70,28 +73,29 @@ pub struct Launch {
     pub group: Option<String>,
     /// Variables set for the agent.
     pub env: Vec<(String, String)>,
-    /// What is run when it has ended.
+    /// The hook that is run after the agent has ended.
     pub on_complete: Option<Vec<String>>,
-    /// Whom the launcher wants to be told.
+    /// The receiver of the launch's end.
     pub callback: Option<Callback>,
-    /// Go in even where somebody works.
+    /// Launch even if the directory is occupied.
     pub force: bool,
     /// The session that is continued or forked.
     pub from: Option<Target>,
 }
 
-/// A session that has begun.
+/// A session that was started.
 #[derive(Debug)]
-pub struct Launched {
-    /// The run; `None` where a server carries it out, and nothing of it is kept here.
+pub struct StartedLaunch {
+    /// The run; `None` when a remote server started the session, which leaves no run on this machine.
     pub run: Option<Run>,
     /// The agent's own session id.
     pub session: String,
-    /// The agent's process, where the shim lived to name it.
+    /// The agent's process; `None` if the shim died before it could record it.
     pub process: Option<ProcId>,
-    /// Who works in the directory and was no hindrance: an ancestor of ours.
+    /// Occupants of the directory that did not prevent the launch, because they are ancestors of this
+    /// process.
     pub exempt: Vec<Holder>,
-    /// What could not be asked on the way.
+    /// The sources that failed during the launch.
     pub faults: Vec<Fault>,
 }
 
@@ -99,17 +103,17 @@ fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> LaunchError {
     move |source| LaunchError::Io { what, source }
 }
 
-/// Starts an agent and returns once it has told its real session id.
+/// Starts an agent and returns once it has told its session id.
 pub fn launch(
     host: &Arc<Host>,
     adapters: Adapters,
-    mut launch: Launch,
-) -> Result<Launched, LaunchError> {
+    mut launch: LaunchOrder,
+) -> Result<StartedLaunch, LaunchError> {
     let agent = launch.adapter.name();
     let control = launch.adapter.control().ok_or_else(|| {
         Refusal::new(format!("{agent} cannot be launched from here"), "see `agentctl adapters`")
     })?;
-    if launch.from.is_some() && launch.prompt.len() > LONGEST_MESSAGE {
+    if launch.from.is_some() && launch.prompt.len() > MESSAGE_BYTES_LIMIT {
         let why = "the message is too long to be found again in the session's record";
         return Err(Refusal::new(why, "put long text in a file and name the file").into());
     }
@@ -145,8 +149,8 @@ pub fn launch(
     prepare::run(host, &starting, &run)?;
     let shim = spawn_shim(host, &run, &starting, entries)
         .map_err(io("the agent's parent cannot be started"))?;
-    let mut waiting = Waiting { host, run: &run, shim, control, launch: &launch };
-    let up = waiting.for_first_words(adapters).and_then(|(session, process)| {
+    let mut waiting = FirstOutputWait { host, run: &run, shim, control, launch: &launch };
+    let up = waiting.for_session_id(adapters).and_then(|(session, process)| {
         run.write_session(&session).map_err(io("the run's session cannot be written"))?;
         if let Some(arrival) = arrival {
             waiting.for_arrival(adapters, arrival, &session)?;
@@ -154,18 +158,21 @@ pub fn launch(
         Ok((session, process))
     });
     match up {
-        Ok((session, process)) => Ok(Launched { run: Some(run), session, process, exempt, faults }),
+        Ok((session, process)) => {
+            Ok(StartedLaunch { run: Some(run), session, process, exempt, faults })
+        }
         Err(error) => {
-            // Nobody is left behind; what it said stays in the run's folder.
-            waiting.until_begun();
+            // End every process of the launch; the agent's output stays in the run's folder.
+            waiting.until_exec();
             stop::end_run(host, adapters, &run.id);
             Err(error)
         }
     }
 }
 
-/// Takes the mutexes of a launch: of its directory, and where a session goes on of all who do that.
-fn enter(host: &Host, launch: &Launch) -> Result<Vec<OwnedFd>, LaunchError> {
+/// Takes the locks of a launch: that of its directory, and for a resume also the one that serializes all
+/// resumes.
+fn enter(host: &Host, launch: &LaunchOrder) -> Result<Vec<OwnedFd>, LaunchError> {
     let cwd = &launch.order.cwd;
     let failed = |error| match error {
         locks::EnterError::Busy => {
@@ -180,17 +187,17 @@ fn enter(host: &Host, launch: &Launch) -> Result<Vec<OwnedFd>, LaunchError> {
         let entry = locks::enter_resuming(host, host.deadlines.launch).map_err(failed)?;
         entries.extend(entry.into_fds());
     }
-    let limit = if launch.force { FORCE_LIMIT } else { host.deadlines.launch };
+    let limit = if launch.force { FORCED_LOCK_TIMEOUT } else { host.deadlines.launch };
     match locks::enter(host, cwd, limit) {
         Ok(entry) => entries.extend(entry.into_fds()),
-        // Whoever forces it goes in beside whoever holds it, for whatever reason.
+        // With `force` the launch continues without the lock, for whatever reason it is missing.
         Err(_) if launch.force => {}
         Err(error) => return Err(failed(error)),
     }
     Ok(entries)
 }
 
-/// Returns the real path of a directory that is there.
+/// Returns the canonical path of an existing directory.
 fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
     let missing = |why: String| LaunchError::Directory { path: path.to_owned(), why };
     let real = std::fs::canonicalize(path).map_err(|e| missing(e.to_string()))?;
@@ -200,16 +207,17 @@ fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
     if real.to_str().is_none() {
         return Err(missing("its name is not UTF-8".into()));
     }
-    // What cannot be entered is found out here, not by the agent.
+    // A directory that cannot be entered is an error here, not in the agent.
     std::fs::metadata(real.join(".")).map_err(|e| missing(e.to_string()))?;
     Ok(real)
 }
 
-/// Asks whether the directory is free, while nobody else can enter it.
+/// Checks that the directory is free. The directory's lock is held, so no other launch can occupy it
+/// meanwhile.
 fn check(
     host: &Arc<Host>,
     adapters: Adapters,
-    launch: &Launch,
+    launch: &LaunchOrder,
 ) -> Result<(Vec<Holder>, Vec<Fault>), LaunchError> {
     if let (Begin::Resume(id), Some(from)) = (&launch.order.begin, &launch.from) {
         unserved(host, adapters, (id, from), launch.force)?;
@@ -220,7 +228,7 @@ fn check(
     let directory = launch.order.cwd.clone();
     let mut found = locks::occupancy(host, adapters, &directory);
     if let Begin::Fork(from) = &launch.order.begin {
-        // Whoever forks a session at work means to work beside it.
+        // A fork of a running session is meant to work beside it.
         found.holders.retain(|h| h.session.as_ref() != Some(from));
     }
     if !found.holders.is_empty() {
@@ -232,8 +240,8 @@ fn check(
     Ok((found.exempt, found.faults))
 }
 
-/// The agent is started with the home of the session as its configuration, hooks included: a home that only
-/// a process named is never given to it, not even by force.
+/// Checks that the home of the session is configured. The agent is started with that home as its
+/// configuration, hooks included, so a home that only a process named is refused, even with `force`.
 fn in_known_home(host: &Arc<Host>, adapters: Adapters, from: &Target) -> Result<(), LaunchError> {
     let session = from.session.as_ref().map(|locator| locator.id.clone()).unwrap_or_default();
     match orders::known_home(host, adapters, from) {
@@ -243,8 +251,8 @@ fn in_known_home(host: &Arc<Host>, adapters: Adapters, from: &Target) -> Result<
     }
 }
 
-/// Two writers would tear a session apart: it is continued only when no process serves it. A join by
-/// directory and start time only is a doubt that `force` overrules.
+/// Checks that no process serves the session: two writers would corrupt it. A join by directory and start
+/// time only is a doubt, which `force` overrides.
 fn unserved(
     host: &Arc<Host>,
     adapters: Adapters,
@@ -267,7 +275,7 @@ fn unserved(
         let why = session.reason.and_then(|r| r.detail);
         return Err(unclear(why.unwrap_or_else(|| "its sources contradict each other".into())));
     }
-    // An agent that was started for it a moment ago has not told anyone yet.
+    // An agent that was just started to continue the session may not have a live record yet.
     let runs = Runs::of(host);
     let continues = |run: &str| {
         runs.run(run).spec().is_some_and(|spec| spec.begin == Begin::Resume(id.to_owned()))
@@ -280,7 +288,7 @@ fn unserved(
     }
 }
 
-fn spec(host: &Host, launch: &Launch, start: &Start) -> Spec {
+fn spec(host: &Host, launch: &LaunchOrder, start: &Start) -> Spec {
     let order = &launch.order;
     Spec {
         run: uuid::Uuid::now_v7().to_string(),
@@ -300,9 +308,9 @@ fn spec(host: &Host, launch: &Launch, start: &Start) -> Spec {
     }
 }
 
-/// A launch with the command that carries it out.
+/// A launch with the command that starts the agent.
 struct Starting<'a> {
-    launch: &'a Launch,
+    launch: &'a LaunchOrder,
     control: &'a dyn Control,
     start: &'a Start,
     /// Variables of the agent that this program runs inside of: see [`around_us`].
@@ -310,20 +318,20 @@ struct Starting<'a> {
 }
 
 impl Starting<'_> {
-    /// The variables an agent is started with beyond our own.
+    /// Returns the variables that are added to the agent's environment.
     fn set(&self) -> Vec<(OsString, OsString)> {
         let set = self.start.set.iter().chain(&self.launch.env);
         set.map(|(name, value)| (name.into(), value.into())).collect()
     }
 
-    /// The variables an agent is started without.
+    /// Returns the variables that are removed from the agent's environment.
     fn unset(&self) -> Vec<String> {
         self.outer.iter().chain(&self.start.unset).cloned().collect()
     }
 }
 
-/// Returns the variables that an agent around us has set for its tools: whatever is started without them
-/// neither takes itself for one of those nor is taken for one.
+/// Returns the variables that agents set for their tools. They are removed from the environment of a
+/// started agent, so that it is not taken for a tool of the agent that runs this command.
 #[must_use]
 pub fn around_us(adapters: Adapters) -> Vec<String> {
     let controls = adapters.iter().filter_map(|a| a.control());
@@ -331,7 +339,7 @@ pub fn around_us(adapters: Adapters) -> Vec<String> {
     std::iter::once(MARKER.to_owned()).chain(theirs).collect()
 }
 
-/// Starts the agent's parent, which inherits the directory's mutex and hands it on.
+/// Starts the shim, the agent's parent. It inherits the locks and passes them on to the agent's starter.
 fn spawn_shim(
     host: &Host,
     run: &Run,
@@ -353,7 +361,7 @@ fn spawn_shim(
     };
     let mut set: Vec<(OsString, OsString)> =
         vec![(AGENT_ENV.into(), serde_json::to_string(&env)?.into())];
-    // The shim stands elsewhere than whoever named it.
+    // The shim runs in another directory, so a relative path is made absolute.
     let config = host.var(marks::CONFIG).map(|path| host.cwd.join(path));
     set.extend(config.map(|path| (marks::CONFIG.into(), path.into_os_string())));
     Spawn {
@@ -370,32 +378,32 @@ fn spawn_shim(
     .detached()
 }
 
-/// The agent has ended: how, if its parent lived to say.
-struct Over(Option<Exit>);
+/// The agent has ended; its exit is unknown if the shim died first.
+struct AgentEnd(Option<Exit>);
 
-/// A launcher waiting for its agent's first words.
-struct Waiting<'a> {
+/// A launcher that waits for its agent's first output.
+struct FirstOutputWait<'a> {
     host: &'a Arc<Host>,
     run: &'a Run,
     shim: Child,
     control: &'a dyn Control,
-    launch: &'a Launch,
+    launch: &'a LaunchOrder,
 }
 
-impl Waiting<'_> {
-    fn for_first_words(
+impl FirstOutputWait<'_> {
+    fn for_session_id(
         &mut self,
         adapters: Adapters,
     ) -> Result<(String, Option<ProcId>), LaunchError> {
         let limit = self.host.deadlines.launch;
         let began = Instant::now();
         let until = began + limit;
-        // When it first told its id, and how much longer a refusal is worth waiting for.
+        // The session id, when it was told, and how long to wait for a refusal after that.
         let mut nearly: Option<(String, Instant, Duration)> = None;
         loop {
-            // Its end is looked for before its words, so that the words are all there were.
+            // Check for its end before reading its output, so that after an end the output is complete.
             let over = self.over();
-            let first = self.words();
+            let first = self.first_output();
             let words = FirstWords { stdout: &first.0, stderr: &first.1 };
             match self.control.handshake(self.host, &self.launch.order, &words) {
                 Handshake::Up(id) if is_session_id(&id) => return Ok((id, self.process())),
@@ -405,7 +413,7 @@ impl Waiting<'_> {
                     return Err(LaunchError::Failed { agent, words, advice });
                 }
                 Handshake::Nearly(id, grace) if is_session_id(&id) => {
-                    // Another doubt has its own time.
+                    // A different grace period starts anew.
                     let since = match nearly {
                         Some((_, since, before)) if before == grace => since,
                         _ => Instant::now(),
@@ -414,8 +422,8 @@ impl Waiting<'_> {
                 }
                 _ => {}
             }
-            if let Some(Over(exit)) = over {
-                // It told its session and has already done what it was asked.
+            if let Some(AgentEnd(exit)) = over {
+                // The agent has told its session id and finished its work already.
                 if let (Some((id, ..)), Some(Exit { code: Some(0), .. })) = (&nearly, exit) {
                     return Ok((id.clone(), self.process()));
                 }
@@ -423,30 +431,30 @@ impl Waiting<'_> {
             }
             let now = Instant::now();
             if nearly.is_none()
-                && now > began + SLOW
+                && now > began + SILENCE_BEFORE_LOOKUP
                 && let Some(id) = self.registered(adapters)
             {
                 nearly = Some((id, now, REGISTERED_GRACE));
             }
             if let Some((id, since, grace)) = &nearly
-                && now >= *since + patience(*since - began, *grace)
+                && now >= *since + refusal_grace(*since - began, *grace)
             {
                 return Ok((id.clone(), self.process()));
             }
             if now >= until {
-                let words = last_words(&first.0, &first.1);
+                let words = last_output(&first.0, &first.1);
                 let agent = self.launch.adapter.name();
                 return Err(LaunchError::Silent { agent, limit, words });
             }
             let next = nearly.as_ref().map_or(until, |(_, since, grace)| {
-                until.min(*since + patience(*since - began, *grace))
+                until.min(*since + refusal_grace(*since - began, *grace))
             });
-            a_moment(began, next.saturating_duration_since(now));
+            short_pause(began, next.saturating_duration_since(now));
         }
     }
 
-    /// Returns the session its process serves by its own live record: some say that long before they
-    /// say a word.
+    /// Returns the session of the agent's process by its live record. Some agents write that long before
+    /// their first output.
     fn registered(&self, adapters: Adapters) -> Option<String> {
         let process = self.process()?;
         let adapter = Some(self.launch.adapter.name().to_owned());
@@ -456,7 +464,7 @@ impl Waiting<'_> {
         found.id.clone().filter(|_| self.control.is_up(&found))
     }
 
-    /// Waits until the session's own record holds the message.
+    /// Waits until the session's record contains the message.
     fn for_arrival(
         &mut self,
         adapters: Adapters,
@@ -473,15 +481,15 @@ impl Waiting<'_> {
         if arrival.wait(host, adapters, &target, &message, || self.over().is_some()) {
             return Ok(());
         }
-        let (stdout, stderr) = self.words();
-        let words = last_words(&stdout, &stderr);
+        let (stdout, stderr) = self.first_output();
+        let words = last_output(&stdout, &stderr);
         let advice = self.control.advice(&words);
         let (agent, session) = (self.launch.adapter.name(), session.to_owned());
         Err(LaunchError::Unheard { agent, session, words, advice })
     }
 
-    fn words(&self) -> (Vec<u8>, Vec<u8>) {
-        let read = |path: PathBuf| runs::beginning(&path, FIRST_BYTES);
+    fn first_output(&self) -> (Vec<u8>, Vec<u8>) {
+        let read = |path: PathBuf| runs::beginning(&path, FIRST_OUTPUT_BYTES);
         (read(self.run.stdout()), read(self.run.stderr()))
     }
 
@@ -489,71 +497,72 @@ impl Waiting<'_> {
         self.run.started().map(|s| s.process)
     }
 
-    /// Returns how it ended if it has: by its parent's word, or because neither it nor its parent lives.
-    fn over(&mut self) -> Option<Over> {
+    /// Returns how the agent ended, if it has: as the shim recorded it, or unknown if neither the shim nor
+    /// the agent is alive.
+    fn over(&mut self) -> Option<AgentEnd> {
         if let Some(ended) = self.run.ended() {
-            return Some(Over(Some(ended.exit)));
+            return Some(AgentEnd(Some(ended.exit)));
         }
         let shim_is_gone = matches!(self.shim.try_wait(), Ok(Some(_)));
         if !shim_is_gone {
             return None;
         }
-        // Written between the two looks, perhaps.
+        // The shim may have written it between the two checks.
         if let Some(ended) = self.run.ended() {
-            return Some(Over(Some(ended.exit)));
+            return Some(AgentEnd(Some(ended.exit)));
         }
-        // Its starter may have outlived the shim. It holds the directory until it is the agent: whoever
-        // is on the way keeps us out, and nobody can be when we get in.
+        // The starter process may have outlived the shim. It holds the directory's lock until it execs the
+        // agent, so if the lock is free, no starter is left.
         let entry = locks::enter(self.host, &self.launch.order.cwd, Duration::ZERO);
         if matches!(entry, Err(locks::EnterError::Busy)) {
             return None;
         }
         let lives = runs::agents(self.host).any(|(_, marker)| marker.run == self.run.id);
-        (!lives).then_some(Over(None))
+        (!lives).then_some(AgentEnd(None))
     }
 
-    /// Waits until there is an agent to end, or certainly none: what is still on its way to becoming one
-    /// carries no mark, and would be there when nobody looks any more.
-    fn until_begun(&mut self) {
+    /// Before the cleanup of a failed launch, waits until the child has exec'd the agent and carries the
+    /// run's marker, or is certain never to. A child that execs after the cleanup would survive it.
+    fn until_exec(&mut self) {
         let began = Instant::now();
         let marked = || runs::agents(self.host).any(|(_, marker)| marker.run == self.run.id);
-        while !marked() && self.over().is_none() && began.elapsed() < BEGINNING {
-            a_moment(began, BEGINNING);
+        while !marked() && self.over().is_none() && began.elapsed() < EXEC_TIMEOUT {
+            short_pause(began, EXEC_TIMEOUT);
         }
     }
 
     fn died(&self, exit: Option<Exit>, first: &(Vec<u8>, Vec<u8>)) -> LaunchError {
-        let words = last_words(&first.0, &first.1);
+        let words = last_output(&first.0, &first.1);
         let advice = self.control.advice(&words);
         LaunchError::Died { agent: self.launch.adapter.name(), exit, words, advice }
     }
 }
 
-/// How long a refusal is waited for after an agent told its id. Whoever took long for its first word, on a
-/// busy machine say, takes longer for the next.
-fn patience(took: Duration, grace: Duration) -> Duration {
-    grace.max((took / 4).min(SLOWEST_GRACE))
+/// Returns how long to wait for a refusal after the agent told its id. On a busy machine the first output
+/// took longer, and so will the next.
+fn refusal_grace(took: Duration, grace: Duration) -> Duration {
+    grace.max((took / 4).min(LONGEST_REFUSAL_GRACE))
 }
 
-/// Waits a moment. A look at two files costs microseconds; taking a watch on them back again would
-/// cost more than the agent's own start.
-fn a_moment(began: Instant, left: Duration) {
-    let pace = if began.elapsed() < SLOW { 1 } else { 10 };
+/// Sleeps for a moment. Polling two files costs microseconds; removing a file watch would cost more than
+/// the agent's own start.
+fn short_pause(began: Instant, left: Duration) {
+    let pace = if began.elapsed() < SILENCE_BEFORE_LOOKUP { 1 } else { 10 };
     std::thread::park_timeout(left.min(Duration::from_millis(pace)));
 }
 
-/// Returns what an agent said last, on one line: on stderr, or else on stdout.
-fn last_words(stdout: &[u8], stderr: &[u8]) -> String {
+/// Returns the agent's last output on one line: from stderr, or else from stdout.
+fn last_output(stdout: &[u8], stderr: &[u8]) -> String {
     let said = [stderr, stdout].into_iter().map(String::from_utf8_lossy);
     let Some(said) = said.into_iter().find(|s| !s.trim().is_empty()) else {
         return "it said nothing".into();
     };
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     let last = lines[lines.len().saturating_sub(3)..].join(" · ");
-    crate::model::shorten(&last, LAST_WORDS)
+    crate::model::shorten(&last, LAST_OUTPUT_CHARS)
 }
 
-/// Opens a run's output for its agent: what is there is kept.
+/// Opens a run's output file for its agent, for appending.
 pub fn output(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)
@@ -564,11 +573,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_was_slow_is_given_longer() {
+    fn a_slow_agent_gets_a_longer_grace() {
         let (ms, grace) = (Duration::from_millis, Duration::from_millis(500));
-        assert_eq!(patience(ms(900), grace), grace, "an ordinary start changes nothing");
-        assert_eq!(patience(ms(8_000), grace), ms(2_000));
-        assert_eq!(patience(ms(60_000), grace), SLOWEST_GRACE);
-        assert_eq!(patience(ms(60_000), 2 * SLOWEST_GRACE), 2 * SLOWEST_GRACE, "never less");
+        assert_eq!(refusal_grace(ms(900), grace), grace, "an ordinary start changes nothing");
+        assert_eq!(refusal_grace(ms(8_000), grace), ms(2_000));
+        assert_eq!(refusal_grace(ms(60_000), grace), LONGEST_REFUSAL_GRACE);
+        assert_eq!(
+            refusal_grace(ms(60_000), 2 * LONGEST_REFUSAL_GRACE),
+            2 * LONGEST_REFUSAL_GRACE,
+            "never less"
+        );
     }
 }

@@ -42,7 +42,7 @@ use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Brief, Environ, ExitWatch, Process};
 use crate::marks::{MARKER, Marker, STARTER};
-use crate::model::{Fault, Listing, OWN_SOURCE, ProcId, Session, Time, Word, maybe_word};
+use crate::model::{Fault, InternedName, Listing, OWN_SOURCE, ProcId, Session, Time, maybe_word};
 use crate::native::real_path::real_place;
 use crate::runs::{Run, Runs};
 
@@ -83,7 +83,7 @@ pub struct Holder {
     pub session: Option<String>,
     /// Its adapter.
     #[serde(deserialize_with = "maybe_word")]
-    pub adapter: Option<Word>,
+    pub adapter: Option<InternedName>,
     /// Its process.
     pub pid: Option<u32>,
     /// Who locked it.

@@ -93,22 +93,22 @@ pub mod hook {
     pub const FUSE_EXPIRED_AT: &str = "AGENTCTL_FUSE_EXPIRED_AT";
 }
 
-/// How long a process is read again that is in the middle of an exec and shows no environment.
-const FORMING_LIMIT: Duration = Duration::from_secs(2);
+/// How long to retry reading the environment of a process in the middle of an exec, which shows none.
+const EXEC_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The text in [`MARKER`]: which run, and which process was meant.
+/// The value of [`MARKER`]: the run, and the process that it was written for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// The run.
     pub run: String,
-    /// The pid of the agent the text was written for.
+    /// The pid of the agent that it was written for.
     pub pid: u32,
-    /// When that process began.
+    /// The start time of that process.
     pub start_ticks: u64,
 }
 
 impl Marker {
-    /// Reads the text.
+    /// Parses the value.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix("v1:")?.split(':');
@@ -117,7 +117,7 @@ impl Marker {
         parts.next().is_none().then_some(Self { run, pid, start_ticks })
     }
 
-    /// Says whether this process is the one it was written for; others inherited it.
+    /// Says whether it was written for this process; other processes have inherited it.
     #[must_use]
     pub fn names(&self, process: &ProcId) -> bool {
         self.pid == process.pid && self.start_ticks == process.start_ticks
@@ -130,18 +130,19 @@ impl std::fmt::Display for Marker {
     }
 }
 
-/// Returns the marker in a process's environment, if it has one and may be read.
+/// Returns the marker in a process's environment, if it has one and it can be read.
 #[must_use]
 pub fn marker_of(host: &Host, process: &Process) -> Option<Marker> {
     marker_until(host, process, forming_deadline())
 }
 
-/// Returns the marker in a process's environment; an exec in progress is waited for until `until`.
+/// Returns the marker in a process's environment; an exec in progress is waited for until the deadline.
 pub(crate) fn marker_until(host: &Host, process: &Process, until: Instant) -> Option<Marker> {
     loop {
         match host.kernel.environ_now(&process.id, &[MARKER]).ok()? {
             Environ::Values(values) => return Marker::parse(values.first()?.as_deref()?),
-            // It becomes another program, as a script does its interpreter, and shows nothing just now.
+            // An exec is in progress, for example of a script's interpreter, and the environment is empty
+            // until it ends.
             Environ::Forming if process.exe.is_some() && Instant::now() < until => {
                 std::thread::park_timeout(Duration::from_micros(200));
             }
@@ -150,9 +151,9 @@ pub(crate) fn marker_until(host: &Host, process: &Process, until: Instant) -> Op
     }
 }
 
-/// Returns until when a process in the middle of an exec is read again, from now.
+/// Returns the deadline for processes in the middle of an exec, from now.
 pub(crate) fn forming_deadline() -> Instant {
-    Instant::now() + FORMING_LIMIT
+    Instant::now() + EXEC_TIMEOUT
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The vocabulary every room shares: sessions, statuses, evidence, faults, messages.
+//! The types that all rooms share: sessions, statuses, evidence, faults, messages.
 //!
-//! These types *are* the JSON contract (`docs/schema/` is generated from them), so a field is added
-//! with care and never renamed. Nothing here reads or decides anything.
+//! These types *are* the JSON contract (`docs/schema/` is generated from them), so a field is added with
+//! care and never renamed. Nothing here reads or decides anything.
 
 mod callback;
 mod message;
@@ -12,17 +12,17 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-pub use self::callback::{CALLBACK_MOST, Callback};
+pub use self::callback::{CALLBACK_BYTES_LIMIT, Callback};
 pub use self::message::{Message, Role, ToolCall, ToolResult};
 pub use self::time::Time;
 
 /// The version written into every JSON document we emit.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The name in place of an adapter's in faults of this program's own files and of the process table.
+/// The `adapter` in faults of this program's own files and of the process table.
 pub const OWN_SOURCE: &str = "agentctl";
 
-/// A process, named so that a recycled pid can never be mistaken for it.
+/// The identity of a process, which a recycled pid cannot match.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 pub struct ProcId {
     /// Process id in the observer's pid namespace.
@@ -43,7 +43,7 @@ pub struct ProcId {
 pub enum Join {
     /// A record, lock, open file, protocol or environment of the agent's own process names the session.
     Proved,
-    /// Only directory and time fit. Such a process is shown; no order acts on it.
+    /// Only directory and start time match. Such a process is shown; no order acts on it.
     Inferred,
 }
 
@@ -58,14 +58,14 @@ pub struct ServingProcess {
 }
 
 impl ServingProcess {
-    /// Makes a process that is proved to serve its session.
+    /// Returns a process that is proved to serve its session.
     #[must_use]
     pub fn proved(id: ProcId) -> Self {
         Self { id, join: Join::Proved }
     }
 }
 
-/// What a session is doing, as far as its sources say.
+/// The status of a session, as far as its sources say.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema,
 )]
@@ -75,22 +75,22 @@ pub enum Status {
     Waiting,
     /// A live process is working on a turn.
     Running,
-    /// Alive, the turn is over: the user's move.
+    /// Alive, and the turn is over: the next prompt is the user's.
     Idle,
-    /// The sources contradict each other, or the one that would decide could not be read.
+    /// The sources contradict each other, or the deciding one could not be read.
     Unknown,
     /// No process serves it and the last turn failed.
     Error,
-    /// Positive evidence that no process serves it.
+    /// There is evidence that no process serves it.
     Stopped,
 }
 
 impl Status {
-    /// Every status, in the order they are listed.
+    /// Every status, in the order of lists.
     pub const ALL: [Self; 6] =
         [Self::Waiting, Self::Running, Self::Idle, Self::Unknown, Self::Error, Self::Stopped];
 
-    /// Returns the word for it.
+    /// Returns its name in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -103,7 +103,7 @@ impl Status {
         }
     }
 
-    /// Says whether a session in this status belongs to a list of what lives.
+    /// Says whether a session in this status belongs to a list of live sessions.
     #[must_use]
     pub fn is_live(self) -> bool {
         !matches!(self, Self::Error | Self::Stopped)
@@ -120,14 +120,14 @@ pub enum Outcome {
     Failed,
     /// A person interrupted it.
     Interrupted,
-    /// It died in the middle of a turn.
+    /// Its process died in the middle of a turn.
     Killed,
     /// The record does not say.
     Unknown,
 }
 
 impl Outcome {
-    /// Returns the word for it.
+    /// Returns its name in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -140,15 +140,15 @@ impl Outcome {
     }
 }
 
-/// The finer grain of a status.
+/// The detail of a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReasonKind {
     /// `running`: not ready for a turn yet.
     Starting,
-    /// `running`: a tool is at work.
+    /// `running`: a tool is running.
     Tool,
-    /// `running`: the model call failed and is tried again.
+    /// `running`: the model call failed and is retried.
     Retrying,
     /// `running`: stopped by a signal (SIGSTOP).
     Paused,
@@ -164,26 +164,26 @@ pub enum ReasonKind {
     Plan,
     /// `waiting`: the directory must be trusted first.
     Trust,
-    /// `waiting`: someone must log in.
+    /// `waiting`: a login is required.
     Login,
     /// `waiting`: a dialog is open.
     Dialog,
     /// `waiting`: a usage limit; `until` when known.
     Limit,
-    /// `idle`: a background shell or subagent still works.
+    /// `idle`: a background shell or subagent is still running.
     Background,
-    /// `unknown`: more than one answer fits.
+    /// `unknown`: more than one status fits.
     Ambiguous,
     /// `unknown`: the deciding source could not be read.
     Unreadable,
-    /// `unknown`: the process lives where we cannot see it (another pid namespace or host).
+    /// `unknown`: the process is in another pid namespace or on another machine.
     Elsewhere,
-    /// `error`: what the agent said.
+    /// `error`: the agent's error message.
     Failure,
 }
 
 impl ReasonKind {
-    /// Returns the word for it.
+    /// Returns its name in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -214,20 +214,20 @@ impl ReasonKind {
 pub struct Reason {
     /// The kind of reason.
     pub kind: ReasonKind,
-    /// A few words about it: the tool and its command, the question, the error.
+    /// A short detail: the tool and its command, the question, the error.
     pub detail: Option<String>,
-    /// When it is over, where the agent says so.
+    /// When it ends, if the agent says so.
     pub until: Option<Time>,
 }
 
 impl Reason {
-    /// Makes a reason without further detail.
+    /// Returns a reason without detail.
     #[must_use]
     pub fn of(kind: ReasonKind) -> Self {
         Self { kind, detail: None, until: None }
     }
 
-    /// Makes a reason with a few words.
+    /// Returns a reason with a detail.
     #[must_use]
     pub fn with(kind: ReasonKind, detail: impl Into<String>) -> Self {
         Self { kind, detail: Some(detail.into()), until: None }
@@ -288,14 +288,14 @@ impl Tokens {
     }
 }
 
-/// One thing a source said, and when we asked it.
+/// One observation of a source, and its time.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Evidence {
     /// The source: `adapter:file`, `kernel:pidfd`, …
     pub source: String,
-    /// What it said.
+    /// The observation.
     pub says: String,
-    /// When we looked.
+    /// The time of the observation.
     pub at: Time,
 }
 
@@ -306,19 +306,19 @@ pub struct Session {
     pub id: Option<String>,
     /// The adapter that found it.
     #[serde(deserialize_with = "word")]
-    pub adapter: Word,
+    pub adapter: InternedName,
     /// The agent home (or gateway) it was found in.
     pub root: String,
-    /// Only a process names this home, no setting of the user: nothing in it is resumed or executed.
+    /// Only a process named this home, no setting of the user: nothing in it is resumed or executed.
     #[serde(default)]
     pub foreign_home: bool,
     /// A second native key, where the agent has one.
     pub native_key: Option<String>,
-    /// What it is doing.
+    /// Its status.
     pub status: Status,
-    /// The finer grain of the status.
+    /// The detail of the status.
     pub reason: Option<Reason>,
-    /// How it ended, when nothing serves it any more.
+    /// How it ended, once no process serves it.
     pub outcome: Option<Outcome>,
     /// The process that serves it.
     pub pid: Option<u32>,
@@ -326,13 +326,13 @@ pub struct Session {
     pub processes: Vec<ServingProcess>,
     /// The serving process is shared with other sessions: never signal it.
     pub hosted: bool,
-    /// Where it works.
+    /// Its working directory.
     pub cwd: Option<String>,
     /// The model it last used.
     pub model: Option<String>,
     /// Its title.
     pub title: Option<String>,
-    /// A name given by a person.
+    /// A name given by the user.
     pub name: Option<String>,
     /// The first prompt, shortened.
     pub prompt: Option<String>,
@@ -340,9 +340,9 @@ pub struct Session {
     pub started_at: Option<Time>,
     /// The time of its newest entry.
     pub last_activity_at: Option<Time>,
-    /// When it ended, where a source says so.
+    /// When it ended, if a source says so.
     pub ended_at: Option<Time>,
-    /// How its process ended, where a source says so.
+    /// How its process ended, if a source says so.
     pub exit: Option<Exit>,
     /// Tokens of its distinct messages and its subagents'; null in `list` where that needs a whole-file read.
     pub tokens: Option<Tokens>,
@@ -354,18 +354,18 @@ pub struct Session {
     pub run: Option<String>,
     /// The session this one is a subagent of.
     pub parent: Option<String>,
-    /// Facts worth a person's eye.
+    /// Remarks for the user.
     pub notes: Vec<String>,
-    /// What the verdict rests on.
+    /// The observations behind the status.
     pub evidence: Vec<Evidence>,
-    /// The agent's own id of the tool call that is open: it tells a prompt from another one with the
-    /// same words. No part of the JSON.
+    /// The agent's own id of the open tool call. It tells two prompts with the same text apart. No part of
+    /// the JSON.
     #[serde(skip)]
     pub open_call: Option<String>,
 }
 
 impl Session {
-    /// Says whether this very process serves it.
+    /// Says whether this process serves it.
     #[must_use]
     pub fn is_served_by(&self, process: &ProcId) -> bool {
         self.processes.iter().any(|serving| serving.id == *process)
@@ -377,7 +377,7 @@ impl Session {
         self.processes.iter().map(|serving| serving.id.clone()).collect()
     }
 
-    /// Returns what it is asked about by.
+    /// Returns the target that names this session.
     #[must_use]
     pub fn target(&self) -> Target {
         let locator =
@@ -391,17 +391,17 @@ impl Session {
     }
 }
 
-/// A source that failed. It stands beside the rows; it never removes or invents one.
+/// A source that failed. It is reported beside the rows; it never removes or adds one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 pub struct Fault {
     /// The adapter whose source failed.
     #[serde(deserialize_with = "word")]
-    pub adapter: Word,
+    pub adapter: InternedName,
     /// The home or gateway concerned.
     pub root: Option<String>,
-    /// A stable word for scripts.
+    /// A stable code for scripts.
     #[serde(deserialize_with = "word")]
-    pub code: Word,
+    pub code: InternedName,
     /// One sentence for people.
     pub message: String,
 }
@@ -411,26 +411,27 @@ pub struct Fault {
 pub struct Listing {
     /// See [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// What was found.
+    /// The sessions that were found.
     pub sessions: Vec<Session>,
-    /// What could not be asked.
+    /// The sources that failed.
     pub faults: Vec<Fault>,
 }
 
-/// One of a few words that the program itself knows.
-pub type Word = &'static str;
+/// An adapter name or a fault code: one of a small fixed set of strings.
+pub type InternedName = &'static str;
 
-/// Reads one of the few words that names of adapters and codes are: each is kept once, for good.
+/// Interns an adapter name or fault code as `&'static str`. Leaks each distinct string once; the number of
+/// strings is limited.
 fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
     use std::sync::{Mutex, PoisonError};
     static WORDS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-    const MOST: usize = 256;
+    const NAMES_LIMIT: usize = 256;
     let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = words.iter().find(|known| **known == text) {
         return Ok(known);
     }
-    if words.len() >= MOST {
+    if words.len() >= NAMES_LIMIT {
         return Err(serde::de::Error::custom("too many different words"));
     }
     let kept: &'static str = Box::leak(text.into_owned().into_boxed_str());
@@ -438,19 +439,21 @@ fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::E
     Ok(kept)
 }
 
-/// The same where there may be none.
-pub(crate) fn maybe_word<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Word>, D::Error> {
+/// Interns an optional adapter name.
+pub(crate) fn maybe_word<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<InternedName>, D::Error> {
     #[derive(Deserialize)]
-    struct Held(#[serde(deserialize_with = "word")] Word);
+    struct Held(#[serde(deserialize_with = "word")] InternedName);
     Ok(Option::<Held>::deserialize(from)?.map(|held| held.0))
 }
 
-/// Where one session's native record lies. Made by listing a store, never by joining a supplied id.
+/// Where the record of a session lies. Created by listing a store, never from an id that was typed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Locator {
     /// The session id.
     pub id: String,
-    /// The file that holds it, where there is one already.
+    /// The file of the record, if there is one.
     pub path: Option<PathBuf>,
     /// The parent session, for a subagent.
     pub parent: Option<String>,
@@ -459,17 +462,17 @@ pub struct Locator {
 /// One session, or one live process without a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The adapter that knows it.
+    /// Its adapter.
     pub adapter: &'static str,
-    /// The home it lies in.
+    /// Its home.
     pub root: String,
     /// Its record; `None` for a process without a session.
     pub session: Option<Locator>,
-    /// The process asked for, when asked by pid.
+    /// The pid, if the user typed one.
     pub pid: Option<u32>,
 }
 
-/// Says whether a text may be a session id at all.
+/// Says whether a text has the form of a session id.
 #[must_use]
 pub fn is_session_id(text: &str) -> bool {
     let bytes = text.as_bytes();
@@ -478,7 +481,7 @@ pub fn is_session_id(text: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
-/// Shortens a text to at most this many characters, on one line.
+/// Shortens a text to at most `most` characters on one line.
 #[must_use]
 pub fn shorten(text: &str, most: usize) -> String {
     // Most texts are short and on one line already.

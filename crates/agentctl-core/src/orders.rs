@@ -1,9 +1,10 @@
-//! What an order may rest on: a home that the user's own settings name, and processes that are proved.
+//! Verification before an order (a signal, a command, a resume): the home must be configured, and the
+//! processes must be proved.
 //!
-//! A look shows what records say. An order (a signal, a command, a resume) acts on it, and verifies once
-//! more what it acts on: the home is asked for again, each process is proved again and the live source
-//! must still name it. All of this runs on a guarded thread with a deadline: a home that a hostile
-//! process named can make it late, and then nothing is done. See docs/adr/0026.
+//! A look shows what records say. An order acts on it, so it verifies the facts again: the home is read
+//! again, each process is proved again, and the live source must still name it. This runs on a guarded
+//! thread with a deadline, because a home that a hostile process named can block; if the deadline passes,
+//! nothing is done. See docs/adr/0026.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::model::{Join, ProcId, Target};
 /// Why an order is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Objection {
-    /// It would act on something that is not proved; and what to do instead.
+    /// It would act on an unproved home or process; with a hint what to do instead.
     Refused {
         /// One sentence.
         why: String,
@@ -51,13 +52,13 @@ impl Objection {
     }
 }
 
-/// Returns the home of a target as it stands now.
+/// Returns the current home of a target.
 pub fn home(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Result<Root, Objection> {
     let wanted = target.clone();
     asked(host, adapters, target, move |adapter, look| Ok(root_of(adapter, look, &wanted)))
 }
 
-/// Returns the home of a target if the user's own settings name it and the folder of its record.
+/// Returns the home of a target if the user's settings name it and the folder of its record.
 pub fn known_home(
     host: &Arc<Host>,
     adapters: Adapters,
@@ -77,11 +78,12 @@ pub fn known_home(
     })
 }
 
-/// Verifies that these processes, which are held, serve the target: each is the agent's own program, our
-/// user's, in our pid namespace, uses the home of the session, and is named by its live source right now.
+/// Verifies that these processes, which the caller holds, serve the target: each runs the agent's program,
+/// belongs to this user and pid namespace, uses the home of the session, and is named by the live source
+/// right now.
 ///
-/// A pid that a person typed names the process itself: it needs no record, only to be the agent's own
-/// program, ours and in our pid namespace. A process that has ended meanwhile is passed over.
+/// A pid that the user typed means the process itself: it needs no record, only the agent's program, this
+/// user and this pid namespace. A process that has ended meanwhile is skipped.
 pub fn verify(
     host: &Arc<Host>,
     adapters: Adapters,
@@ -140,7 +142,7 @@ fn verify_one(
     }
 }
 
-/// Returns the objection to acting on a join that rests on directory and start time only.
+/// Returns the objection to acting on a join by directory and start time only.
 #[must_use]
 pub fn inferred(pid: u32) -> Objection {
     Objection::refused(
@@ -154,7 +156,7 @@ fn root_of(adapter: &dyn Adapter, look: &Look, target: &Target) -> Root {
     root.unwrap_or_else(|| Root::named_only_by(target.root.clone().into(), Vec::new()))
 }
 
-/// Asks the target's adapter on a guarded thread.
+/// Runs a question to the target's adapter on a guarded thread.
 fn asked(
     host: &Arc<Host>,
     adapters: Adapters,

@@ -1,8 +1,8 @@
-//! From what a person typed to one session: exact id, name, pid, path, `@last`, prefix.
+//! Finds the session that the user typed: by exact id, name, pid, path, `@last` or prefix.
 //!
-//! Forms are tried in the order of the contract and the first that matches anything decides. Names that
-//! stand only inside transcripts are looked for last, since finding them means reading all history. What
-//! matches nothing and holds an `@` is a form and the home that the session lies in: `ID@HOME`.
+//! The forms are tried in the order of the contract, and the first one with a match decides. Names that
+//! only transcripts hold are searched last, because that reads all history. A text without a match that
+//! holds an `@` is tried as a form and a home: `ID@HOME`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::model::{Fault, Locator, Session, Target};
 use crate::native::file;
 use crate::runs::Runs;
 
-/// Shortest prefix that is looked for.
+/// Shortest prefix of an id that is accepted.
 pub const PREFIX_CHARS: usize = 4;
 
-/// What a text stands for.
+/// The sessions that match a text.
 #[derive(Debug)]
 pub struct Resolved {
-    /// Every session that fits; one is an answer, several are an ambiguity.
+    /// Every match; one is an answer, several are an ambiguity.
     pub targets: Vec<Target>,
-    /// What could not be asked: with any, "no such session" is not proved.
+    /// The sources that failed. If there are any, "no such session" is not proved.
     pub faults: Vec<Fault>,
 }
 
-/// Finds what `text` names.
+/// Finds the sessions that `text` names.
 #[must_use]
 pub fn resolve(host: &Arc<Host>, adapters: Adapters, text: &str) -> Resolved {
     let (only, text) = match text.split_once(':') {
@@ -66,7 +66,7 @@ impl Search<'_> {
         if text == "@last" {
             return self.last();
         }
-        // A whole id lies where its agent would put it: most questions end here.
+        // Try the path where the agent would store a complete id first: it answers most questions.
         let id = text.to_owned();
         let expected = self.ask(move |store| Found {
             rows: store.expected(&id).into_iter().collect(),
@@ -124,7 +124,7 @@ impl Search<'_> {
         pick(&all.sessions, |s| s.name.as_deref() == Some(text))
     }
 
-    /// Our newest launch: of this adapter, where one was named.
+    /// Returns the newest launch, of the named adapter if there is one.
     fn last(&mut self) -> Vec<Target> {
         let runs = Runs::of(self.host);
         let newest = runs.all().unwrap_or_default().into_iter().find_map(|run| {
@@ -150,7 +150,7 @@ impl Search<'_> {
         listing.sessions
     }
 
-    /// Returns the path that a person typed.
+    /// Expands a path that the user typed.
     fn path(&self, text: &str) -> PathBuf {
         match text.strip_prefix('~') {
             Some("") => self.host.home.clone(),
@@ -159,7 +159,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the label of the home that a person named: a directory, or the address of a server.
+    /// Returns the label of a home that the user typed: a directory, or the address of a server.
     fn home(&self, text: &str) -> String {
         if text.contains("://") {
             return text.to_owned();

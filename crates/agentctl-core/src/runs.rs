@@ -1,10 +1,10 @@
-//! What a launch leaves behind: `runs/<run-id>/` with its spec, the agent's output and how it ended.
+//! The folder of each launch: `runs/<run-id>/` with its spec, the agent's output and how it ended.
 //!
-//! None of it says whether anything lives: a status never comes from here. `spec.json` is what was
-//! asked for, `started.json` which process that became, `session.json` which session it told us,
-//! `exit.json` how its parent saw it end. Wipe the folder and only these launch-only facts are gone.
-//! Every file is written beside its place, flushed, and moved there; nothing is readable by others.
-//! The launcher holds a lock on the folder while it has not said which session it became.
+//! A run never says whether a process is alive, and no status comes from here. `spec.json` is what was
+//! asked for, `started.json` which processes were started, `session.json` which session the agent told us,
+//! `exit.json` how the shim saw it end. Deleting the folder loses only these facts of the launch. Every
+//! file is written to a temporary name and renamed; only this user can read it. The launcher holds a lock
+//! on the folder until it has written the session.
 
 mod hook_report;
 
@@ -25,14 +25,15 @@ use crate::marks::{self, Marker};
 use crate::model::{Callback, Exit, ProcId, Time, is_session_id};
 use crate::native::private;
 
-/// So much of what an agent says first is looked at.
-pub const FIRST_BYTES: u64 = 1 << 20;
+/// Limit of the agent's first output that is read.
+pub const FIRST_OUTPUT_BYTES: u64 = 1 << 20;
 
-/// Returns the live agents that were launched from here, each with its marker. Any process may write such
-/// a text about itself: where the run's folder names its agent, only that process is it.
+/// Returns the live agents that were launched from here, each with its marker. Any process can write a
+/// marker into its own environment, so if the run's folder names its agent process, only that process
+/// counts.
 pub fn agents(host: &Host) -> impl Iterator<Item = (Process, Marker)> {
     let table = host.kernel.table(Instant::now() + host.deadlines.all, |_| true);
-    // One limit for all processes: those that never become another program must not add up.
+    // One deadline for all processes, so that several that never finish an exec do not add up.
     let until = marks::forming_deadline();
     let marker = move |p: Process| marks::marker_until(host, &p, until).map(|m| (p, m));
     let runs = Runs::of(host);
@@ -42,18 +43,18 @@ pub fn agents(host: &Host) -> impl Iterator<Item = (Process, Marker)> {
     })
 }
 
-/// What was asked for.
+/// The request of a launch (`spec.json`).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spec {
     /// The run's id.
     pub run: String,
     /// The adapter.
     pub adapter: String,
-    /// What it began with.
+    /// New, resumed or forked.
     pub begin: Begin,
-    /// The session id, where it was known before the agent said a word.
+    /// The session id, if it was known before the agent started.
     pub session: Option<String>,
-    /// Where it works.
+    /// The agent's directory.
     pub cwd: PathBuf,
     /// The model asked for.
     pub model: Option<String>,
@@ -61,40 +62,40 @@ pub struct Spec {
     pub name: Option<String>,
     /// The group given.
     pub group: Option<String>,
-    /// What it may do without asking.
+    /// The permissions that it was given.
     pub permissions: Permissions,
-    /// The names of variables set for it; their values are nobody's business.
+    /// The names of the variables that were set; their values are not stored, since they may be secrets.
     pub env: Vec<String>,
-    /// What is run when it has ended.
+    /// The hook that is run after the agent has ended.
     pub on_complete: Option<Vec<String>>,
-    /// Whom the launcher wants to be told.
+    /// The receiver of the launch's end.
     #[serde(default)]
     pub callback: Option<Callback>,
-    /// A daemon announces its end, late if need be. Runs from before there was one lack the word: nobody
-    /// wants to hear of them now.
+    /// A daemon announces the end of this run, late if necessary. Missing (false) in runs older than the
+    /// daemon: their ends are never announced.
     #[serde(default)]
     pub announce: bool,
     /// When it was launched.
     pub at: Time,
 }
 
-/// Which process the agent became.
+/// The processes of a run (`started.json`).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Started {
     /// The agent's process.
     pub process: ProcId,
     /// Its parent, the shim.
     pub shim: Option<ProcId>,
-    /// The pid namespace in which these names mean anything.
+    /// The pid namespace of these pids.
     pub pid_namespace: u64,
-    /// The machine on which they do.
+    /// The machine of these pids.
     pub machine: Option<String>,
-    /// When.
+    /// The time.
     pub at: Time,
 }
 
 impl Started {
-    /// Says whether these processes can be looked for from here.
+    /// Says whether these processes belong to this pid namespace and machine.
     #[must_use]
     pub fn is_here(&self, kernel: &Kernel) -> bool {
         self.pid_namespace == kernel.pid_namespace()
@@ -102,30 +103,31 @@ impl Started {
     }
 }
 
-/// Which session the agent told us.
+/// The session that the agent told us (`session.json`).
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Told {
+struct SessionFile {
     session: String,
 }
 
-/// How its parent saw it end.
+/// How the shim saw the agent end (`exit.json`).
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ended {
-    /// Code or signal.
+pub struct RunEnd {
+    /// Exit code or signal.
     #[serde(flatten)]
     pub exit: Exit,
-    /// When.
+    /// The time.
     pub at: Time,
 }
 
-/// All runs of this user.
+/// The runs folder of this user.
 #[derive(Clone, Debug)]
 pub struct Runs {
     directory: PathBuf,
     uid: u32,
 }
 
-/// A launcher that is at it: a lock on the run's folder, which ends with the launcher, however that ends.
+/// The lock of a launcher on its run's folder. The kernel releases it when the launcher exits, however it
+/// exits.
 #[derive(Debug)]
 pub struct Launching {
     _held: Option<File>,
@@ -142,27 +144,27 @@ pub struct Run {
 }
 
 impl Runs {
-    /// Returns where this user's runs are kept.
+    /// Returns the runs folder of this user.
     #[must_use]
     pub fn of(host: &Host) -> Self {
         Self { directory: host.state().join("runs"), uid: host.kernel.uid() }
     }
 
-    /// Makes the folder of a new run, with its spec and prompt in it. Whoever launches it holds the second
-    /// value until it is written which session it became: see [`Run::is_being_launched`].
+    /// Creates the folder of a new run with its spec and prompt. The launcher keeps the second value until
+    /// the session is written: see [`Run::is_being_launched`].
     pub fn create(&self, spec: &Spec, prompt: &[u8]) -> io::Result<(Run, Launching)> {
         private::directory(&self.directory)?;
         let run = self.run(&spec.run);
         DirBuilder::new().mode(0o700).create(&run.directory)?;
-        // Nobody looks at a run without a spec, so nobody is in our way here. Where there are no locks a
-        // quick end is told late; that is no reason not to launch.
+        // Readers skip a run without a spec, so the lock is free here. On a file system without locks a
+        // quick end is announced late, which must not prevent the launch.
         let hold = File::open(&run.directory).ok();
         let launching = Launching { _held: hold.filter(|file| file.try_lock().is_ok()) };
         let written = run
             .write("spec.json", spec)
             .and_then(|()| private::file(&run.prompt())?.write_all(prompt));
         if let Err(error) = written {
-            // Half a run is none.
+            // Do not leave an incomplete run.
             let _left = run.remove();
             return Err(error);
         }
@@ -175,7 +177,7 @@ impl Runs {
         Run { id: id.to_owned(), directory: self.directory.join(id), uid: self.uid }
     }
 
-    /// Returns all runs that are kept, newest first.
+    /// Returns all runs, newest first.
     pub fn all(&self) -> io::Result<Vec<Run>> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
@@ -188,7 +190,7 @@ impl Runs {
         Ok(names.iter().map(|name| self.run(name)).collect())
     }
 
-    /// Removes the runs that ended longer ago than this.
+    /// Removes the runs that ended longer ago than `keep`.
     pub fn evict(&self, host: &Host, keep: Duration) -> io::Result<()> {
         let keep_ms = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
         let before = host.now().millis().saturating_sub(keep_ms);
@@ -216,71 +218,71 @@ impl Run {
         self.directory.join("prompt")
     }
 
-    /// Returns the file the agent's stdout goes to.
+    /// Returns the file of the agent's stdout.
     #[must_use]
     pub fn stdout(&self) -> PathBuf {
         self.directory.join("stdout")
     }
 
-    /// Returns the file the agent's stderr goes to.
+    /// Returns the file of the agent's stderr.
     #[must_use]
     pub fn stderr(&self) -> PathBuf {
         self.directory.join("stderr")
     }
 
-    /// Returns what was asked for.
+    /// Returns the request of the launch.
     #[must_use]
     pub fn spec(&self) -> Option<Spec> {
         self.read("spec.json")
     }
 
-    /// Returns which process the agent became, once it has.
+    /// Returns the processes of the run, once they were started.
     #[must_use]
     pub fn started(&self) -> Option<Started> {
         self.read("started.json")
     }
 
-    /// Returns the session the agent told us, once it has.
+    /// Returns the session, once the agent has told it.
     #[must_use]
     pub fn session(&self) -> Option<String> {
-        self.read("session.json").map(|told: Told| told.session).filter(|s| is_session_id(s))
+        self.read("session.json").map(|file: SessionFile| file.session).filter(|s| is_session_id(s))
     }
 
-    /// Says whether its launcher may still write which session it became. A quick agent has ended before
-    /// that: its parent's word may be there when the launcher's is not.
+    /// Says whether its launcher may still write the session. A quick agent can end before that, so
+    /// `exit.json` may exist without `session.json`.
     #[must_use]
     pub fn is_being_launched(&self) -> bool {
         let folder = File::open(&self.directory);
         folder.is_ok_and(|f| matches!(f.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
-    /// Returns how its parent saw it end, once it has.
+    /// Returns how the agent ended, once the shim has recorded it.
     #[must_use]
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<RunEnd> {
         self.read("exit.json")
     }
 
-    /// Writes which process the agent became.
+    /// Writes the processes of the run.
     pub fn write_started(&self, started: &Started) -> io::Result<()> {
         self.write("started.json", started)
     }
 
-    /// Writes which session the agent told us.
+    /// Writes the session that the agent told us.
     pub fn write_session(&self, session: &str) -> io::Result<()> {
-        self.write("session.json", &Told { session: session.to_owned() })
+        self.write("session.json", &SessionFile { session: session.to_owned() })
     }
 
     /// Writes how the agent ended.
-    pub fn write_ended(&self, ended: &Ended) -> io::Result<()> {
+    pub fn write_ended(&self, ended: &RunEnd) -> io::Result<()> {
         self.write("exit.json", ended)
     }
 
-    /// Notes that everybody who must hear of its end has.
+    /// Records that the end of the run was announced to all receivers.
     pub fn announce(&self) -> io::Result<()> {
         private::file(&self.directory.join("announced")).map(drop)
     }
 
-    /// Says whether everybody who must hear of its end has.
+    /// Says whether the end of the run was announced to all receivers.
     #[must_use]
     pub fn is_announced(&self) -> bool {
         fs::symlink_metadata(self.directory.join("announced")).is_ok()
@@ -297,19 +299,20 @@ impl Run {
         self.write(&format!("{}.json", moment.word()), report)
     }
 
-    /// Returns when it was over: ended as its parent saw it, or its process gone without a word. `None`
-    /// while it may still be at work.
+    /// Returns when the run ended: as the shim recorded it, or when its folder was last changed if the
+    /// process is gone without a record. `None` while the agent may be alive.
     #[must_use]
     pub fn over(&self, host: &Host) -> Option<Time> {
         if let Some(ended) = self.ended() {
             return Some(ended.at);
         }
         match self.started() {
-            // Where it cannot be looked for it may still be at work.
+            // A process of another pid namespace or machine may still be alive.
             Some(started) => (started.is_here(&host.kernel)
                 && host.kernel.liveness(&started.process) == Liveness::Gone)
                 .then(|| self.touched().unwrap_or(started.at)),
-            // A launcher that was killed before its agent began; or one that is at it right now.
+            // The launcher was killed before its agent started, or is still launching; after an hour it
+            // counts as killed.
             None => {
                 let at = self.touched()?;
                 (host.now().millis() - at.millis() > 3_600_000).then_some(at)
@@ -317,7 +320,7 @@ impl Run {
         }
     }
 
-    /// Says whether its shim is still at something: a hook, most likely.
+    /// Says whether its shim is alive, most likely running a hook.
     #[must_use]
     pub fn is_attended(&self, host: &Host) -> bool {
         self.started().is_some_and(|started| {
@@ -326,14 +329,14 @@ impl Run {
         })
     }
 
-    /// Returns how many bytes it takes.
+    /// Returns the size of its files in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         entries.filter_map(|e| e.metadata().ok()).map(|m| m.len()).sum()
     }
 
-    /// Removes it.
+    /// Removes the run's folder.
     pub fn remove(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -352,8 +355,8 @@ impl Run {
         serde_json::from_slice(&bytes.ok()?).ok()
     }
 
-    /// Moves the text into its place. It is not forced to the disk: a power cut that could lose it
-    /// ends the agent it speaks of as well, and what is not whole is not read.
+    /// Writes a file atomically, without a flush: a power cut that could lose the file ends the agent it
+    /// describes as well, and an incomplete file is not read.
     fn write(&self, name: &str, value: &impl Serialize) -> io::Result<()> {
         let place = self.directory.join(name);
         let beside = self.directory.join(format!(".{name}.{}", std::process::id()));
@@ -364,12 +367,12 @@ impl Run {
     }
 }
 
-/// Returns the beginning of a file, at most this much; empty when there is none.
+/// Returns the first `most` bytes of a file; empty when it does not exist.
 #[must_use]
 pub fn beginning(path: &Path, most: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(path) {
-        // What could be read before an error was said.
+        // Keep the bytes that were read before an error.
         let _said = file.take(most).read_to_end(&mut bytes);
     }
     bytes

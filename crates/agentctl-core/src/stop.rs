@@ -1,17 +1,18 @@
-//! Ending a session: ask, wait, kill, sweep what it started, and look again before saying so.
+//! Stopping a session: ask its agent to end, wait, kill, end the processes it started, and look again
+//! before reporting success.
 //!
-//! Every process is held by a verified handle before the first signal is sent, so that a pid which
-//! changes hands meanwhile is never reached. A session in a shared server is ended by asking that server;
-//! the server itself is never signalled. No agent is named here.
+//! Every process is held by a verified handle (pidfd) before the first signal is sent, so that a recycled
+//! pid is never signalled. A session in a shared server is stopped by asking that server; the server itself
+//! is never signalled. No agent is named here.
 
-mod act;
+mod ask;
 mod belonging;
 mod daemon;
+mod failed_launch;
+mod process_scan;
 mod remote;
 mod report;
-mod run;
 mod run_folders;
-mod seen;
 mod tree;
 
 use std::sync::Arc;
@@ -27,29 +28,29 @@ use crate::kernel::{Held, Liveness, Process};
 use crate::marks::{Marker, marker_of};
 use crate::model::{Fault, Join, ProcId, ServingProcess, Session, Status, Target};
 use crate::orders::{self, Objection};
-pub use report::{Ended, How, Left, Report, Survivor, Verdict};
-pub use run::{RunEnd, end_run};
+pub use failed_launch::{FailedLaunchReport, end_run};
+pub use report::{EndedProcess, How, Left, Report, StopVerdict, Survivor};
 use run_folders::RunFolders;
 use tree::{Other, Roots, Tree};
 
-/// How long all of it may take beyond the agent's own politeness.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// What the agent's tools get between being asked and being killed.
-const GRACE: Duration = Duration::from_secs(1);
-/// How long a killed process is waited for.
-const DEATH: Duration = Duration::from_secs(2);
-/// The pace at which a server's answer is looked for.
-const PACE: Duration = Duration::from_millis(20);
+/// Default timeout of a stop, in addition to the time that the agent's own signals are given.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between SIGTERM and SIGKILL for the processes that the agent started.
+const TERM_GRACE: Duration = Duration::from_secs(1);
+/// Timeout for the exit of a killed process.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Interval between two looks while a server is ending a turn.
+const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The fault of a signal that could not be sent.
-const SIGNAL: &str = "signal";
+/// Code of the fault for a signal that could not be sent.
+const SIGNAL_FAULT: &str = "signal";
 
-/// How a session is to be stopped.
+/// Options of a stop.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Kill at once.
+    /// Kill without asking first.
     pub force: bool,
-    /// How long all of it may take.
+    /// Timeout of the whole stop.
     pub timeout: Option<Duration>,
 }
 
@@ -59,24 +60,24 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
     let inspected = fleet::inspect(host, adapters, target);
     let Some(session) = inspected.session.clone() else {
         let verdict = if inspected.faults.is_empty() {
-            Verdict::Already
+            StopVerdict::Already
         } else {
-            Verdict::Unknown("not every source could be asked".into())
+            StopVerdict::Unknown("not every source could be asked".into())
         };
         return Report::bare(verdict, inspected);
     };
     let Some(adapter) = adapters.iter().find(|a| a.name() == session.adapter).copied() else {
         let why = format!("there is no adapter {}", session.adapter);
-        return Report::bare(Verdict::Refused(why, None), inspected);
+        return Report::bare(StopVerdict::Refused(why, None), inspected);
     };
     let Some(control) = adapter.control() else {
         let why = format!("{} can only be looked at from here", adapter.name());
-        return Report::bare(Verdict::Refused(why, None), inspected);
+        return Report::bare(StopVerdict::Refused(why, None), inspected);
     };
     if control.remote().is_some() {
         return remote::stop(host, adapters, target, (adapter, control), inspected, options);
     }
-    if let Some(verdict) = hindrance(&session) {
+    if let Some(verdict) = precheck(&session) {
         return Report::bare(verdict, inspected);
     }
     let mut stopping = Stopping {
@@ -86,7 +87,7 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         options,
         adapter,
         control,
-        deadline: Instant::now() + options.timeout.unwrap_or(PATIENCE),
+        deadline: Instant::now() + options.timeout.unwrap_or(STOP_TIMEOUT),
         faults: inspected.faults,
         ended: Vec::new(),
         survivors: Vec::new(),
@@ -111,21 +112,22 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
     }
 }
 
-/// What stands in the way before anything is looked at closely.
-fn hindrance(session: &Session) -> Option<Verdict> {
+/// Returns the verdict for a session that cannot be stopped at all: a live subagent, or one of unknown
+/// status without a process.
+fn precheck(session: &Session) -> Option<StopVerdict> {
     let live = session.status.is_live();
     if let Some(parent) = session.parent.as_ref().filter(|_| live) {
         let why = format!("it is a subagent and lives in the process of its parent, {parent}");
-        return Some(Verdict::Refused(why, Some(format!("stop {parent} instead"))));
+        return Some(StopVerdict::Refused(why, Some(format!("stop {parent} instead"))));
     }
     if session.status == Status::Unknown && session.processes.is_empty() {
         let why = session.reason.as_ref().and_then(|r| r.detail.clone());
-        return Some(Verdict::Unknown(why.unwrap_or_else(|| "no source says".into())));
+        return Some(StopVerdict::Unknown(why.unwrap_or_else(|| "no source says".into())));
     }
     None
 }
 
-/// One session on its way out.
+/// The stop of one session in progress.
 struct Stopping<'a> {
     host: &'a Arc<Host>,
     adapters: Adapters,
@@ -135,28 +137,29 @@ struct Stopping<'a> {
     control: &'a dyn Control,
     deadline: Instant,
     faults: Vec<Fault>,
-    ended: Vec<Ended>,
+    ended: Vec<EndedProcess>,
     survivors: Vec<Survivor>,
     left: Vec<Left>,
-    /// What the last look at the processes could not see.
+    /// Why the last process scan was incomplete.
     unseen: Option<String>,
-    /// The shim of the run has died before its agent: processes that left the agent have another parent.
+    /// The run's shim died before the agent, so processes that left the agent have another parent and
+    /// cannot be found.
     lost_shim: Option<String>,
     /// The user's own settings name the home of the session.
     is_known_home: bool,
 }
 
-/// The agent's own processes, held.
+/// The agent's own processes and their handles.
 struct Agents {
     held: Vec<Held>,
     shown: Vec<Process>,
 }
 
 impl Stopping<'_> {
-    fn run(&mut self, session: &Session) -> (Verdict, Option<Session>) {
+    fn run(&mut self, session: &Session) -> (StopVerdict, Option<Session>) {
         let mut session = session.clone();
         let was_live = session.status.is_live();
-        // A session may be served anew while it is being stopped: then that is stopped too.
+        // The session may be served by a new process meanwhile; that one is stopped too, up to three times.
         for _ in 0..3 {
             let acted = if session.status.is_live() {
                 self.end(&session)
@@ -173,17 +176,17 @@ impl Stopping<'_> {
             let seen_faults = seen.faults;
             self.faults.extend(seen_faults.iter().cloned());
             let Some(now) = seen.session else {
-                // Nobody knows it; or nobody could say so.
+                // The session is gone from its store, unless its adapter failed to answer.
                 let silent = seen_faults.iter().find(|f| f.adapter == self.adapter.name());
                 return match silent {
-                    Some(fault) => (Verdict::Unknown(fault.message.clone()), None),
+                    Some(fault) => (StopVerdict::Unknown(fault.message.clone()), None),
                     None => (self.done(was_live), None),
                 };
             };
             match now.status {
                 Status::Stopped | Status::Error => return (self.done(was_live), Some(now)),
                 _ if session.hosted && now.hosted => {
-                    return (Verdict::Rests(now.pid.unwrap_or_default()), Some(now));
+                    return (StopVerdict::Rests(now.pid.unwrap_or_default()), Some(now));
                 }
                 Status::Unknown if now.processes.is_empty() => {
                     let why = now.reason.as_ref().and_then(|r| r.detail.clone());
@@ -191,38 +194,40 @@ impl Stopping<'_> {
                         "its process has ended, yet whether it is served is not known: {}",
                         why.unwrap_or_default()
                     );
-                    return (Verdict::Unknown(why), Some(now));
+                    return (StopVerdict::Unknown(why), Some(now));
                 }
                 _ if self.left() == Duration::ZERO => {
-                    return (Verdict::Failed("it lives on".into()), Some(now));
+                    return (StopVerdict::Failed("it lives on".into()), Some(now));
                 }
                 _ => session = now,
             }
         }
-        (Verdict::Failed("it is served again each time it is stopped".into()), Some(session))
+        (StopVerdict::Failed("it is served again each time it is stopped".into()), Some(session))
     }
 
-    /// Nobody serves it any more; what it had started must have been seen as well.
-    fn done(&self, was_live: bool) -> Verdict {
+    /// Returns the verdict once no process serves the session. An incomplete process scan makes it unknown
+    /// whether everything the session started has ended.
+    fn done(&self, was_live: bool) -> StopVerdict {
         match &self.unseen {
-            Some(gap) if was_live => Verdict::Unknown(format!(
+            Some(gap) if was_live => StopVerdict::Unknown(format!(
                 "its agent has ended, yet not all it may have started could be seen: {gap}"
             )),
-            _ if was_live => Verdict::Stopped,
-            _ => Verdict::Already,
+            _ if was_live => StopVerdict::Stopped,
+            _ => StopVerdict::Already,
         }
     }
 
-    /// Says what became of a process that was ended by its pid, whichever session it served.
-    fn process_alone(&self, session: &Session) -> Option<Verdict> {
+    /// Returns the verdict for a process that was stopped by its pid, independently of the session it
+    /// served.
+    fn process_alone(&self, session: &Session) -> Option<StopVerdict> {
         if !self.is_process_alone(session) {
             return None;
         }
         let process = session.processes.iter().find(|p| self.target.pid == Some(p.id.pid))?;
         Some(match self.host.kernel.liveness(&process.id) {
             Liveness::Gone => self.done(true),
-            Liveness::Alive { .. } => Verdict::Failed("it lives on".into()),
-            Liveness::Unknown(why) => Verdict::Unknown(why),
+            Liveness::Alive { .. } => StopVerdict::Failed("it lives on".into()),
+            Liveness::Unknown(why) => StopVerdict::Unknown(why),
         })
     }
 
@@ -234,15 +239,15 @@ impl Stopping<'_> {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Ends what serves the session, and everything it has started.
-    fn end(&mut self, session: &Session) -> Result<(), Verdict> {
+    /// Ends the processes that serve the session, and those that they started.
+    fn end(&mut self, session: &Session) -> Result<(), StopVerdict> {
         let others = self.others(session);
         if let Some(other) = others.iter().find(|o| shares(o, session)).filter(|_| !session.hosted)
             && !self.options.force
         {
             let who = other.id.as_deref().unwrap_or("another session");
             let why = format!("its process serves {} {who} too", other.adapter);
-            return Err(Verdict::Refused(why, Some("--force ends both".into())));
+            return Err(StopVerdict::Refused(why, Some("--force ends both".into())));
         }
         self.by_inference(session)?;
         let look = fleet::look(self.host, self.adapters, self.host.deadlines.all);
@@ -252,17 +257,17 @@ impl Stopping<'_> {
             Stop::Run { .. } if !root.is_known() => {
                 return Err(Objection::foreign_home(self.adapter.name(), &root).into());
             }
-            // In such a home only a process that names it is asked.
+            // In a home that is not configured, only a process that named it is asked.
             Stop::Ask if !root.is_known() && !is_served_by_those_that_name(&root, session) => {
                 return Err(Objection::foreign_home(self.adapter.name(), &root).into());
             }
-            Stop::Refuse(why) => return Err(Verdict::Refused(why.clone(), None)),
+            Stop::Refuse(why) => return Err(StopVerdict::Refused(why.clone(), None)),
             _ => {}
         }
         if let Stop::Signals(ladder) = plan {
             if session.hosted {
                 let why = "its process serves other sessions and is never signalled";
-                return Err(Verdict::Refused(why.into(), None));
+                return Err(StopVerdict::Refused(why.into(), None));
             }
             if self.options.timeout.is_none() {
                 self.deadline += ladder.iter().map(|(_, time)| *time).sum();
@@ -270,44 +275,45 @@ impl Stopping<'_> {
         }
         let asks = matches!(plan, Stop::Ask);
         let mut agents = self.hold(session)?;
-        // They cannot become other processes any more: what is proved of them now stays true.
+        // The handles keep these identities stable, so the proof stays true until the signal.
         let held: Vec<ProcId> = agents.held.iter().map(|h| h.id().clone()).collect();
         orders::verify(self.host, self.adapters, self.target, &held)?;
         if asks {
             agents = Agents { held: Vec::new(), shown: Vec::new() };
         }
         let mut tree = Tree::new(self.host, self.roots(session, &agents, others));
-        // All that lives now is held before the first signal.
+        // Hold every process that lives now before the first signal.
         while tree.grow() > 0 && !self.left().is_zero() {}
         let since = agents.held.iter().map(|h| h.id().start_ticks).min();
         if tree.is_around_us() {
-            // An agent that is asked to end ends its tools, and this command is one: do the rest first.
-            tree.end_beside_us(GRACE.min(self.left() / 4));
+            // This command runs inside the session: the agent would end it with its tools, so end
+            // everything else first.
+            tree.end_beside_us(TERM_GRACE.min(self.left() / 4));
         }
         tree.begin_to_end();
         match plan {
             Stop::Signals(ladder) => self.signal(&agents, ladder, &mut tree),
             Stop::Run { program, args, set } => {
-                self.ask_program(&agents, &act::Order { program, args, set })?;
+                self.ask_program(&agents, &ask::AgentCommand { program, args, set })?;
             }
             Stop::Ask => self.ask_server(&look, &root, session)?,
             Stop::Refuse(_) => {}
         }
-        self.bury(agents);
+        self.record_survivors(agents);
         self.sweep(tree, session, since);
         Ok(())
     }
 
-    /// Returns the home of the session as it stands now.
+    /// Returns the current home of the session.
     fn home(&mut self) -> Result<Root, Objection> {
         let root = orders::home(self.host, self.adapters, self.target)?;
         self.is_known_home = root.is_known();
         Ok(root)
     }
 
-    /// Refuses to act on a join by directory and start time. The typed pid of such a process means the
-    /// process, not the session.
-    fn by_inference(&self, session: &Session) -> Result<(), Verdict> {
+    /// Refuses a session whose process is joined by directory and start time only. If the user typed the
+    /// pid of that process, the process is meant, not the session.
+    fn by_inference(&self, session: &Session) -> Result<(), StopVerdict> {
         let inferred = |p: &&ServingProcess| p.join == Join::Inferred;
         match session.processes.iter().find(inferred) {
             Some(process) if !self.is_process_alone(session) => {
@@ -317,8 +323,8 @@ impl Stopping<'_> {
         }
     }
 
-    /// Says whether a person typed the pid of a process that is not proved to serve the session: then that
-    /// process alone is ended.
+    /// Says whether the user typed the pid of a process that is not proved to serve the session: then only
+    /// that process is ended.
     fn is_process_alone(&self, session: &Session) -> bool {
         session
             .processes
@@ -326,14 +332,14 @@ impl Stopping<'_> {
             .any(|p| p.join == Join::Inferred && self.target.pid == Some(p.id.pid))
     }
 
-    /// Takes hold of the agent's own processes.
-    fn hold(&self, session: &Session) -> Result<Agents, Verdict> {
+    /// Opens handles to the agent's own processes.
+    fn hold(&self, session: &Session) -> Result<Agents, StopVerdict> {
         let mut agents = Agents { held: Vec::new(), shown: Vec::new() };
         let alone = self.is_process_alone(session).then_some(self.target.pid).flatten();
         let serving = session.processes.iter().map(|serving| &serving.id);
         for id in serving.filter(|id| alone.is_none_or(|pid| pid == id.pid)) {
             let held = self.host.kernel.hold(id).map_err(|error| {
-                Verdict::Failed(format!("pid {} could not be taken hold of: {error}", id.pid))
+                StopVerdict::Failed(format!("pid {} could not be taken hold of: {error}", id.pid))
             })?;
             let Some(held) = held else { continue };
             if let Ok(Some(process)) = self.host.kernel.process(id.pid) {
@@ -344,7 +350,7 @@ impl Stopping<'_> {
         Ok(agents)
     }
 
-    /// Everybody else who lives.
+    /// Returns all other live sessions.
     fn others(&mut self, session: &Session) -> Vec<Other> {
         let query = Query { resting: true, ..Query::default() };
         let listing = fleet::list(self.host, self.adapters, &query);
@@ -367,7 +373,8 @@ impl Stopping<'_> {
         let folders = RunFolders::of(self.host);
         let started = run.as_deref().and_then(|run| folders.started(run));
         let marked = ids.iter().cloned().chain(started.map(|s| s.process)).collect();
-        // One process is shared knowingly then: it is ended, whoever else it serves.
+        // Only with `force`: a process that serves several sessions is ended although it serves the others
+        // too.
         let mut others = others;
         for other in &mut others {
             other.processes.retain(|p| !ids.contains(p));
@@ -388,9 +395,9 @@ impl Stopping<'_> {
         self.control.marks(session)
     }
 
-    /// Returns the run that launched this very session. The text alone does not say so: an agent started
-    /// by hand inside a launched one carries that one's, and an agent may write any text. Where the run's
-    /// folder names its agent, only that process is it.
+    /// Returns the run that launched this session. The marker alone does not prove it: an agent started by
+    /// hand inside a launched one inherits the marker, and an agent can write any marker. If the run's
+    /// folder names its agent process, only that process counts.
     fn own_run(
         &self,
         session: &Session,
@@ -406,7 +413,7 @@ impl Stopping<'_> {
         if let Some(marker) = named {
             return Some(marker.run.clone());
         }
-        // The process that was marked may be a wrapper with the agent below it.
+        // The marked process may be a wrapper with the agent as its descendant.
         let wrapped = markers.iter().find(|marker| {
             let wrapper = self.host.kernel.process(marker.pid).ok().flatten();
             wrapper.filter(|w| marker.names(&w.id)).is_some_and(|w| {
@@ -418,11 +425,11 @@ impl Stopping<'_> {
         if let Some(marker) = wrapped {
             return Some(marker.run.clone());
         }
-        // A run knows its session by its id, and another home may hold a session of the same id.
+        // A run names its session by id only, and another home may hold a session of the same id.
         session.run.clone().filter(|_| self.is_known_home)
     }
 
-    /// Asks by signals, one after the other, then kills.
+    /// Sends the agent's own signals one after the other, then kills.
     fn signal(&mut self, agents: &Agents, ladder: &[(Signal, Duration)], tree: &mut Tree<'_>) {
         let mut how = How::Asked;
         if !self.options.force {
@@ -430,8 +437,8 @@ impl Stopping<'_> {
                 for held in &agents.held {
                     self.send(held, *signal);
                 }
-                // What is left must be enough to kill and to sweep.
-                let reserve = GRACE.min(self.left() / 2);
+                // Reserve time to kill and to end the other processes.
+                let reserve = TERM_GRACE.min(self.left() / 2);
                 let patience = (*patience).min(self.left().saturating_sub(reserve));
                 if Held::wait_for_all(&agents.held, patience).unwrap_or(false) {
                     break;
@@ -447,8 +454,8 @@ impl Stopping<'_> {
             for held in &living {
                 self.send(held, Signal::KILL);
             }
-            // Whether it has died is told by the next look.
-            let _dead = Held::wait_for_all(&living, DEATH);
+            // The next look tells whether it has died.
+            let _dead = Held::wait_for_all(&living, KILL_TIMEOUT);
         }
         for process in &agents.shown {
             let dead = agents.held.iter().any(|h| h.id() == &process.id && h.has_exited());
@@ -456,7 +463,7 @@ impl Stopping<'_> {
             let how = if killed { how } else { How::Asked };
             if dead {
                 let command = tree::command(process);
-                self.ended.push(Ended { pid: process.id.pid, command, how });
+                self.ended.push(EndedProcess { pid: process.id.pid, command, how });
             }
         }
     }
@@ -464,18 +471,18 @@ impl Stopping<'_> {
     fn send(&mut self, held: &Held, signal: Signal) {
         let paused = self.host.kernel.liveness(held.id()) == Liveness::Alive { paused: true };
         match held.signal(signal) {
-            // One that a signal holds must be let go to hear another.
+            // A stopped process (SIGSTOP) handles the signal only after SIGCONT.
             Ok(true) if paused => drop(held.signal(Signal::CONT)),
             Ok(_) => {}
             Err(error) => {
                 let message = format!("pid {} could not be signalled: {error}", held.id().pid);
                 let adapter = self.adapter.name();
-                self.faults.push(Fault { adapter, root: None, code: SIGNAL, message });
+                self.faults.push(Fault { adapter, root: None, code: SIGNAL_FAULT, message });
             }
         }
     }
 
-    fn bury(&mut self, agents: Agents) {
+    fn record_survivors(&mut self, agents: Agents) {
         for (held, process) in agents.held.iter().zip(&agents.shown) {
             if !held.has_exited() {
                 self.survivors.push(tree::survivor(process, "it does not end".into()));
@@ -483,18 +490,19 @@ impl Stopping<'_> {
         }
     }
 
-    /// Sweeps what a session that nobody serves has left behind, where its marks prove it.
-    fn sweep_after(&mut self, session: &Session) -> Result<(), Verdict> {
+    /// Ends the processes that a session without a serving process has left behind, as far as descent
+    /// proves that they belong to it.
+    fn sweep_after(&mut self, session: &Session) -> Result<(), StopVerdict> {
         let others = self.others(session);
         let none = Agents { held: Vec::new(), shown: Vec::new() };
         let look = fleet::look(self.host, self.adapters, self.host.deadlines.live);
         let root = self.home()?;
-        // One that is about to be served again is kept from it.
+        // Keeps a supervisor of the agent from serving the session again.
         if let Stop::Run { program, args, set } = self.control.stop(&look, &root, session) {
             if !root.is_known() {
                 return Err(Objection::foreign_home(self.adapter.name(), &root).into());
             }
-            self.ask_program(&none, &act::Order { program, args, set })?;
+            self.ask_program(&none, &ask::AgentCommand { program, args, set })?;
         }
         let mut tree = Tree::new(self.host, self.roots(session, &none, others));
         while tree.grow() > 0 && !self.left().is_zero() {}
@@ -502,12 +510,12 @@ impl Stopping<'_> {
         Ok(())
     }
 
-    /// Ends everything the session has started: asked first, then killed, until a look finds nothing.
+    /// Ends the processes that the session started: SIGTERM, then SIGKILL, until a scan finds none.
     fn sweep(&mut self, mut tree: Tree<'_>, session: &Session, since: Option<u64>) {
         tree.grow();
         if !tree.is_gone() && !self.options.force {
             tree.signal_all(Signal::TERM, How::Asked);
-            tree.wait(GRACE.min(self.left()));
+            tree.wait(TERM_GRACE.min(self.left()));
         }
         let mut killed = false;
         loop {
@@ -516,13 +524,13 @@ impl Stopping<'_> {
                 break;
             }
             killed = true;
-            // What is held still starts nothing new: look until nothing new is found, then kill.
+            // A stopped process starts no others: stop and scan until no new process is found, then kill.
             tree.freeze();
             while tree.grow() > 0 && !self.left().is_zero() {
                 tree.freeze();
             }
             tree.signal_all(Signal::KILL, How::Killed);
-            tree.wait(DEATH.min(self.left().max(GRACE / 4)));
+            tree.wait(KILL_TIMEOUT.min(self.left().max(TERM_GRACE / 4)));
         }
         self.unseen = tree.gaps.pop();
         self.survivors.extend(tree.survivors());
@@ -537,10 +545,10 @@ impl Stopping<'_> {
     }
 }
 
-/// Returns the adapters with a fault of their own, not of one of their homes: all their sessions may be
-/// missing.
+/// Returns the adapters with a fault that is not limited to one home: all their sessions may be missing
+/// from the list.
 fn doubtful(adapters: Adapters, faults: &[Fault]) -> Vec<&'static dyn Adapter> {
-    let lost = faults.iter().filter(|f| f.root.is_none() && f.code != SIGNAL);
+    let lost = faults.iter().filter(|f| f.root.is_none() && f.code != SIGNAL_FAULT);
     let lost: Vec<&str> = lost.map(|f| f.adapter).collect();
     adapters.iter().filter(|a| lost.contains(&a.name())).copied().collect()
 }
@@ -549,7 +557,7 @@ fn shares(other: &Other, session: &Session) -> bool {
     other.processes.iter().any(|p| session.is_served_by(p))
 }
 
-/// Says whether all processes of a session are among those that name its home.
+/// Says whether all processes of a session are among those that named its home.
 fn is_served_by_those_that_name(root: &Root, session: &Session) -> bool {
     let names = |serving: &ServingProcess| root.named_by.contains(&serving.id);
     !session.processes.is_empty() && session.processes.iter().all(names)

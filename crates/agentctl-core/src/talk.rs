@@ -1,8 +1,7 @@
-//! Asking an agent's own server, briefly and politely.
+//! Short conversations with an agent's own server.
 //!
-//! The core performs, bounds and closes these conversations; an adapter only says what to ask. A Unix
-//! socket is spoken to only if it belongs to this user; a server on a network only where the
-//! configuration put it.
+//! The core connects, limits and closes these conversations; an adapter only says what to ask. A Unix
+//! socket is used only if it belongs to this user, a remote server only if the configuration names it.
 
 pub mod base64;
 mod endpoint;
@@ -21,39 +20,39 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
-pub use self::endpoint::{Endpoint, Manner, Trust};
+pub use self::endpoint::{Endpoint, TlsOptions, Trust};
 use self::wire::{Bounded, Socket, Wire};
 use crate::kernel::Kernel;
 use crate::model::ProcId;
 
-/// Largest frame we accept.
-const FRAME_BYTES: usize = 16 << 20;
+/// Largest frame that is accepted.
+const FRAME_BYTES_LIMIT: usize = 16 << 20;
 
-/// Why a server did not answer.
+/// Why a conversation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TalkError {
-    /// The socket is not there or nobody listens.
+    /// The socket does not exist or has no listener.
     #[error("the server cannot be reached: {0}")]
     Unreachable(std::io::Error),
-    /// Somebody else owns the socket.
+    /// Another user owns the socket.
     #[error("the socket belongs to uid {0}")]
     Foreign(u32),
-    /// The socket belongs to another process than the server that names it.
+    /// The socket is served by another process than expected.
     #[error("its socket is served by another process{}", .0.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
     OtherProcess(Option<u32>),
-    /// Another user serves the connection, or nobody can tell who does.
+    /// Another user serves the connection, or the user cannot be determined.
     #[error("{}", stranger(*.0))]
     Stranger(Option<u32>),
-    /// It is on another machine and would be spoken to in plain text.
+    /// The server is on another machine and the address is not `wss://`.
     #[error("it is not on this machine and its address is not wss://")]
     Insecure,
-    /// Who it is cannot be checked.
+    /// The server's certificate is not accepted.
     #[error("its certificate is not accepted: {0}")]
     Certificate(String),
-    /// The time was up.
+    /// The deadline passed.
     #[error("the server did not answer in time")]
     Late,
-    /// The server went away in the middle.
+    /// The server closed the connection during the conversation.
     #[error("the server hung up{0}")]
     HungUp(String),
     /// The server broke the protocol.
@@ -73,8 +72,8 @@ fn stranger(uid: Option<u32>) -> String {
     }
 }
 
-/// Checks, before a secret is sent over a connection to the loopback, that this user or root serves it. Every
-/// user of the machine may listen there.
+/// Checks, before a secret is sent over a loopback connection, that this user or root serves it: every user
+/// of the machine can listen there.
 pub(crate) fn check_listener(kernel: &Kernel, stream: &TcpStream) -> Result<(), TalkError> {
     let theirs = stream.peer_addr().map_err(TalkError::Unreachable)?;
     if !theirs.ip().to_canonical().is_loopback() {
@@ -87,8 +86,8 @@ pub(crate) fn check_listener(kernel: &Kernel, stream: &TcpStream) -> Result<(), 
     }
 }
 
-/// Connects to a Unix socket within the time. A listener that never accepts, and whose queue is full, makes a
-/// plain `connect` wait for ever.
+/// Connects to a Unix socket with a timeout. A plain `connect` blocks for ever on a listener that never
+/// accepts and whose queue is full.
 pub fn connect_unix(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     use rustix::net::sockopt::{Timeout, set_socket_timeout};
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -101,13 +100,13 @@ pub fn connect_unix(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     #[cfg(not(target_os = "linux"))]
     let flags = SocketFlags::empty();
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // The time to send is the time to connect, too.
+    // The send timeout also limits the connect.
     set_socket_timeout(&socket, Timeout::Send, Some(limit))?;
     rustix::net::connect(&socket, &address)?;
     Ok(UnixStream::from(socket))
 }
 
-/// A conversation in JSON over a WebSocket; all of it must fit into the time it was given.
+/// A conversation in JSON over a WebSocket, with one deadline for all of it.
 pub struct JsonSocket {
     socket: WebSocket<Wire>,
 }
@@ -115,7 +114,7 @@ pub struct JsonSocket {
 impl JsonSocket {
     /// Connects to a Unix socket of this user.
     ///
-    /// Nothing is sent unless the process that listens there is `server`: a path is only what somebody wrote.
+    /// Nothing is sent unless `server` is the process that listens there: a path alone proves nothing.
     pub fn unix(
         path: &Path,
         kernel: &Kernel,
@@ -142,27 +141,27 @@ impl JsonSocket {
         Self::over(Wire::Plain(Bounded::new(Socket::Unix(stream), until)), "ws://localhost/")
     }
 
-    /// Connects to a server on a network. It is followed nowhere else: a redirect is a failure.
+    /// Connects to a remote server. A redirect is an error.
     pub fn endpoint(
         endpoint: &Endpoint,
-        manner: &Manner,
+        tls: &TlsOptions,
         limit: Duration,
     ) -> Result<Self, TalkError> {
-        let wire = endpoint.connect(manner, limit)?;
+        let wire = endpoint.connect(tls, limit)?;
         Self::over(wire, &endpoint.to_string())
     }
 
     fn over(wire: Wire, url: &str) -> Result<Self, TalkError> {
         let config = tungstenite::protocol::WebSocketConfig::default()
-            .max_message_size(Some(FRAME_BYTES))
-            .max_frame_size(Some(FRAME_BYTES));
+            .max_message_size(Some(FRAME_BYTES_LIMIT))
+            .max_frame_size(Some(FRAME_BYTES_LIMIT));
         let (socket, _) = tungstenite::client::client_with_config(url, wire, Some(config))
             .map_err(handshake_error)?;
         Ok(Self { socket })
     }
 
-    /// Checks that a secret may be sent: over TLS the certificate has said who serves, on the loopback the
-    /// kernel says which user does.
+    /// Checks that a secret may be sent: over TLS the certificate has proved the server, on the loopback
+    /// the kernel names the user that serves.
     pub fn check_listener(&self, kernel: &Kernel) -> Result<(), TalkError> {
         match self.socket.get_ref() {
             Wire::Plain(bounded) => match bounded.tcp() {
@@ -194,8 +193,8 @@ impl JsonSocket {
         }
     }
 
-    /// Goes on listening only, for as long as it is kept, to what `matters` admits. A server that says
-    /// something at least every so often, and does not for longer than `silence`, is gone.
+    /// Turns the conversation into a non-blocking subscription to the messages that `matters` accepts. A
+    /// server that sends nothing for longer than `silence` counts as gone.
     pub fn listen(
         mut self,
         matters: impl FnMut(&str) -> bool + Send + 'static,
@@ -214,7 +213,7 @@ pub struct RpcSocket {
 }
 
 impl RpcSocket {
-    /// Connects to the socket of this server; the whole conversation must fit into `limit`.
+    /// Connects to the socket of this server; `limit` is the timeout of the whole conversation.
     pub fn connect(
         path: &Path,
         kernel: &Kernel,
@@ -224,12 +223,12 @@ impl RpcSocket {
         Ok(Self { socket: JsonSocket::unix(path, kernel, server, limit)?, next_id: 1 })
     }
 
-    /// Sends a notification: nothing comes back.
+    /// Sends a notification, which has no answer.
     pub fn notify(&mut self, method: &str) -> Result<(), TalkError> {
         self.socket.send(&json!({ "method": method }))
     }
 
-    /// Asks one question and waits for its answer, passing over everything else that arrives.
+    /// Sends one request and waits for its answer, skipping other messages.
     pub fn ask(&mut self, method: &str, params: &Value) -> Result<Value, TalkError> {
         let id = self.next_id;
         self.next_id += 1;
@@ -248,13 +247,13 @@ impl RpcSocket {
         }
     }
 
-    /// Goes on listening only, for as long as it is kept.
+    /// Turns the conversation into a non-blocking subscription.
     pub fn listen(self) -> Result<Pushes, TalkError> {
         self.socket.listen(|_| true, None)
     }
 }
 
-/// A server that says by itself when something changes: a hint to look again.
+/// A subscription to a server that announces changes. A message is a hint to look again.
 pub struct Pushes {
     socket: WebSocket<Wire>,
     matters: Box<dyn FnMut(&str) -> bool + Send>,
@@ -262,19 +261,19 @@ pub struct Pushes {
     heard_at: Instant,
 }
 
-/// What a server said since it was last listened to.
+/// The messages since the last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Something that may matter.
+    /// At least one that may matter.
     News,
-    /// Nothing that matters.
+    /// None that matters.
     Nothing,
-    /// It is gone.
+    /// The server is gone.
     Gone,
 }
 
 impl Pushes {
-    /// Passes over what was said so far.
+    /// Reads and discards all pending messages.
     pub fn skip(&mut self) -> Heard {
         let mut heard = Heard::Nothing;
         loop {
@@ -295,7 +294,7 @@ impl Pushes {
         }
     }
 
-    /// Returns how long it may still be silent before it counts as gone; `None` for ever.
+    /// Returns the time until a silent server counts as gone; `None` if there is no limit.
     #[must_use]
     pub fn patience(&self) -> Option<Duration> {
         self.silence.map(|silence| silence.saturating_sub(self.heard_at.elapsed()))
@@ -310,16 +309,16 @@ impl AsFd for Pushes {
 
 type Opens = dyn Fn(Duration) -> Result<Pushes, TalkError> + Send + Sync;
 
-/// Where a server says by itself when something changes, and how it is greeted so that it does.
+/// How to subscribe to a server that announces changes.
 #[derive(Clone)]
 pub struct Pushing {
-    /// Its name: one server is listened to once.
+    /// Its name: there is one subscription per server.
     pub name: String,
     open: Arc<Opens>,
 }
 
 impl Pushing {
-    /// Names a server and says how it is connected to and greeted.
+    /// Creates it from the server's name and the function that connects and subscribes.
     pub fn new(
         name: impl Into<String>,
         open: impl Fn(Duration) -> Result<Pushes, TalkError> + Send + Sync + 'static,
@@ -327,7 +326,7 @@ impl Pushing {
         Self { name: name.into(), open: Arc::new(open) }
     }
 
-    /// Connects, greets and listens.
+    /// Connects and subscribes.
     pub fn follow(&self, limit: Duration) -> Result<Pushes, TalkError> {
         (self.open)(limit)
     }
@@ -361,7 +360,7 @@ fn late_or(error: &tungstenite::Error) -> TalkError {
     }
 }
 
-/// TLS tells what it does not like inside of an I/O error.
+/// TLS errors arrive inside of an I/O error.
 fn uncertified(error: &io::Error) -> Option<TalkError> {
     let inner = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     let why = match inner {
@@ -384,7 +383,7 @@ fn handshake_error<R: tungstenite::handshake::HandshakeRole>(
 ) -> TalkError {
     match error {
         tungstenite::HandshakeError::Failure(error) => late_or(&error),
-        // A blocking stream is interrupted only by its time-out.
+        // A blocking stream is interrupted only by its timeout.
         tungstenite::HandshakeError::Interrupted(_) => TalkError::Late,
     }
 }
@@ -394,7 +393,7 @@ fn peer_uid(stream: &UnixStream) -> Option<u32> {
     rustix::net::sockopt::socket_peercred(stream).ok().map(|cred| cred.uid.as_raw())
 }
 
-/// Elsewhere the socket's owner has to do.
+/// Other systems: the owner of the socket file is checked only.
 #[cfg(not(target_os = "linux"))]
 fn peer_uid(_stream: &UnixStream) -> Option<u32> {
     None

@@ -41,11 +41,11 @@ const HIDDEN: [(char, char); 26] = [
     ('\u{10ffff}', '\u{10ffff}'),
 ];
 
-/// Says whether a character would move a terminal, or would not be seen.
+/// Says whether a character would control a terminal or be invisible.
 #[must_use]
 pub fn is_harmful(c: char) -> bool {
     match c {
-        // ASCII, letters with accents, and all of CJK but one filler are most of what there is.
+        // Fast path: most text is ASCII, accented letters, or CJK, which has one filler in the table.
         ' '..='~'
         | '\n'
         | '\t'
@@ -60,22 +60,22 @@ pub fn is_harmful(c: char) -> bool {
     }
 }
 
-/// So many bytes are looked at together.
+/// Number of bytes that are checked at once.
 const CHUNK: usize = 64;
 
-/// Says whether a text is nothing but printable ASCII, as most texts are: then a byte is a column.
+/// Says whether a text is printable ASCII only, so that a byte is a column.
 #[must_use]
 pub fn is_plain(text: &str) -> bool {
     text.as_bytes().chunks(CHUNK).all(is_plain_chunk)
 }
 
-/// Without a way out in the middle the compiler looks at many bytes at once.
+/// Without an early exit, so that the compiler can vectorize it.
 fn is_plain_chunk(bytes: &[u8]) -> bool {
     bytes.iter().fold(true, |plain, b| plain & matches!(b, b' '..=b'~'))
 }
 
-/// Says whether a text holds such a character, which is not printable ASCII. Texts are long and such
-/// characters are few: whole chunks are passed over.
+/// Says whether a text holds a character that must be neutralised. Such characters are rare, so chunks of
+/// printable ASCII are skipped as a whole.
 fn holds(text: &str, wanted: fn(char) -> bool) -> bool {
     let mut from = 0;
     while from < text.len() {
@@ -110,14 +110,14 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Adds one character to a text, neutralised if need be.
+/// Appends one character, neutralised if necessary.
 pub fn push_clean(out: &mut String, c: char) {
     // Writing to a String cannot fail.
     let _infallible = if !is_harmful(c) {
         out.push(c);
         Ok(())
     } else if matches!(c, '\u{fe00}'..='\u{fe0f}') {
-        // Many emoji end in a variation selector. It only chooses a glyph, so it can be left out.
+        // Many emoji end in a variation selector, which only chooses a glyph: omit it.
         Ok(())
     } else if u32::from(c) < 0x100 {
         write!(out, "\\x{:02x}", u32::from(c))
@@ -126,10 +126,10 @@ pub fn push_clean(out: &mut String, c: char) {
     };
 }
 
-/// Cleans a text and cuts it to this many bytes, between two characters.
+/// Cleans a text and cuts it to at most this many bytes, at a character boundary.
 #[must_use]
 pub fn bounded(text: &str, most: usize) -> Cow<'_, str> {
-    // Cut before cleaning, so that the work is bounded too, and after it, as escapes are longer.
+    // Cut before cleaning, to limit the work, and after it, because escapes are longer.
     let cut = &text[..text.floor_char_boundary(most)];
     match clean(cut) {
         Cow::Borrowed(text) => Cow::Borrowed(text),
@@ -140,8 +140,8 @@ pub fn bounded(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// Returns JSON whose strings hold no raw character that [`clean`] would neutralise. It must be JSON: what
-/// is escaped can only stand in a string then.
+/// Returns JSON whose strings hold no raw character that [`clean`] would neutralise. The input must be
+/// JSON: then such a character can only be part of a string.
 #[must_use]
 pub fn safe_json(json: &str) -> Cow<'_, str> {
     if !holds(json, is_harmful_in_json) {
@@ -154,7 +154,7 @@ pub fn safe_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Between strings JSON may hold carriage returns: they are blanks there and cannot stand in a string.
+/// A carriage return is whitespace between strings and cannot be part of one.
 fn is_harmful_in_json(c: char) -> bool {
     c != '\r' && is_harmful(c)
 }
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn a_text_is_cut_between_characters_and_after_it_was_cleaned() {
         assert_eq!(bounded("plain", 10), "plain");
-        // Wherever it stands in a long text.
+        // At any offset of a long text.
         for at in 0..200 {
             let text = format!("{}\u{202e}{}", "é".repeat(at), "x".repeat(200 - at));
             assert!(is_unsafe(&text) && !clean(&text).contains(is_harmful), "{at}");

@@ -1,8 +1,8 @@
-//! Reading a conversation: its last messages, then what is appended, in one shape for every agent.
+//! Reads a conversation: the last messages, then appended ones, in one shape for every agent.
 //!
-//! Only whole lines are read and each only once: a follower remembers the offset behind the last one
-//! and waits for the kernel's file events in between. Where a server keeps the conversation it is asked
-//! for all of it each time, and what was shown is remembered.
+//! Only complete lines are read, each once: a follower keeps the offset behind the last line and waits for
+//! file events in between. A conversation on a server is fetched as a whole each time, and the lines that
+//! were shown are remembered by digest.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
@@ -17,8 +17,8 @@ use crate::model::{Message, Role, Target, Tokens};
 use crate::native::watch::Watch;
 use crate::native::{file, jsonl};
 
-/// How far back the last messages are looked for.
-const TAIL_BYTES: u64 = 64 << 20;
+/// Most bytes of a file that are searched for the last messages.
+const SEARCH_BYTES_LIMIT: u64 = 64 << 20;
 
 /// Why a conversation cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -26,10 +26,10 @@ pub enum TranscriptError {
     /// The agent has written none yet.
     #[error("it has not written a conversation yet")]
     Unwritten,
-    /// A server keeps it and is asked for it.
+    /// A server or database keeps it, so there is no file to watch.
     #[error("a server keeps it")]
     Asked,
-    /// It may lie where we could not look.
+    /// It may be in a source that failed.
     #[error("its conversation may lie where we could not look: {0}")]
     Hidden(String),
     /// The file cannot be read.
@@ -42,12 +42,12 @@ pub enum TranscriptError {
     },
 }
 
-/// Where a conversation is kept.
-enum Kept {
-    /// In a file, read so far.
+/// Where a conversation is stored.
+enum Storage {
+    /// A file, and the offset behind the last line that was read.
     File { path: PathBuf, end: u64 },
-    /// In a server or a database, which was asked for it; the lines that were shown, by their digest;
-    /// and where a change shows, if it does.
+    /// A server or a database: its last answer, the digests of the lines that were shown, and the paths
+    /// whose change announces new lines.
     Server {
         target: Box<Target>,
         asked: Option<Conversation>,
@@ -56,25 +56,25 @@ enum Kept {
     },
 }
 
-/// A place in one conversation.
+/// A position in one conversation.
 pub struct Transcript {
     adapter: &'static dyn Adapter,
     host: Arc<Host>,
-    /// Nobody but this adapter.
-    alone: Adapters,
-    kept: Kept,
+    /// The list with this adapter only.
+    only_adapter: Adapters,
+    storage: Storage,
     /// The usage given so far, by message id.
     counted: HashMap<String, Tokens>,
 }
 
-/// What was found of a conversation.
-enum Lies {
+/// A conversation that was found.
+enum Location {
     File(PathBuf),
     Server(Conversation, Vec<PathBuf>),
 }
 
 impl Transcript {
-    /// Finds the file of a session's conversation.
+    /// Opens the conversation of a session.
     pub fn open(
         host: &Arc<Host>,
         adapters: Adapters,
@@ -82,31 +82,31 @@ impl Transcript {
     ) -> Result<Self, TranscriptError> {
         let found = look_for(host, adapters, target);
         let hidden = found.faults.first().map(|f| f.message.clone());
-        let lies = found.rows.into_iter().next().ok_or(match hidden {
+        let location = found.rows.into_iter().next().ok_or(match hidden {
             Some(why) => TranscriptError::Hidden(why),
             None => TranscriptError::Unwritten,
         })?;
         let at = adapters.iter().position(|a| a.name() == target.adapter);
         let at = at.ok_or(TranscriptError::Unwritten)?;
-        let (adapter, alone) = (adapters[at], &adapters[at..=at]);
-        let kept = match lies {
-            Lies::File(path) => Kept::File { path, end: 0 },
-            Lies::Server(conversation, places) => Kept::Server {
+        let (adapter, only_adapter) = (adapters[at], &adapters[at..=at]);
+        let storage = match location {
+            Location::File(path) => Storage::File { path, end: 0 },
+            Location::Server(conversation, places) => Storage::Server {
                 target: Box::new(target.clone()),
                 asked: Some(conversation),
                 shown: HashSet::new(),
                 places,
             },
         };
-        Ok(Self { adapter, host: Arc::clone(host), alone, kept, counted: HashMap::new() })
+        Ok(Self { adapter, host: Arc::clone(host), only_adapter, storage, counted: HashMap::new() })
     }
 
-    /// Returns the file; `None` where none holds it.
+    /// Returns the file; `None` if a server or database stores it.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
-        match &self.kept {
-            Kept::File { path, .. } => Some(path),
-            Kept::Server { .. } => None,
+        match &self.storage {
+            Storage::File { path, .. } => Some(path),
+            Storage::Server { .. } => None,
         }
     }
 
@@ -152,13 +152,13 @@ impl Transcript {
         Ok(lines)
     }
 
-    /// Begins to watch for appended lines; a server that is asked sends no file events.
+    /// Starts a watch for appended lines; fails with `Asked` if no path announces them.
     pub fn watch(&self) -> Result<Watch, TranscriptError> {
-        match &self.kept {
-            Kept::File { path, .. } => {
+        match &self.storage {
+            Storage::File { path, .. } => {
                 Watch::directories(path.parent()).map_err(|e| unreadable(path, &e))
             }
-            Kept::Server { places, .. } => {
+            Storage::Server { places, .. } => {
                 let places: Vec<&Path> = places.iter().filter_map(|p| p.parent()).collect();
                 let first = places.first().ok_or(TranscriptError::Asked)?;
                 Watch::directories(places.iter().copied()).map_err(|e| unreadable(first, &e))
@@ -171,10 +171,11 @@ impl Transcript {
         visit: &mut dyn FnMut(&'static dyn Adapter, &[u8]) -> bool,
     ) -> Result<(), TranscriptError> {
         let (adapter, uid) = (self.adapter, self.host.kernel.uid());
-        let (path, place) = match &mut self.kept {
-            Kept::File { path, end } => (path, end),
-            Kept::Server { target, asked, shown, .. } => {
-                let conversation = taken(&self.host, self.alone, target, asked)?;
+        let (path, place) = match &mut self.storage {
+            Storage::File { path, end } => (path, end),
+            Storage::Server { target, asked, shown, .. } => {
+                let conversation =
+                    fetch_conversation(&self.host, self.only_adapter, target, asked)?;
                 shown.extend(conversation.lines.iter().map(|line| digest(line)));
                 let newest = conversation.unfinished.iter().chain(conversation.lines.iter().rev());
                 let _enough = newest.into_iter().all(|line| visit(adapter, line));
@@ -183,15 +184,20 @@ impl Transcript {
         };
         let opened = file::open(path, uid).map_err(|e| unreadable(path, &e))?;
         let mut end = None;
-        let read =
-            jsonl::tail_from(&opened.file, opened.size, 64 << 10, TAIL_BYTES, &mut |at, line| {
+        let read = jsonl::tail_from(
+            &opened.file,
+            opened.size,
+            64 << 10,
+            SEARCH_BYTES_LIMIT,
+            &mut |at, line| {
                 end.get_or_insert(at + line.len() as u64 + 1);
                 if visit(adapter, line) {
                     ControlFlow::Continue(())
                 } else {
                     ControlFlow::Break(())
                 }
-            });
+            },
+        );
         *place = end.unwrap_or(0);
         read.map(drop).map_err(|e| unreadable(path, &e))
     }
@@ -201,11 +207,12 @@ impl Transcript {
         visit: &mut dyn FnMut(&'static dyn Adapter, &[u8]),
     ) -> Result<(), TranscriptError> {
         let (adapter, uid) = (self.adapter, self.host.kernel.uid());
-        let (path, end) = match &mut self.kept {
-            Kept::File { path, end } => (path, end),
-            Kept::Server { target, asked, shown, .. } => {
-                // What is still being said is shown when it is whole.
-                for line in taken(&self.host, self.alone, target, asked)?.lines {
+        let (path, end) = match &mut self.storage {
+            Storage::File { path, end } => (path, end),
+            Storage::Server { target, asked, shown, .. } => {
+                // An unfinished message is shown once it is complete.
+                for line in fetch_conversation(&self.host, self.only_adapter, target, asked)?.lines
+                {
                     if shown.insert(digest(&line)) {
                         visit(adapter, &line);
                     }
@@ -215,7 +222,7 @@ impl Transcript {
         };
         let opened = file::open(path, uid).map_err(|e| unreadable(path, &e))?;
         if opened.size < *end {
-            // Rewritten from the start: everything in it is new.
+            // The file was rewritten, so all its lines are new.
             *end = 0;
         }
         let pass = jsonl::lines(&opened.file, *end, &mut |line| visit(adapter, line));
@@ -223,8 +230,8 @@ impl Transcript {
         Ok(())
     }
 
-    /// Joins lone usage to the message before it. A further line of the same message id gives only what
-    /// its usage adds to that of the lines before it, so that the usage of all lines adds up.
+    /// Moves a usage line without text to the message before it. A further line of the same message id
+    /// keeps only the increase of its usage, so that the usage of all lines adds up.
     fn settle(&mut self, messages: Vec<Message>) -> Vec<Message> {
         let mut settled: Vec<Message> = Vec::with_capacity(messages.len());
         for mut message in messages {
@@ -254,8 +261,8 @@ fn unreadable(path: &Path, why: &dyn std::fmt::Display) -> TranscriptError {
     TranscriptError::Unreadable { path: path.display().to_string(), why: why.to_string() }
 }
 
-/// Finds where a conversation is kept.
-fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Lies> {
+/// Finds where a conversation is stored.
+fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Location> {
     let wanted = target.clone();
     each_adapter(host, adapters, host.deadlines.all, move |adapter, look| {
         let mut found = Found::default();
@@ -266,14 +273,14 @@ fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Lies
                 match store.conversation(locator) {
                     Some(Ok(conversation)) => {
                         let places = store.watched(locator);
-                        found.rows.push(Lies::Server(conversation, places));
+                        found.rows.push(Location::Server(conversation, places));
                     }
                     Some(Err(fault)) => found.faults.push(fault),
                     None => {
-                        let lies = written(store.as_ref(), locator);
-                        let paths = lies.rows.into_iter().filter_map(|l| l.path);
-                        found.rows.extend(paths.map(Lies::File));
-                        found.faults.extend(lies.faults);
+                        let location = written(store.as_ref(), locator);
+                        let paths = location.rows.into_iter().filter_map(|l| l.path);
+                        found.rows.extend(paths.map(Location::File));
+                        found.faults.extend(location.faults);
                     }
                 }
             }
@@ -282,20 +289,20 @@ fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Lies
     })
 }
 
-/// Returns what a server keeps: as it was asked for just now, or asked for again.
-fn taken(
+/// Returns the conversation from a server: the answer that was just fetched, or a new one.
+fn fetch_conversation(
     host: &Arc<Host>,
-    alone: Adapters,
+    only_adapter: Adapters,
     target: &Target,
     asked: &mut Option<Conversation>,
 ) -> Result<Conversation, TranscriptError> {
     if let Some(conversation) = asked.take() {
         return Ok(conversation);
     }
-    let found = look_for(host, alone, target);
+    let found = look_for(host, only_adapter, target);
     let why = found.faults.first().map(|f| f.message.clone());
     match found.rows.into_iter().next() {
-        Some(Lies::Server(conversation, _)) => Ok(conversation),
+        Some(Location::Server(conversation, _)) => Ok(conversation),
         _ => Err(TranscriptError::Hidden(why.unwrap_or_else(|| "it is no longer there".into()))),
     }
 }

@@ -1,9 +1,9 @@
-//! Whether another user could have chosen what a path leads to.
+//! Checks whether another user could have chosen the file that a path leads to.
 //!
-//! A path is as safe as every directory and every link on the way. Whoever owns one of them, or may write to one of
-//! the directories, can put something else in its place. Ours, root's and those of the owner of `/` are
-//! trusted: in a user namespace without root, the owner of `/` stands for root. In a directory with the
-//! sticky bit, like `/tmp`, others cannot replace what is not theirs.
+//! A path is as safe as every directory and link on the way: the owner of one of them, and every user with
+//! write access to one of the directories, can replace what it leads to. This user, root and the owner of
+//! `/` are trusted; in a user namespace without root the owner of `/` stands for root. In a directory with
+//! the sticky bit, like `/tmp`, other users cannot replace files that they do not own.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -11,8 +11,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// More links on one path than this are a loop.
-const LINKS_MOST: usize = 40;
+/// Limit of links on one path; more are a loop.
+const LINKS_LIMIT: usize = 40;
 const STICKY: u32 = 0o1000;
 
 /// Why a path is not trusted.
@@ -21,7 +21,7 @@ pub enum Distrust {
     /// A file, a directory or a link on the way belongs to another user.
     #[error("{} belongs to another user (uid {uid})", .path.display())]
     Foreign {
-        /// What belongs to the other user.
+        /// The path that belongs to the other user.
         path: PathBuf,
         /// The owner.
         uid: u32,
@@ -32,35 +32,36 @@ pub enum Distrust {
     /// Others may write to a directory on the way.
     #[error("{} can be replaced by others: {} has mode {mode:04o}", .path.display(), .directory.display())]
     Replaceable {
-        /// What the path leads to.
+        /// The file that the path leads to.
         path: PathBuf,
         /// The directory that others may write to.
         directory: PathBuf,
         /// Its mode.
         mode: u32,
     },
-    /// It cannot be looked at.
+    /// Its metadata cannot be read.
     #[error("{}: {source}", .path.display())]
     Io {
-        /// What cannot be looked at.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// What is asked of the directories on the way.
+/// The condition for the directories on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Above {
-    /// None belongs to another user.
+    /// No directory belongs to another user.
     Owned,
-    /// Nor may others write to any of them.
+    /// In addition, no other user can write to one of them.
     Closed,
 }
 
-/// Follows the path to a file that only this user and root could have chosen, and returns its real path.
+/// Follows the path to a file that only this user and root could have chosen, and returns its canonical
+/// path.
 ///
-/// With [`Strict::Yes`] neither the file nor its own directory may be written by any group.
+/// With [`Strict::Yes`] no group may write to the file or its directory.
 pub fn file(path: &Path, uid: u32, strict: Strict) -> Result<PathBuf, Distrust> {
     let (real, meta) = follow(path, uid, Above::Closed)?;
     let mode = meta.mode() & 0o7777;
@@ -77,17 +78,17 @@ pub fn file(path: &Path, uid: u32, strict: Strict) -> Result<PathBuf, Distrust> 
     Ok(real)
 }
 
-/// Whether a group of the owner's own may write to a file.
+/// Whether the owner's private group may write to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strict {
-    /// No group may.
+    /// No group may write.
     Yes,
-    /// A group with the owner's own number may: many systems give each user one.
+    /// A group with the same number as the owner may write: many systems give each user one.
     No,
 }
 
-/// Makes sure that no directory on the way to a path, and not the path itself, belongs to another user. What
-/// does not exist yet is no matter.
+/// Checks that neither the path nor a directory on the way belongs to another user. Missing parts are
+/// allowed.
 pub fn owned(path: &Path, uid: u32) -> io::Result<()> {
     match follow(path, uid, Above::Owned) {
         Ok(_) => Ok(()),
@@ -106,7 +107,7 @@ pub fn is_readable_by_others(path: &Path) -> bool {
         && real.ancestors().skip(1).all(reachable)
 }
 
-/// Walks a path as the kernel does, link by link, and looks at each step.
+/// Walks a path as the kernel does, link by link, and checks each step.
 fn follow(path: &Path, uid: u32, above: Above) -> Result<(PathBuf, Metadata), Distrust> {
     let trusted = [uid, 0, fs::metadata("/").map_or(0, |root| root.uid())];
     let mut real = PathBuf::from("/");
@@ -134,7 +135,7 @@ fn follow(path: &Path, uid: u32, above: Above) -> Result<(PathBuf, Metadata), Di
         }
         links += 1;
         let target = fs::read_link(&next).map_err(|source| failed(&next, source))?;
-        if links > LINKS_MOST {
+        if links > LINKS_LIMIT {
             return Err(failed(&next, io::Error::other("too many links")));
         }
         if target.is_absolute() {
@@ -146,7 +147,7 @@ fn follow(path: &Path, uid: u32, above: Above) -> Result<(PathBuf, Metadata), Di
     Ok((real, meta))
 }
 
-/// The steps of a path, the first one last.
+/// Returns the steps of a path in reverse order.
 fn steps(path: &Path) -> Vec<OsString> {
     let steps = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

@@ -1,8 +1,8 @@
-//! Waiting for sessions: arm the wake-ups, look at ground truth, decide, block until something happens.
+//! Waiting for sessions: a loop of look, decide, register wake-ups, block until a wake-up.
 //!
-//! Nothing is polled: exits, file events and a server's own word say when to look again, and a look
-//! decides. What is watched depends on what was seen, so a look that adds something to watch is
-//! followed by another one before anybody blocks. Names no agent.
+//! Exits, file events and messages of servers say when to look again; only a look decides. The set of
+//! watched objects depends on the last look, so a look that adds an object to it is followed by another
+//! look before the thread blocks. Names no agent.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,18 +10,12 @@ use std::time::{Duration, Instant};
 use crate::fleet::{self, Adapters, Observed, observe};
 use crate::host::Host;
 use crate::model::{Evidence, Fault, Outcome, ProcId, Session, Status, Target};
-use crate::waker::Waker;
+use crate::wakeups::{LOOKS_BEFORE_A_PAUSE, SAFETY_INTERVAL, UNKNOWN_GRACE, Wakeups};
 
-/// Wake-ups may be lost by what lies between us and the agents; this bounds what that costs.
-const SAFETY: Duration = Duration::from_mins(1);
-/// The pace where no wake-up can be had.
-const PACE: Duration = Duration::from_secs(1);
-/// An agent on its way out cannot be told for a moment; only what lasts longer is worth a word.
-const WORTH_A_WORD: Duration = Duration::from_millis(250);
-/// So many looks in a row may each find something new to watch before we pause.
-const RESTLESS: usize = 16;
+/// Interval between two looks while wake-ups are unavailable.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is waited for.
+/// The condition that ends the wait for one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// The turn is over, one way or the other, or a human is needed.
@@ -30,76 +24,77 @@ pub enum Until {
     Status(Status),
 }
 
-/// How many of the sessions must get there.
+/// How many of the sessions must meet the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enough {
-    /// Each of them, at some time.
+pub enum Quorum {
+    /// Every session, at any moment of the wait.
     All,
-    /// The first.
+    /// One session.
     Any,
 }
 
-/// What is wished for.
+/// The condition, the number of sessions, and the timeout of a wait.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
-    /// What is waited for.
+pub struct WaitOptions {
+    /// The condition that ends the wait for one session.
     pub until: Until,
-    /// How many of them.
-    pub enough: Enough,
-    /// For how long at most.
+    /// How many sessions must meet it.
+    pub quorum: Quorum,
+    /// The timeout of the whole wait; `None` waits without a limit.
     pub timeout: Option<Duration>,
 }
 
-/// What a look means for what is waited for.
+/// The state of one session compared with the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Not yet.
+pub enum WaitVerdict {
+    /// The condition is not met yet.
     Pending,
-    /// It is there.
+    /// The condition is met.
     Reached,
-    /// It cannot get there any more, or its turn ended badly.
+    /// The condition can no longer be met, or the turn ended badly.
     Missed,
     /// A human is needed first.
     Blocked,
 }
 
-/// How the waiting ended.
+/// How the wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// As wished.
+    /// The condition was met.
     Reached,
-    /// Not as wished, and it cannot be any more.
+    /// The condition can no longer be met.
     Missed,
     /// A human is needed first.
     Blocked,
-    /// The time was up.
+    /// The timeout passed.
     TimedOut,
 }
 
 /// One session that was waited for.
 #[derive(Clone, Debug)]
 pub struct Awaited {
-    /// What was asked for.
+    /// The session or process that was asked for.
     pub target: Target,
-    /// As it was last seen; `None` when no look succeeded.
+    /// The session as the last successful look showed it; `None` when no look succeeded.
     pub session: Option<Session>,
-    /// What that meant.
-    pub verdict: Verdict,
+    /// The verdict of that look.
+    pub verdict: WaitVerdict,
 }
 
-/// What came of it.
+/// The result of a wait.
 #[derive(Debug)]
 pub struct Waited {
     /// The sessions, in the order they were asked for.
     pub sessions: Vec<Awaited>,
-    /// How it ended.
+    /// How the wait ended.
     pub end: End,
-    /// What was watched. Giving that back takes the kernel a while: whoever ends anyway lets it be.
+    /// The wake-up sources. Releasing them takes the kernel a while, so a process that exits anyway should
+    /// forget them.
     pub watched: Watched,
 }
 
-/// What was watched while waiting; it is given back with the value.
-pub struct Watched(#[allow(dead_code)] Waker);
+/// The wake-up sources of a wait, released when the value is dropped.
+pub struct Watched(#[allow(dead_code)] Wakeups);
 
 impl std::fmt::Debug for Watched {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -107,147 +102,153 @@ impl std::fmt::Debug for Watched {
     }
 }
 
-/// What is worth telling while waiting.
+/// A report to the caller during the wait.
 #[derive(Debug)]
-pub enum Word<'a> {
-    /// This session is decided.
+pub enum Progress<'a> {
+    /// This session has its final verdict.
     Decided(&'a Session),
-    /// It cannot be told what this session does: waiting goes on.
+    /// The status of this session is unknown; the wait continues.
     Unknown(&'a Session),
-    /// A human is needed, but something else is waited for: waiting goes on.
+    /// A human is needed, but the condition is another one; the wait continues.
     NeedsHuman(&'a Session),
-    /// A source failed: waiting goes on.
+    /// A source failed; the wait continues.
     Fault(&'a Fault),
-    /// Wake-ups cannot be had: we look at a pace instead.
+    /// Wake-ups are unavailable for this reason; the wait polls instead.
     Paced(&'a str),
 }
 
-/// Decides what a look means: the table of the contract.
+/// Compares a session with the condition: the table of the contract.
 #[must_use]
-pub fn decide(until: Until, session: &Session, ends_by_itself: bool) -> Verdict {
+pub fn decide(until: Until, session: &Session, ends_by_itself: bool) -> WaitVerdict {
     let ended = !session.status.is_live();
     match (until, session.status) {
-        (_, Status::Unknown) | (Until::TurnOver, Status::Running) => Verdict::Pending,
-        // It is leaving; only then its record says how the turn ended.
-        (Until::TurnOver, Status::Idle) if ends_by_itself => Verdict::Pending,
-        // It rests in a server that says how the last turn ended: not well.
+        (_, Status::Unknown) | (Until::TurnOver, Status::Running) => WaitVerdict::Pending,
+        // The process is about to exit; only after its exit the record says how the turn ended.
+        (Until::TurnOver, Status::Idle) if ends_by_itself => WaitVerdict::Pending,
+        // The session is idle in a server, and the server says that the last turn failed.
         (Until::TurnOver, Status::Idle)
             if session.outcome.is_some_and(|o| o != Outcome::Finished) =>
         {
-            Verdict::Missed
+            WaitVerdict::Missed
         }
-        (Until::TurnOver, Status::Idle) => Verdict::Reached,
-        (Until::TurnOver, Status::Waiting) => Verdict::Blocked,
+        (Until::TurnOver, Status::Idle) => WaitVerdict::Reached,
+        (Until::TurnOver, Status::Waiting) => WaitVerdict::Blocked,
         (Until::TurnOver, Status::Stopped | Status::Error) => match session.outcome {
-            Some(Outcome::Finished) => Verdict::Reached,
-            _ => Verdict::Missed,
+            Some(Outcome::Finished) => WaitVerdict::Reached,
+            _ => WaitVerdict::Missed,
         },
-        // Nothing serves it any more, however its last turn ended.
-        (Until::Status(Status::Stopped), _) if ended => Verdict::Reached,
-        (Until::Status(wanted), status) if wanted == status => Verdict::Reached,
-        (Until::Status(_), _) if ended => Verdict::Missed,
-        (Until::Status(_), _) => Verdict::Pending,
+        // No process serves the session; the outcome of its last turn does not matter.
+        (Until::Status(Status::Stopped), _) if ended => WaitVerdict::Reached,
+        (Until::Status(wanted), status) if wanted == status => WaitVerdict::Reached,
+        (Until::Status(_), _) if ended => WaitVerdict::Missed,
+        (Until::Status(_), _) => WaitVerdict::Pending,
     }
 }
 
-/// Waits; `tell` hears what happens meanwhile.
+/// Waits until the condition is met, cannot be met, or the timeout passes. `report` receives progress
+/// reports.
 pub fn wait(
     host: &Arc<Host>,
     adapters: Adapters,
     targets: &[Target],
-    wish: Wish,
-    tell: &mut dyn FnMut(Word<'_>),
+    options: WaitOptions,
+    report: &mut dyn FnMut(Progress<'_>),
 ) -> std::io::Result<Waited> {
-    let until = wish.timeout.and_then(|t| Instant::now().checked_add(t));
+    let until = options.timeout.and_then(|t| Instant::now().checked_add(t));
     let left = || until.map(|u| u.saturating_duration_since(Instant::now()));
     let mut watch = Watch {
-        wish,
-        sessions: targets.iter().cloned().map(Attended::new).collect(),
-        told_faults: Vec::new(),
-        told_trouble: None,
+        options,
+        sessions: targets.iter().cloned().map(WaitedSession::new).collect(),
+        reported_faults: Vec::new(),
+        reported_trouble: None,
     };
-    let mut waker = Waker::new();
-    let mut restless = 0;
+    let mut wakeups = Wakeups::new();
+    let mut looks_with_news = 0;
     let mut first = true;
     loop {
         let asked: Vec<usize> = watch.pending().collect();
         let wanted: Vec<Target> =
             asked.iter().map(|at| watch.sessions[*at].awaited.target.clone()).collect();
-        // The first look may take its time: an answer late is better than none.
-        let limit = left().filter(|_| !first).unwrap_or(host.deadlines.all).max(WORTH_A_WORD);
+        // The first look gets the full deadline even if the timeout is shorter, so that the caller gets at
+        // least one answer.
+        let limit = left().filter(|_| !first).unwrap_or(host.deadlines.all).max(UNKNOWN_GRACE);
         let look = observe(host, adapters, &wanted, limit.min(host.deadlines.all));
         first = false;
-        watch.hear(&look.faults, tell);
+        watch.report_faults(&look.faults, report);
         for (at, seen) in asked.iter().zip(&look.seen) {
-            watch.sessions[*at].see(host, wish.until, seen, look.faults.is_empty());
+            watch.sessions[*at].update(host, options.until, seen, look.faults.is_empty());
         }
-        if let Some(end) = watch.end(tell) {
-            return Ok(finish(host, adapters, watch, end, waker));
+        if let Some(end) = watch.end(report) {
+            return Ok(finish(host, adapters, watch, end, wakeups));
         }
         if left().is_some_and(|left| left.is_zero()) {
-            return Ok(finish(host, adapters, watch, End::TimedOut, waker));
+            return Ok(finish(host, adapters, watch, End::TimedOut, wakeups));
         }
         let looks = asked.into_iter().zip(look.seen);
         let open: Vec<(usize, Observed)> =
             looks.filter(|(at, _)| !watch.sessions[*at].decided).collect();
-        let armed = waker.arm(host, open.iter().map(|(_, seen)| &seen.signs));
-        restless = if armed.news { restless + 1 } else { 0 };
-        if armed.news && restless < RESTLESS {
+        let armed = wakeups.arm(host, open.iter().map(|(_, seen)| &seen.signs));
+        looks_with_news = if armed.news { looks_with_news + 1 } else { 0 };
+        if armed.news && looks_with_news < LOOKS_BEFORE_A_PAUSE {
             continue;
         }
-        let paced = armed.trouble.is_some() || armed.news || watch.is_blind(&open);
-        if let Some(trouble) = armed.trouble.filter(|t| watch.told_trouble.as_ref() != Some(t)) {
-            tell(Word::Paced(&trouble));
-            watch.told_trouble = Some(trouble);
+        let paced = armed.trouble.is_some() || armed.news || watch.lacks_wakeups(&open);
+        if let Some(trouble) = armed.trouble.filter(|t| watch.reported_trouble.as_ref() != Some(t))
+        {
+            report(Progress::Paced(&trouble));
+            watch.reported_trouble = Some(trouble);
         }
-        let mut pause = if paced { PACE } else { SAFETY };
-        pause = pause.min(watch.say(tell).unwrap_or(pause));
-        pause = waker.echo().map_or(pause, |echo| pause.min(echo));
-        waker.wait(pause.min(left().unwrap_or(pause)))?;
+        let mut pause = if paced { POLL_INTERVAL } else { SAFETY_INTERVAL };
+        pause = pause.min(watch.report_progress(report).unwrap_or(pause));
+        pause = wakeups.journal_delay().map_or(pause, |delay| pause.min(delay));
+        wakeups.wait(pause.min(left().unwrap_or(pause)))?;
     }
 }
 
-/// A session that is waited for, and what was told about it.
-struct Attended {
+/// One session of the wait, and which reports were made about it.
+struct WaitedSession {
     awaited: Awaited,
     decided: bool,
-    /// The process that was meant, where it was named by its pid.
+    /// The identity of the process, when the target is a pid. It keeps a recycled pid from being taken for
+    /// it.
     process: Option<ProcId>,
     unknown_since: Option<Instant>,
-    told_unknown: bool,
-    told_human: bool,
+    reported_unknown: bool,
+    reported_human: bool,
 }
 
-impl Attended {
+impl WaitedSession {
     fn new(target: Target) -> Self {
         Self {
-            awaited: Awaited { target, session: None, verdict: Verdict::Pending },
+            awaited: Awaited { target, session: None, verdict: WaitVerdict::Pending },
             decided: false,
             process: None,
             unknown_since: None,
-            told_unknown: false,
-            told_human: false,
+            reported_unknown: false,
+            reported_human: false,
         }
     }
 
-    /// Takes in what a look says.
-    fn see(&mut self, host: &Host, until: Until, seen: &Observed, whole: bool) {
+    /// Updates the session and its verdict from a look. `whole` says that no source failed, so an absent
+    /// session is really gone.
+    fn update(&mut self, host: &Host, until: Until, seen: &Observed, whole: bool) {
         let nameless = self.awaited.target.session.is_none();
         let meant =
             |session: &&Session| self.process.as_ref().is_none_or(|was| session.is_served_by(was));
         let session = match seen.session.as_ref().filter(meant) {
             Some(session) => Some(session.clone()),
             None if nameless && whole => {
-                // Gone before it was looked at for the first time: nobody will ever know.
-                self.awaited.verdict = Verdict::Missed;
+                // The process has exited. If it did so before the first look, its session is unknown for
+                // ever.
+                self.awaited.verdict = WaitVerdict::Missed;
                 self.awaited.session.take().map(|s| exited(host, s))
             }
-            // Whoever kept it says that there is no such session any more.
+            // Its store was read completely and no longer holds the session.
             None if whole => {
                 let gone = self.awaited.session.take().map(|s| fleet::forgotten(s, host.now()));
                 self.awaited.verdict = match until {
-                    Until::Status(Status::Stopped) => Verdict::Reached,
-                    _ => Verdict::Missed,
+                    Until::Status(Status::Stopped) => WaitVerdict::Reached,
+                    _ => WaitVerdict::Missed,
                 };
                 self.awaited.session = gone;
                 return;
@@ -261,7 +262,7 @@ impl Attended {
         if nameless {
             self.process = self.process.take().or_else(|| session.process_ids().into_iter().next());
         }
-        // A process that has found its session is waited for by that session's name.
+        // The process now serves a session: from here on the wait follows the session id, not the pid.
         if let Some(id) = session.id.clone().filter(|_| nameless) {
             let locator = crate::model::Locator { id, path: None, parent: None };
             self.awaited.target.session = Some(locator);
@@ -276,7 +277,8 @@ impl Attended {
     }
 }
 
-/// A process without a session that has ended: the kernel says so, and nobody knows more.
+/// Returns the row of a process that exited without a session: the kernel proves its exit, no other source
+/// knows it.
 fn exited(host: &Host, mut session: Session) -> Session {
     let pid = session.pid.map_or_else(String::new, |pid| format!("pid {pid} "));
     let says = format!("{pid}has exited and served no session");
@@ -288,10 +290,10 @@ fn exited(host: &Host, mut session: Session) -> Session {
 }
 
 struct Watch {
-    wish: Wish,
-    sessions: Vec<Attended>,
-    told_faults: Vec<Fault>,
-    told_trouble: Option<String>,
+    options: WaitOptions,
+    sessions: Vec<WaitedSession>,
+    reported_faults: Vec<Fault>,
+    reported_trouble: Option<String>,
 }
 
 impl Watch {
@@ -300,32 +302,32 @@ impl Watch {
         open.map(|(at, _)| at)
     }
 
-    fn hear(&mut self, faults: &[Fault], tell: &mut dyn FnMut(Word<'_>)) {
+    fn report_faults(&mut self, faults: &[Fault], report: &mut dyn FnMut(Progress<'_>)) {
         for fault in faults {
-            if !self.told_faults.contains(fault) {
-                tell(Word::Fault(fault));
-                self.told_faults.push(fault.clone());
+            if !self.reported_faults.contains(fault) {
+                report(Progress::Fault(fault));
+                self.reported_faults.push(fault.clone());
             }
         }
     }
 
-    /// Tells what is decided now, and says whether that ends it.
-    fn end(&mut self, tell: &mut dyn FnMut(Word<'_>)) -> Option<End> {
-        let any = self.wish.enough == Enough::Any;
-        for attended in self.sessions.iter_mut().filter(|s| !s.decided) {
-            let end = match attended.awaited.verdict {
-                Verdict::Pending => continue,
-                Verdict::Reached => any.then_some(End::Reached),
-                // Whichever way the first turn ended, it is the first.
-                Verdict::Missed => {
-                    (any && self.wish.until == Until::TurnOver).then_some(End::Missed)
+    /// Reports the sessions that now have a final verdict, and returns how the wait ends if it does.
+    fn end(&mut self, report: &mut dyn FnMut(Progress<'_>)) -> Option<End> {
+        let any = self.options.quorum == Quorum::Any;
+        for waited in self.sessions.iter_mut().filter(|s| !s.decided) {
+            let end = match waited.awaited.verdict {
+                WaitVerdict::Pending => continue,
+                WaitVerdict::Reached => any.then_some(End::Reached),
+                // With `Any`, the first turn that ends decides, also when it ends badly.
+                WaitVerdict::Missed => {
+                    (any && self.options.until == Until::TurnOver).then_some(End::Missed)
                 }
-                // It may take for ever: whoever waits is told at once.
-                Verdict::Blocked => Some(End::Blocked),
+                // A human may never answer, so the wait ends at once.
+                WaitVerdict::Blocked => Some(End::Blocked),
             };
-            attended.decided = true;
-            if let Some(session) = &attended.awaited.session {
-                tell(Word::Decided(session));
+            waited.decided = true;
+            if let Some(session) = &waited.awaited.session {
+                report(Progress::Decided(session));
             }
             if end.is_some() {
                 return end;
@@ -334,33 +336,35 @@ impl Watch {
         if self.sessions.iter().any(|s| !s.decided) {
             return None;
         }
-        let missed = self.sessions.iter().any(|s| s.awaited.verdict == Verdict::Missed);
+        let missed = self.sessions.iter().any(|s| s.awaited.verdict == WaitVerdict::Missed);
         Some(if missed { End::Missed } else { End::Reached })
     }
 
-    /// Says whether somebody is waited for whose next change nothing we watch would tell.
-    fn is_blind(&self, open: &[(usize, Observed)]) -> bool {
+    /// Says whether a session is unknown and no process of it is watched, so that no wake-up would announce
+    /// its next change.
+    fn lacks_wakeups(&self, open: &[(usize, Observed)]) -> bool {
         open.iter().any(|(at, seen)| {
             self.sessions[*at].unknown_since.is_some() && seen.signs.processes.is_empty()
         })
     }
 
-    /// Tells what is worth a word, once each; returns when the next one will be.
-    fn say(&mut self, tell: &mut dyn FnMut(Word<'_>)) -> Option<Duration> {
+    /// Reports sessions that need a human or are unknown for longer than the grace period, once each.
+    /// Returns when the next report is due.
+    fn report_progress(&mut self, report: &mut dyn FnMut(Progress<'_>)) -> Option<Duration> {
         let mut next: Option<Duration> = None;
-        for attended in self.sessions.iter_mut().filter(|s| !s.decided) {
-            let Some(session) = &attended.awaited.session else { continue };
-            if session.status == Status::Waiting && !attended.told_human {
-                attended.told_human = true;
-                tell(Word::NeedsHuman(session));
+        for waited in self.sessions.iter_mut().filter(|s| !s.decided) {
+            let Some(session) = &waited.awaited.session else { continue };
+            if session.status == Status::Waiting && !waited.reported_human {
+                waited.reported_human = true;
+                report(Progress::NeedsHuman(session));
             }
-            let Some(since) = attended.unknown_since.filter(|_| !attended.told_unknown) else {
+            let Some(since) = waited.unknown_since.filter(|_| !waited.reported_unknown) else {
                 continue;
             };
-            let left = WORTH_A_WORD.saturating_sub(since.elapsed());
+            let left = UNKNOWN_GRACE.saturating_sub(since.elapsed());
             if left.is_zero() {
-                attended.told_unknown = true;
-                tell(Word::Unknown(session));
+                waited.reported_unknown = true;
+                report(Progress::Unknown(session));
             } else {
                 next = Some(next.map_or(left, |n| n.min(left)));
             }
@@ -369,11 +373,11 @@ impl Watch {
     }
 }
 
-/// What only a launch knows is added once, at the end: it decides nothing.
-fn finish(host: &Host, adapters: Adapters, watch: Watch, end: End, waker: Waker) -> Waited {
+/// Builds the result. The fields that only a launch knows are added here; they do not change a verdict.
+fn finish(host: &Host, adapters: Adapters, watch: Watch, end: End, wakeups: Wakeups) -> Waited {
     let mut sessions: Vec<Awaited> = watch.sessions.into_iter().map(|s| s.awaited).collect();
     for awaited in &mut sessions {
         fleet::add_launches(host, adapters, awaited.session.as_mut_slice());
     }
-    Waited { sessions, end, watched: Watched(waker) }
+    Waited { sessions, end, watched: Watched(wakeups) }
 }

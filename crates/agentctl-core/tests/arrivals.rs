@@ -39,7 +39,7 @@ fn host(home: &TestHome) -> Arc<Host> {
         kernel: Kernel::open().expect("a kernel"),
         clock: || Time(jiff::Timestamp::now()),
         deadlines: Deadlines { live: IN_TIME, all: IN_TIME, ..Deadlines::default() },
-        memo: None,
+        file_cache: None,
     })
 }
 

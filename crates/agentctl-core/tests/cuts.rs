@@ -32,7 +32,7 @@ fn look(home: &Path) -> Look {
         kernel: Kernel::open().expect("a kernel"),
         clock,
         deadlines: Deadlines::default(),
-        memo: None,
+        file_cache: None,
     };
     Look {
         now: host.now(),

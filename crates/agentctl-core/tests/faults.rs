@@ -154,7 +154,7 @@ impl World {
             kernel: Kernel::open().expect("a kernel"),
             clock: || Time(jiff::Timestamp::now()),
             deadlines: Deadlines { live: limit, all: limit, ..Deadlines::default() },
-            memo: None,
+            file_cache: None,
         })
     }
 

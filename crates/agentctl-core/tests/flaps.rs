@@ -46,7 +46,7 @@ fn host(home: &TestHome, gateway: &Gateway, token: &str, limit: Duration) -> Arc
         clock: || Time(jiff::Timestamp::now()),
         // Only the gateway is ever late on purpose.
         deadlines: Deadlines { live: LONG, all: LONG, gateway: limit, ..Deadlines::default() },
-        memo: None,
+        file_cache: None,
     })
 }
 

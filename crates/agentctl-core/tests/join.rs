@@ -322,7 +322,7 @@ fn host() -> Arc<Host> {
         kernel: Kernel::open().expect("a kernel"),
         clock: || at(1000),
         deadlines: Deadlines { live: limit, all: limit, ..Deadlines::default() },
-        memo: None,
+        file_cache: None,
     })
 }
 

@@ -69,7 +69,7 @@ fn host(home: &Path) -> Arc<Host> {
         kernel: Kernel::open().expect("a kernel"),
         clock: || Time(jiff::Timestamp::now()),
         deadlines: Deadlines::default(),
-        memo: None,
+        file_cache: None,
     })
 }
 

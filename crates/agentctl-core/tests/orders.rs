@@ -25,7 +25,7 @@ use agentctl_core::fleet::Adapters;
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Brief, Kernel, Process};
 use agentctl_core::model::{Join, Locator, Message, ProcId, Session, Target, Time};
-use agentctl_core::stop::{self, Options, Report, Verdict};
+use agentctl_core::stop::{self, Options, Report, StopVerdict};
 use rustix::process::Signal;
 use testkit::{Echo, sandboxed};
 
@@ -162,7 +162,7 @@ fn stop(pid: Option<u32>, force: bool) -> Report {
         kernel: Kernel::open().expect("a kernel"),
         clock: || Time(jiff::Timestamp::now()),
         deadlines: Deadlines { live: deadline, all: deadline, ..Deadlines::default() },
-        memo: None,
+        file_cache: None,
     });
     let locator = Locator { id: "forged".into(), path: None, parent: None };
     let target = Target { adapter: "credulous", root: HOME.into(), session: Some(locator), pid };
@@ -180,7 +180,7 @@ fn assert_refused(victim: &mut Echo, words: &str) {
     for force in [false, true] {
         let report = stop(None, force);
         assert!(victim.answers(), "{report:?}");
-        let Verdict::Refused(why, hint) = &report.verdict else { panic!("{report:?}") };
+        let StopVerdict::Refused(why, hint) = &report.verdict else { panic!("{report:?}") };
         assert!(why.contains(words) && hint.is_some(), "{report:?}");
     }
 }
@@ -190,7 +190,7 @@ fn a_process_that_is_proved_is_stopped() {
     sandboxed(|| {
         let mut agent = named();
         let report = stop(None, false);
-        assert_eq!(report.verdict, Verdict::Stopped, "{report:?}");
+        assert_eq!(report.verdict, StopVerdict::Stopped, "{report:?}");
         assert!(!agent.answers());
     });
 }
@@ -248,7 +248,7 @@ fn a_stop_looks_at_the_record_once_more() {
         READS.store(2, Ordering::SeqCst);
         let report = stop(None, true);
         assert!(victim.answers(), "{report:?}");
-        assert!(matches!(report.verdict, Verdict::Refused(..)), "{report:?}");
+        assert!(matches!(report.verdict, StopVerdict::Refused(..)), "{report:?}");
     });
 }
 
@@ -258,7 +258,9 @@ fn a_guess_is_never_signalled_and_names_the_pid() {
         GUESSED.store(true, Ordering::SeqCst);
         let mut victim = named();
         let hint = format!("agentctl stop {}", victim.pid());
-        let Verdict::Refused(_, Some(said)) = stop(None, true).verdict else { panic!("refused") };
+        let StopVerdict::Refused(_, Some(said)) = stop(None, true).verdict else {
+            panic!("refused")
+        };
         assert!(said.contains(&hint), "{said}");
         assert_refused(&mut victim, "only its directory and start time");
     });
@@ -271,7 +273,7 @@ fn a_pid_that_was_typed_names_the_process_itself() {
         AT_HOME.store(false, Ordering::SeqCst);
         let mut agent = named();
         let report = stop(Some(agent.pid()), false);
-        assert_eq!(report.verdict, Verdict::Stopped, "{report:?}");
+        assert_eq!(report.verdict, StopVerdict::Stopped, "{report:?}");
         assert!(!agent.answers());
     });
 }
@@ -284,7 +286,7 @@ fn a_pid_that_was_typed_must_still_be_the_agents_own() {
         let mut victim = named();
         let report = stop(Some(victim.pid()), true);
         assert!(victim.answers(), "{report:?}");
-        assert!(matches!(report.verdict, Verdict::Refused(..)), "{report:?}");
+        assert!(matches!(report.verdict, StopVerdict::Refused(..)), "{report:?}");
     });
 }
 
@@ -299,11 +301,11 @@ fn in_a_foreign_home_only_the_process_that_names_it_is_signalled() {
         *NAMED_BY.lock().expect("unpoisoned") = vec![id(&decoy)];
         let report = stop(None, true);
         assert!(victim.answers(), "{report:?}");
-        let Verdict::Refused(_, Some(hint)) = &report.verdict else { panic!("{report:?}") };
+        let StopVerdict::Refused(_, Some(hint)) = &report.verdict else { panic!("{report:?}") };
         assert!(hint.contains("[roots]"), "{hint}");
         *NAMED_BY.lock().expect("unpoisoned") = vec![id(&decoy), id(&victim)];
         let report = stop(None, false);
-        assert_eq!(report.verdict, Verdict::Stopped, "{report:?}");
+        assert_eq!(report.verdict, StopVerdict::Stopped, "{report:?}");
         assert!(!victim.answers());
     });
 }

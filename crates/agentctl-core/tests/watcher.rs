@@ -100,7 +100,7 @@ fn host(home: &TestHome, limit: Duration) -> Arc<Host> {
         kernel: Kernel::open().expect("a kernel"),
         clock: || Time(jiff::Timestamp::now()),
         deadlines: Deadlines { live: limit, all: limit, ..Deadlines::default() },
-        memo: None,
+        file_cache: None,
     })
 }
 

@@ -205,7 +205,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
         kernel,
         clock,
         deadlines: Deadlines::default(),
-        memo: None,
+        file_cache: None,
     };
     let path = path(&host);
     let mut file = read(&path, host.var(marks::CONFIG).is_some())?.unwrap_or_default();

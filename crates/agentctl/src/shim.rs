@@ -21,7 +21,7 @@ use agentctl_core::launch::{self, AgentEnv};
 use agentctl_core::marks::{AGENT_ENV, MARKER, Marker, SHIM, STARTER};
 use agentctl_core::model::Exit;
 use agentctl_core::resolve::resolve;
-use agentctl_core::runs::{Ended, HookMoment, HookReport, Run, Spec, Started};
+use agentctl_core::runs::{HookMoment, HookReport, Run, RunEnd, Spec, Started};
 
 /// Orphans of the agent are kept together so long after its end, for whoever stops it.
 const LINGER: Duration = Duration::from_secs(5);
@@ -82,7 +82,7 @@ fn parent(args: &[OsString]) -> io::Result<()> {
             // Whoever launched it reads it there, as the agent's own last words.
             writeln!(launch::output(&run.stderr())?, "agentctl: {error}")?;
             let exit = Exit { code: Some(127), signal: None };
-            return run.write_ended(&Ended { exit, at: crate::config::clock() });
+            return run.write_ended(&RunEnd { exit, at: crate::config::clock() });
         }
     };
     // The folder may be wiped, or the disk full: that is no reason to leave the agent alone.
@@ -94,7 +94,7 @@ fn parent(args: &[OsString]) -> io::Result<()> {
             None => return Err(io::Error::other("the agent is not ours to wait for")),
         }
     };
-    let ended = Ended { exit, at: crate::config::clock() };
+    let ended = RunEnd { exit, at: crate::config::clock() };
     let _unkept = run.write_ended(&ended);
     if let Some(spec) = run.spec() {
         complete(&run, &spec, &ended);
@@ -140,7 +140,7 @@ fn start(run: &Run, mutexes: &OsString, command: &[OsString]) -> io::Result<u32>
 }
 
 /// Runs what was wanted at the end, with what is then known of the session.
-fn complete(run: &Run, spec: &Spec, ended: &Ended) {
+fn complete(run: &Run, spec: &Spec, ended: &RunEnd) {
     let Some(hook) = &spec.on_complete else { return };
     let host = match crate::config::host() {
         Ok(host) => host,

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::Process;
 use crate::model::{
-    Evidence, Exit, Join, Locator, Outcome, ProcId, Reason, ReasonKind, Status, Time, Tokens, Word,
-    maybe_word,
+    Evidence, Exit, InternedName, Join, Locator, Outcome, ProcId, Reason, ReasonKind, Status, Time,
+    Tokens, maybe_word,
 };
 use crate::native::file;
 
@@ -158,7 +158,7 @@ pub enum Turn {
         asks: Option<Reason>,
         /// A human may be needed, but only the agent's own terminal says so.
         #[serde(deserialize_with = "maybe_word")]
-        doubt: Option<Word>,
+        doubt: Option<InternedName>,
     },
     /// It was completed.
     Finished,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Look, Record, Turn};
-use crate::native::memo::Basis;
+use crate::native::cache::FileVersion;
 
 /// So many rows of a database are remembered in one piece.
 const PIECE_ROWS: usize = 128;
@@ -16,9 +16,9 @@ impl Look {
     /// Reads a record's outline, or recalls it where its file is what it was. It must say nothing but
     /// what stands in that file; `variant` tells different ways of reading it apart.
     pub fn outline(&self, path: &Path, variant: u8, read: impl FnOnce() -> Record) -> Record {
-        let Some(memo) = &self.host.memo else { return read() };
-        let kept = Basis::of_file(path).and_then(|basis| {
-            let kept = memo.recall::<Record>(path, variant, &basis)?;
+        let Some(memo) = &self.host.file_cache else { return read() };
+        let kept = FileVersion::of_file(path).and_then(|basis| {
+            let kept = memo.get::<Record>(path, variant, &basis)?;
             Some(Record { stamp: Some(basis.stamp()), ..kept })
         });
         if let Some(mut record) = kept {
@@ -30,9 +30,9 @@ impl Look {
         let record = read();
         // What could not be read may be readable the next time.
         if let Some(stamp) = record.stamp.filter(|_| !matches!(record.turn, Turn::Unreadable(_))) {
-            let basis = Basis::from(stamp);
-            if Basis::of_file(path) == Some(basis) {
-                memo.keep(path, variant, &basis, &record);
+            let basis = FileVersion::from(stamp);
+            if FileVersion::of_file(path) == Some(basis) {
+                memo.insert(path, variant, &basis, &record);
             }
         }
         record
@@ -40,8 +40,8 @@ impl Look {
 
     /// Looks at a database before it is read, where what is read of it may be remembered.
     #[must_use]
-    pub fn basis(&self, database: &Path) -> Option<Basis> {
-        self.host.memo.as_ref().and_then(|_| Basis::of_database(database))
+    pub fn basis(&self, database: &Path) -> Option<FileVersion> {
+        self.host.file_cache.as_ref().and_then(|_| FileVersion::of_database(database))
     }
 
     /// Reads one session's record in a database that was looked at before, or recalls it where that is
@@ -49,20 +49,20 @@ impl Look {
     pub fn outline_in<E>(
         &self,
         database: &Path,
-        basis: Option<Basis>,
+        basis: Option<FileVersion>,
         id: &str,
         read: impl FnOnce() -> Result<Option<Record>, E>,
     ) -> Result<Option<Record>, E> {
-        let (Some(memo), Some(basis)) = (&self.host.memo, basis) else { return read() };
+        let (Some(memo), Some(basis)) = (&self.host.file_cache, basis) else { return read() };
         let name = database.join(id);
-        if let Some(record) = memo.recall(&name, 0, &basis) {
+        if let Some(record) = memo.get(&name, 0, &basis) {
             return Ok(Some(record));
         }
         let record = read()?;
         if let Some(record) = &record
-            && Basis::of_database(database) == Some(basis)
+            && FileVersion::of_database(database) == Some(basis)
         {
-            memo.keep(&name, 0, &basis, record);
+            memo.insert(&name, 0, &basis, record);
         }
         Ok(record)
     }
@@ -71,22 +71,22 @@ impl Look {
     pub fn rows_in<T: Serialize + DeserializeOwned, E>(
         &self,
         database: &Path,
-        basis: Option<Basis>,
+        basis: Option<FileVersion>,
         read: impl FnOnce() -> Result<Vec<T>, E>,
     ) -> Result<Vec<T>, E> {
-        let (Some(memo), Some(basis)) = (&self.host.memo, basis) else { return read() };
+        let (Some(memo), Some(basis)) = (&self.host.file_cache, basis) else { return read() };
         let piece = |number: usize| database.join(format!("rows/{number}"));
-        let count = memo.recall::<usize>(&database.join("rows"), 0, &basis);
-        let pieces = count.map(|count| (0..count).map(|at| memo.recall(&piece(at), 0, &basis)));
+        let count = memo.get::<usize>(&database.join("rows"), 0, &basis);
+        let pieces = count.map(|count| (0..count).map(|at| memo.get(&piece(at), 0, &basis)));
         if let Some(pieces) = pieces.and_then(Iterator::collect::<Option<Vec<Vec<T>>>>) {
             return Ok(pieces.into_iter().flatten().collect());
         }
         let rows = read()?;
-        if Basis::of_database(database) == Some(basis) {
+        if FileVersion::of_database(database) == Some(basis) {
             let pieces = rows.chunks(PIECE_ROWS);
-            memo.keep(&database.join("rows"), 0, &basis, &pieces.len());
+            memo.insert(&database.join("rows"), 0, &basis, &pieces.len());
             for (number, rows) in pieces.enumerate() {
-                memo.keep(&piece(number), 0, &basis, &rows);
+                memo.insert(&piece(number), 0, &basis, &rows);
             }
         }
         Ok(rows)

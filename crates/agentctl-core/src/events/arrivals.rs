@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::Bell;
+use super::Notifier;
 use crate::adapters::Look;
 use crate::fleet::{self, Adapters};
 use crate::host::Host;
@@ -42,7 +42,7 @@ pub(super) struct Arrivals {
 
 impl Arrivals {
     /// Counts the agents that live now, rings once, then watches for others.
-    pub(super) fn watch(host: &Arc<Host>, adapters: Adapters, bell: &Bell) -> io::Result<Self> {
+    pub(super) fn watch(host: &Arc<Host>, adapters: Adapters, bell: &Notifier) -> io::Result<Self> {
         let (host, counter) = (Arc::clone(host), NewestPid::open().ok());
         let before = counter.as_ref().and_then(|counter| counter.read().ok());
         let ((end, ended), bell) = (channel(), bell.clone());
@@ -52,19 +52,19 @@ impl Arrivals {
             let counter = counter.filter(|counter| counter.read().ok() != before);
             let mut census = Census::take(host, adapters, counter);
             // An agent that began between the watcher's look and this count is new to neither.
-            bell.ring();
+            bell.notify();
             watch(&mut census, &ended, &bell);
         })?;
         Ok(Self { _end: end })
     }
 }
 
-fn watch(census: &mut Census, ended: &Receiver<()>, bell: &Bell) {
+fn watch(census: &mut Census, ended: &Receiver<()>, bell: &Notifier) {
     let mut pause = EVERY;
     while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let began = Instant::now();
         if census.has_newcomer(began) {
-            bell.ring();
+            bell.notify();
         }
         pause = EVERY.max(began.elapsed() * PAUSES);
     }

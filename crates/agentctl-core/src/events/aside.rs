@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use super::Bell;
+use super::Notifier;
 use super::edges::Key;
 use crate::fleet::{self, Adapters, Launches, Observation, Survey};
 use crate::host::Host;
@@ -122,7 +122,7 @@ impl Aside {
     }
 
     /// Asks it, unless it has just answered; rings when it has.
-    pub(super) fn ask(&mut self, host: &Arc<Host>, bell: &Bell, known: Vec<Key>) {
+    pub(super) fn ask(&mut self, host: &Arc<Host>, bell: &Notifier, known: Vec<Key>) {
         if self.job.is_some() {
             self.again = true;
             return;
@@ -138,7 +138,7 @@ impl Aside {
             let answer = ask(&host, adapters, &[], &mut Launches::default(), known);
             // Nobody listens any more when the watcher has gone.
             let _gone = sender.send(answer);
-            bell.ring();
+            bell.notify();
         });
         self.job = spawned.ok().map(|_| answers);
     }

@@ -27,7 +27,7 @@ use crate::model::{Callback, Locator, ProcId, Session, Target, Time};
 
 /// So long a doubt must last before it is told: an agent on its way out, or a server that starts again,
 /// cannot be read for a moment. So long, too, a prompt waits for its detail.
-pub const WORTH_A_WORD: Duration = Duration::from_millis(250);
+pub const WORTH_A_WORD: Duration = crate::wakeups::UNKNOWN_GRACE;
 
 /// What a session is known by from look to look.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

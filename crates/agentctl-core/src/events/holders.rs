@@ -1,7 +1,7 @@
 //! Who keeps a directory, and which fuses burn, between two looks.
 
 use super::{Event, EventKind, identity};
-use crate::fuses::{Fuse, State};
+use crate::fuses::{Fuse, FuseState};
 use crate::locks::{Holder, Kind, Lock};
 use crate::model::{Fault, OWN_SOURCE, Time};
 
@@ -63,7 +63,7 @@ pub(super) fn step(
             events.push(about_lock(EventKind::LockReleased, was, at));
         }
     }
-    let burns = |fuse: &&Fuse| fuse.state == State::Burning;
+    let burns = |fuse: &&Fuse| fuse.state == FuseState::Burning;
     for fuse in now.fuses.iter().filter(burns) {
         match before.fuses.iter().find(|was| was.id == fuse.id) {
             None => events.push(about_fuse(EventKind::FuseSet, fuse, fuse.set_at.min(at))),

@@ -9,7 +9,7 @@ use crate::adapters::Root;
 use crate::fleet::{self, Adapters, Launch, Launches};
 use crate::host::Host;
 use crate::model::{Locator, Outcome, Reason, ReasonKind, Session, Status, Target, Time};
-use crate::runs::{Ended, Run};
+use crate::runs::{Run, RunEnd};
 
 /// Returns the beginnings and ends of launches since then, oldest first, with their own times.
 #[must_use]
@@ -147,7 +147,7 @@ pub(super) fn life_of(launch: &Launch) -> Life {
 
 /// The session as it was when this launch ended. Somebody may have continued it since: then only what
 /// the run itself says is told.
-fn over(begun: &Session, seen: Option<Session>, ended: &Ended) -> Session {
+fn over(begun: &Session, seen: Option<Session>, ended: &RunEnd) -> Session {
     let untouched = seen.filter(|session| {
         !session.status.is_live() && session.last_activity_at.is_none_or(|last| last <= ended.at)
     });

@@ -15,20 +15,20 @@ use super::edges::{Edges, Key, Life, Look, Named, Passed, WORTH_A_WORD};
 use super::holders::Holders;
 use super::left_homes::LeftHomes;
 use super::replay::{self, Past, life_of};
-use super::{Bell, Event};
+use super::{Event, Notifier};
 use crate::fleet::{Adapters, Launch, Launches, Signs, Survey};
 use crate::fuses;
 use crate::host::Host;
 use crate::locks::{self, Lock};
 use crate::model::{Fault, Listing, ProcId, Session, Status, Time};
-use crate::waker::{Waker, Woken};
+use crate::wakeups::{Wakeups, Woken};
 
 /// Looks are at least so far apart …
 const NEAREST: Duration = Duration::from_millis(50);
 /// … and, where they cost much, so far.
 const FARTHEST: Duration = Duration::from_millis(150);
 /// Wake-ups may be lost by what lies between us and the agents; this bounds what that costs.
-const SAFETY: Duration = Duration::from_mins(1);
+const SAFETY: Duration = crate::wakeups::SAFETY_INTERVAL;
 /// The pace where wake-ups cannot be had.
 const PACE: Duration = Duration::from_secs(2);
 /// How an agent ended is written by its parent; one that lives and does not write is not waited for.
@@ -41,7 +41,7 @@ const LAST_REST: Duration = Duration::from_mins(5);
 const OVERFLOW: &str =
     "more files changed at once than the system keeps for us (fs.inotify.max_queued_events)";
 /// So many looks in a row may each find something new to watch before we pause.
-const RESTLESS: u32 = 16;
+const RESTLESS: u32 = crate::wakeups::LOOKS_BEFORE_A_PAUSE;
 
 /// What one look brought.
 #[derive(Debug)]
@@ -71,8 +71,8 @@ pub struct Watcher {
     adapters: Adapters,
     edges: Edges,
     launches: Launches,
-    waker: Waker,
-    bell: Bell,
+    wakeups: Wakeups,
+    bell: Notifier,
     resting: HashMap<&'static str, Resting>,
     leaving: HashMap<String, Instant>,
     trouble: Option<String>,
@@ -99,15 +99,15 @@ pub struct Watcher {
 impl Watcher {
     /// Makes a watcher that has seen nothing yet: its first look is what the second is compared with.
     pub fn new(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
-        let mut waker = Waker::new();
-        let bell = waker.bell()?;
+        let mut wakeups = Wakeups::new();
+        let bell = wakeups.notifier()?;
         let (now, aside) = (Instant::now(), Aside::all(&host, adapters));
         Ok(Self {
             host,
             adapters,
             edges: Edges::default(),
             launches: Launches::default(),
-            waker,
+            wakeups,
             bell,
             resting: HashMap::new(),
             leaving: HashMap::new(),
@@ -145,7 +145,7 @@ impl Watcher {
 
     /// Returns what ends a [`Self::wait`] from any thread.
     #[must_use]
-    pub fn bell(&self) -> Bell {
+    pub fn bell(&self) -> Notifier {
         self.bell.clone()
     }
 
@@ -229,20 +229,20 @@ impl Watcher {
             if left.is_zero() {
                 return Ok(());
             }
-            match self.waker.wait(left)? {
-                Woken::Exit | Woken::Bell | Woken::Late => return Ok(()),
+            match self.wakeups.wait(left)? {
+                Woken::Exit | Woken::Notified | Woken::Timeout => return Ok(()),
                 // Only a death is worth more than keeping looks apart.
-                Woken::Sign => until = until.min(self.earliest),
+                Woken::Change => until = until.min(self.earliest),
             }
         }
     }
 
     /// Arms what wakes us, and reckons when to look again if nothing does.
     fn prepare(&mut self, began: Instant, at: Time, signs: &Signs, seen: &Seen) {
-        if self.waker.has_lost_events() {
+        if self.wakeups.has_lost_events() {
             self.lost = Some(Instant::now());
         }
-        let armed = self.waker.arm(&self.host, std::iter::once(signs));
+        let armed = self.wakeups.arm(&self.host, std::iter::once(signs));
         self.looked = Instant::now();
         self.restless = if armed.news { self.restless + 1 } else { 0 };
         let restless = self.restless > RESTLESS;
@@ -250,7 +250,7 @@ impl Watcher {
         // A server that does not answer at all has nothing to tell until it lets us in again.
         let silent = |name: &str| seen.faults.iter().any(|f| f.root.as_deref() == Some(name));
         let (silent, deaf): (Vec<_>, Vec<_>) =
-            armed.deaf.into_iter().partition(|(name, _)| silent(name));
+            armed.failed_servers.into_iter().partition(|(name, _)| silent(name));
         let only_silent = !silent.is_empty() && deaf.is_empty() && !armed.blind;
         // Where events were lost more may be: for a while nobody relies on them.
         let lost = self.lost.is_some_and(|at| at.elapsed() < SAFETY);
@@ -279,7 +279,7 @@ impl Watcher {
             let left = (since + WORTH_A_WORD).saturating_duration_since(self.looked);
             pause = pause.min(left.max(NEAREST));
         }
-        if let Some(echo) = self.waker.echo() {
+        if let Some(echo) = self.wakeups.journal_delay() {
             pause = pause.min(echo.max(apart));
         }
         let soonest = self.leaving.values().map(|since| *since + WRITING);

@@ -8,7 +8,7 @@ use super::{Adapters, Rows};
 use crate::adapters::control::{FirstWords, Handshake, Order};
 use crate::host::Host;
 use crate::model::{Session, is_session_id};
-use crate::runs::{Ended, FIRST_BYTES, Run, Runs, Spec, Started, beginning};
+use crate::runs::{FIRST_OUTPUT_BYTES, Run, RunEnd, Runs, Spec, Started, beginning};
 
 /// One launch, as its run's folder tells it.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Launch {
     /// Which process it became, once it has.
     pub started: Option<Started>,
     /// How it ended, once it has.
-    pub ended: Option<Ended>,
+    pub ended: Option<RunEnd>,
 }
 
 /// All launches that are kept. What a folder says for good is read once, for as long as it lies there.
@@ -161,8 +161,10 @@ pub fn session_of(host: &Host, adapters: Adapters, run: &Run, spec: &Spec) -> Op
         return Some(session);
     }
     let adapter = adapters.iter().find(|a| a.name() == spec.adapter)?;
-    let (stdout, stderr) =
-        (beginning(&run.stdout(), FIRST_BYTES), beginning(&run.stderr(), FIRST_BYTES));
+    let (stdout, stderr) = (
+        beginning(&run.stdout(), FIRST_OUTPUT_BYTES),
+        beginning(&run.stderr(), FIRST_OUTPUT_BYTES),
+    );
     let words = FirstWords { stdout: &stdout, stderr: &stderr };
     let order = Order {
         begin: spec.begin.clone(),

@@ -117,7 +117,7 @@ mod tests {
             kernel: crate::kernel::Kernel::open().expect("a kernel"),
             clock: || crate::model::Time::from_millis(0).expect("a time"),
             deadlines: crate::host::Deadlines::default(),
-            memo: None,
+            file_cache: None,
         };
         let look = look(&Arc::new(host), &[], Duration::from_secs(1));
         View::new("any", &Root::known("/".into()), &look, Found::default())

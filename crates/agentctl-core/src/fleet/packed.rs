@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::order::Placed;
 use crate::model::{
-    Evidence, Exit, Fault, Join, Listing, Outcome, ProcId, Reason, ReasonKind, SCHEMA_VERSION,
-    ServingProcess, Session, Status, Time, Tokens, Word,
+    Evidence, Exit, Fault, InternedName, Join, Listing, Outcome, ProcId, Reason, ReasonKind,
+    SCHEMA_VERSION, ServingProcess, Session, Status, Time, Tokens,
 };
 
 /// One row, packed.
 #[derive(Debug)]
 pub(super) struct Packed {
-    adapter: Word,
+    adapter: InternedName,
     pub(super) status: Status,
     /// Its newest entry, or its beginning: rows are ordered by it.
     newest: Option<Time>,
@@ -319,7 +319,7 @@ impl Rows {
     /// Changes the rows with these adapters and ids.
     pub(super) fn change(
         &mut self,
-        is_changed: impl Fn(Word, &str) -> bool,
+        is_changed: impl Fn(InternedName, &str) -> bool,
         change: impl Fn(&mut Session),
     ) {
         let mut packer = Packer::default();

@@ -1,31 +1,30 @@
-//! Which fuses are due, and when the next one is.
+//! Computes which fuses are due, and when the next one will be.
 //!
-//! Everything is reckoned from the clock on the wall and from one look at what lives; nothing is
-//! remembered. What is not known (a cost, when a session last did something, whether another one works
-//! in the directory) makes no fuse burn down.
+//! The inputs are the wall clock and one look; nothing is remembered. Unknown facts (a cost, the time of a
+//! session's last activity, whether a hidden session works in the directory) never make a fuse expire.
 
 use crate::fleet;
 use crate::host::Host;
 use crate::locks;
 use crate::model::{Listing, ReasonKind, Session, Status, Time};
 
-use super::{Bound, Cause, Fuse, State, after};
+use super::{Bound, Cause, Fuse, FuseState, after};
 
-/// A fuse that has burnt down.
+/// A fuse whose condition is met.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Due {
-    /// The fuse, as it was read.
+    /// The fuse as it was read.
     pub fuse: Fuse,
-    /// Why.
+    /// The condition.
     pub cause: Cause,
-    /// When its condition came true, as far as that can be told.
+    /// When the condition was met, as far as known.
     pub at: Time,
 }
 
-/// Returns the fuses that have burnt down by now.
+/// Returns the fuses that are due now.
 ///
-/// The listing is a look at what lives, with what rests in shared servers. `cost` says what a session has
-/// cost so far; it is asked only where a fuse depends on it.
+/// The listing holds the live sessions, including idle ones in shared servers. `cost` returns the cost of a
+/// session so far; it is called only for fuses with a cost limit.
 pub fn due(
     host: &Host,
     fuses: &[Fuse],
@@ -33,7 +32,7 @@ pub fn due(
     cost: &mut dyn FnMut(&Session) -> Option<f64>,
     now: Time,
 ) -> Vec<Due> {
-    let burning = fuses.iter().filter(|f| f.state == State::Burning);
+    let burning = fuses.iter().filter(|f| f.state == FuseState::Burning);
     let due = burning.filter_map(|fuse| {
         let moments = moments(host, fuse, listing);
         let past = moments.into_iter().filter(|(at, _)| *at <= now).min_by_key(|(at, _)| *at);
@@ -48,15 +47,15 @@ pub fn due(
     due.collect()
 }
 
-/// Returns when the next fuse burns down if nothing else happens until then.
+/// Returns when the next fuse expires if no session changes until then.
 #[must_use]
 pub fn next_due(host: &Host, fuses: &[Fuse], listing: &Listing, now: Time) -> Option<Time> {
-    let burning = fuses.iter().filter(|f| f.state == State::Burning);
+    let burning = fuses.iter().filter(|f| f.state == FuseState::Burning);
     let moments = burning.flat_map(|fuse| moments(host, fuse, listing));
     moments.map(|(at, _)| at).filter(|at| *at > now).min()
 }
 
-/// The moments at which a fuse burns down, as things stand now; what it costs aside.
+/// Returns the times at which the conditions of a fuse are met, except its cost limit.
 fn moments(host: &Host, fuse: &Fuse, listing: &Listing) -> Vec<(Time, Cause)> {
     let mut moments: Vec<(Time, Cause)> =
         fuse.due_at.map(|at| (at, Cause::Ttl)).into_iter().collect();
@@ -76,7 +75,7 @@ fn moments(host: &Host, fuse: &Fuse, listing: &Listing) -> Vec<(Time, Cause)> {
     moments
 }
 
-/// The sessions a fuse is about: the one it is bound to, or those at work in its directory.
+/// Returns the sessions of a fuse: the one it is bound to, or those at work in its directory.
 fn sessions<'a>(host: &Host, fuse: &Fuse, listing: &'a Listing) -> Vec<&'a Session> {
     let live = listing.sessions.iter().filter(|s| s.status.is_live() && s.parent.is_none());
     match fuse.bound() {
@@ -90,9 +89,9 @@ fn sessions<'a>(host: &Host, fuse: &Fuse, listing: &'a Listing) -> Vec<&'a Sessi
     }
 }
 
-/// Since when all of them have been idle; `None` when one is not, or when that cannot be told.
+/// Returns since when all sessions have been idle; `None` when one is not, or when it is unknown.
 fn idle_since(host: &Host, fuse: &Fuse, sessions: &[&Session], listing: &Listing) -> Option<Time> {
-    // One that could not be seen may be at work.
+    // A session that a fault hides may be at work in the directory.
     if fuse.directory.is_some() && listing.faults.iter().any(locks::is_blind) {
         return None;
     }
@@ -102,7 +101,8 @@ fn idle_since(host: &Host, fuse: &Fuse, sessions: &[&Session], listing: &Listing
         if session.status != Status::Idle || at_work {
             return None;
         }
-        // An old session that was opened again a moment ago has been idle for a moment.
+        // A session that was just opened again has been idle since its process started, not since its last
+        // entry.
         let opened = if session.hosted { None } else { processes(host, session).max() };
         let since = session.last_activity_at?.max(opened.unwrap_or(session.last_activity_at?));
         latest = latest.max(Some(since));
@@ -110,8 +110,8 @@ fn idle_since(host: &Host, fuse: &Fuse, sessions: &[&Session], listing: &Listing
     latest
 }
 
-/// Since when a session has been running: its oldest process, or where it has none of its own, since it
-/// began.
+/// Returns since when a session has been running: the start of its oldest process, or of the session if it
+/// has no process of its own.
 fn runs_since(host: &Host, session: &Session) -> Option<Time> {
     if session.hosted || session.processes.is_empty() {
         return session.started_at;
@@ -119,7 +119,7 @@ fn runs_since(host: &Host, session: &Session) -> Option<Time> {
     processes(host, session).min()
 }
 
-/// When its processes began, as the kernel says.
+/// Returns the start times of its processes, as the kernel says.
 fn processes(host: &Host, session: &Session) -> impl Iterator<Item = Time> {
     session.processes.iter().map(|serving| &serving.id).filter_map(|id| {
         let process = host.kernel.process(id.pid).ok().flatten()?;

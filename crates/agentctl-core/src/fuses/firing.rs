@@ -1,12 +1,12 @@
-//! A fuse on its way: claimed once, done step by step, taken up again by the next one where the last was
-//! killed.
+//! Running the actions of an expired fuse: claimed once, step by step, and resumed by another daemon if the
+//! first was killed.
 //!
-//! The claim and each step are one rename, so that a full disk stops nothing; whoever is at it holds the
-//! file's lock, so that its death is seen at once and two daemons never do the same. The name of a
-//! claimed fuse is `<id>~<cause>~<when>~<step>~<begun>~<cut>.firing`. What can be done twice is done again
-//! when nobody knows how far it came; a command is not. When all is done its name ends in `.fired` for a
-//! few minutes, so that nobody takes it for cancelled; and for days where a command was cut short, for
-//! people to see.
+//! The claim and each step are one rename, which also works on a full disk. The process that runs the
+//! actions holds the file's lock, so that its death is noticed at once and two daemons never run the same
+//! action. The name of a claimed fuse is `<id>~<cause>~<when>~<step>~<begun>~<cut>.firing`. After an
+//! interruption an action that may be repeated is repeated; a command is not. When all actions are done the
+//! name ends in `.fired`: for a few minutes, so that a watcher does not take the fuse for cancelled, and
+//! for days if a command was interrupted, for people to see.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,34 +14,34 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Action, Cause, Due, Fuse, FuseError, Fuses, Lit, State};
+use super::{Action, Cause, Due, Fuse, FuseError, FuseFile, FuseState, Fuses};
 use crate::host::Host;
 use crate::model::{Time, is_session_id};
 use crate::native::file;
 
-/// So long is shown that a command was cut short.
-const SHOWN: Duration = Duration::from_hours(7 * 24);
-/// So long is seen that a fuse was fired: everybody who compares looks takes one in less than a minute.
-const SEEN: Duration = Duration::from_mins(5);
+/// How long the remains of a fuse with an interrupted command are shown.
+const INTERRUPTED_RETENTION: Duration = Duration::from_hours(7 * 24);
+/// How long a fired fuse stays visible: longer than the interval of any watcher, which is a minute.
+const FIRED_RETENTION: Duration = Duration::from_mins(5);
 
-/// How far a claimed fuse has come: its file's name.
+/// The progress of a claimed fuse, as encoded in its file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct FiringProgress {
     pub(super) id: String,
     pub(super) cause: Cause,
-    /// When it burnt down.
+    /// When it expired.
     pub(super) at: Time,
-    /// So many of its actions are done.
+    /// Number of finished actions.
     step: usize,
-    /// The next one is a command, and it has been begun.
+    /// The next action is a command and was started.
     begun: bool,
-    /// A command that was begun by one who was killed.
+    /// Index of a command whose daemon was killed while it ran.
     pub(super) cut: Option<usize>,
-    /// Nothing is left to do: it stays to be seen.
+    /// All actions are done; the file remains for display only.
     pub(super) is_over: bool,
 }
 
-impl Mark {
+impl FiringProgress {
     pub(super) fn parse(name: &str) -> Option<Self> {
         let (name, is_over) = match name.strip_suffix(".firing") {
             Some(name) => (name, false),
@@ -69,9 +69,10 @@ impl Mark {
         format!("{id}~{cause}~{at}~{step}~{begun}~{cut}.{end}")
     }
 
-    /// Says what people should know of one in this state.
-    pub(super) fn note(&self, fuse: &Fuse, state: State) -> Option<String> {
-        let cut = self.cut.or_else(|| (self.begun && state != State::Firing).then_some(self.step));
+    /// Returns a remark for people about a fuse in this state.
+    pub(super) fn note(&self, fuse: &Fuse, state: FuseState) -> Option<String> {
+        let cut =
+            self.cut.or_else(|| (self.begun && state != FuseState::Firing).then_some(self.step));
         let cut = cut.and_then(|step| match fuse.on_expire.get(step)? {
             Action::Run { argv } => argv.first(),
             _ => None,
@@ -80,7 +81,7 @@ impl Mark {
             (Some(program), _) => Some(format!(
                 "`{program}` was cut short, or nobody saw its end; it is not repeated"
             )),
-            (None, State::Interrupted) => {
+            (None, FuseState::Interrupted) => {
                 Some("the daemon goes on with it when it is awake".into())
             }
             (None, _) => None,
@@ -88,37 +89,37 @@ impl Mark {
     }
 }
 
-/// A fuse that has burnt down, in the hands of the one who does what it asks for.
+/// An expired fuse whose actions this process runs.
 #[derive(Debug)]
 pub struct Firing {
-    /// The fuse, with what may be a secret.
+    /// The fuse, with secrets.
     pub fuse: Fuse,
-    /// Whoever was at it before was killed.
+    /// Another process ran its actions before and was killed.
     pub resumed: bool,
-    mark: Mark,
+    progress: FiringProgress,
     path: PathBuf,
-    /// Held for its lock.
+    /// Keeps the file's lock.
     _lock: File,
 }
 
-/// Takes a fuse that is due in hand; `None` when it is no longer as it was judged, or somebody else's.
+/// Claims a due fuse; `None` when it has changed since it was judged, or another process has claimed it.
 pub fn claim(host: &Host, due: &Due) -> Result<Option<Firing>, FuseError> {
     let fuses = Fuses::of(host);
     let _entered = match fuses.enter_existing() {
         Err(FuseError::Missing) => return Ok(None),
         entered => entered?,
     };
-    let lit = match fuses.find(&due.fuse.id) {
+    let entry = match fuses.find(&due.fuse.id) {
         Err(FuseError::Missing) => return Ok(None),
         found => found?,
     };
-    // It may have been extended, or claimed, since it was looked at.
-    if lit.mark.is_some() || lit.fuse.public() != due.fuse {
+    // The fuse may have been extended or claimed since it was read.
+    if entry.progress.is_some() || entry.fuse.public() != due.fuse {
         return Ok(None);
     }
-    let Some(lock) = lock(&fuses, &lit.path)? else { return Ok(None) };
-    let mark = Mark {
-        id: lit.fuse.id.clone(),
+    let Some(lock) = lock(&fuses, &entry.path)? else { return Ok(None) };
+    let progress = FiringProgress {
+        id: entry.fuse.id.clone(),
         cause: due.cause,
         at: due.at,
         step: 0,
@@ -126,37 +127,37 @@ pub fn claim(host: &Host, due: &Due) -> Result<Option<Firing>, FuseError> {
         cut: None,
         is_over: false,
     };
-    let path = fuses.folder.path().join(mark.name());
-    fs::rename(&lit.path, &path)?;
-    let firing = Firing { fuse: lit.fuse, resumed: false, mark, path, _lock: lock }.told();
-    // After a power cut it must not burn again.
+    let path = fuses.folder.path().join(progress.name());
+    fs::rename(&entry.path, &path)?;
+    let firing = Firing { fuse: entry.fuse, resumed: false, progress, path, _lock: lock }.told();
+    // Flush, so that the fuse does not fire again after a power cut.
     fuses.folder.flush()?;
     Ok(Some(firing))
 }
 
-/// Takes in hand what others left in the middle when they were killed; and takes away what has been shown
-/// for long enough.
+/// Claims the fuses whose daemon was killed while it ran their actions, and removes the remains that were
+/// shown long enough.
 pub fn unfinished(host: &Host) -> Result<Vec<Firing>, FuseError> {
     let fuses = Fuses::of(host);
-    let is_left = |l: &Lit| matches!(l.fuse.state, State::Interrupted | State::Fired);
-    // Most of the time there is nothing to do, and nobody need be kept out.
-    let is_waste = |l: &Lit| l.is_over() && is_old(host, l);
+    let is_left = |l: &FuseFile| matches!(l.fuse.state, FuseState::Interrupted | FuseState::Fired);
+    // Usually there is nothing to do, so check without the folder's lock first.
+    let is_waste = |l: &FuseFile| l.is_over() && is_old(host, l);
     if !fuses.all()?.0.iter().any(|l| is_left(l) && (!l.is_over() || is_waste(l))) {
         return Ok(Vec::new());
     }
     let entered = fuses.folder.enter()?;
-    let (lit, _unreadable) = fuses.all()?;
+    let (entry, _unreadable) = fuses.all()?;
     let mut found = Vec::new();
-    for lit in lit.into_iter().filter(is_left) {
-        if is_waste(&lit) {
-            fuses.folder.remove(&entered, std::slice::from_ref(&lit.path))?;
+    for entry in entry.into_iter().filter(is_left) {
+        if is_waste(&entry) {
+            fuses.folder.remove(&entered, std::slice::from_ref(&entry.path))?;
         }
-        let Some(mark) = lit.mark.filter(|m| !m.is_over) else { continue };
-        let Some(lock) = lock(&fuses, &lit.path)? else { continue };
+        let Some(progress) = entry.progress.filter(|m| !m.is_over) else { continue };
+        let Some(lock) = lock(&fuses, &entry.path)? else { continue };
         let mut firing =
-            Firing { fuse: lit.fuse, resumed: true, mark, path: lit.path, _lock: lock };
-        if firing.mark.begun {
-            firing.mark.cut = Some(firing.mark.step);
+            Firing { fuse: entry.fuse, resumed: true, progress, path: entry.path, _lock: lock };
+        if firing.progress.begun {
+            firing.progress.cut = Some(firing.progress.step);
             firing.step()?;
         }
         found.push(firing.told());
@@ -164,16 +165,17 @@ pub fn unfinished(host: &Host) -> Result<Vec<Firing>, FuseError> {
     Ok(found)
 }
 
-/// Says whether what is only there to be seen has been there for long enough.
-fn is_old(host: &Host, lit: &Lit) -> bool {
-    let Ok(meta) = fs::symlink_metadata(&lit.path) else { return false };
-    // Its last change was its last name.
+/// Says whether a finished fuse was shown long enough.
+fn is_old(host: &Host, entry: &FuseFile) -> bool {
+    let Ok(meta) = fs::symlink_metadata(&entry.path) else { return false };
+    // The change time of the inode is the time of the last rename.
     let age_ms = host.now().millis() - (meta.ctime() * 1000 + meta.ctime_nsec() / 1_000_000);
-    let keep = if lit.fuse.state == State::Fired { SEEN } else { SHOWN };
+    let keep =
+        if entry.fuse.state == FuseState::Fired { FIRED_RETENTION } else { INTERRUPTED_RETENTION };
     u128::try_from(age_ms).is_ok_and(|age| age > keep.as_millis())
 }
 
-/// Takes the lock of a file, if nobody has it and it is still the one that lies there.
+/// Takes the lock of a file, if it is free and the path still names that file.
 fn lock(fuses: &Fuses, path: &Path) -> Result<Option<File>, FuseError> {
     let file = match fuses.folder.open(path) {
         Err(file::Skip::Missing) => return Ok(None),
@@ -188,52 +190,53 @@ fn lock(fuses: &Fuses, path: &Path) -> Result<Option<File>, FuseError> {
 
 impl Firing {
     fn told(mut self) -> Self {
-        self.fuse.state = State::Firing;
-        (self.fuse.expired_at, self.fuse.cause) = (Some(self.mark.at), Some(self.mark.cause));
-        self.fuse.note = self.mark.note(&self.fuse, State::Firing);
+        self.fuse.state = FuseState::Firing;
+        (self.fuse.expired_at, self.fuse.cause) =
+            (Some(self.progress.at), Some(self.progress.cause));
+        self.fuse.note = self.progress.note(&self.fuse, FuseState::Firing);
         self
     }
 
-    /// Returns when it burnt down.
+    /// Returns when it expired.
     #[must_use]
     pub fn at(&self) -> Time {
-        self.mark.at
+        self.progress.at
     }
 
-    /// Returns why.
+    /// Returns why it expired.
     #[must_use]
     pub fn cause(&self) -> Cause {
-        self.mark.cause
+        self.progress.cause
     }
 
-    /// Returns what is to be done next.
+    /// Returns the next action.
     #[must_use]
     pub fn action(&self) -> Option<&Action> {
-        self.fuse.on_expire.get(self.mark.step)
+        self.fuse.on_expire.get(self.progress.step)
     }
 
-    /// Writes down that the next action is a command and about to be run: from here on nobody else runs
-    /// it. It must not be run when this fails.
+    /// Records that the next action is a command that is about to be run; no other process runs it from
+    /// here on. If this fails, the command must not be run.
     pub fn begin(&mut self) -> io::Result<()> {
-        self.mark.begun = true;
+        self.progress.begun = true;
         self.rename()
     }
 
-    /// Writes down that the action is done.
+    /// Records that the action is done.
     pub fn step(&mut self) -> io::Result<()> {
-        self.mark.step += 1;
-        self.mark.begun = false;
+        self.progress.step += 1;
+        self.progress.begun = false;
         self.rename()
     }
 
-    /// Notes that all is done.
+    /// Records that all actions are done.
     pub fn finish(mut self) -> io::Result<()> {
-        self.mark.is_over = true;
+        self.progress.is_over = true;
         self.rename()
     }
 
     fn rename(&mut self) -> io::Result<()> {
-        let next = self.path.with_file_name(self.mark.name());
+        let next = self.path.with_file_name(self.progress.name());
         fs::rename(&self.path, &next)?;
         self.path = next;
         File::open(self.path.parent().unwrap_or(&self.path))?.sync_all()
@@ -245,14 +248,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_read_as_it_was_written_and_rubbish_is_none() {
+    fn a_file_name_is_read_as_it_was_written_and_rubbish_is_none() {
         for (step, begun, cut, is_over) in
             [(0, false, None, false), (3, true, Some(1), false), (7, false, Some(6), true)]
         {
             let at = Time::from_millis(1_794_728_785_156).expect("a time");
             let id = "5b0f2c52-4b33-4b53-8f0e-3f5f3c9a7a10".to_owned();
-            let mark = Mark { id, cause: Cause::MaxCost, at, step, begun, cut, is_over };
-            assert_eq!(Mark::parse(&mark.name()), Some(mark));
+            let progress =
+                FiringProgress { id, cause: Cause::MaxCost, at, step, begun, cut, is_over };
+            assert_eq!(FiringProgress::parse(&progress.name()), Some(progress));
         }
         for rubbish in [
             "w-0123456789abcdef.json",
@@ -263,7 +267,7 @@ mod tests {
             "a~ttl~1~0~-~-~-.firing",
             "..~ttl~1~0~-~-.firing",
         ] {
-            assert_eq!(Mark::parse(rubbish), None, "{rubbish}");
+            assert_eq!(FiringProgress::parse(rubbish), None, "{rubbish}");
         }
     }
 }

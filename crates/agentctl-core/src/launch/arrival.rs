@@ -1,4 +1,5 @@
-//! Whether a message arrived: it did when the session's own record holds it, not when a program said so.
+//! Waits for a message to arrive. It has arrived when the session's record contains it, whatever the
+//! agent's output says.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,31 +9,31 @@ use crate::host::Host;
 use crate::model::{Message, Role, Target};
 use crate::transcript::Transcript;
 
-/// A place in a record from which on a message is looked for.
+/// The position in a record from which a message is searched.
 pub(super) struct Arrival {
     transcript: Option<Transcript>,
 }
 
 impl Arrival {
-    /// Marks the end of the record as it is now; a session without one begins at its beginning.
+    /// Starts at the current end of the record, or at the beginning if there is none yet.
     #[must_use]
     pub(super) fn expected(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Self {
         let mut transcript = Transcript::open(host, adapters, target).ok();
         if let Some(open) = &mut transcript {
-            // What is there already is not the answer.
+            // Older messages do not count.
             let _seen = open.last_raw(1);
         }
         Self { transcript }
     }
 
-    /// Begins at the beginning of a record that is not there yet.
+    /// Starts at the beginning of a record that does not exist yet.
     #[must_use]
     pub(super) fn unwritten() -> Self {
         Self { transcript: None }
     }
 
-    /// Waits until the record holds this message; says whether it came to that. `over` says that
-    /// whoever would write it is gone.
+    /// Waits until the record contains the message; says whether it does. `over` says that the agent has
+    /// ended and will write no more.
     #[must_use]
     pub(super) fn wait(
         mut self,
@@ -44,7 +45,7 @@ impl Arrival {
     ) -> bool {
         let until = Instant::now() + host.deadlines.launch;
         loop {
-            // Looked for before the last read, so that what was written before the end is seen.
+            // Checked before the read, so that lines written before the end are read.
             let last = over() || Instant::now() >= until;
             if self.transcript.is_none() {
                 self.transcript = Transcript::open(host, adapters, target).ok();
@@ -61,7 +62,8 @@ impl Arrival {
     }
 }
 
-/// A command of the agent's own (`/compact`) is recorded in the agent's own words.
+/// Says whether a recorded message is the one that was sent. A command of the agent (`/compact`) is
+/// recorded in other words, so any message counts for it.
 fn is_it(recorded: &Message, message: &str) -> bool {
     let command = message.starts_with('/');
     let same = |text: &String| text.trim() == message.trim();

@@ -1,4 +1,4 @@
-//! Why a launch failed: matchable, each with one sentence for people.
+//! The errors of a launch, each with one sentence for people.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,20 +15,20 @@ const UNSEEN_HOLDER: &str = "a lock whose holder cannot be seen from here: the p
 /// Why a launch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// The agent cannot be asked for this.
+    /// The agent does not support this.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A server carries it out, and something was asked for that only a process here could heed.
+    /// A remote server starts the session, and an option was given that only a local process supports.
     #[error("{agent} runs on a server: {flag} cannot be heeded")]
     Unheeded {
         /// The adapter.
         agent: &'static str,
-        /// What was asked for.
+        /// The option.
         flag: &'static str,
         /// Why not.
         why: &'static str,
     },
-    /// The directory is not there.
+    /// The directory does not exist or cannot be entered.
     #[error("{} is not a directory: {why}", path.display())]
     Directory {
         /// The directory.
@@ -36,29 +36,29 @@ pub enum LaunchError {
         /// The reason.
         why: String,
     },
-    /// Somebody works there, or has locked it.
+    /// The directory is occupied by a session or locked by a person.
     #[error("{} is {}", directory.display(), held_by(holders))]
     Held {
         /// The directory.
         directory: PathBuf,
-        /// By whom.
+        /// The occupants.
         holders: Vec<Holder>,
     },
-    /// Whether somebody works there could not be told.
+    /// Whether the directory is occupied is unknown.
     #[error("whether {} is free is unknown: {}", directory.display(), missing(faults))]
     Unsure {
         /// The directory.
         directory: PathBuf,
-        /// Who could not be asked.
+        /// The sources that failed.
         faults: Vec<Fault>,
     },
     /// A live process serves the session that was to be continued.
     #[error("session {} is being served: {}", .0.id.as_deref().unwrap_or("-"), served(.0))]
     Served(Box<Session>),
-    /// A live process may serve the session that was to be continued: only place and time say so.
+    /// A live process may serve the session that was to be continued: only directory and start time match.
     #[error("session {} may be served by {}: only its directory and start time say so", .0.id.as_deref().unwrap_or("-"), served(.0))]
     MayBeServed(Box<Session>),
-    /// The session that was to be continued lies where nothing may be acted on.
+    /// The session that was to be continued lies in a home that is not configured.
     #[error("session {session} is not continued: {why}")]
     Objected {
         /// The session.
@@ -68,7 +68,7 @@ pub enum LaunchError {
         /// What to do instead.
         hint: Option<String>,
     },
-    /// Whether anyone serves it could not be told.
+    /// Whether a process serves the session is unknown.
     #[error("whether session {session} is being served is unknown: {why}")]
     Unclear {
         /// The session.
@@ -76,70 +76,70 @@ pub enum LaunchError {
         /// Why not.
         why: String,
     },
-    /// The agent came up, but its record does not hold the message.
+    /// The agent started, but its record does not contain the message.
     #[error("{agent} came up, but the message is not in the record of session {session}: {words}")]
     Unheard {
         /// The adapter.
         agent: &'static str,
         /// The session.
         session: String,
-        /// What the agent said last.
+        /// The agent's last output.
         words: String,
-        /// What to do about it.
+        /// What the user can do.
         advice: Option<&'static str>,
     },
-    /// Others were launching there all the time.
+    /// Other launches held the directory's lock until the timeout.
     #[error("{} is being held by {}", directory.display(), by.as_deref().unwrap_or(UNSEEN_HOLDER))]
     Busy {
         /// The directory.
         directory: PathBuf,
-        /// By whom, where the kernel tells.
+        /// The process that holds the lock, where the kernel tells.
         by: Option<String>,
     },
-    /// The agent ended at once, and not well.
+    /// The agent exited with a failure before it told its session.
     #[error("{agent} ended at once ({}): {words}", how(*exit))]
     Died {
         /// The adapter.
         agent: &'static str,
         /// How it ended.
         exit: Option<Exit>,
-        /// What it said last.
+        /// The agent's last output.
         words: String,
-        /// What to do about it.
+        /// What the user can do.
         advice: Option<&'static str>,
     },
-    /// The agent said that it cannot.
+    /// The agent reported an error.
     #[error("{agent}: {words}")]
     Failed {
         /// The adapter.
         agent: &'static str,
-        /// What it said.
+        /// The agent's error.
         words: String,
-        /// What to do about it.
+        /// What the user can do.
         advice: Option<&'static str>,
     },
-    /// The agent did not tell its session in time.
+    /// The agent did not tell its session before the deadline and was ended.
     #[error("{agent} did not tell its session within {} ms and was ended: {words}", limit.as_millis())]
     Silent {
         /// The adapter.
         agent: &'static str,
-        /// How long it was given.
+        /// The timeout.
         limit: Duration,
-        /// What it said so far.
+        /// The agent's output so far.
         words: String,
     },
-    /// The server that was to carry it out did not answer: whether it did is not known.
+    /// The remote server did not answer: whether the session was started is unknown.
     #[error("{agent}: {why}")]
     Unanswered {
         /// The adapter.
         agent: &'static str,
-        /// What is known.
+        /// The reason.
         why: String,
     },
-    /// Something of ours failed.
+    /// An operation on our own files or processes failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The operation.
         what: &'static str,
         /// Why it failed.
         source: std::io::Error,

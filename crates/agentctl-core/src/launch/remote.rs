@@ -1,22 +1,22 @@
-//! Launching and resuming where a server carries it out: it is asked, and its answer is the session.
+//! Launching and resuming on a remote server: the server is asked, and its answer names the session.
 //!
-//! No directory is entered and no run is kept: nothing of it lies on this machine. What only a process
-//! or a run could honour is refused before the server hears of it.
+//! No directory is locked and no run is kept, because nothing of the session is on this machine. An option
+//! that only a local process or a run supports is refused before the server is asked.
 
 use std::sync::Arc;
 
-use super::{Launch, LaunchError, Launched};
+use super::{LaunchError, LaunchOrder, StartedLaunch};
 use crate::adapters::control::{Begin, Permissions, Refusal, Remote, Unbegun};
 use crate::fleet::{self, Adapters};
 use crate::host::Host;
 
-/// Has a server carry out what is wanted.
+/// Asks a remote server to start or continue a session.
 pub(super) fn launch(
     host: &Arc<Host>,
     adapters: Adapters,
     remote: &dyn Remote,
-    launch: &Launch,
-) -> Result<Launched, LaunchError> {
+    launch: &LaunchOrder,
+) -> Result<StartedLaunch, LaunchError> {
     let agent = launch.adapter.name();
     let goes_on = matches!(launch.order.begin, Begin::Resume(_));
     let permitted = launch.order.permissions != Permissions::Default;
@@ -43,7 +43,7 @@ pub(super) fn launch(
         .map_err(|_| Refusal::new("the prompt is not UTF-8", "a server takes text only"))?;
     let look = fleet::look(host, adapters, host.deadlines.launch);
     match remote.begin(&look, &launch.order, message) {
-        Ok(begun) => Ok(Launched {
+        Ok(begun) => Ok(StartedLaunch {
             run: None,
             session: begun.session,
             process: None,

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
-use crate::kept::{self, EnterError};
 use crate::model::{Fault, Time};
 use crate::native::file;
+use crate::state_files::{self, EnterError};
 
 /// What a person said about a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,12 +51,12 @@ pub(super) enum Kept {
 /// The folder of manual locks.
 pub(super) struct Folder<'a> {
     host: &'a Host,
-    kept: kept::Folder,
+    kept: state_files::Folder,
 }
 
 impl<'a> Folder<'a> {
     pub(super) fn of(host: &'a Host) -> Self {
-        Self { host, kept: kept::Folder::of(host, "locks", "lock") }
+        Self { host, kept: state_files::Folder::of(host, "locks", "lock") }
     }
 
     /// Returns where the lock of this directory lies.

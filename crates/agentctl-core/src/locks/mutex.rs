@@ -19,9 +19,9 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::host::Host;
-pub use crate::kept::EnterError;
-use crate::kept::{open_mutex, take};
 use crate::native::private;
+pub use crate::state_files::EnterError;
+use crate::state_files::{open_mutex, take};
 
 /// The mutex of a directory, held until the last copy of these descriptors is closed.
 #[derive(Debug)]

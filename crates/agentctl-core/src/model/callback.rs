@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whom a launcher wants to be told, carried along and never looked into.
+/// The receiver of a launch's end, passed on to hooks and webhooks without interpretation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Callback {
     /// The session that asked for the launch (`--callback-session`).
@@ -12,23 +12,23 @@ pub struct Callback {
     pub agent: Option<String>,
 }
 
-/// The longest word of a callback.
-pub const CALLBACK_MOST: usize = 256;
+/// Longest value of a callback.
+pub const CALLBACK_BYTES_LIMIT: usize = 256;
 
 impl Callback {
-    /// Makes one of what was given, if anything was.
+    /// Returns a callback if any value is given.
     #[must_use]
     pub fn of(session: Option<String>, agent: Option<String>) -> Option<Self> {
         (session.is_some() || agent.is_some()).then_some(Self { session, agent })
     }
 
-    /// Says what is wrong with such a word, if anything is: it ends up in headers, variables and logs.
+    /// Checks a value; the error says what is wrong. Values end up in headers, variables and logs.
     pub fn check(word: &str) -> Result<(), String> {
         if word.is_empty() {
             return Err("it is empty".into());
         }
-        if word.len() > CALLBACK_MOST {
-            return Err(format!("it is longer than {CALLBACK_MOST} bytes"));
+        if word.len() > CALLBACK_BYTES_LIMIT {
+            return Err(format!("it is longer than {CALLBACK_BYTES_LIMIT} bytes"));
         }
         match word.chars().find(|c| !c.is_ascii_graphic()) {
             Some(c) => Err(format!("{c:?} cannot be part of it")),

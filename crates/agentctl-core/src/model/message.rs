@@ -5,24 +5,24 @@ use serde::Serialize;
 
 use super::{Time, Tokens, shorten};
 
-/// Who speaks in a message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// A person, or whoever wrote the prompt.
+    /// The author of the prompt.
     User,
     /// The model.
     Assistant,
     /// A tool's result.
     Tool,
-    /// The agent itself.
+    /// The agent program.
     System,
 }
 
 /// A tool the model asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ToolCall {
-    /// The call's id, as its result repeats it.
+    /// The call's id, which its result repeats.
     pub id: Option<String>,
     /// The tool's name.
     pub name: String,
@@ -31,7 +31,7 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// Returns the argument that tells most: its command, its file, its question.
+    /// Returns the most telling argument: the command, the file, the question.
     #[must_use]
     pub fn telling(&self) -> Option<String> {
         const TELLING: [&str; 10] = [
@@ -57,7 +57,7 @@ impl ToolCall {
         }
     }
 
-    /// Returns the call in a few words: `Bash: npm test`.
+    /// Returns a short form of the call: `Bash: npm test`.
     #[must_use]
     pub fn gist(&self) -> String {
         match self.telling() {
@@ -77,7 +77,7 @@ fn value_text(value: &serde_json::Value) -> String {
     }
 }
 
-/// What a tool returned.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ToolResult {
     /// The id of the call it answers.
@@ -95,23 +95,23 @@ pub struct Message {
     pub id: Option<String>,
     /// When it was written.
     pub at: Option<Time>,
-    /// Who speaks.
+    /// Its author.
     pub role: Role,
-    /// What was said.
+    /// Its text.
     pub text: Option<String>,
-    /// Tools asked for.
+    /// Tool calls.
     pub tool_calls: Vec<ToolCall>,
-    /// Tools answered.
+    /// Tool results.
     pub tool_results: Vec<ToolResult>,
-    /// The model that spoke.
+    /// The model.
     pub model: Option<String>,
-    /// Its tokens. A further line of the same message id gives only what was added since, so that the
-    /// tokens of all lines add up.
+    /// Its tokens. A further line of the same message id holds only the increase since the line before, so
+    /// that the tokens of all lines add up.
     pub usage: Option<Tokens>,
 }
 
 impl Message {
-    /// Makes an empty message of this role.
+    /// Returns an empty message of this role.
     #[must_use]
     pub fn of(role: Role) -> Self {
         Self {

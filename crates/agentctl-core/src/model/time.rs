@@ -1,4 +1,4 @@
-//! Instants: text in JSON, numbers where nobody reads along.
+//! Instants: RFC 3339 text in human-readable formats such as JSON, milliseconds in binary ones.
 
 use std::fmt;
 

@@ -1,14 +1,14 @@
-//! JSON as people write it in settings: comments, trailing commas, bare keys, single quotes.
+//! JSON5 for settings: comments, trailing commas, unquoted keys, single quotes.
 //!
-//! Plain JSON is read by the usual parser; only what that refuses is read here. Depth is bounded, and a
-//! text that is neither is an error, never half an answer.
+//! Plain JSON is parsed by `serde_json`; only a text that it rejects is parsed here. Nesting is limited, and
+//! a text that is neither is an error, never a partial value.
 
 use serde_json::{Map, Number, Value};
 
-/// Deepest nesting that is read.
-const DEPTH: usize = 64;
+/// Deepest nesting that is accepted.
+const DEPTH_LIMIT: usize = 64;
 
-/// Reads a document.
+/// Parses a document.
 pub fn parse(text: &str) -> Result<Value, String> {
     if let Ok(value) = serde_json::from_str(text) {
         return Ok(value);
@@ -44,7 +44,7 @@ impl Reader<'_> {
         here
     }
 
-    /// Passes over blanks and comments.
+    /// Skips whitespace and comments.
     fn blank(&mut self) -> Result<(), String> {
         loop {
             if self.rest.starts_with("//") {
@@ -65,7 +65,7 @@ impl Reader<'_> {
     }
 
     fn value(&mut self, depth: usize) -> Result<Value, String> {
-        if depth > DEPTH {
+        if depth > DEPTH_LIMIT {
             return Err(self.wrong("it is nested too deeply"));
         }
         self.blank()?;

@@ -1,7 +1,8 @@
-//! Line files: the head, the tail newest first, the whole, and what was appended since.
+//! Reads files of lines: the head, the tail newest first, the whole file, and lines appended since an
+//! offset.
 //!
-//! Budgets: 8 MiB a line, 1 MiB of tail. A last line without its newline is "not yet", never an error
-//! and never a fact. A visitor gets the bytes of whole lines.
+//! Limits: 8 MiB per line, 1 MiB of tail. A last line without its newline is incomplete and skipped,
+//! without an error. A visitor receives the bytes of complete lines.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -14,53 +15,54 @@ use memchr::memmem::Finder;
 
 use crate::kernel::deadline;
 
-/// Longest line that is looked at.
+/// Longest line that is read; longer ones are skipped.
 pub const LINE_BYTES: usize = 8 << 20;
-/// How far back from the end a tail is read.
+/// Most bytes of a tail that are read.
 pub const TAIL_BYTES: u64 = 1 << 20;
-/// How far into a file a head is read.
+/// Most bytes of a head that are read.
 pub const HEAD_BYTES: u64 = 1 << 20;
 
-/// How far into a line its own keys are looked for without parsing it.
-const START_BYTES: usize = 320;
-/// The longest buffer a thread keeps for its next file.
-const KEPT_BYTES: usize = 1 << 20;
+/// How many bytes of a line are searched for its own keys without parsing it.
+const KEY_SEARCH_BYTES: usize = 320;
+/// Largest buffer that a thread keeps for its next file.
+const REUSED_BUFFER_BYTES: usize = 1 << 20;
 
-/// Why a visit ended.
+/// Why reading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The visitor had seen enough.
+pub enum ReadEnd {
+    /// The visitor stopped it.
     Enough,
-    /// There was nothing more to see.
+    /// The whole file was read.
     Whole,
-    /// The budget was used up first.
+    /// The limit of bytes was reached first.
     Budget,
 }
 
 thread_local! {
-    /// Kept between files: thousands of short-lived buffers cost more than reading into one.
+    /// Reused between files: thousands of short-lived buffers cost more than the reads.
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Lends this thread's buffer, at least this long; its content is of no meaning.
+/// Lends this thread's buffer, at least `bytes` long, with undefined content.
 fn with_buffer<T>(bytes: usize, work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let mut buffer = BUFFER.take();
     if buffer.len() < bytes {
         buffer.resize(bytes, 0);
     }
     let result = work(&mut buffer);
-    if buffer.len() <= KEPT_BYTES {
+    if buffer.len() <= REUSED_BUFFER_BYTES {
         BUFFER.set(buffer);
     }
     result
 }
 
-/// Visits whole lines from the start, reading `chunk` bytes first and more only as wanted.
+/// Visits complete lines from the start. Reads `chunk` bytes first, and more as long as the visitor
+/// continues.
 pub fn head(
     file: &File,
     chunk: usize,
     visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-) -> io::Result<Ended> {
+) -> io::Result<ReadEnd> {
     with_buffer(chunk, |buffer| head_in(buffer, file, chunk, visit))
 }
 
@@ -69,7 +71,7 @@ fn head_in(
     file: &File,
     chunk: usize,
     visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-) -> io::Result<Ended> {
+) -> io::Result<ReadEnd> {
     let (mut filled, mut offset, mut chunk) = (0, 0_u64, chunk);
     loop {
         if buffer.len() < filled + chunk {
@@ -81,40 +83,41 @@ fn head_in(
         let mut at = 0;
         while let Some(end) = memchr::memchr(b'\n', &buffer[at..filled]) {
             if visit(&buffer[at..at + end]).is_break() {
-                return Ok(Ended::Enough);
+                return Ok(ReadEnd::Enough);
             }
             at += end + 1;
         }
         buffer.copy_within(at..filled, 0);
         filled -= at;
         if read < chunk {
-            return Ok(Ended::Whole);
+            return Ok(ReadEnd::Whole);
         }
         if offset >= HEAD_BYTES {
-            return Ok(Ended::Budget);
+            return Ok(ReadEnd::Budget);
         }
         chunk = (chunk * 4).min(256 << 10);
     }
 }
 
-/// Visits whole lines from the end, newest first, reading `chunk` bytes first and more only as wanted.
+/// Visits complete lines from the end, newest first. Reads `chunk` bytes first, and more as long as the
+/// visitor continues.
 pub fn tail(
     file: &File,
     size: u64,
     chunk: usize,
     visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-) -> io::Result<Ended> {
+) -> io::Result<ReadEnd> {
     tail_from(file, size, chunk, TAIL_BYTES, &mut |_, line| visit(line))
 }
 
-/// As [`tail`], with the byte offset of each line and a budget of the caller's.
+/// As [`tail`], with the byte offset of each line and the caller's own limit of bytes.
 pub fn tail_from(
     file: &File,
     size: u64,
     chunk: usize,
     budget: u64,
     visit: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>,
-) -> io::Result<Ended> {
+) -> io::Result<ReadEnd> {
     with_buffer(5 * chunk, |buffer| {
         let behind = buffer.len();
         let mut read = Backward { file, buffer, start: size, begin: behind, end: behind };
@@ -126,29 +129,29 @@ fn tail_in(
     read: &mut Backward<'_>,
     (size, mut chunk, budget): (u64, usize, u64),
     visit: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<()>,
-) -> io::Result<Ended> {
+) -> io::Result<ReadEnd> {
     let mut oversized = false; // the line being collected is over the budget
     let mut torn = true; // what stands behind the last newline is not a line yet
     loop {
         if read.start == 0 {
             let line = &read.buffer[read.begin..read.end];
             if !torn && !oversized && !line.is_empty() && visit(0, line).is_break() {
-                return Ok(Ended::Enough);
+                return Ok(ReadEnd::Enough);
             }
-            return Ok(Ended::Whole);
+            return Ok(ReadEnd::Whole);
         }
         read.more(chunk)?;
         while let Some(newline) = memchr::memrchr(b'\n', &read.buffer[read.begin..read.end]) {
             let line = &read.buffer[read.begin + newline + 1..read.end];
             let whole = !torn && !oversized && !line.is_empty();
             if whole && visit(read.start + newline as u64 + 1, line).is_break() {
-                return Ok(Ended::Enough);
+                return Ok(ReadEnd::Enough);
             }
             (torn, oversized) = (false, false);
             read.end = read.begin + newline;
         }
         if size - read.start >= budget && read.start > 0 {
-            return Ok(Ended::Budget);
+            return Ok(ReadEnd::Budget);
         }
         if read.end - read.begin > LINE_BYTES {
             oversized = true;
@@ -158,7 +161,8 @@ fn tail_in(
     }
 }
 
-/// A part of a file that grows towards its beginning: `buffer[begin..end]`, which stands at `start`.
+/// A part of a file that is extended towards its beginning: `buffer[begin..end]` holds the bytes from
+/// offset `start` on.
 struct Backward<'a> {
     file: &'a File,
     buffer: &'a mut Vec<u8>,
@@ -168,11 +172,11 @@ struct Backward<'a> {
 }
 
 impl Backward<'_> {
-    /// Reads the bytes before what is there.
+    /// Reads the `chunk` bytes before the ones in the buffer.
     fn more(&mut self, chunk: usize) -> io::Result<()> {
         let step = usize::try_from(self.start).map_or(chunk, |start| start.min(chunk));
         if self.begin < step {
-            // What there is moves to the end of a buffer, a longer one if needed.
+            // Move the bytes to the end of the buffer; enlarge it if needed.
             let kept = self.end - self.begin;
             let longer = self.buffer.len().max(2 * (kept + step));
             self.buffer.resize(longer, 0);
@@ -183,23 +187,24 @@ impl Backward<'_> {
         self.start -= step as u64;
         let fresh = &mut self.buffer[self.begin..self.begin + step];
         if read_full(self.file, fresh, self.start)? < step {
-            // The file shrank under us: nothing read here can be trusted.
+            // The file was truncated while it was read, so the bytes read so far belong to no version of
+            // it.
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file was truncated"));
         }
         Ok(())
     }
 }
 
-/// What a pass over a whole file saw.
+/// The result of reading a whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
-    /// The offset behind the last whole line.
+    /// The offset behind the last complete line.
     pub end: u64,
-    /// Lines over the budget that were passed over.
+    /// Number of lines that were longer than the limit and skipped.
     pub oversized: u64,
 }
 
-/// Visits every whole line from `from` on, in order, in bounded memory.
+/// Visits every complete line from offset `from` on, in order, with bounded memory.
 pub fn lines(file: &File, from: u64, visit: &mut dyn FnMut(&[u8])) -> io::Result<Pass> {
     let mut pass = Pass { end: from, oversized: 0 };
     let mut buffer = vec![0_u8; 256 << 10];
@@ -241,26 +246,27 @@ pub fn lines(file: &File, from: u64, visit: &mut dyn FnMut(&[u8])) -> io::Result
     }
 }
 
-/// Parses a line; `None` for what is not of this shape.
+/// Parses a line; `None` if it has another shape.
 #[must_use]
 pub fn parse<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
-    // Checked as a whole it is read faster; bad UTF-8 matters only where a field is wanted.
+    // Parsing is faster after one UTF-8 check of the whole line; invalid UTF-8 matters only in fields that
+    // are used.
     match std::str::from_utf8(line) {
         Ok(text) => serde_json::from_str(text).ok(),
         Err(_) => serde_json::from_slice(line).ok(),
     }
 }
 
-/// Returns what follows a key of a line's own object, where it stands near the beginning; a key inside
-/// another object is not the line's own.
+/// Returns the text behind a key of the line's own object, if the key stands near the beginning. A key
+/// inside a nested object does not count.
 #[must_use]
 fn behind<'a>(line: &'a [u8], key: &Finder<'_>) -> Option<&'a [u8]> {
-    let start = &line[..line.len().min(START_BYTES)];
+    let start = &line[..line.len().min(KEY_SEARCH_BYTES)];
     let at = key.find(start).filter(|at| *at > 0)?;
     memchr::memchr(b'{', &start[1..at]).is_none().then(|| &line[at + key.needle().len()..])
 }
 
-/// Returns the type a line gives itself near its beginning.
+/// Returns the `type` of a line, if it stands near its beginning.
 #[must_use]
 pub fn own_type(line: &[u8]) -> Option<&[u8]> {
     static KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"type\":\""));
@@ -348,7 +354,7 @@ mod tests {
             seen.push((at, line.to_vec()));
             ControlFlow::Continue(())
         });
-        assert_eq!(ended.expect("read"), Ended::Whole);
+        assert_eq!(ended.expect("read"), ReadEnd::Whole);
         let last = bytes.len() as u64 - 5;
         assert_eq!(seen, [(last, b"last".to_vec()), (0, b"first".to_vec())]);
     }

@@ -1,14 +1,14 @@
-//! Readers of native files, shared by adapters: bounded, tolerant, and ignorant of which agent they serve.
+//! Readers of agents' files, shared by the adapters: limited, tolerant, and independent of the agent.
 //!
-//! A file is opened only if it is a regular file of this user, never through a link, never blocking. A
-//! torn last line is held back; a line over the budget is passed over and counted.
+//! A file is opened only if it is a regular file of this user, never through a link, never blocking. An
+//! incomplete last line is skipped; a line over the limit is skipped and counted.
 
-pub mod bell;
 pub mod bun;
+pub mod cache;
 pub mod file;
 pub mod json5;
 pub mod jsonl;
-pub mod memo;
+pub mod notifier;
 pub mod private;
 pub mod real_path;
 pub mod sqlite;

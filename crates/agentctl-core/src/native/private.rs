@@ -1,4 +1,5 @@
-//! Directories and files for this user only. A directory that another user could have changed is refused.
+//! Directories and files that only this user can access. A directory that another user could have changed
+//! is refused.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -7,11 +8,11 @@ use std::path::Path;
 
 use crate::trust;
 
-/// Makes a directory, and those above it, for this user only. One that others could have put things
-/// into, or that lies in another user's directory, is refused.
+/// Creates a directory and its parents, accessible to this user only. Refuses a directory that others can
+/// write to, or that lies in a directory of another user.
 pub fn directory(path: &Path) -> io::Result<()> {
     let uid = rustix::process::geteuid().as_raw();
-    // Before anything is made there: it may be another user's.
+    // Checked before the first directory is created: the path may lie in another user's directory.
     trust::owned(path, uid)?;
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let meta = fs::symlink_metadata(path)?;
@@ -31,7 +32,7 @@ pub fn directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a new file for this user only; what is there is emptied.
+/// Creates a file that only this user can access; an existing file is truncated.
 pub fn file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);

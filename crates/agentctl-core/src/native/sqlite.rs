@@ -1,17 +1,18 @@
-//! Opening an agent's `SQLite` store so that neither a live writer nor its directory notices.
+//! Opening an agent's `SQLite` database without disturbing a live writer and without creating files.
 //!
-//! Measured traps (rusqlite 0.41): `mode=ro` on a resting WAL database creates `-wal` and `-shm` and
-//! leaves them; `immutable=1` beside a live writer reads a stale file. So: `-wal` and `-shm` there, a
-//! writer is or was at work: `mode=ro`. Neither there: `immutable=1`, briefly. `-wal` alone: whoever
-//! opens it must make a `-shm` first, so we leave it alone and the caller reads the plain files.
+//! Measured with rusqlite 0.41: `mode=ro` on an unused WAL database creates `-wal` and `-shm` and leaves
+//! them; `immutable=1` beside a live writer reads stale data. Therefore: with `-wal` and `-shm` present, a
+//! writer is or was active: `mode=ro`. With neither: `immutable=1`, briefly. With `-wal` alone, opening
+//! would create `-shm`, so the database is not opened and the caller reads the plain files.
 //!
-//! The first who opens a `-shm` that its writer left behind makes it anew, under a lock that an agent which
-//! starts in that moment would run into. With `readonly_shm` we never are that one, and never write there.
+//! The first process that opens a `-shm` left by its writer rebuilds it under a lock, and an agent that
+//! starts at that moment would fail on the lock. `readonly_shm` keeps this process from rebuilding and from
+//! writing there.
 //!
-//! The content of the file is hostile until proved otherwise. A connection is defensive, trusts no function
-//! that the schema names, and every statement on it ends when the deadline of the question has passed. The
-//! callers read ordinary tables only ([`columns`]): a view or a virtual table would let the file decide how
-//! much work a statement is. Each statement has a `limit` of its own.
+//! The content of the file is untrusted. A connection is defensive, calls no function that the schema
+//! names, and every statement is interrupted at the deadline of the question. Callers read ordinary tables
+//! only ([`columns`]): with a view or a virtual table the file would decide how much work a statement does.
+//! Each statement has a `limit` of its own.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -25,52 +26,53 @@ use rusqlite::{OpenFlags, OptionalExtension};
 use super::file;
 use super::real_path::real_path;
 
-/// Why a store was not opened.
+/// Why a database was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is none.
+    /// The database does not exist.
     #[error("there is no database")]
     Missing,
-    /// Opening it would leave a file in the agent's directory.
+    /// Opening it would create a file in the agent's directory.
     #[error("it has a write-ahead log but no index of it; opening it would write there")]
     WouldWrite,
     /// It is not a regular file of this user.
     #[error("{0}")]
     Skipped(file::Skip),
-    /// Something that is no ordinary table has the name of a table that is read.
+    /// A view or a virtual table has the name of a table that is read.
     #[error("its `{0}` is not an ordinary table")]
     NotTables(&'static str),
-    /// `SQLite` refused it.
+    /// `SQLite` reported an error.
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
 }
 
-/// Largest string, blob or row of a table.
-const VALUE_BYTES: i32 = 64 << 20;
-/// Most tables, indices, views and triggers in a schema.
-const SCHEMA_OBJECTS: i32 = 10_000;
-/// Largest write-ahead log: a reader may have to index all of it, and nothing can interrupt that.
-const LOG_BYTES: u64 = 4 << 30;
-/// Most memory that all connections together take.
-const HEAP_BYTES: i64 = 256 << 20;
-/// So many steps of a statement are made between two looks at the clock: a few microseconds.
-const STEPS: i32 = 1_000;
+/// Largest string, blob or row that is read.
+const VALUE_BYTES_LIMIT: i32 = 64 << 20;
+/// Largest number of tables, indices, views and triggers in a schema.
+const SCHEMA_OBJECTS_LIMIT: i32 = 10_000;
+/// Largest write-ahead log that is opened. A reader may have to index all of it, and that cannot be
+/// interrupted.
+const LOG_BYTES_LIMIT: u64 = 4 << 30;
+/// Memory limit of all connections together.
+const HEAP_BYTES_LIMIT: i64 = 256 << 20;
+/// Number of virtual machine steps between two checks of the deadline: a few microseconds.
+const STEPS_BETWEEN_DEADLINE_CHECKS: i32 = 1_000;
 
-/// Opens a database for reading, leaving nothing behind. Every statement on it is interrupted once the
-/// deadline has passed.
+/// Opens a database for reading, without creating files. Every statement is interrupted once the deadline
+/// has passed.
 pub fn open(path: &Path, uid: u32, deadline: Instant) -> Result<Connection, StoreError> {
     match file::open(path, uid) {
         Ok(_) => {}
         Err(file::Skip::Missing) => return Err(StoreError::Missing),
         Err(skip) => return Err(StoreError::Skipped(skip)),
     }
-    // Whatever stands beside it is opened too, so it must be as much ours as the database itself.
+    // `SQLite` opens these files too, so they must meet the same conditions as the database.
     let beside = |suffix: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
         match file::open(Path::new(&name), uid) {
-            Ok(log) if log.size > LOG_BYTES => {
-                Err(StoreError::Skipped(file::Skip::TooLarge(LOG_BYTES)))
+            Ok(log) if log.size > LOG_BYTES_LIMIT => {
+                Err(StoreError::Skipped(file::Skip::TooLarge(LOG_BYTES_LIMIT)))
             }
             Ok(_) => Ok(true),
             Err(file::Skip::Missing) => Ok(false),
@@ -91,28 +93,31 @@ pub fn open(path: &Path, uid: u32, deadline: Instant) -> Result<Connection, Stor
         Connection::open_with_flags(format!("file:{}?{mode}", escape(&path)), flags)?;
     restrict(&mut connection, deadline)?;
     connection.busy_timeout(Duration::from_millis(200))?;
-    // Otherwise a statement is compiled anew for every value it is asked with.
+    // Without this, a statement is recompiled for every parameter value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 
-/// Bounds what the content of the file can make a statement do. Nothing of the file has been read yet.
+/// Limits the work that untrusted content can cause. Must run before anything of the file is read.
 fn restrict(connection: &mut Connection, deadline: Instant) -> SqlResult<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES)?;
-    connection.set_limit(Limit::SQLITE_LIMIT_SCHEMA, SCHEMA_OBJECTS)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_LIMIT)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_SCHEMA, SCHEMA_OBJECTS_LIMIT)?;
     connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
-    connection.progress_handler(STEPS, Some(move || Instant::now() >= deadline))?;
-    // The limit is one for the whole process.
-    connection.pragma_update(None, "hard_heap_limit", HEAP_BYTES)
+    connection.progress_handler(
+        STEPS_BETWEEN_DEADLINE_CHECKS,
+        Some(move || Instant::now() >= deadline),
+    )?;
+    // This limit applies to the whole process.
+    connection.pragma_update(None, "hard_heap_limit", HEAP_BYTES_LIMIT)
 }
 
-/// Returns the names of the columns of an ordinary table; none where there is no such table, or where a
-/// view or a virtual table has its name.
+/// Returns the column names of an ordinary table; empty if there is no such table, or if a view or a
+/// virtual table has its name.
 pub fn columns(connection: &Connection, table: &str) -> SqlResult<HashSet<String>> {
-    // A virtual table has no page of its own. Names of tables are compared without regard to case, and so
-    // several rows of a damaged schema may have this one: all of them must be ordinary tables.
+    // A virtual table has no root page. Table names are case-insensitive, so several rows of a damaged
+    // schema may match: all of them must be ordinary tables.
     let sql = "select min(type = 'table' and rootpage > 0) from main.sqlite_schema \
                where name = ?1 collate nocase limit 1";
     let ordinary: Option<bool> = connection
@@ -121,7 +126,7 @@ pub fn columns(connection: &Connection, table: &str) -> SqlResult<HashSet<String
         .flatten();
     let mut names = HashSet::new();
     if ordinary == Some(true) {
-        // Columns that the table computes are hidden from `table_info`; so nothing reads them.
+        // `table_info` omits generated columns, so they are never read.
         connection.pragma(None, "table_info", table, |row| {
             names.insert(row.get::<_, String>(1)?);
             Ok(())
@@ -130,21 +135,21 @@ pub fn columns(connection: &Connection, table: &str) -> SqlResult<HashSet<String
     Ok(names)
 }
 
-/// Says whether the schema knows this name, whatever it stands for.
+/// Says whether the schema holds an object of this name, of any type.
 pub fn has_name(connection: &Connection, name: &str) -> SqlResult<bool> {
     let sql = "select 1 from main.sqlite_schema where name = ?1 collate nocase limit 1";
     Ok(connection.query_row(sql, [name], |_| Ok(())).optional()?.is_some())
 }
 
-/// Makes the error for an answer that is larger than the caller reads.
+/// Returns the error for a result that is larger than the caller's limit.
 #[must_use]
 pub fn too_big(why: String) -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_TOOBIG);
     rusqlite::Error::SqliteFailure(code, Some(why))
 }
 
-/// Resolves the folders above a database: `SQLite` would refuse it for any link on the way there, and a
-/// home may lie behind one. The database itself must be none.
+/// Resolves links in the directories above a database: `SQLite` with `NOFOLLOW` refuses any link on the
+/// path, but a home may lie behind one. The database file itself must not be a link.
 fn behind_links(path: &Path) -> std::io::Result<PathBuf> {
     match (path.parent(), path.file_name()) {
         (Some(folder), Some(name)) => {
@@ -243,14 +248,14 @@ mod tests {
         let dir = tempfile::tempdir().expect("dir");
         let path = dir.path().join("live.sqlite");
         let writer = make(&path);
-        // As after a kill: all three files are there, and nobody has them open.
+        // As after a kill: all three files exist and no process has them open.
         let copy = |suffix: &str| {
             let to = dir.path().join(format!("left.sqlite{suffix}"));
             std::fs::copy(dir.path().join(format!("live.sqlite{suffix}")), &to).expect("copied");
             to
         };
         let (left, _log, index) = (copy(""), copy("-wal"), copy("-shm"));
-        // Whoever makes it anew overwrites this.
+        // Rebuilding the index would overwrite these bytes.
         let stale = vec![0xA5; 32 << 10];
         std::fs::write(&index, &stale).expect("written");
         let uid = rustix::process::geteuid().as_raw();
@@ -284,7 +289,7 @@ mod tests {
         drop(make(&path));
         let uid = rustix::process::geteuid().as_raw();
         let reader = open(&path, uid, Instant::now() + Duration::from_millis(50)).expect("opened");
-        // Far more steps than any machine makes in the time this test is given.
+        // Far more steps than fit into the timeout of this test.
         let endless = "with recursive n(x) as (select 1 union all select x + 1 from n) \
                        select count(*) from n limit 1";
         let ended = reader.query_row(endless, [], |row| row.get::<_, i64>(0));
@@ -315,7 +320,7 @@ mod tests {
         assert_eq!(named("g"), 1, "what a table computes is not read");
     }
 
-    /// S4: the schema may not call what is not harmless, nor change how the file is read.
+    /// S4: the schema may neither call unsafe functions nor change how the file is read.
     #[test]
     fn the_schema_is_not_trusted() {
         let dir = tempfile::tempdir().expect("dir");

@@ -1,7 +1,7 @@
-//! Waiting for a file to change, by the kernel's file events. An event is a hint to read again.
+//! Waiting for file changes, by the kernel's file events. An event is a hint to read again.
 //!
-//! The directory is watched rather than the file, so that a file that does not exist yet, or is
-//! replaced, is seen too.
+//! The directory is watched rather than the file, so that a file that does not exist yet, or is replaced,
+//! is noticed too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -18,9 +18,9 @@ use std::time::Duration;
 use notify::event::ModifyKind;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::bell::Ear;
+use super::notifier::Listener;
 
-/// A standing watch on some directories.
+/// A watch on a fixed set of directories.
 pub struct Watch {
     // Dropping the watcher ends the watch.
     _watcher: RecommendedWatcher,
@@ -28,13 +28,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch these directories; what does not exist is left out.
+    /// Starts a watch on these directories; missing ones are skipped.
     pub fn directories<'a>(paths: impl IntoIterator<Item = &'a Path>) -> io::Result<Self> {
         let (sender, events) = channel();
         let mut watcher =
             notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
                 if event.map_or(true, |e| is_change(&e)) {
-                    // The receiver is gone only when nobody waits any more.
+                    // The receiver is gone only while the watch is being dropped.
                     let _nobody_waits = sender.send(());
                 }
             })
@@ -48,7 +48,7 @@ impl Watch {
         Ok(Self { _watcher: watcher, events })
     }
 
-    /// Blocks until something changed or the time is up; says whether something changed.
+    /// Blocks until a change or the timeout; says whether there was a change.
     #[must_use]
     pub fn wait(&self, timeout: Duration) -> bool {
         match self.events.recv_timeout(timeout) {
@@ -62,7 +62,7 @@ impl Watch {
     }
 }
 
-/// What matters in a directory: everything, or what has one of these names.
+/// Which changes in a directory cause a wake-up: all, or those of these names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Names {
     All,
@@ -71,20 +71,21 @@ enum Names {
 
 type Wanted = BTreeMap<PathBuf, Names>;
 
-/// A standing watch on places that may come and go, with a descriptor to poll.
+/// A watch on a changing set of paths, with a descriptor to poll.
 ///
-/// Each place is a directory, where every change matters, or a file. Of one that does not exist yet the
-/// nearest directory above it is watched for the next step of its path.
+/// Each path is a directory, of which every change matters, or a file. For a path that does not exist yet,
+/// the nearest existing directory above it is watched for the next component of the path.
 pub struct Alarm {
     watcher: RecommendedWatcher,
     wanted: Arc<Mutex<Wanted>>,
-    /// The directories that are watched, as they were then.
+    /// The watched directories, with device and inode at the time the watch began. Another inode means that
+    /// the directory was replaced.
     standing: BTreeMap<PathBuf, (u64, u64)>,
-    ear: Ear,
+    listener: Listener,
     flags: Arc<Flags>,
 }
 
-/// What happened since somebody last asked.
+/// Events since the last query.
 #[derive(Default)]
 struct Flags {
     lost: AtomicBool,
@@ -92,15 +93,15 @@ struct Flags {
 }
 
 impl Alarm {
-    /// Makes an alarm that watches nothing yet.
+    /// Creates a watch on nothing.
     pub fn new() -> io::Result<Self> {
-        let (ear, bell) = Ear::new()?;
+        let (listener, notifier) = Listener::new()?;
         let wanted: Arc<Mutex<Wanted>> = Arc::default();
         let flags: Arc<Flags> = Arc::default();
         let (known, raised) = (Arc::clone(&wanted), Arc::clone(&flags));
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             let known = known.lock().unwrap_or_else(PoisonError::into_inner);
-            // What was lost may have mattered.
+            // A lost event may have been a relevant one.
             let rescan = event.as_ref().map_or(true, notify::Event::need_rescan);
             if rescan {
                 raised.lost.store(true, Ordering::SeqCst);
@@ -113,15 +114,15 @@ impl Alarm {
                 matters
             });
             if rescan || matters {
-                bell.ring();
+                notifier.notify();
             }
         })
         .map_err(|error| refused(&error))?;
-        Ok(Self { watcher, wanted, standing: BTreeMap::new(), ear, flags })
+        Ok(Self { watcher, wanted, standing: BTreeMap::new(), listener, flags })
     }
 
-    /// Watches these places and no others; says whether that is news: what happened there before was
-    /// not noticed. Where one cannot be watched the others are all the same.
+    /// Watches exactly these paths. Returns whether the set changed: earlier changes there caused no
+    /// wake-up. If one path cannot be watched, the others are watched all the same.
     pub fn set(&mut self, places: &[PathBuf]) -> io::Result<bool> {
         let wanted = wanted(places);
         let mut news = false;
@@ -141,7 +142,7 @@ impl Alarm {
             .map(|(path, _)| path.clone())
             .collect();
         for path in gone {
-            // The kernel ends the watch on a directory that is removed.
+            // The kernel has already ended the watch of a removed directory.
             let _ended = self.watcher.unwatch(&path);
             self.standing.remove(&path);
         }
@@ -161,19 +162,19 @@ impl Alarm {
         failed.map_or(Ok(news), Err)
     }
 
-    /// Says whether it rang since it was last asked.
+    /// Says whether there was a relevant event since the last call.
     pub fn rang(&mut self) -> bool {
-        self.ear.heard()
+        self.listener.take_notifications()
     }
 
-    /// Says whether events were lost since it was last asked: more happened than was kept for us.
+    /// Says whether events were lost since the last call, because the kernel's queue was full.
     #[must_use]
     pub fn has_lost(&self) -> bool {
         self.flags.lost.swap(false, Ordering::SeqCst)
     }
 
-    /// Says whether a journal of `SQLite` was written since it was last asked. What was written there is
-    /// made known to readers a moment later, in shared memory, where no event tells of it.
+    /// Says whether a journal of `SQLite` was written since the last call. The written data becomes visible
+    /// to readers a moment later, through shared memory, without an event.
     #[must_use]
     pub fn has_journal(&self) -> bool {
         self.flags.journal.swap(false, Ordering::SeqCst)
@@ -182,11 +183,12 @@ impl Alarm {
 
 impl AsFd for Alarm {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ear.as_fd()
+        self.listener.as_fd()
     }
 }
 
-/// Says why there is no watch; where a limit is the reason, which one, and how it is raised.
+/// Turns an error into a message; if a kernel limit is the cause, the message names the limit and how to
+/// raise it.
 fn refused(error: &notify::Error) -> io::Error {
     let code = match &error.kind {
         notify::ErrorKind::Io(error) => error.raw_os_error(),
@@ -195,7 +197,7 @@ fn refused(error: &notify::Error) -> io::Error {
     };
     let what = match code.map(rustix::io::Errno::from_raw_os_error) {
         Some(rustix::io::Errno::NOSPC) => "watches",
-        // It is also said of descriptors.
+        // `EMFILE` also means that this process has no free descriptor.
         Some(rustix::io::Errno::MFILE) if std::fs::File::open("/dev/null").is_ok() => "instances",
         _ => return io::Error::other(error.to_string()),
     };
@@ -242,8 +244,8 @@ fn wanted(places: &[PathBuf]) -> Wanted {
     wanted
 }
 
-/// Reading is no change, ours least of all; nor is who owns a file: `SQLite`, run by root, sets the owner of
-/// a journal that it only reads.
+/// Reads are no changes; nor are changes of owner or mode: `SQLite` run by root sets the owner of a journal
+/// that it only reads.
 fn is_change(event: &notify::Event) -> bool {
     let attributes = matches!(event.kind, EventKind::Modify(ModifyKind::Metadata(_)));
     !event.kind.is_access() && !attributes
@@ -253,7 +255,7 @@ fn is_journal(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b"-wal")
 }
 
-/// Says whether an event concerns what is watched.
+/// Says whether an event concerns a watched path.
 fn matters(wanted: &Wanted, event: &notify::Event) -> bool {
     let concerns = |path: &PathBuf| {
         let within = path.parent().and_then(|above| wanted.get(above));

@@ -1,4 +1,4 @@
-//! When a hook of a run is run, and how it ended, as kept in the run's folder. `hooks` runs it.
+//! The occasions of a run's hooks, and the report of a hook in the run's folder. `hooks` runs them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Exit, Time};
 
-/// When a hook is run.
+/// The occasion of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookMoment {
     /// The session has begun.
@@ -16,7 +16,7 @@ pub enum HookMoment {
 }
 
 impl HookMoment {
-    /// Returns the word for it.
+    /// Returns its name in files and variables.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -26,20 +26,19 @@ impl HookMoment {
     }
 }
 
-/// How a hook ended, as kept in the run's folder.
+/// The report of a hook, stored in the run's folder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HookReport {
     /// Code or signal, when it ended by itself.
     pub exit: Option<Exit>,
-    /// What kept it from being run, or from ending in time.
+    /// Why it could not be run, or that the timeout ended it.
     pub error: Option<String>,
-    /// When.
+    /// The time of its end.
     pub at: Time,
 }
 
 impl HookReport {
-    /// Makes the report of a program with this time limit that ended, was ended at the limit (`None`), or
-    /// could not be run.
+    /// Builds the report of a program that ended, was ended at its timeout (`None`), or could not be run.
     #[must_use]
     pub fn of(outcome: Result<Option<Exit>, String>, limit: Duration, at: Time) -> Self {
         let late = || format!("it was ended after {} s", limit.as_secs());
@@ -49,7 +48,7 @@ impl HookReport {
         }
     }
 
-    /// Returns what went wrong, in one sentence.
+    /// Returns the failure in one sentence, if there was one.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         match (&self.error, self.exit) {

@@ -1,29 +1,29 @@
-//! Which processes belong to a session, and which are only linked to it by a text.
+//! Decides which processes belong to a session, and which are only linked to it by a marker.
 //!
-//! Descent decides: an unbroken line of parents up to the agent or its shim, or a kernel session that a
-//! descendant has opened. A text in an environment or a command line adds no process: what is linked by
-//! text alone is named and lives on. Nor does a text spare a descendant: another run's processes are
-//! spared only where that run's own folder names them, hooks only because the kernel session of the shim
-//! proves that the shim started them.
+//! Descent decides: all ancestors up to the agent or its shim are alive, or the process is in a kernel
+//! session that a descendant opened. A marker in an environment or a command line adds no process: a
+//! process that only a marker links is reported and not ended. Nor does a marker spare a descendant:
+//! another run's processes are spared only if that run's folder names them, and hooks only because the
+//! kernel session of the shim proves that the shim started them.
 
 use std::collections::HashMap;
 use std::path::Path;
 
+use super::process_scan::{ProcessTable, ScannedProcess, ancestors, bears, borne, parent, shim_of};
 use super::run_folders::is_this_program;
-use super::seen::{Seen, ancestors, bears, borne, parent, shim_of};
-use super::tree::{Spared, Tree, Verdict};
+use super::tree::{Membership, Spared, Tree};
 use crate::kernel::Brief;
 use crate::marks::MARKER;
 use crate::model::ProcId;
 
 impl Tree<'_> {
-    /// Finds out, before anything is decided, which processes of this pass are the run's shim and which
-    /// other sessions run inside this one.
-    pub(super) fn place(&mut self, table: &HashMap<u32, Seen>) {
+    /// Finds the run's shim and the enclosing and nested sessions in this scan, before any process is
+    /// decided.
+    pub(super) fn place(&mut self, table: &ProcessTable) {
         self.find_shims(table);
-        let mut own: Vec<&Seen> =
+        let mut own: Vec<&ScannedProcess> =
             self.roots.agents.iter().filter_map(|a| table.get(&a.pid)).collect();
-        // What the shim was started with, so was the agent that may have ended since.
+        // The shim has the same ancestors and marks as the agent, which may have ended since.
         own.extend(self.shims.iter().filter_map(|s| table.get(&s.pid)));
         for seen in &own {
             self.above_agents.extend(ancestors(table, seen).map(|s| s.process.id.clone()));
@@ -47,9 +47,9 @@ impl Tree<'_> {
         }
     }
 
-    /// Finds the run's shim: the process that the run's folder names; or, where the folder is gone, an
-    /// ancestor of the agent that runs this very program under that run's name.
-    fn find_shims(&mut self, table: &HashMap<u32, Seen>) {
+    /// Finds the run's shim: the process that the run's folder names; or, if the folder is gone, an
+    /// ancestor of the agent that runs this program with that run in its arguments.
+    fn find_shims(&mut self, table: &ProcessTable) {
         let Some(run) = self.roots.run.clone() else { return };
         let agents = self.roots.agents.iter().filter_map(|a| table.get(&a.pid));
         let above: Vec<&ProcId> =
@@ -70,8 +70,8 @@ impl Tree<'_> {
         self.roots.agents.contains(id) || self.shims.contains(id) || self.is_member(id)
     }
 
-    /// Decides about every process of a pass.
-    pub(super) fn decide_all(&self, table: &HashMap<u32, Seen>) -> HashMap<u32, Verdict> {
+    /// Decides the relation of every process of a scan.
+    pub(super) fn decide_all(&self, table: &ProcessTable) -> HashMap<u32, Membership> {
         let mut verdicts = HashMap::new();
         for pid in table.keys() {
             self.decide(*pid, table, &mut verdicts, 0);
@@ -82,65 +82,70 @@ impl Tree<'_> {
     fn decide(
         &self,
         pid: u32,
-        table: &HashMap<u32, Seen>,
-        memo: &mut HashMap<u32, Verdict>,
+        table: &ProcessTable,
+        memo: &mut HashMap<u32, Membership>,
         depth: usize,
-    ) -> Verdict {
+    ) -> Membership {
         if let Some(known) = memo.get(&pid) {
             return *known;
         }
         let Some(seen) = table.get(&pid).filter(|_| depth < 4096) else {
-            return Verdict::Stranger;
+            return Membership::Stranger;
         };
         let verdict = self.by_itself(seen).unwrap_or_else(|| {
             let above =
                 parent(table, seen).map(|p| self.decide(p.process.id.pid, table, memo, depth + 1));
-            self.by_descent(seen, above.unwrap_or(Verdict::Stranger), table)
+            self.by_descent(seen, above.unwrap_or(Membership::Stranger), table)
         });
         memo.insert(pid, verdict);
         verdict
     }
 
-    /// What a process is whichever its parent may be.
-    fn by_itself(&self, seen: &Seen) -> Option<Verdict> {
+    /// Returns the relation of a process that does not depend on its parent.
+    fn by_itself(&self, seen: &ScannedProcess) -> Option<Membership> {
         let id = &seen.process.id;
         if id.pid == std::process::id() {
-            return Some(Verdict::Spared(Spared::Us));
+            return Some(Membership::Spared(Spared::Us));
         }
         if self.roots.agents.contains(id) {
-            return Some(Verdict::Agent);
+            return Some(Membership::Agent);
         }
         if self.roots.servers.contains(id) {
-            return Some(Verdict::Spared(Spared::Server));
+            return Some(Membership::Spared(Spared::Server));
         }
         if let Some(at) = self.roots.others.iter().position(|o| o.processes.contains(id)) {
-            return Some(Verdict::Spared(Spared::Session(at)));
+            return Some(Membership::Spared(Spared::Session(at)));
         }
         if self.shims.contains(id) {
-            return Some(Verdict::Shim);
+            return Some(Membership::Shim);
         }
         if seen.daemon {
-            return Some(Verdict::Spared(Spared::Daemon));
+            return Some(Membership::Spared(Spared::Daemon));
         }
         if self.is_hook(seen) {
-            return Some(Verdict::Spared(Spared::Hook));
+            return Some(Membership::Spared(Spared::Hook));
         }
         if self.is_of_another_run(seen) {
-            // A run that this session was started inside of: what is orphaned there may be ours.
+            // This session was started inside that run, so orphans below its shim may belong to this
+            // session.
             let around = self.above_agents.contains(id);
-            return Some(if around { Verdict::Stranger } else { Verdict::Spared(Spared::Run) });
+            return Some(if around {
+                Membership::Stranger
+            } else {
+                Membership::Spared(Spared::Run)
+            });
         }
         let exe = seen.process.exe.as_deref().and_then(Path::file_name).unwrap_or_default();
         let exe_name = exe.to_string_lossy();
         let brief = Brief { comm: &seen.process.comm, exe_name: &exe_name };
         if self.roots.doubtful.iter().any(|a| a.is_candidate(brief)) {
-            return Some(Verdict::Spared(Spared::Doubt));
+            return Some(Membership::Spared(Spared::Doubt));
         }
         self.member_verdict(id)
     }
 
     /// Says whether the folder of another run names this process as its shim or its agent.
-    fn is_of_another_run(&self, seen: &Seen) -> bool {
+    fn is_of_another_run(&self, seen: &ScannedProcess) -> bool {
         let id = &seen.process.id;
         let marker = seen.marker.as_ref().filter(|m| m.names(id)).map(|m| m.run.as_str());
         let claimed = [shim_of(&seen.process), marker].into_iter().flatten();
@@ -148,9 +153,9 @@ impl Tree<'_> {
         others.any(|run| self.folders.names(run, id))
     }
 
-    /// Says whether the run's shim has started this process itself. It has a kernel session of its own and
-    /// gives its agent another one; no process can enter a session that it was not born in.
-    fn is_hook(&self, seen: &Seen) -> bool {
+    /// Says whether the run's shim started this process itself. The shim has a kernel session of its own
+    /// and gives its agent another one; a process cannot join a session that it was not born in.
+    fn is_hook(&self, seen: &ScannedProcess) -> bool {
         let id = &seen.process.id;
         self.hooks.contains(id)
             || self.shims.iter().any(|shim| {
@@ -158,43 +163,52 @@ impl Tree<'_> {
             })
     }
 
-    fn by_descent(&self, seen: &Seen, above: Verdict, table: &HashMap<u32, Seen>) -> Verdict {
-        let nested = || self.nested_of(seen, table).map(|at| Verdict::Spared(Spared::Session(at)));
+    fn by_descent(
+        &self,
+        seen: &ScannedProcess,
+        above: Membership,
+        table: &ProcessTable,
+    ) -> Membership {
+        let nested =
+            || self.nested_of(seen, table).map(|at| Membership::Spared(Spared::Session(at)));
         match above {
-            Verdict::Agent | Verdict::Intact => Verdict::Intact,
-            Verdict::Shim | Verdict::Loose => nested().unwrap_or(Verdict::Loose),
-            Verdict::Spared(Spared::Server) if self.is_marked_below_server(seen, table) => {
-                nested().unwrap_or(Verdict::Loose)
+            Membership::Agent | Membership::Intact => Membership::Intact,
+            Membership::Shim | Membership::Loose => nested().unwrap_or(Membership::Loose),
+            Membership::Spared(Spared::Server) if self.is_marked_below_server(seen, table) => {
+                nested().unwrap_or(Membership::Loose)
             }
-            // A shell that became this command had started something before.
-            Verdict::Spared(Spared::Us) if self.is_around_us() => Verdict::Intact,
-            Verdict::Spared(why) => Verdict::Spared(why),
-            Verdict::Stranger | Verdict::Linked(_) | Verdict::Claimed
+            // The shell that exec'd this command may have started processes before.
+            Membership::Spared(Spared::Us) if self.is_around_us() => Membership::Intact,
+            Membership::Spared(why) => Membership::Spared(why),
+            Membership::Stranger | Membership::Linked(_) | Membership::Claimed
                 if self.is_of_our_kernel_session(seen, table) =>
             {
-                nested().unwrap_or(Verdict::Loose)
+                nested().unwrap_or(Membership::Loose)
             }
-            Verdict::Stranger | Verdict::Linked(_) | Verdict::Claimed => self.by_text(seen, table),
+            Membership::Stranger | Membership::Linked(_) | Membership::Claimed => {
+                self.by_text(seen, table)
+            }
         }
     }
 
-    /// Says whether a process is in a kernel session that one of ours has opened: only descendants are.
-    fn is_of_our_kernel_session(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> bool {
+    /// Says whether a process is in a kernel session that a process of this session opened; only
+    /// descendants are.
+    fn is_of_our_kernel_session(&self, seen: &ScannedProcess, table: &ProcessTable) -> bool {
         self.leaders.iter().any(|leader| {
-            // The number of a session is not given to another process while the session has one.
+            // The kernel does not reuse the number of a session while a process is in it.
             seen.process.session == leader.pid
                 && seen.process.id.start_ticks >= leader.start_ticks
                 && table.get(&leader.pid).is_none_or(|now| now.process.id == *leader)
         })
     }
 
-    /// Decides about a process that no descent links to the session.
-    fn by_text(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> Verdict {
+    /// Decides the relation of a process without descent from the session.
+    fn by_text(&self, seen: &ScannedProcess, table: &ProcessTable) -> Membership {
         if seen.foreign || self.above_agents.contains(&seen.process.id) {
-            return Verdict::Stranger;
+            return Membership::Stranger;
         }
         if self.roots.by_force && self.is_wholly_marked(seen) {
-            return Verdict::Claimed;
+            return Membership::Claimed;
         }
         let of_run = seen.marker.as_ref().is_some_and(|m| Some(&m.run) == self.roots.run.as_ref());
         let variable = if of_run {
@@ -203,12 +217,12 @@ impl Tree<'_> {
             borne(seen, &self.roots.marks, &self.roots.agents, table)
                 .filter(|_| self.other_of(seen, table).is_none())
         };
-        variable.map_or(Verdict::Stranger, Verdict::Linked)
+        variable.map_or(Membership::Stranger, Membership::Linked)
     }
 
-    /// Says whether the whole text of the run names this session's agent, by pid and start time, and the
-    /// process is this user's and began after the agent. An agent's own marks hold no start time.
-    fn is_wholly_marked(&self, seen: &Seen) -> bool {
+    /// Says whether the marker names this session's agent by pid and start time, and the process belongs to
+    /// this user and started after the agent. An agent's own marks hold no start time.
+    fn is_wholly_marked(&self, seen: &ScannedProcess) -> bool {
         let Some(marker) = &seen.marker else { return false };
         let began = seen.process.id.start_ticks;
         !seen.is_outsider()
@@ -218,27 +232,27 @@ impl Tree<'_> {
             })
     }
 
-    /// A server starts the tools of all its sessions, and gives each the mark of its own. What the
-    /// server itself carries it was started with: that says nothing.
-    fn is_marked_below_server(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> bool {
+    /// Says whether a process below a shared server carries this session's mark. The server starts the
+    /// tools of all its sessions and gives each the mark of its session. If the server itself carries the
+    /// mark, it inherited it, and the mark proves nothing.
+    fn is_marked_below_server(&self, seen: &ScannedProcess, table: &ProcessTable) -> bool {
         let bare = |server: &ProcId| {
             table.get(&server.pid).is_some_and(|s| !bears(s, &self.roots.marks, &[], table))
         };
         self.roots.servers.iter().all(bare) && bears(seen, &self.roots.marks, &[], table)
     }
 
-    /// Returns the other live session whose mark a process bears.
-    pub(super) fn other_of(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> Option<usize> {
+    /// Returns the other live session whose mark a process carries.
+    pub(super) fn other_of(&self, seen: &ScannedProcess, table: &ProcessTable) -> Option<usize> {
         self.roots
             .others
             .iter()
             .position(|o| !o.around_us && bears(seen, &o.marks, &o.processes, table))
     }
 
-    /// Returns the session inside this one whose mark a process bears. The mark of any other session is no
-    /// reason to spare a descendant: only a session inside this one can have started it. It is spared
-    /// and named.
-    fn nested_of(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> Option<usize> {
+    /// Returns the nested session whose mark a process carries. Only a nested session can have started a
+    /// descendant, so the mark of any other session is no reason to spare it.
+    fn nested_of(&self, seen: &ScannedProcess, table: &ProcessTable) -> Option<usize> {
         self.roots
             .others
             .iter()

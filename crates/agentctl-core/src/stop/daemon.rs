@@ -1,4 +1,4 @@
-//! Which process is this user's daemon, as the kernel says.
+//! Finds this user's daemon process: the kernel names the process that listens on its socket.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -17,14 +17,14 @@ use crate::native::file;
 use crate::talk;
 
 /// The file in the state folder that the daemon keeps locked. It holds the path of the daemon's socket.
-const LOCK: &str = "daemon.lock";
+const LOCK_FILE: &str = "daemon.lock";
 const SOCKET: &str = "agentctl.sock";
-/// A socket's path is no longer than this.
-const PATH_BYTES: u64 = 4096;
-/// A longer path does not fit into a socket address.
+/// Largest content of the lock file that is read: the path of a socket.
+const LOCK_FILE_BYTES: u64 = 4096;
+/// Longest path that fits into a socket address.
 const ADDRESS_BYTES: usize = 104;
-/// How long a daemon whose queue of connections is full is waited for.
-const CONNECT: Duration = Duration::from_secs(2);
+/// Timeout for connecting to a daemon whose queue of connections is full.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Says whether a process is this user's daemon: it runs this program as `daemon run`, and the kernel names
 /// it as the listener on this user's socket. An open lock file proves nothing: any process of this user can
@@ -45,7 +45,7 @@ fn sockets(host: &Host) -> Vec<PathBuf> {
     let state = host.state();
     let runtime = host.var("XDG_RUNTIME_DIR").map(Path::new).filter(|p| p.is_absolute());
     let here = runtime.map_or_else(|| state.join("run"), |dir| dir.join("agentctl")).join(SOCKET);
-    let written = file::read_small(&state.join(LOCK), host.kernel.uid(), PATH_BYTES).ok();
+    let written = file::read_small(&state.join(LOCK_FILE), host.kernel.uid(), LOCK_FILE_BYTES).ok();
     let written = written.map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes)));
     let written = written.filter(|path| path.is_absolute() && *path != here);
     std::iter::once(here).chain(written).collect()
@@ -59,10 +59,11 @@ fn connect(host: &Host, socket: &Path) -> Option<UnixStream> {
         return None;
     }
     let (path, _open) = address(folder, socket)?;
-    talk::connect_unix(&path, CONNECT).ok()
+    talk::connect_unix(&path, CONNECT_TIMEOUT).ok()
 }
 
-/// Returns a path of the socket that fits into an address, and the folder that must stay open meanwhile.
+/// Returns a path of the socket that fits into an address, and the directory that must stay open while that
+/// path is used.
 fn address(folder: &Path, socket: &Path) -> Option<(PathBuf, Option<File>)> {
     if socket.as_os_str().len() < ADDRESS_BYTES {
         return Some((socket.to_owned(), None));

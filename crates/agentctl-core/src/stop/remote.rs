@@ -1,22 +1,21 @@
-//! Stopping a session that a server keeps: it is asked to end the run, and then looked at again.
+//! Stopping a session on a remote server: ask the server to end the run, then look again.
 //!
-//! Only what the next look says counts. A server that does not answer leaves it unknown whether the
-//! session works on; it never makes it stopped.
+//! Only a new look counts. If the server does not answer, the session's status is unknown, never stopped.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Options, PATIENCE, Report, Verdict};
+use super::{Options, Report, STOP_TIMEOUT, StopVerdict};
 use crate::adapters::control::Control;
 use crate::adapters::{Adapter, Root};
 use crate::fleet::{self, Adapters, Inspected};
 use crate::host::Host;
 use crate::model::{Fault, ReasonKind, Session, Status, Target};
 
-/// The pace at which the server is asked whether the run has ended.
-const PACE: Duration = Duration::from_millis(100);
+/// Interval between two questions whether the run has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Something of it is at work: a run of its own, or one below it.
+/// Says whether a run of the session, or of one of its subagents, is active.
 fn works(session: &Session) -> bool {
     let below = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
     matches!(session.status, Status::Running | Status::Waiting)
@@ -32,24 +31,24 @@ pub(super) fn stop(
     options: Options,
 ) -> Report {
     let Some(session) = inspected.session.clone() else {
-        return Report::bare(Verdict::Already, inspected);
+        return Report::bare(StopVerdict::Already, inspected);
     };
     if session.status == Status::Unknown {
         let why = session.reason.as_ref().and_then(|r| r.detail.clone());
         let why = why.unwrap_or_else(|| "no source says".into());
-        return Report::bare(Verdict::Unknown(why), inspected);
+        return Report::bare(StopVerdict::Unknown(why), inspected);
     }
     if !works(&session) {
-        return Report::bare(Verdict::Already, inspected);
+        return Report::bare(StopVerdict::Already, inspected);
     }
-    let until = Instant::now() + options.timeout.unwrap_or(PATIENCE);
+    let until = Instant::now() + options.timeout.unwrap_or(STOP_TIMEOUT);
     let look = fleet::look(host, adapters, until.saturating_duration_since(Instant::now()));
     let roots = fleet::roots_of(host, adapters, adapter.name(), host.deadlines.live).rows;
     let root = roots.into_iter().find(|r| r.label() == session.root);
     let root = root.unwrap_or_else(|| Root::named_only_by(session.root.clone().into(), Vec::new()));
     let below = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
     let asked = control.interrupt(&look, &root, &session);
-    let mut report = Report::bare(Verdict::Already, inspected);
+    let mut report = Report::bare(StopVerdict::Already, inspected);
     let mut last: Option<Session>;
     loop {
         let seen = fleet::inspect(host, adapters, target);
@@ -58,27 +57,27 @@ pub(super) fn stop(
         report.verdict = match (&last, silent) {
             (Some(now), None) if now.status == Status::Unknown => {
                 let why = now.reason.as_ref().and_then(|r| r.detail.clone());
-                Verdict::Unknown(why.unwrap_or_else(|| "no source says".into()))
+                StopVerdict::Unknown(why.unwrap_or_else(|| "no source says".into()))
             }
             (Some(now), None) if works(now) => match &asked {
-                Err(why) => Verdict::Failed(why.clone()),
-                Ok(_) => Verdict::Failed("its server took the request, yet it works on".into()),
+                Err(why) => StopVerdict::Failed(why.clone()),
+                Ok(_) => StopVerdict::Failed("its server took the request, yet it works on".into()),
             },
-            (_, None) => Verdict::Stopped,
+            (_, None) => StopVerdict::Stopped,
             (_, Some(fault)) => {
                 let Fault { message, .. } = &fault;
                 let why = format!("its server could not be asked again: {message}");
                 report.faults.push(fault);
-                Verdict::Unknown(why)
+                StopVerdict::Unknown(why)
             }
         };
-        let settled = matches!(report.verdict, Verdict::Stopped) || asked.is_err();
+        let settled = matches!(report.verdict, StopVerdict::Stopped) || asked.is_err();
         if settled || Instant::now() >= until {
             break;
         }
-        std::thread::park_timeout(PACE);
+        std::thread::park_timeout(POLL_INTERVAL);
     }
-    if report.verdict == Verdict::Stopped {
+    if report.verdict == StopVerdict::Stopped {
         report.faults.retain(|f| f.adapter != adapter.name());
         if below {
             report.notes.push("its subagents were stopped with it".to_owned());

@@ -1,4 +1,4 @@
-//! What is told about a stop: what ended, what lives on, and what became of the session.
+//! The report of a stop: ended processes, surviving processes, and the final state of the session.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,21 +7,21 @@ use crate::fleet::Inspected;
 use crate::model::{Fault, ProcId, Session};
 use crate::orders::Objection;
 
-/// How a process came to its end.
+/// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
-    /// It was asked to.
+    /// By a signal, command or request to end.
     Asked,
-    /// It was killed.
+    /// By SIGKILL.
     Killed,
-    /// By itself, or by the agent that had started it.
+    /// Without a signal from here: by itself, or ended by the agent that had started it.
     Itself,
 }
 
 /// A process that has ended.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Ended {
+pub struct EndedProcess {
     /// Its pid.
     pub pid: u32,
     /// Its command line, shortened.
@@ -30,7 +30,7 @@ pub struct Ended {
     pub how: How,
 }
 
-/// A process that lives on.
+/// A process that is still alive.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Survivor {
     /// The process itself.
@@ -40,11 +40,11 @@ pub struct Survivor {
     pub pid: u32,
     /// Its command line, shortened.
     pub command: String,
-    /// Why it lives.
+    /// Why it was not ended.
     pub why: String,
 }
 
-/// A session inside the stopped one that was left alone: it is one of its own.
+/// Another session inside the stopped one. It was not stopped.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Left {
     /// The process that serves it.
@@ -55,24 +55,24 @@ pub struct Left {
     pub session: Option<String>,
 }
 
-/// What became of the session.
+/// The final state of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It was ended, and the next look at it says so.
+pub enum StopVerdict {
+    /// The session was stopped, and a new look confirms it.
     Stopped,
-    /// Nothing served it when we came.
+    /// No process served the session before the stop.
     Already,
-    /// Its turn is over; it rests in this shared server.
+    /// The turn is over; the session stays idle in this shared server process.
     Rests(u32),
-    /// It would be unsafe, or it cannot be done from here; and what to do instead.
+    /// The stop would be unsafe or is not supported: the reason, and what to do instead.
     Refused(String, Option<String>),
-    /// Whether it lives cannot be told.
+    /// Whether the session is still served is unknown, for this reason.
     Unknown(String),
-    /// It lives on.
+    /// The session is still served.
     Failed(String),
 }
 
-impl From<Objection> for Verdict {
+impl From<Objection> for StopVerdict {
     fn from(objection: Objection) -> Self {
         match objection {
             Objection::Refused { why, hint } => Self::Refused(why, hint),
@@ -81,31 +81,31 @@ impl From<Objection> for Verdict {
     }
 }
 
-/// What was done about one session.
+/// The result of a stop of one session.
 #[derive(Debug)]
 pub struct Report {
-    /// What became of it.
-    pub verdict: Verdict,
-    /// The session as it was before.
+    /// The final state of the session.
+    pub verdict: StopVerdict,
+    /// The session before the stop.
     pub before: Option<Session>,
-    /// The session as the last look showed it; `None` when nothing knows it any more.
+    /// The session as the last look showed it; `None` when no source lists it any more.
     pub after: Option<Session>,
-    /// What has ended: the agent first, then what it had started.
-    pub ended: Vec<Ended>,
-    /// What has not.
+    /// The ended processes: the agent first, then the processes it had started.
+    pub ended: Vec<EndedProcess>,
+    /// The processes that are still alive.
     pub survivors: Vec<Survivor>,
-    /// Sessions inside it that were left alone.
+    /// Sessions that run inside this one and were not stopped.
     pub left: Vec<Left>,
-    /// Why processes that left the agent cannot be seen: the shim of its run has died before the agent.
+    /// Why processes that left the agent cannot be found: the shim of the run died before the agent.
     pub lost_shim: Option<String>,
-    /// What else is worth saying.
+    /// Further remarks for the user.
     pub notes: Vec<String>,
-    /// What could not be asked on the way.
+    /// The sources that failed during the stop.
     pub faults: Vec<Fault>,
 }
 
 impl Report {
-    pub(super) fn bare(verdict: Verdict, inspected: Inspected) -> Self {
+    pub(super) fn bare(verdict: StopVerdict, inspected: Inspected) -> Self {
         Self {
             verdict,
             before: inspected.session.clone(),

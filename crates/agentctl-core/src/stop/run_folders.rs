@@ -1,8 +1,8 @@
-//! What our own run folders prove about processes: which one is a run's shim, which one its agent.
+//! Proofs from the run folders: which process is a run's shim, and which is its agent.
 //!
-//! A text in an environment or a command line only says which folder to read. The proof is the folder's
-//! `started.json`, which the shim itself wrote and which names both processes by pid, start time and
-//! inode. An agent that is confined to its workspace cannot write there.
+//! A marker or a command line only says which folder to read. The proof is the folder's `started.json`,
+//! which the shim itself wrote and which names both processes by pid, start time and inode. An agent that
+//! is confined to its workspace cannot write there.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ use crate::kernel::{Liveness, Process};
 use crate::model::ProcId;
 use crate::runs::{Runs, Started};
 
-/// At most so many different run ids are looked up in one stop.
-const MOST: usize = 4096;
+/// Limit of different run ids that are looked up without success in one stop.
+const MISSING_RUNS_LIMIT: usize = 4096;
 
-/// The run folders of this user, each read once in a stop.
+/// The run folders of this user, each read once per stop.
 pub(super) struct RunFolders<'a> {
     host: &'a Host,
     runs: Runs,
@@ -29,13 +29,14 @@ impl<'a> RunFolders<'a> {
         Self { host, runs: Runs::of(host), read, missing }
     }
 
-    /// Returns which processes a run became, if its folder says so and they can be looked for from here.
+    /// Returns the processes of a run, if its folder names them and they belong to this pid namespace and
+    /// boot.
     pub(super) fn started(&self, run: &str) -> Option<Started> {
         if let Some(started) = self.read.borrow().get(run) {
             return Some(started.clone());
         }
         let mut missing = self.missing.borrow_mut();
-        if missing.len() >= MOST && !missing.contains_key(run) {
+        if missing.len() >= MISSING_RUNS_LIMIT && !missing.contains_key(run) {
             return None;
         }
         let started = self.runs.run(run).started().filter(|started| {
@@ -46,7 +47,7 @@ impl<'a> RunFolders<'a> {
             Some(started) => {
                 self.read.borrow_mut().insert(run.to_owned(), started.clone());
             }
-            // It may be written a moment later: it is read again in the next pass.
+            // The file may be written a moment later, so the next scan reads it again.
             None => *missing.entry(run.to_owned()).or_default() += 1,
         }
         started
@@ -57,10 +58,11 @@ impl<'a> RunFolders<'a> {
         self.started(run).is_some_and(|started| started.shim.as_ref() == Some(process))
     }
 
-    /// Returns the shim of a run if it has died before it could write how its agent ended.
+    /// Returns the shim of a run that died before it wrote how its agent ended.
     pub(super) fn lost_shim(&self, run: &str) -> Option<ProcId> {
         let shim = self.started(run)?.shim?;
-        // The shim writes `exit.json` before it ends: the order of these two looks matters.
+        // The shim writes `exit.json` before it exits, so its death must be checked first: otherwise a
+        // normal exit between the two checks would look like a lost shim.
         let is_gone = self.host.kernel.liveness(&shim) == Liveness::Gone;
         (is_gone && self.runs.run(run).ended().is_none()).then_some(shim)
     }
@@ -72,14 +74,14 @@ impl<'a> RunFolders<'a> {
         })
     }
 
-    /// Says whether a process that calls itself the agent of this run may be it: the run's folder names
-    /// it, or there is no such folder (any more).
+    /// Says whether a process that carries the marker of this run may be its agent: the run's folder names
+    /// it, or the folder no longer exists.
     pub(super) fn may_be_agent(&self, run: &str, process: &ProcId) -> bool {
         self.started(run).is_none_or(|started| started.process == *process)
     }
 }
 
-/// Says whether a process runs this very program, also after the file was replaced by an upgrade.
+/// Says whether a process runs this program, also after the file was replaced by an upgrade.
 pub(super) fn is_this_program(host: &Host, process: &Process) -> bool {
     process.exe.as_deref() == Some(&host.program)
 }

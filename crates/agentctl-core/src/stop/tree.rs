@@ -1,12 +1,12 @@
-//! The processes of one session: held, signalled, waited for, and reported. Which ones they are is
-//! decided in `belonging`.
+//! The processes of one session: hold, signal, wait, report. `belonging` decides which processes belong to
+//! it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
+use super::process_scan::{self, ProcessTable, ScannedProcess, ancestors, is_reaper, parent};
 use super::run_folders::RunFolders;
-use super::seen::{self, Seen, ancestors, is_reaper, parent};
-use super::{Ended, How, Left, Survivor};
+use super::{EndedProcess, How, Left, Survivor};
 use crate::adapters::Adapter;
 use crate::adapters::control::Mark;
 use crate::fleet::Adapters;
@@ -15,16 +15,17 @@ use crate::kernel::{Held, Liveness, Process};
 use crate::model::{ProcId, Session, shorten};
 use rustix::process::Signal;
 
-/// Another live session, whose processes are nobody's but its own.
+/// Another live session. Its processes must not be ended.
 #[derive(Debug)]
 pub(super) struct Other {
     pub(super) adapter: &'static str,
     pub(super) id: Option<String>,
     pub(super) processes: Vec<ProcId>,
     pub(super) marks: Vec<Mark>,
-    /// Ours runs inside it: its marks on our processes are inherited and say nothing.
+    /// The session being stopped runs inside this one, so its processes inherit these marks and the marks
+    /// prove nothing.
     pub(super) around_us: bool,
-    /// It runs inside ours, below the agent or its shim.
+    /// This session runs inside the one being stopped, below its agent or shim.
     pub(super) inside_us: bool,
 }
 
@@ -42,128 +43,128 @@ impl Other {
         }
     }
 
-    /// Names it as a person would: `claude-code 2a658488-…`.
+    /// Returns its name for messages: `claude-code 2a658488-…`.
     fn name(&self) -> String {
         format!("{} {}", self.adapter, self.id.as_deref().unwrap_or("without a session yet"))
     }
 }
 
-/// What the search starts from.
+/// The starting point of the search for the session's processes.
 #[derive(Default)]
 pub(super) struct Roots {
-    /// The session's own processes, to be ended.
+    /// The session's own processes, which are ended.
     pub(super) agents: Vec<ProcId>,
-    /// Shared servers that host it, never to be touched.
+    /// Shared servers that host the session and are never signalled.
     pub(super) servers: Vec<ProcId>,
-    /// The run that launched it.
+    /// The run that launched the session.
     pub(super) run: Option<String>,
-    /// The processes that the text of that run may name: its agent, living or ended.
+    /// The processes that a marker of that run may name: its agent, alive or ended.
     pub(super) marked: Vec<ProcId>,
-    /// Processes that the whole text of the run links to its agent are ended too.
+    /// End also the processes that only a complete marker of the run links to its agent (`--force`).
     pub(super) by_force: bool,
-    /// The agent's own marks on what it starts.
+    /// The agent's own marks on the processes that it starts.
     pub(super) marks: Vec<Mark>,
-    /// Everybody else.
+    /// The other live sessions.
     pub(super) others: Vec<Other>,
-    /// Adapters that could not say what lives: whatever looks like theirs is spared.
+    /// Adapters that failed to list their sessions: processes that look like their agents are not ended.
     pub(super) doubtful: Vec<&'static dyn Adapter>,
 }
 
-/// One process of the session beside the agent itself.
+/// One process that the session started.
 #[derive(Debug)]
 struct Member {
     process: Process,
     held: Held,
-    /// Why it is ended.
-    verdict: Verdict,
+    /// Why the process belongs to the session.
+    verdict: Membership,
     how: How,
     trouble: Option<String>,
-    /// Not even a kill may be sent to it.
+    /// SIGKILL was refused, so waiting for it is useless.
     refused: bool,
 }
 
-/// What one process is to the session.
+/// The relation of one process to the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Membership {
     Agent,
     Shim,
-    /// An unbroken line of parents leads to the agent.
+    /// All its ancestors up to the agent are alive.
     Intact,
-    /// It is below the shim, or in a kernel session that one of ours has opened.
+    /// A descendant of the shim, or a process in a kernel session that a process of the session opened.
     Loose,
-    /// The whole text of the run names the agent, and it was asked to end such processes.
+    /// Linked by a complete marker only, and `--force` was given.
     Claimed,
-    /// Only this variable links it to the session.
+    /// Linked by this variable only; not ended.
     Linked(&'static str),
     Spared(Spared),
     Stranger,
 }
 
-impl Verdict {
-    /// Says whether the process is to be ended.
+impl Membership {
+    /// Says whether the process is ended.
     fn is_ours(self) -> bool {
         matches!(self, Self::Intact | Self::Loose | Self::Claimed)
     }
 
-    /// Says whether a descendant of the process has been started by the session.
+    /// Says whether the descendants of the process were started by the session.
     fn is_line(self) -> bool {
         matches!(self, Self::Agent | Self::Shim | Self::Intact | Self::Loose)
     }
 }
 
-/// Why a process is not ended although it may stand below one that is.
+/// Why a process is not ended although it may descend from one that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spared {
-    /// This very command.
+    /// The running `agentctl stop` itself.
     Us,
-    /// It serves another session, or was started by it: the session's place in the list.
+    /// A process that serves another session or was started by it: the index of that session.
     Session(usize),
-    /// The server that hosts the session.
+    /// A shared server that hosts the session.
     Server,
     /// The shim or the agent of another run.
     Run,
-    /// A hook of the run: the shim has started it.
+    /// A hook of the run, started by the shim.
     Hook,
     /// This user's daemon.
     Daemon,
-    /// It looks like an agent whose adapter did not answer.
+    /// A possible agent process of an adapter that did not answer.
     Doubt,
 }
 
-/// The processes of one session, as far as they are known.
+/// The known processes of one session.
 pub(super) struct Tree<'a> {
     pub(super) host: &'a Host,
     pub(super) roots: Roots,
     pub(super) folders: RunFolders<'a>,
     names: Vec<&'static str>,
     members: Vec<Member>,
-    /// Kernel sessions that processes of ours have opened.
+    /// Leaders of kernel sessions that processes of this session opened.
     pub(super) leaders: Vec<ProcId>,
-    /// The run's shim, proved to be it.
+    /// The run's shim, proved by its folder or by descent.
     pub(super) shims: Vec<ProcId>,
-    /// Hooks of the run and what they have started.
+    /// Hooks of the run and the processes that they started.
     pub(super) hooks: HashSet<ProcId>,
-    pub(super) ended: Vec<Ended>,
-    /// Nested sessions that were left alone.
+    pub(super) ended: Vec<EndedProcess>,
+    /// Sessions inside this one, which are not stopped, by pid.
     pub(super) left: BTreeMap<u32, Left>,
-    /// Processes that carry another session or this command and are therefore left alone.
+    /// Ancestors of another session or of this command, which are therefore not ended.
     carriers: HashMap<ProcId, Survivor>,
-    /// Processes below the agent or its shim that were left alone.
+    /// Descendants of the agent or its shim that are not ended.
     spared: HashMap<ProcId, Survivor>,
-    /// Processes that only a text links to the session.
+    /// Processes that only an environment variable links to the session.
     linked: HashMap<ProcId, Survivor>,
     unheld: HashMap<ProcId, Survivor>,
-    /// What the last look could not see.
+    /// Why the last scan was incomplete.
     pub(super) gaps: Vec<String>,
-    /// The run's shim lives: what the agent has orphaned is below it.
+    /// The run's shim is alive, so orphans of the agent are its children.
     pub(super) has_shim: bool,
-    /// The processes between the agent and this very command, if it runs inside the session.
+    /// The pids of the processes above this command, if it runs inside the session.
     pub(super) above_us: HashSet<u32>,
-    /// The processes above the agent: whatever they are, it has not started them.
+    /// The ancestors of the agent, which it cannot have started.
     pub(super) above_agents: HashSet<ProcId>,
-    /// All processes of the last look before the first signal.
+    /// All processes of the last scan before the first signal.
     before: HashSet<ProcId>,
-    /// A signal may have been sent, or the agent asked to end.
+    /// The first signal or request to end may have been sent.
     has_begun: bool,
 }
 
@@ -195,17 +196,18 @@ impl<'a> Tree<'a> {
             before: HashSet::new(),
             has_begun: false,
         };
-        // Which sessions are around this one must be known before any parent can have ended.
-        let everybody = seen::look(host, &tree.names);
-        tree.place(&everybody.by_pid);
+        // Finds the enclosing sessions now: after the first signal, parents may be gone and the descent
+        // with them.
+        let scan = process_scan::scan(host, &tree.names);
+        tree.place(&scan.by_pid);
         tree
     }
 
-    /// Looks once more and takes hold of everything new; returns how many that were.
+    /// Scans again and holds every new process of the session; returns their number.
     pub(super) fn grow(&mut self) -> usize {
-        let everybody = seen::look(self.host, &self.names);
-        let table = everybody.by_pid;
-        self.gaps = everybody.gaps;
+        let scan = process_scan::scan(self.host, &self.names);
+        let table = scan.by_pid;
+        self.gaps = scan.gaps;
         if !self.has_begun {
             self.before = table.values().map(|seen| seen.process.id.clone()).collect();
         }
@@ -221,11 +223,11 @@ impl<'a> Tree<'a> {
         let mut fresh = 0;
         for pid in &pids {
             let Some(seen) = table.get(pid) else { continue };
-            let verdict = verdicts.get(pid).copied().unwrap_or(Verdict::Stranger);
-            if verdict == Verdict::Agent {
+            let verdict = verdicts.get(pid).copied().unwrap_or(Membership::Stranger);
+            if verdict == Membership::Agent {
                 self.note_leader(&seen.process);
             }
-            if verdict == Verdict::Spared(Spared::Hook) {
+            if verdict == Membership::Spared(Spared::Hook) {
                 self.hooks.insert(seen.process.id.clone());
             }
             if !verdict.is_ours() || self.is_member(&seen.process.id) {
@@ -235,8 +237,8 @@ impl<'a> Tree<'a> {
                 Ok(Some(held)) => {
                     fresh += 1;
                     self.unheld.remove(&seen.process.id);
-                    // What a text claims opens no line of its own.
-                    if verdict != Verdict::Claimed {
+                    // Descent from a process that only a marker links proves nothing.
+                    if verdict != Membership::Claimed {
                         self.note_leader(&seen.process);
                     }
                     let how = How::Itself;
@@ -259,12 +261,12 @@ impl<'a> Tree<'a> {
         fresh
     }
 
-    /// Notes that the first signal follows: a process that no look has shown yet is born after it.
+    /// Notes that the first signal follows: a process that no scan has shown yet started after it.
     pub(super) fn begin_to_end(&mut self) {
         self.has_begun = true;
     }
 
-    /// Says which processes cannot be seen if the run's shim has died before its agent.
+    /// Returns a warning if the run's shim died before the agent: some processes cannot be found then.
     pub(super) fn lost_shim(&self) -> Option<String> {
         let shim = self.folders.lost_shim(self.roots.run.as_deref()?)?;
         Some(format!(
@@ -277,8 +279,8 @@ impl<'a> Tree<'a> {
         self.members.iter().any(|m| m.process.id == *id)
     }
 
-    /// What a process of ours was found to be in an earlier pass.
-    pub(super) fn member_verdict(&self, id: &ProcId) -> Option<Verdict> {
+    /// Returns the relation that an earlier scan found for a held process.
+    pub(super) fn member_verdict(&self, id: &ProcId) -> Option<Membership> {
         self.members.iter().find(|m| m.process.id == *id).map(|m| m.verdict)
     }
 
@@ -288,22 +290,23 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// A process whose line to the agent is broken and which carries another session or this command (a
-    /// terminal multiplexer, say) is left alone, with all that is in it, and named.
-    fn leave_carriers(&mut self, table: &HashMap<u32, Seen>, verdicts: &mut HashMap<u32, Verdict>) {
-        let guests: Vec<(&Seen, Spared)> = table
+    /// Spares processes without intact descent from the agent that have another session or this command
+    /// below them (a terminal multiplexer, for example). They are reported, with everything below them left
+    /// alone.
+    fn leave_carriers(&mut self, table: &ProcessTable, verdicts: &mut HashMap<u32, Membership>) {
+        let guests: Vec<(&ScannedProcess, Spared)> = table
             .values()
             .filter_map(|seen| match verdicts.get(&seen.process.id.pid) {
-                Some(Verdict::Spared(Spared::Hook | Spared::Daemon)) => None,
-                Some(Verdict::Spared(why)) => Some((seen, *why)),
+                Some(Membership::Spared(Spared::Hook | Spared::Daemon)) => None,
+                Some(Membership::Spared(why)) => Some((seen, *why)),
                 _ => None,
             })
             .collect();
         let mut carriers: BTreeMap<u32, Spared> = BTreeMap::new();
         for (guest, why) in guests {
-            let is_loose = |s: &&Seen| {
+            let is_loose = |s: &&ScannedProcess| {
                 let verdict = verdicts.get(&s.process.id.pid);
-                matches!(verdict, Some(Verdict::Loose | Verdict::Claimed))
+                matches!(verdict, Some(Membership::Loose | Membership::Claimed))
             };
             let line = ancestors(table, guest).take_while(is_loose);
             if let Some(top) = line.last() {
@@ -326,7 +329,7 @@ impl<'a> Tree<'a> {
             .values()
             .filter(|s| {
                 let verdict = verdicts.get(&s.process.id.pid);
-                matches!(verdict, Some(Verdict::Loose | Verdict::Claimed))
+                matches!(verdict, Some(Membership::Loose | Membership::Claimed))
             })
             .filter_map(|seen| {
                 let mut line = std::iter::once(seen).chain(ancestors(table, seen));
@@ -335,16 +338,18 @@ impl<'a> Tree<'a> {
             })
             .collect();
         for (pid, why) in below {
-            verdicts.insert(pid, Verdict::Spared(why));
+            verdicts.insert(pid, Membership::Spared(why));
             self.members.retain(|m| m.process.id.pid != pid);
         }
     }
 
-    /// Remembers the sessions that run inside this one and are left alone.
-    fn name_the_nested(&mut self, table: &HashMap<u32, Seen>, verdicts: &HashMap<u32, Verdict>) {
+    /// Records the sessions inside this one, which are not stopped.
+    fn name_the_nested(&mut self, table: &ProcessTable, verdicts: &HashMap<u32, Membership>) {
         for seen in table.values() {
             let pid = seen.process.id.pid;
-            let Some(Verdict::Spared(Spared::Session(at))) = verdicts.get(&pid) else { continue };
+            let Some(Membership::Spared(Spared::Session(at))) = verdicts.get(&pid) else {
+                continue;
+            };
             let Some(other) = self.roots.others.get(*at) else { continue };
             let inside = ancestors(table, seen).any(|s| is_line(verdicts, s));
             if inside && other.processes.contains(&seen.process.id) {
@@ -357,19 +362,19 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Remembers the topmost processes below the agent or its shim that are left alone and serve no
-    /// session themselves: nothing is spared in silence.
-    fn name_the_spared(&mut self, table: &HashMap<u32, Seen>, verdicts: &HashMap<u32, Verdict>) {
+    /// Records the topmost descendants of the agent or its shim that are not ended and serve no session, so
+    /// that the report names all of them.
+    fn name_the_spared(&mut self, table: &ProcessTable, verdicts: &HashMap<u32, Membership>) {
         for seen in table.values() {
             let id = &seen.process.id;
-            let Some(Verdict::Spared(why)) = verdicts.get(&id.pid) else { continue };
+            let Some(Membership::Spared(why)) = verdicts.get(&id.pid) else { continue };
             let topmost = parent(table, seen).is_some_and(|above| is_line(verdicts, above));
             if !topmost || self.spared.contains_key(id) || self.carriers.contains_key(id) {
                 continue;
             }
             let why = match why {
                 Spared::Us | Spared::Server | Spared::Hook | Spared::Daemon => continue,
-                // A session of that run is named instead of its shim.
+                // The session of that run is reported instead of its shim.
                 Spared::Run if self.carries_the_nested(seen, table) => continue,
                 Spared::Run => "belongs to another run; not ended".to_owned(),
                 Spared::Doubt => {
@@ -384,17 +389,17 @@ impl<'a> Tree<'a> {
         }
     }
 
-    fn carries_the_nested(&self, seen: &Seen, table: &HashMap<u32, Seen>) -> bool {
+    fn carries_the_nested(&self, seen: &ScannedProcess, table: &ProcessTable) -> bool {
         self.left
             .keys()
             .filter_map(|pid| table.get(pid))
             .any(|nested| ancestors(table, nested).any(|above| above.process.id == seen.process.id))
     }
 
-    /// Remembers the topmost processes that only a text links to the session.
-    fn name_the_linked(&mut self, table: &HashMap<u32, Seen>, verdicts: &HashMap<u32, Verdict>) {
-        let linked = |s: &Seen| match verdicts.get(&s.process.id.pid) {
-            Some(Verdict::Linked(variable)) => Some(*variable),
+    /// Records the topmost processes that only an environment variable links to the session.
+    fn name_the_linked(&mut self, table: &ProcessTable, verdicts: &HashMap<u32, Membership>) {
+        let linked = |s: &ScannedProcess| match verdicts.get(&s.process.id.pid) {
+            Some(Membership::Linked(variable)) => Some(*variable),
             _ => None,
         };
         self.linked.clear();
@@ -408,12 +413,12 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Says whether this very command was started by the session.
+    /// Says whether this command runs inside the session.
     pub(super) fn is_around_us(&self) -> bool {
         !self.above_us.is_empty()
     }
 
-    /// Ends all but the processes that this command runs below, as long as there is time.
+    /// Ends all processes except the ancestors of this command, within the time given.
     pub(super) fn end_beside_us(&mut self, grace: std::time::Duration) {
         let above = std::mem::take(&mut self.above_us);
         let members = std::mem::take(&mut self.members);
@@ -429,19 +434,19 @@ impl<'a> Tree<'a> {
         self.above_us = above;
     }
 
-    /// Says whether nothing of it lives any more.
+    /// Says whether all its processes have ended.
     pub(super) fn is_gone(&mut self) -> bool {
-        self.bury();
+        self.collect_ended();
         self.members.is_empty()
     }
 
-    /// Says whether nothing of it lives any more that could still be ended from here.
+    /// Says whether all its processes have ended that can be signalled.
     pub(super) fn is_spent(&mut self) -> bool {
-        self.bury();
+        self.collect_ended();
         self.members.iter().all(|m| m.refused)
     }
 
-    /// Sends a signal to all of them, each through its own handle.
+    /// Sends a signal to all its processes, through their handles.
     pub(super) fn signal_all(&mut self, signal: Signal, how: How) {
         self.has_begun = true;
         for member in &mut self.members {
@@ -453,7 +458,7 @@ impl<'a> Tree<'a> {
                     member.trouble = Some(format!("it could not be signalled: {error}"));
                 }
             }
-            // One that a signal holds must be let go to hear another.
+            // A stopped process (SIGSTOP) handles the signal only after SIGCONT.
             let paused = Liveness::Alive { paused: true };
             if signal == Signal::TERM && self.host.kernel.liveness(member.held.id()) == paused {
                 let _gone = member.held.signal(Signal::CONT);
@@ -461,37 +466,37 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Keeps all of them from starting anything, until they are killed.
+    /// Stops all its processes (SIGSTOP), so that they start no others until they are killed.
     pub(super) fn freeze(&mut self) {
         for member in &self.members {
             let _gone = member.held.signal(Signal::STOP);
         }
     }
 
-    /// Waits until all have ended, or the time is up.
+    /// Waits until all its processes have ended, or the timeout; says which.
     pub(super) fn wait(&mut self, limit: std::time::Duration) -> bool {
         let held: Vec<&Held> =
             self.members.iter().filter(|m| !m.refused).map(|m| &m.held).collect();
-        // What cannot be waited for is looked at again all the same.
+        // After an error the processes are still checked once.
         let _unsure = Held::wait_for_all(&held, limit);
         self.is_gone()
     }
 
-    /// Moves those that have ended to the report; their handles are given back.
-    fn bury(&mut self) {
+    /// Moves ended processes to the report and closes their handles.
+    fn collect_ended(&mut self) {
         let (gone, living): (Vec<Member>, Vec<Member>) =
             std::mem::take(&mut self.members).into_iter().partition(|m| m.held.has_exited());
         self.members = living;
-        self.ended.extend(gone.into_iter().map(|m| Ended {
+        self.ended.extend(gone.into_iter().map(|m| EndedProcess {
             pid: m.process.id.pid,
             command: command(&m.process),
             how: m.how,
         }));
     }
 
-    /// Names everything of it that lives on.
+    /// Returns all processes of the session that are still alive.
     pub(super) fn survivors(&mut self) -> Vec<Survivor> {
-        self.bury();
+        self.collect_ended();
         // A process that cannot be read any more may live as well.
         let kernel = &self.host.kernel;
         let named = self.carriers.iter().chain(&self.spared).chain(&self.linked);
@@ -505,26 +510,26 @@ impl<'a> Tree<'a> {
         all
     }
 
-    /// Names orphans that this session may have started and nothing proves it: those that stand in its
-    /// directory and are younger than its agent, and those that were born after the first signal, wherever
-    /// they stand. A process that is told to end can start another one and leave it without a parent.
+    /// Returns orphans that this session may have started without a proof: those in its directory that are
+    /// younger than its agent, and those that started after the first signal, in any directory. A process
+    /// that is told to end can start another one and leave it without a parent.
     pub(super) fn suspects(&self, cwd: Option<&str>, since_ticks: Option<u64>) -> Vec<Survivor> {
         let cwd = cwd.map(Path::new).filter(|c| c.is_absolute());
-        let table = seen::look(self.host, &self.names).by_pid;
+        let table = process_scan::scan(self.host, &self.names).by_pid;
         let memo = self.decide_all(&table);
         let mut pids: Vec<u32> = table.keys().copied().collect();
         pids.sort_unstable();
-        // What carries this command or another session is a person's terminal, not a forgotten tool.
+        // An ancestor of this command or of another session is a user's terminal, not a leftover tool.
         let spared = table
             .values()
-            .filter(|s| matches!(memo.get(&s.process.id.pid), Some(Verdict::Spared(_))));
+            .filter(|s| matches!(memo.get(&s.process.id.pid), Some(Membership::Spared(_))));
         let carriers: HashSet<u32> =
             spared.flat_map(|s| ancestors(&table, s)).map(|s| s.process.id.pid).collect();
         let suspicious = pids.into_iter().filter_map(|pid| {
             let seen = table.get(&pid)?;
             let is_young = since_ticks.is_some_and(|t| seen.process.id.start_ticks >= t);
             let is_there = cwd.is_some_and(|cwd| self.stands_in(&seen.process, cwd));
-            let nobodys = memo.get(&pid) == Some(&Verdict::Stranger)
+            let nobodys = memo.get(&pid) == Some(&Membership::Stranger)
                 && !carriers.contains(&pid)
                 && !self.above_agents.contains(&seen.process.id)
                 && self.other_of(seen, &table).is_none();
@@ -547,7 +552,7 @@ impl<'a> Tree<'a> {
         stands.is_some_and(|stands| stands == cwd || (!is_wide && stands.starts_with(cwd)))
     }
 
-    fn is_born_after_the_first_signal(&self, seen: &Seen) -> bool {
+    fn is_born_after_the_first_signal(&self, seen: &ScannedProcess) -> bool {
         let id = &seen.process.id;
         self.has_begun
             && !seen.foreign
@@ -556,7 +561,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-fn is_line(verdicts: &HashMap<u32, Verdict>, seen: &Seen) -> bool {
+fn is_line(verdicts: &HashMap<u32, Membership>, seen: &ScannedProcess) -> bool {
     verdicts.get(&seen.process.id.pid).is_some_and(|verdict| verdict.is_line())
 }
 

@@ -1,8 +1,8 @@
-//! Base64 as in RFC 4648, with padding: what HTTP puts passwords into, and webhooks keys and signatures.
+//! Base64 as in RFC 4648, with padding, for HTTP passwords and for the keys and signatures of webhooks.
 
 const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Writes bytes as text.
+/// Encodes bytes.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::new();
@@ -17,7 +17,7 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// Reads such a text; padding may be missing at the end. `None` for anything else.
+/// Decodes a text; padding may be missing at the end. `None` if it is not Base64.
 #[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let signs = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
@@ -30,7 +30,7 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
         for sign in four {
             bits = bits << 6 | u32::try_from(SIGNS.iter().position(|s| s == sign)?).ok()?;
         }
-        // One sign alone is no byte.
+        // A single character encodes no byte.
         let whole = four.len().checked_sub(1).filter(|n| *n > 0)?;
         let left = (bits << (6 * (4 - four.len()))).to_be_bytes();
         bytes.extend_from_slice(left.get(1..=whole)?);

@@ -1,10 +1,10 @@
-//! Where a server on a network is, and how it is reached without giving anything away.
+//! The address of a remote server, and the secure connection to it.
 //!
-//! The address comes from configuration only. Plain text is spoken to this machine alone, unless the
-//! configuration says otherwise; the address that was checked is the one that is connected to.
-//! Certificates are checked against the system's own authorities, or against a file that was named. A
-//! server whose very certificate was named is believed on it alone: the one it made for itself carries no
-//! name and nobody vouches for it.
+//! The address comes from the configuration only. Plain text is sent to this machine only, unless the
+//! configuration allows more; the address that was checked is the one that is connected to. Certificates
+//! are checked against the system's authorities, or against a file from the configuration. A server whose
+//! certificate itself is configured is accepted by it alone: a self-signed certificate has no name and no
+//! issuer.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use rustls::{
 use super::TalkError;
 use super::wire::{Bounded, Socket, Wire};
 
-/// Where systems keep the authorities they trust.
+/// Where systems keep the certificates of their authorities.
 const AUTHORITIES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -42,7 +42,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Reads a `ws://` or `wss://` URL. One that carries a secret is refused: URLs end up in logs.
+    /// Parses a `ws://` or `wss://` URL. Refuses a URL that holds a secret, because URLs end up in logs.
     pub fn parse(url: &str) -> Result<Self, String> {
         let (secure, rest) = match url.split_once("://") {
             Some(("ws", rest)) => (false, rest),
@@ -77,31 +77,31 @@ impl Endpoint {
         Ok(Self { secure, host: host.to_ascii_lowercase(), port, path })
     }
 
-    /// Says whether it is this very machine, by its name alone.
+    /// Says whether the host is this machine, by its name or number alone.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         self.host == "localhost"
             || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// Says whether it is spoken to in cipher.
+    /// Says whether the connection uses TLS.
     #[must_use]
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// Connects to it within the time; plain text leaves this machine only if `insecure`.
-    pub(super) fn connect(&self, manner: &Manner, limit: Duration) -> Result<Wire, TalkError> {
+    /// Connects with a timeout; plain text leaves this machine only if `insecure` is set.
+    pub(super) fn connect(&self, tls: &TlsOptions, limit: Duration) -> Result<Wire, TalkError> {
         let until = Instant::now() + limit;
-        if !self.secure && !self.is_loopback() && !manner.insecure {
+        if !self.secure && !self.is_loopback() && !tls.insecure {
             return Err(TalkError::Insecure);
         }
         let found = (self.host.as_str(), self.port).to_socket_addrs();
         let addresses: Vec<SocketAddr> = found.map_err(TalkError::Unreachable)?.collect();
         let mut last = std::io::Error::other("its name has no address");
         for address in addresses {
-            // A name that only claims to be this machine gets nothing in plain text.
-            if !self.secure && !manner.insecure && !address.ip().is_loopback() {
+            // A name that resolves to another machine gets nothing in plain text.
+            if !self.secure && !tls.insecure && !address.ip().is_loopback() {
                 return Err(TalkError::Insecure);
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -109,7 +109,7 @@ impl Endpoint {
                 return Err(TalkError::Late);
             }
             match TcpStream::connect_timeout(&address, left) {
-                Ok(stream) => return self.over(stream, manner, until),
+                Ok(stream) => return self.over(stream, tls, until),
                 Err(error) => last = error,
             }
         }
@@ -119,8 +119,8 @@ impl Endpoint {
         }
     }
 
-    fn over(&self, stream: TcpStream, manner: &Manner, until: Instant) -> Result<Wire, TalkError> {
-        // A question is one small frame, and its answer is waited for.
+    fn over(&self, stream: TcpStream, tls: &TlsOptions, until: Instant) -> Result<Wire, TalkError> {
+        // Send small frames at once: each request waits for its answer.
         let _slower = stream.set_nodelay(true);
         let bounded = Bounded::new(Socket::Tcp(stream), until);
         if !self.secure {
@@ -128,7 +128,7 @@ impl Endpoint {
         }
         let unsure = |why: String| TalkError::Certificate(why);
         let name = ServerName::try_from(self.host.clone()).map_err(|e| unsure(e.to_string()))?;
-        let config = Arc::new(manner.tls()?);
+        let config = Arc::new(tls.tls()?);
         let client = ClientConnection::new(config, name).map_err(|e| unsure(e.to_string()))?;
         Ok(Wire::Tls(Box::new(StreamOwned::new(client, bounded))))
     }
@@ -145,23 +145,23 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
-/// What may be done to reach a server.
+/// The security options of a connection.
 #[derive(Clone, Debug, Default)]
-pub struct Manner {
-    /// Plain text may leave this machine.
+pub struct TlsOptions {
+    /// Allow plain text to another machine.
     pub insecure: bool,
-    /// The authorities its certificate is checked against; `None` for the system's.
+    /// The CA file for its certificate; `None` for the system's.
     pub authorities: Option<PathBuf>,
-    /// The SHA-256 of the one certificate it must have, instead of anybody vouching for it.
+    /// The SHA-256 of the certificate that the server must have, instead of an issuer.
     pub fingerprint: Option<[u8; 32]>,
 }
 
-impl Manner {
+impl TlsOptions {
     fn tls(&self) -> Result<ClientConfig, TalkError> {
         let trust = Trust::load(self.authorities.as_deref())?;
         let mut trusted = RootCertStore::empty();
         for certificate in &trust.authorities {
-            // One that is malformed vouches for nobody.
+            // Skip a malformed authority.
             let _unusable = trusted.add(certificate.clone().into());
         }
         let unsure = |why: String| TalkError::Certificate(why);
@@ -180,12 +180,12 @@ impl Manner {
     }
 }
 
-/// Believes whoever is vouched for, or has the very certificate that was named; either way it has to
-/// prove that the certificate is its own.
+/// Accepts a certificate with a trusted issuer, or the configured certificate itself. In both cases the
+/// server has to prove that it holds the private key.
 #[derive(Debug)]
 struct Verifier {
     usual: Arc<WebPkiServerVerifier>,
-    /// In DER.
+    /// The configured certificates, in DER.
     named: Vec<Vec<u8>>,
     fingerprint: Option<[u8; 32]>,
 }
@@ -236,7 +236,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// What a certificate is checked with, and against whom.
+/// The cryptography and the authorities of certificate checks.
 pub struct Trust {
     /// The cryptography.
     pub provider: Arc<CryptoProvider>,
@@ -245,7 +245,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Reads the authorities of this file, or the system's own.
+    /// Reads the authorities of this file, or those of the system.
     pub fn load(file: Option<&Path>) -> Result<Self, TalkError> {
         let unsure = |why: String| TalkError::Certificate(why);
         let file = match file {
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn plain_text_does_not_leave_this_machine() {
         let far = Endpoint::parse("ws://192.0.2.1:9").expect("read");
-        let refused = far.connect(&Manner::default(), Duration::from_millis(50)).err();
+        let refused = far.connect(&TlsOptions::default(), Duration::from_millis(50)).err();
         assert!(matches!(refused, Some(TalkError::Insecure)), "{refused:?}");
     }
 }

@@ -1,7 +1,7 @@
-//! One question to a server on this machine's loopback, in plain HTTP.
+//! One plain HTTP request to a server on the loopback.
 //!
-//! Bounded in time and size. Nothing but the loopback is spoken to, and no redirect is followed, so that
-//! a password goes to the process it was read from and nowhere else.
+//! Limited in time and size. No other address is used and no redirect is followed, so that a password
+//! reaches only the process that it belongs to.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,27 +12,27 @@ use serde_json::Value;
 use super::{TalkError, base64, check_listener};
 use crate::kernel::Kernel;
 
-/// Largest answer we accept.
-const ANSWER_BYTES: usize = 8 << 20;
+/// Largest answer that is accepted.
+const ANSWER_BYTES_LIMIT: usize = 8 << 20;
 
-/// A server on the loopback, and who we are to it.
+/// A server on the loopback, and the login for it.
 #[derive(Clone)]
 pub struct Http {
-    /// Where it listens.
+    /// Its address.
     pub at: SocketAddr,
-    /// User and password, where it wants them.
+    /// User and password, if it requires them.
     pub login: Option<(String, String)>,
-    /// Says which user serves the connection before the password is sent.
+    /// Finds the user that serves the connection, before the password is sent.
     pub kernel: Kernel,
 }
 
 impl Http {
-    /// Asks for a resource.
+    /// Sends a GET request.
     pub fn get(&self, path: &str, limit: Duration) -> Result<Value, TalkError> {
         self.ask("GET", path, limit)
     }
 
-    /// Asks for something to be done.
+    /// Sends a POST request.
     pub fn post(&self, path: &str, limit: Duration) -> Result<Value, TalkError> {
         self.ask("POST", path, limit)
     }
@@ -80,7 +80,7 @@ fn failed(error: std::io::Error) -> TalkError {
     }
 }
 
-/// Reads until the answer is whole, or the server hangs up.
+/// Reads until the answer is complete or the connection is closed.
 fn read(stream: &mut TcpStream, until: Instant) -> Result<Vec<u8>, TalkError> {
     let mut answer = Vec::new();
     let mut buffer = vec![0; 64 << 10];
@@ -92,17 +92,17 @@ fn read(stream: &mut TcpStream, until: Instant) -> Result<Vec<u8>, TalkError> {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(failed(error)),
         }
-        if answer.len() > ANSWER_BYTES {
+        if answer.len() > ANSWER_BYTES_LIMIT {
             return Err(TalkError::Protocol("its answer is too large".into()));
         }
-        // A server that keeps the line open is not waited for once it has said everything.
+        // Stop once the answer is complete: the server may keep the connection open.
         if whole(&answer) {
             return Ok(answer);
         }
     }
 }
 
-/// The head of an answer, and where its body begins.
+/// The head of an answer, and the offset of its body.
 struct Head<'a> {
     status: u16,
     fields: Vec<(&'a str, &'a str)>,
@@ -162,7 +162,7 @@ fn body(answer: &[u8]) -> Result<Value, TalkError> {
     }
 }
 
-/// Joins the chunks of a body; `None` while the last is missing.
+/// Joins the chunks of a body; `None` if the last is missing.
 fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that reads one request and answers with these bytes; returns what it was asked.
+    /// Starts a server that reads one request and answers with these bytes; its thread returns the request.
     fn answering(bytes: &'static [u8]) -> (Http, std::thread::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let at = listener.local_addr().expect("an address");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_waited_for_and_nobody_else_is_asked() {
+    fn a_mute_server_times_out_and_only_the_loopback_is_asked() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let at = listener.local_addr().expect("an address");
         let mute = Http { at, login: None, kernel: kernel() };
@@ -253,8 +253,8 @@ mod tests {
         assert!(matches!(smuggled, Err(TalkError::Protocol(_))), "{smuggled:?}");
     }
 
-    /// S6: a password is not sent to a listener of another user. Only root can make one here; an ordinary
-    /// user sees that its own is asked.
+    /// S6: a password is not sent to a listener of another user. Only root can create one here; an ordinary
+    /// user checks that its own listener is asked.
     #[test]
     fn a_password_is_sent_to_no_other_user() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");

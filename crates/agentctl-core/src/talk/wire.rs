@@ -1,7 +1,7 @@
-//! The bytes below a conversation: a Unix socket, a TCP connection, or TLS over one.
+//! The transport of a conversation: a Unix socket, a TCP connection, or TLS over one.
 //!
-//! Every single read and write of the socket is given only the time that is left of the whole, so that
-//! nobody can stretch a conversation by dripping: below TLS as well as above it.
+//! Every read and write of the socket gets only the time that is left until the deadline of the whole
+//! conversation, so that a server cannot extend it by sending slowly, below TLS or above.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 
 use rustls::{ClientConnection, StreamOwned};
 
-/// What the kernel gives us.
+/// A connected socket.
 pub(super) enum Socket {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
 
-/// A socket whose every read and write ends in time, however slowly the other side drips.
+/// A socket with one deadline for all reads and writes.
 pub(super) struct Bounded {
     socket: Socket,
-    /// `None` once it only listens, and never blocks.
+    /// `None` in non-blocking mode.
     until: Option<Instant>,
 }
 
@@ -102,7 +102,7 @@ impl Wire {
         }
     }
 
-    /// Goes on without ever blocking.
+    /// Switches to non-blocking mode.
     pub(super) fn never_block(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(bounded) => bounded.never_block(),

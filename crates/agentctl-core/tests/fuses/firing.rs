@@ -1,13 +1,13 @@
-//! Fired once: whoever is killed at whichever step, and however many try.
+//! A fuse is fired once, whichever process is killed at whichever step, and however many processes try.
 
 use agentctl_core::events::{EventKind, about_fuse};
 use agentctl_core::fuses::{
-    Action, Cause, Firing, FuseError, State, cancel, claim, extend, seen, unfinished,
+    Action, Cause, Firing, FuseError, FuseState, cancel, claim, extend, seen, unfinished,
 };
 
 use super::{BEGIN, HOUR, NOW, World, nobody, now, ttl};
 
-/// What one who fires does, until it is killed: says so after so many steps.
+/// A process that fires fuses and is killed after a number of steps.
 struct Worker {
     left: usize,
 }
@@ -20,14 +20,14 @@ impl Worker {
     }
 }
 
-/// How often each action of a fuse was done.
+/// How often each action of a fuse was run.
 #[derive(Debug, Default)]
 struct Done {
     told: usize,
     stops: usize,
     posts: usize,
     commands: usize,
-    /// Killed after one was done and before that was noted.
+    /// Killed after an action was run and before that was recorded.
     unnoted: usize,
 }
 
@@ -66,9 +66,10 @@ fn work(mut firing: Firing, worker: &mut Worker, done: &mut Done) -> bool {
 }
 
 #[test]
-fn whoever_is_killed_at_any_step_a_fuse_is_fired_once() {
+fn a_fuse_is_fired_once_whichever_step_is_interrupted() {
     let steps = 16;
-    // Killed after so many steps, its successor after so many more, and the third one is not.
+    // The first process is killed after some steps, its successor after some more, and the third one not at
+    // all.
     for (first, second) in (1..steps).flat_map(|a| (1..steps).map(move |b| (a, b))) {
         let world = World::new();
         let actions = vec![
@@ -86,7 +87,7 @@ fn whoever_is_killed_at_any_step_a_fuse_is_fired_once() {
         let firing = claim(&world.host, &due[0]).expect("claimed").expect("it is ours");
         let mut whole = work(firing, &mut worker, &mut done);
         for left in [second, usize::MAX] {
-            // Nobody claims it again, whatever the clock says.
+            // It is not claimed again, whatever the clock says.
             assert!(world.due(&nobody(), BEGIN + 99 * HOUR).is_empty());
             assert!(matches!(claim(&world.host, &due[0]), Ok(None)));
             let mut left_over = unfinished(&world.host).expect("looked");
@@ -114,9 +115,9 @@ fn whoever_is_killed_at_any_step_a_fuse_is_fired_once() {
             assert!(world.names().is_empty());
             continue;
         }
-        // A command whose end nobody saw is shown, and nothing is left to do.
+        // An interrupted command is shown, and nothing is left to do.
         assert_eq!(left.len(), 1, "{case}");
-        assert_eq!(left[0].state, State::Interrupted);
+        assert_eq!(left[0].state, FuseState::Interrupted);
         let note = left[0].note.clone().expect("a word about it");
         assert!(note.contains("not repeated"), "{note}");
         assert!(unfinished(&world.host).expect("looked").is_empty());
@@ -128,7 +129,7 @@ fn whoever_is_killed_at_any_step_a_fuse_is_fired_once() {
 }
 
 #[test]
-fn of_many_who_claim_a_fuse_one_gets_it_and_holds_it_while_it_lives() {
+fn of_many_claims_one_wins_and_holds_the_fuse() {
     let world = World::new();
     for round in 0..20 {
         let fuse = world.set(ttl(HOUR), vec![Action::Stop]);
@@ -140,14 +141,14 @@ fn of_many_who_claim_a_fuse_one_gets_it_and_holds_it_while_it_lives() {
             all.into_iter().filter_map(|t| t.join().expect("joined")).collect()
         });
         assert_eq!(claimed.len(), 1, "round {round}");
-        assert_eq!(world.fuses()[0].state, State::Firing);
+        assert_eq!(world.fuses()[0].state, FuseState::Firing);
         assert!(unfinished(host).expect("looked").is_empty(), "somebody is at it");
         for refused in
             [cancel(host, &fuse.id).map(|_| ()), extend(host, &fuse.id, ttl(1)).map(|_| ())]
         {
             assert!(matches!(refused, Err(FuseError::Firing)));
         }
-        // A new one for the same target burns beside it.
+        // A new fuse for the same target exists beside it.
         let next = world.set(ttl(HOUR), vec![]);
         let burning: Vec<String> = world.fuses().into_iter().map(|f| f.id).collect();
         assert!(burning.contains(&next.id) && burning.contains(&fuse.id), "{burning:?}");
@@ -168,7 +169,7 @@ fn of_many_who_claim_a_fuse_one_gets_it_and_holds_it_while_it_lives() {
 }
 
 #[test]
-fn one_that_gets_on_while_somebody_looks_is_never_missing() {
+fn a_fuse_that_advances_during_a_read_is_never_missing() {
     let world = World::new();
     let actions = vec![Action::Run { argv: vec!["x".into()] }; 100];
     let fuse = world.set(ttl(HOUR), actions);
@@ -179,7 +180,7 @@ fn one_that_gets_on_while_somebody_looks_is_never_missing() {
         let at_it = scope.spawn(|| work(firing, &mut worker, &mut done));
         let mut looks = 0;
         loop {
-            // One look more when it is through: its last name is seen as well.
+            // One more look at the end, so that the last file name is seen as well.
             let through = at_it.is_finished();
             let (fuses, faults) = seen(&world.host);
             assert!(faults.is_empty(), "{faults:?}");

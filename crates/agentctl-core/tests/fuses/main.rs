@@ -1,4 +1,4 @@
-//! Fuses with a clock of the test's own: never early, fired once, whoever is killed in the middle.
+//! Fuses with a clock of the test: never early, fired once, also when a process is killed in the middle.
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, clippy::expect_used)]
 
@@ -12,8 +12,8 @@ use std::time::Instant;
 use agentctl_core::events::edges::{Edges, Look};
 use agentctl_core::events::{EventKind, Holders, about_fuse};
 use agentctl_core::fuses::{
-    Action, Bound, Cause, Conditions, Due, Fuse, FuseError, Wish, all, cancel, claim, clear, due,
-    extend, folder, next_due, seen, set, unfinished,
+    Action, Bound, Cause, Conditions, Due, Fuse, FuseError, FuseOrder, all, cancel, claim, clear,
+    due, extend, folder, next_due, seen, set, unfinished,
 };
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::Kernel;
@@ -22,7 +22,7 @@ use agentctl_core::model::{
 };
 use proptest::prelude::*;
 
-/// The moment at which every test begins.
+/// The time at which every test begins.
 const BEGIN: i64 = 1_794_728_785_156;
 const HOUR: i64 = 3_600_000;
 const ID: &str = "s-1";
@@ -60,7 +60,7 @@ impl World {
             kernel: Kernel::open().expect("a kernel"),
             clock: now,
             deadlines: Deadlines::default(),
-            memo: None,
+            file_cache: None,
         };
         Self { dir, host }
     }
@@ -70,13 +70,13 @@ impl World {
     }
 
     fn set(&self, when: Conditions, on_expire: Vec<Action>) -> Fuse {
-        let wish = Wish { bound: Bound::Directory(self.path()), label: None, when, on_expire };
+        let wish = FuseOrder { bound: Bound::Directory(self.path()), label: None, when, on_expire };
         set(&self.host, wish).expect("set").0
     }
 
     fn on_session(&self, when: Conditions) -> Fuse {
         let bound = Bound::Session { adapter: "demo".into(), root: "/r".into(), id: ID.into() };
-        let wish = Wish { bound, label: None, when, on_expire: vec![Action::Event] };
+        let wish = FuseOrder { bound, label: None, when, on_expire: vec![Action::Event] };
         set(&self.host, wish).expect("set").0
     }
 
@@ -86,7 +86,7 @@ impl World {
         fuses
     }
 
-    /// What is due at this moment, where nobody knows a cost.
+    /// Returns the fuses that are due at this time, with all costs unknown.
     fn due(&self, listing: &Listing, at: i64) -> Vec<Due> {
         due(&self.host, &self.fuses(), listing, &mut |_| None, time(at))
     }
@@ -101,13 +101,13 @@ impl World {
         names.filter(|n| !n.starts_with('.')).collect()
     }
 
-    /// Takes away what is only there to be seen, so long after this very moment.
+    /// Removes finished fuses, as a daemon does this long after now.
     fn sweep(&self, later: i64) {
         NOW.set(jiff::Timestamp::now().as_millisecond() + later);
         assert!(unfinished(&self.host).expect("looked").is_empty());
     }
 
-    /// Where the one fuse that burns lies.
+    /// Returns the path of the only burning fuse.
     fn place(&self) -> PathBuf {
         let name = self.names().into_iter().find(|n| !n.contains('~')).expect("a file");
         folder(&self.host).join(name)
@@ -168,7 +168,7 @@ fn nobody() -> Listing {
 }
 
 #[test]
-fn a_ttl_is_a_moment_on_the_wall_and_no_timer_of_ours() {
+fn a_ttl_is_a_wall_clock_time_and_no_timer() {
     let world = World::new();
     for days in [1, 24, 25, 30, 365, 36_500] {
         let end = BEGIN + days * 24 * HOUR;
@@ -177,7 +177,7 @@ fn a_ttl_is_a_moment_on_the_wall_and_no_timer_of_ours() {
         assert_eq!(world.next(&nobody(), BEGIN), Some(end), "{days} days");
         assert!(world.due(&nobody(), BEGIN).is_empty(), "{days} days: it fired at once");
         assert!(world.due(&nobody(), end - 1).is_empty());
-        // A clock that is set back holds it up, one that is set forward does not wait.
+        // A clock that is set back delays it; one that is set forward fires it.
         assert!(world.due(&nobody(), BEGIN - 400 * 24 * HOUR).is_empty());
         for at in [end, end + 1, end + 90 * 24 * HOUR] {
             let due = world.due(&nobody(), at);
@@ -186,7 +186,7 @@ fn a_ttl_is_a_moment_on_the_wall_and_no_timer_of_ours() {
         assert_eq!(world.next(&nobody(), end), None);
     }
     assert_eq!(world.fuses().len(), 1, "one for a target and label");
-    let far = Wish {
+    let far = FuseOrder {
         bound: Bound::Directory(world.path()),
         label: None,
         when: Conditions { ttl_ms: Some(u64::MAX), ..Conditions::default() },
@@ -197,7 +197,7 @@ fn a_ttl_is_a_moment_on_the_wall_and_no_timer_of_ours() {
 }
 
 #[test]
-fn idle_is_reckoned_from_what_the_record_says_and_the_unknown_never_counts() {
+fn idle_time_comes_from_the_record_and_the_unknown_never_counts() {
     let world = World::new();
     world.set(idle(HOUR), vec![]);
     let here = world.path();
@@ -213,7 +213,7 @@ fn idle_is_reckoned_from_what_the_record_says_and_the_unknown_never_counts() {
         assert_eq!(looks(vec![one(status, Some(BEGIN))], late), 0, "{status:?}");
         assert_eq!(looks(vec![rests.clone(), one(status, Some(BEGIN))], late), 0, "{status:?}");
     }
-    // The later one decides; one elsewhere, and one that has ended, do not.
+    // The later activity decides; a session in another directory and an ended one do not count.
     let both = vec![rests.clone(), one(Status::Idle, Some(BEGIN + HOUR))];
     assert_eq!(looks(both.clone(), BEGIN + 2 * HOUR - 1), 0);
     assert_eq!(looks(both, BEGIN + 2 * HOUR), 1);
@@ -225,26 +225,26 @@ fn idle_is_reckoned_from_what_the_record_says_and_the_unknown_never_counts() {
     shell.reason = Some(Reason::of(ReasonKind::Background));
     assert_eq!(looks(vec![shell], late), 0, "a background shell is at work");
     assert_eq!(looks(vec![one(Status::Idle, None)], late), 0, "nobody knows since when");
-    // Old words, opened again just now: its own process says so.
+    // An old session that was just opened again: the start of its process counts.
     let mut opened = one(Status::Idle, Some(BEGIN - 99 * HOUR));
     let me = world.host.kernel.process(std::process::id()).expect("read").expect("me");
     let began = me.started_at.expect("a time").millis();
     opened.processes = vec![ServingProcess::proved(me.id)];
     assert_eq!(looks(vec![opened.clone()], began + HOUR - 1), 0);
     assert_eq!(looks(vec![opened], began + HOUR), 1);
-    // One who may be at work there could not be seen.
+    // A fault may hide a session that is at work there.
     let mut blind = listing(vec![rests]);
     let (root, message) = (None, "late".into());
     blind.faults.push(Fault { adapter: "codex", root, code: "timeout", message });
     assert!(world.due(&blind, late).is_empty());
-    // Bound to the session itself, that is no matter.
+    // For a fuse of one session that does not matter.
     let fuse = world.on_session(idle(HOUR));
     let due = world.due(&blind, late);
     assert_eq!(due.iter().map(|d| d.fuse.id.clone()).collect::<Vec<_>>(), [fuse.id]);
 }
 
 #[test]
-fn what_rests_in_a_shared_server_is_idle_and_keeps_no_directory() {
+fn an_idle_session_in_a_shared_server_occupies_no_directory() {
     let world = World::new();
     let mut thread = session(Status::Idle, &world.path(), Some(BEGIN));
     thread.hosted = true;
@@ -256,7 +256,7 @@ fn what_rests_in_a_shared_server_is_idle_and_keeps_no_directory() {
 }
 
 #[test]
-fn runtime_is_that_of_its_process_and_cost_is_what_is_known() {
+fn runtime_is_that_of_its_process_and_an_unknown_cost_never_counts() {
     let world = World::new();
     let fuse = world.on_session(runtime(HOUR));
     let me = world.host.kernel.process(std::process::id()).expect("read").expect("me");
@@ -267,7 +267,7 @@ fn runtime_is_that_of_its_process_and_cost_is_what_is_known() {
     assert!(world.due(&look, began + HOUR - 1).is_empty());
     assert_eq!(world.due(&look, began + HOUR)[0].cause, Cause::MaxRuntime);
     assert_eq!(world.next(&look, began), Some(began + HOUR));
-    // A stranger that has its pid by now says nothing about it; nor does a server about one of many.
+    // A process with the recycled pid does not count; nor does a server with many sessions.
     let mut recycled = live.clone();
     recycled.processes[0].id.start_ticks += 1;
     assert!(world.due(&listing(vec![recycled]), began + 99 * HOUR).is_empty());
@@ -289,7 +289,7 @@ fn runtime_is_that_of_its_process_and_cost_is_what_is_known() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Whatever is set and whenever it is looked at, in whatever order: due exactly from its moment on.
+    /// With any conditions and any order of looks, a fuse is due exactly from its time on.
     #[test]
     fn no_fuse_is_ever_early(
         ttl_ms in proptest::option::of(1_u64..1 << 42),
@@ -330,7 +330,7 @@ proptest! {
 }
 
 #[test]
-fn what_was_changed_since_it_was_judged_is_not_fired() {
+fn a_fuse_changed_since_it_was_judged_is_not_fired() {
     let world = World::new();
     let fuse = world.set(ttl(HOUR), vec![]);
     let due = world.due(&nobody(), BEGIN + HOUR).pop().expect("due");
@@ -369,7 +369,7 @@ fn extend_changes_what_is_given_and_nothing_else() {
 }
 
 #[test]
-fn what_changed_is_told_once_and_a_fired_fuse_is_not_a_cancelled_one() {
+fn a_change_is_reported_once_and_a_fired_fuse_is_not_a_cancelled_one() {
     let world = World::new();
     let mut edges = Edges::default();
     let mut told = |world: &World| {
@@ -406,7 +406,7 @@ fn what_changed_is_told_once_and_a_fired_fuse_is_not_a_cancelled_one() {
     }
     cancel(&world.host, &fuse.id).expect("cancelled");
     assert_eq!(told(&world), [of(EventKind::FuseCancelled, &fuse)]);
-    // One that was fired between two looks, whatever for, was not cancelled.
+    // A fuse that was fired between two looks was not cancelled.
     for cause in [Cause::Ttl, Cause::Idle] {
         let fuse = world.set(ttl(HOUR), vec![]);
         assert_eq!(told(&world).len(), 1);
@@ -416,7 +416,7 @@ fn what_changed_is_told_once_and_a_fired_fuse_is_not_a_cancelled_one() {
         assert_eq!(told(&world), [], "{cause:?}");
         assert!(world.fuses().is_empty(), "and it burns no more");
     }
-    // What cannot be read now may still be there.
+    // An unreadable fuse may still exist.
     let fuse = world.set(ttl(HOUR), vec![Action::Webhook { url: secret.into() }]);
     assert_eq!(told(&world).len(), 1);
     let place = world.place();
@@ -425,7 +425,7 @@ fn what_changed_is_told_once_and_a_fired_fuse_is_not_a_cancelled_one() {
     assert_eq!(told(&world), []);
     std::fs::write(&place, &kept).expect("written");
     assert_eq!(told(&world), []);
-    // What is told holds no secret; the file does.
+    // Events hold no secret; the file does.
     let event = about_fuse(EventKind::FuseSet, &fuse, now());
     let text = serde_json::to_string(&event).expect("JSON");
     assert!(text.contains("https://x.org\"") && !text.contains("secret") && !text.contains("a:b"));
@@ -438,7 +438,7 @@ fn what_changed_is_told_once_and_a_fired_fuse_is_not_a_cancelled_one() {
 }
 
 #[test]
-fn a_file_that_is_no_fuse_is_a_fault_and_hides_none() {
+fn a_file_that_is_no_fuse_is_a_fault_and_hides_no_other() {
     let world = World::new();
     let fuse = world.set(ttl(HOUR), vec![]);
     let place = world.place();
@@ -457,7 +457,7 @@ fn a_file_that_is_no_fuse_is_a_fault_and_hides_none() {
     let (found, faults) = all(&world.host);
     assert_eq!((found.len(), faults.len()), (1, rubbish.len()), "{faults:?}");
     assert!(faults.iter().all(|f| f.code == "unreadable" && f.message.contains("no fuse")));
-    // A broken one can be set anew, and taken away.
+    // A broken fuse can be set again and removed.
     std::fs::write(&place, "{").expect("written");
     let bound = Bound::Directory(here);
     assert!(clear(&world.host, &bound, None).expect("cleared"));

@@ -155,7 +155,7 @@ impl Local {
     fn begin(host: &Arc<Host>, from: Option<Time>, end: End) -> Result<Self, Failure> {
         let mut watcher = Watcher::new(Arc::clone(host), ALL)?;
         let bell = watcher.bell();
-        end.does(move || bell.ring());
+        end.does(move || bell.notify());
         let seen = watcher.look();
         let mut local = Self {
             watcher,

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use agentctl_core::fuses::{
-    self, Action, Bound, Conditions, Fuse, FuseError, State, Wish, cancel, clear, extend, set,
+    self, Action, Bound, Conditions, Fuse, FuseError, FuseOrder, FuseState, cancel, clear, extend,
+    set,
 };
 use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, SCHEMA_VERSION};
@@ -215,7 +216,8 @@ fn cmd_set(ui: &mut Ui, host: &Arc<Host>, args: SetArgs) -> Outcome {
         Some(text) => session(host, text)?,
         None => place(ui, host, args.directory.as_deref())?,
     };
-    let (fuse, replaced) = set(host, Wish { bound, label, when, on_expire }).map_err(failed)?;
+    let (fuse, replaced) =
+        set(host, FuseOrder { bound, label, when, on_expire }).map_err(failed)?;
     if let Some(replaced) = replaced {
         let text =
             format!("it takes the place of one set {} ago", age(host.now(), replaced.set_at));
@@ -491,9 +493,9 @@ fn lines(ui: &Ui, host: &Host, fuses: &[Fuse]) -> Vec<String> {
     let now = host.now();
     let cells = |fuse: &Fuse| {
         let (style, expires) = match (fuse.state, fuse.due_at) {
-            (State::Burning, Some(at)) if at > now => (Style::new(), age(at, now)),
-            (State::Burning, Some(_)) => (AnsiColor::Yellow.on_default(), "due".to_owned()),
-            (State::Burning, None) => (Style::new(), "-".to_owned()),
+            (FuseState::Burning, Some(at)) if at > now => (Style::new(), age(at, now)),
+            (FuseState::Burning, Some(_)) => (AnsiColor::Yellow.on_default(), "due".to_owned()),
+            (FuseState::Burning, None) => (Style::new(), "-".to_owned()),
             (state, _) => (AnsiColor::Yellow.on_default(), state.word().to_owned()),
         };
         let label = fuse.label.as_ref().map(|l| format!(" · {l}")).unwrap_or_default();

@@ -12,12 +12,12 @@ use agentctl_core::adapters::{ALL, Adapter};
 use agentctl_core::fleet;
 use agentctl_core::hooks::{self, Facts};
 use agentctl_core::host::Host;
-use agentctl_core::launch::{Launch, LaunchError, Launched, launch};
+use agentctl_core::launch::{LaunchError, LaunchOrder, StartedLaunch, launch};
 use agentctl_core::locks::{self, Holder};
 use agentctl_core::model::{Callback, Locator, Session, Target};
 use agentctl_core::runs::{HookMoment, Runs};
 use agentctl_core::transcript::Transcript;
-use agentctl_core::wait::{Enough, Until, Wish};
+use agentctl_core::wait::{Quorum, Until, WaitOptions};
 use clap::{Args, ValueEnum};
 
 use super::logs::Form;
@@ -301,7 +301,7 @@ pub(super) fn start(
         root,
     };
     let adapter = wanted.adapter;
-    let asked = Launch {
+    let asked = LaunchOrder {
         adapter,
         order,
         prompt: wanted.prompt,
@@ -322,7 +322,7 @@ pub(super) fn start(
     let _untidied = Runs::of(host).evict(host, defaults.keep);
     let launched = launch(host, ALL, asked).map_err(|e| failed(host, e))?;
     let timeout = flags.timeout.map(|Span(span)| span);
-    let wish = Wish { until: Until::TurnOver, enough: Enough::All, timeout };
+    let wish = WaitOptions { until: Until::TurnOver, quorum: Quorum::All, timeout };
     let (json, stay) = (flags.json, Stay::of(flags.wait, flags.follow));
     attend(ui, host, adapter, &launched, After { json, stay, wish, on_create, transcript })
 }
@@ -352,7 +352,7 @@ impl Stay {
 struct After {
     json: bool,
     stay: Stay,
-    wish: Wish,
+    wish: WaitOptions,
     on_create: Option<Vec<String>>,
     transcript: Option<Transcript>,
 }
@@ -362,7 +362,7 @@ fn attend(
     ui: &mut Ui,
     host: &Arc<Host>,
     adapter: &dyn Adapter,
-    launched: &Launched,
+    launched: &StartedLaunch,
     after: After,
 ) -> Outcome {
     for fault in &launched.faults {
@@ -416,7 +416,7 @@ fn absolute(host: &Host, mut hook: Vec<String>) -> Vec<String> {
 
 /// Finds the new session. An agent may speak before it writes: its first record is waited for, unless it
 /// has ended and will not write any more.
-fn target(host: &Arc<Host>, adapter: &dyn Adapter, launched: &Launched) -> Option<Target> {
+fn target(host: &Arc<Host>, adapter: &dyn Adapter, launched: &StartedLaunch) -> Option<Target> {
     let until = Instant::now() + FIRST_RECORD;
     loop {
         let has_ended = launched.run.as_ref().is_none_or(|run| run.ended().is_some());
@@ -429,7 +429,7 @@ fn target(host: &Arc<Host>, adapter: &dyn Adapter, launched: &Launched) -> Optio
 }
 
 /// Looks for the new session among those of its agent.
-fn find(host: &Arc<Host>, adapter: &dyn Adapter, launched: &Launched) -> Option<Target> {
+fn find(host: &Arc<Host>, adapter: &dyn Adapter, launched: &StartedLaunch) -> Option<Target> {
     let named = format!("{}:{}", adapter.name(), launched.session);
     let mut found = agentctl_core::resolve::resolve(host, ALL, &named).targets;
     let same = |t: &Target| t.session.as_ref().is_some_and(|l: &Locator| l.id == launched.session);
@@ -439,7 +439,7 @@ fn find(host: &Arc<Host>, adapter: &dyn Adapter, launched: &Launched) -> Option<
 
 fn told(
     ui: &mut Ui,
-    launched: &Launched,
+    launched: &StartedLaunch,
     session: Option<&Session>,
     after: &After,
 ) -> Result<(), Failure> {
@@ -466,7 +466,7 @@ fn told(
 fn created(
     ui: &mut Ui,
     host: &Host,
-    launched: &Launched,
+    launched: &StartedLaunch,
     session: Option<&Session>,
     hook: &[String],
 ) {

@@ -10,7 +10,7 @@ use agentctl_core::host::Host;
 use agentctl_core::kernel::Liveness;
 use agentctl_core::model::{Fault, Outcome as How, SCHEMA_VERSION, Session, Status, Target};
 use agentctl_core::runs;
-use agentctl_core::stop::{self, Ended, Left, Options, Report, Survivor, Verdict};
+use agentctl_core::stop::{self, EndedProcess, Left, Options, Report, StopVerdict, Survivor};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -89,7 +89,7 @@ struct StoppedRow {
     /// Its turn is over and it rests in this shared server, which serves others too.
     rests_in: Option<u32>,
     /// Every process that was ended: the agent first, then what it had started.
-    ended: Vec<Ended>,
+    ended: Vec<EndedProcess>,
     /// Sessions inside it that were left alone.
     left: Vec<Left>,
     /// Why processes that left the agent cannot be seen; absent where all can be.
@@ -266,10 +266,10 @@ fn all(
 
 fn exit_code(report: &Report) -> u8 {
     match &report.verdict {
-        Verdict::Refused(..) => Kind::Refused.exit_code(),
-        Verdict::Unknown(_) => Kind::Unanswered.exit_code(),
-        Verdict::Failed(_) => Kind::Failed.exit_code(),
-        Verdict::Stopped if report.lost_shim.is_some() => Kind::Failed.exit_code(),
+        StopVerdict::Refused(..) => Kind::Refused.exit_code(),
+        StopVerdict::Unknown(_) => Kind::Unanswered.exit_code(),
+        StopVerdict::Failed(_) => Kind::Failed.exit_code(),
+        StopVerdict::Stopped if report.lost_shim.is_some() => Kind::Failed.exit_code(),
         // Whether something lives on is asked when all are through.
         _ => 0,
     }
@@ -288,11 +288,11 @@ fn name(target: &Target) -> String {
 fn failure(target: &Target, report: &Report) -> Failure {
     let name = name(target);
     match &report.verdict {
-        Verdict::Refused(why, hint) => {
+        StopVerdict::Refused(why, hint) => {
             let failure = Failure::new(Kind::Refused, format!("{name} was not stopped: {why}"));
             hint.iter().fold(failure, Failure::hint)
         }
-        Verdict::Unknown(why) => {
+        StopVerdict::Unknown(why) => {
             let message = format!("whether {name} lives is unknown: {why}");
             let hint = "`agentctl why` shows what is known; a process can be stopped by its pid";
             Failure::new(Kind::Unanswered, message).hint(hint)
@@ -304,9 +304,9 @@ fn failure(target: &Target, report: &Report) -> Failure {
 fn say(ui: &mut Ui, target: &Target, report: &Report) -> Result<(), Failure> {
     let name = name(target);
     match &report.verdict {
-        Verdict::Stopped => ui.line(&format!("stopped {name}{}", about(report)))?,
-        Verdict::Already => ui.line(&format!("{name} was stopped already{}", about(report)))?,
-        Verdict::Rests(server) => {
+        StopVerdict::Stopped => ui.line(&format!("stopped {name}{}", about(report)))?,
+        StopVerdict::Already => ui.line(&format!("{name} was stopped already{}", about(report)))?,
+        StopVerdict::Rests(server) => {
             let turn = if rested(report) {
                 format!("{name} was at rest already")
             } else {
@@ -318,10 +318,10 @@ fn say(ui: &mut Ui, target: &Target, report: &Report) -> Result<(), Failure> {
             );
             ui.line(&text)?;
         }
-        Verdict::Refused(why, _) | Verdict::Failed(why) => {
+        StopVerdict::Refused(why, _) | StopVerdict::Failed(why) => {
             ui.error(&format!("{name} was not stopped: {why}"));
         }
-        Verdict::Unknown(why) => ui.error(&format!("whether {name} lives is unknown: {why}")),
+        StopVerdict::Unknown(why) => ui.error(&format!("whether {name} lives is unknown: {why}")),
     }
     for left in &report.left {
         let who = left.session.as_deref().unwrap_or("no session yet");
@@ -330,7 +330,7 @@ fn say(ui: &mut Ui, target: &Target, report: &Report) -> Result<(), Failure> {
         ui.note(&text);
     }
     match (&report.lost_shim, &report.verdict) {
-        (Some(why), Verdict::Already) => ui.note(why),
+        (Some(why), StopVerdict::Already) => ui.note(why),
         (Some(why), _) => ui.error(why),
         (None, _) => {}
     }
@@ -385,11 +385,11 @@ impl Document {
     fn add(&mut self, target: &Target, report: Report) {
         let id = target.session.as_ref().map(|l| l.id.clone());
         let already = match &report.verdict {
-            Verdict::Rests(_) => rested(&report),
-            verdict => *verdict == Verdict::Already,
+            StopVerdict::Rests(_) => rested(&report),
+            verdict => *verdict == StopVerdict::Already,
         };
         let (code, message, hint) = match report.verdict {
-            Verdict::Stopped | Verdict::Already | Verdict::Rests(_) => {
+            StopVerdict::Stopped | StopVerdict::Already | StopVerdict::Rests(_) => {
                 let after = report.after.as_ref();
                 return self.stopped.push(StoppedRow {
                     id,
@@ -399,7 +399,7 @@ impl Document {
                     outcome: after.and_then(|s| s.outcome),
                     already,
                     rests_in: match report.verdict {
-                        Verdict::Rests(server) => Some(server),
+                        StopVerdict::Rests(server) => Some(server),
                         _ => None,
                     },
                     ended: report.ended,
@@ -407,9 +407,9 @@ impl Document {
                     unseen: report.lost_shim,
                 });
             }
-            Verdict::Refused(why, hint) => (Kind::Refused.code(), why, hint),
-            Verdict::Unknown(why) => (Kind::Unanswered.code(), why, None),
-            Verdict::Failed(why) => (Kind::Failed.code(), why, None),
+            StopVerdict::Refused(why, hint) => (Kind::Refused.code(), why, hint),
+            StopVerdict::Unknown(why) => (Kind::Unanswered.code(), why, None),
+            StopVerdict::Failed(why) => (Kind::Failed.code(), why, None),
         };
         self.failed.push(FailedRow { id, adapter: target.adapter, code, message, hint });
     }

@@ -13,7 +13,9 @@ use agentctl_core::model::{Outcome as Ended, SCHEMA_VERSION, Session, Status, Ta
 use agentctl_core::native::watch::Watch;
 use agentctl_core::runs::Runs;
 use agentctl_core::transcript::Transcript;
-use agentctl_core::wait::{Awaited, End, Enough, Until, Verdict, Waited, Wish, Word, wait};
+use agentctl_core::wait::{
+    Awaited, End, Progress, Quorum, Until, WaitOptions, WaitVerdict, Waited, wait,
+};
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -105,9 +107,9 @@ pub(super) fn cmd_wait(ui: &mut Ui, host: &Arc<Host>, args: &WaitArgs) -> Outcom
             targets.push(target);
         }
     }
-    let wish = Wish {
+    let wish = WaitOptions {
         until: args.status.map_or(Until::TurnOver, Until::from),
-        enough: if args.any { Enough::Any } else { Enough::All },
+        quorum: if args.any { Quorum::Any } else { Quorum::All },
         timeout: args.timeout.map(|Span(time)| time),
     };
     wait_for(ui, host, &targets, wish, if args.json { Show::Json } else { Show::Lines })
@@ -118,7 +120,7 @@ pub(super) fn wait_for(
     ui: &mut Ui,
     host: &Arc<Host>,
     targets: &[Target],
-    wish: Wish,
+    wish: WaitOptions,
     show: Show,
 ) -> Outcome {
     let mut written = Ok(());
@@ -152,7 +154,7 @@ fn let_wrapper_leave(host: &Host, session: &Session) {
     let _late = wrapper.map(|held| Held::wait_for_all(&[held], MOST));
 }
 
-fn ended(waited: &Waited, wish: Wish, show: Show) -> Outcome {
+fn ended(waited: &Waited, wish: WaitOptions, show: Show) -> Outcome {
     if show == Show::Json {
         return Ok(ExitCode::from(kind(waited.end).map_or(0, Kind::exit_code)));
     }
@@ -165,7 +167,7 @@ pub(super) fn follow(
     ui: &mut Ui,
     host: &Arc<Host>,
     target: &Target,
-    wish: Wish,
+    wish: WaitOptions,
     (form, mut transcript): (Form, Option<Transcript>),
 ) -> Outcome {
     let (sender, ended) = channel();
@@ -206,7 +208,7 @@ pub(super) fn follow(
     }
 }
 
-fn answer(waited: &Waited, wish: Wish) -> Outcome {
+fn answer(waited: &Waited, wish: WaitOptions) -> Outcome {
     match waited.end {
         End::Reached => Ok(ExitCode::SUCCESS),
         End::Missed => Ok(ExitCode::from(Kind::Failed.exit_code())),
@@ -224,9 +226,9 @@ fn kind(end: End) -> Option<Kind> {
     }
 }
 
-fn say(ui: &mut Ui, show: Show, word: &Word<'_>) -> std::io::Result<()> {
+fn say(ui: &mut Ui, show: Show, word: &Progress<'_>) -> std::io::Result<()> {
     match word {
-        Word::Decided(session) => match show {
+        Progress::Decided(session) => match show {
             Show::Lines => {
                 ui.line(&line(session))?;
                 ui.flush()?;
@@ -234,15 +236,15 @@ fn say(ui: &mut Ui, show: Show, word: &Word<'_>) -> std::io::Result<()> {
             Show::Nothing if session.status != Status::Waiting => ui.note(&line(session)),
             Show::Json | Show::Nothing => {}
         },
-        Word::Unknown(session) => {
+        Progress::Unknown(session) => {
             let why = reason(session).unwrap_or_else(|| "no source says".to_owned());
             ui.note(&format!("what {} does is unknown ({why}): waiting goes on", name(session)));
         }
-        Word::NeedsHuman(session) => {
+        Progress::NeedsHuman(session) => {
             ui.note(&format!("{}: waiting goes on", needs_human(session)));
         }
-        Word::Fault(fault) => ui.warn_fault(fault),
-        Word::Paced(why) => ui.note(&format!("{why}: looking once a second instead")),
+        Progress::Fault(fault) => ui.warn_fault(fault),
+        Progress::Paced(why) => ui.note(&format!("{why}: looking once a second instead")),
     }
     Ok(())
 }
@@ -278,14 +280,14 @@ fn needs_human(session: &Session) -> String {
 }
 
 fn blocked(waited: &Waited) -> Failure {
-    let is_blocked = |s: &&Awaited| s.verdict == Verdict::Blocked;
+    let is_blocked = |s: &&Awaited| s.verdict == WaitVerdict::Blocked;
     let session = waited.sessions.iter().find(is_blocked).and_then(|s| s.session.as_ref());
     let message = session.map_or_else(|| "a human is needed first".to_owned(), needs_human);
     Failure::new(Kind::Blocked, message)
 }
 
 fn timed_out(waited: &Waited, after: Duration) -> Failure {
-    let open = waited.sessions.iter().filter(|s| s.verdict == Verdict::Pending);
+    let open = waited.sessions.iter().filter(|s| s.verdict == WaitVerdict::Pending);
     let open = open.map(|s| match &s.session {
         Some(session) => format!("{} is {}", name(session), session.status.word()),
         None => "one could not be looked at".to_owned(),

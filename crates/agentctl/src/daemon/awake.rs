@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
-use agentctl_core::events::{Bell, Event, Seen, Watcher, replay};
+use agentctl_core::events::{Event, Notifier, Seen, Watcher, replay};
 use agentctl_core::host::Host;
 use agentctl_core::model::Fault;
 use agentctl_core::runs::Runs;
@@ -82,7 +82,7 @@ impl Outlets for FuseWords {
 pub(super) struct Awake {
     pub(super) ears: Arc<Ears>,
     fuses: Arc<Fuses>,
-    bell: Bell,
+    bell: Notifier,
     over: Arc<AtomicBool>,
     trouble: Arc<Mutex<Option<String>>>,
     /// The first look was taken: every change from then on is told.
@@ -146,7 +146,7 @@ impl Awake {
     /// Looks no more; what is on its way has a moment.
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
-        self.bell.ring();
+        self.bell.notify();
         let _unfinished = self.fuses.stop(LAST_WORDS);
         self.ears.webhooks.stop(LAST_WORDS);
     }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use agentctl_core::events::{Event, EventKind, about_fuse};
 use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::fuses::{self, Action, Cause, Due, Firing, Fuse, FuseError};
-use agentctl_core::hooks::{Call, LIMIT};
+use agentctl_core::hooks::{Call, HOOK_TIMEOUT};
 use agentctl_core::host::Host;
 use agentctl_core::locks;
 use agentctl_core::marks::hook;
@@ -23,7 +23,7 @@ use agentctl_core::model::{
     Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target, Time,
 };
 use agentctl_core::runs::HookReport;
-use agentctl_core::stop::{self, Options, Verdict};
+use agentctl_core::stop::{self, Options, StopVerdict};
 
 /// So many fire at once; the others wait their turn.
 const AT_ONCE: usize = 8;
@@ -468,16 +468,16 @@ fn end(
             troubles.push(format!("pid {pid} of {id} lives on ({command}): {why}"));
         }
         match report.verdict {
-            Verdict::Stopped => {
+            StopVerdict::Stopped => {
                 stopped.push(format!("stopped {id}"));
                 troubles.extend(report.lost_shim);
             }
-            Verdict::Already => stopped.push(format!("{id} was stopped already")),
-            Verdict::Rests(server) => stopped.push(format!("{id} rests in pid {server}")),
-            Verdict::Refused(why, _) | Verdict::Failed(why) => {
+            StopVerdict::Already => stopped.push(format!("{id} was stopped already")),
+            StopVerdict::Rests(server) => stopped.push(format!("{id} rests in pid {server}")),
+            StopVerdict::Refused(why, _) | StopVerdict::Failed(why) => {
                 troubles.push(format!("{id} was not stopped: {why}"));
             }
-            Verdict::Unknown(why) => {
+            StopVerdict::Unknown(why) => {
                 troubles.push(format!("whether {id} lives is unknown: {why}"));
             }
         }
@@ -513,11 +513,12 @@ fn run(host: &Arc<Host>, argv: &[String], event: &Event) -> Result<String, Strin
     ];
     let told = serde_json::to_vec(event).map_err(|e| e.to_string())?;
     let stdin = spoken(told).map_err(|e| e.to_string())?;
-    let attended = Call { argv, variables, cwd: &cwd, stdin: Some(stdin), limit: LIMIT }.run(host);
+    let attended =
+        Call { argv, variables, cwd: &cwd, stdin: Some(stdin), limit: HOOK_TIMEOUT }.run(host);
     let said = attended.as_ref().map(|a| a.said.clone()).unwrap_or_default();
     let said = String::from_utf8_lossy(&said[..said.len().min(LOGGED_BYTES)]).trim().to_owned();
     let words = if said.is_empty() { String::new() } else { format!("; it said: {said}") };
-    match HookReport::of(attended.map(|a| a.exit), LIMIT, host.now()).failure() {
+    match HookReport::of(attended.map(|a| a.exit), HOOK_TIMEOUT, host.now()).failure() {
         None => Ok(format!("done{words}")),
         Some(why) => Err(format!("{why}{words}")),
     }

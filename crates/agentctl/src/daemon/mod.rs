@@ -109,7 +109,7 @@ pub fn run(
     let log = Log::open(&place.log(), loaded.host.clock)?;
     kernel::keep_memory_together();
     // Somebody who stays awake remembers.
-    loaded.host = Arc::new(Host { memo: Some(Arc::default()), ..Host::clone(&loaded.host) });
+    loaded.host = Arc::new(Host { file_cache: Some(Arc::default()), ..Host::clone(&loaded.host) });
     log_panics(&log);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()

@@ -28,7 +28,7 @@ pub(crate) fn host(home: &TestHome, clock: fn() -> Time) -> Arc<Host> {
         kernel: Kernel::open().expect("a kernel"),
         clock,
         deadlines: Deadlines::default(),
-        memo: None,
+        file_cache: None,
     })
 }
 

@@ -1,4 +1,4 @@
-//! Fuses as a person sets them: the commands and the files behind them.
+//! The fuse commands and the files behind them.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use testkit::{Output, TestHome, sandboxed};
 use crate::claude_code;
 use crate::launched::{folder, launch};
 
-/// A home in which nobody is awake: files only.
+/// A home without a daemon: files only.
 fn home() -> TestHome {
     let mut home = crate::home();
     home.set("AGENTCTL_NO_DAEMON", "1");
@@ -29,7 +29,7 @@ fn rows(answer: &Output) -> Vec<Value> {
     answer.json()["fuses"].as_array().cloned().expect("a list")
 }
 
-/// The files of the fuses folder that are fuses.
+/// Returns the fuse files of the fuses folder.
 fn files(home: &TestHome) -> Vec<PathBuf> {
     let entries = fs::read_dir(home.path().join(".local/state/agentctl/fuses"));
     let paths = entries.into_iter().flatten().flatten().map(|e| e.path());
@@ -122,7 +122,7 @@ fn a_fuse_is_set_shown_extended_and_cancelled() {
 }
 
 #[test]
-fn there_is_one_for_a_target_and_label() {
+fn there_is_one_fuse_per_target_and_label() {
     sandboxed(|| {
         let home = home();
         folder(&home, "w");
@@ -176,7 +176,7 @@ fn a_fuse_may_be_bound_to_a_session() {
         assert_eq!(timeless.code, Some(2), "{}", timeless.stderr);
         assert!(timeless.stderr.contains("--max-runtime"), "{}", timeless.stderr);
         done(&home.run(&["fuse", "extend", "--session", session, "--max-runtime", "4h"]));
-        // It is found by its own word, also when nobody knows the session any more.
+        // The fuse is found by its session id, also when the session no longer exists.
         fs::remove_dir_all(home.path().join(".claude")).expect("removed");
         let unknown = home.run(&["fuse", "set", "--session", session]);
         assert_eq!(unknown.code, Some(4), "{}", unknown.stderr);
@@ -186,7 +186,7 @@ fn a_fuse_may_be_bound_to_a_session() {
 }
 
 #[test]
-fn what_was_typed_wrong_is_said_in_one_sentence() {
+fn wrong_input_is_reported_in_one_sentence() {
     sandboxed(|| {
         let home = home();
         folder(&home, "w");
@@ -222,7 +222,7 @@ fn what_was_typed_wrong_is_said_in_one_sentence() {
             assert_eq!(answer.stdout, "", "{args:?}");
         }
         assert!(fuses(&home).is_empty() && files(&home).is_empty());
-        // A script is named from where the user stands, and must be one that others cannot change.
+        // A script path is relative to the user's directory, and the script must not be writable by others.
         let refused = home.run(&["fuse", "set", "--on-expire", "run:w/../w/nothing.sh"]);
         assert_eq!(refused.code, Some(1), "{}", refused.stderr);
         done(&home.run(&["fuse", "set", "--on-expire", "run:w/hook.sh x"]));
@@ -262,7 +262,7 @@ fn a_directory_may_be_gone_and_have_any_name() {
 }
 
 #[test]
-fn a_fuse_that_cannot_be_read_is_a_fault_and_hides_none() {
+fn an_unreadable_fuse_is_a_fault_and_hides_no_other() {
     sandboxed(|| {
         let home = home();
         for name in ["w", "v"] {
@@ -276,13 +276,13 @@ fn a_fuse_that_cannot_be_read_is_a_fault_and_hides_none() {
         let fault = &answer.json()["faults"][0];
         assert_eq!((&fault["adapter"], &fault["code"]), (&"agentctl".into(), &"unreadable".into()));
         assert!(answer.stderr.contains("is no fuse we can read"), "{}", answer.stderr);
-        // It can be cancelled, and set anew.
+        // The unreadable fuse can be cancelled and set again.
         done(&home.run(&["fuse", "cancel", "w"]));
         assert_eq!((fuses(&home).len(), broken.exists()), (1, false));
         fs::write(&broken, "").expect("written");
         done(&home.run(&["fuse", "set", "w"]));
         assert_eq!(fuses(&home).len(), 2);
-        // A folder that is none at all hides everything, and says so.
+        // A file in the place of the folder hides all fuses and is reported.
         let place = broken.parent().expect("a folder");
         fs::rename(place, place.with_extension("away")).expect("moved");
         fs::write(place, "").expect("written");
@@ -294,7 +294,7 @@ fn a_fuse_that_cannot_be_read_is_a_fault_and_hides_none() {
 }
 
 #[test]
-fn a_full_disk_tears_no_fuse() {
+fn a_full_disk_leaves_every_fuse_whole() {
     sandboxed(|| {
         let home = home();
         let state = folder(&home, ".local/state/agentctl");
@@ -319,7 +319,7 @@ fn a_full_disk_tears_no_fuse() {
         let left = fs::read_dir(PathBuf::from(&state).join("fuses")).expect("listed").flatten();
         let left: Vec<_> = left.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
         assert!(!left.iter().any(|name| name.starts_with(".new")), "{left:?}");
-        // What is there can be put out all the same.
+        // An existing fuse can still be cancelled.
         done(&home.run(&["fuse", "cancel", "w"]));
         fs::remove_file(filler).expect("removed");
         done(&home.run(&["fuse", "set", "v"]));
@@ -327,7 +327,7 @@ fn a_full_disk_tears_no_fuse() {
 }
 
 #[test]
-fn of_many_who_set_at_once_the_last_one_stands_and_none_is_torn() {
+fn concurrent_sets_leave_one_whole_fuse() {
     sandboxed(|| {
         let home = home();
         folder(&home, "w");
@@ -354,7 +354,7 @@ fn of_many_who_set_at_once_the_last_one_stands_and_none_is_torn() {
 }
 
 #[test]
-fn a_launch_touches_no_fuse() {
+fn a_launch_changes_no_fuse() {
     sandboxed(|| {
         let home = home();
         done(&home.run(&["fuse", "set", &folder(&home, "w"), "--ttl", "2h"]));

@@ -1,4 +1,4 @@
-//! Fuses at work, as the daemon has them: real sessions, real commands, and one who is killed in the
+//! Fuses fired by the daemon's code: real sessions, real commands, and a daemon that is killed in the
 //! middle. The clock is the real one, or one that is hours ahead.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use crate::launched::{folder, kill, launch, script, status, until_stopped};
 use crate::locks::ByHand;
 
 const ROLE: &str = "AGENTCTL_TEST_FUSES_HOME";
-/// How fast a machine is, is no test's business.
+/// A timeout that no machine reaches: the tests do not depend on speed.
 const LIMIT: Duration = Duration::from_mins(5);
 
 fn now() -> Time {
@@ -53,11 +53,11 @@ pub(crate) fn host(home: PathBuf, clock: fn() -> Time) -> Arc<Host> {
         kernel: Kernel::open().expect("a kernel"),
         clock,
         deadlines: Deadlines { live: LIMIT, all: LIMIT, launch: LIMIT, gateway: LIMIT },
-        memo: None,
+        file_cache: None,
     })
 }
 
-/// Everything that was told.
+/// All events that were reported.
 #[derive(Default)]
 struct Heard {
     events: Mutex<Vec<Event>>,
@@ -80,7 +80,7 @@ impl Outlets for Heard {
     }
 }
 
-/// Somebody awake.
+/// The part of the daemon that fires fuses.
 struct Awake {
     fuses: Fuses,
     heard: Arc<Heard>,
@@ -96,7 +96,7 @@ impl Awake {
         Self { fuses, heard, host }
     }
 
-    /// What the daemon does at each of its looks.
+    /// Does what the daemon does after each look.
     fn look(&self) {
         self.fuses.looked(Arc::new(self.listing()));
     }
@@ -121,14 +121,14 @@ impl Awake {
         })
     }
 
-    /// Has it look at every fuse there is, and ends it; says what else it did than fire one that was
-    /// set for this alone.
+    /// Lets it check every fuse, then ends it. Returns what it did except firing the fuse that was set for
+    /// this purpose.
     fn look_and_end(self, home: &TestHome) -> Vec<Event> {
         let listing = Arc::new(self.listing());
         self.hand_over_and_end(home, &listing)
     }
 
-    /// As before, but with this look, however old it is.
+    /// As before, with this look, which may be outdated.
     fn hand_over_and_end(self, home: &TestHome, listing: &Arc<Listing>) -> Vec<Event> {
         let id = set(home, &["sentinel", "--ttl", "1ms"]);
         eventually("it has looked at all of them", || {
@@ -140,7 +140,7 @@ impl Awake {
         self.events().into_iter().filter(others).collect()
     }
 
-    /// Waits until nothing burns, fires or was left.
+    /// Waits until no fuse is burning, firing or interrupted.
     fn until_through(&self, home: &TestHome) {
         eventually("all fuses are through", || fuses(home).is_empty().then_some(()));
         assert!(self.fuses.stop(LIMIT), "none is at it any more");
@@ -157,7 +157,7 @@ fn fuses(home: &TestHome) -> Vec<Value> {
     home.run(&["fuses", "--json"]).json()["fuses"].as_array().cloned().expect("a list")
 }
 
-/// The id of the fuse that was fired.
+/// Returns the id of the fuse that was fired.
 fn fired(event: &Event) -> String {
     assert_eq!(event.kind, EventKind::FuseExpired);
     let fuse = event.fuse.as_ref().expect("the fuse");
@@ -165,7 +165,7 @@ fn fired(event: &Event) -> String {
     fuse.id.clone()
 }
 
-/// A home in which nobody is awake but whom the test wakes.
+/// A home in which only the test runs daemon code.
 fn home() -> TestHome {
     let mut home = crate::home();
     home.set("AGENTCTL_NO_DAEMON", "1");
@@ -188,7 +188,7 @@ fn a_stop_ends_exactly_the_sessions_in_that_directory() {
         symlink("w", home.path().join("link")).expect("linked");
         let id = set(&home, &["link", "--ttl", "2h", "--on-expire", "stop", "--label", "night"]);
 
-        // Nothing happens before its time, however often somebody looks.
+        // Nothing happens before its time, however often the fuses are checked.
         assert_eq!(Awake::start(&home, now).look_and_end(&home), []);
         assert!(lives(&home, &launched) && lives(&home, "by-hand"));
         assert_eq!(fuses(&home)[0]["state"], "burning");
@@ -215,7 +215,7 @@ fn a_stop_ends_exactly_the_sessions_in_that_directory() {
 }
 
 #[test]
-fn a_short_fuse_burns_down_by_itself_and_not_before() {
+fn a_short_fuse_fires_by_its_timer_and_not_before() {
     sandboxed(|| {
         let home = home();
         folder(&home, "w");
@@ -224,7 +224,7 @@ fn a_short_fuse_burns_down_by_itself_and_not_before() {
         awake.look();
         assert_eq!(home.run(&["fuse", "extend", "w", "--ttl", "200ms"]).code, Some(0));
         awake.look();
-        // From here on nobody looks: the time comes by itself.
+        // No look follows: the timer fires the fuse.
         let event = eventually("it burnt down", || awake.events().pop());
         assert_eq!((fired(&event), event.late), (id, false));
         assert!(event.at <= now(), "never early");
@@ -234,10 +234,10 @@ fn a_short_fuse_burns_down_by_itself_and_not_before() {
 }
 
 #[test]
-fn the_daemon_itself_is_woken_by_a_fuse_and_fires_it() {
+fn the_daemon_is_woken_by_a_fuse_and_fires_it() {
     sandboxed(|| {
         let home = crate::home();
-        // Were it only woken by the fuse, the fuse might have burnt down before it is awake.
+        // The daemon must be awake before the fuse is due; otherwise its start would fire the fuse.
         started(&home);
         script(&home, "note", "cat > \"${0%/bin/*}/told\"");
         let session = launch(&home, "w", "x [[hang]]", &[]);
@@ -251,7 +251,7 @@ fn the_daemon_itself_is_woken_by_a_fuse_and_fires_it() {
         assert_eq!((&event["type"], &event["fuse"]["id"]), (&"fuse.expired".into(), &json!(id)));
         assert_eq!(event["late"], false);
         assert!(lives(&home, &neighbour));
-        // One that waits for something else is looked at whenever something happens.
+        // A fuse without a time is checked at every change.
         let busy = launch(&home, "w", "x [[delay:1]] [[say:done]]", &[]);
         set(&home, &["--session", &neighbour, "--max-runtime", "1ms", "--on-expire", "stop"]);
         until_stopped(&home, &neighbour);
@@ -261,7 +261,7 @@ fn the_daemon_itself_is_woken_by_a_fuse_and_fires_it() {
 }
 
 #[test]
-fn a_command_stands_in_the_directory_and_is_told_the_truth() {
+fn a_command_runs_in_the_directory_with_the_facts_of_the_fuse() {
     sandboxed(|| {
         let home = home();
         let w = folder(&home, "w");
@@ -308,7 +308,7 @@ fn a_command_stands_in_the_directory_and_is_told_the_truth() {
         let event: Value = serde_json::from_str(&event).expect("JSON");
         assert_eq!((&event["type"], &event["fuse"]["id"]), (&"fuse.expired".into(), &ids[0]));
         assert_eq!(event["fuse"]["cause"], "ttl");
-        // Its directory is no more: it stands at home.
+        // Its directory is gone, so the command runs in the home directory.
         let told = fs::read_to_string(home.path().join("second")).expect("written");
         assert!(told.lines().any(|l| l == home.path().to_string_lossy()), "{told}");
         let id = event["id"].as_str().expect("an id").to_owned();
@@ -328,7 +328,7 @@ fn a_command_stands_in_the_directory_and_is_told_the_truth() {
 }
 
 #[test]
-fn a_slow_action_stalls_nobody() {
+fn a_slow_action_delays_no_other_fuse() {
     sandboxed(|| {
         let home = home();
         let fifo = home.at("fifo");
@@ -341,7 +341,7 @@ fn a_slow_action_stalls_nobody() {
         eventually("some are at it", || {
             (fuses(&home).iter().filter(|f| f["state"] == "firing").count() >= 8).then_some(())
         });
-        // Whoever tells of a look is not held up, and nobody takes a fuse from another's hands.
+        // The thread that reports a look is not blocked, and no fuse is claimed twice.
         awake.look();
         let other = Awake::start(&home, hours_later);
         eventually("the rest are at it", || {
@@ -365,7 +365,7 @@ fn a_slow_action_stalls_nobody() {
 }
 
 #[test]
-fn idle_is_what_the_agents_own_record_says() {
+fn idle_time_comes_from_the_agents_own_record() {
     sandboxed(|| {
         let home = home();
         let _idle = ByHand::start(&home, "idle", "rests");
@@ -376,7 +376,7 @@ fn idle_is_what_the_agents_own_record_says() {
         }
         let session = set(&home, &["--session", "rests", "--idle", "9h"]);
         assert_eq!(Awake::start(&home, now).look_and_end(&home), []);
-        // An old look says idle, and that is not so any more: nothing is done on its word alone.
+        // An outdated look says idle, the session is not: nothing is fired without a fresh look.
         let old = Arc::new(Awake::start(&home, now).listing());
         let tell = |words: &str| {
             let told = home.run(&["demo-agent", "--tell", "rests", "-p", words]);
@@ -411,7 +411,7 @@ fn runtime_and_cost_are_those_of_the_session() {
             json!({"type": "cost-state", "totalCostUSD": 6.5, "modelUsage": {"claude-opus-5-5":
                 {"inputTokens": tokens, "outputTokens": 3, "cacheReadInputTokens": 0, "cacheCreationInputTokens": 0}}})
         };
-        // The figure that is there does not speak of every token: what it cost is not known.
+        // The figure does not cover every token, so the cost is unknown.
         claude.transcript(
             claude_code::A,
             &[claude_code::prompt("x"), claude_code::said("y"), cost(6)],
@@ -444,9 +444,10 @@ fn runtime_and_cost_are_those_of_the_session() {
     });
 }
 
-/// Not a test: the one who is killed in the middle, when a test starts this program as one.
+/// Not a test of its own: the process that is killed in the middle, when a test starts this program for
+/// that.
 #[test]
-fn the_one_who_is_killed() {
+fn the_process_that_is_killed() {
     let Some(home) = std::env::var_os(ROLE) else { return };
     let heard: Arc<dyn Outlets> = Arc::new(Heard::default());
     let fuses = Fuses::start(host(PathBuf::from(home), hours_later), ALL, heard).expect("started");
@@ -456,13 +457,13 @@ fn the_one_who_is_killed() {
 
 fn victim(home: &TestHome) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    let name = "fuses_firing::the_one_who_is_killed";
+    let name = "fuses_firing::the_process_that_is_killed";
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(ROLE, home.path());
     command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("started")
 }
 
 #[test]
-fn what_a_killed_one_left_is_finished_and_its_command_is_not_repeated() {
+fn an_interrupted_fuse_is_resumed_and_its_command_is_not_repeated() {
     sandboxed(|| {
         let home = home();
         let fifo = home.at("fifo");
@@ -492,7 +493,7 @@ fn what_a_killed_one_left_is_finished_and_its_command_is_not_repeated() {
         eventually("it has done the rest", || (runs() == "begun\nafter\n").then_some(()));
         assert!(next.fuses.stop(LIMIT));
         assert_eq!(fired(&next.events().pop().expect("told again")), id);
-        // It is shown until somebody takes note of it; and nobody fires it again.
+        // It is shown until the user cancels it, and is not fired again.
         let shown = home.run(&["fuses"]);
         assert!(shown.stdout.contains("interrupted"), "{}", shown.stdout);
         assert!(shown.stderr.contains("slow` was cut short"), "{}", shown.stderr);

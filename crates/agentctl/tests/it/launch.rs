@@ -1,4 +1,5 @@
-//! Launching: the real id, an agent that depends on nobody, nothing left behind when it fails.
+//! Launching: the real session id, an agent that survives its launcher and shim, and no process left after
+//! a failure.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -63,7 +64,7 @@ fn the_exit_code_is_the_agents_own() {
     });
 }
 
-/// Returns what a process shares with nobody, in kB: all of it, and that which lies in no file's pages.
+/// Returns the private memory of a process in kB: all of it, and the part that is not in pages of a file.
 fn private_memory(pid: u32) -> (u64, u64) {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps")).expect("its mappings");
     let (mut all, mut own, mut in_file) = (0, 0, false);
@@ -86,7 +87,7 @@ fn private_memory(pid: u32) -> (u64, u64) {
 }
 
 #[test]
-fn the_agent_depends_on_nobody() {
+fn the_agent_is_detached_and_its_shim_is_small() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[hang]]", &[]);
@@ -110,7 +111,7 @@ fn the_agent_depends_on_nobody() {
         let (all, own) = private_memory(shim.pid);
         println!("the shim keeps {all} kB to itself, {own} kB beside what the linker wrote");
         assert!(own <= 256, "{own} kB");
-        // An unoptimised program is relocated by a megabyte before its first line.
+        // Relocations of an unoptimised program take a megabyte before its first line.
         assert!(cfg!(debug_assertions) || all <= 1024, "{all} kB");
     });
 }
@@ -138,7 +139,7 @@ fn killing_the_shim_changes_no_status() {
 }
 
 #[test]
-fn wiping_everything_of_ours_changes_no_answer() {
+fn deleting_all_our_files_changes_no_answer() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[say:hi]] [[hang]]", &["--group", "g"]);
@@ -166,7 +167,7 @@ fn wiping_everything_of_ours_changes_no_answer() {
 }
 
 #[test]
-fn the_prompt_stands_in_no_argument_and_nothing_is_readable_by_others() {
+fn the_prompt_is_in_no_argument_and_no_file_is_readable_by_others() {
     sandboxed(|| {
         let home = home();
         let secret = "the-secret-of-this-test";
@@ -273,7 +274,7 @@ fn an_agent_that_dies_or_is_silent_leaves_nothing_running() {
         home.write("bin/claude", "#!/nonexistent/interpreter\n");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
         fails("cannot be executed", "cannot be run");
-        // Long enough for a word before it.
+        // Long enough for some output before it.
         crate::configure(&home, &[("launch", "10s")], "");
         script(&home, "claude", "echo thinking >&2; (setsid sleep 600 &); sleep 600");
         fails(
@@ -292,7 +293,7 @@ fn an_agent_that_dies_or_is_silent_leaves_nothing_running() {
 }
 
 #[test]
-fn what_the_agent_says_about_itself_becomes_one_sentence_and_a_hint() {
+fn an_agents_error_becomes_one_sentence_and_a_hint() {
     sandboxed(|| {
         let home = home();
         let said = |agent: &str, text: &str, more: &[&str]| {
@@ -303,7 +304,7 @@ fn what_the_agent_says_about_itself_becomes_one_sentence_and_a_hint() {
             assert_eq!((failed.code, failed.stdout.as_str()), (Some(1), ""), "{}", failed.stderr);
             failed.stderr
         };
-        // Said at once where it must be: an agent that pauses after its beginning counts as up.
+        // The error must come at once: an agent that pauses after its first output counts as started.
         let init = r#"'{"type":"system","subtype":"init","session_id":"a","apiKeySource":"none"}'"#;
         let refused = r#"'{"type":"assistant","is_api_error_message":true,"error":"authentication_failed","message":{"content":[{"text":"Not logged in"}]}}'"#;
         let at_once = format!("printf '%s\\n' {init} {refused}; exit 1");
@@ -369,7 +370,7 @@ fn bad_input_is_refused_before_anything_is_started() {
 }
 
 #[test]
-fn an_order_is_put_in_the_agents_own_words() {
+fn options_become_the_agents_own_arguments() {
     sandboxed(|| {
         let mut home = home();
         home.set("ANTHROPIC_API_KEY", "k");
@@ -451,7 +452,8 @@ fn runs_are_listed_pruned_and_evicted() {
         let left = runs(&home);
         assert_eq!((left.len(), &left[0]["session"]), (1, &live.as_str().into()));
         assert_eq!(status(&home, &done)["outcome"], "finished", "sessions are not ours to prune");
-        // What ended longer ago than the configuration says goes by itself, once nobody is at it.
+        // Runs that ended longer ago than the configured time are removed automatically, once their hooks
+        // have ended.
         kill(shims().pop().expect("its parent").pid);
         let run = Path::new(left[0]["directory"].as_str().expect("a folder"));
         fs::write(run.join("exit.json"), r#"{"code":0,"signal":null,"at":"2020-01-01T00:00:00Z"}"#)
@@ -462,11 +464,11 @@ fn runs_are_listed_pruned_and_evicted() {
 }
 
 #[test]
-fn an_agent_that_registers_before_it_speaks_is_up() {
+fn an_agent_with_a_live_record_before_its_first_output_is_up() {
     sandboxed(|| {
         let mut home = home();
         home.set("ANTHROPIC_API_KEY", "k");
-        // As with a tool server that is slow to start: the record is there, the first line is not.
+        // As with a slow tool server: the live record exists, the first line of output does not.
         let register = r#"
 while [ $# -gt 0 ]; do [ "$1" = --session-id ] && id=$2; shift; done
 start=$(sed 's/.*) //' /proc/$$/stat | cut -d' ' -f20)
@@ -482,9 +484,9 @@ mkfifo "$HOME/gate"; read _ < "$HOME/gate""#;
     });
 }
 
-/// Claude Code 2.1.150 says its first line before it writes anything.
+/// Claude Code 2.1.150 prints its first line before it writes a record.
 #[test]
-fn an_agent_that_speaks_before_it_writes_is_waited_for() {
+fn an_agent_with_output_before_its_record_is_waited_for() {
     sandboxed(|| {
         let mut home = home();
         home.set("ANTHROPIC_API_KEY", "k");
@@ -502,7 +504,7 @@ printf '{"type":"system","subtype":"local_command","entrypoint":"sdk-cli","sessi
 }
 
 #[test]
-fn to_wait_for_a_launch_is_to_know_all_of_it() {
+fn launch_wait_returns_after_all_output_is_written() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[say:done]]", &["--group", "g"]);
@@ -510,7 +512,7 @@ fn to_wait_for_a_launch_is_to_know_all_of_it() {
         assert_eq!(waited.code, Some(0), "{}", waited.stderr);
         let session = waited.json()["sessions"][0].clone();
         assert_eq!((&session["group"], session["run"].is_string()), (&"g".into(), true));
-        // Whoever waited finds the directory free, and everything said.
+        // After the wait the directory is free and all output is written.
         let json =
             home.run(&["launch", "demo", "-p", "y [[error:no]]", "--cwd", "w", "--wait", "--json"]);
         assert_eq!(json.code, Some(1), "{}", json.stderr);

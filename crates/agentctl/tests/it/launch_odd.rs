@@ -1,4 +1,4 @@
-//! Launching from odd places, by odd callers: what was given by mistake goes no further.
+//! Launching from unusual callers: their descriptors, signals and environment must not reach the agent.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,7 +12,7 @@ use crate::home;
 use crate::launched::{folder, kill, launch, marked, runs, script, shims, status, until_stopped};
 
 #[test]
-fn a_directory_that_is_no_more_is_no_other_one() {
+fn a_deleted_directory_is_not_replaced_by_another() {
     sandboxed(|| {
         let home = home();
         let here = home.run(&["launch", "demo", "-p", "x [[hang]]"]);
@@ -34,11 +34,12 @@ fn a_directory_that_is_no_more_is_no_other_one() {
 }
 
 #[test]
-fn descriptors_and_signals_of_the_caller_are_not_handed_on() {
+fn descriptors_and_signals_of_the_caller_are_not_inherited() {
     sandboxed(|| {
         let home = home();
         let program = env!("CARGO_BIN_EXE_agentctl");
-        // A pipe on 3 that somebody reads to its end, a lock on 9, signals ignored by `&`.
+        // Descriptor 3 is a pipe with a reader that waits for its end, 9 holds a lock, and `&` ignores
+        // signals.
         let line = format!(
             "exec 9> lock; flock 9; ({program} launch demo -p 'x [[hang]]' 3>&1 >id 2>&1 & wait) | cat"
         );
@@ -103,7 +104,7 @@ fn one_session_is_not_continued_twice_in_two_directories() {
 }
 
 #[test]
-fn whoever_holds_a_directory_is_named_and_force_goes_in() {
+fn the_holder_of_a_directory_is_named_and_force_enters() {
     sandboxed(|| {
         let home = home();
         crate::configure(&home, &[("launch", "300ms")], "");
@@ -121,7 +122,7 @@ fn whoever_holds_a_directory_is_named_and_force_goes_in() {
 }
 
 #[test]
-fn what_is_meant_for_the_agent_alone_reaches_neither_shim_nor_hook() {
+fn the_agents_own_variables_reach_neither_shim_nor_hook() {
     sandboxed(|| {
         let home = home();
         let hook = "sh -c 'env > \"$HOME/hook\"; echo end >> \"$HOME/hook\"'";
@@ -139,7 +140,7 @@ fn what_is_meant_for_the_agent_alone_reaches_neither_shim_nor_hook() {
 }
 
 #[test]
-fn programs_are_not_looked_for_where_the_agent_works() {
+fn programs_are_not_searched_in_the_agents_directory() {
     sandboxed(|| {
         let mut home = home();
         folder(&home, "repo/bin");
@@ -177,7 +178,7 @@ fn a_state_folder_that_others_can_reach_is_not_used() {
 }
 
 #[test]
-fn a_reader_that_has_gone_costs_neither_the_hook_nor_the_wait() {
+fn a_full_stdout_does_not_prevent_the_hook() {
     sandboxed(|| {
         let home = home();
         let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("open");
@@ -192,7 +193,7 @@ fn a_reader_that_has_gone_costs_neither_the_hook_nor_the_wait() {
 }
 
 #[test]
-fn a_session_that_cannot_be_looked_at_is_not_waited_for_in_vain() {
+fn a_session_in_an_unread_home_is_not_waited_for() {
     sandboxed(|| {
         let home = home();
         let other = folder(&home, "other");
@@ -229,7 +230,7 @@ fn a_launched_agent_that_no_adapter_knows_can_be_stopped() {
 }
 
 #[test]
-fn a_run_elsewhere_is_not_over_and_one_with_a_hook_at_work_is_kept() {
+fn a_run_in_another_namespace_or_with_a_running_hook_is_kept() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[say:ok]]", &["--on-complete", "sleep 600"]);
@@ -256,15 +257,15 @@ fn a_run_elsewhere_is_not_over_and_one_with_a_hook_at_work_is_kept() {
 }
 
 #[test]
-fn an_end_before_the_launcher_has_said_whose_it_is_is_told_when_it_has() {
+fn an_end_before_its_session_is_written_is_reported_afterwards() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[say:ok]]", &[]);
         let ended = |run: &Value| !run["exit"].is_null();
         let run = eventually("its end is kept", || runs(&home).pop().filter(ended));
         let stream = Stream::of(&home, &[]);
-        // A launch as it stands when its agent was quicker than its launcher: the same once more, without
-        // the launcher's word, and with the launcher's lock.
+        // A launch whose agent was quicker than its launcher: a copy of the run without `session.json`, and
+        // with the launcher's lock.
         let kept = home.path().join(".local/state/agentctl/runs");
         let (from, half) = (kept.join(run["id"].as_str().expect("an id")), home.at("half"));
         fs::create_dir(&half).expect("made");
@@ -277,7 +278,7 @@ fn an_end_before_the_launcher_has_said_whose_it_is_is_told_when_it_has() {
         let launcher = fs::File::open(&half).expect("opened");
         launcher.lock().expect("locked");
         fs::rename(&half, kept.join(again)).expect("moved");
-        // Whoever has seen the end of a later one has looked at this one, too.
+        // When the end of a later run was reported, this run has been read too.
         let other = launch(&home, "v", "x [[say:ok]]", &[]);
         stream.last(&other, "stopped");
         assert_eq!(stream.kinds(&id), [""; 0], "nobody knows yet what has ended");

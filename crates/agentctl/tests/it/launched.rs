@@ -1,4 +1,5 @@
-//! What tests of launched agents share: starting them, and looking at them with the kernel's own eyes.
+//! Helpers for tests of launched agents: starting them, and reading their processes without the code under
+//! test.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,15 +31,15 @@ pub(crate) fn status(home: &TestHome, id: &str) -> Value {
     home.run(&["status", id, "--json"]).json()
 }
 
-/// Waits until a session's record holds these words. A launch returns when its agent has told its id; what
-/// it does next may still be to come.
+/// Waits until a session's record contains this text. A launch returns as soon as its agent has told its
+/// id, so the text may come later.
 pub(crate) fn until_said(home: &TestHome, id: &str, words: &str) {
     eventually(&format!("`{words}` is in the record"), || {
         home.run(&["logs", id]).stdout.contains(words).then_some(())
     });
 }
 
-/// Waits until a session's turn has begun: one that dies before that was not killed at its work.
+/// Waits until a session's turn has begun: an agent that dies earlier was not killed in a turn.
 pub(crate) fn until_asked(home: &TestHome, id: &str) {
     eventually("its turn has begun", || (!status(home, id)["prompt"].is_null()).then_some(()));
 }
@@ -86,7 +87,7 @@ pub(crate) fn shims() -> Vec<Seen> {
     all
 }
 
-/// Returns those that carry the mark of any run.
+/// Returns the processes that carry the marker of any run.
 pub(crate) fn marked() -> Vec<Seen> {
     let mut all = everyone();
     all.retain(|p| p.environ.iter().any(|v| v.starts_with("AGENTCTL_RUN=")));

@@ -1,11 +1,12 @@
-//! Launchers racing into one directory while they and their shims are killed at random.
+//! Launchers race into one directory while they and their shims are killed at random.
 //!
-//! Never two agents, never a directory that stays shut, and who is turned away is told by whom. The
-//! oracle shares no code with the program: it reads `/proc` and holds pidfds of its own. A process
-//! counts once it has become the agent and until it has exited; in between nothing is concluded.
+//! There must never be two agents or a directory that stays locked, and a refused launch names the
+//! occupant. The oracle shares no code with the program: it reads `/proc` and holds its own pidfds. A
+//! process counts from its exec of the agent until its exit; nothing is concluded about the time in
+//! between.
 //!
-//! `AGENTCTL_RACE_ROUNDS` sets how many rounds are played, `AGENTCTL_RACE_SEED` repeats the throws of a
-//! run (which are then the same; the machine's own timing is not).
+//! `AGENTCTL_RACE_ROUNDS` sets the number of rounds, `AGENTCTL_RACE_SEED` repeats the random choices of a
+//! run (not the timing of the machine).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,18 +21,18 @@ use testkit::{Dice, Output, TestHome, eventually, sandboxed};
 
 use crate::home;
 
-/// What a process is in this play.
+/// The role of a process in the race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Launcher,
     Shim,
     Starter,
     Agent,
-    /// It is becoming one of them, or has not said which it is.
+    /// In the middle of an exec, or of unknown role.
     Forming,
 }
 
-/// A living process, as its `/proc` folder shows it.
+/// A live process, as its `/proc` folder shows it.
 #[derive(Debug)]
 struct Player {
     pid: u32,
@@ -63,7 +64,7 @@ fn player(pid: u32, place: &Path, runs: &Path) -> Option<Player> {
         "shim" if Path::new(word(2)).starts_with(runs) => Part::Shim,
         "exec-agent" => Part::Starter,
         "demo-agent" => {
-            // Whoever stands elsewhere is no agent of this directory.
+            // A process in another directory is no agent of this one.
             let stands = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
             assert_eq!(stands, place, "an agent stands where nobody sent it");
             Part::Agent
@@ -74,7 +75,7 @@ fn player(pid: u32, place: &Path, runs: &Path) -> Option<Player> {
     Some(Player { pid, parent, part, session })
 }
 
-/// One directory, and everyone the launches into it have brought about.
+/// One directory, and all processes that the launches into it started.
 struct Stage {
     home: TestHome,
     place: PathBuf,
@@ -83,15 +84,15 @@ struct Stage {
     dice: Dice,
 }
 
-/// The agents of one round: each held from the moment it was first seen.
+/// The agents of one round, each held from the moment it was first seen.
 #[derive(Default)]
 struct Cast {
     agents: BTreeMap<u32, (OwnedFd, String)>,
 }
 
 impl Cast {
-    /// Takes hold of newcomers, and says who is alive. Whoever is held was an agent when it was held,
-    /// so those alive now were all agents at once.
+    /// Holds new agents, and returns the live ones. Each was an agent when it was held, so all live ones
+    /// were agents at the same time.
     fn alive(&mut self, players: &[Player]) -> Vec<(u32, String)> {
         for agent in players.iter().filter(|p| p.part == Part::Agent) {
             if !self.agents.contains_key(&agent.pid)
@@ -111,7 +112,7 @@ impl Cast {
     }
 }
 
-/// What happened in all rounds.
+/// Counters over all rounds.
 #[derive(Debug, Default)]
 struct Tally {
     launchers: usize,
@@ -134,7 +135,7 @@ impl Stage {
         Self { home, place, runs, me, dice: Dice::from("AGENTCTL_RACE_SEED") }
     }
 
-    /// Everyone who lives in this namespace but the test itself.
+    /// Returns all processes of this namespace except the test.
     fn players(&self) -> Vec<Player> {
         let pids = fs::read_dir("/proc").expect("proc").flatten();
         let pids = pids.filter_map(|e| e.file_name().to_string_lossy().parse::<u32>().ok());
@@ -148,7 +149,7 @@ impl Stage {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started")
     }
 
-    /// Kills exactly this process if it still plays this part.
+    /// Kills this process if it still has this role.
     fn kill(&self, victim: &Player) -> bool {
         let Ok(handle) = pidfd_open(raw(victim.pid), PidfdFlags::empty()) else { return false };
         let now = player(victim.pid, &self.place, &self.runs);
@@ -156,7 +157,7 @@ impl Stage {
             && pidfd_send_signal(&handle, Signal::KILL).is_ok()
     }
 
-    /// Holds a process by a signal; `None` when it was something else by then.
+    /// Stops a process with SIGSTOP; `None` when its role had changed by then.
     fn pause(&self, who: &Player) -> Option<OwnedFd> {
         let handle = pidfd_open(raw(who.pid), PidfdFlags::empty()).ok()?;
         pidfd_send_signal(&handle, Signal::STOP).ok()?;
@@ -172,7 +173,7 @@ impl Stage {
         None
     }
 
-    /// Launches, and holds whoever is about to become the agent; `None` when it was quicker.
+    /// Launches, and stops the starter before its exec of the agent; `None` when the exec was quicker.
     fn catch_starter(&self, cast: &mut Cast) -> Option<(Child, Player, OwnedFd)> {
         let mut launcher = self.launcher();
         loop {
@@ -190,8 +191,8 @@ impl Stage {
         }
     }
 
-    /// One of those who may be killed, as the dice fall. Starters and shims are few and brief: each part
-    /// is as likely as the others.
+    /// Picks a random process to kill. Starters and shims are few and short-lived, so the role is picked
+    /// first, with equal chances.
     fn victim(&mut self, players: &[Player], spare: bool) -> Option<usize> {
         let of = |part: Part| (0..players.len()).filter(move |i| players[*i].part == part);
         let all = [Part::Shim, Part::Starter, Part::Launcher];
@@ -206,15 +207,17 @@ impl Stage {
 
     fn round(&mut self, number: u32, tally: &mut Tally) {
         let seed = self.dice.seed;
-        // Two to eight, rather few than many.
+        // Two to eight launchers, small numbers more often.
         let count = 2 + usize::try_from(self.dice.below(7).min(self.dice.below(7))).expect("few");
-        // A quarter of the rounds is left alone: there exactly one must win.
+        // Nothing is killed in a quarter of the rounds: exactly one launch must win there.
         let mut kills = if self.dice.below(4) == 0 { 0 } else { 1 + self.dice.below(6) };
         let alone = kills == 0;
-        // In some only shims and starters die: then every agent that lives must have been told of.
+        // In some rounds only shims and starters are killed: then a launcher must have reported every live
+        // agent.
         let spare = self.dice.below(3) == 0;
         let (mut tampered, mut bereft) = (false, false);
-        // A starter may have become the agent in the moment it was struck: others may have seen that.
+        // A starter may have exec'd the agent at the moment of the kill, and other launchers may have seen
+        // that agent.
         let mut struck: Vec<u32> = Vec::new();
         let mut cast = Cast::default();
         let mut racing: Vec<Child> = (0..count).map(|_| self.launcher()).collect();
@@ -235,7 +238,7 @@ impl Stage {
             {
                 kills -= 1;
                 struck.push(players[index].pid);
-                // A child of a launcher looks like it until it has become the shim.
+                // A forked child looks like its launcher until it execs the shim.
                 let launcher = racing.iter().any(|c| c.id() == players[index].pid);
                 tampered |= !launcher;
                 bereft |= launcher;
@@ -245,11 +248,11 @@ impl Stage {
                     _ => tally.shims_killed += 1,
                 }
             }
-            // Not a wait for anything: who races needs the cores more than who looks on.
+            // Not a wait for a condition: it leaves the cores to the racing processes.
             std::thread::park_timeout(Duration::from_micros(self.dice.below(1500)));
         };
-        // Nobody is on the way any more, so nobody keeps the directory shut. An exec lets go of it on the
-        // way back to the new program, a moment after that can be seen.
+        // No starter is left, so the directory is unlocked. An exec closes the lock a moment after the new
+        // program is visible.
         eventually(&format!("it is open (round {number}, seed {seed})"), || {
             let directory = fs::File::open(&self.place).expect("open");
             directory.try_lock().ok()
@@ -278,7 +281,7 @@ impl Stage {
         }
         let sessions: Vec<String> = alive.iter().map(|(_, session)| session.clone()).collect();
         assert!(winners.len() <= 1, "round {number}, seed {seed}: {winners:?}");
-        // Who won is alive; and who lives was told of, unless whoever would have told was killed.
+        // The winner is alive; and every live agent was reported, unless its launcher was killed.
         if !winners.is_empty() || !bereft {
             assert_eq!(winners, sessions, "round {number}, seed {seed}: {answers:?}");
         }
@@ -289,7 +292,7 @@ impl Stage {
         tally.won += winners.len();
         tally.without_agent += usize::from(alive.is_empty());
         self.clear(&mut cast);
-        // When everything has died it is open at once: the next round shows it too.
+        // When every process has died, the directory is unlocked at once; the next round shows it too.
         if alive.is_empty() || number.is_multiple_of(10) {
             let answer: Output = self.launcher().wait_with_output().into();
             assert_eq!(answer.code, Some(0), "round {number}, seed {seed}: {}", answer.stderr);
@@ -298,14 +301,14 @@ impl Stage {
         }
     }
 
-    /// Ends what is left and forgets it, so that every round begins with nothing.
+    /// Ends all remaining processes and removes their files, so that every round starts empty.
     fn clear(&self, cast: &mut Cast) {
         for (handle, _) in cast.agents.values() {
             let _dead = pidfd_send_signal(handle, Signal::KILL);
         }
         eventually("everyone has left", || self.players().is_empty().then_some(()));
         cast.agents.clear();
-        // Orphans fall to this process, which is the first of its namespace.
+        // Orphans become children of this process, which is process 1 of its namespace.
         while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
         for kept in [".local/state/agentctl/runs", ".local/share/agentctl-demo"] {
             let _none = fs::remove_dir_all(self.home.path().join(kept));
@@ -313,7 +316,7 @@ impl Stage {
     }
 }
 
-/// Says whether nobody is on the way to become an agent: those who live are agents, and shims of them.
+/// Says whether no launch is in progress: all live processes are agents and their shims.
 fn settled(players: &[Player]) -> bool {
     let parents: Vec<u32> =
         players.iter().filter(|p| p.part == Part::Agent).map(|p| p.parent).collect();
@@ -325,7 +328,7 @@ fn settled(players: &[Player]) -> bool {
 }
 
 #[test]
-fn of_racing_launchers_at_most_one_gets_in_whoever_is_killed() {
+fn of_racing_launchers_at_most_one_gets_in_whatever_is_killed() {
     sandboxed(|| {
         let rounds = std::env::var("AGENTCTL_RACE_ROUNDS");
         let rounds: u32 = rounds.map_or(300, |n| n.parse().expect("a number"));
@@ -353,8 +356,8 @@ fn a_starter_that_outlives_its_shim_is_waited_for() {
             let players = stage.players();
             let shim = players.iter().find(|p| p.pid == starter.parent && p.part == Part::Shim);
             assert!(stage.kill(shim.expect("its parent")));
-            // Nobody else gets in meanwhile, and the launcher, who looks ten times a second, does not say
-            // that it is over.
+            // No other launch gets in meanwhile, and the launcher, which checks ten times a second, does
+            // not report the end.
             let directory = fs::File::open(&stage.place).expect("open");
             assert!(directory.try_lock().is_err(), "the starter holds the directory");
             let looked = Instant::now() + Duration::from_millis(400);
@@ -375,14 +378,14 @@ fn a_starter_that_outlives_its_shim_is_waited_for() {
 }
 
 #[test]
-fn who_becomes_an_agent_after_its_launch_was_given_up_is_ended_too() {
+fn an_agent_that_execs_after_its_launch_timed_out_is_ended() {
     sandboxed(|| {
         let stage = Stage::new();
         crate::configure(&stage.home, &[("launch", "1s")], "");
         let mut cast = Cast::default();
         for _ in 0..500 {
             let Some((mut launcher, _, handle)) = stage.catch_starter(&mut cast) else { continue };
-            // It tells nothing in time; but whoever is on the way is not left behind.
+            // The launch times out without output; its starter must still be ended.
             let late = Instant::now() + Duration::from_secs(2);
             while Instant::now() < late {
                 assert!(launcher.try_wait().expect("ours").is_none(), "it waits for its agent");

@@ -1,7 +1,8 @@
-//! A live record outlives its agent, and a stranger gets the agent's pid: it is never taken for it.
+//! A live record outlives its agent and the agent's pid is recycled: the new process is never taken for the
+//! agent.
 //!
-//! Played through the program itself. The many rounds are in the core's own kernel tests; these few
-//! prove the wiring from a stale file to the printed row.
+//! These few rounds run the program itself, from a stale file to the printed row. The many rounds are in
+//! the kernel tests of the core.
 #![allow(clippy::print_stdout)] // the counts and the seed, for the runner
 
 use std::process::Stdio;
@@ -11,11 +12,11 @@ use testkit::{Dice, Echo, after_tick, eventually, rounds, sandboxed, spawn_at};
 
 use crate::home;
 
-/// What the newcomer calls itself: a stranger, or one that passes for the agent's program.
+/// The name of the new process: unrelated, or the name of the agent's program.
 const NAMES: [&str; 2] = ["cat", "agentctl"];
 
 #[test]
-fn a_stale_record_is_never_taken_for_a_stranger() {
+fn a_recycled_pid_is_never_taken_for_the_agent() {
     sandboxed(|| {
         let home = home();
         for name in NAMES {
@@ -24,7 +25,7 @@ fn a_stale_record_is_never_taken_for_a_stranger() {
         }
         let rounds = rounds(30);
         let mut dice = Dice::new();
-        // Any pid will do that no other process of this namespace comes near.
+        // Any pid that no other process of this namespace gets by chance.
         let pid = 5000;
         let record = home.path().join(format!(".local/share/agentctl-demo/live/{pid}.json"));
         for round in 0..rounds {
@@ -33,7 +34,7 @@ fn a_stale_record_is_never_taken_for_a_stranger() {
             let mut agent = spawn_at(pid, command.stdout(Stdio::null()));
             let row = eventually("it runs", || {
                 let row = home.run(&["list", "--json"]).sessions().pop()?;
-                // In the first round the record is there a moment before the prompt.
+                // In the first round the record exists a moment before the prompt.
                 (row["status"] == "running" && row["prompt"].is_string()).then_some(row)
             });
             assert_eq!((&row["id"], &row["pid"]), (&json!("victim"), &json!(pid)), "seed {seed}");

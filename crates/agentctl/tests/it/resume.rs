@@ -1,5 +1,5 @@
-//! Resuming: the right place, the same id, never a session that somebody serves, and proof that the
-//! message arrived.
+//! Resuming: in the session's directory, with the same id, never while a process serves the session, and
+//! with proof that the message arrived.
 
 use std::fs;
 
@@ -19,12 +19,12 @@ fn prompts(home: &TestHome, id: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_session_goes_on_where_it_worked_under_its_own_id() {
+fn a_session_continues_in_its_directory_under_its_own_id() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "first [[say:one]]", &["--group", "g", "--name", "nice"]);
         until_stopped(&home, &id);
-        // From somewhere else altogether.
+        // From another directory.
         let resumed = home.run(&["resume", "nice", "second [[say:two]]"]);
         assert_eq!((resumed.code, resumed.stdout.trim()), (Some(0), id.as_str()), "{resumed:?}");
         let after = until_stopped(&home, &id);
@@ -34,7 +34,7 @@ fn a_session_goes_on_where_it_worked_under_its_own_id() {
         );
         assert_eq!(prompts(&home, &id), ["first [[say:one]]", "second [[say:two]]"]);
         assert_eq!(runs(&home).iter().filter(|r| r["session"] == id.as_str()).count(), 2);
-        // By stdin, and a message that looks like a flag.
+        // From stdin, with a message that looks like a flag.
         let mut command = home.command(&["resume", &id, "-"]);
         let given = home.write("message", "--third [[say:three]]");
         command.stdin(fs::File::open(given).expect("open"));
@@ -45,7 +45,7 @@ fn a_session_goes_on_where_it_worked_under_its_own_id() {
 }
 
 #[test]
-fn a_session_that_is_served_is_left_alone() {
+fn a_served_session_is_not_resumed() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[hang]]", &[]);
@@ -72,7 +72,7 @@ fn a_session_that_is_served_is_left_alone() {
 }
 
 #[test]
-fn a_killed_session_is_resumed_and_another_in_its_directory_keeps_it_out() {
+fn a_killed_session_is_resumed_unless_its_directory_is_occupied() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[hang]]", &[]);
@@ -106,31 +106,31 @@ fn a_message_counts_as_sent_only_when_the_record_holds_it() {
         };
         home.write(&record, format!("{}\n", line("first")));
         let init = format!(r#"echo '{{"type":"system","subtype":"init","session_id":"{id}"}}'"#);
-        // It comes up and exits with 0, but the message was never written.
+        // The agent starts and exits with 0, but the message was never written.
         script(&home, "claude", &format!("{init}; exit 0"));
         let lost = home.run(&["resume", id, "second"]);
         assert_eq!((lost.code, lost.stdout.as_str()), (Some(1), ""), "{}", lost.stderr);
         assert!(lost.stderr.contains("the message is not in the record"), "{}", lost.stderr);
-        // It stays and never writes it: it is ended.
+        // The agent stays and never writes the message: it is ended.
         script(&home, "claude", &format!("{init}; sleep 600"));
         crate::configure(&home, &[("launch", "600ms")], "");
         assert_eq!(home.run(&["resume", id, "second"]).code, Some(1));
         crate::configure(&home, &[], "");
         eventually("nothing is left", || (marked().is_empty() && shims().is_empty()).then_some(()));
-        // It writes it: sent, whatever happens next.
+        // The agent writes the message: it counts as sent, whatever happens next.
         let path = home.path().join(&record);
         let write = format!("printf '%s\\n' '{}' >> '{}'", line("second"), path.display());
         script(&home, "claude", &format!("{init}; {write}; exit 7"));
         let sent = home.run(&["resume", id, "second"]);
         assert_eq!((sent.code, sent.stdout.trim()), (Some(0), id), "{}", sent.stderr);
-        // What stood there before does not count.
+        // An older equal message does not count.
         script(&home, "claude", &format!("{init}; exit 0"));
         assert_eq!(home.run(&["resume", id, "second"]).code, Some(1));
     });
 }
 
 #[test]
-fn two_who_resume_at_once_do_not_both_get_in() {
+fn of_two_concurrent_resumes_only_one_gets_in() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[say:one]]", &[]);

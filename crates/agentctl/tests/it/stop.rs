@@ -1,4 +1,5 @@
-//! Stopping one session: politely, then not; said only when it is true; never a stranger.
+//! Stopping one session: signals first, then a kill; success is reported only after a new look; no other
+//! process is signalled.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
@@ -25,7 +26,7 @@ pub(crate) fn written_pid(path: &Path) -> u32 {
     })
 }
 
-/// A demo agent at work.
+/// A running demo agent.
 pub(crate) fn demo(home: &TestHome, id: &str, prompt: &str) -> Agent {
     let mut command = home.command(&["demo-agent", "--session-id", id, "-p", prompt]);
     let agent = Agent { child: command.stdout(Stdio::null()).spawn().expect("starts") };
@@ -41,7 +42,7 @@ pub(crate) fn status(home: &TestHome, id: &str) -> Value {
 }
 
 #[test]
-fn an_agent_that_nobody_launched_is_stopped_once_and_for_all() {
+fn an_agent_started_by_hand_is_stopped_for_good() {
     sandboxed(|| {
         let home = home();
         let mut agent = demo(&home, "victim", "x [[tool:exec sleep 600]]");
@@ -99,7 +100,7 @@ fn each_agent_is_asked_in_its_own_way() {
     });
 }
 
-/// An agent that does not hear SIGTERM.
+/// An agent that ignores SIGTERM.
 fn deaf(claude: &Claude, id: &str) -> (Agent, u32) {
     let record = record(id, &claude.cwd, &json!({"status": "busy"}));
     let program = claude.home.at("bin/claude");
@@ -111,7 +112,7 @@ fn deaf(claude: &Claude, id: &str) -> (Agent, u32) {
         program.display(),
         claude.record_path
     );
-    // Its own words are no placeholders for the one that starts it.
+    // Its text must not contain placeholders of the launcher.
     let script = claude.home.write("deaf.sh", script);
     let mut starter =
         claude.home.agent("starter", "ws", &["start", &format!("exec sh {}", script.display())]);
@@ -123,7 +124,7 @@ fn deaf(claude: &Claude, id: &str) -> (Agent, u32) {
 }
 
 #[test]
-fn one_that_does_not_listen_is_killed() {
+fn an_agent_that_ignores_sigterm_is_killed() {
     sandboxed(|| {
         for (args, how) in [
             (vec!["stop", A, "--timeout", "1s", "--json"], "killed"),
@@ -141,7 +142,7 @@ fn one_that_does_not_listen_is_killed() {
 }
 
 #[test]
-fn a_paused_agent_hears_the_signal() {
+fn a_paused_agent_handles_the_signal() {
     sandboxed(|| {
         let home = home();
         let mut agent = demo(&home, "victim", "x [[hang]]");
@@ -160,7 +161,7 @@ fn a_paused_agent_hears_the_signal() {
 }
 
 #[test]
-fn a_typo_among_several_stops_nobody() {
+fn a_typo_among_several_stops_none() {
     sandboxed(|| {
         let home = home();
         let mut agents = ["first", "second"].map(|id| demo(&home, id, "x [[hang]]"));
@@ -175,7 +176,7 @@ fn a_typo_among_several_stops_nobody() {
 }
 
 #[test]
-fn all_means_all_that_the_filters_admit() {
+fn all_means_all_that_match_the_filters() {
     sandboxed(|| {
         let home = home();
         let asking = demo(&home, "asking", "x [[ask:Which?]]");
@@ -193,7 +194,7 @@ fn all_means_all_that_the_filters_admit() {
     });
 }
 
-/// Runs the program on a terminal where somebody has typed this, and returns its exit code.
+/// Runs the program on a terminal with this input, and returns its exit code.
 fn typed(home: &TestHome, words: &[u8], args: &[&str]) -> Option<i32> {
     use std::io::{Read, Write};
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
@@ -208,7 +209,7 @@ fn typed(home: &TestHome, words: &[u8], args: &[&str]) -> Option<i32> {
     let mut terminal = File::from(terminal);
     terminal.write_all(words).expect("typed");
     let mut said = Vec::new();
-    // The terminal ends with an error when the last writer has left.
+    // Reading a terminal fails when its last writer has exited.
     let _left = terminal.read_to_end(&mut said);
     let said = String::from_utf8_lossy(&said);
     assert!(said.contains("stop this session? [y/N]"), "{said}");
@@ -250,7 +251,7 @@ fn one_process_of_two_sessions_is_ended_by_force_only() {
 }
 
 #[test]
-fn what_cannot_be_known_is_not_signalled() {
+fn a_session_of_unknown_status_is_not_signalled() {
     sandboxed(|| {
         let claude = Claude::new();
         claude.transcript(A, &[prompt("x"), said("done")]);
@@ -293,7 +294,7 @@ fn two_processes_of_one_session_both_end() {
 }
 
 #[test]
-fn a_background_session_is_stopped_by_its_own_keeper() {
+fn a_background_session_is_stopped_by_its_supervisor() {
     sandboxed(|| {
         let mut claude = Claude::new();
         claude.transcript(A, &[prompt("x")]);
@@ -321,7 +322,7 @@ fn a_background_session_is_stopped_by_its_own_keeper() {
 }
 
 #[test]
-fn a_background_session_that_is_about_to_return_is_kept_from_it() {
+fn a_background_session_is_not_restarted_after_a_stop() {
     sandboxed(|| {
         let claude = Claude::new();
         claude.transcript(A, &[prompt("x")]);
@@ -329,7 +330,7 @@ fn a_background_session_that_is_about_to_return_is_kept_from_it() {
             json!({"state": "crashed", "detail": "SIGKILL (137); respawning", "sessionId": A});
         claude.home.write(".claude/jobs/aaaaaaaa/state.json", state.to_string());
         make_executable(&claude.home.write("bin/claude", "#!/bin/sh\necho \"$@\" > told\n"));
-        // The supervisor of background sessions: told to stop, it does not start the session again.
+        // The supervisor of background sessions: after a stop it does not restart the session.
         let supervisor = "read -r go; [ -e told ] || touch returned";
         let mut supervisor = Command::new("sh")
             .args(["-c", supervisor])
@@ -340,7 +341,7 @@ fn a_background_session_that_is_about_to_return_is_kept_from_it() {
         assert_eq!(claude.home.run(&["stop", A]).code, Some(0));
         let told = std::fs::read_to_string(claude.home.path().join("told")).expect("run");
         assert_eq!(told, "stop aaaaaaaa\n");
-        // Now it would return.
+        // Without the stop the supervisor would restart it now.
         drop(supervisor.stdin.take());
         assert!(supervisor.wait().expect("ended").success());
         assert!(!claude.home.path().join("returned").exists(), "it was started again");
@@ -362,7 +363,7 @@ fn a_stale_record_never_leads_to_a_signal() {
         let mut agent = claude.live(A, &json!({"status": "busy"}));
         agent.kill();
         let pid = agent.pid();
-        // The record of A names a process that another session now has.
+        // The record of A names a process that now belongs to another session.
         let stale = claude.record_path.replace("{pid}", &pid.to_string());
         let text = std::fs::read_to_string(&stale).expect("left behind");
         let start = serde_json::from_str::<Value>(&text).expect("JSON")["procStart"].clone();
@@ -373,9 +374,9 @@ fn a_stale_record_never_leads_to_a_signal() {
     });
 }
 
-/// The pid of the agent changes hands at the very moment it ends, while `stop` is still at it.
+/// The pid of the agent is recycled at the moment it ends, while `stop` is running.
 #[test]
-fn a_pid_that_changes_hands_under_our_hands_reaches_no_stranger() {
+fn a_pid_recycled_during_a_stop_is_never_signalled() {
     sandboxed(|| {
         let home = home();
         let (rounds, mut dice) = (rounds(300), Dice::new());
@@ -396,7 +397,7 @@ fn a_pid_that_changes_hands_under_our_hands_reaches_no_stranger() {
             next_pid(agent.id());
             let mut newcomer = Echo::start("cat", None);
             recycled += u32::from(newcomer.pid() == agent.id());
-            // The test is process 1 here: its child, born during the stop, is named like an orphan.
+            // The test is process 1 here, so its child, born during the stop, is reported like an orphan.
             let code = stop.wait().expect("ended").code();
             assert!(matches!(code, Some(0 | 1)), "{code:?}, round {round}, seed {}", dice.seed);
             assert!(newcomer.answers(), "round {round}, seed {}", dice.seed);

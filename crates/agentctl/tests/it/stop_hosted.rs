@@ -1,4 +1,4 @@
-//! Stopping what lives in a shared server: the server is asked, and never signalled.
+//! Stopping a session in a shared server: the server is asked, and never signalled.
 
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ fn rollout(home: &TestHome, id: &str, turn: &str) {
     home.write(&path, format!("{meta}\n{started}\n"));
 }
 
-/// A server's side of the socket: what it was asked, and what it answers.
+/// The server's side of the socket: the requests it received, and its answers.
 struct Server {
     asked: Arc<Mutex<Vec<Value>>>,
 }
@@ -163,7 +163,7 @@ fn a_hosted_session_is_interrupted_and_its_server_is_left_alone() {
 }
 
 #[test]
-fn a_server_that_does_not_obey_is_said_to() {
+fn a_server_that_ignores_the_request_is_reported() {
     sandboxed(|| {
         let home = home();
         rollout(&home, A, "turn-a");

@@ -1,4 +1,4 @@
-//! Stopping what `agentctl launch` has started: nothing is left, and hooks still run.
+//! Stopping a launched agent: no process is left, and hooks still run.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::launched::{everyone, folder, launch, script, shims, status};
 use crate::stop::{lives, written_pid};
 use crate::stop_tree::{AWKWARD, Tree};
 
-/// One script that starts all the awkward ones and stays.
+/// A script that starts all kinds of evasive processes and stays alive.
 fn tool(home: &TestHome, tree: &Tree, last: &str) -> PathBuf {
     let place = tree.directory.display().to_string();
     let mut text = String::new();
@@ -30,7 +30,7 @@ fn start(home: &TestHome, script: &Path, more: &[&str]) -> String {
 }
 
 #[test]
-fn of_what_was_launched_nothing_is_left() {
+fn no_process_of_a_launched_agent_is_left() {
     sandboxed(|| {
         for haste in [None, Some("--force"), Some("--timeout=0s")] {
             let home = home();
@@ -58,7 +58,8 @@ fn with_its_shim_killed_and_all_folders_wiped_orphans_are_named() {
         assert_eq!(tree.living().len(), 8);
         crate::launched::kill(shims()[0].pid);
         eventually("it is gone", || shims().is_empty().then_some(()));
-        // The agent itself and what is below it need nothing of ours; of its orphans the proof is gone.
+        // The agent and its descendants can be ended without our folders; for its orphans the proof is
+        // gone.
         std::fs::remove_dir_all(home.path().join(".local/state/agentctl")).expect("removed");
         let told = home.run(&["stop", &id, "--json"]);
         assert_eq!(tree.living(), ["daemon", "bare"], "{told:?}");
@@ -106,7 +107,7 @@ fn the_hook_of_a_stopped_session_runs_to_its_end() {
 }
 
 #[test]
-fn a_launch_from_inside_outlives_the_one_it_was_launched_from() {
+fn a_launch_from_inside_outlives_the_outer_session() {
     sandboxed(|| {
         let home = home();
         let tree = Tree::new(&home);
@@ -133,7 +134,7 @@ fn a_launch_from_inside_outlives_the_one_it_was_launched_from() {
 
 /// The agent kills its tool when it is asked to end, and `stop` runs in that tool.
 #[test]
-fn one_that_stops_itself_takes_everything_along() {
+fn a_session_that_stops_itself_leaves_no_process() {
     sandboxed(|| {
         let home = home();
         let tree = Tree::new(&home);
@@ -155,7 +156,8 @@ fn a_launch_that_fails_leaves_other_sessions_inside_it_alone() {
     sandboxed(|| {
         let home = home();
         let tool = home.at("pids/tool");
-        // Beside a tool of its own it starts another agent, by hand; when both are up it fails, and stays.
+        // The agent starts a tool and, by hand, another agent; when both run, its launch fails and it stays
+        // alive.
         let failed = r#"'{"type":"thread.started","thread_id":"t"}' '{"type":"turn.failed","error":{"message":"no"}}'"#;
         let text = format!(
             "{} demo-agent --session-id inner -p 'x [[hang]]' > {said} &\n\

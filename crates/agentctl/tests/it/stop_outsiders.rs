@@ -1,4 +1,4 @@
-//! Stopping what has left the agent's pid namespace, its user, or our sight.
+//! Stopping processes in another pid namespace, of another user, or hidden from this user.
 
 use serde_json::json;
 use testkit::{TestHome, another_user, eventually, sandboxed};
@@ -8,8 +8,8 @@ use crate::home;
 use crate::launched::{launch, status};
 use crate::stop::{lives, written_pid};
 
-/// Launches an agent whose tool is started by these words, and returns the tool's pid. It asks `/proc`,
-/// which is the test's own: inside another namespace `$$` is another number.
+/// Launches an agent whose tool is started by this command, and returns the tool's pid. The pid comes from
+/// the test's `/proc`: inside another namespace `$$` is another number.
 fn with_tool(home: &TestHome, starter: &str) -> (String, u32) {
     let pid = home.at("pids/tool");
     let text = format!(
@@ -19,7 +19,7 @@ fn with_tool(home: &TestHome, starter: &str) -> (String, u32) {
     let script = home.write("parts/tool.sh", text);
     let id = launch(home, "ws", &format!("x [[tool:sh {}]]", script.display()), &[]);
     let pid = written_pid(&pid);
-    // It tells its pid a moment before it becomes what it is.
+    // The script writes its pid a moment before its exec.
     eventually("the tool is at work", || {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         (name == "sleep\n").then_some(())
@@ -28,7 +28,7 @@ fn with_tool(home: &TestHome, starter: &str) -> (String, u32) {
 }
 
 #[test]
-fn a_tool_in_a_pid_namespace_of_its_own_goes_too() {
+fn a_tool_in_a_pid_namespace_of_its_own_is_ended_too() {
     sandboxed(|| {
         for haste in [None, Some("--force")] {
             let home = home();
@@ -45,12 +45,12 @@ fn a_tool_in_a_pid_namespace_of_its_own_goes_too() {
 
 #[test]
 #[ignore = "needs root: it plays another user"]
-fn a_tool_of_another_user_goes_too() {
+fn a_tool_of_another_user_is_ended_too() {
     sandboxed(|| {
         let _other = another_user();
         for haste in [None, Some("--force")] {
             let home = home();
-            // Of the tree it is the last link; with the line broken, what is below the shim.
+            // Once as a descendant with intact parents, once as an orphan below the shim.
             for starter in ["exec", "setsid --fork"] {
                 let starter = format!("{starter} setpriv --reuid 65534 --clear-groups");
                 let (id, tool) = with_tool(&home, &starter);
@@ -66,7 +66,7 @@ fn a_tool_of_another_user_goes_too() {
     });
 }
 
-/// As of an agent that may start `sudo` and not signal it.
+/// As of an agent that may start `sudo` and cannot signal it.
 #[test]
 #[ignore = "needs root: it plays another user"]
 fn a_tool_that_may_not_be_signalled_is_named() {
@@ -74,7 +74,7 @@ fn a_tool_that_may_not_be_signalled_is_named() {
         let _other = another_user();
         let home = home();
         let (id, tool) = with_tool(&home, "setpriv --reuid 65534 --clear-groups");
-        // Without its capabilities root is a user like any other, with files of its own.
+        // Without its capabilities root is an ordinary user with files of its own.
         let mut bound = std::process::Command::new("setpriv");
         let plain = home.command(&["stop", &id, "--json"]);
         bound.args(["--bounding-set=-kill", "--inh-caps=-kill"]).arg(plain.get_program());
@@ -93,7 +93,8 @@ fn a_tool_that_may_not_be_signalled_is_named() {
     });
 }
 
-/// Hides all that `/proc` says of a process but its name: no agent's, so that only the tree misses it.
+/// Hides everything in `/proc` about a process except its name. The name is no agent's, so that only the
+/// process tree misses it.
 fn hide(pid: u32) {
     let folder = format!("/proc/{pid}");
     let script =
@@ -103,7 +104,7 @@ fn hide(pid: u32) {
 }
 
 #[test]
-fn what_could_not_be_seen_is_not_said_to_be_stopped() {
+fn a_hidden_process_makes_the_result_of_a_stop_unknown() {
     sandboxed(|| {
         let home = home();
         let (id, tool) = with_tool(&home, "");
@@ -118,7 +119,7 @@ fn what_could_not_be_seen_is_not_said_to_be_stopped() {
 }
 
 #[test]
-fn a_home_that_only_the_agent_named_is_looked_at_when_it_has_ended() {
+fn a_home_that_only_the_agent_named_is_read_after_its_end() {
     sandboxed(|| {
         let mut claude = Claude::new();
         let moved = claude.home.at("moved/sessions/{pid}.json");

@@ -1,4 +1,4 @@
-//! Stopping everything a session has started, and nothing else.
+//! Stopping every process that a session started, and no other.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use crate::stop::{demo, lives, written_pid};
 
 const RUN: &str = "01a1de32-0000-7000-8000-00000000000a";
 
-/// The awkward ones, each a script that writes down its pid. `D` is the directory for that.
+/// Evasive processes, each a script that writes its pid. `D` is the directory for that.
 pub(crate) const AWKWARD: [(&str, &str); 8] = [
     ("child", "echo $$ > D/child; exec sleep 600"),
     ("group", "set -m; sh -c 'echo $$ > D/group; exec sleep 600' & wait"),
@@ -54,14 +54,14 @@ impl Tree {
         AWKWARD.iter().map(|(name, _)| (*name, self.pid(name))).collect()
     }
 
-    /// The names of those that live.
+    /// Returns the names of the scripts that are alive.
     pub(crate) fn living(&self) -> Vec<&'static str> {
         let all = self.pids().into_iter().chain(self.late().map(|pid| ("late", pid)));
         all.filter(|(_, pid)| lives(*pid)).map(|(name, _)| name).collect()
     }
 
-    /// The one that is born in the middle of a stop. It may be killed before it has told its pid: only while
-    /// somebody is still about to write it down is there anything to wait for.
+    /// Returns the pid of the script that starts in the middle of a stop. It may be killed before it writes
+    /// its pid, so wait only while its writer is alive.
     fn late(&self) -> Option<u32> {
         let path = self.directory.join("late");
         let name = path.to_str().expect("a name");
@@ -93,14 +93,14 @@ fn stop(claude: &Claude, id: &str) -> (Option<i32>, Value) {
 }
 
 #[test]
-fn of_an_adopted_agent_all_that_can_be_told_goes_and_the_rest_is_named() {
+fn without_a_shim_proved_processes_are_ended_and_the_rest_is_named() {
     sandboxed(|| {
         let claude = Claude::new();
         let tree = Tree::new(&claude.home);
         let _agent = adopted(&claude, A, &tree.script());
         assert_eq!(tree.living().len(), 8);
         let (code, told) = stop(&claude, A);
-        // Orphans have no line of parents to the agent any more, and it has no shim.
+        // Orphans do not descend from the agent any more, and there is no shim.
         let orphans = ["orphan", "daemon", "bare", "late"];
         assert_eq!(tree.living(), orphans, "{told:#}");
         assert_eq!(code, Some(1), "{told:#}");
@@ -115,7 +115,7 @@ fn of_an_adopted_agent_all_that_can_be_told_goes_and_the_rest_is_named() {
             assert_eq!(why(name).as_ref(), Some(&linked), "{name}: {told:#}");
         }
         assert_eq!(why("bare"), Some("may have been started by it; not ended".into()));
-        // It tells its pid a moment before it becomes what it is.
+        // The script writes its pid a moment before its exec.
         let command = survivors[0]["command"].as_str().expect("words");
         assert!(command.ends_with("sleep 600"), "{command}");
         let row = &told["stopped"][0];
@@ -134,7 +134,7 @@ fn of_an_adopted_agent_all_that_can_be_told_goes_and_the_rest_is_named() {
 }
 
 #[test]
-fn what_is_started_while_it_is_being_stopped_goes_too() {
+fn processes_started_during_a_stop_are_ended_too() {
     sandboxed(|| {
         let claude = Claude::new();
         let tree = Tree::new(&claude.home);
@@ -154,7 +154,7 @@ fn what_is_started_while_it_is_being_stopped_goes_too() {
     });
 }
 
-/// Makes the folder of a run and returns the command line of its shim, which starts this script.
+/// Creates the folder of a run and returns the command line of its shim, which starts this script.
 fn shim(claude: &Claude, run: &str, script: &std::path::Path) -> Vec<String> {
     let folder = format!(".local/state/agentctl/runs/{run}");
     claude.home.write(&format!("{folder}/prompt"), "x");
@@ -192,7 +192,7 @@ fn launched(claude: &Claude, run: &str, id: &str, script: &[String]) -> (Agent, 
 }
 
 #[test]
-fn of_a_launched_agent_nothing_is_left() {
+fn no_process_below_a_shim_is_left() {
     sandboxed(|| {
         let claude = Claude::new();
         let tree = Tree::new(&claude.home);
@@ -207,7 +207,7 @@ fn of_a_launched_agent_nothing_is_left() {
 }
 
 #[test]
-fn by_force_nothing_is_left_either() {
+fn no_process_is_left_with_force() {
     sandboxed(|| {
         let claude = Claude::new();
         let tree = Tree::new(&claude.home);
@@ -228,12 +228,13 @@ fn an_agent_launched_inside_another_is_a_session_of_its_own() {
         let claude = Claude::new();
         let inner_run = "01a1de32-0000-7000-8000-00000000000b";
         let (outer_shim, outer) = launched(&claude, RUN, A, &[]);
-        // As a launch from inside would: the inner shim is given to the outer one when its launcher ends.
+        // As a launch from inside would: when its launcher exits, the inner shim becomes a child of the
+        // outer one.
         let tree = Tree::new(&claude.home);
         let (inner_shim, inner) = launched(&claude, inner_run, B, &tree.script());
         drop(outer_shim);
         let (code, told) = stop(&claude, A);
-        // Its shim was killed: what left the agent cannot be seen.
+        // Its shim was killed, so processes that left the agent cannot be found.
         assert_eq!((code, &told["survivors"]), (Some(1), &json!([])), "{told:#}");
         assert!(told["stopped"][0]["unseen"].is_string(), "{told:#}");
         assert!(!lives(outer) && lives(inner) && lives(inner_shim.pid()));
@@ -264,13 +265,15 @@ fn a_launched_agent_below_the_one_that_is_stopped_lives_on() {
         let words: Vec<String> =
             shim(&claude, inner_run, &agent).iter().map(|w| format!("'{w}'")).collect();
         let nested = format!("echo $$ > {}; exec {}", nested_shim.display(), words.join(" "));
-        // What a third run, whose shim and agent are gone, has left to the outer shim: nothing proves it.
+        // Orphans of a third run, whose shim and agent are gone, below the outer shim: nothing proves their
+        // run.
         let left = claude.home.at("left.pid");
         let third = format!(
             "AGENTCTL_RUN=v1:third:9:9 sh -c 'echo $$ > {}; exec sleep 600' & exit",
             left.display()
         );
-        // The nested shim is a child of the outer agent, and all carry the outer run's text or their own.
+        // The nested shim is a child of the outer agent, and all processes carry the marker of the outer
+        // run or their own.
         let (_shim, outer) =
             launched(&claude, RUN, A, &["start", &nested, "start", &third].map(String::from));
         let inner = eventually("the inner one lives", || {
@@ -300,7 +303,7 @@ fn an_agent_started_by_hand_inside_another_is_left_alone_and_named() {
             std::fs::copy(testkit::fake_agent(), &program).expect("copied");
             claude.transcript(B, &[prompt("x")]);
             let place = claude.home.at("pids/x").parent().expect("a parent").to_owned();
-            // Its own tool is orphaned and carries its mark beside the run's text.
+            // Its tool is an orphan and carries its mark and the run's marker.
             let inner = format!(
                 "exec {} env CLAUDE_PID {{pid}} env CLAUDE_CODE_SESSION_ID {B} start 'sh -c \"echo \\$\\$ > {}/inner; exec sleep 600\" & exit' write '{}' '{record}' stay",
                 program.display(),
@@ -328,8 +331,8 @@ fn an_agent_started_by_hand_inside_another_is_left_alone_and_named() {
             let (theirs, ours) =
                 (written_pid(&place.join("inner")), written_pid(&place.join("outer")));
             if inner_first {
-                // It carries the outer run's text, and is not that run's agent. Its orphan is below the
-                // outer shim, and only a text links it.
+                // It carries the outer run's marker, but is not that run's agent. Its orphan is below the
+                // outer shim, and only the marker links it.
                 let (code, told) = stop(&claude, B);
                 assert_eq!(code, Some(1), "{told:#}");
                 assert!(lives(outer) && lives(ours) && lives(theirs), "{told:#}");
@@ -358,9 +361,9 @@ fn an_agent_started_by_hand_inside_another_is_left_alone_and_named() {
     });
 }
 
-/// Everything that the inner one starts carries the marks of both.
+/// Every process that the inner agent starts carries the marks of both.
 #[test]
-fn of_two_that_are_nested_each_is_stopped_alone() {
+fn nested_sessions_are_stopped_separately() {
     sandboxed(|| {
         for stop_inner in [true, false] {
             let claude = Claude::new();
@@ -377,7 +380,7 @@ fn of_two_that_are_nested_each_is_stopped_alone() {
                 lock.display()
             );
             let file = claude.home.write("inner.sh", text);
-            // Not a child of the outer one any more, so that nothing but the marks tells.
+            // Not a child of the outer agent any more, so that only the marks link it.
             let start = format!("setsid sh {} & exit", file.display());
             let outer = adopted(&claude, A, &["start".into(), start]);
             let tool = written_pid(&tool);
@@ -386,7 +389,7 @@ fn of_two_that_are_nested_each_is_stopped_alone() {
             });
             let pid = u32::try_from(row["pid"].as_u64().expect("a pid")).expect("a pid");
             let (code, told) = stop(&claude, if stop_inner { inner } else { A });
-            // The tool is an orphan, and in the kernel session that the inner one has opened.
+            // The tool is an orphan in the kernel session that the inner agent opened.
             assert_eq!(code, Some(0), "{told:#}");
             assert_eq!(lives(outer.pid()), stop_inner, "{told:#}");
             assert_eq!((lives(pid), lives(tool)), (!stop_inner, !stop_inner), "{told:#}");
@@ -399,13 +402,14 @@ fn bystanders_are_left_alone() {
     sandboxed(|| {
         let claude = Claude::new();
         let tree = Tree::new(&claude.home);
-        // Older than the agent, in the same directory; of the same terminal session; another session's.
+        // A process older than the agent in the same directory; one of the same terminal session; another
+        // session's.
         let mut old = Echo::start("cat", None);
         let other = claude.live(B, &json!({"status": "busy"}));
         claude.transcript(B, &[prompt("x")]);
         let agent = adopted(&claude, A, &tree.script());
         tree.pids();
-        // A mark of a process that once had this pid, and one that merely looks like it.
+        // A mark with the pid of an earlier process, and a variable that merely looks like a mark.
         let foreign = |name: &str, value: &str| {
             let mut command = std::process::Command::new("cat");
             command
@@ -434,7 +438,7 @@ fn bystanders_are_left_alone() {
 }
 
 #[test]
-fn a_mark_from_before_the_agent_began_is_another_ones() {
+fn a_mark_older_than_the_agent_does_not_count() {
     sandboxed(|| {
         let claude = Claude::new();
         let pid = 6000;
@@ -454,7 +458,7 @@ fn a_mark_from_before_the_agent_began_is_another_ones() {
 }
 
 #[test]
-fn what_carries_another_session_is_not_pulled_away_from_under_it() {
+fn a_process_above_another_session_is_not_ended() {
     sandboxed(|| {
         let claude = Claude::new();
         let record = record(B, &claude.cwd, &json!({"status": "idle"}));
@@ -462,7 +466,7 @@ fn what_carries_another_session_is_not_pulled_away_from_under_it() {
         std::fs::copy(testkit::fake_agent(), &program).expect("copied");
         claude.transcript(B, &[prompt("x")]);
         let pid = claude.home.at("pids/multiplexer");
-        // Like a terminal multiplexer that somebody started from a tool, with another agent in it.
+        // Like a terminal multiplexer that was started from a tool and holds another agent.
         let inner =
             format!("exec {} write '{}' '{record}' stay", program.display(), claude.record_path);
         let inner = claude.home.write("inner.sh", inner);
@@ -485,7 +489,7 @@ fn what_carries_another_session_is_not_pulled_away_from_under_it() {
 }
 
 #[test]
-fn what_a_dead_agent_left_behind_is_named_where_it_is_marked() {
+fn marked_processes_of_a_dead_agent_are_named() {
     sandboxed(|| {
         let claude = Claude::new();
         let tree = Tree::new(&claude.home);
@@ -522,7 +526,7 @@ fn stop_works_from_inside_the_session_it_stops() {
         let agent = adopted(&claude, A, &["start".into(), start]);
         std::fs::write(&go, "go\n").expect("told");
         eventually("the agent has ended", || (!lives(agent.pid())).then_some(()));
-        // Its own shell was ended with the rest: what it said is in the file it was given.
+        // The shell of this command was ended too, so its output is in a file.
         let part = out.with_extension("part");
         let said = eventually("it says so", || {
             std::fs::read_to_string(&part).ok().filter(|s| s.contains("stopped"))

@@ -1,9 +1,10 @@
 //! House rules as tests: a rule nobody runs is a wish.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::fixtures_dir;
-use crate::source::{sources, workspace};
+use crate::source::{Token, production, sources, workspace};
 
 #[test]
 fn no_file_outgrows_its_room() {
@@ -113,6 +114,49 @@ fn every_test_file_is_part_of_the_one_binary() {
             name == "main" || main.contains(&format!("mod {name};")),
             "{name}.rs was forgotten"
         );
+    }
+}
+
+/// Names that two public types of the core still share. Rename one of each pair and remove it from here.
+const SHARED_TYPE_NAMES: [&str; 3] = [
+    // native/file.rs (an entry of a directory) and locks/mutex.rs (a directory that was entered)
+    "Entry",
+    // adapters/mod.rs (one look at the processes) and events/edges.rs (one snapshot to compare)
+    "Look",
+    // native/file.rs (a file that is not read) and adapters/control.rs (a launch that is not possible)
+    "Refusal",
+];
+
+/// Returns the names of the types that a file declares with a plain `pub`, in the order of the file.
+fn public_types(tokens: &[Token]) -> impl Iterator<Item = &str> {
+    tokens.windows(3).filter_map(|three| {
+        let kinds = ["struct", "enum", "trait", "type", "union"];
+        let is_public = three[0].word() == Some("pub");
+        let is_type = three[1].word().is_some_and(|word| kinds.contains(&word));
+        if is_public && is_type { three[2].word() } else { None }
+    })
+}
+
+#[test]
+fn no_two_public_types_of_the_core_share_a_name() {
+    let mut files = BTreeMap::<String, Vec<String>>::new();
+    for (file, tokens) in production("crates/agentctl-core/src") {
+        // Each platform offers the same types to the rest of the core.
+        if file.starts_with("kernel/linux") || file.starts_with("kernel/macos") {
+            continue;
+        }
+        for name in public_types(&tokens) {
+            files.entry(name.to_owned()).or_default().push(file.clone());
+        }
+    }
+    assert!(files.len() > 100, "only {} public types were found", files.len());
+    files.retain(|_, files| files.len() > 1);
+    for (name, files) in &files {
+        let is_listed = SHARED_TYPE_NAMES.contains(&name.as_str());
+        assert!(is_listed, "{name} is declared in {}: rename one", files.join(" and "));
+    }
+    for name in SHARED_TYPE_NAMES {
+        assert!(files.contains_key(name), "{name} is unique: remove it from SHARED_TYPE_NAMES");
     }
 }
 

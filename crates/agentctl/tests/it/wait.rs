@@ -1,4 +1,4 @@
-//! `wait`: what it returns for every way a session can go, and that it sleeps until something happens.
+//! `wait`: its exit code for every end of a session, and that it sleeps until a wake-up.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
@@ -11,7 +11,7 @@ use testkit::{Output, TestHome, UserNamespace, eventually, sandboxed};
 use crate::claude_code::{A, B, Claude, prompt, record, said};
 use crate::home;
 
-/// A child that dies with the value.
+/// A child process that is killed when the value is dropped.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
@@ -36,7 +36,7 @@ impl Running {
         line.and_then(|l| l.trim().parse().ok()).expect("a number")
     }
 
-    /// Says whether it sleeps until something wakes it.
+    /// Says whether the process blocks in `poll`.
     pub(crate) fn sleeps(&self) -> bool {
         // poll or ppoll, on x86-64 and on arm64.
         let polls = |text: &str| ["7 ", "271 ", "73 "].iter().any(|n| text.starts_with(n));
@@ -44,13 +44,13 @@ impl Running {
         syscall.is_ok_and(|text| polls(&text))
     }
 
-    /// Waits until the waiter has armed what wakes it and sleeps.
+    /// Waits until the process has registered its wake-ups and sleeps.
     pub(crate) fn asleep(self) -> Self {
         eventually("the waiter sleeps", || self.sleeps().then_some(()));
         self
     }
 
-    /// Waits until the waiter has hold of that process.
+    /// Waits until the process has opened a pidfd of that process.
     fn holding(self, pid: u32) -> Self {
         let wanted = format!("Pid:\t{pid}");
         let holds = |entry: std::fs::DirEntry| {
@@ -63,7 +63,7 @@ impl Running {
         self.asleep()
     }
 
-    /// Does something that wakes the waiter, and waits until it sleeps again.
+    /// Does something that wakes the process, and waits until it sleeps again.
     pub(crate) fn through(self, change: impl FnOnce()) -> Self {
         let before = self.switches();
         change();
@@ -80,7 +80,7 @@ impl Running {
 }
 
 pub(crate) fn wait(home: &TestHome, args: &[&str]) -> Running {
-    // Shorter than the safety look: what nothing wakes is late.
+    // Shorter than the safety interval: without a wake-up the wait is late.
     let all = [&["wait", "--timeout", "50s"], args].concat();
     let mut command = home.command(&all);
     Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts"))
@@ -104,7 +104,7 @@ fn tell(home: &TestHome, id: &str, words: &str) {
     assert_eq!(home.run(&["demo-agent", "--tell", id, "-p", words]).code, Some(0));
 }
 
-/// A named pipe below the home: `cat` of it goes on when somebody writes into it.
+/// A named pipe below the home: `cat` of it blocks until the pipe is written.
 fn gate(home: &TestHome, name: &str) -> std::path::PathBuf {
     let path = home.at(name);
     let kind = rustix::fs::FileType::Fifo;
@@ -143,7 +143,7 @@ fn each_way_a_turn_ends_has_its_exit_code() {
         for (id, script, signal, code, line) in ways {
             let agent = demo(&home, id, &["-p", script]);
             until(&home, id, if signal.is_some() { "running" } else { "waiting" });
-            // What waits for a human is no turn that goes on: another status is waited for there.
+            // A session that waits for a human ends the default wait, so another status is waited for here.
             let waiter = match signal {
                 Some(_) => wait(&home, &[id]).asleep(),
                 None => wait(&home, &[id, "--for", "stopped"]).asleep(),
@@ -155,14 +155,14 @@ fn each_way_a_turn_ends_has_its_exit_code() {
             let said = waiter.output();
             let wanted = if signal.is_some() { code } else { 0 };
             assert_said(&said, wanted, line);
-            // It has ended: now it is known at once, and a turn that failed is a failure.
+            // The session has ended: the answer comes at once, and a failed turn is a failure.
             assert_said(&home.run(&["wait", id]), code, line);
         }
     });
 }
 
 #[test]
-fn a_turn_that_goes_on_is_waited_for_to_its_end() {
+fn a_running_turn_is_waited_for_to_its_end() {
     sandboxed(|| {
         let home = home();
         for (id, last, code, line) in [
@@ -177,7 +177,8 @@ fn a_turn_that_goes_on_is_waited_for_to_its_end() {
             std::fs::write(&gate, "go").expect("opened");
             let said = waiter.output();
             assert_said(&said, code, line);
-            // A moment of doubt at its end is not worth a word; on a busy machine it may be more than that.
+            // A short unknown status at the end is not reported; on a busy machine it may last longer than
+            // the grace period.
             let doubts = |line: &str| line.contains(&format!("what {id} does is unknown"));
             assert!(said.stderr.lines().all(doubts), "{}", said.stderr);
         }
@@ -209,7 +210,7 @@ fn idle_is_over_and_a_question_needs_a_human() {
         assert_said(&said, 0, "two  idle\n");
         assert!(said.stderr.contains("two waits for a human"), "{}", said.stderr);
         assert_said(&home.run(&["wait", "two"]), 0, "two  idle\n");
-        // A further turn of the same process is waited for like the first.
+        // A second turn of the same process is waited for like the first.
         let waiter = wait(&home, &["two", "--for", "waiting"]).asleep();
         tell(&home, "two", "x [[ask:And now?]]");
         assert_said(&waiter.output(), 0, "two  waiting  question: And now?\n");
@@ -217,7 +218,7 @@ fn idle_is_over_and_a_question_needs_a_human() {
 }
 
 #[test]
-fn what_can_no_longer_be_reached_is_told() {
+fn an_unreachable_status_is_reported() {
     sandboxed(|| {
         let home = home();
         let mut ended = demo(&home, "done", &["-p", "x [[say:y]]"]);
@@ -247,7 +248,7 @@ fn what_can_no_longer_be_reached_is_told() {
 }
 
 #[test]
-fn the_time_may_be_up_first() {
+fn the_timeout_may_pass_first() {
     sandboxed(|| {
         let home = home();
         let _agent = demo(&home, "one", &["-p", "x [[hang]]"]);
@@ -270,7 +271,7 @@ fn the_time_may_be_up_first() {
 }
 
 #[test]
-fn of_several_each_must_get_there_or_any() {
+fn all_sessions_must_meet_the_condition_or_any_one() {
     sandboxed(|| {
         let home = home();
         let first = demo(&home, "first", &["-p", "x [[hang]]"]);
@@ -291,7 +292,7 @@ fn of_several_each_must_get_there_or_any() {
             said.sessions().iter().map(|s| json!([s["id"], s["outcome"]])).collect();
         assert_eq!(outcomes, [json!(["first", "killed"]), json!(["third", "interrupted"])]);
         assert!(said.sessions()[0]["tokens"].is_object(), "{}", said.stdout);
-        // One that can no longer get there leaves it to the other; then nobody is left.
+        // A session that can no longer meet the condition leaves it to the other; then none is left.
         let gone = gone.asleep();
         second.signal(Signal::KILL);
         let said = gone.output();
@@ -300,7 +301,7 @@ fn of_several_each_must_get_there_or_any() {
 }
 
 #[test]
-fn one_that_needs_a_human_is_told_though_others_work() {
+fn a_session_that_needs_a_human_is_reported_while_others_work() {
     sandboxed(|| {
         let home = home();
         let _busy = demo(&home, "busy", &["-p", "x [[hang]]"]);
@@ -319,12 +320,12 @@ fn one_that_needs_a_human_is_told_though_others_work() {
 }
 
 #[test]
-fn what_is_unknown_is_waited_for_and_said() {
+fn an_unknown_session_is_waited_for_and_reported() {
     sandboxed(|| {
         let home = home();
         let mut ended = demo(&home, "it", &["-p", "x [[say:y]]"]);
         ended.0.wait().expect("ends");
-        // Whom this record names cannot be told: it may be the one that serves the session.
+        // The record is unreadable, so its process may be the one that serves the session.
         let planted = home.write(".local/share/agentctl-demo/live/1.json", "{ torn");
         let mut waiter = wait(&home, &["it"]);
         let mut said = String::new();
@@ -368,11 +369,11 @@ fn rewrite(claude: &Claude, pid: u32, change: &Value) {
 }
 
 #[test]
-fn the_edges_of_a_live_record_are_noticed() {
+fn changes_of_a_live_record_are_noticed() {
     sandboxed(|| {
         let claude = Claude::new();
         let agent = claude.live(A, &json!({}));
-        // No status, no transcript, not even its folder: it is starting.
+        // No status, no transcript, no folder: the agent is starting.
         let starts = wait(&claude.home, &[A]).asleep();
         let waits = wait(&claude.home, &[A, "--for", "waiting"]).asleep();
         let starts = starts.through(|| claude.transcript(A, &[prompt("x")]));
@@ -393,7 +394,7 @@ fn the_edges_of_a_live_record_are_noticed() {
     });
 }
 
-/// A line of a transcript, written now: no younger than the process that writes it.
+/// A line of a transcript with the current time, so that it is not older than the process.
 fn now(claude: &Claude, line: &Value) -> String {
     let mut line = line.clone();
     line["cwd"] = claude.cwd.clone().into();
@@ -402,7 +403,7 @@ fn now(claude: &Claude, line: &Value) -> String {
 }
 
 #[test]
-fn a_process_for_one_prompt_is_over_when_it_has_left() {
+fn a_one_prompt_process_is_over_when_it_has_exited() {
     sandboxed(|| {
         let failed = json!({"type": "assistant", "isApiErrorMessage": true, "message": {"id": "m", "model": "<synthetic>",
             "role": "assistant", "content": [{"type": "text", "text": "API Error: 500"}]}});
@@ -415,7 +416,7 @@ fn a_process_for_one_prompt_is_over_when_it_has_left() {
             let text = now(&claude, &prompt("x")) + &now(&claude, &last);
             claude.home.write(&format!(".claude/projects/-ws/{A}.jsonl"), text);
             let waiter = wait(&claude.home, &[A]).asleep();
-            // It says idle once more, and then has no record for a moment.
+            // It is idle once more, and then has no record for a moment.
             let idle = json!({"status": "idle"});
             let waiter = waiter.through(|| rewrite(&claude, agent.pid(), &idle));
             let path = claude.record_path.replace("{pid}", &agent.pid().to_string());
@@ -476,15 +477,15 @@ fn a_home_that_only_its_process_named_is_read_after_its_end() {
 }
 
 #[test]
-fn it_sleeps_until_something_happens_that_matters() {
+fn it_sleeps_until_a_relevant_change() {
     sandboxed(|| {
         let home = home();
         let agent = demo(&home, "one", &["-p", "x [[hang]]"]);
         until(&home, "one", "running");
         let mut waiter = wait(&home, &["one"]).asleep();
         let before = waiter.switches();
-        // Longer than any pace it would look at by itself; others read the same files meanwhile, and
-        // write beside them.
+        // Longer than any polling interval. Meanwhile other processes read the same files and write beside
+        // them.
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(2500) {
             assert_eq!(home.run(&["list", "--json"]).sessions().len(), 1);
@@ -498,7 +499,7 @@ fn it_sleeps_until_something_happens_that_matters() {
 }
 
 #[test]
-fn without_file_events_it_looks_at_a_pace_and_says_so() {
+fn without_file_events_it_polls_and_says_so() {
     sandboxed(|| {
         let mut home = home();
         let namespace = UserNamespace::with_inotify_limit("instances", 0);

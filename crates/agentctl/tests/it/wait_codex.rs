@@ -1,4 +1,4 @@
-//! Waiting for Codex: a thread of its own process, and one in a server that says by itself when it changes.
+//! Waiting for Codex: a thread of its own process, and a thread in a server that announces changes.
 
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,7 +12,8 @@ use crate::codex::{A, asked, behind, call, exec, rollout, started};
 use crate::home;
 use crate::wait::{assert_said, wait};
 
-/// An app-server's socket: tells the status it was given last, and says so to everybody who listens.
+/// An app-server's socket: answers with the last status it was given and announces changes to all
+/// subscribers.
 #[derive(Clone)]
 pub(crate) struct Server {
     status: Arc<Mutex<Value>>,
@@ -61,20 +62,20 @@ impl Server {
         }
     }
 
-    /// Changes the status and says so, in a frame as a server sends it.
+    /// Changes the status and announces it in a frame, as a server does.
     pub(crate) fn change(&self, status: Value) {
         *self.status.lock().expect("sound") = status;
         let text = json!({"method": "thread/status/changed", "params": {}}).to_string();
         let length = u8::try_from(text.len()).expect("short");
         for listener in self.listeners.lock().expect("sound").iter_mut() {
-            // Those who only asked have gone.
+            // Clients that only asked a question have disconnected.
             let _gone = listener.write_all(&[&[0x81, length], text.as_bytes()].concat());
         }
     }
 }
 
 #[test]
-fn a_hosted_thread_is_waited_for_by_its_servers_word() {
+fn a_hosted_thread_is_waited_for_by_messages_of_its_server() {
     sandboxed(|| {
         let home = home();
         let open = [started(), asked("x"), call("exec_command", &json!({"cmd": "make"}))];
@@ -102,12 +103,12 @@ fn a_hosted_thread_is_waited_for_by_its_servers_word() {
 }
 
 #[test]
-fn a_server_that_cannot_be_listened_to_is_looked_at_at_a_pace() {
+fn a_server_without_a_subscription_is_polled() {
     sandboxed(|| {
         let home = home();
         rollout(&home, A, &[started()]);
         let socket = home.at("run/s.sock");
-        // It accepts and never answers; a quarter of this it is waited for.
+        // It accepts and never answers; the client waits for a quarter of this time.
         crate::configure(&home, &[("live", "12s")], "");
         let _listener = UnixListener::bind(behind(&socket)).expect("bound");
         let _agent = crate::codex::server(&home, &[A], &socket);
@@ -121,7 +122,7 @@ fn a_server_that_cannot_be_listened_to_is_looked_at_at_a_pace() {
 }
 
 #[test]
-fn a_thread_of_its_own_process_is_over_when_that_has_left() {
+fn a_thread_of_its_own_process_is_over_when_that_has_exited() {
     sandboxed(|| {
         let failed =
             json!({"type": "task_complete", "turn_id": "t", "error": {"message": "quota"}});
@@ -130,7 +131,7 @@ fn a_thread_of_its_own_process_is_over_when_that_has_left() {
             let mut agent = exec(&home, &[A], &["exec"]);
             // Neither a rollout nor its folder yet.
             let waiter = wait(&home, &[A]).asleep();
-            // Its lines are no older than its process.
+            // Its lines are not older than its process.
             let write = |lines: &[Value]| {
                 let path = rollout(&home, A, lines);
                 let text = std::fs::read_to_string(&path).expect("there");

@@ -180,7 +180,7 @@ impl Tail {
                 self.line(line);
                 ControlFlow::Continue(())
             })?;
-        if ended == jsonl::Ended::Budget && !self.is_settled() {
+        if ended == jsonl::ReadEnd::Budget && !self.is_settled() {
             let budget = jsonl::TAIL_BYTES.saturating_sub(size - begin);
             let chunk = 4 * TAIL_CHUNK;
             ended = jsonl::tail_from(&opened.file, begin, chunk, budget, &mut |at, line| {
@@ -191,8 +191,8 @@ impl Tail {
                 if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
         }
-        self.over_budget = ended == jsonl::Ended::Budget;
-        self.whole = ended == jsonl::Ended::Whole;
+        self.over_budget = ended == jsonl::ReadEnd::Budget;
+        self.whole = ended == jsonl::ReadEnd::Whole;
         Ok(())
     }
 

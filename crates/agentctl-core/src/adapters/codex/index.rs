@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::adapters::Look;
 use crate::kernel::home_limit;
 use crate::model::Time;
+use crate::native::cache::FileVersion;
 use crate::native::file;
-use crate::native::memo::Basis;
 use crate::native::sqlite::{self, Connection, Params, Row as SqlRow, SqlResult};
 
 /// Longest text that is taken from a row.
@@ -41,7 +41,7 @@ pub(super) struct Row {
 /// An open index. It lives as long as one question.
 pub(super) struct Index {
     path: PathBuf,
-    basis: Option<Basis>,
+    basis: Option<FileVersion>,
     connection: Mutex<Connection>,
     select: String,
     /// It says which thread started which.
@@ -214,7 +214,7 @@ mod tests {
             kernel: crate::kernel::Kernel::open().expect("a kernel"),
             clock: || Time::from_millis(0).expect("a time"),
             deadlines: Deadlines::default(),
-            memo: None,
+            file_cache: None,
         };
         crate::fleet::look(&Arc::new(host), &[], Duration::from_mins(20))
     }

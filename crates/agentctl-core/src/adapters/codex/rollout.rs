@@ -274,7 +274,7 @@ impl Tail {
                 && (self.model.is_some() || model_known || self.seen_bytes >= MODEL_BYTES);
             if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        self.over_budget = ended == jsonl::Ended::Budget;
+        self.over_budget = ended == jsonl::ReadEnd::Budget;
         Ok(())
     }
 

@@ -455,7 +455,7 @@ fn read_tail(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> 
     })?;
     record.turn = match (decided, ended) {
         (Some(turn), _) => turn,
-        (None, jsonl::Ended::Budget) => {
+        (None, jsonl::ReadEnd::Budget) => {
             Turn::Undecided("the last MiB holds no end of a turn".into())
         }
         (None, _) => Turn::None,

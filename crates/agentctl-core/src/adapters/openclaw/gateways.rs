@@ -11,7 +11,7 @@ use super::{NAME, VARIABLES};
 use crate::adapters::variable_named_by_settings;
 use crate::host::{Host, Secret};
 use crate::native::{file, json5};
-use crate::talk::{Endpoint, Manner};
+use crate::talk::{Endpoint, TlsOptions};
 
 /// The port of a gateway that nobody moved.
 const PORT: u16 = 18_789;
@@ -22,7 +22,7 @@ const SETTINGS_BYTES: u64 = 4 << 20;
 #[derive(Clone)]
 pub(super) struct Gateway {
     pub(super) endpoint: Endpoint,
-    pub(super) manner: Manner,
+    pub(super) manner: TlsOptions,
     /// The configuration lets us end runs that others began.
     pub(super) admin: bool,
     source: Source,
@@ -49,7 +49,7 @@ pub(super) fn all(host: &Host) -> Vec<Gateway> {
     for ours in host.gateways.get(NAME).into_iter().flatten() {
         add(Endpoint::parse(&ours.url).ok().map(|endpoint| Gateway {
             endpoint,
-            manner: Manner {
+            manner: TlsOptions {
                 insecure: ours.insecure,
                 authorities: ours.ca_file.clone(),
                 fingerprint: None,
@@ -74,7 +74,7 @@ fn theirs(host: &Host) -> Option<Gateway> {
         // Only what stands beside it in the environment is meant for it.
         let source = Source::Theirs { settings: None, environment: true, section: "auth" };
         let endpoint = Endpoint::parse(url).ok()?;
-        return Some(Gateway { endpoint, manner: Manner::default(), admin: false, source });
+        return Some(Gateway { endpoint, manner: TlsOptions::default(), admin: false, source });
     }
     let port = VARIABLES.get(host, "OPENCLAW_GATEWAY_PORT").and_then(|p| p.parse().ok());
     let told = ["OPENCLAW_GATEWAY_TOKEN", "OPENCLAW_GATEWAY_PASSWORD"];
@@ -146,7 +146,7 @@ fn configured(host: &Host, path: &Path, port: Option<u16>, environment: bool) ->
     let fingerprint = gateway["remote"]["tlsFingerprint"].as_str().filter(|_| section == "remote");
     // One that cannot be read is nobody's: it is not as if none had been wanted.
     let fingerprint = fingerprint.map(|text| fingerprint_of(text).unwrap_or_default());
-    let manner = Manner { insecure: false, authorities, fingerprint };
+    let manner = TlsOptions { insecure: false, authorities, fingerprint };
     Some(Gateway { endpoint, manner, admin: false, source })
 }
 

@@ -30,7 +30,7 @@ use super::{
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
 use crate::model::{Fault, Locator, Message};
-use crate::native::memo::Basis;
+use crate::native::cache::FileVersion;
 use crate::native::sqlite::{SqlResult, StoreError};
 
 pub(super) const NAME: &str = "opencode";
@@ -107,7 +107,7 @@ struct Blind;
 /// Where the sessions of a home are.
 enum Backend<'a> {
     /// Since 1.2.
-    Database(Box<Database>, Option<Basis>),
+    Database(Box<Database>, Option<FileVersion>),
     /// Before.
     Files(Files<'a>),
     /// There is a database, and it cannot be read.
@@ -225,7 +225,7 @@ impl<'a> OpenCodeStore<'a> {
     fn row(
         &self,
         database: &Database,
-        basis: Option<Basis>,
+        basis: Option<FileVersion>,
         id: &str,
     ) -> SqlResult<Option<Record>> {
         let read = || Ok(database.row(id)?.map(Row::record));

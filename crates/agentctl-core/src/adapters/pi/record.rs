@@ -274,7 +274,7 @@ impl Tail {
             }
             if self.decided.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        self.over_budget = ended == jsonl::Ended::Budget;
+        self.over_budget = ended == jsonl::ReadEnd::Budget;
         Ok(())
     }
 

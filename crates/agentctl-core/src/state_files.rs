@@ -1,8 +1,8 @@
-//! Small files that hold a person's word (manual locks, fuses), and the mutex to change them.
+//! Small JSON files below the state folder (manual locks, fuses), and the lock of their folder.
 //!
-//! A file is written beside its place, flushed, moved there, and the folder flushed: after a power cut
-//! or on a full disk there is the old one or the new one. It is named after what it is about, so one
-//! that cannot be read still says that much. Whoever changes a folder holds its mutex.
+//! A file is written to a temporary name, flushed and renamed, and then the folder is flushed: after a
+//! power cut or on a full disk there is the old content or the new one. A file is named after its subject,
+//! so that an unreadable one can still be reported by name. Changes of a folder are made under its lock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -20,31 +20,31 @@ use crate::model::{Fault, OWN_SOURCE};
 use crate::native::file;
 use crate::native::private;
 
-/// How long a change of the folder may wait for another one.
-const FOLDER_LIMIT: Duration = Duration::from_secs(5);
-/// So much of a file is read.
-const MOST_BYTES: u64 = 1 << 16;
-const MUTEX: &str = ".mutex";
+/// Timeout for taking the lock of a folder.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest file that is read.
+const FILE_BYTES_LIMIT: u64 = 1 << 16;
+const LOCK_FILE: &str = ".mutex";
 
-/// Why a mutex was not had, or what is under it could not be changed.
+/// Why a lock could not be taken, or the state below it could not be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum EnterError {
-    /// Somebody else held it all the time.
-    #[error("another launch is at work in this directory")]
+    /// Another process held the lock until the timeout.
+    #[error("another process holds the lock")]
     Busy,
-    /// There is no such directory, or it cannot be opened.
+    /// The directory does not exist, or the lock file cannot be opened.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
-/// The mutex of a folder, held until it is dropped.
+/// The lock of a folder, released when the value is dropped.
 pub(crate) struct Entered(#[expect(dead_code, reason = "held for its lock")] File);
 
 /// One folder below the state folder.
 pub(crate) struct Folder {
     path: PathBuf,
     uid: u32,
-    /// What its files are, in a word.
+    /// The name of one file in messages: `lock`, `fuse`.
     what: &'static str,
 }
 
@@ -57,7 +57,8 @@ impl Folder {
         &self.path
     }
 
-    /// Returns where the file about this lies; the name is for people, the key decides.
+    /// Returns the path of the file about a subject. The name is for people; the hash of the key makes it
+    /// unique.
     pub(crate) fn place(&self, name: &str, key: &[u8]) -> PathBuf {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64; // FNV-1a: the same for ever
         for byte in key {
@@ -68,35 +69,35 @@ impl Folder {
         self.path.join(format!("{name}-{hash:016x}.json"))
     }
 
-    /// Lists the files; those that begin with a dot are ours while they are written.
+    /// Lists the files of the folder. Names that begin with a dot are temporary files and the lock.
     pub(crate) fn entries(&self) -> Result<Vec<file::Entry>, file::Skip> {
         file::list_wanted(&self.path, self.uid, &|name| !name.starts_with('.'))
     }
 
     pub(crate) fn read<T: DeserializeOwned>(&self, path: &Path) -> Result<T, file::Skip> {
-        let bytes = file::read_small(path, self.uid, MOST_BYTES)?;
+        let bytes = file::read_small(path, self.uid, FILE_BYTES_LIMIT)?;
         serde_json::from_slice(&bytes).map_err(|e| file::Skip::Other(e.to_string()))
     }
 
-    /// Opens a file of the folder, to hold its lock.
+    /// Opens a file of the folder, to take its lock.
     pub(crate) fn open(&self, path: &Path) -> Result<File, file::Skip> {
         Ok(file::open(path, self.uid)?.file)
     }
 
-    /// Takes the folder's mutex; makes the folder where there is none.
+    /// Takes the folder's lock; creates a missing folder.
     pub(crate) fn enter(&self) -> Result<Entered, EnterError> {
         private::directory(&self.path)?;
-        let mutex = open_mutex(&self.path.join(MUTEX))?;
-        take(mutex, Instant::now() + FOLDER_LIMIT).map(Entered)
+        let mutex = open_mutex(&self.path.join(LOCK_FILE))?;
+        take(mutex, Instant::now() + LOCK_TIMEOUT).map(Entered)
     }
 
-    /// Takes the folder's mutex if nobody has it.
+    /// Takes the folder's lock if it is free.
     pub(crate) fn try_enter(&self) -> Option<Entered> {
-        let mutex = open_mutex(&self.path.join(MUTEX)).ok()?;
+        let mutex = open_mutex(&self.path.join(LOCK_FILE)).ok()?;
         mutex.try_lock().is_ok().then_some(Entered(mutex))
     }
 
-    /// Puts a file in its place.
+    /// Writes a file atomically.
     pub(crate) fn put(
         &self,
         _entered: &Entered,
@@ -109,14 +110,14 @@ impl Folder {
         text.push(b'\n');
         let written = write_whole(&beside, &text).and_then(|()| fs::rename(&beside, place));
         if let Err(error) = written {
-            // It never was one; what is left of it goes with the next change at the latest.
+            // A leftover is removed by the next change at the latest.
             let _left = fs::remove_file(&beside);
             return Err(error.into());
         }
         self.flush().map_err(EnterError::Io)
     }
 
-    /// Takes files away; one that is gone already is no matter.
+    /// Removes files; a missing file is no error.
     pub(crate) fn remove(&self, _entered: &Entered, places: &[PathBuf]) -> io::Result<()> {
         for place in places {
             match fs::remove_file(place) {
@@ -127,12 +128,12 @@ impl Folder {
         self.flush()
     }
 
-    /// Forces what was renamed or removed here to the disk.
+    /// Flushes renames and removals to the disk.
     pub(crate) fn flush(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
 
-    /// Makes the fault that stands for a file we cannot read.
+    /// Returns the fault for an unreadable file.
     pub(crate) fn fault(&self, path: &Path, why: &str) -> Fault {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         Fault {
@@ -143,7 +144,7 @@ impl Folder {
         }
     }
 
-    /// Makes the fault that stands for a folder we cannot read.
+    /// Returns the fault for an unreadable folder.
     pub(crate) fn blind(&self, skip: &file::Skip) -> Fault {
         Fault {
             adapter: OWN_SOURCE,
@@ -153,7 +154,8 @@ impl Folder {
         }
     }
 
-    /// Removes what writers left that were killed: nobody writes while we hold the mutex.
+    /// Removes temporary files of writers that were killed. The folder's lock is held, so no writer is
+    /// active.
     fn remove_leftovers(&self) {
         for entry in file::list(&self.path, self.uid).unwrap_or_default() {
             if entry.name.starts_with(".new.") {
@@ -169,17 +171,17 @@ fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Opens a file that is nothing but a mutex, for this user only.
+/// Opens a lock file, readable and writable by this user only.
 pub(crate) fn open_mutex(path: &PathBuf) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
-    // A FIFO in its place is not waited for.
+    // `NONBLOCK`: a FIFO in its place must not block the open.
     options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
     options.open(path)
 }
 
-/// Takes an exclusive lock. Only who is contended waits, on a thread of its own: the wait has a limit,
-/// the system call has none.
+/// Takes an exclusive lock, until a deadline. If the lock is contended, a thread of its own blocks on it,
+/// because the system call has no timeout.
 pub(crate) fn take(file: File, until: Instant) -> Result<File, EnterError> {
     match file.try_lock() {
         Ok(()) => return Ok(file),
@@ -197,7 +199,8 @@ pub(crate) fn take(file: File, until: Instant) -> Result<File, EnterError> {
                 Ok(()) => break Ok(file),
             }
         };
-        // Nobody waits any more: the file is closed with the message, and the lock goes with it.
+        // If the deadline has passed, the receiver is gone; dropping the message closes the file and
+        // releases the lock.
         let _too_late = sender.send(answer);
     })?;
     match locked.recv_timeout(until.saturating_duration_since(Instant::now())) {

@@ -1,28 +1,30 @@
-//! The two ways of ending a session that need somebody else: its agent's own command, its server.
+//! Stopping a session by the agent's own command, or by a request to its server.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::{Agents, DEATH, Ended, How, PACE, Stopping, Verdict, tree};
+use super::{
+    Agents, EndedProcess, How, KILL_TIMEOUT, SERVER_POLL_INTERVAL, StopVerdict, Stopping, tree,
+};
 use crate::adapters::{Look, Root};
 use crate::fleet;
 use crate::kernel::{Held, Spawn, Stdio};
 use crate::model::{Fault, Session, Status};
 
-/// How long the agent's own command may take.
-const COMMAND: Duration = Duration::from_secs(10);
-/// How long the agent's process may live after its command has done its work.
-const AFTER: Duration = Duration::from_secs(5);
+/// Timeout of the agent's own stop command.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout for the exit of the agent's process after its stop command has succeeded.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The agent's own command.
-pub(super) struct Order {
+/// The agent's own stop command.
+pub(super) struct AgentCommand {
     pub(super) program: PathBuf,
     pub(super) args: Vec<OsString>,
     pub(super) set: Vec<(String, String)>,
 }
 
-impl Order {
+impl AgentCommand {
     fn shown(&self) -> String {
         let name = self.program.file_name().unwrap_or(self.program.as_os_str());
         let words = std::iter::once(name).chain(self.args.iter().map(OsString::as_os_str));
@@ -34,13 +36,13 @@ fn resting(session: &Session) -> bool {
     session.status == Status::Idle || !session.status.is_live()
 }
 
-/// What a look at a session says after its server was asked to end its turn.
+/// The state of a turn after its server was asked to end it.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
-    /// Its turn is over.
+    /// The turn is over.
     Over,
     GoesOn,
-    /// Whoever knows it could not be asked.
+    /// The session's adapter could not be asked, for this reason.
     Nothing(String),
 }
 
@@ -53,23 +55,27 @@ fn heard(adapter: &str, session: Option<&Session>, faults: &[Fault]) -> Heard {
 }
 
 impl Stopping<'_> {
-    /// Runs the agent's own command and waits for its process to end. That process is never signalled:
-    /// whoever keeps it would start it again.
-    pub(super) fn ask_program(&mut self, agents: &Agents, order: &Order) -> Result<(), Verdict> {
-        let shown = order.shown();
-        let failed = |why: String| Verdict::Failed(format!("`{shown}` {why}"));
+    /// Runs the agent's own stop command and waits for the exit of its process. The process is not
+    /// signalled, because its supervisor would restart it.
+    pub(super) fn ask_program(
+        &mut self,
+        agents: &Agents,
+        command: &AgentCommand,
+    ) -> Result<(), StopVerdict> {
+        let shown = command.shown();
+        let failed = |why: String| StopVerdict::Failed(format!("`{shown}` {why}"));
         let began = Instant::now();
         let code = self
-            .run_program(order)
+            .run_program(command)
             .map_err(|error| failed(format!("could not be run: {error}")))?;
-        let dead = Held::wait_for_all(&agents.held, AFTER).unwrap_or(false);
+        let dead = Held::wait_for_all(&agents.held, EXIT_TIMEOUT).unwrap_or(false);
         for process in &agents.shown {
             if agents.held.iter().any(|h| h.id() == &process.id && h.has_exited()) {
                 let command = tree::command(process);
-                self.ended.push(Ended { pid: process.id.pid, command, how: How::Asked });
+                self.ended.push(EndedProcess { pid: process.id.pid, command, how: How::Asked });
             }
         }
-        // What it took is the agent's own politeness.
+        // The time of the agent's own command does not count against the timeout.
         self.deadline += began.elapsed();
         match code {
             Some(0) if dead => Ok(()),
@@ -80,12 +86,12 @@ impl Stopping<'_> {
         }
     }
 
-    /// Returns its exit code; `None` when it took too long and was killed.
-    fn run_program(&self, order: &Order) -> std::io::Result<Option<i32>> {
-        let set = order.set.iter().map(|(k, v)| (k.into(), v.into()));
+    /// Returns the exit code; `None` when the timeout passed and the command was killed.
+    fn run_program(&self, command: &AgentCommand) -> std::io::Result<Option<i32>> {
+        let set = command.set.iter().map(|(k, v)| (k.into(), v.into()));
         let spawn = Spawn {
-            program: order.program.clone(),
-            args: order.args.clone(),
+            program: command.program.clone(),
+            args: command.args.clone(),
             set: set.collect(),
             unset: Vec::new(),
             cwd: self.host.home.clone(),
@@ -94,22 +100,22 @@ impl Stopping<'_> {
             stderr: Stdio::Null,
             keep: Vec::new(),
         };
-        let exit = spawn.attended(COMMAND, 4 << 10)?.exit;
+        let exit = spawn.attended(COMMAND_TIMEOUT, 4 << 10)?.exit;
         Ok(exit.map(|exit| exit.code.unwrap_or(-1)))
     }
 
-    /// Asks the server that hosts the session, and waits until its turn is over.
+    /// Asks the server that hosts the session to end the turn, and waits until it is over.
     pub(super) fn ask_server(
         &mut self,
         look: &Look,
         root: &Root,
         session: &Session,
-    ) -> Result<(), Verdict> {
+    ) -> Result<(), StopVerdict> {
         let asked = self.control.interrupt(look, root, session);
         if let Err(why) = asked {
-            return if resting(session) { Ok(()) } else { Err(Verdict::Failed(why)) };
+            return if resting(session) { Ok(()) } else { Err(StopVerdict::Failed(why)) };
         }
-        // The server's end would end the session too; until then its word is waited for.
+        // The exit of the server ends the session as well, so its processes are watched meanwhile.
         let servers: Vec<Held> = session
             .processes
             .iter()
@@ -120,17 +126,18 @@ impl Stopping<'_> {
             let why = match heard(self.adapter.name(), now.session.as_ref(), &now.faults) {
                 Heard::Over => return Ok(()),
                 Heard::GoesOn => {
-                    Verdict::Failed("its server took the request, yet its turn goes on".into())
+                    StopVerdict::Failed("its server took the request, yet its turn goes on".into())
                 }
-                Heard::Nothing(why) => Verdict::Unknown(format!(
+                Heard::Nothing(why) => StopVerdict::Unknown(format!(
                     "its server took the request, yet could not be asked again: {why}"
                 )),
             };
             if self.left().is_zero() {
                 return Err(why);
             }
-            let gone = servers.is_empty() || Held::wait_for_all(&servers, PACE).unwrap_or(true);
-            if gone && Held::wait_for_all(&servers, DEATH).unwrap_or(true) {
+            let gone = servers.is_empty()
+                || Held::wait_for_all(&servers, SERVER_POLL_INTERVAL).unwrap_or(true);
+            if gone && Held::wait_for_all(&servers, KILL_TIMEOUT).unwrap_or(true) {
                 return Ok(());
             }
         }

@@ -1,4 +1,5 @@
-//! Ending a run that never came to a session: its agent, and what was started below its shim.
+//! Cleans up after a failed launch: ends the agent of a run without a session, and the processes below its
+//! shim.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,26 +7,27 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use super::tree::{Other, Roots, Tree};
-use super::{DEATH, How, Left, PATIENCE, Survivor, doubtful};
+use super::{How, KILL_TIMEOUT, Left, STOP_TIMEOUT, Survivor, doubtful};
 use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Held, Process};
 use crate::model::{ProcId, Session};
 use crate::runs::{self, Runs};
 
-/// What a run that was ended has left alive.
+/// The processes and sessions that outlived the cleanup of a run.
 #[derive(Debug)]
-pub struct RunEnd {
-    /// Sessions inside it that were left alone.
+pub struct FailedLaunchReport {
+    /// Sessions that run inside this one and were not stopped.
     pub left: Vec<Left>,
-    /// Processes of it, or linked to it, that live on.
+    /// Processes of the run, or linked to it, that are still alive.
     pub survivors: Vec<Survivor>,
 }
 
-/// Ends a run that never came to a session. Sessions inside it are left alone, as after a stop.
+/// Ends the processes of a run that has no session. Other sessions that run inside it are not stopped, as
+/// in a stop.
 #[allow(clippy::must_use_candidate)] // it is called to end them
-pub fn end_run(host: &Arc<Host>, adapters: Adapters, run: &str) -> RunEnd {
-    let until = Instant::now() + PATIENCE;
+pub fn end_run(host: &Arc<Host>, adapters: Adapters, run: &str) -> FailedLaunchReport {
+    let until = Instant::now() + STOP_TIMEOUT;
     let marked = runs::agents(host).filter(|(_, marker)| marker.run == run);
     let agents: Vec<Held> =
         marked.filter_map(|(p, _)| host.kernel.hold(&p.id).ok().flatten()).collect();
@@ -42,27 +44,27 @@ pub fn end_run(host: &Arc<Host>, adapters: Adapters, run: &str) -> RunEnd {
         ..Roots::default()
     };
     let mut tree = Tree::new(host, roots);
-    // All that lives now is held before the first signal.
+    // Hold every process that lives now before the first signal.
     while tree.grow() > 0 && Instant::now() < until {}
     loop {
         for agent in &agents {
             let _gone = agent.signal(Signal::KILL);
         }
         tree.signal_all(Signal::KILL, How::Killed);
-        // Whether they have died is told by the next look.
-        let _dead = Held::wait_for_all(&agents, DEATH);
-        tree.wait(DEATH);
+        // The next scan tells whether they have died.
+        let _dead = Held::wait_for_all(&agents, KILL_TIMEOUT);
+        tree.wait(KILL_TIMEOUT);
         let over = tree.grow() == 0 && tree.is_spent() && agents.iter().all(Held::has_exited);
         if over || Instant::now() >= until {
             break;
         }
     }
     let survivors = tree.survivors();
-    RunEnd { left: std::mem::take(&mut tree.left).into_values().collect(), survivors }
+    FailedLaunchReport { left: std::mem::take(&mut tree.left).into_values().collect(), survivors }
 }
 
-/// Says of each session whether it is the one that the run was to begin. What a shared server hosts
-/// never is: the server may have been started there, and serves others.
+/// Says for each session whether the run was to begin it. A session in a shared server never counts: the
+/// server may have been started by the run, but it serves other sessions too.
 fn own(host: &Host, run: &str, agents: &[ProcId], sessions: &[Session]) -> Vec<bool> {
     let adapter = Runs::of(host).run(run).spec().map(|spec| spec.adapter);
     let served = |s: &Session| s.processes.iter().any(|p| agents.contains(&p.id));
@@ -79,7 +81,7 @@ fn own(host: &Host, run: &str, agents: &[ProcId], sessions: &[Session]) -> Vec<b
     all.collect()
 }
 
-/// Says whether a process descends from one of these agents, and no process in between serves a session.
+/// Says whether a process descends from one of these agents without another session's process in between.
 fn is_next_below(host: &Host, from: &ProcId, agents: &[ProcId], sessions: &[Session]) -> bool {
     let Ok(Some(process)) = host.kernel.process(from.pid) else { return false };
     let serves = |above: &Process| sessions.iter().any(|s| s.is_served_by(&above.id));

@@ -1,5 +1,5 @@
-//! One pass over the process table: each process, its parent, and the texts in its environment. The
-//! texts prove nothing by themselves; `tree` decides what they are good for.
+//! One scan of the process table: each process, its parent, and the markers in its environment. A marker
+//! alone proves nothing; `belonging` decides what it counts for.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,42 +12,45 @@ use crate::kernel::{Kernel, Process, Table};
 use crate::marks::{MARKER, Marker, SHIM};
 use crate::model::{ProcId, is_session_id};
 
-/// One process as a pass over the table shows it.
-pub(super) struct Seen {
+/// One process of a scan.
+pub(super) struct ScannedProcess {
     pub(super) process: Process,
-    /// The text of a run in its environment.
+    /// The marker of a run in its environment.
     pub(super) marker: Option<Marker>,
-    /// It is this user's daemon, which belongs to no session, whichever session started it.
+    /// The process is this user's daemon, which belongs to no session, whichever session started it.
     pub(super) daemon: bool,
-    /// The agents' own marks in its environment.
+    /// The values of the agents' own variables in its environment.
     pub(super) values: HashMap<&'static str, String>,
-    /// It is another user's process.
+    /// The process belongs to another user.
     pub(super) foreign: bool,
 }
 
-impl Seen {
-    /// Says whether it is another user's, or of another pid namespace: a pid in its environment may mean
-    /// another process there.
+impl ScannedProcess {
+    /// Says whether the process belongs to another user or another pid namespace, where a pid in its
+    /// environment may mean another process.
     pub(super) fn is_outsider(&self) -> bool {
         self.foreign || self.process.elsewhere
     }
 }
 
-/// How long reading the processes of all users may take.
-const TABLE_LIMIT: Duration = Duration::from_secs(20);
+/// Timeout for reading the processes of all users.
+const SCAN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// All processes there were, by pid, and why that may not be all.
-pub(super) struct Everybody {
-    pub(super) by_pid: HashMap<u32, Seen>,
+/// Processes by pid.
+pub(super) type ProcessTable = HashMap<u32, ScannedProcess>;
+
+/// All processes by pid, and the reasons why some may be missing.
+pub(super) struct ProcessScan {
+    pub(super) by_pid: ProcessTable,
     pub(super) gaps: Vec<String>,
 }
 
-/// Reads the whole table once, with these marks.
-pub(super) fn look(host: &Host, names: &[&'static str]) -> Everybody {
+/// Reads the whole process table once, with these environment variables.
+pub(super) fn scan(host: &Host, names: &[&'static str]) -> ProcessScan {
     let mut wanted = vec![MARKER];
     wanted.extend(names);
     let kernel = &host.kernel;
-    let until = Instant::now() + TABLE_LIMIT;
+    let until = Instant::now() + SCAN_TIMEOUT;
     let (own, others) = (kernel.table(until, |_| true), strangers(kernel, until));
     let mut gaps = own.gaps;
     gaps.extend(others.gaps);
@@ -60,10 +63,10 @@ pub(super) fn look(host: &Host, names: &[&'static str]) -> Everybody {
         let values = names.iter().zip(said).filter_map(|(name, v)| Some((*name, v?)));
         let values = values.collect();
         let daemon = !foreign && is_daemon(host, &process);
-        let seen = Seen { process, marker, daemon, values, foreign };
+        let seen = ScannedProcess { process, marker, daemon, values, foreign };
         (seen.process.id.pid, seen)
     });
-    Everybody { by_pid: by_pid.collect(), gaps }
+    ProcessScan { by_pid: by_pid.collect(), gaps }
 }
 
 #[cfg(target_os = "linux")]
@@ -71,19 +74,19 @@ fn strangers(kernel: &Kernel, until: Instant) -> Table {
     kernel.strangers(until)
 }
 
-/// Elsewhere another user's processes are not looked at.
+/// On other systems the processes of other users are not read.
 #[cfg(not(target_os = "linux"))]
 fn strangers(_: &Kernel, _: Instant) -> Table {
     Table::default()
 }
 
-/// Returns the variable by which a process bears one of these marks. A mark that names a pid counts only
-/// for a process that began after that very process, and only while no other process has its pid.
+/// Returns the variable that links a process to one of these marks. A mark that holds a pid counts only for
+/// a process that started after that agent, and only while no other process has its pid.
 pub(super) fn borne(
-    seen: &Seen,
+    seen: &ScannedProcess,
     marks: &[Mark],
     by: &[ProcId],
-    table: &HashMap<u32, Seen>,
+    table: &ProcessTable,
 ) -> Option<&'static str> {
     let borne =
         marks.iter().filter(|m| seen.values.get(m.name) == Some(&m.value)).find(|mark| match mark
@@ -102,17 +105,17 @@ pub(super) fn borne(
     borne.map(|mark| mark.name)
 }
 
-/// Says whether a process bears one of these marks: see [`borne`].
+/// Says whether a process carries one of these marks: see [`borne`].
 pub(super) fn bears(
-    seen: &Seen,
+    seen: &ScannedProcess,
     marks: &[Mark],
     by: &[ProcId],
-    table: &HashMap<u32, Seen>,
+    table: &ProcessTable,
 ) -> bool {
     borne(seen, marks, by, table).is_some()
 }
 
-/// Returns the run that a command line of the form `agentctl shim …/runs/<run> …` names: a text.
+/// Returns the run that a command line `agentctl shim …/runs/<run> …` names. A command line is no proof.
 pub(super) fn shim_of(process: &Process) -> Option<&str> {
     let [_, word, folder, ..] = process.argv.as_slice() else { return None };
     let folder = Path::new(folder).is_absolute().then_some(Path::new(folder))?;
@@ -121,9 +124,12 @@ pub(super) fn shim_of(process: &Process) -> Option<&str> {
     (word == SHIM && kept == "runs").then_some(run)
 }
 
-/// Returns the parent of a process, if the process with that pid can be it: no process is older than its
-/// parent.
-pub(super) fn parent<'t>(table: &'t HashMap<u32, Seen>, seen: &Seen) -> Option<&'t Seen> {
+/// Returns the parent of a process. A process with the parent's pid that is younger than its child has
+/// recycled the pid and is not returned.
+pub(super) fn parent<'t>(
+    table: &'t ProcessTable,
+    seen: &ScannedProcess,
+) -> Option<&'t ScannedProcess> {
     let above = table.get(&seen.process.parent_pid)?;
     (above.process.id.start_ticks <= seen.process.id.start_ticks
         && above.process.id.pid != seen.process.id.pid)
@@ -131,13 +137,13 @@ pub(super) fn parent<'t>(table: &'t HashMap<u32, Seen>, seen: &Seen) -> Option<&
 }
 
 pub(super) fn ancestors<'t>(
-    table: &'t HashMap<u32, Seen>,
-    seen: &'t Seen,
-) -> impl Iterator<Item = &'t Seen> {
+    table: &'t ProcessTable,
+    seen: &'t ScannedProcess,
+) -> impl Iterator<Item = &'t ScannedProcess> {
     std::iter::successors(parent(table, seen), |s| parent(table, s)).take(4096)
 }
 
-/// Orphans are given to the first process, or to the one that stands in for it in a login session.
-pub(super) fn is_reaper(pid: u32, seen: Option<&Seen>) -> bool {
+/// Says whether orphans are re-parented to this process: pid 1, or the manager of a login session.
+pub(super) fn is_reaper(pid: u32, seen: Option<&ScannedProcess>) -> bool {
     pid <= 1 || seen.is_some_and(|s| matches!(s.process.comm.as_str(), "systemd" | "init"))
 }
