@@ -9,6 +9,7 @@ pub mod config;
 pub mod daemon;
 pub mod demo;
 pub mod failure;
+pub mod http;
 pub mod parts;
 pub mod place;
 pub mod protocol;

@@ -153,6 +153,12 @@ pub fn columns(text: &str) -> usize {
     if is_plain(text) { text.len() } else { text.width() }
 }
 
+/// Writes bytes in hexadecimal.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
 /// Returns a value as one line of such JSON.
 pub fn json_line(value: &impl serde::Serialize) -> serde_json::Result<String> {
     let mut line = Vec::new();

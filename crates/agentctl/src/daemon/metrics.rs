@@ -4,6 +4,7 @@
 //! A zero is only written where its source has answered: a session that could not be looked for is
 //! missing, not gone. No label holds a text of any length or number that an agent chose.
 
+pub mod server;
 mod table;
 mod text;
 mod usage;
@@ -51,7 +52,7 @@ struct Counted {
 }
 
 /// What the daemon knows of itself at a scrape.
-pub(super) struct Own {
+pub(super) struct DaemonFigures {
     pub(super) since: Time,
     pub(super) subscribers: usize,
     pub(super) webhooks: Vec<WebhookStatus>,
@@ -93,7 +94,7 @@ impl Metrics {
     }
 
     /// Looks, counts and writes. Blocks for as long as a look takes.
-    pub(super) fn scrape(&self, own: Own, form: Form) -> Result<String, std::fmt::Error> {
+    pub(super) fn scrape(&self, own: DaemonFigures, form: Form) -> Result<String, std::fmt::Error> {
         let mut samples = lock(&self.counted).samples.clone();
         let (listing, locks, lock_faults) = locks::survey(&self.host, ALL);
         let (fuses, fuse_faults) = agentctl_core::fuses::all(&self.host);
@@ -225,7 +226,7 @@ fn directories(listing: &Listing, locks: &[Lock], faults: &[Fault]) -> Samples {
 }
 
 /// Tells about the daemon itself.
-fn itself(own: Own) -> Samples {
+fn itself(own: DaemonFigures) -> Samples {
     let mut samples = Samples::default();
     samples.add(&table::BUILD, &[env!("CARGO_PKG_VERSION").into()], 1);
     let since = Duration::from_millis(u64::try_from(own.since.millis()).unwrap_or(0));

@@ -6,7 +6,6 @@
 mod answers;
 mod awake;
 pub mod fuses;
-pub mod http;
 mod lists;
 mod log;
 pub mod metrics;
@@ -32,8 +31,8 @@ use tokio::sync::{Notify, broadcast};
 
 use self::answers::{Answer, Answers};
 use self::awake::Awake;
-use self::http::Desk;
 pub use self::log::Log;
+use self::metrics::server::{self as metrics_server, MetricsServer};
 use self::status::DaemonStatus;
 use crate::config::Loaded;
 use crate::place::{Instance, Place};
@@ -64,7 +63,7 @@ pub(crate) struct Hub {
     answers: Answers,
     welcome: Welcome,
     awake: Awake,
-    metrics: Option<Desk>,
+    metrics: Option<MetricsServer>,
     ending: Notify,
 }
 
@@ -85,7 +84,7 @@ impl Hub {
         status.trouble = self.awake.trouble();
         status.webhooks = self.awake.ears.webhooks.status();
         status.notify = self.awake.ears.notify.as_ref().map(notify::Notify::status);
-        status.metrics = self.metrics.as_ref().map(Desk::status);
+        status.metrics = self.metrics.as_ref().map(MetricsServer::status);
         self.answers
             .blocking(move |host| {
                 let (listing, locks, _) = locks::survey(host, ALL);
@@ -147,8 +146,8 @@ async fn serve(
         pid: std::process::id(),
         since: host.now(),
     };
-    let metrics = loaded.metrics.take().map(|wished| Desk::new(wished, &host)).transpose()?;
-    let counters = metrics.as_ref().map(|desk| Arc::clone(&desk.metrics));
+    let metrics = loaded.metrics.take().map(|s| MetricsServer::new(s, &host)).transpose()?;
+    let counters = metrics.as_ref().map(|server| Arc::clone(&server.metrics));
     let hub = Arc::new(Hub {
         place: place.clone(),
         answers: Answers::new(Arc::clone(&host)),
@@ -169,8 +168,8 @@ async fn serve(
     })?;
     hub.log.info("serving", json!({"pid": hub.welcome.pid, "socket": place.socket()}));
     tokio::spawn(socket::serve(listener, Arc::clone(&hub)));
-    http::open(&hub).await;
-    serving(hub.metrics.as_ref().and_then(|desk| desk.status().trouble));
+    metrics_server::open(&hub).await;
+    serving(hub.metrics.as_ref().and_then(|server| server.status().trouble));
     start::tell(ready, hub.host.var("NOTIFY_SOCKET"));
     tokio::select! {
         () = hub.ending.notified() => {}

@@ -6,7 +6,7 @@ use agentctl_core::model::{Fault, Listing, SCHEMA_VERSION, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::http::MetricsStatus;
+use super::metrics::server::MetricsStatus;
 use super::notify::NotifyStatus;
 use super::webhooks::WebhookStatus;
 use crate::protocol::Welcome;

@@ -25,8 +25,6 @@ pub use self::payload::{body, duration};
 pub use self::queue::Pace;
 pub use self::signature::{Signing, headers};
 
-pub(super) use self::signature::hex;
-
 use self::post::{Post, Trouble};
 use self::queue::{Entry, Queue};
 use super::Say;

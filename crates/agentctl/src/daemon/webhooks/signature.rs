@@ -6,6 +6,7 @@ use agentctl_core::talk::base64;
 use ring::{digest, hmac};
 
 use crate::config::secret_key;
+use crate::text::hex;
 
 /// What a message is signed with.
 #[derive(Clone, Copy, Debug)]
@@ -53,11 +54,6 @@ fn message_id(id: &str) -> String {
         return id.to_owned();
     }
     hex(digest::digest(&digest::SHA256, id.as_bytes()).as_ref())
-}
-
-/// Writes bytes as text.
-pub(in crate::daemon) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 #[cfg(test)]
