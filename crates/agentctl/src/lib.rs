@@ -10,7 +10,7 @@ pub mod daemon;
 pub mod demo;
 pub mod failure;
 pub mod http;
-pub mod parts;
+pub mod parallel;
 pub mod place;
 pub mod protocol;
 pub mod rows;

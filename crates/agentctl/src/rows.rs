@@ -10,7 +10,7 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{ReasonKind, Session, Status, Time};
 use anstyle::Style;
 
-use crate::parts::in_parts;
+use crate::parallel::in_parts;
 use crate::text::{columns, fit, fit_path, in_one_line};
 use crate::ui::{Canvas, Ui, age};
 
