@@ -163,8 +163,8 @@ async fn scrape(hub: &Hub, turn: &Semaphore, headers: &HeaderMap) -> Response {
     let _turn = turn.acquire().await;
     let figures = DaemonFigures {
         since: hub.welcome.since,
-        subscribers: hub.awake.ears.events.receiver_count(),
-        webhooks: hub.awake.ears.webhooks.status(),
+        subscribers: hub.watch_thread.sinks.events.receiver_count(),
+        webhooks: hub.watch_thread.sinks.webhooks.status(),
     };
     let scraped = tokio::task::spawn_blocking(move || metrics.scrape(figures, form));
     match scraped.await {
