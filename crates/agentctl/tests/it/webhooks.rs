@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use agentctl::config::WebhookEndpoint;
-use agentctl::daemon::webhooks::{NAMED_MOST, Pace, WebhookStatus, Webhooks, World};
+use agentctl::daemon::webhooks::{MAX_FUSE_ENDPOINTS, Pace, WebhookStatus, Webhooks, World};
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::host::Secret;
 use agentctl_core::model::{Callback, Exit, Time};
@@ -355,17 +355,17 @@ fn addresses_that_fuses_name_do_not_pile_up() {
     let post = |number: usize| {
         webhooks.post_to(&format!("https://{number}.example/hook"), &stopped("e-1"))
     };
-    (0..NAMED_MOST).for_each(|number| post(number).expect("taken"));
-    let refused = post(NAMED_MOST).expect_err("all of them are still tried");
+    (0..MAX_FUSE_ENDPOINTS).for_each(|number| post(number).expect("taken"));
+    let refused = post(MAX_FUSE_ENDPOINTS).expect_err("all of them are still tried");
     assert!(refused.contains("still being tried"), "{refused}");
     post(0).expect("one that is known");
     drop(webhooks);
     stage.world.pace.span = Duration::ZERO;
     let webhooks = start(&stage, Vec::new());
-    for number in 0..3 * NAMED_MOST {
+    for number in 0..3 * MAX_FUSE_ENDPOINTS {
         let url = format!("https://{number}.example/hook");
         eventually("there is room", || webhooks.post_to(&url, &stopped("e-1")).ok());
-        assert!(webhooks.status().len() <= NAMED_MOST);
+        assert!(webhooks.status().len() <= MAX_FUSE_ENDPOINTS);
     }
 }
 
