@@ -18,14 +18,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::place::{Place, Unconnected};
+use crate::place::{ConnectError, Place};
 use crate::protocol::{Hello, PROTOCOL, Refusal, Welcome};
 use crate::ui::Ui;
 
 /// A command that can answer by itself waits for `hello` this fraction of `[deadline] live`: 200 ms by default.
 const HELLO_FRACTION: u32 = 10;
 /// Timeout for `hello` where a command needs the daemon.
-pub const PATIENT: Duration = Duration::from_secs(5);
+pub const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of a line. The list of 100,000 small sessions has 95 MB.
 const MAX_LINE_BYTES: usize = 128 << 20;
 /// Pause before reconnecting after the daemon closed the connection before its `hello`: it may be ending.
@@ -96,40 +96,40 @@ fn gateway_text(host: &Host, gateway: &Gateway) -> String {
 
 /// Why there is no answer from the daemon.
 #[derive(Debug)]
-pub enum Silence {
+pub enum ClientError {
     /// No daemon runs.
-    Nobody,
+    NotRunning,
     /// The listener may not be a daemon of this user; it is treated as no daemon.
     Untrusted(String),
     /// Timeout: a daemon listens and does not answer.
-    Mute,
+    TimedOut,
     /// The daemon's connections are all in use.
     Busy,
     /// The daemon speaks another protocol version.
-    Foreign(String),
+    OtherVersion(String),
     /// The daemon answered with an error.
     Refused(Refusal),
     /// The connection broke.
-    Broken(io::Error),
+    Connection(io::Error),
 }
 
-impl std::fmt::Display for Silence {
+impl std::fmt::Display for ClientError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Nobody => write!(f, "no daemon runs"),
+            Self::NotRunning => write!(f, "no daemon runs"),
             Self::Untrusted(why) => {
                 write!(f, "no daemon is asked: {why}, so what listens there is not believed")
             }
-            Self::Mute => write!(f, "the daemon does not answer"),
+            Self::TimedOut => write!(f, "the daemon does not answer"),
             Self::Busy => write!(f, "the daemon is busy: all its connections are in use"),
-            Self::Foreign(why) => write!(f, "the daemon is of another version: {why}"),
+            Self::OtherVersion(why) => write!(f, "the daemon is of another version: {why}"),
             Self::Refused(refusal) => write!(f, "the daemon refused: {}", refusal.message),
-            Self::Broken(error) => write!(f, "the daemon could not be asked: {error}"),
+            Self::Connection(error) => write!(f, "the daemon could not be asked: {error}"),
         }
     }
 }
 
-impl Silence {
+impl ClientError {
     /// Warns if a listener is there that is not believed to be this user's daemon.
     pub fn warn_if_untrusted(&self, ui: &mut Ui) {
         if matches!(self, Self::Untrusted(_)) {
@@ -138,12 +138,12 @@ impl Silence {
     }
 }
 
-impl From<Unconnected> for Silence {
-    fn from(why: Unconnected) -> Self {
+impl From<ConnectError> for ClientError {
+    fn from(why: ConnectError) -> Self {
         match why {
-            Unconnected::Nobody => Self::Nobody,
-            Unconnected::Untrusted(why) => Self::Untrusted(why),
-            Unconnected::Late => Self::Mute,
+            ConnectError::NoListener => Self::NotRunning,
+            ConnectError::Untrusted(why) => Self::Untrusted(why),
+            ConnectError::TimedOut => Self::TimedOut,
         }
     }
 }
@@ -202,18 +202,18 @@ struct Reply<T> {
 }
 
 /// Parses an answer. The result may borrow from the line.
-pub fn answer<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, Silence> {
-    let reply: Reply<T> = serde_json::from_slice(line).map_err(broken)?;
+pub fn answer<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, ClientError> {
+    let reply: Reply<T> = serde_json::from_slice(line).map_err(invalid)?;
     match (reply.result, reply.error) {
-        (_, Some(refusal)) => Err(Silence::Refused(refusal)),
+        (_, Some(refusal)) => Err(ClientError::Refused(refusal)),
         (Some(result), None) => Ok(result),
-        (None, None) => Err(broken("it answered neither yes nor no")),
+        (None, None) => Err(invalid("it answered neither yes nor no")),
     }
 }
 
 impl Client {
     /// Connects and sends `hello`. Both together have one timeout.
-    pub fn connect(place: &Place, limit: Duration) -> Result<Self, Silence> {
+    pub fn connect(place: &Place, limit: Duration) -> Result<Self, ClientError> {
         let until = Instant::now() + limit;
         loop {
             let stream = place.connect(until)?;
@@ -221,14 +221,16 @@ impl Client {
             let left = until.saturating_duration_since(Instant::now());
             match wire.call("hello", &Hello { protocol: PROTOCOL }, left) {
                 Ok(welcome) => return Ok(Self { wire, welcome }),
-                Err(Silence::Refused(refusal)) if refusal.code == Refusal::BUSY => {
-                    return Err(Silence::Busy);
+                Err(ClientError::Refused(refusal)) if refusal.code == Refusal::BUSY => {
+                    return Err(ClientError::Busy);
                 }
-                Err(Silence::Refused(refusal)) => return Err(Silence::Foreign(refusal.message)),
+                Err(ClientError::Refused(refusal)) => {
+                    return Err(ClientError::OtherVersion(refusal.message));
+                }
                 // Either the daemon was ending, and a new connection finds none; or it is full.
-                Err(Silence::Broken(error)) if is_hang_up(&error) => {
+                Err(ClientError::Connection(error)) if is_closed_by_peer(&error) => {
                     if Instant::now() >= until {
-                        return Err(Silence::Busy);
+                        return Err(ClientError::Busy);
                     }
                     std::thread::park_timeout(RECONNECT_PAUSE);
                 }
@@ -238,13 +240,13 @@ impl Client {
     }
 
     /// Connects to a daemon with our fingerprint, if there is one. Fails only if the socket is not trusted.
-    pub fn of_the_same_world(host: &Host) -> Result<Option<Self>, Silence> {
+    pub fn of_the_same_world(host: &Host) -> Result<Option<Self>, ClientError> {
         if host.var(marks::NO_DAEMON).is_some() {
             return Ok(None);
         }
         match Self::connect(&Place::of(host), host.deadlines.live / HELLO_FRACTION) {
             Ok(client) if client.welcome.fingerprint == fingerprint(host) => Ok(Some(client)),
-            Err(Silence::Untrusted(why)) => Err(Silence::Untrusted(why)),
+            Err(ClientError::Untrusted(why)) => Err(ClientError::Untrusted(why)),
             _ => Ok(None),
         }
     }
@@ -255,7 +257,7 @@ impl Client {
         method: &str,
         params: &impl Serialize,
         limit: Duration,
-    ) -> Result<T, Silence> {
+    ) -> Result<T, ClientError> {
         self.wire.call(method, params, limit)
     }
 
@@ -265,7 +267,7 @@ impl Client {
         method: &str,
         params: &impl Serialize,
         limit: Duration,
-    ) -> Result<Vec<u8>, Silence> {
+    ) -> Result<Vec<u8>, ClientError> {
         self.wire.ask(method, params, limit)
     }
 
@@ -275,7 +277,7 @@ impl Client {
     }
 
     /// Reads the next notification; without a limit it waits for ever.
-    pub fn line(&mut self, limit: Option<Duration>) -> Result<Vec<u8>, Silence> {
+    pub fn line(&mut self, limit: Option<Duration>) -> Result<Vec<u8>, ClientError> {
         self.wire.line(limit.map(|limit| Instant::now() + limit))
     }
 }
@@ -286,7 +288,7 @@ impl Wire {
         method: &str,
         params: &impl Serialize,
         limit: Duration,
-    ) -> Result<T, Silence> {
+    ) -> Result<T, ClientError> {
         answer(&self.ask(method, params, limit)?)
     }
 
@@ -295,7 +297,7 @@ impl Wire {
         method: &str,
         params: &impl Serialize,
         limit: Duration,
-    ) -> Result<Vec<u8>, Silence> {
+    ) -> Result<Vec<u8>, ClientError> {
         let until = Instant::now() + limit;
         self.next += 1;
         let request =
@@ -303,37 +305,37 @@ impl Wire {
         let stream = self.stream.get_mut();
         // A timeout of zero is an error.
         let limit = limit.max(Duration::from_millis(1));
-        stream.set_write_timeout(Some(limit)).map_err(Silence::Broken)?;
+        stream.set_write_timeout(Some(limit)).map_err(ClientError::Connection)?;
         let sent = stream.write_all(format!("{request}\n").as_bytes());
         // Also read after a failed write: the daemon may have sent a reason before it closed.
         match (self.line(Some(until)), sent) {
             (Ok(line), _) => Ok(line),
-            (Err(_), Err(error)) => Err(late(error)),
-            (Err(silence), Ok(())) => Err(silence),
+            (Err(_), Err(error)) => Err(timeout_or_error(error)),
+            (Err(error), Ok(())) => Err(error),
         }
     }
 
-    fn line(&mut self, until: Option<Instant>) -> Result<Vec<u8>, Silence> {
+    fn line(&mut self, until: Option<Instant>) -> Result<Vec<u8>, ClientError> {
         let mut line = Vec::new();
         loop {
             let left = until.map(|u| u.saturating_duration_since(Instant::now()));
             if left.is_some_and(|l| l.is_zero()) {
-                return Err(Silence::Mute);
+                return Err(ClientError::TimedOut);
             }
-            self.stream.get_mut().set_read_timeout(left).map_err(Silence::Broken)?;
+            self.stream.get_mut().set_read_timeout(left).map_err(ClientError::Connection)?;
             let buffer = match self.stream.fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                buffer => buffer.map_err(late)?,
+                buffer => buffer.map_err(timeout_or_error)?,
             };
             if buffer.is_empty() {
-                return Err(Silence::Broken(io::ErrorKind::UnexpectedEof.into()));
+                return Err(ClientError::Connection(io::ErrorKind::UnexpectedEof.into()));
             }
             let end = memchr::memchr(b'\n', buffer);
             let used = end.map_or(buffer.len(), |at| at + 1);
             line.extend_from_slice(&buffer[..end.unwrap_or(used)]);
             self.stream.consume(used);
             if line.len() > MAX_LINE_BYTES {
-                return Err(broken(format!("its answer is longer than {MAX_LINE_BYTES} bytes")));
+                return Err(invalid(format!("its answer is longer than {MAX_LINE_BYTES} bytes")));
             }
             if end.is_some() {
                 return Ok(line);
@@ -342,19 +344,19 @@ impl Wire {
     }
 }
 
-fn is_hang_up(error: &io::Error) -> bool {
+fn is_closed_by_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// Maps a timeout to `Mute`, any other error to `Broken`.
-fn late(error: io::Error) -> Silence {
+/// Maps a timeout to `TimedOut`, any other error to `Connection`.
+fn timeout_or_error(error: io::Error) -> ClientError {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Silence::Mute,
-        _ => Silence::Broken(error),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ClientError::TimedOut,
+        _ => ClientError::Connection(error),
     }
 }
 
-fn broken(why: impl ToString) -> Silence {
-    Silence::Broken(io::Error::other(why.to_string()))
+fn invalid(why: impl ToString) -> ClientError {
+    ClientError::Connection(io::Error::other(why.to_string()))
 }

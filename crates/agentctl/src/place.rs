@@ -35,13 +35,13 @@ const MAX_SOCKET_PATH_BYTES: u64 = 4096;
 
 /// Why there is no connection to a daemon.
 #[derive(Debug)]
-pub enum Unconnected {
+pub enum ConnectError {
     /// There is no listener.
-    Nobody,
+    NoListener,
     /// The listener may belong to another user.
     Untrusted(String),
     /// Timeout: the listener accepts no connection.
-    Late,
+    TimedOut,
 }
 
 /// The paths of one user's daemon.
@@ -160,37 +160,37 @@ impl Place {
     }
 
     /// Connects to the daemon, if directory and listener belong to this user.
-    pub fn connect(&self, until: Instant) -> Result<UnixStream, Unconnected> {
-        let mut last = Unconnected::Nobody;
+    pub fn connect(&self, until: Instant) -> Result<UnixStream, ConnectError> {
+        let mut last = ConnectError::NoListener;
         for path in self.sockets() {
             match self.connect_to(&path, until) {
                 Ok(stream) => return Ok(stream),
                 // A path without a listener does not hide the error of another path.
-                Err(Unconnected::Nobody) => {}
+                Err(ConnectError::NoListener) => {}
                 Err(why) => last = why,
             }
         }
         Err(last)
     }
 
-    fn connect_to(&self, path: &Path, until: Instant) -> Result<UnixStream, Unconnected> {
-        let nobody = |_: io::Error| Unconnected::Nobody;
+    fn connect_to(&self, path: &Path, until: Instant) -> Result<UnixStream, ConnectError> {
+        let no_listener = |_: io::Error| ConnectError::NoListener;
         // Without a socket the directory does not matter.
-        std::fs::symlink_metadata(path).map_err(nobody)?;
-        let directory = path.parent().ok_or(Unconnected::Nobody)?;
+        std::fs::symlink_metadata(path).map_err(no_listener)?;
+        let directory = path.parent().ok_or(ConnectError::NoListener)?;
         if let Some(why) = self.distrust(directory) {
-            return Err(Unconnected::Untrusted(format!("{} {why}", directory.display())));
+            return Err(ConnectError::Untrusted(format!("{} {why}", directory.display())));
         }
-        let bound = SocketAddress::new(directory).map_err(nobody)?;
-        let address = SocketAddrUnix::new(bound.path()).map_err(|_| Unconnected::Nobody)?;
+        let bound = SocketAddress::new(directory).map_err(no_listener)?;
+        let address = SocketAddrUnix::new(bound.path()).map_err(|_| ConnectError::NoListener)?;
         let stream = connect_in_time(&address, until)?;
         match Kernel::peer_uid(&stream) {
             Ok(uid) if uid == self.uid => Ok(stream),
             Ok(uid) => {
                 let text = format!("{} is served by uid {uid}", path.display());
-                Err(Unconnected::Untrusted(text))
+                Err(ConnectError::Untrusted(text))
             }
-            Err(error) => Err(Unconnected::Untrusted(format!("{}: {error}", path.display()))),
+            Err(error) => Err(ConnectError::Untrusted(format!("{}: {error}", path.display()))),
         }
     }
 
@@ -230,24 +230,24 @@ impl Place {
 }
 
 /// Connects with a deadline. A blocking `connect` would hang for ever when the backlog of the listener is full.
-fn connect_in_time(address: &SocketAddrUnix, until: Instant) -> Result<UnixStream, Unconnected> {
+fn connect_in_time(address: &SocketAddrUnix, until: Instant) -> Result<UnixStream, ConnectError> {
     loop {
         let socket = socket(AddressFamily::UNIX, SocketType::STREAM, None)
-            .map_err(|_| Unconnected::Nobody)?;
+            .map_err(|_| ConnectError::NoListener)?;
         let stream = UnixStream::from(socket);
         let prepared = rustix::io::fcntl_setfd(&stream, rustix::io::FdFlags::CLOEXEC)
             .map_err(io::Error::from)
             .and_then(|()| stream.set_nonblocking(true));
-        prepared.map_err(|_| Unconnected::Nobody)?;
+        prepared.map_err(|_| ConnectError::NoListener)?;
         match connect(&stream, address) {
             Ok(()) => {
-                stream.set_nonblocking(false).map_err(|_| Unconnected::Nobody)?;
+                stream.set_nonblocking(false).map_err(|_| ConnectError::NoListener)?;
                 return Ok(stream);
             }
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) if Instant::now() >= until => return Err(Unconnected::Late),
+            Err(Errno::AGAIN) if Instant::now() >= until => return Err(ConnectError::TimedOut),
             Err(Errno::AGAIN) => std::thread::park_timeout(BACKLOG_RETRY_PAUSE),
-            Err(_) => return Err(Unconnected::Nobody),
+            Err(_) => return Err(ConnectError::NoListener),
         }
     }
 }

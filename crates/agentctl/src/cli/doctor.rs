@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::runs::size;
-use crate::client::{Client, PATIENT, Silence};
+use crate::client::{Client, ClientError, HELLO_TIMEOUT};
 use crate::daemon::status::DaemonStatus;
 use crate::failure::Outcome;
 use crate::place::Place;
@@ -174,15 +174,15 @@ fn kernel(host: &Host, look: &Look) -> Vec<Check> {
 fn changes(host: &Arc<Host>) -> Check {
     let check = |state, detail: String| Check::new("events", "changes", state, detail);
     let asked = match host.var(marks::NO_DAEMON) {
-        Some(_) => Err(Silence::Nobody),
-        None => Client::connect(&Place::of(host), PATIENT),
+        Some(_) => Err(ClientError::NotRunning),
+        None => Client::connect(&Place::of(host), HELLO_TIMEOUT),
     };
     let asked = asked.and_then(|mut client| {
-        client.call::<DaemonStatus>("daemon.status", &serde_json::json!({}), PATIENT)
+        client.call::<DaemonStatus>("daemon.status", &serde_json::json!({}), HELLO_TIMEOUT)
     });
     let (who, trouble) = match asked {
         Ok(status) => ("the daemon", status.trouble),
-        Err(Silence::Nobody) => match Watcher::new(Arc::clone(host), ALL) {
+        Err(ClientError::NotRunning) => match Watcher::new(Arc::clone(host), ALL) {
             Ok(mut watcher) => {
                 watcher.look();
                 ("`events`", watcher.trouble().map(str::to_owned))

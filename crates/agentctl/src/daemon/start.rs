@@ -11,7 +11,7 @@ use agentctl_core::host::Host;
 use agentctl_core::kernel::{Spawn, Stdio};
 use agentctl_core::{launch, marks};
 
-use crate::client::{Client, PATIENT, Silence};
+use crate::client::{Client, ClientError, HELLO_TIMEOUT};
 use crate::failure::{Failure, Kind};
 use crate::place::Place;
 
@@ -26,7 +26,7 @@ pub const READY: &[u8] = b"ready\n";
 #[derive(Debug)]
 pub enum NotConnected {
     /// The socket is not trusted, and no daemon can be started there.
-    Untrusted(Silence),
+    Untrusted(ClientError),
     /// Anything else.
     Failed(Failure),
 }
@@ -40,7 +40,7 @@ impl From<Failure> for NotConnected {
 impl From<NotConnected> for Failure {
     fn from(why: NotConnected) -> Self {
         match why {
-            NotConnected::Untrusted(silence) => Self::new(Kind::Failed, silence.to_string())
+            NotConnected::Untrusted(error) => Self::new(Kind::Failed, error.to_string())
                 .hint("set XDG_RUNTIME_DIR to a directory of your own, or unset it"),
             NotConnected::Failed(failure) => failure,
         }
@@ -50,11 +50,11 @@ impl From<NotConnected> for Failure {
 /// Returns a connection to the daemon, and whether it was started for it.
 pub fn ensure(host: &Host) -> Result<(Client, bool), NotConnected> {
     let place = Place::of(host);
-    match Client::connect(&place, PATIENT) {
+    match Client::connect(&place, HELLO_TIMEOUT) {
         Ok(client) => return Ok((client, false)),
-        Err(Silence::Nobody) => {}
-        Err(silence @ Silence::Untrusted(_)) => return Err(NotConnected::Untrusted(silence)),
-        Err(silence) => return Err(unasked(&silence).into()),
+        Err(ClientError::NotRunning) => {}
+        Err(error @ ClientError::Untrusted(_)) => return Err(NotConnected::Untrusted(error)),
+        Err(error) => return Err(unasked(&error).into()),
     }
     let failed = |why: String| {
         Failure::new(Kind::Failed, format!("the daemon did not start: {why}"))
@@ -64,23 +64,25 @@ pub fn ensure(host: &Host) -> Result<(Client, bool), NotConnected> {
     let until = Instant::now() + START_TIMEOUT;
     loop {
         let fresh = start(host, &place).map_err(|error| failed(error.to_string()))?;
-        match Client::connect(&place, PATIENT) {
+        match Client::connect(&place, HELLO_TIMEOUT) {
             Ok(client) => return Ok((client, fresh)),
             // Race: another new daemon holds the lock and does not listen yet, or an old one is ending.
-            Err(Silence::Nobody | Silence::Mute | Silence::Busy) if Instant::now() < until => {
+            Err(ClientError::NotRunning | ClientError::TimedOut | ClientError::Busy)
+                if Instant::now() < until =>
+            {
                 std::thread::park_timeout(CONNECT_RETRY_PAUSE);
             }
-            Err(silence) => return Err(failed(silence.to_string()).into()),
+            Err(error) => return Err(failed(error.to_string()).into()),
         }
     }
 }
 
 /// Returns the failure for a daemon that runs and cannot be asked, with a hint.
 #[must_use]
-pub fn unasked(silence: &Silence) -> Failure {
-    let failure = Failure::new(Kind::Failed, silence.to_string());
-    match silence {
-        Silence::Busy => failure.hint(
+pub fn unasked(error: &ClientError) -> Failure {
+    let failure = Failure::new(Kind::Failed, error.to_string());
+    match error {
+        ClientError::Busy => failure.hint(
             "end some of the programs that listen to its events, or `agentctl daemon restart --force`",
         ),
         _ => failure.hint("`agentctl daemon restart --force` puts another in its place"),
