@@ -12,7 +12,7 @@ use serde_json::Result;
 
 use crate::parallel::in_parts;
 use crate::protocol::{Form, Tabled};
-use crate::rows::drawn;
+use crate::session_table::drawn;
 use crate::text::{json_line, push_json};
 
 /// A list of more rows is written in pieces of so many.
