@@ -2,7 +2,7 @@
 //! route answers it.
 //!
 //! The order of the checks is fixed: `Host` header, `Origin` and `Sec-Fetch-Site` headers, bearer token,
-//! path, method. A connection carries one request. A caller provides names, a token and [`Route`]s, and
+//! path, method. A connection carries one request. A caller provides names, a token and `Route`s, and
 //! cannot leave out a check.
 
 mod connection;
@@ -122,7 +122,7 @@ mod tests {
         let server = Server {
             names: OwnNames::new(address, &[]),
             token: Token::new("0123456789abcdef").expect("random bytes"),
-            routes: vec![route("/long", Duration::from_secs(3600)), route("/none", Duration::ZERO)],
+            routes: vec![route("/long", Duration::from_hours(1)), route("/none", Duration::ZERO)],
         };
         std::thread::spawn(move || runtime.block_on(server.serve(listener)));
         let get = |path: &str| {

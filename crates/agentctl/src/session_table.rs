@@ -185,7 +185,9 @@ fn depths(sessions: &Rows) -> Vec<usize> {
     }
     for (at, depth) in depths.iter_mut().enumerate() {
         let mut parent = sessions.parent(at);
-        while let Some(id) = parent.filter(|_| *depth < MAX_DEPTH) {
+        while *depth < MAX_DEPTH
+            && let Some(id) = parent
+        {
             *depth += 1;
             parent = parents.get(id).copied().flatten();
         }
@@ -213,7 +215,7 @@ fn state_and_title(session: &Session) -> Cow<'_, str> {
         Some(detail) => format!("{}: {}", r.kind.word(), in_one_line(detail)).into(),
         None => r.kind.word().into(),
     });
-    let ended = session.outcome.filter(|_| session.status == Status::Stopped);
+    let ended = if session.status == Status::Stopped { session.outcome } else { None };
     let state = reason.or(ended.map(|outcome| outcome.word().into()));
     let title = session.name.as_ref().or(session.title.as_ref()).map(|t| in_one_line(t));
     match (state, title) {

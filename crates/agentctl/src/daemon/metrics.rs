@@ -70,7 +70,7 @@ impl Metrics {
     /// Counts an event. Never blocks.
     pub(super) fn count_event(&self, event: &Event) {
         let ended = lock(&self.counted).count_event(event, self.host.now());
-        if let Some(session) = event.session.as_ref().filter(|_| ended) {
+        if ended && let Some(session) = &event.session {
             self.usage.ask(session);
         }
     }

@@ -133,7 +133,7 @@ pub(super) fn report_ready(ready: Option<File>, manager: Option<&str>) {
     }
 }
 
-/// Sends one message to the service manager (sd_notify).
+/// Sends one message to the service manager (`sd_notify`).
 fn notify(manager: &str, words: &[u8]) -> std::io::Result<()> {
     let socket = std::os::unix::net::UnixDatagram::unbound()?;
     match manager.strip_prefix('@') {

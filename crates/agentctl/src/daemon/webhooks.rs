@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::address::{Lookup, system_lookup};
 pub use self::payload::{body, duration};
-pub use self::queue::Pace;
+pub use self::queue::RetryPolicy;
 pub use self::signature::{Signing, headers};
 
 use self::post::{DeliveryError, Post};
@@ -44,7 +44,7 @@ pub struct World {
     /// Resolves host names.
     pub lookup: Lookup,
     /// Intervals and limits of retries.
-    pub pace: Pace,
+    pub retry: RetryPolicy,
     /// Maximum number of queued events per endpoint.
     pub queue: usize,
     /// Called when an event is settled: on the thread of the last endpoint, or inside [`Webhooks::offer`]
@@ -61,7 +61,7 @@ impl World {
         Self {
             host,
             lookup: system_lookup(),
-            pace: Pace::default(),
+            retry: RetryPolicy::default(),
             queue: MAX_QUEUED,
             settled,
             say,
@@ -117,7 +117,7 @@ struct EndpointWorker {
     status: Mutex<WebhookStatus>,
     post: Post,
     say: Say,
-    pace: Pace,
+    retry: RetryPolicy,
 }
 
 /// Counts how many endpoints have not settled an event yet.
@@ -261,7 +261,7 @@ impl EndpointWorker {
             status: Mutex::new(status),
             post,
             say: Arc::clone(&world.say),
-            pace: world.pace,
+            retry: world.retry,
         });
         let running = Arc::clone(&worker);
         std::thread::Builder::new().name("webhook".into()).spawn(move || running.work())?;
@@ -310,13 +310,13 @@ impl EndpointWorker {
             // The request was aborted by `stop`: neither delivered nor given up.
             return;
         }
-        let asked = error.retry_after.unwrap_or_default().min(self.pace.most);
+        let asked = error.retry_after.unwrap_or_default().min(self.retry.max_interval);
         if error.unreachable {
-            self.queue.back_off(self.pace, asked);
+            self.queue.back_off(self.retry, asked);
         } else {
             self.queue.answered();
         }
-        if error.gone || entry.age() >= self.pace.span {
+        if error.gone || entry.age() >= self.retry.span {
             self.queue.done();
             self.status().failed += 1;
             self.log(&format!("event {} is given up: {}", entry.ticket.event.id, error.what));
@@ -328,7 +328,7 @@ impl EndpointWorker {
         }
         // A backoff of the whole endpoint replaces the retry interval of the event.
         let wait =
-            if error.unreachable { Duration::ZERO } else { self.pace.wait(entry.attempts + 1) };
+            if error.unreachable { Duration::ZERO } else { self.retry.wait(entry.attempts + 1) };
         self.count_dropped(self.queue.retry(entry, wait.max(asked)));
     }
 

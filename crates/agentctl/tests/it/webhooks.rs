@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use agentctl::config::WebhookEndpoint;
-use agentctl::daemon::webhooks::{MAX_FUSE_ENDPOINTS, Pace, WebhookStatus, Webhooks, World};
+use agentctl::daemon::webhooks::{MAX_FUSE_ENDPOINTS, RetryPolicy, WebhookStatus, Webhooks, World};
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::host::Secret;
 use agentctl_core::model::{Callback, Exit, Time};
@@ -39,9 +39,9 @@ pub(crate) fn stage() -> Stage {
     let hears = settled.clone();
     let hears = Arc::new(move |event: &Event| hears.add(&event.id));
     let mut world = World::new(host(&home, ticking), hears, said.say());
-    world.pace = Pace {
-        first: Duration::from_millis(1),
-        most: Duration::from_millis(4),
+    world.retry = RetryPolicy {
+        first_interval: Duration::from_millis(1),
+        max_interval: Duration::from_millis(4),
         span: Duration::from_hours(1),
     };
     Stage { world, settled, said, _home: home }
@@ -301,7 +301,7 @@ fn a_hanging_endpoint_delays_no_other() {
 #[test]
 fn a_refused_event_delays_no_other_event() {
     let (mut stage, receiver) = (stage(), Receiver::start([Manner::Status(500)]));
-    stage.world.pace = Pace { first: NEVER, most: NEVER, span: NEVER };
+    stage.world.retry = RetryPolicy { first_interval: NEVER, max_interval: NEVER, span: NEVER };
     let webhooks = start(&stage, vec![endpoint(&receiver)]);
     for id in ["poison", "e-1", "e-2"] {
         webhooks.offer(&stopped(id));
@@ -314,7 +314,7 @@ fn a_refused_event_delays_no_other_event() {
 #[test]
 fn an_unreachable_endpoint_gets_one_backoff_for_all_events() {
     let mut stage = stage();
-    stage.world.pace = Pace { first: NEVER, most: NEVER, span: NEVER };
+    stage.world.retry = RetryPolicy { first_interval: NEVER, max_interval: NEVER, span: NEVER };
     let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/x", gone.local_addr().expect("an address"));
     drop(gone);
@@ -337,7 +337,7 @@ fn an_unreachable_endpoint_gets_one_backoff_for_all_events() {
 #[test]
 fn an_event_is_given_up_and_settled_after_the_retry_span() {
     let (mut stage, receiver) = (stage(), Receiver::always(Manner::Status(500)));
-    stage.world.pace.span = Duration::ZERO;
+    stage.world.retry.span = Duration::ZERO;
     let webhooks = start(&stage, vec![endpoint(&receiver)]);
     webhooks.offer(&stopped("e-1"));
     let status = until(&webhooks, "it is given up", |s| s.failed == 1);
@@ -360,7 +360,7 @@ fn endpoints_named_by_fuses_are_limited_in_number() {
     assert!(refused.contains("still being tried"), "{refused}");
     post(0).expect("one that is known");
     drop(webhooks);
-    stage.world.pace.span = Duration::ZERO;
+    stage.world.retry.span = Duration::ZERO;
     let webhooks = start(&stage, Vec::new());
     for number in 0..3 * MAX_FUSE_ENDPOINTS {
         let url = format!("https://{number}.example/hook");
@@ -419,7 +419,7 @@ fn stopping_sends_untried_events_and_aborts_hanging_requests() {
 
     // The retry span is over, and yet the event is not given up: `stop` aborted the request.
     let (mut stage, mute) = (stage, Receiver::always(Manner::Hang));
-    stage.world.pace.span = Duration::ZERO;
+    stage.world.retry.span = Duration::ZERO;
     let mut slow = endpoint(&mute);
     slow.timeout = NEVER;
     let hanging = start(&stage, vec![slow]);

@@ -1,8 +1,8 @@
 //! Counts the tokens and cost of ended sessions. That reads the whole file of a session, so it happens on a
 //! thread of its own.
 //!
-//! When a session is resumed and ends again, only the difference is added. For that, the figures of the last
-//! 1024 sessions are kept in memory; a session that was dropped from them is counted in full again.
+//! When a session is resumed and ends again, only the difference is added. For that, the figures of the most
+//! recent sessions are kept in memory; a session that was dropped from them is counted in full again.
 
 use std::collections::VecDeque;
 use std::io;

@@ -13,26 +13,26 @@ use super::Ticket;
 
 /// Intervals and limits of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct RetryPolicy {
     /// Interval between the first try and the second; doubles with each try.
-    pub first: Duration,
+    pub first_interval: Duration,
     /// Maximum interval between two tries.
-    pub most: Duration,
+    pub max_interval: Duration,
     /// Time from the offer to the last try. Time during which the machine is suspended does not count.
     pub span: Duration,
 }
 
-impl Default for Pace {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            first: Duration::from_secs(1),
-            most: Duration::from_mins(10),
+            first_interval: Duration::from_secs(1),
+            max_interval: Duration::from_mins(10),
             span: Duration::from_hours(24),
         }
     }
 }
 
-impl Pace {
+impl RetryPolicy {
     /// Returns the interval after the given number of tries, with random jitter.
     #[must_use]
     pub fn wait(self, tries: u32) -> Duration {
@@ -46,7 +46,7 @@ impl Pace {
     /// retried together.
     fn with_jitter(self, tries: u32, random: u8) -> Duration {
         let doublings = tries.saturating_sub(1).min(20);
-        let whole = self.first.saturating_mul(1 << doublings).min(self.most);
+        let whole = self.first_interval.saturating_mul(1 << doublings).min(self.max_interval);
         whole / 2 + (whole / 2).saturating_mul(u32::from(random)) / 255
     }
 }
@@ -85,7 +85,7 @@ struct State {
 }
 
 pub(super) struct Queue {
-    most: usize,
+    max_entries: usize,
     state: Mutex<State>,
     bell: Condvar,
 }
@@ -101,8 +101,8 @@ impl Drop for EndGuard<'_> {
 }
 
 impl Queue {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, state: Mutex::default(), bell: Condvar::new() }
+    pub(super) fn new(max_entries: usize) -> Self {
+        Self { max_entries, state: Mutex::default(), bell: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -120,7 +120,7 @@ impl Queue {
     }
 
     fn overflow(&self, state: &mut State) -> Option<Entry> {
-        if state.waiting.len() > self.most { state.waiting.pop_front() } else { None }
+        if state.waiting.len() > self.max_entries { state.waiting.pop_front() } else { None }
     }
 
     /// Returns the number of entries, including the one being sent.
@@ -185,10 +185,10 @@ impl Queue {
     }
 
     /// Starts a backoff of the whole endpoint, for `least` at least.
-    pub(super) fn back_off(&self, pace: Pace, least: Duration) {
+    pub(super) fn back_off(&self, retry: RetryPolicy, least: Duration) {
         let mut state = self.state();
         state.unreachable = state.unreachable.saturating_add(1);
-        state.backoff_until = Some(Instant::now() + pace.wait(state.unreachable).max(least));
+        state.backoff_until = Some(Instant::now() + retry.wait(state.unreachable).max(least));
     }
 
     pub(super) fn close(&self, until: Instant) {
@@ -226,13 +226,13 @@ mod tests {
 
     #[test]
     fn intervals_double_from_a_second_to_ten_minutes_with_jitter_of_at_most_half() {
-        let pace = Pace::default();
-        let longest: Vec<u64> = (1..=13).map(|n| pace.with_jitter(n, 255).as_secs()).collect();
+        let retry = RetryPolicy::default();
+        let longest: Vec<u64> = (1..=13).map(|n| retry.with_jitter(n, 255).as_secs()).collect();
         assert_eq!(longest, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600, 600]);
         for tries in [1, 2, 10, 40, u32::MAX] {
-            let (least, most) = (pace.with_jitter(tries, 0), pace.with_jitter(tries, 255));
+            let (least, most) = (retry.with_jitter(tries, 0), retry.with_jitter(tries, 255));
             assert_eq!(least, most / 2);
-            let interval = pace.wait(tries);
+            let interval = retry.wait(tries);
             assert!(least <= interval && interval <= most, "{interval:?}");
         }
     }
