@@ -1,9 +1,8 @@
-//! Is there a daemon, does it see what we see, and what does it say.
+//! The client of the daemon's socket.
 //!
-//! A command answers by itself; it asks the daemon only for what that makes faster, or what only somebody
-//! awake can tell. A daemon that looks at another world (another home, another configuration, another
-//! program) is not asked: the fingerprint of what a question looks at must be the same. Everything is
-//! bounded: the time of a connection and of an answer, and the length of a line.
+//! Every command can answer by itself; it asks the daemon where that is faster, or for events. The daemon is
+//! asked only if it has the same fingerprint: same home, configuration and program. Connections and answers
+//! have timeouts, and lines a maximum length.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Write};
@@ -19,21 +18,21 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::place::{Place, Unconnected};
+use crate::place::{ConnectError, Place};
 use crate::protocol::{Hello, PROTOCOL, Refusal, Welcome};
 use crate::ui::Ui;
 
-/// A daemon that does not say hello within this part of what an answer may take is not asked what we can
-/// answer ourselves: a fifth of a second, where nobody has configured another limit.
-const QUICK: u32 = 10;
-/// So long is waited for a daemon that only it can be asked.
-pub const PATIENT: Duration = Duration::from_secs(5);
-/// A longer line is not read: the document of 100,000 small sessions has 95 MB.
-const LINE_BYTES: usize = 128 << 20;
-/// A daemon that hung up before it said a word is tried again after this long: it may have been ending.
-const HUNG_UP_PAUSE: Duration = Duration::from_millis(20);
+/// A command that can answer by itself waits for `hello` this fraction of `[deadline] live`: 200 ms by default.
+const HELLO_FRACTION: u32 = 10;
+/// Timeout for `hello` where a command needs the daemon.
+pub const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum length of a line. The list of 100,000 small sessions has 95 MB.
+const MAX_LINE_BYTES: usize = 128 << 20;
+/// Pause before reconnecting after the daemon closed the connection before its `hello`: it may be ending.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Returns the fingerprint of what a question asked here looks at.
+/// Returns a hash of everything that decides the answers of this process: program, home, user, settings,
+/// variables. A daemon with another hash could answer differently.
 #[must_use]
 pub fn fingerprint(host: &Host) -> String {
     let mut text = ring::digest::Context::new(&ring::digest::SHA256);
@@ -68,7 +67,7 @@ pub fn fingerprint(host: &Host) -> String {
     format!("{:?}", text.finish())
 }
 
-/// Two paths that are one file, unchanged, have the same identity.
+/// Returns the identity of a file: equal for two paths of one unchanged file.
 fn identity(path: &std::path::Path) -> String {
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_dir() => format!("{} {}", meta.dev(), meta.ino()),
@@ -95,42 +94,42 @@ fn gateway_text(host: &Host, gateway: &Gateway) -> String {
     format!("{} {flags:?} {token}", gateway.url)
 }
 
-/// Why the daemon gave no answer.
+/// Why there is no answer from the daemon.
 #[derive(Debug)]
-pub enum Silence {
-    /// Nobody serves.
-    Nobody,
-    /// Whoever serves cannot be believed to be a daemon of this user: it counts as none.
+pub enum ClientError {
+    /// No daemon runs.
+    NotRunning,
+    /// The listener may not be a daemon of this user; it is treated as no daemon.
     Untrusted(String),
-    /// Somebody serves and does not answer in time.
-    Mute,
-    /// All its connections are in use.
+    /// Timeout: a daemon listens and does not answer.
+    TimedOut,
+    /// The daemon's connections are all in use.
     Busy,
-    /// It speaks another protocol.
-    Foreign(String),
-    /// It refused.
+    /// The daemon speaks another protocol version.
+    OtherVersion(String),
+    /// The daemon answered with an error.
     Refused(Refusal),
     /// The connection broke.
-    Broken(io::Error),
+    Connection(io::Error),
 }
 
-impl std::fmt::Display for Silence {
+impl std::fmt::Display for ClientError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Nobody => write!(f, "no daemon runs"),
+            Self::NotRunning => write!(f, "no daemon runs"),
             Self::Untrusted(why) => {
                 write!(f, "no daemon is asked: {why}, so what listens there is not believed")
             }
-            Self::Mute => write!(f, "the daemon does not answer"),
+            Self::TimedOut => write!(f, "the daemon does not answer"),
             Self::Busy => write!(f, "the daemon is busy: all its connections are in use"),
-            Self::Foreign(why) => write!(f, "the daemon is of another version: {why}"),
+            Self::OtherVersion(why) => write!(f, "the daemon is of another version: {why}"),
             Self::Refused(refusal) => write!(f, "the daemon refused: {}", refusal.message),
-            Self::Broken(error) => write!(f, "the daemon could not be asked: {error}"),
+            Self::Connection(error) => write!(f, "the daemon could not be asked: {error}"),
         }
     }
 }
 
-impl Silence {
+impl ClientError {
     /// Warns if a listener is there that is not believed to be this user's daemon.
     pub fn warn_if_untrusted(&self, ui: &mut Ui) {
         if matches!(self, Self::Untrusted(_)) {
@@ -139,20 +138,20 @@ impl Silence {
     }
 }
 
-impl From<Unconnected> for Silence {
-    fn from(why: Unconnected) -> Self {
+impl From<ConnectError> for ClientError {
+    fn from(why: ConnectError) -> Self {
         match why {
-            Unconnected::Nobody => Self::Nobody,
-            Unconnected::Untrusted(why) => Self::Untrusted(why),
-            Unconnected::Late => Self::Mute,
+            ConnectError::NoListener => Self::NotRunning,
+            ConnectError::Untrusted(why) => Self::Untrusted(why),
+            ConnectError::TimedOut => Self::TimedOut,
         }
     }
 }
 
-/// What listens on the socket, as the kernel says: also one that does not answer.
+/// The process that listens on the socket, found through the kernel, so also if it does not answer.
 #[derive(Debug)]
 pub enum Server {
-    /// Nothing, or nothing that can be named.
+    /// No listener, or its process is unknown.
     Unknown,
     /// The daemon.
     Daemon(Box<Process>),
@@ -160,14 +159,14 @@ pub enum Server {
     Other(u32),
 }
 
-/// Returns what listens on the socket.
+/// Returns the process that listens on the socket.
 #[must_use]
 pub fn server(host: &Host, place: &Place) -> Server {
-    let Ok(stream) = place.connect(Instant::now() + host.deadlines.live / QUICK) else {
+    let Ok(stream) = place.connect(Instant::now() + host.deadlines.live / HELLO_FRACTION) else {
         return Server::Unknown;
     };
     let Ok(Some(process)) = host.kernel.peer(&stream) else { return Server::Unknown };
-    // A pid that was given away can belong to anything: it must look like the daemon and hold what it holds.
+    // The pid may have been reused: also check the arguments, and the program or the open lock file.
     let says_so = matches!(
         process.argv.as_slice(), [_, room, word, ..] if room == "daemon" && word == "run"
     );
@@ -183,7 +182,7 @@ pub fn server(host: &Host, place: &Place) -> Server {
 #[derive(Debug)]
 pub struct Client {
     wire: Wire,
-    /// What it said of itself.
+    /// The daemon's answer to `hello`.
     pub welcome: Welcome,
 }
 
@@ -195,26 +194,26 @@ struct Wire {
 
 #[derive(Deserialize)]
 struct Reply<T> {
-    // Without this a type that may be null would seem to be missing.
+    // Otherwise a result that is `null` would count as missing.
     #[serde(default = "Option::default")]
     result: Option<T>,
     #[serde(default)]
     error: Option<Refusal>,
 }
 
-/// Reads an answer; what it says may be borrowed from it.
-pub fn answer<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, Silence> {
-    let reply: Reply<T> = serde_json::from_slice(line).map_err(broken)?;
+/// Parses an answer. The result may borrow from the line.
+pub fn answer<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, ClientError> {
+    let reply: Reply<T> = serde_json::from_slice(line).map_err(invalid)?;
     match (reply.result, reply.error) {
-        (_, Some(refusal)) => Err(Silence::Refused(refusal)),
+        (_, Some(refusal)) => Err(ClientError::Refused(refusal)),
         (Some(result), None) => Ok(result),
-        (None, None) => Err(broken("it answered neither yes nor no")),
+        (None, None) => Err(invalid("it answered neither yes nor no")),
     }
 }
 
 impl Client {
-    /// Connects, and says hello; that must be answered in time.
-    pub fn connect(place: &Place, limit: Duration) -> Result<Self, Silence> {
+    /// Connects and sends `hello`. Both together have one timeout.
+    pub fn connect(place: &Place, limit: Duration) -> Result<Self, ClientError> {
         let until = Instant::now() + limit;
         loop {
             let stream = place.connect(until)?;
@@ -222,52 +221,53 @@ impl Client {
             let left = until.saturating_duration_since(Instant::now());
             match wire.call("hello", &Hello { protocol: PROTOCOL }, left) {
                 Ok(welcome) => return Ok(Self { wire, welcome }),
-                Err(Silence::Refused(refusal)) if refusal.code == Refusal::BUSY => {
-                    return Err(Silence::Busy);
+                Err(ClientError::Refused(refusal)) if refusal.code == Refusal::BUSY => {
+                    return Err(ClientError::Busy);
                 }
-                Err(Silence::Refused(refusal)) => return Err(Silence::Foreign(refusal.message)),
-                // It went away while we came, and nobody will be there; or it is there and turns us away.
-                Err(Silence::Broken(error)) if is_hang_up(&error) => {
+                Err(ClientError::Refused(refusal)) => {
+                    return Err(ClientError::OtherVersion(refusal.message));
+                }
+                // Either the daemon was ending, and a new connection finds none; or it is full.
+                Err(ClientError::Connection(error)) if is_closed_by_peer(&error) => {
                     if Instant::now() >= until {
-                        return Err(Silence::Busy);
+                        return Err(ClientError::Busy);
                     }
-                    std::thread::park_timeout(HUNG_UP_PAUSE);
+                    std::thread::park_timeout(RECONNECT_PAUSE);
                 }
                 Err(other) => return Err(other),
             }
         }
     }
 
-    /// Connects to a daemon that sees what we see, if there is one and it may be asked. Fails only where
-    /// whoever serves is not believed.
-    pub fn of_the_same_world(host: &Host) -> Result<Option<Self>, Silence> {
+    /// Connects to a daemon with our fingerprint, if there is one. Fails only if the socket is not trusted.
+    pub fn of_the_same_world(host: &Host) -> Result<Option<Self>, ClientError> {
         if host.var(marks::NO_DAEMON).is_some() {
             return Ok(None);
         }
-        match Self::connect(&Place::of(host), host.deadlines.live / QUICK) {
+        match Self::connect(&Place::of(host), host.deadlines.live / HELLO_FRACTION) {
             Ok(client) if client.welcome.fingerprint == fingerprint(host) => Ok(Some(client)),
-            Err(Silence::Untrusted(why)) => Err(Silence::Untrusted(why)),
+            Err(ClientError::Untrusted(why)) => Err(ClientError::Untrusted(why)),
             _ => Ok(None),
         }
     }
 
-    /// Asks one question.
+    /// Sends a request and parses the answer.
     pub fn call<T: DeserializeOwned>(
         &mut self,
         method: &str,
         params: &impl Serialize,
         limit: Duration,
-    ) -> Result<T, Silence> {
+    ) -> Result<T, ClientError> {
         self.wire.call(method, params, limit)
     }
 
-    /// Asks one question, and returns the answer as it came: see [`answer`].
+    /// Sends a request and returns the line of the answer, to be parsed with [`answer`].
     pub fn ask(
         &mut self,
         method: &str,
         params: &impl Serialize,
         limit: Duration,
-    ) -> Result<Vec<u8>, Silence> {
+    ) -> Result<Vec<u8>, ClientError> {
         self.wire.ask(method, params, limit)
     }
 
@@ -276,8 +276,8 @@ impl Client {
         self.wire.stream.get_ref().try_clone()
     }
 
-    /// Reads what it says by itself; without a limit it waits for ever.
-    pub fn line(&mut self, limit: Option<Duration>) -> Result<Vec<u8>, Silence> {
+    /// Reads the next notification; without a limit it waits for ever.
+    pub fn line(&mut self, limit: Option<Duration>) -> Result<Vec<u8>, ClientError> {
         self.wire.line(limit.map(|limit| Instant::now() + limit))
     }
 }
@@ -288,7 +288,7 @@ impl Wire {
         method: &str,
         params: &impl Serialize,
         limit: Duration,
-    ) -> Result<T, Silence> {
+    ) -> Result<T, ClientError> {
         answer(&self.ask(method, params, limit)?)
     }
 
@@ -297,45 +297,45 @@ impl Wire {
         method: &str,
         params: &impl Serialize,
         limit: Duration,
-    ) -> Result<Vec<u8>, Silence> {
+    ) -> Result<Vec<u8>, ClientError> {
         let until = Instant::now() + limit;
         self.next += 1;
         let request =
             json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
         let stream = self.stream.get_mut();
-        // No time at all would mean no limit.
+        // A timeout of zero is an error.
         let limit = limit.max(Duration::from_millis(1));
-        stream.set_write_timeout(Some(limit)).map_err(Silence::Broken)?;
+        stream.set_write_timeout(Some(limit)).map_err(ClientError::Connection)?;
         let sent = stream.write_all(format!("{request}\n").as_bytes());
-        // One that has hung up may have said why.
+        // Also read after a failed write: the daemon may have sent a reason before it closed.
         match (self.line(Some(until)), sent) {
             (Ok(line), _) => Ok(line),
-            (Err(_), Err(error)) => Err(late(error)),
-            (Err(silence), Ok(())) => Err(silence),
+            (Err(_), Err(error)) => Err(timeout_or_error(error)),
+            (Err(error), Ok(())) => Err(error),
         }
     }
 
-    fn line(&mut self, until: Option<Instant>) -> Result<Vec<u8>, Silence> {
+    fn line(&mut self, until: Option<Instant>) -> Result<Vec<u8>, ClientError> {
         let mut line = Vec::new();
         loop {
             let left = until.map(|u| u.saturating_duration_since(Instant::now()));
             if left.is_some_and(|l| l.is_zero()) {
-                return Err(Silence::Mute);
+                return Err(ClientError::TimedOut);
             }
-            self.stream.get_mut().set_read_timeout(left).map_err(Silence::Broken)?;
+            self.stream.get_mut().set_read_timeout(left).map_err(ClientError::Connection)?;
             let buffer = match self.stream.fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                buffer => buffer.map_err(late)?,
+                buffer => buffer.map_err(timeout_or_error)?,
             };
             if buffer.is_empty() {
-                return Err(Silence::Broken(io::ErrorKind::UnexpectedEof.into()));
+                return Err(ClientError::Connection(io::ErrorKind::UnexpectedEof.into()));
             }
             let end = memchr::memchr(b'\n', buffer);
             let used = end.map_or(buffer.len(), |at| at + 1);
             line.extend_from_slice(&buffer[..end.unwrap_or(used)]);
             self.stream.consume(used);
-            if line.len() > LINE_BYTES {
-                return Err(broken(format!("its answer is longer than {LINE_BYTES} bytes")));
+            if line.len() > MAX_LINE_BYTES {
+                return Err(invalid(format!("its answer is longer than {MAX_LINE_BYTES} bytes")));
             }
             if end.is_some() {
                 return Ok(line);
@@ -344,19 +344,19 @@ impl Wire {
     }
 }
 
-fn is_hang_up(error: &io::Error) -> bool {
+fn is_closed_by_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// A time that is up is silence, anything else a broken connection.
-fn late(error: io::Error) -> Silence {
+/// Maps a timeout to `TimedOut`, any other error to `Connection`.
+fn timeout_or_error(error: io::Error) -> ClientError {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Silence::Mute,
-        _ => Silence::Broken(error),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ClientError::TimedOut,
+        _ => ClientError::Connection(error),
     }
 }
 
-fn broken(why: impl ToString) -> Silence {
-    Silence::Broken(io::Error::other(why.to_string()))
+fn invalid(why: impl ToString) -> ClientError {
+    ClientError::Connection(io::Error::other(why.to_string()))
 }

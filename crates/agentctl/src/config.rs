@@ -1,6 +1,6 @@
 //! Configuration: defaults, then the file, then the environment, then flags.
 //!
-//! An unknown key or a bad value is an error that names file, line and key; nothing is guessed.
+//! An unknown key or a bad value is an error that names file, line and key.
 
 mod adapter_tables;
 mod daemon;
@@ -30,7 +30,7 @@ pub use self::webhook::WebhookEndpoint;
 pub(crate) use self::webhook::secret_key;
 use crate::failure::{Failure, Kind};
 
-/// The file without the tables of adapters. Unknown keys are refused by [`AdapterTables`].
+/// The configuration file without the tables of adapters. [`AdapterTables`] refuses unknown keys.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct File {
@@ -48,7 +48,7 @@ struct File {
     metrics: Option<daemon::MetricsTable>,
 }
 
-/// A text that may be a secret: no message about the file repeats it.
+/// A text that may be a secret. Errors about the file do not contain it.
 struct Hidden(String);
 
 impl<'de> Deserialize<'de> for Hidden {
@@ -66,28 +66,28 @@ struct RunsTable {
     keep: Option<Span>,
 }
 
-/// What is run when a session begins or ends, as argv.
+/// The commands to run at the start and the end of a session, as argv.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hooks {
-    /// When it has begun.
+    /// After the start of a session.
     pub on_create: Option<Vec<String>>,
-    /// When its agent has ended.
+    /// After the end of its agent.
     pub on_complete: Option<Vec<String>>,
 }
 
-/// What a launch does when nothing is said.
+/// The defaults of `launch`.
 #[derive(Clone, Debug)]
 pub struct Defaults {
-    /// The agent.
+    /// The adapter.
     pub adapter: Option<String>,
-    /// Its model.
+    /// The model.
     pub model: Option<String>,
-    /// What it may do without asking.
+    /// The permissions of the agent.
     pub permissions: Permissions,
-    /// What is run when a session begins or ends.
+    /// The hooks.
     pub hooks: Hooks,
-    /// How long ended runs are kept.
+    /// How long the folders of ended runs are kept.
     pub keep: Duration,
 }
 
@@ -112,7 +112,7 @@ struct Deadline {
     gateway: Option<Span>,
 }
 
-/// A span as typed: `30s`, `10m`, `2h`, `7d`, `500ms`.
+/// A duration as typed: `30s`, `10m`, `2h`, `7d`, `500ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
@@ -142,27 +142,27 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// All that environment and configuration file say.
+/// The result of reading the environment and the configuration file.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The world.
+    /// The host.
     pub host: Arc<Host>,
-    /// What a launch does when nothing is said.
+    /// The defaults of `launch`.
     pub defaults: Defaults,
-    /// Where events are sent.
+    /// The webhook endpoints.
     pub webhooks: Vec<WebhookEndpoint>,
-    /// What notifications are shown, if any are wished.
+    /// The settings of notifications; `None` without `[notify]`.
     pub notify: Option<NotifySettings>,
-    /// Where metrics are served, if they are wished.
+    /// The settings of metrics; `None` without `[metrics]`.
     pub metrics: Option<MetricsSettings>,
-    /// What is not as safe as it should be, a sentence each.
+    /// Sentences about unsafe file permissions.
     pub warnings: Vec<String>,
-    /// Why the commands that the configuration names are not run, where another user could have written it.
+    /// Why the commands in the configuration are not run: another user could have written the file.
     pub unsafe_commands: Option<String>,
 }
 
 impl Loaded {
-    /// Fails where the commands that the configuration names are not run.
+    /// Fails if the commands in the configuration are not run.
     pub fn check_commands(&self) -> Result<(), Failure> {
         match &self.unsafe_commands {
             Some(why) => Err(Failure::new(Kind::Failed, why.clone()).hint(UNSAFE_HINT)),
@@ -171,15 +171,15 @@ impl Loaded {
     }
 }
 
-/// Builds the world from the environment and the configuration file.
+/// Builds the host from the environment and the configuration file.
 pub fn host() -> Result<Arc<Host>, Failure> {
     load_all().map(|loaded| loaded.host)
 }
 
-/// Stands for the current directory where it was removed: a path at which nothing is.
+/// Stands for a current directory that was deleted: a path that does not exist.
 const NO_CWD: &str = "/the current directory, which is no more";
 
-/// Builds the world, and returns beside it everything else that is configured.
+/// Builds the host, and returns everything else that is configured.
 pub fn load_all() -> Result<Loaded, Failure> {
     let env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
@@ -195,7 +195,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
     })?;
     let mut host = Host {
         program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("agentctl")),
-        // Never another one in its stead: what is meant by `.` is then nowhere.
+        // Do not fall back to an existing directory: `.` would mean the wrong one.
         cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from(NO_CWD)),
         home,
         env,
@@ -226,7 +226,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
     Ok(Loaded { host, defaults, webhooks, notify, metrics, warnings, unsafe_commands })
 }
 
-/// Returns where the configuration file is.
+/// Returns the path of the configuration file.
 #[must_use]
 pub fn path(host: &Host) -> PathBuf {
     let default = || host.config().join("config.toml");
@@ -240,8 +240,8 @@ pub fn clock() -> Time {
     Time(jiff::Timestamp::now())
 }
 
-/// The largest configuration file that is read.
-const CONFIG_BYTES: u64 = 1 << 20;
+/// Maximum size of the configuration file.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 fn read(path: &Path, must_exist: bool) -> Result<Option<File>, Failure> {
     if path == Path::new("/dev/null") {
@@ -251,7 +251,7 @@ fn read(path: &Path, must_exist: bool) -> Result<Option<File>, Failure> {
         Failure::new(Kind::Failed, format!("{} cannot be read: {why}", path.display()))
             .hint("AGENTCTL_CONFIG names this file; unset it to use the default")
     };
-    let text = match file::read_small_of_anybody(path, CONFIG_BYTES) {
+    let text = match file::read_small_of_anybody(path, MAX_CONFIG_BYTES) {
         Ok(bytes) => String::from_utf8(bytes).map_err(|_| unread("it is not UTF-8".into()))?,
         Err(file::Skip::Missing) if !must_exist => return Ok(None),
         Err(skip) => return Err(unread(skip.to_string())),
@@ -268,12 +268,12 @@ fn read(path: &Path, must_exist: bool) -> Result<Option<File>, Failure> {
     })
 }
 
-/// What to do about a configuration whose commands are not run.
+/// The hint for a configuration whose commands are not run.
 const UNSAFE_HINT: &str =
     "make the file and the folders above it your own, and writable by you alone";
 
-/// A file that names commands decides what is run: others must not be able to write or replace it. Returns
-/// why its commands are not run.
+/// Checks that no other user can write or replace a configuration file that names commands. Returns why its
+/// commands are not run.
 fn unsafe_commands(host: &Host, file: &File, path: &Path) -> Option<String> {
     let commands = [&file.hooks.on_create, &file.hooks.on_complete];
     let notifies = file.notify.as_ref().is_some_and(daemon::NotifyTable::names_a_command);
@@ -284,7 +284,7 @@ fn unsafe_commands(host: &Host, file: &File, path: &Path) -> Option<String> {
     Some(format!("{why}, so the commands that {} names are not run", path.display()))
 }
 
-/// Says which files hold a secret and can be read by others.
+/// Returns a warning for each file with a secret that other users can read.
 fn readable_secrets(host: &Host, file: &File, path: &Path) -> Vec<String> {
     let gateways = file.adapters.secret_places();
     let webhooks = file.webhooks.iter().map(daemon::WebhookTable::secret_places);
@@ -353,7 +353,7 @@ fn apply(host: &mut Host, file: File, path: &Path) -> Result<Defaults, Failure> 
     })
 }
 
-/// `~` stands for the home directory.
+/// Replaces a leading `~` by the home directory.
 fn expand(host: &Host, path: PathBuf) -> PathBuf {
     match path.strip_prefix("~") {
         Ok(rest) => host.home.join(rest),
@@ -361,7 +361,7 @@ fn expand(host: &Host, path: PathBuf) -> PathBuf {
     }
 }
 
-/// Returns the secret that is given here, in a variable or in a file; more than one is too many.
+/// Returns the secret: a text, a variable or a file. Fails if more than one is given.
 fn secret(
     host: &Host,
     (text, variable, file): (Option<Hidden>, Option<String>, Option<PathBuf>),
@@ -373,7 +373,7 @@ fn secret(
     if given.next().is_some() { Err(()) } else { Ok(first) }
 }
 
-/// Says whether a program would be looked for in whatever directory it is run in.
+/// Says whether a program is a relative path, whose meaning depends on the working directory.
 fn relative(program: &str) -> bool {
     program.contains('/') && !program.starts_with('/')
 }

@@ -1,4 +1,4 @@
-//! What went wrong, in words and as an exit code. Hints are added where the knowledge is.
+//! Failures of commands: message, hints and exit code.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,31 +9,31 @@ use serde::Serialize;
 
 use crate::ui::Ui;
 
-/// The kinds of failure; each has an exit code and a word for scripts.
+/// The kind of a failure decides its exit code and its code for scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It failed.
+    /// Any other failure.
     Failed,
-    /// It was typed wrong.
+    /// Wrong arguments.
     Usage,
-    /// Some source did not answer, so the question stays open.
+    /// A source did not answer, so the answer is unknown.
     Unanswered,
-    /// No such session.
+    /// No session matches.
     NotFound,
-    /// Several sessions fit.
+    /// Several sessions match.
     Ambiguous,
-    /// It would be unsafe: occupied, locked, already served.
+    /// The action would be unsafe: directory occupied or locked, session already served.
     Refused,
-    /// `wait`: a human is needed first.
+    /// `wait`: the session waits for a human.
     Blocked,
-    /// `wait`: the time was up.
+    /// `wait`: timeout.
     TimedOut,
-    /// Nobody reads what we print: success.
+    /// The reader of stdout closed the pipe: success.
     BrokenPipe,
 }
 
 impl Kind {
-    /// Returns the exit code that says so.
+    /// Returns the exit code.
     #[must_use]
     pub fn exit_code(self) -> u8 {
         match self {
@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// Returns the word for scripts.
+    /// Returns the code for scripts.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -64,18 +64,18 @@ impl Kind {
     }
 }
 
-/// A command that could not be carried out.
+/// The failure of a command.
 #[derive(Debug)]
 pub struct Failure {
     kind: Kind,
     message: String,
-    /// Sessions that were meant, perhaps.
+    /// Sessions that may have been meant.
     candidates: Vec<String>,
     hints: Vec<String>,
     faults: Vec<Fault>,
 }
 
-/// What commands return.
+/// The result of a command.
 pub type Outcome = Result<ExitCode, Failure>;
 
 /// What is printed instead of an answer, with `--json`.
@@ -98,31 +98,31 @@ struct ErrorBody<'a> {
 }
 
 impl Failure {
-    /// Makes a failure with one sentence.
+    /// Creates a failure with a message of one sentence.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { kind, message, candidates: Vec::new(), hints: Vec::new(), faults: Vec::new() }
     }
 
-    /// Says whether some source did not answer.
+    /// Says whether a source did not answer.
     #[must_use]
     pub fn is_unanswered(&self) -> bool {
         self.kind == Kind::Unanswered
     }
 
-    /// Returns its one sentence.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Says whether it only means that there is no such session.
+    /// Says whether no session matches.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.kind == Kind::NotFound
     }
 
-    /// Adds what to do next.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
@@ -136,20 +136,20 @@ impl Failure {
         self
     }
 
-    /// Adds the sources that failed on the way.
+    /// Adds faults, which are reported as warnings.
     #[must_use]
     pub fn beside(mut self, faults: Vec<Fault>) -> Self {
         self.faults = faults;
         self
     }
 
-    /// Says it on stderr only, where data stands on stdout already, and returns the exit code.
+    /// Prints the message on stderr only, because stdout has data already, and returns the exit code.
     pub fn beside_data(self, ui: &mut Ui) -> ExitCode {
         ui.error(&self.message);
         ExitCode::from(self.kind.exit_code())
     }
 
-    /// Says it once and returns the exit code.
+    /// Prints the failure and returns the exit code.
     pub fn report(self, ui: &mut Ui) -> ExitCode {
         if self.kind == Kind::BrokenPipe {
             return ExitCode::SUCCESS;
@@ -165,7 +165,7 @@ impl Failure {
                 hint: self.hints.first().map(String::as_str),
                 retryable: self.kind == Kind::Unanswered,
             };
-            // When nobody reads the report there is nobody left to tell.
+            // A failure to print it could not be reported.
             let _unread = ui.json(&ErrorDocument { error: body });
         } else {
             ui.error(&self.message);
@@ -196,13 +196,13 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// A panic is a bug: one line says so. Those of adapters are caught and become faults.
+/// Prints a panic of the main thread as one line. Panics in adapters are caught and become faults.
 pub fn report_panics_in_one_line() {
     std::panic::set_hook(Box::new(|info| {
         if std::thread::current().name() == Some("main") {
             let place = info.location().map(ToString::to_string).unwrap_or_default();
             let text = info.payload_as_str().unwrap_or("no reason given").replace('\n', " ");
-            // When stderr is gone nobody is left to tell.
+            // A failure to print it could not be reported.
             let _unread = writeln!(
                 std::io::stderr(),
                 "bug: agentctl panicked at {place}: {text}; please report this line"

@@ -1,7 +1,7 @@
-//! How the truth is shown: the commands of `agentctl`, and the built-in demo agent.
+//! The commands of `agentctl`, its daemon, and the built-in demo agent.
 //!
-//! `cli` turns arguments into questions to `agentctl-core` and hands the answers to `ui`, the only room
-//! that prints. `demo` is an agent like any other: it writes its own files and knows nothing of `cli`.
+//! `cli` turns arguments into questions to `agentctl-core` and passes the answers to `ui`, the only room that
+//! prints. `demo` is an agent like any other: it writes its own files and does not use `cli`.
 
 pub mod cli;
 pub mod client;
@@ -9,10 +9,11 @@ pub mod config;
 pub mod daemon;
 pub mod demo;
 pub mod failure;
-pub mod parts;
+pub mod http;
+pub mod parallel;
 pub mod place;
 pub mod protocol;
-pub mod rows;
+pub mod session_table;
 pub mod shim;
 pub mod text;
 pub mod ui;

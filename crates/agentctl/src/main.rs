@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use agentctl::ui::Ui;
 
 fn main() -> ExitCode {
-    // What stays behind every launched agent must be small: it is looked at before anything else.
+    // First, because the shim beside each launched agent must stay small.
     if let Some(code) = agentctl::shim::dispatch() {
         return code;
     }

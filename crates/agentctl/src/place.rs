@@ -1,9 +1,9 @@
-//! Where the daemon is found, and that there is only one.
+//! The paths of the daemon, and the lock that allows only one.
 //!
-//! The socket lies in a directory that is ours alone; a `flock` on a file in the state directory decides who
-//! may serve. Whoever holds it may replace the socket: nobody listens there then. There is no pid file:
-//! who serves is asked on the socket, and the kernel says whose it is. A client believes a daemon only if
-//! the directory of the socket belongs to this user alone and the kernel says that the listener does, too.
+//! The socket is in a directory that only this user can write to. A daemon serves while it holds a `flock` on
+//! a file in the state directory; the holder of the lock may replace the socket, because its old listener is
+//! dead. There is no pid file: a client asks the kernel for the owner of the listener. It trusts the daemon only
+//! if the directory and the listener both belong to this user.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, Write};
@@ -25,26 +25,26 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
 
 const SOCKET: &str = "agentctl.sock";
 const LOCK: &str = "daemon.lock";
-/// So long at most is the loss of the right overlooked where no file events are to be had.
-const LONGEST: Duration = Duration::from_mins(1);
+/// Interval at which a lost lock is noticed where file change notifications are unavailable.
+const LOCK_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
-/// A listener whose queue is full is tried again after this long.
-const QUEUE_PAUSE: Duration = Duration::from_millis(20);
-/// A socket's path is no longer than this.
-const TOLD_BYTES: u64 = 4096;
+/// Pause before a connect is retried when the listener's backlog is full.
+const BACKLOG_RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// Maximum length of the socket path in the lock file.
+const MAX_SOCKET_PATH_BYTES: u64 = 4096;
 
 /// Why there is no connection to a daemon.
 #[derive(Debug)]
-pub enum Unconnected {
-    /// Nobody listens.
-    Nobody,
-    /// Whoever listens cannot be believed to be a daemon of this user.
+pub enum ConnectError {
+    /// There is no listener.
+    NoListener,
+    /// The listener may belong to another user.
     Untrusted(String),
-    /// Somebody listens and accepts no connection in time.
-    Late,
+    /// Timeout: the listener accepts no connection.
+    TimedOut,
 }
 
-/// Where one user's daemon is found.
+/// The paths of one user's daemon.
 #[derive(Clone, Debug)]
 pub struct Place {
     directory: PathBuf,
@@ -53,7 +53,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns where this host's daemon is, or would be.
+    /// Returns the paths on this host, whether a daemon runs or not.
     #[must_use]
     pub fn of(host: &Host) -> Self {
         let state = host.state();
@@ -62,19 +62,19 @@ impl Place {
         Self { directory, state, uid: host.kernel.uid() }
     }
 
-    /// Returns the socket's path, for people.
+    /// Returns the path of the socket, for messages.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.directory.join(SOCKET)
     }
 
-    /// Returns where the log is.
+    /// Returns the path of the log.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.state.join("daemon.log")
     }
 
-    /// Opens the log for reading; `None` where there is none. What is not a file of this user is not read.
+    /// Opens the log for reading; `None` if there is none. Fails if it is not a regular file of this user.
     pub fn open_log(&self) -> io::Result<Option<File>> {
         match file::open(&self.log(), self.uid) {
             Ok(opened) => Ok(Some(opened.file)),
@@ -83,10 +83,10 @@ impl Place {
         }
     }
 
-    /// Makes both directories where they are missing, and makes sure that they are ours alone.
+    /// Creates both directories if they are missing, and checks that only this user can write to them.
     pub fn prepare(&self) -> io::Result<()> {
         for directory in [&self.state, &self.directory] {
-            // Before anything is made there: it may be another user's.
+            // Check before creating: the parent may belong to another user.
             trust::owned(directory, self.uid)?;
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
             self.check(directory)?;
@@ -107,7 +107,7 @@ impl Place {
         io::Error::new(io::ErrorKind::InvalidInput, text)
     }
 
-    /// A directory that others may write to, or a link that somebody laid, is refused.
+    /// Refuses a symbolic link and a directory of another user; takes away the permissions of others.
     fn check(&self, directory: &Path) -> io::Result<()> {
         let meta = std::fs::symlink_metadata(directory)?;
         let refuse = |why: &str| {
@@ -126,7 +126,7 @@ impl Place {
         Ok(())
     }
 
-    /// Takes the right to serve, or says that somebody else has it.
+    /// Takes the lock of the daemon; `None` if another process holds it.
     pub fn take(&self) -> io::Result<Option<Instance>> {
         self.prepare()?;
         let path = self.lock();
@@ -143,58 +143,58 @@ impl Place {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // For those who look for the socket with another runtime directory.
+        // Clients with another XDG_RUNTIME_DIR find the socket through the lock file.
         file.set_len(0)?;
         file.rewind()?;
         file.write_all(self.socket().as_os_str().as_encoded_bytes())?;
         Ok(Some(Instance { file, path }))
     }
 
-    /// Returns where a socket may be: here, and where the last daemon of this state directory said.
+    /// Returns the possible paths of the socket: ours, and the one that the last daemon wrote to the lock file.
     fn sockets(&self) -> impl Iterator<Item = PathBuf> {
-        let told = file::read_small(&self.lock(), self.uid, TOLD_BYTES).ok();
+        let told = file::read_small(&self.lock(), self.uid, MAX_SOCKET_PATH_BYTES).ok();
         let told = told.map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes)));
         let here = self.socket();
         let told = told.filter(|path| path.is_absolute() && *path != here);
         std::iter::once(here).chain(told)
     }
 
-    /// Connects to whoever serves, if it is a process of this user in a directory of this user alone.
-    pub fn connect(&self, until: Instant) -> Result<UnixStream, Unconnected> {
-        let mut last = Unconnected::Nobody;
+    /// Connects to the daemon, if directory and listener belong to this user.
+    pub fn connect(&self, until: Instant) -> Result<UnixStream, ConnectError> {
+        let mut last = ConnectError::NoListener;
         for path in self.sockets() {
             match self.connect_to(&path, until) {
                 Ok(stream) => return Ok(stream),
-                // What is worth a word is not forgotten for a place where nobody is.
-                Err(Unconnected::Nobody) => {}
+                // A path without a listener does not hide the error of another path.
+                Err(ConnectError::NoListener) => {}
                 Err(why) => last = why,
             }
         }
         Err(last)
     }
 
-    fn connect_to(&self, path: &Path, until: Instant) -> Result<UnixStream, Unconnected> {
-        let nobody = |_: io::Error| Unconnected::Nobody;
-        // Without a socket there is nobody to be believed or not.
-        std::fs::symlink_metadata(path).map_err(nobody)?;
-        let directory = path.parent().ok_or(Unconnected::Nobody)?;
+    fn connect_to(&self, path: &Path, until: Instant) -> Result<UnixStream, ConnectError> {
+        let no_listener = |_: io::Error| ConnectError::NoListener;
+        // Without a socket the directory does not matter.
+        std::fs::symlink_metadata(path).map_err(no_listener)?;
+        let directory = path.parent().ok_or(ConnectError::NoListener)?;
         if let Some(why) = self.distrust(directory) {
-            return Err(Unconnected::Untrusted(format!("{} {why}", directory.display())));
+            return Err(ConnectError::Untrusted(format!("{} {why}", directory.display())));
         }
-        let bound = Bound::new(directory).map_err(nobody)?;
-        let address = SocketAddrUnix::new(bound.path()).map_err(|_| Unconnected::Nobody)?;
+        let bound = SocketAddress::new(directory).map_err(no_listener)?;
+        let address = SocketAddrUnix::new(bound.path()).map_err(|_| ConnectError::NoListener)?;
         let stream = connect_in_time(&address, until)?;
         match Kernel::peer_uid(&stream) {
             Ok(uid) if uid == self.uid => Ok(stream),
             Ok(uid) => {
                 let text = format!("{} is served by uid {uid}", path.display());
-                Err(Unconnected::Untrusted(text))
+                Err(ConnectError::Untrusted(text))
             }
-            Err(error) => Err(Unconnected::Untrusted(format!("{}: {error}", path.display()))),
+            Err(error) => Err(ConnectError::Untrusted(format!("{}: {error}", path.display()))),
         }
     }
 
-    /// Says why a socket in this directory is not believed, if it is not.
+    /// Says why a socket in this directory is not trusted; `None` if it is.
     fn distrust(&self, directory: &Path) -> Option<String> {
         match std::fs::symlink_metadata(directory) {
             Err(error) => Some(format!("cannot be looked at: {error}")),
@@ -209,16 +209,16 @@ impl Place {
         }
     }
 
-    /// Says whether a process has the lock file of this place open, as its daemon has.
+    /// Says whether a process has the lock file open, as the daemon has.
     #[must_use]
     pub fn is_held_open(&self, host: &Host, pid: u32) -> bool {
         std::fs::symlink_metadata(self.lock())
             .is_ok_and(|meta| host.kernel.has_open(pid, meta.dev(), meta.ino()).unwrap_or(false))
     }
 
-    /// Listens, in the stead of whoever listened before. Only for who holds the [`Instance`].
-    pub fn listen(&self, _right: &Instance) -> io::Result<std::os::unix::net::UnixListener> {
-        let bound = Bound::new(&self.directory)?;
+    /// Replaces the socket and listens. Takes the [`Instance`] as proof that the lock is held.
+    pub fn listen(&self, _lock: &Instance) -> io::Result<std::os::unix::net::UnixListener> {
+        let bound = SocketAddress::new(&self.directory)?;
         match std::fs::remove_file(self.socket()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -229,31 +229,30 @@ impl Place {
     }
 }
 
-/// Connects without waiting in the kernel, where nothing could end the wait: a listener that accepts nobody
-/// has a full queue for ever.
-fn connect_in_time(address: &SocketAddrUnix, until: Instant) -> Result<UnixStream, Unconnected> {
+/// Connects with a deadline. A blocking `connect` would hang for ever when the backlog of the listener is full.
+fn connect_in_time(address: &SocketAddrUnix, until: Instant) -> Result<UnixStream, ConnectError> {
     loop {
         let socket = socket(AddressFamily::UNIX, SocketType::STREAM, None)
-            .map_err(|_| Unconnected::Nobody)?;
+            .map_err(|_| ConnectError::NoListener)?;
         let stream = UnixStream::from(socket);
         let prepared = rustix::io::fcntl_setfd(&stream, rustix::io::FdFlags::CLOEXEC)
             .map_err(io::Error::from)
             .and_then(|()| stream.set_nonblocking(true));
-        prepared.map_err(|_| Unconnected::Nobody)?;
+        prepared.map_err(|_| ConnectError::NoListener)?;
         match connect(&stream, address) {
             Ok(()) => {
-                stream.set_nonblocking(false).map_err(|_| Unconnected::Nobody)?;
+                stream.set_nonblocking(false).map_err(|_| ConnectError::NoListener)?;
                 return Ok(stream);
             }
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) if Instant::now() >= until => return Err(Unconnected::Late),
-            Err(Errno::AGAIN) => std::thread::park_timeout(QUEUE_PAUSE),
-            Err(_) => return Err(Unconnected::Nobody),
+            Err(Errno::AGAIN) if Instant::now() >= until => return Err(ConnectError::TimedOut),
+            Err(Errno::AGAIN) => std::thread::park_timeout(BACKLOG_RETRY_PAUSE),
+            Err(_) => return Err(ConnectError::NoListener),
         }
     }
 }
 
-/// The right to serve, held until the process ends.
+/// The lock of the daemon, held until the process ends.
 #[derive(Debug)]
 pub struct Instance {
     file: File,
@@ -261,22 +260,22 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Blocks until the right is lost: by a wipe of the directory, and by nothing else.
+    /// Blocks until the lock file was deleted or replaced, after which the lock protects nothing.
     pub fn wait_until_lost(&self) {
         while self.holds() {
             let watch = Watch::directories(self.path.parent());
-            // It may have been lost before it was watched.
+            // Check again: the file may have been deleted before the watch was set up.
             if !self.holds() {
                 return;
             }
             match watch {
-                Ok(watch) => drop(watch.wait(LONGEST)),
-                Err(_) => std::thread::park_timeout(LONGEST),
+                Ok(watch) => drop(watch.wait(LOCK_CHECK_INTERVAL)),
+                Err(_) => std::thread::park_timeout(LOCK_CHECK_INTERVAL),
             }
         }
     }
 
-    /// Says whether the file we hold is still the one that others would try.
+    /// Says whether the locked file is still the one at its path.
     fn holds(&self) -> bool {
         let held = self.file.metadata().map(|m| (m.dev(), m.ino()));
         let there = std::fs::symlink_metadata(&self.path).map(|m| (m.dev(), m.ino()));
@@ -284,19 +283,19 @@ impl Instance {
     }
 }
 
-/// A socket's address: a path that is too long for one is named through its open directory.
-struct Bound {
+/// The address of the socket. A path that is too long is shortened through `/proc/self/fd`.
+struct SocketAddress {
     path: PathBuf,
     _directory: Option<File>,
 }
 
-impl Bound {
-    /// What an address holds, with the byte that ends it.
-    const MOST: usize = 104;
+impl SocketAddress {
+    /// Maximum length of a socket address on all systems, with its final NUL.
+    const MAX_BYTES: usize = 104;
 
     fn new(directory: &Path) -> io::Result<Self> {
         let path = directory.join(SOCKET);
-        if path.as_os_str().len() < Self::MOST {
+        if path.as_os_str().len() < Self::MAX_BYTES {
             return Ok(Self { path, _directory: None });
         }
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;

@@ -1,8 +1,8 @@
-//! The parent of exactly one launched agent, and the moment in which a process becomes that agent.
+//! Two hidden subcommands: the shim, which is the parent of exactly one launched agent, and the starter, which
+//! marks its own process and then executes the agent.
 //!
-//! Both are hidden subcommands, looked at before any argument is parsed, so that what stays behind each
-//! agent is small. The shim is no witness: nobody asks it whether a session lives. Kill it and the agent
-//! goes on; only its exit code will not be known.
+//! They are handled before arguments are parsed, so that the shim beside each agent needs little memory. No
+//! status depends on the shim: if it is killed, the agent goes on and only its exit code is lost.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,10 +23,10 @@ use agentctl_core::model::Exit;
 use agentctl_core::resolve::resolve;
 use agentctl_core::runs::{HookMoment, HookReport, Run, RunEnd, Spec, Started};
 
-/// Orphans of the agent are kept together so long after its end, for whoever stops it.
-const LINGER: Duration = Duration::from_secs(5);
+/// The shim stays this long after the end of its agent as the parent of orphans, so that `stop` finds them.
+const ORPHAN_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// Runs one of the two, if that is what was asked for.
+/// Runs a hidden subcommand, if the arguments name one.
 #[must_use]
 pub fn dispatch() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
@@ -38,7 +38,7 @@ pub fn dispatch() -> Option<ExitCode> {
     Some(match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The agent's own stderr, or nobody's.
+            // stderr is that of the agent, or closed.
             let _unread = writeln!(io::stderr(), "agentctl: {error}");
             ExitCode::from(127)
         }
@@ -49,16 +49,16 @@ fn usage() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "this subcommand is for agentctl itself")
 }
 
-/// Takes over the mutexes of a launch, by their numbers.
+/// Takes over the inherited lock files of a launch, given by their descriptor numbers.
 fn held(numbers: &OsString) -> io::Result<Vec<OwnedFd>> {
     let numbers = numbers.to_str().ok_or_else(usage)?.split(',').filter(|n| !n.is_empty());
     numbers.map(|n| inherited(n.parse().map_err(|_| usage())?)).collect()
 }
 
-/// `exec-agent <run> <mutex> <program> <args…>`: marks itself and becomes the agent.
+/// `exec-agent <run> <locks> <program> <args…>`: marks its own process and executes the agent.
 fn become_agent(args: &[OsString]) -> io::Result<()> {
     let [run, mutexes, program, rest @ ..] = args else { return Err(usage()) };
-    // From here on the agent's exec, and nothing else, gives the directory free.
+    // Close-on-exec: the directory lock is released when the agent is executed, not earlier.
     let _held = held(mutexes)?;
     let kernel = Kernel::open()?;
     let me = kernel.process(std::process::id())?.ok_or_else(|| io::Error::other("no /proc"))?;
@@ -71,7 +71,7 @@ fn become_agent(args: &[OsString]) -> io::Result<()> {
     Err(io::Error::new(error.kind(), format!("{} cannot be run: {error}", program.display())))
 }
 
-/// `shim <run folder> <mutex> <program> <args…>`: starts the agent, sees it end, says how.
+/// `shim <run folder> <locks> <program> <args…>`: starts the agent, waits for its end, records its exit code.
 fn parent(args: &[OsString]) -> io::Result<()> {
     let [folder, mutexes, rest @ ..] = args else { return Err(usage()) };
     adopt_orphans()?;
@@ -79,13 +79,13 @@ fn parent(args: &[OsString]) -> io::Result<()> {
     let agent = match start(&run, mutexes, rest) {
         Ok(agent) => agent,
         Err(error) => {
-            // Whoever launched it reads it there, as the agent's own last words.
+            // `launch` shows the agent's stderr when it fails.
             writeln!(launch::output(&run.stderr())?, "agentctl: {error}")?;
             let exit = Exit { code: Some(127), signal: None };
             return run.write_ended(&RunEnd { exit, at: crate::config::clock() });
         }
     };
-    // The folder may be wiped, or the disk full: that is no reason to leave the agent alone.
+    // The folder may be deleted or the disk full: still wait for the agent.
     let _unkept = name_agent(&run, agent);
     let exit = loop {
         match reap()? {
@@ -97,13 +97,13 @@ fn parent(args: &[OsString]) -> io::Result<()> {
     let ended = RunEnd { exit, at: crate::config::clock() };
     let _unkept = run.write_ended(&ended);
     if let Some(spec) = run.spec() {
-        complete(&run, &spec, &ended);
+        run_on_complete(&run, &spec, &ended);
     }
-    linger();
+    wait_for_orphans();
     Ok(())
 }
 
-/// Writes which process the agent became.
+/// Records the process of the agent.
 fn name_agent(run: &Run, agent: u32) -> io::Result<()> {
     let kernel = Kernel::open()?;
     let Some(process) = kernel.process(agent)? else { return Ok(()) };
@@ -116,7 +116,7 @@ fn name_agent(run: &Run, agent: u32) -> io::Result<()> {
     })
 }
 
-/// Starts the process that becomes the agent, and hands it the directory's mutex.
+/// Starts the starter, which becomes the agent, and hands it the directory lock.
 fn start(run: &Run, mutexes: &OsString, command: &[OsString]) -> io::Result<u32> {
     let mut exec: Vec<OsString> = vec![STARTER.into(), run.id.clone().into(), mutexes.clone()];
     exec.extend(command.iter().cloned());
@@ -133,19 +133,19 @@ fn start(run: &Run, mutexes: &OsString, command: &[OsString]) -> io::Result<u32>
         stdin: Stdio::File(File::open(run.prompt())?),
         stdout: Stdio::File(launch::output(&run.stdout())?),
         stderr: Stdio::File(launch::output(&run.stderr())?),
-        // The shim's own hold on the directory ends as soon as the agent-to-be has one.
+        // The shim's copy of the directory lock is closed once the starter has inherited it.
         keep: held(mutexes)?,
     };
     Ok(spawn.detached()?.id())
 }
 
-/// Runs what was wanted at the end, with what is then known of the session.
-fn complete(run: &Run, spec: &Spec, ended: &RunEnd) {
+/// Runs the on-complete hook with the facts about the ended session.
+fn run_on_complete(run: &Run, spec: &Spec, ended: &RunEnd) {
     let Some(hook) = &spec.on_complete else { return };
     let host = match crate::config::host() {
         Ok(host) => host,
         Err(failure) => {
-            // There is no world to look at; that it was not run is told in its place.
+            // Without a usable configuration the hook cannot run: record that.
             let error = Some(format!("it was not run: {failure}"));
             let report = HookReport { exit: None, error, at: crate::config::clock() };
             let _unkept = run.write_report(HookMoment::Complete, &report);
@@ -163,17 +163,17 @@ fn complete(run: &Run, spec: &Spec, ended: &RunEnd) {
     let _kept = hooks::run(&host, HookMoment::Complete, hook, &facts, run);
 }
 
-/// Stays the parent of what the agent left behind until that is gone, or for a few seconds.
-fn linger() {
+/// Waits until the orphans of the agent have ended, at most [`ORPHAN_GRACE_PERIOD`].
+fn wait_for_orphans() {
     let (sender, alone) = channel();
     std::thread::spawn(move || {
         while let Ok(Some(_)) = reap() {}
         let _leaving: Result<(), _> = sender.send(());
     });
-    let _late = alone.recv_timeout(LINGER);
+    let _late = alone.recv_timeout(ORPHAN_GRACE_PERIOD);
 }
 
-/// How an agent's end is shown: never as a status.
+/// Describes how a process ended: `exit 0`, `signal 9`.
 #[must_use]
 pub fn words(exit: Exit) -> String {
     match (exit.code, exit.signal) {

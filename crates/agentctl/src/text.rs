@@ -1,7 +1,7 @@
-//! Fitting text into columns, and the last look at what is printed.
+//! Fits text into columns and neutralises control characters before it is printed.
 //!
-//! Which characters are neutralised is decided in [`agentctl_core::text`]. What other processes have drawn
-//! or written is cleaned once more before it is printed, whoever sent it.
+//! [`agentctl_core::text`] decides which characters are neutralised. Text that another process rendered, for
+//! example the daemon, is cleaned again before it is printed.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ pub use agentctl_core::text::{SafeJson, bounded, clean, is_unsafe, safe_json};
 use agentctl_core::text::{is_harmful, is_plain, push_clean};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// A character takes a column: so many that take none may follow it before a text is cut.
-const MARKS_MOST: usize = 8;
+/// Maximum number of characters per column: limits the combining characters, which have no width.
+const MAX_CHARS_PER_COLUMN: usize = 8;
 
-/// Neutralises what a drawn text holds beside text, newlines and the colours that we draw with.
+/// Neutralises control characters in a rendered table, except newlines and the colours that we use.
 #[must_use]
 pub fn clean_drawn(text: &str) -> Cow<'_, str> {
     if !is_unsafe(text) {
@@ -40,20 +40,20 @@ fn push_clean_line(out: &mut String, mut rest: &str) {
     }
 }
 
-/// Returns the length of a sequence that begins a text and sets one of our own colours, bold, dimmed or none.
+/// Returns the length of the escape sequence at the start of a text, if it sets one of our own styles.
 fn colour(text: &str) -> Option<usize> {
     let (code, _) = text.strip_prefix("\x1b[")?.split_once('m')?;
     let ours = matches!(code, "0" | "1" | "2") || matches!(code.as_bytes(), [b'3', b'1'..=b'7']);
     ours.then(|| "\x1b[m".len() + code.len())
 }
 
-/// Neutralises control sequences and folds white space: one line.
+/// Returns a text as one line: control characters neutralised, white space collapsed.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     in_one_line(text).into_owned()
 }
 
-/// The same, for many: most texts are one line already.
+/// Like [`one_line`], without a copy if the text is one line already.
 #[must_use]
 pub fn in_one_line(text: &str) -> Cow<'_, str> {
     let mut after_blank = true;
@@ -72,11 +72,11 @@ pub fn in_one_line(text: &str) -> Cow<'_, str> {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ").into()
 }
 
-/// Cuts a text to this many columns, with an ellipsis when something is missing. Characters that take no
-/// column are bounded, too.
+/// Cuts a text to a number of columns and marks the cut with an ellipsis. Also limits characters without
+/// width.
 #[must_use]
 pub fn fit(text: &str, columns: usize) -> String {
-    let most = columns.saturating_mul(MARKS_MOST);
+    let most = columns.saturating_mul(MAX_CHARS_PER_COLUMN);
     if self::columns(text) <= columns && text.chars().nth(most).is_none() {
         return text.to_owned();
     }
@@ -94,7 +94,7 @@ pub fn fit(text: &str, columns: usize) -> String {
     out
 }
 
-/// Cuts a path to this many columns from the left: its end tells it from others.
+/// Cuts a path to a number of columns from the left: the end of a path distinguishes it.
 #[must_use]
 pub fn fit_path(path: &str, columns: usize) -> String {
     if path.width() <= columns {
@@ -112,7 +112,7 @@ pub fn fit_path(path: &str, columns: usize) -> String {
     std::iter::once('…').chain(kept.into_iter().rev()).collect()
 }
 
-/// Breaks a text into lines of at most this many columns, between words where it can.
+/// Wraps a text into lines of a number of columns, between words if possible.
 #[must_use]
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -147,28 +147,34 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Returns how many columns a text takes.
+/// Returns the width of a text in columns.
 #[must_use]
 pub fn columns(text: &str) -> usize {
     if is_plain(text) { text.len() } else { text.width() }
 }
 
-/// Returns a value as one line of such JSON.
+/// Writes bytes in hexadecimal.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// Returns a value as one line of JSON without control characters.
 pub fn json_line(value: &impl serde::Serialize) -> serde_json::Result<String> {
     let mut line = Vec::new();
     push_json(&mut line, value)?;
-    // Only a formatter that splits characters could have done otherwise.
+    // serde_json writes valid UTF-8.
     Ok(String::from_utf8(line).unwrap_or_default())
 }
 
-/// Adds a value to a line of such JSON.
+/// Appends a value as JSON without control characters.
 pub fn push_json(line: &mut Vec<u8>, value: &impl serde::Serialize) -> serde_json::Result<()> {
     let formatter = SafeJson(serde_json::ser::CompactFormatter);
     value.serialize(&mut serde_json::Serializer::with_formatter(line, formatter))
 }
 
-/// Writes a line of JSON over many lines, as `serde_json` does by itself. It may have come from another
-/// process: no raw character that [`clean`] would neutralise is written.
+/// Writes a line of JSON indented, as `serde_json` would. The line may come from another process, so the
+/// characters that [`clean`] neutralises are escaped.
 pub fn write_indented(mut out: impl std::io::Write, line: &str) -> std::io::Result<()> {
     let line = safe_json(line);
     let bytes = line.as_bytes();
@@ -180,7 +186,7 @@ pub fn write_indented(mut out: impl std::io::Write, line: &str) -> std::io::Resu
             b'{' | b'[' => {
                 margin.extend(b"  ");
                 at += 1;
-                // What is empty stays together.
+                // An empty object or array stays on one line.
                 if matches!(bytes.get(at), Some(b'}' | b']')) {
                     margin.truncate(margin.len() - 2);
                     at += 1;
@@ -215,7 +221,7 @@ pub fn write_indented(mut out: impl std::io::Write, line: &str) -> std::io::Resu
     out.write_all(&bytes[from..])
 }
 
-/// Returns where a string that begins here has ended.
+/// Returns the position after the JSON string that starts at `from`.
 fn after_string(bytes: &[u8], from: usize) -> usize {
     let mut at = from + 1;
     while let Some(found) = memchr::memchr2(b'"', b'\\', bytes.get(at..).unwrap_or_default()) {
@@ -233,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drawn_text_keeps_our_colours_and_nothing_else() {
+    fn a_rendered_text_keeps_only_our_own_colours() {
         let drawn = "\x1b[1mSTATUS\x1b[0m\n\x1b[32mrunning\x1b[0m x\n";
         assert_eq!(clean_drawn(drawn), drawn);
         for (bad, good) in [
@@ -262,8 +268,8 @@ mod tests {
     }
 
     #[test]
-    fn one_line_is_one_line_whether_it_was_or_not() {
-        let slowly = |text: &str| clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    fn one_line_without_a_copy_equals_one_line_with_a_copy() {
+        let copied = |text: &str| clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
         for text in [
             "",
             " ",
@@ -284,7 +290,7 @@ mod tests {
             "… …",
             "…  …",
         ] {
-            assert_eq!(in_one_line(text), slowly(text), "{text:?}");
+            assert_eq!(in_one_line(text), copied(text), "{text:?}");
         }
         assert!(matches!(in_one_line("a · b…"), Cow::Borrowed(_)), "nothing to do");
     }
@@ -298,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_is_indented_as_if_it_had_been_written_so() {
+    fn a_line_of_json_is_indented_as_serde_json_would() {
         let value = serde_json::json!({
             "empty": {"object": {}, "array": [], "text": ""},
             "awkward": ["{[,:]}", "a \\ \"quoted\" \\", "\\\"", "日本語 \u{202e} \n", null, -1.5e-7, true],
@@ -310,7 +316,7 @@ mod tests {
             write_indented(&mut indented, &value.to_string()).expect("written");
             let indented = String::from_utf8(indented).expect("utf-8");
             let pretty = serde_json::to_string_pretty(&value).expect("written");
-            assert_eq!(indented, safe_json(&pretty), "and nothing in it moves a terminal");
+            assert_eq!(indented, safe_json(&pretty), "control characters are escaped");
         }
     }
 }

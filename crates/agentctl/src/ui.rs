@@ -1,4 +1,4 @@
-//! The only room that prints: data on stdout, talk on stderr, colour never the only carrier of meaning.
+//! The only room that prints: data on stdout, messages on stderr. Colour is never the only carrier of meaning.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::{SafeJson, clean, clean_drawn, safe_json, write_indented};
 
-/// What is drawn on.
+/// The properties of the output that a table is drawn for.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Canvas {
-    /// The columns to fit into; unbounded when piped.
+    /// Width in columns; unlimited when piped.
     pub width: Option<usize>,
-    /// Colour is wanted.
+    /// Whether to use colour.
     pub colour: bool,
 }
 
 impl Canvas {
-    /// Paints a text behind what is there already.
+    /// Appends a text in a style.
     pub fn paint_onto(self, out: &mut String, style: Style, text: &str) {
         use std::fmt::Write;
         if self.colour {
@@ -31,7 +31,7 @@ impl Canvas {
     }
 }
 
-/// The terminal, or what stands in for it.
+/// stdout and stderr.
 pub struct Ui {
     json: bool,
     colour: bool,
@@ -41,7 +41,7 @@ pub struct Ui {
 }
 
 impl Ui {
-    /// Looks at the streams and at `NO_COLOR`, `CLICOLOR_FORCE`, `COLUMNS`.
+    /// Reads the properties of the streams and `NO_COLOR`, `CLICOLOR_FORCE`, `COLUMNS`.
     #[must_use]
     pub fn from_env() -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
@@ -58,7 +58,7 @@ impl Ui {
         Self { json: false, colour, terminal, width, out }
     }
 
-    /// Makes errors come as JSON too.
+    /// Prints errors as JSON too.
     pub fn set_json(&mut self, json: bool) {
         self.json = json;
     }
@@ -69,19 +69,19 @@ impl Ui {
         self.json
     }
 
-    /// Says whether a person looks at stdout.
+    /// Says whether stdout is a terminal.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// Says whether a person can be asked something.
+    /// Says whether a question can be asked: stdin, stdout and stderr are terminals.
     #[must_use]
     pub fn converses(&self) -> bool {
         self.terminal && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// Asks a yes-or-no question; anything but yes is no.
+    /// Asks a yes-or-no question; any answer but yes is no.
     pub fn confirm(&mut self, question: &str) -> io::Result<bool> {
         self.out.flush()?;
         write!(io::stderr(), "{} [y/N] ", clean(question))?;
@@ -90,13 +90,13 @@ impl Ui {
         Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
     }
 
-    /// Returns the width to fit into; unbounded when piped.
+    /// Returns the width in columns; unlimited when piped.
     #[must_use]
     pub fn width(&self) -> Option<usize> {
         self.terminal.then_some(self.width)
     }
 
-    /// Paints a text, where colour is wanted.
+    /// Returns a text in a style, if colour is used.
     #[must_use]
     pub fn paint(&self, style: Style, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
@@ -104,7 +104,7 @@ impl Ui {
         out
     }
 
-    /// Returns what is drawn on.
+    /// Returns the properties of stdout.
     #[must_use]
     pub fn canvas(&self) -> Canvas {
         Canvas { width: self.width(), colour: self.colour }
@@ -136,18 +136,18 @@ impl Ui {
         self.out.write_all(text.as_bytes())
     }
 
-    /// Empties the terminal.
+    /// Clears the terminal.
     pub fn clear_screen(&mut self) -> io::Result<()> {
         self.out.write_all(b"\x1b[H\x1b[2J")
     }
 
-    /// Writes bytes as they are: what this program has made itself, and an agent's own lines for a program
-    /// that reads them. No foreign text goes this way to a terminal.
+    /// Writes bytes unchanged. Only for output of this program itself, and for an agent's own lines that another
+    /// program reads: text of other programs must not reach a terminal this way.
     pub fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.out.write_all(bytes)
     }
 
-    /// Makes sure that what was written is seen.
+    /// Flushes stdout.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -160,14 +160,14 @@ impl Ui {
         self.out.flush()
     }
 
-    /// Writes a JSON document that was made elsewhere, as [`Ui::json`] would have.
+    /// Writes a serialised JSON document in the format of [`Ui::json`].
     pub fn json_text(&mut self, line: &str) -> io::Result<()> {
         write_indented(&mut self.out, line)?;
         self.out.write_all(b"\n")?;
         self.out.flush()
     }
 
-    /// Writes a line of JSON that was made elsewhere, as [`Ui::json_line`] would have.
+    /// Writes a serialised JSON object in the format of [`Ui::json_line`].
     pub fn json_line_text(&mut self, line: &str) -> io::Result<()> {
         self.line(&safe_json(line))
     }
@@ -179,35 +179,35 @@ impl Ui {
         self.out.write_all(b"\n")
     }
 
-    /// Says something beside the data.
+    /// Prints a note on stderr.
     pub fn note(&mut self, text: &str) {
-        self.talk(Style::new(), "", text);
+        self.message(Style::new(), "", text);
     }
 
-    /// Says what to do next.
+    /// Prints a hint on stderr.
     pub fn hint(&mut self, text: &str) {
-        self.talk(AnsiColor::Cyan.on_default(), "hint: ", text);
+        self.message(AnsiColor::Cyan.on_default(), "hint: ", text);
     }
 
-    /// Says what went wrong.
+    /// Prints an error on stderr.
     pub fn error(&mut self, text: &str) {
-        self.talk(AnsiColor::Red.on_default().bold(), "error: ", text);
+        self.message(AnsiColor::Red.on_default().bold(), "error: ", text);
     }
 
-    /// Says what went wrong beside what was asked for.
+    /// Prints a warning on stderr.
     pub fn warn(&mut self, text: &str) {
-        self.talk(AnsiColor::Yellow.on_default().bold(), "warning: ", text);
+        self.message(AnsiColor::Yellow.on_default().bold(), "warning: ", text);
     }
 
-    /// Says which source failed.
+    /// Prints a fault as a warning.
     pub fn warn_fault(&mut self, fault: &Fault) {
         let place = fault.root.as_deref().map(|r| format!(" ({r})")).unwrap_or_default();
         let text = format!("{}{place}: {}", fault.adapter, fault.message);
         self.warn(&text);
     }
 
-    fn talk(&mut self, style: Style, prefix: &str, text: &str) {
-        // What was printed before comes first; and when stderr is gone nobody is left to tell.
+    fn message(&mut self, style: Style, prefix: &str, text: &str) {
+        // Keep the order of stdout and stderr. Errors are ignored: they could not be reported.
         let _unread = self.out.flush();
         let colour = self.colour && io::stderr().is_terminal();
         let prefix = if colour { format!("{style}{prefix}{style:#}") } else { prefix.to_owned() };
@@ -217,12 +217,12 @@ impl Ui {
 
 impl Drop for Ui {
     fn drop(&mut self) {
-        // The reader may have gone; that is success.
+        // A closed pipe is success.
         let _unread = self.out.flush();
     }
 }
 
-/// Shows how long ago something was: `12m`.
+/// Formats an age: `12m`.
 #[must_use]
 pub fn age(now: Time, then: Time) -> String {
     let seconds = (now.millis() - then.millis()).max(0) / 1000;

@@ -15,7 +15,7 @@ use agentctl_core::model::ProcId;
 use agentctl_core::native::watch::Watch;
 use clap::{Args, Subcommand};
 
-use crate::client::{self, Client, PATIENT, Server, Silence};
+use crate::client::{self, Client, ClientError, HELLO_TIMEOUT, Server};
 use crate::config::Loaded;
 use crate::daemon::service::{self, Manager};
 use crate::daemon::status::DaemonStatus;
@@ -132,7 +132,7 @@ fn start(ui: &mut Ui, loaded: &Loaded) -> Outcome {
     let host = &loaded.host;
     let manager = Manager::here();
     let mut managed = false;
-    if manager.file(host).is_file() && Client::connect(&Place::of(host), PATIENT).is_err() {
+    if manager.file(host).is_file() && Client::connect(&Place::of(host), HELLO_TIMEOUT).is_err() {
         match service::command(host, &manager.act(host, "start")) {
             Ok(()) => managed = true,
             Err(why) => ui.warn(&format!("{why}; starting it without")),
@@ -173,8 +173,8 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
         }
     }
     let server = client::server(host, place);
-    match Client::connect(place, PATIENT) {
-        Err(silence @ (Silence::Nobody | Silence::Untrusted(_))) => {
+    match Client::connect(place, HELLO_TIMEOUT) {
+        Err(silence @ (ClientError::NotRunning | ClientError::Untrusted(_))) => {
             silence.warn_if_untrusted(ui);
             ui.note(&match before {
                 Server::Daemon(process) => {
@@ -188,8 +188,8 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
             let told: Result<serde_json::Value, _> =
                 client.call("daemon.shutdown", &serde_json::json!({}), STOP_LIMIT);
             // The connection ends a moment before the process, which holds the right to serve until then.
-            let hung_up =
-                told.is_ok() && matches!(client.line(Some(STOP_LIMIT)), Err(Silence::Broken(_)));
+            let hung_up = told.is_ok()
+                && matches!(client.line(Some(STOP_LIMIT)), Err(ClientError::Connection(_)));
             let gone = match &server {
                 Server::Daemon(process) => has_gone(host, &process.id),
                 Server::Unknown | Server::Other(_) => true,
@@ -244,7 +244,7 @@ fn has_gone(host: &Host, process: &ProcId) -> bool {
 }
 
 fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
-    let asked = Client::connect(place, PATIENT).and_then(|mut client| {
+    let asked = Client::connect(place, HELLO_TIMEOUT).and_then(|mut client| {
         let status = client.call("daemon.status", &serde_json::json!({}), STATUS_LIMIT);
         Ok((status?, client.welcome.fingerprint == client::fingerprint(host)))
     });
@@ -254,7 +254,7 @@ fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
             status.same_world = Some(same);
             status.clone()
         }
-        Err(silence @ (Silence::Nobody | Silence::Untrusted(_))) => {
+        Err(silence @ (ClientError::NotRunning | ClientError::Untrusted(_))) => {
             silence.warn_if_untrusted(ui);
             let (socket, log) = (place.socket(), place.log());
             DaemonStatus::absent(socket.display().to_string(), log.display().to_string())
@@ -412,7 +412,7 @@ fn install(ui: &mut Ui, host: &Arc<Host>, print: bool) -> Outcome {
     }
     write_private(&file, &text).map_err(|e| failed(format!("{}: {e}", file.display())))?;
     // One that was started without would be in its way.
-    if Client::connect(&Place::of(host), PATIENT).is_ok() {
+    if Client::connect(&Place::of(host), HELLO_TIMEOUT).is_ok() {
         stop_quietly(host);
     }
     for words in manager.enable(host) {
@@ -435,7 +435,7 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 fn stop_quietly(host: &Arc<Host>) {
-    if let Ok(mut client) = Client::connect(&Place::of(host), PATIENT) {
+    if let Ok(mut client) = Client::connect(&Place::of(host), HELLO_TIMEOUT) {
         let _told: Result<serde_json::Value, _> =
             client.call("daemon.shutdown", &serde_json::json!({}), STOP_LIMIT);
         let _ended = client.line(Some(STOP_LIMIT));

@@ -17,7 +17,7 @@ use clap::Args;
 use rustix::process::Signal;
 
 use crate::failure::{Failure, Kind, Outcome};
-use crate::rows;
+use crate::session_table;
 use crate::ui::Ui;
 
 /// Start a few demo agents in a scratch directory and look at them
@@ -68,7 +68,7 @@ pub(super) fn cmd_demo(ui: &mut Ui, host: &Arc<Host>, args: &DemoArgs) -> Outcom
         settle(host, &ids);
     }
     let sessions = ours(host, &scratch);
-    ui.drawn(&rows::drawn(ui.canvas(), host, &Rows::of(&sessions)))?;
+    ui.drawn(&session_table::drawn(ui.canvas(), host, &Rows::of(&sessions)))?;
     ui.flush()?;
     let find = |status| {
         let session = sessions.iter().find(|s| s.status == status);

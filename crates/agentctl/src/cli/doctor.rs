@@ -18,11 +18,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::runs::size;
-use crate::client::{Client, PATIENT, Silence};
+use crate::client::{Client, ClientError, HELLO_TIMEOUT};
 use crate::daemon::status::DaemonStatus;
 use crate::failure::Outcome;
 use crate::place::Place;
-use crate::rows;
+use crate::session_table;
 use crate::text::one_line;
 use crate::ui::Ui;
 
@@ -174,15 +174,15 @@ fn kernel(host: &Host, look: &Look) -> Vec<Check> {
 fn changes(host: &Arc<Host>) -> Check {
     let check = |state, detail: String| Check::new("events", "changes", state, detail);
     let asked = match host.var(marks::NO_DAEMON) {
-        Some(_) => Err(Silence::Nobody),
-        None => Client::connect(&Place::of(host), PATIENT),
+        Some(_) => Err(ClientError::NotRunning),
+        None => Client::connect(&Place::of(host), HELLO_TIMEOUT),
     };
     let asked = asked.and_then(|mut client| {
-        client.call::<DaemonStatus>("daemon.status", &serde_json::json!({}), PATIENT)
+        client.call::<DaemonStatus>("daemon.status", &serde_json::json!({}), HELLO_TIMEOUT)
     });
     let (who, trouble) = match asked {
         Ok(status) => ("the daemon", status.trouble),
-        Err(Silence::Nobody) => match Watcher::new(Arc::clone(host), ALL) {
+        Err(ClientError::NotRunning) => match Watcher::new(Arc::clone(host), ALL) {
             Ok(mut watcher) => {
                 watcher.look();
                 ("`events`", watcher.trouble().map(str::to_owned))
@@ -213,7 +213,8 @@ fn control(host: &Host) -> Vec<Check> {
     let kept = match runs.all() {
         Ok(all) => {
             let bytes: u64 = all.iter().map(Run::bytes).sum();
-            let folder = rows::directory(host, &host.state().join("runs").to_string_lossy());
+            let folder =
+                session_table::directory(host, &host.state().join("runs").to_string_lossy());
             let detail = format!("{} kept, {} in {folder}", all.len(), size(bytes));
             Check::new("control", "runs", CheckState::Ok, detail)
         }
@@ -225,7 +226,7 @@ fn control(host: &Host) -> Vec<Check> {
 
 fn configuration(host: &Host) -> Check {
     let path = crate::config::path(host);
-    let shown = rows::directory(host, &path.to_string_lossy());
+    let shown = session_table::directory(host, &path.to_string_lossy());
     if path.exists() {
         Check::new("config", "file", CheckState::Ok, shown)
     } else {
@@ -243,7 +244,7 @@ fn agent(adapter: &'static dyn Adapter, host: &Arc<Host>, faults: &mut Vec<Fault
     checks.push(match &installation.program {
         Some(program) => {
             let version = installation.version.as_deref().unwrap_or("version not known");
-            let place = rows::directory(host, &program.to_string_lossy());
+            let place = session_table::directory(host, &program.to_string_lossy());
             Check::new(name, "program", CheckState::Ok, format!("{version}, {place}"))
         }
         None => Check::new(name, "program", CheckState::Absent, "not on the PATH"),
@@ -271,7 +272,7 @@ fn agent(adapter: &'static dyn Adapter, host: &Arc<Host>, faults: &mut Vec<Fault
         ));
     }
     for root in roots {
-        let label = rows::directory(host, &root.label());
+        let label = session_table::directory(host, &root.label());
         // One home after the other, each on a thread that may be abandoned.
         let answer = ask(adapter, host, root.label());
         faults.extend(answer.1.iter().cloned());

@@ -20,7 +20,7 @@ use super::locks::{directory, local, short, shown};
 use super::table;
 use crate::config::{Loaded, Span, WebhookEndpoint};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::rows;
+use crate::session_table;
 use crate::text::one_line;
 use crate::ui::{Ui, age};
 
@@ -440,7 +440,7 @@ fn name(host: &Host, fuse: &Fuse) -> String {
 
 fn bound(host: &Host, fuse: &Fuse) -> String {
     match (&fuse.directory, &fuse.session) {
-        (Some(directory), _) => rows::directory(host, directory),
+        (Some(directory), _) => session_table::directory(host, directory),
         (None, Some(id)) => one_line(&format!("{} {id}", fuse.adapter.as_deref().unwrap_or("?"))),
         (None, None) => "-".into(),
     }

@@ -24,7 +24,7 @@ use super::logs::Form;
 use super::wait::{self, Show};
 use crate::config::{Defaults, Span};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::rows;
+use crate::session_table;
 use crate::ui::{Ui, age};
 
 /// So long after its first words an agent's first record is waited for.
@@ -516,7 +516,7 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
         }
         LaunchError::Held { directory, holders } => {
             let by: Vec<String> = holders.iter().map(|h| held(host, h)).collect();
-            let directory = rows::directory(host, &directory.to_string_lossy());
+            let directory = session_table::directory(host, &directory.to_string_lossy());
             let message = format!("{directory} is {}", by.join(" and "));
             let stop =
                 holders.iter().find_map(|h| h.session.clone().or(h.pid.map(|p| p.to_string())));

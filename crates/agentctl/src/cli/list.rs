@@ -15,7 +15,7 @@ use crate::client::{self, Client};
 use crate::config::Span;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::protocol::{Form, ListParams, Shown, Tabled};
-use crate::rows;
+use crate::session_table;
 use crate::ui::Ui;
 
 /// List sessions: everything alive, whoever started it
@@ -185,7 +185,7 @@ fn show(ui: &mut Ui, host: &Host, args: &ListArgs, listing: &Rows) -> Result<(),
     if listing.is_empty() {
         return draw(ui, args, "", &listing.faults);
     }
-    rows::draw(ui.canvas(), host, listing, &mut |part| ui.drawn(part))?;
+    session_table::draw(ui.canvas(), host, listing, &mut |part| ui.drawn(part))?;
     Ok(ui.flush()?)
 }
 
@@ -229,7 +229,7 @@ fn watch(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs, query: &Query) -> Outco
         if args.json {
             ui.json_line(&listing)?;
         } else {
-            let shown = rows::drawn(ui.canvas(), host, &listing);
+            let shown = session_table::drawn(ui.canvas(), host, &listing);
             if last.as_ref() != Some(&shown) {
                 repaint(ui, &shown, listing.faults.is_empty())?;
                 last = Some(shown);

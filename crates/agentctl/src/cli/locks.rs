@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::table;
 use crate::config::Span;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::rows;
+use crate::session_table;
 use crate::text::one_line;
 use crate::ui::{Ui, age};
 
@@ -174,7 +174,7 @@ fn failure(host: &Host, directory: &Path, error: LockError) -> Failure {
 }
 
 pub(super) fn shown(host: &Host, directory: &Path) -> String {
-    rows::directory(host, &directory.to_string_lossy())
+    session_table::directory(host, &directory.to_string_lossy())
 }
 
 /// Who keeps a directory, and for how long yet.
@@ -194,7 +194,7 @@ fn table(ui: &Ui, host: &Host, locks: &[Lock]) -> Vec<String> {
     let now = host.now();
     let cells = |lock: &Lock| {
         let since = lock.holder.since.map_or_else(|| "-".to_owned(), |since| age(now, since));
-        let directory = rows::directory(host, &lock.directory);
+        let directory = session_table::directory(host, &lock.directory);
         let style = match lock.holder.kind {
             Why::Occupied => AnsiColor::Green.on_default(),
             Why::Manual => AnsiColor::Yellow.on_default(),

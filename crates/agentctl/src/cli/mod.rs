@@ -34,7 +34,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::Loaded;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::rows;
+use crate::session_table;
 use crate::text;
 use crate::ui::Ui;
 
@@ -240,7 +240,7 @@ fn ambiguous(host: &Arc<Host>, text: &str, targets: &[Target]) -> Failure {
         failure = failure.candidate(format!("and {} more", targets.len() - SHOWN));
     }
     if targets.iter().any(is_twice) {
-        let home = rows::directory(host, &targets[0].root);
+        let home = session_table::directory(host, &targets[0].root);
         return failure.hint(format!("name it by its pid, or with its home: `{text}@{home}`"));
     }
     failure.hint("give more characters, or `adapter:id`")
@@ -255,7 +255,7 @@ fn candidate(host: &Arc<Host>, target: &Target, is_twice: bool) -> String {
     };
     let mut line = format!("{}:{what}", target.adapter);
     if is_twice {
-        line.push_str(&format!("@{}", rows::directory(host, &target.root)));
+        line.push_str(&format!("@{}", session_table::directory(host, &target.root)));
     }
     if let Some(session) = fleet::inspect(host, ALL, target).session {
         let pid = session.pid.map(|pid| format!("  pid {pid}")).unwrap_or_default();

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::config::{Defaults, Span};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::rows;
+use crate::session_table;
 use crate::shim;
 use crate::text::{fit, one_line};
 use crate::ui::{Ui, age};
@@ -163,7 +163,7 @@ fn table(ui: &mut Ui, host: &Host, runs: &[Row]) -> std::io::Result<()> {
             ago(run.ended_at),
             exit,
             size(run.bytes),
-            rows::directory(host, &run.directory),
+            session_table::directory(host, &run.directory),
         ))?;
         for failure in &run.hook_failures {
             ui.line(&format!("          {}", one_line(failure)))?;

@@ -9,7 +9,7 @@ use agentctl_core::model::{Fault, Session, Target, Time, Tokens};
 use clap::Args;
 
 use crate::failure::{Failure, Kind, Outcome};
-use crate::rows;
+use crate::session_table;
 use crate::text::{clean, one_line, wrap};
 use crate::ui::{Ui, age};
 
@@ -87,7 +87,7 @@ fn lines(ui: &Ui, host: &Host, session: &Session) -> Vec<String> {
     field("id", Some(session.id.clone().unwrap_or_else(|| "- (no session yet)".to_owned())));
     field("name", session.name.as_deref().map(one_line));
     field("title", session.title.as_deref().map(one_line));
-    field("directory", session.cwd.as_deref().map(|c| rows::directory(host, c)));
+    field("directory", session.cwd.as_deref().map(|c| session_table::directory(host, c)));
     field("model", session.model.as_deref().map(one_line));
     field("pid", pids(session));
     field("started", session.started_at.map(|t| moment(now, t)));
@@ -105,7 +105,7 @@ fn lines(ui: &Ui, host: &Host, session: &Session) -> Vec<String> {
     field("run", session.run.clone());
     field("parent", session.parent.clone());
     field("prompt", session.prompt.as_deref().map(|p| clean(p).replace('\n', " ")));
-    field("home", Some(rows::directory(host, &session.root)));
+    field("home", Some(session_table::directory(host, &session.root)));
     for note in &session.notes {
         field("note", Some(one_line(note)));
     }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::list::{StatusArg, adapter_name};
 use crate::config::Span;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::rows;
+use crate::session_table;
 use crate::text::one_line;
 use crate::ui::Ui;
 
@@ -252,7 +252,7 @@ fn all(
             "no session could be seen"
         });
     } else if !args.yes && !args.json && ui.converses() {
-        ui.drawn(&rows::drawn(ui.canvas(), host, &Rows::of(&listing.sessions)))?;
+        ui.drawn(&session_table::drawn(ui.canvas(), host, &Rows::of(&listing.sessions)))?;
         let count = listing.sessions.len();
         let what =
             if count == 1 { "this session".into() } else { format!("these {count} sessions") };

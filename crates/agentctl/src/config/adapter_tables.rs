@@ -1,5 +1,4 @@
-//! The tables `[<adapter>]` of the configuration file: which there are, and what they hold, is declared by
-//! the adapters.
+//! The tables `[<adapter>]` of the configuration file. The adapters declare their tables and keys.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +27,7 @@ enum AdapterTable {
     Gateways(Vec<GatewayTable>),
 }
 
-/// A server on a network; its token stands here, in a variable or in a file.
+/// One gateway. Its token is in this file, in a variable or in another file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GatewayTable {
@@ -50,13 +49,13 @@ struct Gateways {
     gateways: Vec<GatewayTable>,
 }
 
-/// Returns the adapters that have a table, with what it holds.
+/// Returns the adapters that have a table, with its keys.
 fn declared() -> impl Iterator<Item = (&'static str, Settings)> {
     let all = ALL.iter().map(|adapter| (adapter.name(), adapter.settings()));
     all.filter(|(_, settings)| !matches!(settings, Settings::None))
 }
 
-/// Returns how the tables are written, for a hint: `[name]`, `[[name.gateways]]`.
+/// Returns the headings of the tables for a hint: `[name]`, `[[name.gateways]]`.
 pub(super) fn headings() -> String {
     let heading = |(name, settings)| match settings {
         Settings::Gateways => format!("[[{name}.gateways]]"),
@@ -65,7 +64,7 @@ pub(super) fn headings() -> String {
     declared().map(heading).collect::<Vec<_>>().join(", ")
 }
 
-/// A key of the file that is known. An error about an unknown key has that key's line.
+/// A known key of the file. The error about an unknown key has the line of the key.
 struct Key(String);
 
 impl<'de> Deserialize<'de> for Key {
@@ -117,7 +116,7 @@ impl<'de> Deserialize<'de> for AdapterTables {
 }
 
 impl AdapterTables {
-    /// Says of each server whether its secret stands in this file, and in which other file it may stand.
+    /// Returns for each gateway whether the secret is in this file, and the other file that may hold it.
     pub(super) fn secret_places(&self) -> impl Iterator<Item = (bool, Option<&PathBuf>)> {
         let servers = self.0.values().flat_map(|table| match table {
             AdapterTable::Gateways(servers) => servers.as_slice(),
@@ -126,7 +125,7 @@ impl AdapterTables {
         servers.map(|server| (server.token.is_some(), server.token_file.as_ref()))
     }
 
-    /// Puts what the tables say into the host.
+    /// Stores the settings in the host.
     pub(super) fn apply(self, host: &mut Host, path: &Path) -> Result<(), Failure> {
         for (name, table) in self.0 {
             match table {
@@ -145,7 +144,7 @@ impl AdapterTables {
     }
 }
 
-/// Reads one server on a network: an address without a secret in it, and one secret at most.
+/// Reads one gateway: a URL without a secret, and at most one token.
 fn gateway(
     host: &Host,
     adapter: &str,
@@ -157,7 +156,7 @@ fn gateway(
         Failure::new(Kind::Failed, message)
     };
     if let Err(why) = Endpoint::parse(&table.url) {
-        // Not shown: what is wrong with it may be that a secret stands in it.
+        // The error does not contain the URL, which may hold a secret.
         return Err(wrong(format!("a url is not usable: {why}"))
             .hint("write it like wss://gateway.example or ws://127.0.0.1:18789"));
     }
@@ -175,7 +174,7 @@ fn gateway(
     })
 }
 
-/// Checks an adapter's own settings: each is one it knows, with a value it knows.
+/// Checks that the adapter declares every key and value of its table.
 fn check(
     adapter: &str,
     known: &[Setting],

@@ -1,4 +1,4 @@
-//! What the daemon is told: where events are sent, who is shown a notification, where metrics are served.
+//! The tables of the daemon: `[[webhooks]]`, `[notify]` and `[metrics]`.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use super::webhook::{WebhookEndpoint, check_secret};
 use super::{Hidden, Span, expand, relative, secret};
 use crate::failure::{Failure, Kind};
 
-/// One try takes no longer than this, whatever is wished.
-const LONGEST: std::time::Duration = std::time::Duration::from_mins(1);
+/// Maximum `timeout` of a webhook.
+const MAX_WEBHOOK_TIMEOUT: std::time::Duration = std::time::Duration::from_mins(1);
 
-/// One `[[webhooks]]`; its secret stands here, in a variable or in a file.
+/// One `[[webhooks]]`. Its secret is in this file, in a variable or in another file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WebhookTable {
@@ -37,13 +37,13 @@ pub(super) struct WebhookTable {
 }
 
 impl WebhookTable {
-    /// Says whether its secret stands in this file, and in which other file it may stand.
+    /// Returns whether the secret is in this file, and the other file that may hold it.
     pub(super) fn secret_places(&self) -> (bool, Option<&PathBuf>) {
         (self.secret.is_some(), self.secret_file.as_ref())
     }
 }
 
-/// `[notify]`: that it is there is the wish.
+/// `[notify]`. Its presence enables notifications.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NotifyTable {
@@ -61,7 +61,7 @@ impl NotifyTable {
     }
 }
 
-/// `[metrics]`: that it is there is the wish.
+/// `[metrics]`. Its presence enables metrics.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MetricsTable {
@@ -76,13 +76,13 @@ pub(super) struct MetricsTable {
 }
 
 impl MetricsTable {
-    /// Says whether its secret stands in this file, and in which other file it may stand.
+    /// Returns whether the secret is in this file, and the other file that may hold it.
     pub(super) fn secret_places(&self) -> (bool, Option<&PathBuf>) {
         (self.token.is_some(), self.token_file.as_ref())
     }
 }
 
-/// Reads the endpoints; none has the name of another.
+/// Reads the webhook endpoints and makes their names unique.
 pub(super) fn webhooks(
     host: &Host,
     tables: Vec<WebhookTable>,
@@ -109,7 +109,7 @@ fn webhook(
     table: WebhookTable,
     wrong: &dyn Fn(&str, String) -> Failure,
 ) -> Result<WebhookEndpoint, Failure> {
-    // The URL is not shown: what is wrong with it may be that a secret stands in it.
+    // The error does not contain the URL, which may hold a secret.
     let mut endpoint = WebhookEndpoint::parse(&table.url.0)
         .map_err(|why| wrong("url", why).hint("write it like https://hooks.example/agentctl"))?;
     endpoint.allow_private = table.allow_private;
@@ -137,7 +137,7 @@ fn webhook(
     }
     endpoint.adapters = table.adapters;
     if let Some(Span(span)) = table.timeout {
-        if span.is_zero() || span > LONGEST {
+        if span.is_zero() || span > MAX_WEBHOOK_TIMEOUT {
             return Err(wrong("timeout", "it is not between 1ms and 60s".into()));
         }
         endpoint.timeout = span;
@@ -147,7 +147,7 @@ fn webhook(
     Ok(endpoint)
 }
 
-/// Reads what is shown, and how.
+/// Reads the settings of notifications.
 pub(super) fn notify(table: NotifyTable, path: &Path) -> Result<NotifySettings, Failure> {
     let wrong = |key: &str, what: String| {
         Failure::new(Kind::Failed, format!("{}: notify.{key}: {what}", path.display()))
@@ -171,7 +171,7 @@ pub(super) fn notify(table: NotifyTable, path: &Path) -> Result<NotifySettings, 
     Ok(settings)
 }
 
-/// Reads where metrics are served: on this machine, unless that is said twice.
+/// Reads the settings of metrics. A `listen` address beyond loopback needs `allow_remote = true` as well.
 pub(super) fn metrics(
     host: &Host,
     table: MetricsTable,
@@ -202,7 +202,7 @@ pub(super) fn metrics(
     Ok(MetricsSettings { listen, token, hosts: table.hosts })
 }
 
-/// Reads the word for a kind of event; of sessions the second half is enough.
+/// Parses a kind of event: `session.waiting`, or `waiting` for short.
 fn kind(word: &str) -> Result<EventKind, (String, String)> {
     EventKind::parse(word).ok_or_else(|| {
         let all: Vec<_> = EventKind::ALL.iter().map(|kind| kind.word()).collect();

@@ -1,20 +1,20 @@
-//! How far an IP address reaches: which addresses a webhook may name and be sent to.
+//! Classifies IP addresses: public, private, or never a target of webhooks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How far an address reaches.
+/// The class of an IP address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Anywhere.
+    /// On the internet.
     Public,
-    /// This machine, or a network of one's own.
+    /// Loopback or a private network.
     Private,
-    /// Nobody receives webhooks there: link-local (where clouds keep their secrets), multicast,
-    /// reserved, unspecified, tunnels that hide another address.
+    /// Never a target: link-local (metadata services of clouds), multicast, reserved, unspecified, and
+    /// tunnels that contain another address.
     Never,
 }
 
-/// Says how far an address reaches; one that is written as another kind of address is judged as that.
+/// Returns the class of an address. An IPv4 address mapped into IPv6 counts as the IPv4 address.
 #[must_use]
 pub(super) fn reach(address: IpAddr) -> Reach {
     match address.to_canonical() {
@@ -30,7 +30,7 @@ fn reach_v4(address: Ipv4Addr) -> Reach {
         }
         [0 | 224..=255, ..]
         | [169, 254, ..]
-        // Azure's platform address: public by number, inside by nature.
+        // Azure's platform service, in the public range.
         | [168, 63, 129, 16]
         | [192, 0, 0 | 2, _]
         | [192, 88, 99, _]
@@ -43,21 +43,23 @@ fn reach_v4(address: Ipv4Addr) -> Reach {
 
 fn reach_v6(address: Ipv6Addr) -> Reach {
     match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 1] | [0xfc00..=0xfdff, ..] if !is_amazons(address) => Reach::Private,
-        // NAT64: the IPv4 address stands at the end.
+        [0, 0, 0, 0, 0, 0, 0, 1] | [0xfc00..=0xfdff, ..] if !is_amazon_metadata(address) => {
+            Reach::Private
+        }
+        // NAT64: the last 32 bits are the IPv4 address.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
             reach_v4(Ipv4Addr::new(a, b, c, d))
         }
-        // Teredo and its like, documentation, 6to4.
+        // Teredo and other special-purpose ranges, documentation, 6to4.
         [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => Reach::Never,
         [0x2000..=0x3fff, ..] => Reach::Public,
         _ => Reach::Never,
     }
 }
 
-/// Amazon's metadata service has an address in the private range.
-fn is_amazons(address: Ipv6Addr) -> bool {
+/// Amazon's metadata service, in the private range.
+fn is_amazon_metadata(address: Ipv6Addr) -> bool {
     matches!(address.segments(), [0xfd00, 0xec2, ..])
 }
 
@@ -66,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_judged_by_where_they_lead() {
+    fn addresses_are_classified() {
         let cases: [(Reach, &[&str]); 3] = [
             (
                 Reach::Public,

@@ -1,4 +1,4 @@
-//! What `[notify]` and `[metrics]` configure, with their defaults.
+//! The settings of `[notify]` and `[metrics]`, with their defaults.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -6,47 +6,47 @@ use std::time::Duration;
 use agentctl_core::events::EventKind;
 use agentctl_core::host::Secret;
 
-/// How long a notification program may run.
-const NOTIFY_LIMIT: Duration = Duration::from_secs(10);
-/// Where metrics are served by default.
+/// Timeout of a notification program.
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The default address of the metrics.
 pub(super) const METRICS_LISTEN: SocketAddr =
     SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9200);
-/// The least number of characters of a configured token.
-const TOKEN_LEAST: usize = 16;
+/// Minimum number of characters of a configured token.
+const MIN_TOKEN_CHARS: usize = 16;
 
-/// What is shown, and how.
+/// The settings of notifications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotifySettings {
-    /// The argv; `None` for the desktop's own.
+    /// The command as argv; `None` for the default of the desktop.
     pub command: Option<Vec<String>>,
-    /// The kinds of edges.
+    /// The kinds of events that are shown.
     pub on: Vec<EventKind>,
-    /// How long a program may take.
+    /// The timeout of the command.
     pub limit: Duration,
 }
 
 impl Default for NotifySettings {
     fn default() -> Self {
         let on = vec![EventKind::Waiting, EventKind::Stopped, EventKind::Error];
-        Self { command: None, on, limit: NOTIFY_LIMIT }
+        Self { command: None, on, limit: NOTIFY_TIMEOUT }
     }
 }
 
-/// What is configured.
+/// The settings of the metrics server.
 #[derive(Debug)]
 pub struct MetricsSettings {
-    /// Where.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// The secret that whoever asks must know; one is made where none is given.
+    /// The bearer token; `None` to generate one.
     pub token: Option<Secret>,
-    /// Further names it may be called by, with their port.
+    /// Further accepted `Host` names, with their port.
     pub hosts: Vec<String>,
 }
 
-/// Says what is wrong with a token, if anything is.
+/// Checks the length and the characters of a token.
 pub(crate) fn check_token(token: &str) -> Result<(), String> {
-    if token.len() < TOKEN_LEAST {
-        return Err(format!("it has fewer than {TOKEN_LEAST} characters"));
+    if token.len() < MIN_TOKEN_CHARS {
+        return Err(format!("it has fewer than {MIN_TOKEN_CHARS} characters"));
     }
     if !token.bytes().all(|b| b.is_ascii_graphic()) {
         return Err("it holds something else than visible ASCII characters".into());
@@ -59,7 +59,7 @@ mod tests {
     use super::check_token;
 
     #[test]
-    fn a_token_is_long_and_plain() {
+    fn a_token_has_a_minimum_length_and_is_ascii() {
         assert!(check_token("0123456789abcdef").is_ok());
         for bad in ["", "short", "0123456789 abcdef", "0123456789abcdef\n", "pässwörter-sind-kurz"]
         {

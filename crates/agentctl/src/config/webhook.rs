@@ -1,5 +1,4 @@
-//! Where events are sent, as the configuration says. The whole address is shown nowhere: with many
-//! services its path is the secret.
+//! A webhook endpoint. Its whole URL is never shown: with many services the path is a secret.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -12,27 +11,27 @@ use ureq::http::Uri;
 
 use super::reach::{Reach, reach};
 
-/// Marks a secret whose rest is the key in base64.
-const MARK: &str = "whsec_";
+/// The prefix of a secret whose rest is the key in base64.
+const BASE64_PREFIX: &str = "whsec_";
 
-/// One endpoint.
+/// A webhook endpoint.
 #[derive(Clone)]
 pub struct WebhookEndpoint {
-    /// What it is called: what was given, else scheme, host and port.
+    /// The configured name, or else scheme, host and port.
     pub name: String,
-    /// What its events are signed with; without one they are not.
+    /// The secret that signs events; `None`: events are not signed.
     pub secret: Option<Secret>,
-    /// The body alone is signed, too, for receivers that know no other signature. It can be replayed.
+    /// Adds signatures of the body alone, for receivers that know no other. Such a message can be replayed.
     pub body_signatures: bool,
-    /// The kinds it wants; empty for all.
+    /// The wanted kinds of events; empty for all.
     pub kinds: Vec<EventKind>,
-    /// The adapters it wants to hear about; empty for all, and for what belongs to none.
+    /// The wanted adapters; empty for all, including events without an adapter.
     pub adapters: Vec<String>,
-    /// It may be on this machine or in a network of one's own.
+    /// Whether loopback and private networks are allowed.
     pub allow_private: bool,
-    /// One try takes no longer.
+    /// The timeout of one try.
     pub timeout: Duration,
-    /// The authorities its certificate is checked against; `None` for the system's.
+    /// The file of certificate authorities; `None` for those of the system.
     pub ca_file: Option<PathBuf>,
     pub(crate) url: Uri,
     pub(crate) host: String,
@@ -41,7 +40,7 @@ pub struct WebhookEndpoint {
 }
 
 impl WebhookEndpoint {
-    /// Reads a URL. The error says what is wrong and does not repeat it: a secret may stand in it.
+    /// Parses a URL. The error does not contain it, because it may hold a secret.
     pub fn parse(url: &str) -> Result<Self, String> {
         let uri: Uri = url.parse().map_err(|_| "it is not a URL")?;
         let (secure, usual) = match uri.scheme_str() {
@@ -84,18 +83,18 @@ impl WebhookEndpoint {
         })
     }
 
-    /// Returns the whole address, which may be a secret.
+    /// Returns the whole URL, which may be a secret.
     pub(crate) fn url(&self) -> &Uri {
         &self.url
     }
 
-    /// Says whether another endpoint has the same address.
+    /// Says whether another endpoint has the same URL.
     #[must_use]
     pub fn is_at(&self, other: &Self) -> bool {
         self.url == other.url
     }
 
-    /// Says why nothing can ever be sent there, as far as that can be told without asking anybody.
+    /// Says why no event can be sent to this endpoint, as far as that is known without a name lookup.
     #[must_use]
     pub fn never(&self) -> Option<String> {
         if !self.secure && !self.allow_private {
@@ -107,7 +106,7 @@ impl WebhookEndpoint {
         named.and_then(|address| self.refusal(address))
     }
 
-    /// Says why nothing may be sent to this address.
+    /// Says why no event may be sent to an address.
     pub(crate) fn refusal(&self, address: IpAddr) -> Option<String> {
         let address = address.to_canonical();
         match reach(address) {
@@ -122,7 +121,7 @@ impl WebhookEndpoint {
         }
     }
 
-    /// Says whether it wants this event.
+    /// Says whether the endpoint wants an event.
     #[must_use]
     pub fn wants(&self, event: &Event) -> bool {
         let named = |adapter: &str| self.adapters.iter().any(|a| a == adapter);
@@ -193,17 +192,17 @@ fn number(text: &str) -> Option<u32> {
     }
 }
 
-/// Says what is wrong with a secret, if anything is.
+/// Checks that a secret is usable as a key.
 pub(super) fn check_secret(secret: &str) -> Result<(), String> {
     if secret.is_empty() { Err("it is empty".into()) } else { secret_key(secret).map(|_| ()) }
 }
 
-/// Returns the key that a secret stands for.
+/// Returns the key of a secret.
 pub(crate) fn secret_key(secret: &str) -> Result<Vec<u8>, String> {
-    match secret.strip_prefix(MARK) {
-        Some(rest) => base64::decode(rest)
-            .filter(|key| !key.is_empty())
-            .ok_or_else(|| format!("its secret begins with {MARK} and does not go on in base64")),
+    match secret.strip_prefix(BASE64_PREFIX) {
+        Some(rest) => base64::decode(rest).filter(|key| !key.is_empty()).ok_or_else(|| {
+            format!("its secret begins with {BASE64_PREFIX} and does not go on in base64")
+        }),
         None => Ok(secret.as_bytes().to_vec()),
     }
 }
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_be_reached_is_known_beforehand() {
+    fn unreachable_addresses_are_refused_without_a_name_lookup() {
         let never = |url: &str, allow_private| {
             let endpoint = WebhookEndpoint::parse(url).expect("read");
             WebhookEndpoint { allow_private, ..endpoint }.never().is_some()

@@ -1,9 +1,9 @@
-//! Fuses at work: one thread reckons which are due, and each that is fires on a thread of its own, so
-//! that a slow action stalls nobody.
+//! Fires fuses: one thread computes which fuses are due, and each due fuse fires on a thread of its own, so
+//! that a slow action delays no other fuse.
 //!
-//! It is told of every look the daemon takes; between looks it sleeps until the next fuse burns down.
-//! Deadlines are the clock's on the wall and are reckoned anew at each wake: the look that the daemon
-//! takes once a minute is what notices a clock that was set, or a machine that slept.
+//! The thread gets every snapshot of the daemon and sleeps until the next deadline in between. Deadlines are
+//! wall-clock times and are computed anew at each wake-up; the snapshot once a minute makes sure that a
+//! changed clock or a suspended machine is noticed.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -25,35 +25,36 @@ use agentctl_core::model::{
 use agentctl_core::runs::HookReport;
 use agentctl_core::stop::{self, Options, StopVerdict};
 
-/// So many fire at once; the others wait their turn.
-const AT_ONCE: usize = 8;
-/// So long is waited before a fuse that could not be claimed is tried again.
-const AGAIN: Duration = Duration::from_secs(5);
-/// What a session costs is asked no more often than this: the answer is a read of its whole record.
-const COST_PACE: Duration = Duration::from_secs(10);
-/// So much of what a command says goes into the log.
-const LOGGED_BYTES: usize = 4 << 10;
+/// Maximum number of fuses that fire at once; further due fuses wait.
+const MAX_FIRING: usize = 8;
+/// Pause before a fuse that could not be claimed is retried.
+const CLAIM_RETRY_PAUSE: Duration = Duration::from_secs(5);
+/// Minimum interval between two readings of the cost of a session: each one reads its whole file.
+const COST_INTERVAL: Duration = Duration::from_secs(10);
+/// Maximum number of bytes of a command's output in the log.
+const MAX_LOGGED_BYTES: usize = 4 << 10;
 
-/// Where word of fuses goes.
+/// The outputs of fuses.
 pub trait Outlets: Send + Sync {
-    /// Tells everybody who listens.
+    /// Sends an event to all event sinks.
     fn tell(&self, event: Event);
-    /// Posts an event to an address; says why it could not be taken on. The same id may come again.
+    /// Queues an event for delivery to a URL, or says why it cannot be queued. May be called twice with the
+    /// same event id.
     fn post(&self, url: &str, event: &Event) -> Result<(), String>;
-    /// Writes a line into the log.
+    /// Writes a line to the log.
     fn log(&self, weight: Weight, text: &str);
 }
 
-/// How much a line of the log matters.
+/// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// It went as it should.
+    /// Success.
     Note,
-    /// It did not.
+    /// A failure.
     Warning,
 }
 
-/// The fuses of this user, attended to until this is dropped.
+/// A handle to the thread that fires this user's fuses. Dropping it ends the thread.
 #[derive(Debug)]
 pub struct Fuses {
     shared: Arc<Shared>,
@@ -61,38 +62,38 @@ pub struct Fuses {
 
 #[derive(Debug, Default)]
 struct Shared {
-    state: Mutex<Mailbox>,
+    state: Mutex<Inbox>,
     bell: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Mailbox {
-    /// The newest look that has not been used yet.
+struct Inbox {
+    /// The newest snapshot that the thread has not used yet.
     listing: Option<Arc<Listing>>,
     rung: bool,
     over: bool,
-    /// So many are firing.
+    /// The number of fuses that are firing.
     firing: usize,
 }
 
-/// Why the one who reckons is awake.
+/// Why the thread woke up.
 enum Wake {
-    /// Something may be due; with the daemon's newest look, where there is one.
+    /// A fuse may be due. Holds the daemon's newest snapshot, if there is an unused one.
     Look(Option<Arc<Listing>>),
-    /// Nobody needs it any more.
+    /// The thread is to end.
     Over,
 }
 
 impl Fuses {
-    /// Begins to attend to the fuses.
+    /// Starts the thread.
     pub fn start(
         host: Arc<Host>,
         adapters: Adapters,
         outlets: Arc<dyn Outlets>,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let warden = Warden {
-            awake_since: host.now(),
+        let thread = FuseThread {
+            started_at: host.now(),
             host,
             adapters,
             outlets,
@@ -100,19 +101,19 @@ impl Fuses {
             faults: Vec::new(),
             costs: Costs::default(),
         };
-        std::thread::Builder::new().name("fuses".into()).spawn(move || warden.run())?;
+        std::thread::Builder::new().name("fuses".into()).spawn(move || thread.run())?;
         shared.ring(None);
         Ok(Self { shared })
     }
 
-    /// Hands over the daemon's newest look at what lives, with what rests in shared servers. Never
-    /// blocks; a look nobody has used yet is replaced.
+    /// Hands over the daemon's newest snapshot of live sessions, including those that are idle in shared
+    /// servers. Never blocks; replaces a snapshot that was not used yet.
     pub fn looked(&self, listing: Arc<Listing>) {
         self.shared.ring(Some(listing));
     }
 
-    /// Claims no more fuses and waits for those that are firing, at most so long; says whether all are
-    /// done. What is not is taken up by the next daemon.
+    /// Claims no more fuses and waits for the firing ones, at most `limit`; says whether all are done. The
+    /// next daemon resumes the others.
     #[must_use]
     pub fn stop(&self, limit: Duration) -> bool {
         let mut state = self.shared.lock();
@@ -139,7 +140,7 @@ impl Drop for Fuses {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Mailbox> {
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -150,7 +151,7 @@ impl Shared {
         self.bell.notify_all();
     }
 
-    /// Sleeps until it rings or the time has come.
+    /// Sleeps until the bell is rung or the time is up.
     fn wait(&self, limit: Option<Duration>) -> Wake {
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut state = self.lock();
@@ -174,13 +175,13 @@ impl Shared {
     }
 }
 
-/// One of those that are firing; rings when it is through.
-struct Turn(Arc<Shared>);
+/// One of the [`MAX_FIRING`] slots for firing fuses. Dropping it wakes the thread.
+struct Slot(Arc<Shared>);
 
-impl Turn {
+impl Slot {
     fn take(shared: &Arc<Shared>) -> Option<Self> {
         let mut state = shared.lock();
-        if state.over || state.firing >= AT_ONCE {
+        if state.over || state.firing >= MAX_FIRING {
             return None;
         }
         state.firing += 1;
@@ -189,26 +190,26 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.0.lock().firing -= 1;
         self.0.ring(None);
     }
 }
 
-/// The one who reckons.
-struct Warden {
+/// The state of the thread.
+struct FuseThread {
     host: Arc<Host>,
     adapters: Adapters,
     outlets: Arc<dyn Outlets>,
     shared: Arc<Shared>,
-    awake_since: Time,
-    /// What was complained about already.
+    started_at: Time,
+    /// Faults that were logged already.
     faults: Vec<Fault>,
     costs: Costs,
 }
 
-impl Warden {
+impl FuseThread {
     fn run(mut self) {
         let mut limit = None;
         while let Wake::Look(listing) = self.shared.wait(limit) {
@@ -216,7 +217,7 @@ impl Warden {
         }
     }
 
-    /// Fires what is due; says how long may be slept then.
+    /// Fires the due fuses; returns how long the thread may sleep.
     fn attend(&mut self, listing: Option<Arc<Listing>>) -> Option<Duration> {
         let mut again = self.resume();
         let (burning, faults) = fuses::all(&self.host);
@@ -224,14 +225,14 @@ impl Warden {
             self.outlets.log(Weight::Warning, &fault.message);
         }
         self.faults = faults;
-        let looks = burning.iter().any(depends_on_a_look);
+        let looks = burning.iter().any(depends_on_a_snapshot);
         let handed = listing.is_some();
         let mut listing = listing.unwrap_or_else(|| Arc::new(empty()));
         if looks && !handed {
             listing = Arc::new(self.look());
         }
         let mut due = self.due(&burning, &listing);
-        // What was handed over may be a while old by now: nothing is done on its word alone.
+        // The snapshot handed over may be old: confirm what is due by it with a fresh one.
         if handed && due.iter().any(|d| d.cause != Cause::Ttl) {
             listing = Arc::new(self.look());
             due = self.due(&burning, &listing);
@@ -240,33 +241,33 @@ impl Warden {
         for due in due {
             match self.begin(&due) {
                 Ok(true) => left.retain(|f| f.id != due.fuse.id),
-                // Somebody else's, or no longer as it was, or all hands are full.
-                Ok(false) => again = Some(AGAIN),
+                // Claimed by another process, changed meanwhile, or no free slot.
+                Ok(false) => again = Some(CLAIM_RETRY_PAUSE),
                 Err(error) => {
                     let name = name(&due.fuse);
                     let text = format!("{name} has burnt down and could not be claimed: {error}");
                     self.outlets.log(Weight::Warning, &text);
-                    again = Some(AGAIN);
+                    again = Some(CLAIM_RETRY_PAUSE);
                 }
             }
         }
         let now = self.host.now();
         let next = fuses::next_due(&self.host, &left, &listing, now).map(|at| {
             let ms = u64::try_from(at.millis() - now.millis()).unwrap_or_default();
-            // Never early: the part of a millisecond that is cut off counts as a whole one.
+            // Round up: the thread must not wake before the deadline.
             Duration::from_millis(ms + 1)
         });
         [again, next, self.costs.settle()].into_iter().flatten().min()
     }
 
-    /// Goes on with what others left in the middle.
+    /// Resumes fuses whose firing process died.
     fn resume(&mut self) -> Option<Duration> {
         let unfinished = match fuses::unfinished(&self.host) {
             Ok(unfinished) => unfinished,
             Err(error) => {
                 let text = format!("interrupted fuses could not be looked for: {error}");
                 self.outlets.log(Weight::Warning, &text);
-                return Some(AGAIN);
+                return Some(CLAIM_RETRY_PAUSE);
             }
         };
         for firing in unfinished {
@@ -276,9 +277,9 @@ impl Warden {
                 let text = format!("{}: {note}", name(&firing.fuse));
                 self.outlets.log(Weight::Warning, &text);
             }
-            // Dropped where all hands are full: then it is unfinished still.
-            if let Some(turn) = Turn::take(&self.shared) {
-                self.fire(firing, turn);
+            // Without a free slot the claim is dropped; the fuse stays unfinished and is retried.
+            if let Some(slot) = Slot::take(&self.shared) {
+                self.fire(firing, slot);
             }
         }
         None
@@ -296,19 +297,19 @@ impl Warden {
     }
 
     fn begin(&self, due: &Due) -> Result<bool, FuseError> {
-        let Some(turn) = Turn::take(&self.shared) else { return Ok(false) };
+        let Some(slot) = Slot::take(&self.shared) else { return Ok(false) };
         let Some(firing) = fuses::claim(&self.host, due)? else { return Ok(false) };
-        self.fire(firing, turn);
+        self.fire(firing, slot);
         Ok(true)
     }
 
-    fn fire(&self, firing: Firing, turn: Turn) {
-        let late = firing.at() < self.awake_since;
+    fn fire(&self, firing: Firing, slot: Slot) {
+        let late = firing.at() < self.started_at;
         let (host, adapters, outlets) =
             (Arc::clone(&self.host), self.adapters, Arc::clone(&self.outlets));
-        let thread = std::thread::Builder::new().name("fuse".into());
-        let spawned = thread.spawn(move || {
-            let _turn = turn;
+        let builder = std::thread::Builder::new().name("fuse".into());
+        let spawned = builder.spawn(move || {
+            let _slot = slot;
             fire(&host, adapters, outlets.as_ref(), firing, late);
         });
         if let Err(error) = spawned {
@@ -318,12 +319,12 @@ impl Warden {
     }
 }
 
-/// What sessions have cost, as far as somebody asked a moment ago.
+/// A cache of the cost of sessions.
 #[derive(Default)]
 struct Costs {
     known: Vec<Cost>,
-    /// Somebody wanted to know more than the pace allows.
-    short: bool,
+    /// A cost was needed before [`COST_INTERVAL`] was over, so an old one was used.
+    stale: bool,
 }
 
 struct Cost {
@@ -340,12 +341,12 @@ impl Costs {
         if let Some(known) = self.known.iter_mut().find(|k| k.target == target) {
             known.wanted = true;
             let same = known.last_activity_at == session.last_activity_at;
-            // Subagents may spend while their parent's record rests.
+            // Only for idle sessions: subagents can add cost while the file of their parent does not change.
             if same && session.status == Status::Idle {
                 return known.usd;
             }
-            if known.at.elapsed() < COST_PACE {
-                self.short = true;
+            if known.at.elapsed() < COST_INTERVAL {
+                self.stale = true;
                 return known.usd;
             }
         }
@@ -356,17 +357,17 @@ impl Costs {
         usd
     }
 
-    /// Forgets what nobody asked for this time; says when to ask again.
+    /// Drops entries that were not needed this time; returns when to read again.
     fn settle(&mut self) -> Option<Duration> {
         self.known.retain(|k| k.wanted);
         for known in &mut self.known {
             known.wanted = false;
         }
-        std::mem::take(&mut self.short).then_some(COST_PACE)
+        std::mem::take(&mut self.stale).then_some(COST_INTERVAL)
     }
 }
 
-fn depends_on_a_look(fuse: &Fuse) -> bool {
+fn depends_on_a_snapshot(fuse: &Fuse) -> bool {
     fuse.idle_ms.is_some() || fuse.max_runtime_ms.is_some() || fuse.max_cost_usd.is_some()
 }
 
@@ -374,7 +375,7 @@ fn empty() -> Listing {
     Listing { schema_version: SCHEMA_VERSION, sessions: Vec::new(), faults: Vec::new() }
 }
 
-/// Names a fuse as a person would.
+/// Names a fuse for the log.
 fn name(fuse: &Fuse) -> String {
     let what = match (&fuse.directory, &fuse.session) {
         (Some(directory), _) => directory.as_str(),
@@ -385,7 +386,7 @@ fn name(fuse: &Fuse) -> String {
     format!("the fuse of {what}{label}")
 }
 
-/// Tells that a fuse has burnt down and does what it asks for, to the end.
+/// Sends the event that a fuse has expired, and performs all its actions.
 pub fn fire(
     host: &Arc<Host>,
     adapters: Adapters,
@@ -428,7 +429,7 @@ pub fn fire(
     }
 }
 
-/// The session a fuse is bound to.
+/// Returns the session that a fuse is bound to.
 fn target(adapters: Adapters, fuse: &Fuse) -> Option<Target> {
     let (id, root) = (fuse.session.as_ref()?, fuse.root.as_ref()?);
     let adapter = adapters.iter().find(|a| Some(a.name()) == fuse.adapter.as_deref())?;
@@ -436,8 +437,7 @@ fn target(adapters: Adapters, fuse: &Fuse) -> Option<Target> {
     Some(Target { adapter: adapter.name(), root: root.clone(), session: Some(locator), pid: None })
 }
 
-/// Stops the session a fuse is bound to, or all that work in its directory; each in the way that
-/// `agentctl stop` does.
+/// Stops the session that a fuse is bound to, or all sessions in its directory, like `agentctl stop`.
 fn end(
     host: &Arc<Host>,
     adapters: Adapters,
@@ -489,7 +489,7 @@ fn end(
     if troubles.is_empty() { Ok(all) } else { Err(all) }
 }
 
-/// Runs a command to its end, in the directory concerned where there is one.
+/// Runs a command to its end, in the directory of the fuse or session, or else in the home directory.
 fn run(host: &Arc<Host>, argv: &[String], event: &Event) -> Result<String, String> {
     let fuse = event.fuse.as_ref();
     let session = event.session.as_ref();
@@ -512,11 +512,11 @@ fn run(host: &Arc<Host>, argv: &[String], event: &Event) -> Result<String, Strin
         (hook::EVENT_ID, event.id.clone()),
     ];
     let told = serde_json::to_vec(event).map_err(|e| e.to_string())?;
-    let stdin = spoken(told).map_err(|e| e.to_string())?;
+    let stdin = pipe_with(told).map_err(|e| e.to_string())?;
     let attended =
         Call { argv, variables, cwd: &cwd, stdin: Some(stdin), limit: HOOK_TIMEOUT }.run(host);
     let said = attended.as_ref().map(|a| a.said.clone()).unwrap_or_default();
-    let said = String::from_utf8_lossy(&said[..said.len().min(LOGGED_BYTES)]).trim().to_owned();
+    let said = String::from_utf8_lossy(&said[..said.len().min(MAX_LOGGED_BYTES)]).trim().to_owned();
     let words = if said.is_empty() { String::new() } else { format!("; it said: {said}") };
     match HookReport::of(attended.map(|a| a.exit), HOOK_TIMEOUT, host.now()).failure() {
         None => Ok(format!("done{words}")),
@@ -524,12 +524,12 @@ fn run(host: &Arc<Host>, argv: &[String], event: &Event) -> Result<String, Strin
     }
 }
 
-/// Returns something to read this from. A command that does not read it holds nobody up: what feeds it
-/// ends with it.
-fn spoken(words: Vec<u8>) -> io::Result<File> {
+/// Returns a pipe to read these bytes from. A thread writes them, so a command that does not read its stdin
+/// blocks nothing; the thread ends when the command closes the pipe.
+fn pipe_with(bytes: Vec<u8>) -> io::Result<File> {
     let (reader, mut writer) = io::pipe()?;
     std::thread::Builder::new().name("fuse-stdin".into()).spawn(move || {
-        let _unread = writer.write_all(&words);
+        let _unread = writer.write_all(&bytes);
     })?;
     Ok(File::from(OwnedFd::from(reader)))
 }

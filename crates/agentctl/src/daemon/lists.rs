@@ -10,9 +10,9 @@ use agentctl_core::model::{Listing, SCHEMA_VERSION};
 use serde::ser::Error;
 use serde_json::Result;
 
-use crate::parts::in_parts;
+use crate::parallel::in_parts;
 use crate::protocol::{Form, Tabled};
-use crate::rows::drawn;
+use crate::session_table::drawn;
 use crate::text::{json_line, push_json};
 
 /// A list of more rows is written in pieces of so many.

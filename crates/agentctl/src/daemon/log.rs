@@ -1,4 +1,4 @@
-//! The daemon's log: one JSON object a line, a new file when the old one is large.
+//! The daemon's log: one JSON object per line, rotated by size.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,20 +13,20 @@ use serde_json::Value;
 
 use crate::text::push_json;
 
-/// A log larger than this is put aside.
-const MOST: u64 = 4 << 20;
-/// So many old ones are kept.
-const KEPT: u32 = 3;
+/// The log is rotated when it is larger than this.
+const MAX_LOG_BYTES: u64 = 4 << 20;
+/// Number of rotated logs that are kept.
+const KEPT_LOGS: u32 = 3;
 
-/// How much a line matters.
+/// The level of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// What is done.
+    /// Normal operation.
     Info,
-    /// What did not work, and is lived with.
+    /// A failure that the daemon works around.
     Warn,
-    /// What did not work.
+    /// A failure.
     Error,
 }
 
@@ -39,7 +39,7 @@ struct Line<'a> {
     about: &'a Value,
 }
 
-/// A log that everybody may write to.
+/// A log that all threads share.
 #[derive(Clone, Debug)]
 pub struct Log(Arc<Mutex<Inner>>);
 
@@ -52,14 +52,14 @@ struct Inner {
 }
 
 impl Log {
-    /// Opens the log, or begins it.
+    /// Opens or creates the log.
     pub fn open(path: &Path, clock: fn() -> Time) -> io::Result<Self> {
         let file = open(path)?;
         let size = file.metadata()?.len();
         Ok(Self(Arc::new(Mutex::new(Inner { path: path.to_owned(), file, size, clock }))))
     }
 
-    /// Writes one line about something.
+    /// Writes one line.
     pub fn say(&self, level: Level, what: &str, about: Value) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let line = Line { at: (inner.clock)(), level, what, about: &about };
@@ -68,16 +68,16 @@ impl Log {
             return;
         }
         text.push(b'\n');
-        // A log that cannot be written must not end what it tells about.
+        // A full disk must not end the daemon.
         let _unwritten = inner.write(&text);
     }
 
-    /// Writes one line that says only what is done.
+    /// Writes one line with level `info`.
     pub fn info(&self, what: &str, about: Value) {
         self.say(Level::Info, what, about);
     }
 
-    /// Writes one line about what did not work.
+    /// Writes one line with level `warn`.
     pub fn warn(&self, what: &str, about: Value) {
         self.say(Level::Warn, what, about);
     }
@@ -85,7 +85,7 @@ impl Log {
 
 impl Inner {
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
-        if self.size >= MOST {
+        if self.size >= MAX_LOG_BYTES {
             self.rotate()?;
         }
         self.file.write_all(line)?;
@@ -94,25 +94,26 @@ impl Inner {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        for number in (1..KEPT).rev() {
-            let _none = std::fs::rename(aside(&self.path, number), aside(&self.path, number + 1));
+        for number in (1..KEPT_LOGS).rev() {
+            let _none =
+                std::fs::rename(rotated(&self.path, number), rotated(&self.path, number + 1));
         }
-        std::fs::rename(&self.path, aside(&self.path, 1))?;
+        std::fs::rename(&self.path, rotated(&self.path, 1))?;
         self.file = open(&self.path)?;
         self.size = 0;
         Ok(())
     }
 }
 
-/// Returns where an older log lies.
-fn aside(path: &Path, number: u32) -> PathBuf {
+/// Returns the path of a rotated log.
+fn rotated(path: &Path, number: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));
     name.into()
 }
 
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    // A FIFO in its place is not waited for.
+    // Do not block on a FIFO in its place.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let mut options = OpenOptions::new();
     let opened = options.append(true).create(true).mode(0o600).custom_flags(flags).open(path);
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_log_is_put_aside_and_few_are_kept() {
+    fn a_large_log_is_rotated_and_few_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("daemon.log");
         let log = Log::open(&path, clock).unwrap();

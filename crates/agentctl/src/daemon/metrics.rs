@@ -1,9 +1,10 @@
-//! What is measured. Gauges are counted by a fresh look at each scrape and kept nowhere; counters add up
-//! what this daemon has heard since it began.
+//! The metrics. Gauges are counted from a fresh snapshot at each scrape and kept nowhere; counters add up the
+//! events since the daemon started.
 //!
-//! A zero is only written where its source has answered: a session that could not be looked for is
-//! missing, not gone. No label holds a text of any length or number that an agent chose.
+//! A gauge is 0 only if its source has answered; if the source failed, the gauge is left out. Labels whose
+//! values an agent chooses are limited in length and number.
 
+pub mod server;
 mod table;
 mod text;
 mod usage;
@@ -27,22 +28,22 @@ use super::webhooks::{WebhookStatus, duration};
 pub use self::table::{ALL as TABLE, Kind, Metric};
 pub use self::text::Form;
 
-/// The statuses of what lives.
+/// The statuses of live sessions.
 const LIVE: [Status; 4] = [Status::Running, Status::Waiting, Status::Idle, Status::Unknown];
-/// Every way to end.
+/// All outcomes of a session.
 const OUTCOMES: [Outcome; 5] =
     [Outcome::Finished, Outcome::Failed, Outcome::Interrupted, Outcome::Killed, Outcome::Unknown];
-/// An end that is told twice has the same id; so many of the last ones are known.
-const ENDS_KNOWN: usize = 256;
+/// The number of event ids of ended sessions that are remembered, to count an end once that is reported twice.
+const MAX_REMEMBERED_ENDS: usize = 256;
 
-/// What adds up.
+/// The counters of the daemon and the thread that counts usage.
 pub(super) struct Metrics {
     host: Arc<Host>,
     counted: Arc<Mutex<Counted>>,
     usage: Usage,
 }
 
-/// The counters, and what keeps them from counting twice.
+/// The counters, and the ids that keep an end from being counted twice.
 #[derive(Debug, Default)]
 struct Counted {
     samples: Samples,
@@ -50,32 +51,32 @@ struct Counted {
     ends: VecDeque<String>,
 }
 
-/// What the daemon knows of itself at a scrape.
-pub(super) struct Own {
+/// The daemon's figures about itself at a scrape.
+pub(super) struct DaemonFigures {
     pub(super) since: Time,
     pub(super) subscribers: usize,
     pub(super) webhooks: Vec<WebhookStatus>,
 }
 
 impl Metrics {
-    /// Begins to count.
+    /// Starts counting.
     pub(super) fn start(host: Arc<Host>) -> io::Result<Arc<Self>> {
         let counted: Arc<Mutex<Counted>> = Arc::default();
-        lock(&counted).begin();
+        lock(&counted).set_to_zero();
         let usage = Usage::start(Arc::clone(&host), Arc::clone(&counted))?;
         Ok(Arc::new(Self { host, counted, usage }))
     }
 
-    /// Counts an edge. Never blocks.
-    pub(super) fn heard(&self, event: &Event) {
-        let ended = lock(&self.counted).heard(event, self.host.now());
-        if let Some(session) = event.session.as_ref().filter(|_| ended) {
+    /// Counts an event. Never blocks.
+    pub(super) fn count_event(&self, event: &Event) {
+        let ended = lock(&self.counted).count_event(event, self.host.now());
+        if ended && let Some(session) = &event.session {
             self.usage.ask(session);
         }
     }
 
-    /// Takes in how a look of the daemon's own went.
-    pub(super) fn looked<'a>(
+    /// Counts the duration and the new faults of a snapshot that the daemon took.
+    pub(super) fn count_snapshot<'a>(
         &self,
         took: &[(&'static str, Duration)],
         missing: &[Fault],
@@ -92,8 +93,8 @@ impl Metrics {
         }
     }
 
-    /// Looks, counts and writes. Blocks for as long as a look takes.
-    pub(super) fn scrape(&self, own: Own, form: Form) -> Result<String, std::fmt::Error> {
+    /// Takes a snapshot, counts it and returns all metrics as text. Blocks as long as the snapshot takes.
+    pub(super) fn scrape(&self, own: DaemonFigures, form: Form) -> Result<String, std::fmt::Error> {
         let mut samples = lock(&self.counted).samples.clone();
         let (listing, locks, lock_faults) = locks::survey(&self.host, ALL);
         let (fuses, fuse_faults) = agentctl_core::fuses::all(&self.host);
@@ -106,7 +107,7 @@ impl Metrics {
         for fault in listing.faults.iter().chain(&lock_faults).chain(&fuse_faults) {
             samples.add(&table::FAULTS, &fault_labels(fault), 1);
         }
-        samples.extend(itself(own));
+        samples.extend(daemon_itself(own));
         samples.text(form)
     }
 }
@@ -116,8 +117,8 @@ fn lock(counted: &Mutex<Counted>) -> MutexGuard<'_, Counted> {
 }
 
 impl Counted {
-    /// What can be told apart beforehand begins at nought, so that the first of it is a rise.
-    fn begin(&mut self) {
+    /// Sets all counters with known labels to 0, so that the first event shows as an increase.
+    fn set_to_zero(&mut self) {
         for kind in EventKind::ALL {
             self.samples.add(&table::EVENTS, &[kind.word().into()], 0);
         }
@@ -129,15 +130,15 @@ impl Counted {
             }
         }
         for outcome in OUTCOMES {
-            self.samples.add(&table::SESSIONS_TOTAL, &[as_before(outcome)], 0);
+            self.samples.add(&table::SESSIONS_TOTAL, &[predecessor_status(outcome)], 0);
         }
         self.samples.add(&table::EXPIRED, &[], 0);
-        self.samples.expect(&table::DURATION);
-        self.samples.expect(&table::LAG);
+        self.samples.add_empty_histogram(&table::DURATION);
+        self.samples.add_empty_histogram(&table::LAG);
     }
 
-    /// Counts an edge, and says whether a session has ended by it.
-    fn heard(&mut self, event: &Event, now: Time) -> bool {
+    /// Counts an event; says whether a session has ended by it for the first time.
+    fn count_event(&mut self, event: &Event, now: Time) -> bool {
         self.samples.add(&table::EVENTS, &[event.kind.word().into()], 1);
         if !event.late {
             let lag =
@@ -161,14 +162,14 @@ impl Counted {
         if self.ends.contains(&event.id) {
             return false;
         }
-        if self.ends.len() == ENDS_KNOWN {
+        if self.ends.len() == MAX_REMEMBERED_ENDS {
             self.ends.pop_front();
         }
         self.ends.push_back(event.id.clone());
         let outcome = session.outcome.unwrap_or(Outcome::Unknown);
         let labels = [session.adapter.into(), outcome.word().into()];
         self.samples.add(&table::ENDS, &labels, 1);
-        self.samples.add(&table::SESSIONS_TOTAL, &[as_before(outcome)], 1);
+        self.samples.add(&table::SESSIONS_TOTAL, &[predecessor_status(outcome)], 1);
         if let Some(seconds) = duration(session, event) {
             self.samples.observe(&table::DURATION, &[], seconds);
         }
@@ -176,8 +177,8 @@ impl Counted {
     }
 }
 
-/// The word that the predecessor had for an end.
-fn as_before(outcome: Outcome) -> Value {
+/// Returns the value of an outcome in the metrics of the predecessor of this program.
+fn predecessor_status(outcome: Outcome) -> Value {
     Cow::Borrowed(match outcome {
         Outcome::Finished => "completed",
         Outcome::Failed => "failed",
@@ -189,7 +190,7 @@ fn fault_labels(fault: &Fault) -> [Value; 2] {
     [fault.adapter.into(), fault.code.into()]
 }
 
-/// Counts what lives. An adapter that could not be asked has no noughts.
+/// Counts live sessions. An adapter with a fault gets no zeros.
 fn sessions(listing: &Listing) -> Samples {
     let mut samples = Samples::default();
     let asked = |name: &str| !listing.faults.iter().any(|fault| fault.adapter == name);
@@ -208,7 +209,7 @@ fn sessions(listing: &Listing) -> Samples {
     samples
 }
 
-/// Counts the directories that are kept.
+/// Counts locked directories.
 fn directories(listing: &Listing, locks: &[Lock], faults: &[Fault]) -> Samples {
     let mut samples = Samples::default();
     for (kind, before, whole) in [
@@ -224,8 +225,8 @@ fn directories(listing: &Listing, locks: &[Lock], faults: &[Fault]) -> Samples {
     samples
 }
 
-/// Tells about the daemon itself.
-fn itself(own: Own) -> Samples {
+/// Returns the metrics about the daemon itself.
+fn daemon_itself(own: DaemonFigures) -> Samples {
     let mut samples = Samples::default();
     samples.add(&table::BUILD, &[env!("CARGO_PKG_VERSION").into()], 1);
     let since = Duration::from_millis(u64::try_from(own.since.millis()).unwrap_or(0));

@@ -1,12 +1,11 @@
-//! The daemon: somebody awake. It fans questions out, merges answers and pushes edges; it owns no session.
+//! The daemon: a process that watches all agents, sends events and answers questions faster. It owns no
+//! session: kill it or delete its directory, and no answer changes.
 //!
-//! Kill it, wipe its directory, and no answer changes. One thread looks (`awake`), one thread serves
-//! connections; both hear of edges on one bounded channel, so whoever is slow falls behind alone.
+//! One thread watches (`watch_thread`), one thread serves the connections (`socket`). Events go through a
+//! bounded broadcast channel: a slow subscriber loses events and delays no other.
 
 mod answers;
-mod awake;
 pub mod fuses;
-pub mod http;
 mod lists;
 mod log;
 pub mod metrics;
@@ -15,6 +14,7 @@ pub mod service;
 mod socket;
 pub mod start;
 pub mod status;
+mod watch_thread;
 pub mod webhooks;
 
 use std::fs::File;
@@ -31,61 +31,61 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, broadcast};
 
 use self::answers::{Answer, Answers};
-use self::awake::Awake;
-use self::http::Desk;
 pub use self::log::Log;
+use self::metrics::server::{self as metrics_server, MetricsServer};
 use self::status::DaemonStatus;
+use self::watch_thread::WatchThread;
 use crate::config::Loaded;
 use crate::place::{Instance, Place};
 use crate::protocol::{PROTOCOL, Welcome};
 
-/// Where one sentence for the log goes. It holds no secret and no control character.
+/// Writes one sentence to the log. The sentence contains no secret and no control character.
 pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// So many edges may be unread before a slow reader loses some.
-const NEWS_MOST: usize = 1024;
-/// So many questions may block at once; the others wait for their turn.
-const QUESTIONS_MOST: usize = 8;
+/// Capacity of the event channel; a subscriber that is further behind loses events.
+const EVENT_CHANNEL_CAPACITY: usize = 1024;
+/// Maximum number of questions that are answered at once; further questions wait.
+const MAX_CONCURRENT_QUESTIONS: usize = 8;
 
-/// An edge, and how it is written on the socket: once for all.
+/// An event and its line on the socket, serialised once for all subscribers.
 #[derive(Clone, Debug)]
 pub struct News {
-    /// The edge.
+    /// The event.
     pub event: Arc<Event>,
-    /// Its line.
+    /// The JSON-RPC notification, with its newline.
     pub line: Arc<str>,
 }
 
-/// What every part of the daemon shares.
+/// The state that all parts of the daemon share.
 pub(crate) struct Hub {
     host: Arc<Host>,
     place: Place,
     log: Log,
     answers: Answers,
     welcome: Welcome,
-    awake: Awake,
-    metrics: Option<Desk>,
+    watch_thread: WatchThread,
+    metrics: Option<MetricsServer>,
     ending: Notify,
 }
 
 impl Hub {
-    /// Makes the daemon end.
+    /// Ends the daemon.
     fn end(&self) {
         self.ending.notify_one();
     }
 
-    /// Counts what there is now.
+    /// Returns the status, with sessions, locks and fuses counted now.
     async fn status(&self) -> Answer {
         let mut status = DaemonStatus::absent(
             self.place.socket().display().to_string(),
             self.place.log().display().to_string(),
         );
-        status.served(&self.welcome);
-        status.subscribers = Some(self.awake.ears.events.receiver_count() as u64);
-        status.trouble = self.awake.trouble();
-        status.webhooks = self.awake.ears.webhooks.status();
-        status.notify = self.awake.ears.notify.as_ref().map(notify::Notify::status);
-        status.metrics = self.metrics.as_ref().map(Desk::status);
+        status.set_daemon(&self.welcome);
+        status.subscribers = Some(self.watch_thread.sinks.events.receiver_count() as u64);
+        status.trouble = self.watch_thread.trouble();
+        status.webhooks = self.watch_thread.sinks.webhooks.status();
+        status.notify = self.watch_thread.sinks.notify.as_ref().map(notify::Notify::status);
+        status.metrics = self.metrics.as_ref().map(MetricsServer::status);
         self.answers
             .blocking(move |host| {
                 let (listing, locks, _) = locks::survey(host, ALL);
@@ -98,7 +98,7 @@ impl Hub {
     }
 }
 
-/// Serves until told to end. Once it does, somebody hears of it, and why metrics are not served if so.
+/// Serves until it is told to end. Calls `serving` once it serves, with the reason if metrics are not served.
 pub fn run(
     mut loaded: Loaded,
     place: &Place,
@@ -108,16 +108,16 @@ pub fn run(
 ) -> io::Result<()> {
     let log = Log::open(&place.log(), loaded.host.clock)?;
     kernel::keep_memory_together();
-    // Somebody who stays awake remembers.
+    // A long-lived process profits from a cache of the files it has read.
     loaded.host = Arc::new(Host { file_cache: Some(Arc::default()), ..Host::clone(&loaded.host) });
     log_panics(&log);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(QUESTIONS_MOST)
+        .max_blocking_threads(MAX_CONCURRENT_QUESTIONS)
         .build()?;
     let served = runtime.block_on(serve(loaded, place, right, (log.clone(), ready), serving));
-    // A question that hangs in the kernel is not waited for.
+    // Do not wait for a thread that hangs in a system call.
     runtime.shutdown_background();
     log.info("ended", json!({"error": served.as_ref().err().map(ToString::to_string)}));
     served
@@ -147,19 +147,23 @@ async fn serve(
         pid: std::process::id(),
         since: host.now(),
     };
-    let metrics = loaded.metrics.take().map(|wished| Desk::new(wished, &host)).transpose()?;
-    let counters = metrics.as_ref().map(|desk| Arc::clone(&desk.metrics));
+    let metrics = loaded.metrics.take().map(|s| MetricsServer::new(s, &host)).transpose()?;
+    let counters = metrics.as_ref().map(|server| Arc::clone(&server.metrics));
     let hub = Arc::new(Hub {
         place: place.clone(),
         answers: Answers::new(Arc::clone(&host)),
-        awake: Awake::start(loaded, &log, (broadcast::channel(NEWS_MOST).0, counters))?,
+        watch_thread: WatchThread::start(
+            loaded,
+            &log,
+            (broadcast::channel(EVENT_CHANNEL_CAPACITY).0, counters),
+        )?,
         metrics,
         host,
         welcome,
         log,
         ending: Notify::new(),
     });
-    // Until it ends nobody else has the right to serve here, unless somebody wipes the directory.
+    // The lock file keeps out a second daemon. If its directory is deleted, the lock is worthless: end.
     let (lost, guarded) = (Arc::clone(&hub), Arc::clone(right));
     std::thread::Builder::new().name("guard".into()).spawn(move || {
         guarded.wait_until_lost();
@@ -169,20 +173,20 @@ async fn serve(
     })?;
     hub.log.info("serving", json!({"pid": hub.welcome.pid, "socket": place.socket()}));
     tokio::spawn(socket::serve(listener, Arc::clone(&hub)));
-    http::open(&hub).await;
-    serving(hub.metrics.as_ref().and_then(|desk| desk.status().trouble));
-    start::tell(ready, hub.host.var("NOTIFY_SOCKET"));
+    metrics_server::open(&hub).await;
+    serving(hub.metrics.as_ref().and_then(|server| server.status().trouble));
+    start::report_ready(ready, hub.host.var("NOTIFY_SOCKET"));
     tokio::select! {
         () = hub.ending.notified() => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         _ = hangup.recv() => {}
     }
-    hub.awake.end();
+    hub.watch_thread.end();
     Ok(())
 }
 
-/// A part that breaks is written down; the others go on.
+/// Logs every panic. A panic ends one thread or task; the others go on.
 fn log_panics(log: &Log) {
     let log = log.clone();
     std::panic::set_hook(Box::new(move |panic| {

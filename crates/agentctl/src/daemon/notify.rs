@@ -1,8 +1,8 @@
-//! Desktop notifications: one program run for each edge that a person wants to see, and for none twice.
+//! Desktop notifications: runs a program once for each event that is configured.
 //!
-//! The program is an argv, never a shell line. It has ten seconds, a process group of its own, what is
-//! known in `AGENTCTL_*` variables and as JSON on stdin. What happened while nobody was awake is not
-//! shown. A program that fails is counted; it changes nothing else.
+//! The program is an argv, not a shell line. It has a timeout of ten seconds and its own process group, and
+//! gets the event in `AGENTCTL_*` variables and as JSON on stdin. Events from before the daemon started are
+//! not shown. A program that fails is only counted.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
@@ -23,14 +23,14 @@ use super::{Say, webhooks};
 use crate::config::NotifySettings;
 use crate::text;
 
-/// So many run at once.
-const AT_ONCE: usize = 2;
-/// So many wait.
-const WAITING: usize = 32;
-/// So many ids are remembered: an edge that is told twice is told twice soon.
-const REMEMBERED: usize = 4096;
-/// Columns of one line.
-const COLUMNS: usize = 120;
+/// Maximum number of programs that run at once.
+const MAX_RUNNING: usize = 2;
+/// Maximum number of queued notifications.
+const MAX_WAITING: usize = 32;
+/// Number of remembered event ids. A duplicate event follows soon after the first.
+const MAX_REMEMBERED_IDS: usize = 4096;
+/// Maximum width of a line.
+const MAX_COLUMNS: usize = 120;
 
 /// How it stands with notifications.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -45,29 +45,30 @@ pub struct NotifyStatus {
     pub last_error: Option<String>,
 }
 
-/// Shows notifications from threads of its own, which end with it.
+/// A handle to the threads that run the programs. Dropping it ends them.
 pub struct Notify {
     on: Vec<EventKind>,
     queue: SyncSender<Arc<Event>>,
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenIds>,
     status: Arc<Mutex<NotifyStatus>>,
     say: Say,
 }
 
+/// The last event ids, to drop duplicates.
 #[derive(Default)]
-struct Seen {
+struct SeenIds {
     ids: HashSet<String>,
     order: VecDeque<String>,
 }
 
-impl Seen {
+impl SeenIds {
     /// Says whether an id is new, and remembers it.
     fn add(&mut self, id: &str) -> bool {
         let new = self.ids.insert(id.to_owned());
         if new {
             self.order.push_back(id.to_owned());
         }
-        if self.order.len() > REMEMBERED
+        if self.order.len() > MAX_REMEMBERED_IDS
             && let Some(oldest) = self.order.pop_front()
         {
             self.ids.remove(&oldest);
@@ -81,12 +82,12 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Notify {
-    /// Starts the threads. They sleep until something is offered.
+    /// Starts the threads. They sleep until an event is offered.
     pub fn start(settings: NotifySettings, host: &Arc<Host>, say: Say) -> io::Result<Self> {
-        let (queue, waiting) = sync_channel::<Arc<Event>>(WAITING);
+        let (queue, waiting) = sync_channel::<Arc<Event>>(MAX_WAITING);
         let waiting = Arc::new(Mutex::new(waiting));
         let status = Arc::new(Mutex::new(NotifyStatus::default()));
-        for _ in 0..AT_ONCE {
+        for _ in 0..MAX_RUNNING {
             let worker = Worker {
                 settings: settings.clone(),
                 host: Arc::clone(host),
@@ -99,10 +100,10 @@ impl Notify {
         Ok(Self { on: settings.on, queue, seen: Mutex::default(), status, say })
     }
 
-    /// Shows an event, if it is one of those wanted, fresh, and not seen before. Never blocks.
+    /// Queues an event if its kind is configured, it is not late and it is no duplicate. Never blocks.
     pub fn offer(&self, event: &Arc<Event>) {
         let ends = matches!(event.kind, EventKind::Stopped | EventKind::Error);
-        // A subagent's end is its parent's business.
+        // The end of a subagent needs no action of a person: its parent goes on.
         let subagent = event.session.as_ref().is_some_and(|s| s.parent.is_some());
         if event.late || !self.on.contains(&event.kind) || (ends && subagent) {
             return;
@@ -118,7 +119,7 @@ impl Notify {
         }
     }
 
-    /// Returns how it stands now.
+    /// Returns the current status.
     #[must_use]
     pub fn status(&self) -> NotifyStatus {
         lock(&self.status).clone()
@@ -151,20 +152,20 @@ impl Worker {
     }
 
     fn show(&self, event: &Event) -> Result<(), String> {
-        let words = Words::of(event);
-        let command = self.settings.command.clone().unwrap_or_else(|| words.desktop());
+        let text = NotificationText::of(event);
+        let command = self.settings.command.clone().unwrap_or_else(|| text.desktop());
         let name = command.first().ok_or("its command is empty")?;
         let limit = self.settings.limit;
         let call = Call {
             argv: &command,
-            variables: words.variables(event),
+            variables: text.variables(event),
             cwd: &self.host.home,
-            stdin: self.told(event).ok(),
+            stdin: self.event_file(event).ok(),
             limit,
         };
         let attended = call.run(&self.host)?;
         let said = String::from_utf8_lossy(&attended.said);
-        let said = text::fit(&text::one_line(&said), COLUMNS);
+        let said = text::fit(&text::one_line(&said), MAX_COLUMNS);
         let said = if said.is_empty() { said } else { format!(": {said}") };
         match attended.exit {
             None => Err(format!("{name} was ended after {} s", limit.as_secs())),
@@ -176,8 +177,8 @@ impl Worker {
         }
     }
 
-    /// The event in a file without a name. Where none can be made, the variables must do.
-    fn told(&self, event: &Event) -> io::Result<File> {
+    /// Returns the event as an unlinked file, for the program's stdin.
+    fn event_file(&self, event: &Event) -> io::Result<File> {
         let state = self.host.state();
         private::directory(&state)?;
         let path = state.join(format!("notify-{}.json", uuid::Uuid::new_v4()));
@@ -189,13 +190,13 @@ impl Worker {
     }
 }
 
-/// What a person reads, on single lines without control characters.
-struct Words {
+/// The text of a notification: single lines without control characters.
+struct NotificationText {
     title: String,
     text: String,
 }
 
-impl Words {
+impl NotificationText {
     fn of(event: &Event) -> Self {
         let session = event.session.as_ref();
         let who = event.adapter.unwrap_or("agentctl");
@@ -215,11 +216,11 @@ impl Words {
         let place = place.or_else(|| event.lock.as_ref().map(|l| l.directory.clone()));
         let place = place.or_else(|| event.fuse.as_ref().and_then(|f| f.directory.clone()));
         let lines = [detail, called, place].into_iter().flatten();
-        let lines: Vec<_> = lines.map(|l| text::fit(&text::one_line(&l), COLUMNS)).collect();
+        let lines: Vec<_> = lines.map(|l| text::fit(&text::one_line(&l), MAX_COLUMNS)).collect();
         Self { title, text: lines.join("\n") }
     }
 
-    /// The desktop's own program. The title begins with a name of ours, never with a dash.
+    /// Returns the default command. The title starts with an adapter name, so it cannot be taken for an option.
     fn desktop(&self) -> Vec<String> {
         let argv: Vec<&str> = if cfg!(target_os = "macos") {
             let show = "display notification (item 2 of argv) with title (item 1 of argv)";
@@ -227,7 +228,7 @@ impl Words {
         } else {
             vec!["notify-send", "--app-name=agentctl", "--"]
         };
-        // Desktops on Linux read a little HTML in the text.
+        // Notification servers on Linux interpret some HTML tags.
         let text = if cfg!(target_os = "macos") {
             self.text.clone()
         } else {

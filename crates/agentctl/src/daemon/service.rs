@@ -1,5 +1,4 @@
-//! The service files: what a service manager is told so that it keeps the daemon alive, and never owns or
-//! kills an agent.
+//! The files for service managers: they restart the daemon, and stopping it kills no agent.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,9 +12,10 @@ use agentctl_core::marks;
 pub const UNIT: &str = "agentctl.service";
 /// The label of the agent under launchd.
 pub const LABEL: &str = "io.agentctl.daemon";
-/// A service manager that does not answer is not waited for longer.
-const LIMIT: Duration = Duration::from_secs(20);
-const SAID_MOST: u64 = 4096;
+/// Timeout for a command of the service manager.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum number of bytes kept of the output of such a command.
+const MAX_OUTPUT_BYTES: u64 = 4096;
 
 /// The service manager of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +27,13 @@ pub enum Manager {
 }
 
 impl Manager {
-    /// Returns the manager that this kind of machine has.
+    /// Returns the service manager of this operating system.
     #[must_use]
     pub fn here() -> Self {
         if cfg!(target_os = "macos") { Self::Launchd } else { Self::Systemd }
     }
 
-    /// Returns where its file for us lies.
+    /// Returns the path of the service file.
     #[must_use]
     pub fn file(self, host: &Host) -> PathBuf {
         match self {
@@ -42,7 +42,7 @@ impl Manager {
         }
     }
 
-    /// Returns what stands in it.
+    /// Returns the contents of the service file.
     #[must_use]
     pub fn text(self, host: &Host) -> String {
         match self {
@@ -51,7 +51,7 @@ impl Manager {
         }
     }
 
-    /// Returns the commands that make it take the file into use.
+    /// Returns the commands that enable and start the service.
     #[must_use]
     pub fn enable(self, host: &Host) -> Vec<Vec<String>> {
         match self {
@@ -68,7 +68,7 @@ impl Manager {
         }
     }
 
-    /// Returns the commands that make it let go.
+    /// Returns the commands that stop and disable the service.
     #[must_use]
     pub fn disable(self, host: &Host) -> Vec<Vec<String>> {
         match self {
@@ -81,7 +81,7 @@ impl Manager {
         }
     }
 
-    /// Returns the command that does this to the service.
+    /// Returns the command that starts or stops the service.
     #[must_use]
     pub fn act(self, host: &Host, verb: &str) -> Vec<String> {
         let target = format!("gui/{}/{LABEL}", host.kernel.uid());
@@ -97,7 +97,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(ToString::to_string).collect()
 }
 
-/// The unit. `KillMode=process`: whatever a fuse or a hook has started is not the daemon's to end.
+/// Returns the unit file. `KillMode=process`: processes that a fuse or a hook started survive a stop.
 fn unit(program: &Path) -> String {
     let program = quoted(&program.to_string_lossy());
     format!(
@@ -165,7 +165,7 @@ fn plist(program: &Path, log: &Path) -> String {
     )
 }
 
-/// Runs one of the service manager's own commands.
+/// Runs a command of the service manager.
 pub fn command(host: &Host, words: &[String]) -> Result<(), String> {
     let Some((program, args)) = words.split_first() else { return Ok(()) };
     let line = words.join(" ");
@@ -183,8 +183,9 @@ pub fn command(host: &Host, words: &[String]) -> Result<(), String> {
         stderr: Stdio::Null,
         keep: Vec::new(),
     };
-    let ended =
-        spawn.attended(LIMIT, SAID_MOST).map_err(|e: io::Error| format!("`{line}`: {e}"))?;
+    let ended = spawn
+        .attended(COMMAND_TIMEOUT, MAX_OUTPUT_BYTES)
+        .map_err(|e: io::Error| format!("`{line}`: {e}"))?;
     match ended.exit {
         Some(exit) if exit.code == Some(0) => Ok(()),
         Some(_) => {
@@ -192,6 +193,6 @@ pub fn command(host: &Host, words: &[String]) -> Result<(), String> {
             let said = said.trim().lines().next().unwrap_or("it failed").to_owned();
             Err(format!("`{line}`: {said}"))
         }
-        None => Err(format!("`{line}` did not end within {} s", LIMIT.as_secs())),
+        None => Err(format!("`{line}` did not end within {} s", COMMAND_TIMEOUT.as_secs())),
     }
 }

@@ -324,8 +324,8 @@ impl Connection {
             Ok(wanted) => wanted,
             Err(refusal) => return self.reply(&id, Err(refusal)).await,
         };
-        let mut events = self.hub.awake.ears.events.subscribe();
-        self.hub.awake.first_look().await;
+        let mut events = self.hub.watch_thread.sinks.events.subscribe();
+        self.hub.watch_thread.first_snapshot().await;
         self.reply(&id, super::answers::raw(&json!({"subscribed": true}))).await?;
         loop {
             let mut gone = [0_u8; 64];

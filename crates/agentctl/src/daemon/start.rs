@@ -1,4 +1,4 @@
-//! Starting a daemon without a service manager: detached from everything of whoever asked for it.
+//! Starts a daemon without a service manager, detached from the command that needs it.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,22 +11,22 @@ use agentctl_core::host::Host;
 use agentctl_core::kernel::{Spawn, Stdio};
 use agentctl_core::{launch, marks};
 
-use crate::client::{Client, PATIENT, Silence};
+use crate::client::{Client, ClientError, HELLO_TIMEOUT};
 use crate::failure::{Failure, Kind};
 use crate::place::Place;
 
-/// So long may a daemon take until it serves.
-const START_LIMIT: Duration = Duration::from_secs(30);
-/// So long is a pause while another one that was quicker gets ready.
-const BREATH: Duration = Duration::from_millis(5);
-/// What a new daemon says when it serves.
+/// Timeout for a new daemon until it serves.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause between two tries to connect while another daemon starts or ends.
+const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(5);
+/// Written to the `--ready` pipe by a new daemon when it serves.
 pub const READY: &[u8] = b"ready\n";
 
 /// Why there is no connection to a daemon.
 #[derive(Debug)]
 pub enum NotConnected {
-    /// Whoever serves is not believed, and none can be started there.
-    Untrusted(Silence),
+    /// The socket is not trusted, and no daemon can be started there.
+    Untrusted(ClientError),
     /// Anything else.
     Failed(Failure),
 }
@@ -40,60 +40,62 @@ impl From<Failure> for NotConnected {
 impl From<NotConnected> for Failure {
     fn from(why: NotConnected) -> Self {
         match why {
-            NotConnected::Untrusted(silence) => Self::new(Kind::Failed, silence.to_string())
+            NotConnected::Untrusted(error) => Self::new(Kind::Failed, error.to_string())
                 .hint("set XDG_RUNTIME_DIR to a directory of your own, or unset it"),
             NotConnected::Failed(failure) => failure,
         }
     }
 }
 
-/// Returns a connection to the daemon, and whether it had to be started.
+/// Returns a connection to the daemon, and whether it was started for it.
 pub fn ensure(host: &Host) -> Result<(Client, bool), NotConnected> {
     let place = Place::of(host);
-    match Client::connect(&place, PATIENT) {
+    match Client::connect(&place, HELLO_TIMEOUT) {
         Ok(client) => return Ok((client, false)),
-        Err(Silence::Nobody) => {}
-        Err(silence @ Silence::Untrusted(_)) => return Err(NotConnected::Untrusted(silence)),
-        Err(silence) => return Err(unasked(&silence).into()),
+        Err(ClientError::NotRunning) => {}
+        Err(error @ ClientError::Untrusted(_)) => return Err(NotConnected::Untrusted(error)),
+        Err(error) => return Err(unasked(&error).into()),
     }
     let failed = |why: String| {
         Failure::new(Kind::Failed, format!("the daemon did not start: {why}"))
             .hint("`agentctl daemon run` shows what is wrong; `agentctl daemon logs` what was")
     };
     place.prepare().map_err(|error| failed(error.to_string()))?;
-    let until = Instant::now() + START_LIMIT;
+    let until = Instant::now() + START_TIMEOUT;
     loop {
-        let fresh = begin(host, &place).map_err(|error| failed(error.to_string()))?;
-        match Client::connect(&place, PATIENT) {
+        let fresh = start(host, &place).map_err(|error| failed(error.to_string()))?;
+        match Client::connect(&place, HELLO_TIMEOUT) {
             Ok(client) => return Ok((client, fresh)),
-            // One that was quicker does not listen yet, or one that ends still has the right to serve.
-            Err(Silence::Nobody | Silence::Mute | Silence::Busy) if Instant::now() < until => {
-                std::thread::park_timeout(BREATH);
+            // Race: another new daemon holds the lock and does not listen yet, or an old one is ending.
+            Err(ClientError::NotRunning | ClientError::TimedOut | ClientError::Busy)
+                if Instant::now() < until =>
+            {
+                std::thread::park_timeout(CONNECT_RETRY_PAUSE);
             }
-            Err(silence) => return Err(failed(silence.to_string()).into()),
+            Err(error) => return Err(failed(error.to_string()).into()),
         }
     }
 }
 
-/// Says why a daemon that is there cannot be asked, and what to do about it.
+/// Returns the failure for a daemon that runs and cannot be asked, with a hint.
 #[must_use]
-pub fn unasked(silence: &Silence) -> Failure {
-    let failure = Failure::new(Kind::Failed, silence.to_string());
-    match silence {
-        Silence::Busy => failure.hint(
+pub fn unasked(error: &ClientError) -> Failure {
+    let failure = Failure::new(Kind::Failed, error.to_string());
+    match error {
+        ClientError::Busy => failure.hint(
             "end some of the programs that listen to its events, or `agentctl daemon restart --force`",
         ),
         _ => failure.hint("`agentctl daemon restart --force` puts another in its place"),
     }
 }
 
-/// Starts one, and waits until it serves or has given up; says which.
-fn begin(host: &Host, place: &Place) -> std::io::Result<bool> {
+/// Starts a daemon and waits until it serves or ends; says whether it serves.
+fn start(host: &Host, place: &Place) -> std::io::Result<bool> {
     let (mut ready, theirs) = std::io::pipe()?;
-    // It outlives us: nobody waits for it.
+    // The daemon outlives this process.
     drop(spawn(host, place, theirs.into())?);
     let mut word = Vec::new();
-    // It says one word or ends; either way the pipe has an end.
+    // The daemon writes one word and closes the pipe, or exits: both end the read.
     let _broken = ready.by_ref().take(64).read_to_end(&mut word);
     Ok(word == READY)
 }
@@ -109,7 +111,7 @@ fn spawn(host: &Host, place: &Place, ready: OwnedFd) -> std::io::Result<std::pro
         args: ["daemon", "run", "--ready", &number].map(Into::into).to_vec(),
         set,
         unset: launch::around_us(ALL),
-        // It keeps no directory busy.
+        // Keeps no file system from being unmounted.
         cwd: PathBuf::from("/"),
         stdin: Stdio::Null,
         stdout: Stdio::Null,
@@ -119,11 +121,11 @@ fn spawn(host: &Host, place: &Place, ready: OwnedFd) -> std::io::Result<std::pro
     .detached()
 }
 
-/// Tells whoever started us that we serve: on the pipe we got, and to a service manager.
-pub(super) fn tell(ready: Option<File>, manager: Option<&str>) {
+/// Reports that the daemon serves: on the `--ready` pipe and to the service manager.
+pub(super) fn report_ready(ready: Option<File>, manager: Option<&str>) {
     use std::io::Write;
     if let Some(mut pipe) = ready {
-        // Whoever started us may have gone.
+        // The starting process may have exited.
         let _gone = pipe.write_all(READY);
     }
     if let Some(manager) = manager {
@@ -131,7 +133,7 @@ pub(super) fn tell(ready: Option<File>, manager: Option<&str>) {
     }
 }
 
-/// Says one thing to the service manager.
+/// Sends one message to the service manager (`sd_notify`).
 fn notify(manager: &str, words: &[u8]) -> std::io::Result<()> {
     let socket = std::os::unix::net::UnixDatagram::unbound()?;
     match manager.strip_prefix('@') {

@@ -1,4 +1,4 @@
-//! What a daemon says of itself: counted afresh at the moment of the question.
+//! The status document of the daemon. Its figures are counted when it is asked for.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use agentctl_core::model::{Fault, Listing, SCHEMA_VERSION, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::http::MetricsStatus;
+use super::metrics::server::MetricsStatus;
 use super::notify::NotifyStatus;
 use super::webhooks::WebhookStatus;
 use crate::protocol::Welcome;
@@ -51,7 +51,7 @@ pub struct DaemonStatus {
 }
 
 impl DaemonStatus {
-    /// Nobody serves.
+    /// Returns the status without a daemon.
     #[must_use]
     pub fn absent(socket: String, log: String) -> Self {
         Self {
@@ -75,15 +75,15 @@ impl DaemonStatus {
         }
     }
 
-    /// Puts in who serves.
-    pub(super) fn served(&mut self, by: &Welcome) {
+    /// Sets the fields about the daemon process.
+    pub(super) fn set_daemon(&mut self, by: &Welcome) {
         self.running = true;
         self.pid = Some(by.pid);
         self.version = Some(by.version.clone());
         self.since = Some(by.since);
     }
 
-    /// Counts a look.
+    /// Counts the sessions of a listing by status.
     pub(super) fn count(&mut self, listing: Listing) {
         let mut counts = BTreeMap::new();
         for session in &listing.sessions {

@@ -1,8 +1,8 @@
-//! Webhooks: every edge that an endpoint wants is posted to it, at least once, under one id.
+//! Webhooks: posts every event to each endpoint that wants it, at least once, always with the same id.
 //!
-//! Each endpoint has a thread and a bounded queue of its own, so that none waits for another, and
-//! whoever offers an event waits for nobody. Nothing is kept on disk: what was not delivered when the
-//! daemon ends was not told, and the next daemon tells what runs remember of it.
+//! Each endpoint has its own thread and bounded queue, so that a slow endpoint delays no other, and offering
+//! an event never blocks. Queues are not on disk: the end of a run that was not delivered when the daemon
+//! ends stays unannounced, and the next daemon sends it again.
 
 mod address;
 mod payload;
@@ -22,45 +22,50 @@ use serde::{Deserialize, Serialize};
 
 pub use self::address::{Lookup, system_lookup};
 pub use self::payload::{body, duration};
-pub use self::queue::Pace;
+pub use self::queue::RetryPolicy;
 pub use self::signature::{Signing, headers};
 
-pub(super) use self::signature::hex;
-
-use self::post::{Post, Trouble};
+use self::post::{DeliveryError, Post};
 use self::queue::{Entry, Queue};
 use super::Say;
 use crate::config::WebhookEndpoint;
 
-/// So many events wait for one endpoint at most.
-pub const QUEUE: usize = 1000;
+/// Maximum number of queued events per endpoint.
+pub const MAX_QUEUED: usize = 1000;
 
-/// Is told about each event that every endpoint that wants it has heard or has been given up for.
+/// Called with each event that is settled: every endpoint that wants it has taken it or was given up for it.
 pub type Settled = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// What deliveries need of the world.
+/// The environment of deliveries; tests replace parts of it.
 #[derive(Clone)]
 pub struct World {
-    /// Its clock, its environment, its user.
+    /// Clock, environment and user.
     pub host: Arc<Host>,
-    /// Who turns a name into addresses.
+    /// Resolves host names.
     pub lookup: Lookup,
-    /// How often and how long it is tried.
-    pub pace: Pace,
-    /// Events that wait for one endpoint at most.
+    /// Intervals and limits of retries.
+    pub retry: RetryPolicy,
+    /// Maximum number of queued events per endpoint.
     pub queue: usize,
-    /// Who hears that an event is settled. Called on the thread of the last endpoint, or of the offer
-    /// when nobody wants it.
+    /// Called when an event is settled: on the thread of the last endpoint, or inside [`Webhooks::offer`]
+    /// when no endpoint wants it.
     pub settled: Settled,
-    /// The log.
+    /// Writes a sentence to the log.
     pub say: Say,
 }
 
 impl World {
-    /// The real one.
+    /// Returns the environment of the daemon.
     #[must_use]
     pub fn new(host: Arc<Host>, settled: Settled, say: Say) -> Self {
-        Self { host, lookup: system_lookup(), pace: Pace::default(), queue: QUEUE, settled, say }
+        Self {
+            host,
+            lookup: system_lookup(),
+            retry: RetryPolicy::default(),
+            queue: MAX_QUEUED,
+            settled,
+            say,
+        }
     }
 }
 
@@ -87,31 +92,32 @@ pub struct WebhookStatus {
     pub last_error: Option<String>,
 }
 
-/// So many addresses that fuses named are kept at once, each with a thread.
-pub const NAMED_MOST: usize = 32;
+/// Maximum number of endpoints for URLs that only fuses name. Each has a thread.
+pub const MAX_FUSE_ENDPOINTS: usize = 32;
 
-/// Returns which has nothing to deliver: one that never failed before one whose failures are still shown.
-fn longest_idle(named: &[Arc<Line>]) -> Option<usize> {
+/// Returns the index of the endpoint to close for a new one: the oldest with an empty queue, one without
+/// failures first, because `daemon status` still shows the failures of the others.
+fn longest_idle(named: &[Arc<EndpointWorker>]) -> Option<usize> {
     let idle = (0..named.len()).filter(|at| named[*at].queue.len() == 0);
-    idle.min_by_key(|at| (named[*at].known().failed > 0, *at))
+    idle.min_by_key(|at| (named[*at].status().failed > 0, *at))
 }
 
 /// The endpoints and their threads.
 pub struct Webhooks {
-    lines: Vec<Arc<Line>>,
-    /// Addresses that fuses named, each once it was needed.
-    named: Mutex<Vec<Arc<Line>>>,
+    workers: Vec<Arc<EndpointWorker>>,
+    /// Endpoints for URLs that only fuses name, started when first needed.
+    named: Mutex<Vec<Arc<EndpointWorker>>>,
     world: World,
 }
 
-/// One endpoint, shared by its thread and whoever offers.
-struct Line {
+/// One endpoint, shared by its thread and the callers of [`Webhooks`].
+struct EndpointWorker {
     endpoint: Arc<WebhookEndpoint>,
     queue: Queue,
     status: Mutex<WebhookStatus>,
     post: Post,
     say: Say,
-    pace: Pace,
+    retry: RetryPolicy,
 }
 
 /// Counts how many endpoints have not settled an event yet.
@@ -130,7 +136,7 @@ impl Ticket {
         }
     }
 
-    /// It found no room: somebody never heard it, so it stays untold.
+    /// Closes the ticket for an endpoint whose queue dropped the event: the event is never settled.
     fn lose(&self) {
         self.lost.store(true, Ordering::Release);
         self.close();
@@ -138,34 +144,37 @@ impl Ticket {
 }
 
 impl Webhooks {
-    /// Starts a thread for each endpoint. They sleep until something is offered.
+    /// Starts a thread for each endpoint. The threads sleep until an event is offered.
     pub fn start(endpoints: Vec<WebhookEndpoint>, world: &World) -> std::io::Result<Self> {
-        let lines = endpoints.into_iter().map(|endpoint| Line::start(endpoint, world));
-        let lines = lines.collect::<std::io::Result<_>>()?;
-        Ok(Self { lines, named: Mutex::default(), world: world.clone() })
+        let workers = endpoints.into_iter().map(|endpoint| EndpointWorker::start(endpoint, world));
+        let workers = workers.collect::<std::io::Result<_>>()?;
+        Ok(Self { workers, named: Mutex::default(), world: world.clone() })
     }
 
-    /// Posts one event to an address that a fuse names: signed if it is one of the endpoints', else not.
+    /// Queues an event for a URL that a fuse names. It is signed only if the URL is a configured endpoint.
     pub fn post_to(&self, url: &str, event: &Event) -> Result<(), String> {
         let endpoint = WebhookEndpoint::parse(url)?;
-        let same = |line: &&Arc<Line>| line.endpoint.url() == endpoint.url();
+        let same = |worker: &&Arc<EndpointWorker>| worker.endpoint.url() == endpoint.url();
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self.lines.iter().chain(&*named).find(same);
-        let line = match known {
-            Some(line) => Arc::clone(line),
+        let known = self.workers.iter().chain(&*named).find(same);
+        let worker = match known {
+            Some(worker) => Arc::clone(worker),
             None => {
                 if let Some(why) = endpoint.never() {
                     return Err(format!("{why}; name it in [[webhooks]] first"));
                 }
-                if named.len() >= NAMED_MOST {
+                if named.len() >= MAX_FUSE_ENDPOINTS {
                     let Some(idle) = longest_idle(&named) else {
-                        return Err(format!("{NAMED_MOST} other addresses are still being tried"));
+                        return Err(format!(
+                            "{MAX_FUSE_ENDPOINTS} other addresses are still being tried"
+                        ));
                     };
                     named.remove(idle).queue.close(Instant::now());
                 }
-                let line = Line::start(endpoint, &self.world).map_err(|e| e.to_string())?;
-                named.push(Arc::clone(&line));
-                line
+                let worker =
+                    EndpointWorker::start(endpoint, &self.world).map_err(|e| e.to_string())?;
+                named.push(Arc::clone(&worker));
+                worker
             }
         };
         let ticket = Arc::new(Ticket {
@@ -174,18 +183,19 @@ impl Webhooks {
             lost: AtomicBool::new(false),
             settled: Arc::clone(&self.world.settled),
         });
-        line.make_room(line.queue.offer(Entry::new(ticket)));
+        worker.count_dropped(worker.queue.offer(Entry::new(ticket)));
         Ok(())
     }
 
-    fn all(&self) -> Vec<Arc<Line>> {
+    fn all(&self) -> Vec<Arc<EndpointWorker>> {
         let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        self.lines.iter().chain(&*named).cloned().collect()
+        self.workers.iter().chain(&*named).cloned().collect()
     }
 
     /// Puts an event into the queue of every endpoint that wants it. Never blocks.
     pub fn offer(&self, event: &Arc<Event>) {
-        let wanted: Vec<_> = self.lines.iter().filter(|l| l.endpoint.wants(event)).collect();
+        let wanted: Vec<_> =
+            self.workers.iter().filter(|worker| worker.endpoint.wants(event)).collect();
         if wanted.is_empty() {
             (self.world.settled)(event);
             return;
@@ -196,30 +206,32 @@ impl Webhooks {
             lost: AtomicBool::new(false),
             settled: Arc::clone(&self.world.settled),
         });
-        for line in wanted {
-            line.make_room(line.queue.offer(Entry::new(Arc::clone(&ticket))));
+        for worker in wanted {
+            worker.count_dropped(worker.queue.offer(Entry::new(Arc::clone(&ticket))));
         }
     }
 
-    /// Returns how it stands with each endpoint now.
+    /// Returns the status of each endpoint.
     #[must_use]
     pub fn status(&self) -> Vec<WebhookStatus> {
-        let now =
-            |line: &Arc<Line>| WebhookStatus { queued: line.queue.len(), ..line.known().clone() };
+        let now = |worker: &Arc<EndpointWorker>| WebhookStatus {
+            queued: worker.queue.len(),
+            ..worker.status().clone()
+        };
         self.all().iter().map(now).collect()
     }
 
-    /// Tries what was never tried, for this long at most; then whatever is on its way is cut off. What
-    /// is not delivered stays unsettled. What is offered afterwards is not delivered.
+    /// Tries queued events that were never tried, at most for `limit`; then aborts running requests. Events
+    /// that are not delivered stay unsettled; events offered later are not delivered.
     pub fn stop(&self, limit: Duration) {
         let until = Instant::now() + limit;
-        let lines = self.all();
-        for line in &lines {
-            line.queue.close(until);
+        let workers = self.all();
+        for worker in &workers {
+            worker.queue.close(until);
         }
-        for line in &lines {
-            if !line.queue.has_ended(until) {
-                line.post.cut_off();
+        for worker in &workers {
+            if !worker.queue.has_ended(until) {
+                worker.post.abort();
             }
         }
     }
@@ -233,39 +245,39 @@ impl Drop for Webhooks {
 
 impl std::fmt::Debug for Webhooks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.lines.iter().map(|l| &l.endpoint)).finish()
+        f.debug_list().entries(self.workers.iter().map(|worker| &worker.endpoint)).finish()
     }
 }
 
-impl Line {
-    /// Starts a thread for an endpoint. It sleeps until something is offered.
+impl EndpointWorker {
+    /// Starts the thread of an endpoint. It sleeps until an event is offered.
     fn start(endpoint: WebhookEndpoint, world: &World) -> std::io::Result<Arc<Self>> {
         let endpoint = Arc::new(endpoint);
         let post = Post::new(Arc::clone(&endpoint), world);
         let status = WebhookStatus { name: endpoint.name.clone(), ..WebhookStatus::default() };
-        let line = Arc::new(Self {
+        let worker = Arc::new(Self {
             endpoint,
             queue: Queue::new(world.queue),
             status: Mutex::new(status),
             post,
             say: Arc::clone(&world.say),
-            pace: world.pace,
+            retry: world.retry,
         });
-        let worker = Arc::clone(&line);
-        std::thread::Builder::new().name("webhook".into()).spawn(move || worker.work())?;
-        Ok(line)
+        let running = Arc::clone(&worker);
+        std::thread::Builder::new().name("webhook".into()).spawn(move || running.work())?;
+        Ok(worker)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, WebhookStatus> {
+    fn status(&self) -> std::sync::MutexGuard<'_, WebhookStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn work(&self) {
-        let _left = self.queue.leaving();
+        let _end_guard = self.queue.end_guard();
         while let Some(entry) = self.queue.next() {
             match self.post.post(&entry.ticket.event) {
                 Ok(at) => self.delivered(entry, at),
-                Err(trouble) => self.troubled(entry, trouble),
+                Err(error) => self.failed(entry, error),
             }
         }
     }
@@ -274,66 +286,67 @@ impl Line {
         self.queue.answered();
         self.queue.done();
         let recovered = {
-            let mut status = self.known();
+            let mut status = self.status();
             status.attempts += 1;
             status.delivered += 1;
             status.last_success_at.replace(at) < status.last_error_at
         };
         if recovered {
-            self.tell("it takes events again");
+            self.log("it takes events again");
         }
         entry.ticket.close();
     }
 
-    fn troubled(&self, entry: Entry, trouble: Trouble) {
+    fn failed(&self, entry: Entry, error: DeliveryError) {
         let fresh = {
-            let mut status = self.known();
+            let mut status = self.status();
             status.attempts += 1;
             let fresh = status.last_error_at <= status.last_success_at;
-            status.last_error_at = Some(trouble.at);
-            status.last_error = Some(trouble.what.clone());
+            status.last_error_at = Some(error.at);
+            status.last_error = Some(error.what.clone());
             fresh
         };
         if self.queue.is_closed() {
-            // Cut off: neither delivered nor given up.
+            // The request was aborted by `stop`: neither delivered nor given up.
             return;
         }
-        let asked = trouble.wait.unwrap_or_default().min(self.pace.most);
-        if trouble.closed {
-            self.queue.rest(self.pace, asked);
+        let asked = error.retry_after.unwrap_or_default().min(self.retry.max_interval);
+        if error.unreachable {
+            self.queue.back_off(self.retry, asked);
         } else {
             self.queue.answered();
         }
-        if trouble.hopeless || entry.age() >= self.pace.span {
+        if error.gone || entry.age() >= self.retry.span {
             self.queue.done();
-            self.known().failed += 1;
-            self.tell(&format!("event {} is given up: {}", entry.ticket.event.id, trouble.what));
+            self.status().failed += 1;
+            self.log(&format!("event {} is given up: {}", entry.ticket.event.id, error.what));
             entry.ticket.close();
             return;
         }
         if fresh {
-            self.tell(&format!("{}; it is tried again", trouble.what));
+            self.log(&format!("{}; it is tried again", error.what));
         }
-        // Where the endpoint rests, the event waits no longer than that.
-        let wait = if trouble.closed { Duration::ZERO } else { self.pace.wait(entry.attempts + 1) };
-        self.make_room(self.queue.again(entry, wait.max(asked)));
+        // A backoff of the whole endpoint replaces the retry interval of the event.
+        let wait =
+            if error.unreachable { Duration::ZERO } else { self.retry.wait(entry.attempts + 1) };
+        self.count_dropped(self.queue.retry(entry, wait.max(asked)));
     }
 
-    /// What found no room is counted, and stays untold.
-    fn make_room(&self, dropped: Option<Entry>) {
+    /// Counts an event that the queue dropped; it stays unsettled.
+    fn count_dropped(&self, dropped: Option<Entry>) {
         let Some(entry) = dropped else { return };
         let first = {
-            let mut status = self.known();
+            let mut status = self.status();
             status.dropped += 1;
             status.dropped == 1
         };
         if first {
-            self.tell("its queue is full; the oldest events are dropped");
+            self.log("its queue is full; the oldest events are dropped");
         }
         entry.ticket.lose();
     }
 
-    fn tell(&self, what: &str) {
+    fn log(&self, what: &str) {
         (self.say)(&crate::text::one_line(&format!("webhook {}: {what}", self.endpoint.name)));
     }
 }

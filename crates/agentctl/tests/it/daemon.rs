@@ -1,5 +1,4 @@
-//! The daemon: one serves, everybody gets the same answers with it and without, and nothing that is done to
-//! it changes one.
+//! The daemon: only one serves, and answers are the same with it, without it, and while it fails.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -16,14 +15,14 @@ use crate::{configure, fixtures_dir, home};
 pub(crate) const SOCKET: &str = ".local/state/agentctl/run/agentctl.sock";
 const ALL: [&str; 6] = ["list", "-a", "--since", "all", "--tree", "--json"];
 
-/// A connection that speaks the protocol by hand.
+/// A raw connection to the socket.
 pub(crate) struct Wire {
     stream: BufReader<UnixStream>,
 }
 
 impl Wire {
     pub(crate) fn open(home: &TestHome) -> Self {
-        let stream = UnixStream::connect(home.path().join(SOCKET)).expect("somebody listens");
+        let stream = UnixStream::connect(home.path().join(SOCKET)).expect("a listener");
         Self { stream: BufReader::new(stream) }
     }
 
@@ -48,7 +47,7 @@ impl Wire {
         serde_json::from_str(&line).unwrap_or(Value::Null)
     }
 
-    /// As `ask`, of a daemon that may hang up.
+    /// Like `ask`; `None` if the daemon closes the connection.
     pub(crate) fn try_ask(&mut self, method: &str, params: &Value) -> Option<Value> {
         let request = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
         let _hung_up = self.stream.get_mut().write_all(format!("{request}\n").as_bytes());
@@ -80,7 +79,7 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid.cast_signed()).expect("a pid"), signal).expect("sent");
 }
 
-/// The processes that serve, or are about to.
+/// Returns the processes of daemons, also while they start.
 fn daemons() -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").expect("listed").flatten();
     let pids = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
@@ -92,7 +91,7 @@ fn daemons() -> Vec<u32> {
     .collect()
 }
 
-/// A home with sessions of many agents.
+/// Returns a home with the recorded sessions of many agents.
 fn inhabited() -> TestHome {
     let home = home();
     for agent in ["claude-code", "codex", "opencode", "pi", "demo"] {
@@ -104,7 +103,7 @@ fn inhabited() -> TestHome {
     home
 }
 
-/// A document without the moments of the look.
+/// Returns a document without the times of its evidence.
 fn timeless(mut document: Value) -> Value {
     let rows = document.get_mut("sessions").and_then(Value::as_array_mut);
     for row in rows.into_iter().flatten() {
@@ -115,7 +114,7 @@ fn timeless(mut document: Value) -> Value {
     document
 }
 
-/// Fails with the rows that differ, not with all of them.
+/// Compares two documents; fails with the rows that differ, not with all of them.
 fn assert_same(told: Value, own: &Value, when: &str) {
     let told = timeless(told);
     let rows = |document: &Value| document["sessions"].as_array().cloned().unwrap_or_default();
@@ -126,19 +125,19 @@ fn assert_same(told: Value, own: &Value, when: &str) {
     assert_eq!((theirs.len(), &told["faults"]), (ours.len(), &own["faults"]), "{when}");
 }
 
-/// What the command prints by itself.
+/// Returns the output of a command without the daemon.
 fn printed_alone(home: &TestHome, args: &[&str]) -> String {
     let mut command = home.command(args);
     let output = command.env("AGENTCTL_NO_DAEMON", "1").output().expect("runs");
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What the command says by itself.
+/// Returns the document of a command without the daemon.
 fn alone(home: &TestHome, args: &[&str]) -> Value {
     timeless(serde_json::from_str(&printed_alone(home, args)).expect("JSON"))
 }
 
-/// What was printed, without ages and moments of the look.
+/// Returns the printed words without ages and without times of evidence.
 fn ageless(printed: &str) -> Vec<Vec<&str>> {
     let is_age = |word: &str| {
         word.strip_suffix(['s', 'm', 'h', 'd']).is_some_and(|n| n.parse::<u64>().is_ok())
@@ -148,7 +147,7 @@ fn ageless(printed: &str) -> Vec<Vec<&str>> {
 }
 
 #[test]
-fn of_fifty_starts_at_once_one_serves_and_the_rest_are_connected() {
+fn of_fifty_concurrent_starts_one_daemon_serves_and_all_connect_to_it() {
     sandboxed(|| {
         let home = home();
         let starts: Vec<_> = (0..50)
@@ -167,7 +166,7 @@ fn of_fifty_starts_at_once_one_serves_and_the_rest_are_connected() {
             })
             .collect();
         told.dedup();
-        assert_eq!(told.len(), 1, "all speak of one: {told:?}");
+        assert_eq!(told.len(), 1, "all name one daemon: {told:?}");
         let pid: u32 = told[0].parse().expect("a number");
         let only = eventually("those that lost the race are gone", || {
             let there = daemons();
@@ -177,35 +176,35 @@ fn of_fifty_starts_at_once_one_serves_and_the_rest_are_connected() {
         let refused = home.run(&["daemon", "run"]);
         assert_eq!((refused.code, refused.stderr.contains("runs already")), (Some(5), true));
         assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
-        assert_eq!(daemons(), [0_u32; 0], "it has gone when `stop` says so");
+        assert_eq!(daemons(), [0_u32; 0], "`stop` returns after the end of the daemon");
         assert_eq!(home.run(&["daemon", "status"]).code, Some(1));
         assert_eq!(home.run(&["daemon", "stop"]).code, Some(0), "again is no error");
     });
 }
 
 #[test]
-fn answers_are_the_same_with_it_and_without() {
+fn answers_are_the_same_with_and_without_a_daemon() {
     sandboxed(|| {
         let home = inhabited();
         let mut agent = home.command(&["demo-agent", "--session-id", "alive", "-p", "x [[hang]]"]);
         let mut agent = agent.stdout(Stdio::null()).spawn().expect("starts");
-        eventually("it works", || {
+        eventually("the agent runs", || {
             let listed = home.run(&["list", "--json"]).sessions();
             listed.iter().any(|s| s["id"] == "alive" && s["status"] == "running").then_some(())
         });
         crate::launched::until_asked(&home, "alive");
         started(&home);
         let own = alone(&home, &ALL);
-        assert!(own["sessions"].as_array().expect("rows").len() > 20, "there is much to compare");
+        assert!(own["sessions"].as_array().expect("rows").len() > 20, "enough rows to compare");
         let mut wire = Wire::greeted(&home);
         for _ in 0..3 {
             let told = wire.ask("session.list", &json!({"all": true, "children": true}));
-            assert_same(told["result"].clone(), &own, "the same in memory and afresh");
+            assert_same(told["result"].clone(), &own, "answer of the daemon");
             assert_same(home.run(&ALL).json(), &own, "asked by the command");
         }
         for args in [&ALL[..], &ALL[..5], &ALL[..4]] {
             let (told, own) = (home.run(args).stdout, printed_alone(&home, args));
-            assert!(own.lines().count() > 20, "there is much to compare");
+            assert!(own.lines().count() > 20, "enough rows to compare");
             assert_eq!(ageless(&told), ageless(&own), "printed: {args:?}");
         }
         for row in own["sessions"].as_array().expect("rows") {
@@ -222,11 +221,11 @@ fn answers_are_the_same_with_it_and_without() {
         agent.wait().expect("reaped");
         let after = wire.ask("session.list", &json!({}))["result"]["sessions"].clone();
         let ids = after.as_array().expect("rows").iter().map(|row| &row["id"]);
-        assert!(ids.clone().all(|id| *id != "alive"), "a request sees what was before it");
+        assert!(ids.clone().all(|id| *id != "alive"), "a request sees every change before it");
     });
 }
 
-/// Makes a file look as if nobody had written to it for long: then what it says is remembered.
+/// Sets the modification time of a file into the past: only then its contents are cached.
 fn settle(home: &TestHome, name: &str) {
     let long_ago = std::time::SystemTime::now() - std::time::Duration::from_hours(1);
     let file = std::fs::File::options().append(true).open(home.path().join(name)).expect("there");
@@ -234,7 +233,7 @@ fn settle(home: &TestHome, name: &str) {
 }
 
 #[test]
-fn what_a_database_says_now_is_told_whatever_is_remembered() {
+fn a_changed_database_is_reported_despite_the_cache() {
     sandboxed(|| {
         let home = home();
         let (name, log) = (format!("{DATA}/opencode.db"), format!("{DATA}/opencode.db-wal"));
@@ -251,13 +250,13 @@ fn what_a_database_says_now_is_told_whatever_is_remembered() {
             let sql = "update session set title = ?1";
             assert_eq!(store.connection.execute(sql, [&title]).expect("written"), 1);
             if round % 3 == 1 {
-                // Into the database itself, and the log is empty again.
+                // Moves the change from the write-ahead log into the database.
                 let moved = "pragma wal_checkpoint(truncate)";
                 store.connection.query_row(moved, [], |_| Ok(())).expect("moved");
                 settle(&home, &name);
             }
             settle(&home, &log);
-            for time in ["read", "recalled"] {
+            for time in ["read", "cached"] {
                 assert_eq!(titles(), [json!(title)], "{time}, round {round}");
             }
         }
@@ -265,7 +264,7 @@ fn what_a_database_says_now_is_told_whatever_is_remembered() {
 }
 
 #[test]
-fn frames_that_are_none_get_an_answer_and_harm_nobody() {
+fn invalid_frames_get_an_error_and_the_connection_goes_on() {
     sandboxed(|| {
         let home = home();
         started(&home);
@@ -298,7 +297,7 @@ fn frames_that_are_none_get_an_answer_and_harm_nobody() {
         }
         wire.send(b"\n\xff\xfe\n");
         assert_eq!(wire.hear()["error"]["code"], -32700);
-        // A line of four times what is allowed is thrown away, and the next one is heard.
+        // A line of four times the limit is discarded, and the next one is answered.
         wire.send(&vec![b'x'; 4 << 20]);
         wire.send(b"\n");
         assert_eq!(wire.hear()["error"]["code"], -32600);
@@ -307,10 +306,10 @@ fn frames_that_are_none_get_an_answer_and_harm_nobody() {
 }
 
 #[test]
-fn nobody_else_may_ask() {
+fn socket_and_log_are_private_to_the_user() {
     sandboxed(|| {
         let home = home();
-        // A directory that was left open is closed first.
+        // The permissions of an existing directory are corrected.
         let directory = home.path().join(".local/state/agentctl/run");
         std::fs::create_dir_all(&directory).expect("made");
         std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o777)).expect("set");
@@ -332,7 +331,7 @@ fn nobody_else_may_ask() {
 }
 
 #[test]
-fn killing_or_wiping_it_in_the_middle_of_requests_changes_no_answer() {
+fn killing_or_wiping_the_daemon_during_requests_changes_no_answer() {
     sandboxed(|| {
         let home = inhabited();
         let own = alone(&home, &ALL);
@@ -348,7 +347,7 @@ fn killing_or_wiping_it_in_the_middle_of_requests_changes_no_answer() {
                 std::thread::yield_now();
             }
             if round % 3 == 2 {
-                // It may just be writing there.
+                // The daemon may create a file at the same time: retry.
                 eventually("it is wiped", || {
                     let _busy = std::fs::remove_dir_all(&state);
                     (!state.exists()).then_some(())
@@ -368,7 +367,7 @@ fn killing_or_wiping_it_in_the_middle_of_requests_changes_no_answer() {
 }
 
 #[test]
-fn a_wiped_directory_ends_it_and_changes_no_answer() {
+fn a_wiped_directory_ends_the_daemon_and_changes_no_answer() {
     sandboxed(|| {
         let home = inhabited();
         let own = alone(&home, &ALL);
@@ -377,7 +376,7 @@ fn a_wiped_directory_ends_it_and_changes_no_answer() {
         assert_same(home.run(&ALL).json(), &own, "asked by the command");
         let second = started(&home);
         assert_ne!(first, second);
-        eventually("the first notices that it lost the right", || {
+        eventually("the first daemon notices that its lock is lost", || {
             (daemons() == [second]).then_some(())
         });
         assert_same(home.run(&ALL).json(), &own, "asked by the command");
@@ -385,15 +384,15 @@ fn a_wiped_directory_ends_it_and_changes_no_answer() {
 }
 
 #[test]
-fn one_that_stands_still_is_not_waited_for() {
+fn a_stopped_daemon_times_out_and_the_command_answers_itself() {
     sandboxed(|| {
         let home = inhabited();
         let own = alone(&home, &ALL);
-        // A tenth of this it is waited for.
+        // The timeout for `hello` is a tenth of this.
         configure(&home, &[("live", "10s")], "");
         let pid = started(&home);
         signal(pid, Signal::STOP);
-        assert_same(home.run(&ALL).json(), &own, "it answers itself");
+        assert_same(home.run(&ALL).json(), &own, "the command answers itself");
         let mute = home.run(&["daemon", "status"]);
         assert_eq!((mute.code, mute.stderr.contains("does not answer")), (Some(1), true));
         let refused = home.run(&["daemon", "stop"]);
@@ -405,14 +404,15 @@ fn one_that_stands_still_is_not_waited_for() {
     });
 }
 
-/// Stands in for a daemon: says this welcome, and answers every list with no session.
+/// Replaces the daemon: answers `hello` with this welcome, and every list with no session. Returns the number
+/// of questions.
 fn impostor(home: &TestHome, welcome: &Value) -> std::thread::JoinHandle<usize> {
     let path = home.path().join(SOCKET);
     let _old = std::fs::remove_file(&path);
     let listener = UnixListener::bind(path).expect("bound");
     let welcome = welcome.clone();
     std::thread::spawn(move || {
-        let (stream, _) = listener.accept().expect("somebody comes");
+        let (stream, _) = listener.accept().expect("a connection");
         let mut stream = BufReader::new(stream);
         let mut asked = 0;
         let mut line = String::new();
@@ -435,7 +435,7 @@ fn impostor(home: &TestHome, welcome: &Value) -> std::thread::JoinHandle<usize> 
 }
 
 #[test]
-fn only_one_that_sees_the_same_world_is_asked() {
+fn only_a_daemon_with_the_same_fingerprint_is_asked() {
     sandboxed(|| {
         let mut home = inhabited();
         started(&home);
@@ -443,15 +443,15 @@ fn only_one_that_sees_the_same_world_is_asked() {
         assert_eq!(status(&home)["same_world"], true);
         assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
         let told = impostor(&home, &welcome);
-        assert_eq!(home.run(&ALL).sessions(), [] as [Value; 0], "it is asked, and believed");
+        assert_eq!(home.run(&ALL).sessions(), [] as [Value; 0], "the answer of the daemon is used");
         assert_eq!(told.join().expect("ends"), 1);
-        // Another home of an agent: its answer would be about another world.
+        // Another home of an agent: another fingerprint.
         home.set("CLAUDE_CONFIG_DIR", home.at("other").to_string_lossy());
         let told = impostor(&home, &welcome);
         assert_ne!(home.run(&ALL).sessions(), [] as [Value; 0]);
         assert_eq!(told.join().expect("ends"), 0);
         home.set("CLAUDE_CONFIG_DIR", "");
-        // What lives is asked of nobody.
+        // `list` without `-a` does not ask the daemon.
         let told = impostor(&home, &welcome);
         assert_eq!(home.run(&["list"]).code, Some(0));
         home.set("AGENTCTL_NO_DAEMON", "1");
@@ -462,7 +462,7 @@ fn only_one_that_sees_the_same_world_is_asked() {
 }
 
 #[test]
-fn without_descriptors_it_breathes_and_goes_on() {
+fn without_file_descriptors_the_daemon_waits_and_recovers() {
     sandboxed(|| {
         let home = home();
         let pid = started(&home);
@@ -472,7 +472,7 @@ fn without_descriptors_it_breathes_and_goes_on() {
         let crowd: Vec<UnixStream> = (0..64)
             .map(|_| UnixStream::connect(home.path().join(SOCKET)).expect("queued"))
             .collect();
-        eventually("it says what it lacks", || {
+        eventually("the failed accept is logged", || {
             home.run(&["daemon", "logs"]).stdout.contains("accept").then_some(())
         });
         drop(crowd);
@@ -484,7 +484,7 @@ fn without_descriptors_it_breathes_and_goes_on() {
 }
 
 #[test]
-fn a_slow_reader_stalls_nobody() {
+fn a_slow_client_delays_no_other_client() {
     sandboxed(|| {
         let home = inhabited();
         started(&home);
@@ -493,12 +493,12 @@ fn a_slow_reader_stalls_nobody() {
             let request = json!({"jsonrpc": "2.0", "id": 1, "method": "session.list", "params": {"all": true}});
             slow.send(format!("{request}\n").as_bytes());
         }
-        // It reads nothing; everybody else is answered.
+        // The slow client reads nothing; all other clients are answered.
         let crowd: Vec<_> = (0..500)
             .map(|_| {
                 let path = home.path().join(SOCKET);
                 std::thread::spawn(move || {
-                    let stream = UnixStream::connect(path).expect("somebody listens");
+                    let stream = UnixStream::connect(path).expect("a listener");
                     let mut wire = Wire { stream: BufReader::new(stream) };
                     wire.ask("hello", &json!({"protocol": 1}));
                     wire.ask("session.list", &json!({"all": true}))["result"]["sessions"]
@@ -515,7 +515,7 @@ fn a_slow_reader_stalls_nobody() {
 }
 
 #[test]
-fn a_full_disk_costs_log_lines_only() {
+fn a_full_disk_loses_only_log_lines() {
     sandboxed(|| {
         let home = inhabited();
         let state = home.at(".local/state/agentctl/x");
@@ -537,7 +537,7 @@ fn a_full_disk_costs_log_lines_only() {
 }
 
 #[test]
-fn the_service_file_is_one_that_never_ends_an_agent() {
+fn the_service_file_never_kills_an_agent() {
     sandboxed(|| {
         let home = home();
         let unit = home.run(&["daemon", "install", "--print"]).stdout;
@@ -546,15 +546,14 @@ fn the_service_file_is_one_that_never_ends_an_agent() {
         }
         let start = unit.lines().find_map(|l| l.strip_prefix("ExecStart=")).expect("a command");
         assert_eq!(start, format!("\"{}\" daemon run", env!("CARGO_BIN_EXE_agentctl")));
-        // Without a service manager it is written, said, and nothing is broken.
+        // Uninstalling a service that is not installed is no error.
         let output = home.run(&["daemon", "uninstall"]);
         assert_eq!((output.code, output.stderr.contains("not installed")), (Some(0), true));
     });
 }
 
-/// The service manager is told when it serves, not before.
 #[test]
-fn readiness_is_told_once_it_answers() {
+fn readiness_is_reported_once_the_daemon_answers() {
     sandboxed(|| {
         let mut home = home();
         let path = home.at("notify.sock");

@@ -1,4 +1,4 @@
-//! Hooks: run with what is true, kept in the run, never fatal.
+//! Hooks: their facts, their report in the run folder, and their failures, which are never fatal.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use testkit::{TestHome, eventually, sandboxed};
 use crate::home;
 use crate::launched::{folder, launch, runs, shims, status, until_stopped};
 
-/// Waits for a file a hook writes last, and returns it.
+/// Waits for the file that a hook writes last, and returns its contents.
 fn written(home: &TestHome, name: &str) -> String {
     eventually("the hook has written", || {
         fs::read_to_string(home.path().join(name)).ok().filter(|t| t.ends_with("end\n"))
@@ -25,7 +25,7 @@ fn variables(text: &str) -> impl Fn(&str) -> String {
 }
 
 #[test]
-fn both_hooks_are_told_the_truth_and_stand_in_the_sessions_directory() {
+fn both_hooks_get_correct_facts_and_run_in_the_session_directory() {
     sandboxed(|| {
         let home = home();
         folder(&home, "w/.git");
@@ -42,7 +42,7 @@ fn both_hooks_are_told_the_truth_and_stand_in_the_sessions_directory() {
         let text = written(&home, "begun");
         let get = variables(&text);
         assert_eq!((get("HOOK"), get("SESSION_ID")), ("on-create".into(), id.clone()));
-        assert_eq!(get("EXIT_CODE"), "", "nobody has seen it end");
+        assert_eq!(get("EXIT_CODE"), "", "the session has not ended");
         let text = written(&home, "ended");
         let get = variables(&text);
         assert!(text.contains(&format!("\n{}\n", folder(&home, "w"))), "{text}");
@@ -71,14 +71,14 @@ fn both_hooks_are_told_the_truth_and_stand_in_the_sessions_directory() {
         assert_eq!(told["session"]["reason"]["detail"], "no luck");
         let run = runs(&home).pop().expect("a run");
         let said = format!("{}/on-complete.log", run["directory"].as_str().expect("a folder"));
-        eventually("what it said is kept", || {
+        eventually("its output is stored", || {
             fs::read_to_string(&said).ok().filter(|t| t == "said so\n")
         });
     });
 }
 
 #[test]
-fn a_hook_that_fails_is_told_and_changes_nothing() {
+fn a_failing_hook_is_reported_and_changes_nothing() {
     sandboxed(|| {
         let home = home();
         let launched = home.run(&[
@@ -109,7 +109,7 @@ fn a_hook_that_fails_is_told_and_changes_nothing() {
 }
 
 #[test]
-fn a_program_that_others_could_change_is_not_run() {
+fn a_hook_that_others_could_change_is_not_run() {
     sandboxed(|| {
         let home = home();
         let hook = home.write("hook.sh", "#!/bin/sh\ntouch \"$HOME/ran\"\n");
@@ -120,7 +120,7 @@ fn a_program_that_others_could_change_is_not_run() {
         assert!(!home.path().join("ran").exists());
         fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("set");
         let cwd = folder(&home, "w");
-        // Named from where the user stands, run where the session works, much later.
+        // A relative path is resolved against the user's directory; the hook runs in the session's.
         let launched = home.run(&[
             "launch",
             "demo",
@@ -137,7 +137,7 @@ fn a_program_that_others_could_change_is_not_run() {
 }
 
 #[test]
-fn hooks_of_the_configuration_are_argv_and_run_without_any_of_us_around() {
+fn configured_hooks_are_argv_and_run_without_a_command_or_daemon() {
     sandboxed(|| {
         let home = home();
         let config = "[hooks]\non_complete = [\"sh\", \"-c\", \"printf '%s end\\\\n' \\\"$AGENTCTL_EXIT_CODE $0\\\" > \\\"$HOME/ended\\\"\", \"a  b'c\"]\n";
@@ -145,12 +145,12 @@ fn hooks_of_the_configuration_are_argv_and_run_without_any_of_us_around() {
         let id = launch(&home, "w", "x [[tool:kill -9 $PPID]]", &[]);
         assert_eq!(written(&home, "ended"), "137 a  b'c end\n");
         assert_eq!(until_stopped(&home, &id)["exit"]["signal"], 9);
-        eventually("its parent leaves", || shims().is_empty().then_some(()));
+        eventually("the shim has ended", || shims().is_empty().then_some(()));
     });
 }
 
 #[test]
-fn a_hook_may_say_more_than_is_kept() {
+fn the_stored_output_of_a_hook_is_limited() {
     const KEPT: u64 = 64 << 10;
     sandboxed(|| {
         let home = home();
@@ -159,7 +159,7 @@ fn a_hook_may_say_more_than_is_kept() {
         written(&home, "ended");
         let run = runs(&home).pop().expect("a run");
         let log = format!("{}/on-complete.log", run["directory"].as_str().expect("a folder"));
-        let size = eventually("its words are kept", || {
+        let size = eventually("its output is stored", || {
             fs::metadata(&log).ok().map(|m| m.len()).filter(|n| *n >= KEPT)
         });
         assert_eq!(size, KEPT);

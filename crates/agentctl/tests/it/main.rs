@@ -4,7 +4,6 @@
 
 mod agents_named;
 mod attacks;
-mod awake;
 mod claude_code;
 mod claude_code_beginnings;
 mod claude_code_ends;
@@ -17,6 +16,7 @@ mod codex_processes;
 mod codex_rollouts;
 mod daemon;
 mod demo;
+mod event_sinks;
 mod events;
 mod events_agents;
 mod events_blind;

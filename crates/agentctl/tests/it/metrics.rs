@@ -1,5 +1,5 @@
-//! `/metrics`: what it counts is what `list` shows at that moment, and whoever has no business there gets
-//! nothing. Real daemon, raw HTTP.
+//! `/metrics`: its gauges equal `list`, and requests without the token or from web pages are refused. Real
+//! daemon, raw HTTP.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,10 +19,10 @@ use crate::{configure, home};
 
 const CONFIG: &str = ".config/agentctl/config.toml";
 const TOKEN: &str = ".local/state/agentctl/metrics.token";
-/// Nobody hangs for ever; far more than anything here takes.
+/// Timeout of a request, far longer than any request takes.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A home whose daemon serves metrics on a port that the system chooses.
+/// Returns a home whose daemon serves metrics on a port that the kernel chooses.
 pub(crate) fn measured(more: &str) -> TestHome {
     let home = home();
     configure(&home, &[], &format!("[metrics]\nlisten = \"127.0.0.1:0\"\n{more}"));
@@ -63,7 +63,7 @@ fn exchange(port: u16, request: &str) -> Answer {
     Answer { code, head: head.to_owned(), body: body.to_owned() }
 }
 
-/// Asks with these headers, each with its line end.
+/// Sends a request with these headers, each with its line end.
 pub(crate) fn ask(port: u16, line: &str, headers: &str) -> Answer {
     exchange(port, &format!("{line} HTTP/1.1\r\n{headers}\r\n"))
 }
@@ -76,7 +76,7 @@ fn scrape(home: &TestHome) -> String {
     answer.body
 }
 
-/// Returns the value of one sample, written as a query would.
+/// Returns the value of one sample, named as in a query.
 fn value(text: &str, sample: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
     line.map(|number| number.parse().expect("a number"))
@@ -89,7 +89,7 @@ fn samples(text: &str, metric: &str) -> BTreeMap<String, f64> {
     split.map(|(labels, n)| (labels.to_owned(), n.parse().expect("a number"))).collect()
 }
 
-/// What `list` shows, in the same words.
+/// Returns the counts of `list` as labels and values.
 fn listed(home: &TestHome) -> BTreeMap<String, f64> {
     let mut counts = BTreeMap::new();
     for row in home.run(&["list", "--json"]).sessions() {
@@ -114,7 +114,7 @@ fn agent(home: &TestHome, id: &str, directory: &str, prompt: &str) -> Child {
 }
 
 #[test]
-fn gauges_count_what_list_shows_at_that_moment() {
+fn gauges_equal_the_list_at_that_moment() {
     sandboxed(|| {
         let home = measured("");
         started(&home);
@@ -148,7 +148,7 @@ fn gauges_count_what_list_shows_at_that_moment() {
         ] {
             assert_eq!(value(&text, sample), Some(count), "{sample}\n{text}");
         }
-        // The daemon's own look comes a moment later than ours: who tells an end has seen a beginning.
+        // The daemon's snapshot is later than ours: it reports an end only after it has seen the start.
         let begun = "agentctl_events_total{type=\"session.started\"}";
         eventually("they are told", || (value(&scrape(&home), begun) == Some(3.0)).then_some(()));
         for agent in &mut agents {
@@ -173,7 +173,7 @@ fn gauges_count_what_list_shows_at_that_moment() {
     });
 }
 
-/// What the agent's own files say a session has used.
+/// Returns the usage of a session from the agent's own files.
 fn used(home: &TestHome, id: &str) -> BTreeMap<String, f64> {
     let status = home.run(&["status", id, "--json"]).json();
     let tokens = status["tokens"].as_object().expect("tokens");
@@ -183,7 +183,7 @@ fn used(home: &TestHome, id: &str) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn what_a_session_used_is_counted_once_however_often_it_ends() {
+fn usage_is_counted_once_when_a_session_ends_several_times() {
     sandboxed(|| {
         let home = measured("");
         started(&home);
@@ -211,9 +211,9 @@ fn what_a_session_used_is_counted_once_however_often_it_ends() {
 }
 
 #[test]
-fn who_could_not_be_asked_is_missing_and_not_nought() {
+fn a_source_that_failed_is_missing_and_not_zero() {
     sandboxed(|| {
-        // Bound, so that nobody else gets the port, and closed to everybody.
+        // Bound and not listening: the port is reserved and refuses connections.
         let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
         let gateway = taken.local_addr().expect("an address");
         drop(taken);
@@ -223,20 +223,22 @@ fn who_could_not_be_asked_is_missing_and_not_nought() {
         let text = scrape(&home);
         let live = samples(&text, "agentctl_sessions_live");
         assert!(live.keys().all(|labels| !labels.contains("openclaw")), "{live:?}");
-        assert!(live.contains_key("adapter=\"demo\",status=\"idle\""), "others are nought");
-        assert_eq!(value(&text, "agentctl_sessions_active"), None, "nobody knows");
+        assert!(live.contains_key("adapter=\"demo\",status=\"idle\""), "other adapters are zero");
+        assert_eq!(value(&text, "agentctl_sessions_active"), None, "unknown");
         let faults = samples(&text, "agentctl_adapter_faults_active");
         assert!(faults.keys().any(|labels| labels.contains("openclaw")), "{text}");
         let appeared = || samples(&scrape(&home), "agentctl_adapter_faults_total");
-        eventually("the daemon's own look meets it", || (!appeared().is_empty()).then_some(()));
+        eventually("the daemon's snapshot has the fault", || {
+            (!appeared().is_empty()).then_some(())
+        });
         let before = appeared();
         scrape(&home);
-        assert_eq!(appeared(), before, "asking does not make it a new one");
+        assert_eq!(appeared(), before, "a scrape does not count it again");
     });
 }
 
 #[test]
-fn only_the_token_opens() {
+fn only_the_right_token_gets_metrics() {
     sandboxed(|| {
         let home = measured("");
         let pid = started(&home);
@@ -268,8 +270,8 @@ fn only_the_token_opens() {
         for path in ["/", "/metrics/", "/metrics/x", "//metrics", "/Metrics", "/%6detrics"] {
             assert_eq!(with(&format!("GET {path}"), &token).code, 404, "{path}");
         }
-        // Guessing has an end, and the right token is not throttled with it.
-        eventually("guessing has an end", || {
+        // Wrong tokens are rate limited, the right token is not.
+        eventually("the rate limit applies", || {
             (with("GET /metrics", "guess").code == 429).then_some(())
         });
         assert_eq!(with("GET /metrics", &token).code, 200);
@@ -283,7 +285,7 @@ fn only_the_token_opens() {
 }
 
 #[test]
-fn no_web_page_gets_in_whatever_it_knows() {
+fn requests_of_web_pages_are_refused() {
     sandboxed(|| {
         let home = measured("");
         started(&home);
@@ -323,7 +325,7 @@ fn no_web_page_gets_in_whatever_it_knows() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_and_had_once_it_is_free() {
+fn a_port_in_use_is_reported_and_retried() {
     sandboxed(|| {
         let home = home();
         let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
@@ -354,7 +356,7 @@ fn a_port_that_is_taken_is_told_and_had_once_it_is_free() {
 }
 
 #[test]
-fn what_is_configured_wrongly_is_refused_by_file_and_key() {
+fn invalid_settings_are_refused_with_file_and_key() {
     sandboxed(|| {
         let home = home();
         for (config, key) in [
@@ -373,7 +375,7 @@ fn what_is_configured_wrongly_is_refused_by_file_and_key() {
             let named = output.stderr.contains("config.toml") && output.stderr.contains(key);
             assert!(named && !output.stderr.contains("0123456789abcdef"), "{}", output.stderr);
         }
-        // Who says it twice is served beyond this machine, and called by any address or given name.
+        // With `allow_remote` any address is allowed, and any IP address or configured name as `Host`.
         let name = "metrics.example";
         let config = "listen = \"0.0.0.0:0\"\nallow_remote = true\ntoken_env = \"T\"\n";
         home.write(CONFIG, format!("[metrics]\n{config}hosts = [\"{name}\"]\n"));
@@ -398,12 +400,12 @@ fn what_is_configured_wrongly_is_refused_by_file_and_key() {
             let headers = format!("Host: {host}\r\nAuthorization: Bearer fedcba9876543210\r\n");
             assert_eq!(ask(port, "GET /metrics", &headers).code, code, "{host}");
         }
-        assert!(!home.path().join(TOKEN).exists(), "none is made where one is given");
+        assert!(!home.path().join(TOKEN).exists(), "no token is generated when one is configured");
     });
 }
 
 #[test]
-fn guests_are_few_short_and_shown_out() {
+fn connections_are_limited_in_number_and_size() {
     sandboxed(|| {
         let home = measured("");
         started(&home);
@@ -418,18 +420,18 @@ fn guests_are_few_short_and_shown_out() {
         assert!(sent.is_err() || !heard.starts_with(b"HTTP/1.1 200"), "too long a request");
         let many = format!("{headers}{}", "X: x\r\n".repeat(500));
         assert_ne!(ask(port, "GET /metrics", &many).code, 200, "too many headers");
-        // As many as like may stand at the door and say nothing: whoever asks gets an answer.
+        // Idle connections beyond the limit do not keep out a request.
         let idle = (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).expect("connected"));
         let mut idle: Vec<TcpStream> = idle.collect();
         idle[0].write_all(b"GET /metrics HTTP/1.1\r\nHost: local").expect("sent");
         drop(idle.split_off(40));
         assert_eq!(ask(port, "GET /metrics", &headers).code, 200);
-        assert_eq!(home.run(&["daemon", "status"]).code, Some(0), "the socket is another door");
+        assert_eq!(home.run(&["daemon", "status"]).code, Some(0), "the socket still answers");
     });
 }
 
 #[test]
-fn openmetrics_is_given_to_who_asks_for_it() {
+fn openmetrics_is_sent_when_it_is_accepted() {
     sandboxed(|| {
         let home = measured("");
         started(&home);
@@ -446,7 +448,7 @@ fn openmetrics_is_given_to_who_asks_for_it() {
 }
 
 #[test]
-fn kills_and_wipes_leave_a_daemon_that_counts_from_nought() {
+fn a_restarted_daemon_counts_from_zero() {
     sandboxed(|| {
         let home = measured("");
         let pid = started(&home);
@@ -461,12 +463,16 @@ fn kills_and_wipes_leave_a_daemon_that_counts_from_nought() {
         started(&home);
         let text = scrape(&home);
         assert_eq!(token(&home), first, "the token stays");
-        assert_eq!(value(&text, begun), Some(0.0), "it has heard nothing yet");
-        assert_eq!(value(&text, "agentctl_sessions_active"), Some(1.0), "and sees what is");
+        assert_eq!(value(&text, begun), Some(0.0), "no event yet");
+        assert_eq!(
+            value(&text, "agentctl_sessions_active"),
+            Some(1.0),
+            "and the session is counted"
+        );
         std::fs::remove_dir_all(home.path().join(".local/state/agentctl")).expect("wiped");
         started(&home);
         let text = scrape(&home);
-        assert_ne!(token(&home), first, "a new one was made");
+        assert_ne!(token(&home), first, "a new token was generated");
         assert_eq!(value(&text, "agentctl_sessions_active"), Some(1.0), "{text}");
         agent.kill().expect("killed");
         agent.wait().expect("reaped");
@@ -480,7 +486,7 @@ fn repository(path: &str) -> String {
 }
 
 #[test]
-fn the_page_lists_every_metric_as_it_is() {
+fn the_metrics_page_lists_every_metric() {
     let page = repository("docs/METRICS.md");
     let told: Vec<&str> = page.lines().filter(|line| line.starts_with("| `agentctl_")).collect();
     let real: Vec<String> = TABLE
@@ -494,7 +500,7 @@ fn the_page_lists_every_metric_as_it_is() {
     assert_eq!(told, real, "docs/METRICS.md; this is how it should be:\n{}", real.join("\n"));
 }
 
-/// Every text in a document.
+/// Collects all strings of a document.
 fn texts<'a>(value: &'a Value, all: &mut Vec<&'a str>) {
     match value {
         Value::String(text) => all.push(text),
@@ -505,7 +511,7 @@ fn texts<'a>(value: &'a Value, all: &mut Vec<&'a str>) {
 }
 
 #[test]
-fn the_dashboard_asks_for_nothing_that_is_not_there() {
+fn the_dashboard_queries_only_existing_metrics() {
     let dashboard: Value =
         serde_json::from_str(&repository("examples/grafana/agentctl.json")).expect("JSON");
     let mut all = Vec::new();
@@ -522,5 +528,5 @@ fn the_dashboard_asks_for_nothing_that_is_not_there() {
             asked.insert(family);
         }
     }
-    assert!(asked.len() > 12, "it shows most of what there is: {asked:?}");
+    assert!(asked.len() > 12, "it shows most metrics: {asked:?}");
 }

@@ -1,4 +1,4 @@
-//! Notifications with real programs: once per edge, never for history, never in anybody's way.
+//! Notifications with real programs: once per event, not for late events, and without delaying others.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,19 +12,19 @@ use agentctl_core::model::{Outcome, Reason, ReasonKind};
 use serde_json::Value;
 use testkit::{TestHome, eventually, sandboxed};
 
-use crate::awake::{Heard, at, event, host, session};
+use crate::event_sinks::{Recorder, at, event, host, session};
 use crate::home;
 use crate::launched::script;
 
 pub(crate) struct Stage {
     pub(crate) home: TestHome,
     pub(crate) notify: Notify,
-    pub(crate) said: Heard,
+    pub(crate) said: Recorder,
 }
 
 pub(crate) fn stage(settings: impl FnOnce(&TestHome) -> NotifySettings) -> Stage {
     let home = home();
-    let said = Heard::default();
+    let said = Recorder::default();
     let settings = settings(&home);
     let notify = Notify::start(settings, &host(&home, || at(0)), said.say()).expect("started");
     Stage { home, notify, said }
@@ -44,7 +44,7 @@ fn waiting(id: &str) -> Arc<Event> {
     event(EventKind::Waiting, id, session)
 }
 
-/// Waits until so many lines stand in a file below the home.
+/// Waits until a file below the home has this many lines.
 fn lines(home: &TestHome, name: &str, count: usize) -> Vec<String> {
     eventually("the program has written", || {
         let text = fs::read_to_string(home.path().join(name)).ok()?;
@@ -54,7 +54,7 @@ fn lines(home: &TestHome, name: &str, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn the_desktops_own_program_is_given_a_title_and_harmless_text() {
+fn the_default_command_gets_a_title_and_escaped_text() {
     sandboxed(|| {
         let stage = stage(|home| {
             let text = "for a in \"$@\"; do printf '%s|' \"$a\"; done | tr '\\n' '~' > \"$HOME/args.new\"; mv \"$HOME/args.new\" \"$HOME/args\"";
@@ -72,7 +72,7 @@ fn the_desktops_own_program_is_given_a_title_and_harmless_text() {
 }
 
 #[test]
-fn a_program_of_ones_own_is_told_by_variables_and_on_stdin() {
+fn a_configured_command_gets_variables_and_json_on_stdin() {
     sandboxed(|| {
         let stage = stage(|home| {
             let here = home.path().display().to_string();
@@ -113,7 +113,7 @@ fn a_program_of_ones_own_is_told_by_variables_and_on_stdin() {
 }
 
 #[test]
-fn an_edge_is_shown_once_and_history_never() {
+fn an_event_is_shown_once_and_late_events_never() {
     sandboxed(|| {
         let stage = stage(|home| {
             let log = home.path().join("log");
@@ -129,7 +129,7 @@ fn an_edge_is_shown_once_and_history_never() {
         stage.notify.offer(&event(EventKind::Stopped, "subagent", subagent));
         for id in ["e-1", "e-1", "e-2", "e-1"] {
             stage.notify.offer(&waiting(id));
-            // One after the other, so that they are shown in order.
+            // One after the other: two programs run at once, in any order.
             let before = stage.notify.status().shown;
             eventually("it is shown or was", || {
                 let log = fs::read_to_string(stage.home.path().join("log")).unwrap_or_default();
@@ -142,7 +142,7 @@ fn an_edge_is_shown_once_and_history_never() {
 }
 
 #[test]
-fn programs_that_fail_are_counted_and_told_and_hold_up_nobody() {
+fn failing_programs_are_counted_logged_and_delay_no_other() {
     sandboxed(|| {
         let stage = stage(|home| {
             let log = home.path().join("log");
@@ -150,7 +150,7 @@ fn programs_that_fail_are_counted_and_told_and_hold_up_nobody() {
                 "case $AGENTCTL_EVENT_ID in\nbad) echo no\\\\033[31mbus >&2; exit 3;;\nhang) sleep 1000 & wait;;\n*) echo \"$AGENTCTL_EVENT_ID\" >> '{}';;\nesac",
                 log.display()
             );
-            // Whoever does not hang is through by then on any machine.
+            // Long enough for a program that does not hang, on any machine.
             NotifySettings { limit: Duration::from_secs(10), ..with(script(home, "mine", &text)) }
         });
         for id in ["hang", "bad", "good"] {
@@ -165,7 +165,7 @@ fn programs_that_fail_are_counted_and_told_and_hold_up_nobody() {
         assert!(said.contains("exited with 3: no"), "{said}");
         assert!(said.contains("was ended after"), "{said}");
         assert!(!said.contains('\u{1b}'), "{said:?}");
-        eventually("what hung is gone, with what it had started", || {
+        eventually("the hanging program and its children are gone", || {
             let all = crate::launched::everyone();
             (!all.iter().any(|p| p.argv.iter().any(|a| a == "1000"))).then_some(())
         });
@@ -173,7 +173,7 @@ fn programs_that_fail_are_counted_and_told_and_hold_up_nobody() {
 }
 
 #[test]
-fn a_program_that_is_not_there_or_not_safe_is_told_and_no_more() {
+fn a_missing_or_unsafe_program_is_only_reported() {
     sandboxed(|| {
         let stage = stage(|_| NotifySettings {
             command: Some(vec!["no-such-program".into()]),
@@ -187,14 +187,14 @@ fn a_program_that_is_not_there_or_not_safe_is_told_and_no_more() {
 }
 
 #[test]
-fn when_all_hang_no_more_than_a_few_wait() {
+fn when_all_programs_hang_the_queue_is_limited() {
     sandboxed(|| {
         let stage = stage(|home| with(script(home, "mine", "sleep 1000")));
         for number in 0..100 {
             stage.notify.offer(&waiting(&format!("e-{number}")));
         }
         let status = stage.notify.status();
-        // Two run, 32 wait; the threads may not have taken theirs yet.
+        // Two run and 32 wait; the threads may not have taken their first event yet.
         assert!((66..=68).contains(&status.dropped), "{status:?}");
         assert!(stage.said.all().iter().any(|s| s.contains("dropped")));
     });

@@ -1,11 +1,11 @@
-//! Webhooks against a real receiver: what is sent, how often, and to whom nothing is ever sent.
+//! Webhooks against a real receiver: requests, signatures, retries, limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use agentctl::config::WebhookEndpoint;
-use agentctl::daemon::webhooks::{NAMED_MOST, Pace, WebhookStatus, Webhooks, World};
+use agentctl::daemon::webhooks::{MAX_FUSE_ENDPOINTS, RetryPolicy, WebhookStatus, Webhooks, World};
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::host::Secret;
 use agentctl_core::model::{Callback, Exit, Time};
@@ -14,18 +14,18 @@ use serde_json::{Value, json};
 use testkit::receiver::{Manner, Receiver, Request};
 use testkit::{TestHome, eventually, hex, hmac_sha256};
 
-use crate::awake::{Heard, SECRET, at, event, host, session};
+use crate::event_sinks::{Recorder, SECRET, at, event, host, session};
 use crate::home;
 
-/// What surrounds the endpoints of a test.
+/// The environment of the endpoints of a test.
 pub(crate) struct Stage {
     pub(crate) world: World,
-    pub(crate) settled: Heard,
-    pub(crate) said: Heard,
+    pub(crate) settled: Recorder,
+    pub(crate) said: Recorder,
     _home: TestHome,
 }
 
-/// Every look at the clock is a second after the one before.
+/// A clock that advances one second with each reading.
 fn ticking() -> Time {
     static NOW: AtomicI64 = AtomicI64::new(0);
     at(NOW.fetch_add(1000, Ordering::Relaxed))
@@ -35,19 +35,19 @@ const NEVER: Duration = Duration::from_hours(1000);
 
 pub(crate) fn stage() -> Stage {
     let home = home();
-    let (settled, said) = (Heard::default(), Heard::default());
+    let (settled, said) = (Recorder::default(), Recorder::default());
     let hears = settled.clone();
     let hears = Arc::new(move |event: &Event| hears.add(&event.id));
     let mut world = World::new(host(&home, ticking), hears, said.say());
-    world.pace = Pace {
-        first: Duration::from_millis(1),
-        most: Duration::from_millis(4),
+    world.retry = RetryPolicy {
+        first_interval: Duration::from_millis(1),
+        max_interval: Duration::from_millis(4),
         span: Duration::from_hours(1),
     };
     Stage { world, settled, said, _home: home }
 }
 
-/// An endpoint at this receiver, which is on this machine.
+/// Returns an endpoint for a local receiver.
 pub(crate) fn endpoint(receiver: &Receiver) -> WebhookEndpoint {
     let url = format!("http://127.0.0.1:{}/in/PATHSECRET?key=QUERYSECRET", receiver.port);
     local(&url)
@@ -76,7 +76,7 @@ pub(crate) fn stopped(id: &str) -> Arc<Event> {
     event(EventKind::Stopped, id, session())
 }
 
-/// Checks every signature a request bears, as its receiver would.
+/// Checks every signature of a request as its receiver would.
 fn assert_signed(request: &Request, key: &[u8], text: &str) {
     let header = |name: &str| request.header(name).unwrap_or_else(|| panic!("no {name}"));
     let mut signed = format!("{}.{}.", header("webhook-id"), header("webhook-timestamp"));
@@ -90,7 +90,7 @@ fn assert_signed(request: &Request, key: &[u8], text: &str) {
 }
 
 #[test]
-fn an_event_is_posted_signed_and_says_what_the_predecessor_said() {
+fn an_event_is_posted_signed_with_the_fields_of_the_predecessor() {
     let (stage, receiver) = (stage(), Receiver::start([]));
     let marked = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let mut keyed = endpoint(&receiver);
@@ -137,7 +137,7 @@ fn an_event_is_posted_signed_and_says_what_the_predecessor_said() {
 }
 
 #[test]
-fn what_is_not_known_is_null_and_a_secret_may_be_plain_or_missing() {
+fn unknown_fields_are_null_and_a_secret_may_be_plain_or_missing() {
     let (stage, receiver) = (stage(), Receiver::start([]));
     let mut keyed = endpoint(&receiver);
     keyed.secret = Some(Secret::Variable("HOOK_KEY".into()));
@@ -162,7 +162,7 @@ fn what_is_not_known_is_null_and_a_secret_may_be_plain_or_missing() {
 }
 
 #[test]
-fn nothing_is_sent_unsigned_when_its_secret_cannot_be_had() {
+fn nothing_is_sent_unsigned_when_the_secret_is_unavailable() {
     let (stage, receiver) = (stage(), Receiver::start([]));
     for secret in [
         Secret::Variable("NO_SUCH_KEY".into()),
@@ -197,7 +197,7 @@ fn a_retry_has_the_same_id_and_body_and_is_signed_anew() {
     }
     let mut times: Vec<_> = requests.iter().filter_map(|r| r.header("webhook-timestamp")).collect();
     times.dedup();
-    assert_eq!(times.len(), 5, "each try tells its own time");
+    assert_eq!(times.len(), 5, "each try has its own time");
     eventually("it is settled", || (stage.settled.all() == ["e-1"]).then_some(()));
     assert_eq!((status.failed, status.dropped), (0, 0));
     assert!(status.last_success_at > status.last_error_at);
@@ -206,7 +206,7 @@ fn a_retry_has_the_same_id_and_body_and_is_signed_anew() {
 }
 
 #[test]
-fn whatever_a_receiver_does_the_event_comes_through_in_the_end() {
+fn an_event_is_delivered_after_any_failure_of_the_receiver() {
     for manner in [
         Manner::Hang,
         Manner::Drip,
@@ -232,7 +232,7 @@ fn whatever_a_receiver_does_the_event_comes_through_in_the_end() {
 }
 
 #[test]
-fn an_answer_without_end_is_not_read_to_its_end() {
+fn an_endless_response_body_is_cut() {
     let (stage, receiver) = (stage(), Receiver::always(Manner::Endless));
     let webhooks = start(&stage, vec![endpoint(&receiver)]);
     webhooks.offer(&stopped("e-1"));
@@ -257,11 +257,11 @@ fn a_redirect_is_not_followed() {
 }
 
 #[test]
-fn a_queue_is_bounded_and_what_falls_out_stays_untold() {
+fn a_queue_is_bounded_and_dropped_events_stay_unsettled() {
     let (mut stage, receiver) = (stage(), Receiver::always(Manner::Hang));
     stage.world.queue = 10;
     let mut slow = endpoint(&receiver);
-    // All of this is through before the first one comes back.
+    // All events are offered before the first try fails.
     slow.timeout = Duration::from_secs(10);
     let webhooks = start(&stage, vec![slow]);
     webhooks.offer(&stopped("first"));
@@ -270,9 +270,9 @@ fn a_queue_is_bounded_and_what_falls_out_stays_untold() {
         webhooks.offer(&stopped(&format!("e-{number}")));
     }
     let status = webhooks.status().remove(0);
-    assert_eq!((status.queued, status.dropped), (11, 90), "ten wait, one is on its way");
+    assert_eq!((status.queued, status.dropped), (11, 90), "ten wait, one is being sent");
     receiver.from_now_on(Manner::Status(200));
-    // The first one is the oldest: it finds no room when it comes back.
+    // The first event is the oldest: its retry is dropped, because the queue is full.
     until(&webhooks, "the rest is delivered", |s| s.delivered == 10 && s.dropped == 91);
     let newest: Vec<String> = (90..100).map(|n| format!("e-{n}")).collect();
     eventually("they are settled", || (stage.settled.all() == newest).then_some(()));
@@ -280,7 +280,7 @@ fn a_queue_is_bounded_and_what_falls_out_stays_untold() {
 }
 
 #[test]
-fn an_endpoint_that_hangs_holds_up_no_other() {
+fn a_hanging_endpoint_delays_no_other() {
     let (stage, mute, receiver) = (stage(), Receiver::always(Manner::Hang), Receiver::start([]));
     let mut slow = endpoint(&mute);
     slow.timeout = Duration::from_mins(1);
@@ -295,13 +295,13 @@ fn an_endpoint_that_hangs_holds_up_no_other() {
     let status =
         eventually("all are counted", || Some(webhooks.status()).filter(|s| s[1].delivered == 50));
     assert_eq!((status[0].queued, status[0].delivered), (50, 0));
-    assert!(stage.settled.all().is_empty(), "one endpoint has heard none of them");
+    assert!(stage.settled.all().is_empty(), "one endpoint has taken none of them");
 }
 
 #[test]
-fn an_event_that_is_refused_holds_up_no_other_event() {
+fn a_refused_event_delays_no_other_event() {
     let (mut stage, receiver) = (stage(), Receiver::start([Manner::Status(500)]));
-    stage.world.pace = Pace { first: NEVER, most: NEVER, span: NEVER };
+    stage.world.retry = RetryPolicy { first_interval: NEVER, max_interval: NEVER, span: NEVER };
     let webhooks = start(&stage, vec![endpoint(&receiver)]);
     for id in ["poison", "e-1", "e-2"] {
         webhooks.offer(&stopped(id));
@@ -312,9 +312,9 @@ fn an_event_that_is_refused_holds_up_no_other_event() {
 }
 
 #[test]
-fn an_endpoint_that_is_not_there_is_left_alone_as_a_whole() {
+fn an_unreachable_endpoint_gets_one_backoff_for_all_events() {
     let mut stage = stage();
-    stage.world.pace = Pace { first: NEVER, most: NEVER, span: NEVER };
+    stage.world.retry = RetryPolicy { first_interval: NEVER, max_interval: NEVER, span: NEVER };
     let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/x", gone.local_addr().expect("an address"));
     drop(gone);
@@ -335,9 +335,9 @@ fn an_endpoint_that_is_not_there_is_left_alone_as_a_whole() {
 }
 
 #[test]
-fn what_was_tried_long_enough_is_given_up_counted_and_settled() {
+fn an_event_is_given_up_and_settled_after_the_retry_span() {
     let (mut stage, receiver) = (stage(), Receiver::always(Manner::Status(500)));
-    stage.world.pace.span = Duration::ZERO;
+    stage.world.retry.span = Duration::ZERO;
     let webhooks = start(&stage, vec![endpoint(&receiver)]);
     webhooks.offer(&stopped("e-1"));
     let status = until(&webhooks, "it is given up", |s| s.failed == 1);
@@ -347,30 +347,30 @@ fn what_was_tried_long_enough_is_given_up_counted_and_settled() {
 }
 
 #[test]
-fn addresses_that_fuses_name_do_not_pile_up() {
+fn endpoints_named_by_fuses_are_limited_in_number() {
     let mut stage = stage();
-    // Nobody knows these names.
+    // These names do not resolve.
     stage.world.lookup = Arc::new(|_, _| Ok(Vec::new()));
     let webhooks = start(&stage, Vec::new());
     let post = |number: usize| {
         webhooks.post_to(&format!("https://{number}.example/hook"), &stopped("e-1"))
     };
-    (0..NAMED_MOST).for_each(|number| post(number).expect("taken"));
-    let refused = post(NAMED_MOST).expect_err("all of them are still tried");
+    (0..MAX_FUSE_ENDPOINTS).for_each(|number| post(number).expect("taken"));
+    let refused = post(MAX_FUSE_ENDPOINTS).expect_err("all of them are still tried");
     assert!(refused.contains("still being tried"), "{refused}");
     post(0).expect("one that is known");
     drop(webhooks);
-    stage.world.pace.span = Duration::ZERO;
+    stage.world.retry.span = Duration::ZERO;
     let webhooks = start(&stage, Vec::new());
-    for number in 0..3 * NAMED_MOST {
+    for number in 0..3 * MAX_FUSE_ENDPOINTS {
         let url = format!("https://{number}.example/hook");
         eventually("there is room", || webhooks.post_to(&url, &stopped("e-1")).ok());
-        assert!(webhooks.status().len() <= NAMED_MOST);
+        assert!(webhooks.status().len() <= MAX_FUSE_ENDPOINTS);
     }
 }
 
 #[test]
-fn who_says_gone_is_not_asked_again() {
+fn an_event_answered_with_gone_is_not_retried() {
     let (stage, receiver) = (stage(), Receiver::always(Manner::Status(410)));
     let webhooks = start(&stage, vec![endpoint(&receiver)]);
     webhooks.offer(&stopped("e-1"));
@@ -379,20 +379,20 @@ fn who_says_gone_is_not_asked_again() {
 }
 
 #[test]
-fn each_endpoint_hears_what_it_wants_and_an_event_is_settled_once() {
+fn each_endpoint_gets_the_events_it_wants_and_an_event_is_settled_once() {
     let (stage, ends, demo, all) =
         (stage(), Receiver::start([]), Receiver::start([]), Receiver::start([Manner::Status(500)]));
     let (mut only_ends, mut only_codex) = (endpoint(&ends), endpoint(&demo));
     only_ends.kinds = vec![EventKind::Stopped, EventKind::Error];
     only_codex.adapters = vec!["codex".into()];
     let webhooks = start(&stage, vec![only_ends, only_codex]);
-    webhooks.offer(&event(EventKind::Running, "nobody", session()));
-    assert_eq!(stage.settled.all(), ["nobody"], "at once");
+    webhooks.offer(&event(EventKind::Running, "unwanted", session()));
+    assert_eq!(stage.settled.all(), ["unwanted"], "at once");
     let mut codex = session();
     codex.adapter = "codex";
     webhooks.offer(&event(EventKind::Running, "codex-only", codex));
     webhooks.offer(&stopped("end-only"));
-    // One that belongs to no adapter is not one of codex.
+    // An event without an adapter does not match the filter for codex.
     webhooks.offer(&Arc::new(Event::new(EventKind::LockAcquired, "lock".into(), at(0))));
     let ids = |r: &Receiver| -> Vec<String> {
         r.until(1).iter().filter_map(|r| r.header("webhook-id").map(str::to_owned)).collect()
@@ -406,7 +406,7 @@ fn each_endpoint_hears_what_it_wants_and_an_event_is_settled_once() {
 }
 
 #[test]
-fn stopping_sends_what_was_never_tried_and_cuts_off_what_hangs() {
+fn stopping_sends_untried_events_and_aborts_hanging_requests() {
     let (stage, receiver) = (stage(), Receiver::start([]));
     let webhooks = start(&stage, vec![endpoint(&receiver)]);
     for number in 0..20 {
@@ -417,16 +417,16 @@ fn stopping_sends_what_was_never_tried_and_cuts_off_what_hangs() {
     webhooks.offer(&stopped("too late"));
     assert_eq!(webhooks.status()[0].queued, 1);
 
-    // Tried long enough, and yet not given up: it was us who hung up.
+    // The retry span is over, and yet the event is not given up: `stop` aborted the request.
     let (mut stage, mute) = (stage, Receiver::always(Manner::Hang));
-    stage.world.pace.span = Duration::ZERO;
+    stage.world.retry.span = Duration::ZERO;
     let mut slow = endpoint(&mute);
     slow.timeout = NEVER;
     let hanging = start(&stage, vec![slow]);
     hanging.offer(&stopped("hangs"));
     let _taken = mute.until(1);
     hanging.stop(Duration::from_millis(1));
-    // The other side notices: nothing of ours is left on the wire.
+    // The receiver sees the end of the connection: no request is left open.
     until(&hanging, "it is cut off", |s| s.attempts == 1);
     let status = hanging.status().remove(0);
     assert_eq!((status.delivered, status.failed, status.queued), (0, 0, 1));

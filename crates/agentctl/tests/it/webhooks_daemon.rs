@@ -1,5 +1,5 @@
-//! Webhooks and notifications of the real daemon: what a launched agent's end becomes, also when the daemon
-//! is killed in between or was not there.
+//! Webhooks and notifications of the real daemon for the end of a launched agent, also when the daemon is
+//! killed or does not run.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn configured(receiver: &Receiver, more: &str) -> TestHome {
     home
 }
 
-/// Waits for a request about this session that is as wanted.
+/// Waits for a request about a session that matches.
 #[track_caller]
 fn told(receiver: &Receiver, id: &str, is: impl Fn(&Value) -> bool) -> Request {
     let stand = || {
@@ -41,10 +41,10 @@ fn told(receiver: &Receiver, id: &str, is: impl Fn(&Value) -> bool) -> Request {
     })
 }
 
-/// Waits until the daemon before has lost its right to serve.
+/// Waits until the lock of the last daemon is free.
 fn until_free(home: &TestHome) {
     let lock = home.path().join(".local/state/agentctl/daemon.lock");
-    eventually("nobody has the right to serve", || {
+    eventually("the lock is free", || {
         let lock = fs::File::open(&lock).expect("there");
         flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()
     });
@@ -56,7 +56,7 @@ fn delivered(home: &TestHome) -> u64 {
 }
 
 #[test]
-fn an_end_is_posted_with_its_true_exit_code_and_whom_to_call_back() {
+fn an_end_is_posted_with_its_exit_code_and_callback_fields() {
     sandboxed(|| {
         let (receiver, trap) = (Receiver::start([]), Receiver::start([]));
         let mut home = configured(&receiver, "");
@@ -79,7 +79,7 @@ fn an_end_is_posted_with_its_true_exit_code_and_whom_to_call_back() {
         assert!(body["summary"].as_str().expect("a summary").starts_with("fix it"));
         assert!(body["duration_seconds"].as_f64().expect("a number") >= 0.0);
         assert!(request.header("webhook-signature").is_some_and(|s| s.starts_with("v1,")));
-        // A signature of the body alone could be replayed: only those who ask for it get it.
+        // A signature of the body alone could be replayed, so it needs `body_signatures`.
         for name in ["x-agentctl-signature", "x-signature", "x-hub-signature-256"] {
             assert_eq!(request.header(name), None, "{name}");
         }
@@ -98,9 +98,9 @@ fn an_end_is_posted_with_its_true_exit_code_and_whom_to_call_back() {
 }
 
 #[test]
-fn what_a_killed_daemon_had_not_delivered_the_next_one_sends_late_under_the_same_id() {
+fn the_next_daemon_sends_undelivered_ends_late_with_the_same_id() {
     sandboxed(|| {
-        // Later than this test lasts: nothing is on its way when the daemon is killed.
+        // A retry after the end of this test: no request is running when the daemon is killed.
         let later = Manner::With(500, "Retry-After: 3600".into());
         let receiver = Receiver::always(later);
         let home = configured(&receiver, "");
@@ -109,7 +109,7 @@ fn what_a_killed_daemon_had_not_delivered_the_next_one_sends_late_under_the_same
         let refused = told(&receiver, &id, |_| true);
         signal(pid, Signal::KILL);
         until_free(&home);
-        // It is dead; what was refused until here is not what is taken from here on.
+        // The daemon is dead: requests from here on are those of the next one.
         let refusals = receiver.requests().len();
         receiver.from_now_on(Manner::Status(204));
         started(&home);
@@ -123,7 +123,7 @@ fn what_a_killed_daemon_had_not_delivered_the_next_one_sends_late_under_the_same
         let at = &late.json()["at"];
         assert_eq!((at, &late.json()["exit_status"]), (&run["ended_at"], &json!(0)));
         eventually("it is counted", || (delivered(&home) == 1).then_some(()));
-        // Once it is told it is told: the next daemon sends what comes, and not this again.
+        // A delivered end is marked: the next daemon does not send it again.
         assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
         until_free(&home);
         started(&home);
@@ -136,7 +136,7 @@ fn what_a_killed_daemon_had_not_delivered_the_next_one_sends_late_under_the_same
 }
 
 #[test]
-fn an_end_that_nobody_was_awake_for_is_sent_late_with_its_own_time_and_not_shown() {
+fn an_end_without_a_daemon_is_sent_late_with_its_own_time_and_not_shown() {
     sandboxed(|| {
         let receiver = Receiver::start([]);
         let home = configured(&receiver, "[notify]\ncommand = [\"mine\"]");
@@ -144,7 +144,7 @@ fn an_end_that_nobody_was_awake_for_is_sent_late_with_its_own_time_and_not_shown
         let text = format!("echo \"$AGENTCTL_SESSION_ID\" >> '{}'", log.display());
         let _program = script(&home, "mine", &text);
         let missed = launch(&home, "w", "x [[say:ok]]", &[]);
-        // Its parent writes down how it ended a moment after it has ended.
+        // The shim records the exit code a moment after the end.
         let run =
             eventually("its end is kept", || runs(&home).pop().filter(|r| !r["exit"].is_null()));
         started(&home);

@@ -1,4 +1,4 @@
-//! Where events may be sent and where not, by number, by name and by certificate; and that no secret shows.
+//! The checks of a webhook's address, host name and certificate; and that no secret is shown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use agentctl_core::host::Secret;
 use testkit::receiver::{Manner, Receiver};
 use testkit::{eventually, sandboxed};
 
-use crate::awake::SECRET;
+use crate::event_sinks::SECRET;
 use crate::home;
 use crate::webhooks::{endpoint, local, stage, start, stopped, until};
 
@@ -20,7 +20,7 @@ fn always(addresses: Vec<SocketAddr>) -> Lookup {
 }
 
 #[test]
-fn a_name_with_one_address_that_is_not_allowed_gets_nothing() {
+fn a_name_with_one_forbidden_address_gets_nothing() {
     let receiver = Receiver::start([]);
     let here = SocketAddr::from(([127, 0, 0, 1], receiver.port));
     let public: SocketAddr = "93.184.216.34:443".parse().expect("an address");
@@ -52,7 +52,7 @@ fn a_name_with_one_address_that_is_not_allowed_gets_nothing() {
 }
 
 #[test]
-fn numbers_that_mean_this_machine_are_refused_however_they_are_written() {
+fn loopback_addresses_are_refused_in_every_notation() {
     let receiver = Receiver::start([]);
     for host in ["127.0.0.1", "localhost", "127.1", "2130706433", "0x7f.1", "[::ffff:7f00:1]"] {
         let stage = stage();
@@ -66,7 +66,7 @@ fn numbers_that_mean_this_machine_are_refused_however_they_are_written() {
 }
 
 #[test]
-fn plain_text_is_kept_from_public_addresses() {
+fn plain_http_is_refused_for_public_addresses() {
     let mut stage = stage();
     stage.world.lookup = always(vec!["93.184.216.34:80".parse().expect("an address")]);
     let webhooks = start(&stage, vec![local("http://hook.example/x")]);
@@ -76,11 +76,11 @@ fn plain_text_is_kept_from_public_addresses() {
 }
 
 #[test]
-fn the_address_that_was_judged_is_the_one_connected_to() {
+fn the_connection_goes_to_the_checked_address() {
     let (mut stage, receiver, trap) = (stage(), Receiver::start([]), Receiver::start([]));
     let lookups = Arc::new(AtomicUsize::new(0));
     let (count, ports) = (Arc::clone(&lookups), [receiver.port, trap.port]);
-    // Whoever rules the name answers differently each time.
+    // The name server gives another address each time.
     stage.world.lookup = Arc::new(move |name, _| {
         assert_eq!(name, "hook.lan");
         let at = count.fetch_add(1, Ordering::Relaxed).min(1);
@@ -148,8 +148,8 @@ fn no_secret_is_ever_shown() {
     let shown = format!("{endpoints:?} {:?}", endpoints[0].secret);
     let webhooks = start(&stage, endpoints);
     webhooks.offer(&stopped("e-1"));
-    // Each is counted first and told then.
-    eventually("all have failed and it is told", || {
+    // A failure is counted before it is logged.
+    eventually("all failures are logged", || {
         let told = stage.said.all().len() >= webhooks.status().len();
         (told && webhooks.status().iter().all(|s| s.attempts > 0)).then_some(())
     });
@@ -163,7 +163,7 @@ fn no_secret_is_ever_shown() {
 }
 
 #[test]
-fn a_configuration_that_cannot_work_is_told_by_file_and_key_without_its_secrets() {
+fn an_invalid_configuration_is_reported_with_file_and_key_and_without_secrets() {
     sandboxed(|| {
         let home = home();
         let config = |text: &str| {

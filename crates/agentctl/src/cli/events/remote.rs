@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{End, Word};
-use crate::client::{Client, PATIENT, Silence};
+use crate::client::{Client, ClientError, HELLO_TIMEOUT};
 use crate::daemon::start::{self, NotConnected};
 use crate::failure::Failure;
 use crate::protocol::SubscribeParams;
@@ -91,7 +91,7 @@ pub(super) enum Alone {
     /// The daemon sees another world than this command.
     OtherWorld,
     /// What listens in the daemon's place is not believed.
-    Untrusted(Silence),
+    Untrusted(ClientError),
 }
 
 /// Events as the daemon tells them.
@@ -146,14 +146,14 @@ impl Remote {
         Ok(Ok(remote))
     }
 
-    fn subscribe(&mut self) -> Result<(), Silence> {
-        let stream = self.client.handle().map_err(Silence::Broken)?;
+    fn subscribe(&mut self) -> Result<(), ClientError> {
+        let stream = self.client.handle().map_err(ClientError::Connection)?;
         self.end.does(move || {
             let _gone = stream.shutdown(Shutdown::Both);
         });
         // What is not wanted must be known all the same: what follows from it may be wanted.
         let all = SubscribeParams::default();
-        let _yes: serde_json::Value = self.client.call("events.subscribe", &all, PATIENT)?;
+        let _yes: serde_json::Value = self.client.call("events.subscribe", &all, HELLO_TIMEOUT)?;
         Ok(())
     }
 

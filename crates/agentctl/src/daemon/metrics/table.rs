@@ -1,19 +1,19 @@
-//! Every metric there is: its name, its kind, its labels, and what it means. `docs/METRICS.md` holds the
-//! same table, and a test compares them.
+//! The table of all metrics: name, kind, labels and help text. `docs/METRICS.md` holds the same table, and a
+//! test compares them.
 
-/// What a metric is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// Counted afresh at each scrape.
+    /// Counted anew at each scrape.
     Gauge,
-    /// Added up since the daemon began.
+    /// Added up since the daemon started.
     Counter,
-    /// The same, in buckets with these upper ends.
+    /// Values since the daemon started, in buckets with these upper bounds.
     Histogram(&'static [f64]),
 }
 
 impl Kind {
-    /// Returns the word for it.
+    /// Returns its name in the text format.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -29,11 +29,11 @@ impl Kind {
 pub struct Metric {
     /// Its name, as queries write it.
     pub name: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Its labels.
+    /// The names of its labels.
     pub labels: &'static [&'static str],
-    /// What it means, in one line.
+    /// Its help text, one line.
     pub help: &'static str,
 }
 
@@ -47,10 +47,10 @@ const fn counter(name: &'static str, labels: Labels, help: &'static str) -> Metr
     Metric { name, kind: Kind::Counter, labels, help }
 }
 
-/// The version of the program that serves.
+/// The version of the daemon.
 pub(super) static BUILD: Metric =
     gauge("agentctl_build_info", &["version"], "Always 1; the label tells the daemon's version");
-/// When it began.
+/// The start time of the daemon.
 pub(super) static BEGAN: Metric = gauge(
     "agentctl_start_time_seconds",
     &[],
@@ -65,7 +65,7 @@ pub(super) static SESSIONS: Metric = gauge(
 /// The same, under the predecessor's name.
 pub(super) static SESSIONS_ACTIVE: Metric =
     gauge("agentctl_sessions_active", &[], "All live sessions, counted now");
-/// Directories that are kept.
+/// Locked directories.
 pub(super) static LOCKS: Metric = gauge(
     "agentctl_locks",
     &["kind"],
@@ -77,24 +77,24 @@ pub(super) static LOCKS_ACTIVE: Metric = gauge(
     &["type"],
     "agentctl_locks under its earlier name; auto is occupied by a live session",
 );
-/// Fuses that burn.
+/// Active fuses.
 pub(super) static FUSES: Metric = gauge("agentctl_fuses", &[], "Fuses that burn, counted now");
 /// The same, under the predecessor's name.
 pub(super) static FUSES_ACTIVE: Metric =
     gauge("agentctl_fuses_active", &[], "agentctl_fuses under its earlier name");
-/// What could not be asked.
+/// Current faults.
 pub(super) static FAULTS: Metric = gauge(
     "agentctl_adapter_faults_active",
     &["adapter", "code"],
     "Sources that failed in this very look; sessions may be missing from the gauges then",
 );
-/// Events that wait for an endpoint.
+/// Queued events of a webhook endpoint.
 pub(super) static QUEUE: Metric = gauge(
     "agentctl_webhook_queue",
     &["endpoint"],
     "Events that wait for a webhook or are on their way, counted now",
 );
-/// Those who listen.
+/// Event subscribers.
 pub(super) static SUBSCRIBERS: Metric =
     gauge("agentctl_event_subscribers", &[], "Connections that listen to events, counted now");
 
@@ -104,51 +104,51 @@ pub(super) static LAUNCHES: Metric = counter(
     &["adapter"],
     "Sessions that began by `agentctl launch` or `resume`",
 );
-/// Ends.
+/// Ended sessions.
 pub(super) static ENDS: Metric = counter(
     "agentctl_session_ends_total",
     &["adapter", "outcome"],
     "Sessions that ended, launched by agentctl or not, by how their last turn ended",
 );
-/// Ends, under the predecessor's name.
+/// Ended sessions, under the predecessor's name.
 pub(super) static SESSIONS_TOTAL: Metric = counter(
     "agentctl_sessions_total",
     &["status"],
     "agentctl_session_ends_total under its earlier name: completed, failed, or stopped (everything else)",
 );
-/// How long they were.
+/// Durations of sessions.
 pub(super) static DURATION: Metric = Metric {
     name: "agentctl_session_duration_seconds",
     kind: Kind::Histogram(&[60.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0]),
     labels: &[],
     help: "From a session's own beginning to its end, pauses before a resume included",
 };
-/// Edges.
+/// Events.
 pub(super) static EVENTS: Metric =
     counter("agentctl_events_total", &["type"], "Events told, late ones included");
-/// How late they were told.
+/// Delay of events.
 pub(super) static LAG: Metric = Metric {
     name: "agentctl_event_lag_seconds",
     kind: Kind::Histogram(&[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0]),
     labels: &[],
     help: "From the time that the source of an event gives, or else the look that saw it, until it is told; not for what happened while no daemon ran",
 };
-/// Fuses that burnt down.
+/// Expired fuses.
 pub(super) static EXPIRED: Metric =
     counter("agentctl_fuses_expired_total", &[], "Fuses that burnt down and were told so");
-/// Deliveries.
+/// Webhook deliveries.
 pub(super) static DELIVERIES: Metric = counter(
     "agentctl_webhook_deliveries_total",
     &["endpoint", "result"],
     "Events a webhook has taken (delivered), was given up for (failed), or had no room for (dropped)",
 );
-/// Faults that appeared.
+/// New faults.
 pub(super) static FAULTS_TOTAL: Metric = counter(
     "agentctl_adapter_faults_total",
     &["adapter", "code"],
     "Faults that appeared in the daemon's own looks; one that stays counts once",
 );
-/// How long a home takes to answer.
+/// Duration of the question to one home.
 pub(super) static QUESTION: Metric = Metric {
     name: "agentctl_adapter_question_seconds",
     kind: Kind::Histogram(&[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5]),
@@ -167,14 +167,14 @@ pub(super) static COST: Metric = counter(
     &["adapter", "model"],
     "The agents' own cost figures in US dollars, added like tokens; sessions without such a figure add nothing",
 );
-/// Ends of which nothing was learnt.
+/// Ended sessions whose usage is unknown.
 pub(super) static UNCOUNTED: Metric = counter(
     "agentctl_usage_unknown_total",
     &["adapter"],
     "Sessions that ended and whose tokens could not be learnt: they are missing from tokens and cost",
 );
 
-/// All of them, in the order in which they are told.
+/// All metrics, in the order of the output.
 pub static ALL: [&Metric; 24] = [
     &BUILD,
     &BEGAN,

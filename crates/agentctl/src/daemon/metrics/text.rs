@@ -1,5 +1,5 @@
-//! Samples, and how they are written: `OpenMetrics` by the official crate, and the older text that differs
-//! from it in the names of counters.
+//! Samples, and their two text formats: `OpenMetrics`, encoded by the official crate, and the Prometheus text
+//! format, which is derived from it and differs in the names of counters.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,16 +14,16 @@ use prometheus_client::registry::Registry;
 
 use super::table::{ALL, Kind, Metric};
 
-/// The longest value of a label.
-const LABEL_MOST: usize = 64;
-/// So many values of a label that others choose are told apart; all further ones are `other`.
-const VALUES_MOST: usize = 64;
-/// What the further ones are called.
+/// Maximum number of characters of a label value.
+const MAX_LABEL_CHARS: usize = 64;
+/// Maximum number of distinct values of a label that agents choose; further values become [`OTHER`].
+const MAX_LABEL_VALUES: usize = 64;
+/// The label value that stands for all values beyond the limit.
 const OTHER: &str = "other";
-/// What a counter's name ends with; `OpenMetrics` leaves it out where it describes the counter.
+/// The suffix of a counter's name. `OpenMetrics` omits it in the `# TYPE` and `# HELP` lines.
 const TOTAL: &str = "_total";
 
-/// In which form they are written.
+/// A text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Prometheus text 0.0.4.
@@ -33,7 +33,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Chooses what is liked best; the older text where nothing is said.
+    /// Chooses the format that an `Accept` header prefers; Prometheus text without a preference.
     #[must_use]
     pub fn accepted(accept: &str) -> Self {
         let (mut modern, mut plain) = (0.0, 0.0);
@@ -71,12 +71,12 @@ enum Sample {
     Spread(Histogram),
 }
 
-/// What is told: for each metric its samples, in order.
+/// The samples of each metric, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples(BTreeMap<(&'static str, Vec<Value>), Sample>);
 
 impl Samples {
-    /// Adds to a counter, or to a gauge that is being counted.
+    /// Adds to a counter, or to a gauge of this scrape.
     pub(super) fn add(&mut self, metric: &Metric, labels: &[Value], more: u64) {
         debug_assert_eq!(metric.labels.len(), labels.len(), "{}", metric.name);
         let sample = self.0.entry((metric.name, labels.to_vec())).or_insert(Sample::Count(0));
@@ -85,7 +85,7 @@ impl Samples {
         }
     }
 
-    /// Adds an amount that is no whole number.
+    /// Adds a fractional amount.
     pub(super) fn add_amount(&mut self, metric: &Metric, labels: &[Value], more: f64) {
         let sample = self.0.entry((metric.name, labels.to_vec())).or_insert(Sample::Amount(0.0));
         if let Sample::Amount(amount) = sample {
@@ -93,7 +93,7 @@ impl Samples {
         }
     }
 
-    /// Puts one more into its bucket.
+    /// Adds a value to a histogram.
     pub(super) fn observe(&mut self, metric: &Metric, labels: &[Value], seconds: f64) {
         let Kind::Histogram(ends) = metric.kind else { return };
         let empty = || Sample::Spread(Histogram::new(ends.iter().copied()));
@@ -103,20 +103,20 @@ impl Samples {
         }
     }
 
-    /// Makes a histogram without a value.
-    pub(super) fn expect(&mut self, metric: &Metric) {
+    /// Adds an empty histogram.
+    pub(super) fn add_empty_histogram(&mut self, metric: &Metric) {
         if let Kind::Histogram(ends) = metric.kind {
             let empty = Sample::Spread(Histogram::new(ends.iter().copied()));
             self.0.entry((metric.name, Vec::new())).or_insert(empty);
         }
     }
 
-    /// Takes over what others have.
+    /// Adds the samples of another set.
     pub(super) fn extend(&mut self, others: Self) {
         self.0.extend(others.0);
     }
 
-    /// Writes them.
+    /// Returns all samples as text.
     pub(super) fn text(self, form: Form) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
@@ -124,7 +124,7 @@ impl Samples {
         encode_registry(&mut text, &registry)?;
         match form {
             Form::OpenMetrics => encode_eof(&mut text)?,
-            Form::Prometheus => text = older(&text),
+            Form::Prometheus => text = prometheus_text(&text),
         }
         Ok(text)
     }
@@ -134,7 +134,7 @@ impl Collector for Samples {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for metric in ALL {
             let mut own = self.0.iter().filter(|((name, _), _)| *name == metric.name).peekable();
-            // What has no sample is not described either.
+            // Without a sample there are no `# TYPE` and `# HELP` lines either.
             if own.peek().is_none() {
                 continue;
             }
@@ -172,8 +172,8 @@ fn write(metric: &Metric, sample: &Sample, mut encoder: MetricEncoder<'_>) -> fm
     }
 }
 
-/// In the older text a counter is described under its whole name.
-fn older(text: &str) -> String {
+/// Converts `OpenMetrics` to Prometheus text: the `# TYPE` and `# HELP` lines of a counter get its full name.
+fn prometheus_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
         let mut words = line.splitn(4, ' ');
@@ -196,26 +196,26 @@ fn older(text: &str) -> String {
     out
 }
 
-/// Makes a text that somebody else chose fit for a label: short, and of tame characters.
+/// Makes a text that an agent chose fit for a label: limits its length and replaces unusual characters.
 pub(super) fn label(text: &str) -> String {
-    let tame =
+    let replaced =
         |c: char| if c.is_ascii_alphanumeric() || " ._:/@+()-".contains(c) { c } else { '_' };
-    let text: String = text.trim().chars().take(LABEL_MOST).map(tame).collect();
+    let text: String = text.trim().chars().take(MAX_LABEL_CHARS).map(replaced).collect();
     if text.is_empty() { "unknown".to_owned() } else { text }
 }
 
-/// The values of a label that others choose; there is an end to them.
+/// The distinct values of a label that agents choose, limited in number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Values(BTreeSet<String>);
 
 impl Values {
-    /// Returns what this one is called.
+    /// Returns the label value for a text.
     pub(super) fn name(&mut self, text: &str) -> Value {
         let text = label(text);
         if self.0.contains(&text) {
             return Value::Owned(text);
         }
-        if self.0.len() >= VALUES_MOST {
+        if self.0.len() >= MAX_LABEL_VALUES {
             return Value::Borrowed(OTHER);
         }
         self.0.insert(text.clone());
@@ -226,10 +226,10 @@ impl Values {
 #[cfg(test)]
 mod tests {
     use super::super::table;
-    use super::{ALL, Form, LABEL_MOST, OTHER, Samples, VALUES_MOST, Values, label};
+    use super::{ALL, Form, MAX_LABEL_CHARS, MAX_LABEL_VALUES, OTHER, Samples, Values, label};
 
     #[test]
-    fn the_form_that_is_liked_best_is_given() {
+    fn the_preferred_format_is_chosen() {
         let scraper = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         for (accept, form) in [
             (scraper, Form::OpenMetrics),
@@ -275,15 +275,15 @@ mod tests {
     }
 
     #[test]
-    fn labels_have_an_end_in_length_and_number() {
+    fn label_values_are_limited_in_length_and_number() {
         assert_eq!(label("evil\"}\n# EOF\u{202e}"), "evil____ EOF_");
-        assert_eq!(label(&"m".repeat(1000)).len(), LABEL_MOST);
+        assert_eq!(label(&"m".repeat(1000)).len(), MAX_LABEL_CHARS);
         assert_eq!(label("  "), "unknown");
         let mut values = Values::default();
-        for number in 0..VALUES_MOST {
+        for number in 0..MAX_LABEL_VALUES {
             assert_eq!(values.name(&format!("m{number}")), format!("m{number}"));
         }
         assert_eq!(values.name("one more"), OTHER);
-        assert_eq!(values.name("m7"), "m7", "who is known stays known");
+        assert_eq!(values.name("m7"), "m7", "a value below the limit keeps its name");
     }
 }

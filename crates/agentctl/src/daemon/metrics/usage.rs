@@ -1,8 +1,8 @@
-//! What a session has used is asked when it has ended: a look at its whole file, on a thread of its own.
+//! Counts the tokens and cost of ended sessions. That reads the whole file of a session, so it happens on a
+//! thread of its own.
 //!
-//! A session that ends again has used more since; only that is added. What was added for whom is known of
-//! the last thousand, as part of the counters and as short-lived as they are: who is forgotten and ends
-//! again is counted as a whole.
+//! When a session is resumed and ends again, only the difference is added. For that, the figures of the most
+//! recent sessions are kept in memory; a session that was dropped from them is counted in full again.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,12 +16,12 @@ use agentctl_core::model::{Session, Target, Tokens};
 
 use super::{Counted, lock, table};
 
-/// So many ends wait at most.
-const WAITING_MOST: usize = 256;
-/// Of so many sessions it is known what was added.
-const KNOWN_MOST: usize = 1024;
+/// Maximum number of ended sessions that wait to be counted.
+const MAX_WAITING: usize = 256;
+/// Maximum number of sessions whose counted figures are remembered.
+const MAX_REMEMBERED: usize = 1024;
 
-/// Asks what ended sessions have used.
+/// A handle to the thread that counts usage.
 pub(super) struct Usage {
     ends: SyncSender<Target>,
     counted: Arc<Mutex<Counted>>,
@@ -30,13 +30,14 @@ pub(super) struct Usage {
 impl Usage {
     /// Starts the thread. It sleeps until a session ends.
     pub(super) fn start(host: Arc<Host>, counted: Arc<Mutex<Counted>>) -> io::Result<Self> {
-        let (ends, waiting) = sync_channel(WAITING_MOST);
-        let mut clerk = Clerk { host, counted: Arc::clone(&counted), known: VecDeque::new() };
-        std::thread::Builder::new().name("usage".into()).spawn(move || clerk.work(&waiting))?;
+        let (ends, waiting) = sync_channel(MAX_WAITING);
+        let mut thread =
+            UsageThread { host, counted: Arc::clone(&counted), remembered: VecDeque::new() };
+        std::thread::Builder::new().name("usage".into()).spawn(move || thread.work(&waiting))?;
         Ok(Self { ends, counted })
     }
 
-    /// Has it asked what this one has used. Never blocks: one too many is counted as unknown.
+    /// Queues an ended session. Never blocks: when the queue is full, the session counts as unknown usage.
     pub(super) fn ask(&self, session: &Session) {
         if self.ends.try_send(session.target()).is_err() {
             lock(&self.counted).samples.add(&table::UNCOUNTED, &[session.adapter.into()], 1);
@@ -44,20 +45,20 @@ impl Usage {
     }
 }
 
-/// What was added for one session.
-struct Added {
+/// The figures counted so far for one session.
+struct CountedUsage {
     key: (&'static str, String, String),
     tokens: Tokens,
     cost: f64,
 }
 
-struct Clerk {
+struct UsageThread {
     host: Arc<Host>,
     counted: Arc<Mutex<Counted>>,
-    known: VecDeque<Added>,
+    remembered: VecDeque<CountedUsage>,
 }
 
-impl Clerk {
+impl UsageThread {
     fn work(&mut self, waiting: &Receiver<Target>) {
         while let Ok(target) = waiting.recv() {
             let session = fleet::inspect(&self.host, ALL, &target).session;
@@ -65,7 +66,7 @@ impl Clerk {
         }
     }
 
-    /// Adds what was used since it last ended.
+    /// Adds the usage since the session last ended.
     fn add(&mut self, target: &Target, session: Option<&Session>) {
         let tokens = session.and_then(|s| s.tokens);
         let cost = session.and_then(|s| s.cost_usd).filter(|cost| cost.is_finite());
@@ -94,20 +95,20 @@ impl Clerk {
         }
         drop(counted);
         let cost = cost.unwrap_or(before.cost);
-        self.known.push_back(Added { tokens: now, cost, ..before });
+        self.remembered.push_back(CountedUsage { tokens: now, cost, ..before });
     }
 
-    /// Returns what was added for a session so far.
-    fn take(&mut self, target: &Target) -> Added {
+    /// Takes out the figures counted so far for a session.
+    fn take(&mut self, target: &Target) -> CountedUsage {
         let id = target.session.as_ref().map(|s| s.id.clone()).unwrap_or_default();
         let key = (target.adapter, target.root.clone(), id);
-        let at = self.known.iter().rposition(|added| added.key == key);
-        if let Some(added) = at.and_then(|at| self.known.remove(at)) {
-            return added;
+        let at = self.remembered.iter().rposition(|usage| usage.key == key);
+        if let Some(usage) = at.and_then(|at| self.remembered.remove(at)) {
+            return usage;
         }
-        if self.known.len() == KNOWN_MOST {
-            self.known.pop_front();
+        if self.remembered.len() == MAX_REMEMBERED {
+            self.remembered.pop_front();
         }
-        Added { key, tokens: Tokens::default(), cost: 0.0 }
+        CountedUsage { key, tokens: Tokens::default(), cost: 0.0 }
     }
 }

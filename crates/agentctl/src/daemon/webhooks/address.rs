@@ -1,5 +1,5 @@
-//! Which addresses an event may be sent to. A name is resolved once a try; every address it has is
-//! judged, and one of those judged is connected to: there is no second resolution that could differ.
+//! The check of the addresses that an event may be sent to. A name is resolved once per try, all its addresses
+//! are checked, and the connection goes to a checked address: there is no second lookup with another result.
 
 use std::fmt;
 use std::io;
@@ -17,25 +17,25 @@ use crate::config::WebhookEndpoint;
 /// Turns a name and a port into addresses.
 pub type Lookup = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
 
-/// Asks the system.
+/// Returns the resolver of the system.
 #[must_use]
 pub fn system_lookup() -> Lookup {
     Arc::new(|name, port| (name, port).to_socket_addrs().map(Iterator::collect))
 }
 
-/// Resolves an endpoint's own name, whatever it is asked, and judges every address.
-pub(super) struct Judge {
+/// Resolves the host name of the endpoint, whatever URL it is called with, and checks every address.
+pub(super) struct CheckedResolver {
     pub(super) endpoint: Arc<WebhookEndpoint>,
     pub(super) lookup: Lookup,
 }
 
-impl fmt::Debug for Judge {
+impl fmt::Debug for CheckedResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Judge").field(&self.endpoint).finish()
+        f.debug_tuple("CheckedResolver").field(&self.endpoint).finish()
     }
 }
 
-impl Resolver for Judge {
+impl Resolver for CheckedResolver {
     fn resolve(
         &self,
         _uri: &Uri,
@@ -44,7 +44,7 @@ impl Resolver for Judge {
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let (sender, found) = sync_channel(1);
         let (lookup, endpoint) = (Arc::clone(&self.lookup), Arc::clone(&self.endpoint));
-        // The system's resolver cannot be interrupted, so it is left behind when the time is up.
+        // `getaddrinfo` cannot be interrupted: run it on a thread that is abandoned after the timeout.
         std::thread::Builder::new().name("webhook-name".into()).spawn(move || {
             let _unheard = sender.send(lookup(&endpoint.host, endpoint.port));
         })?;
@@ -53,15 +53,15 @@ impl Resolver for Judge {
         if found.is_empty() {
             return Err(ureq::Error::HostNotFound);
         }
-        // One bad address is enough: whoever rules the name would choose which one is tried.
+        // One forbidden address refuses all: the owner of the name controls which address is tried.
         if let Some(why) = found.iter().find_map(|a| self.endpoint.refusal(a.ip())) {
             return Err(ureq::Error::Other(why.into()));
         }
-        let mut judged = self.empty();
+        let mut checked = self.empty();
         for address in found {
-            // There is room for a few; those that follow are not tried.
-            let _spare = judged.try_push(address);
+            // The array has a fixed size; surplus addresses are not tried.
+            let _surplus = checked.try_push(address);
         }
-        Ok(judged)
+        Ok(checked)
     }
 }

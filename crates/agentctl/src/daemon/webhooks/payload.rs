@@ -1,5 +1,5 @@
-//! What is sent: the event, and beside it the fields under which the predecessor of this program told
-//! that a session had stopped. A pure function of the event, so that every try sends the same bytes.
+//! The body of a webhook request: the event, and the fields in which the predecessor of this program reported
+//! the end of a session. A pure function of the event, so that every try sends the same bytes.
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::events::{Event, EventKind};
@@ -8,24 +8,24 @@ use serde_json::{Map, Value, json};
 
 use crate::text;
 
-/// So many characters of a prompt are a summary.
-const SUMMARY: usize = 200;
+/// Maximum number of characters of a prompt in `summary`.
+const MAX_SUMMARY_CHARS: usize = 200;
 
-/// Returns the body for an event. No text in it holds a control character.
+/// Returns the body for an event. Control characters in its texts are neutralised.
 #[must_use]
 pub fn body(event: &Event) -> Vec<u8> {
     let mut value = json!(event);
     if let Value::Object(fields) = &mut value {
-        fields.extend(as_before(event));
+        fields.extend(predecessor_fields(event));
     }
     clean(&mut value);
     value.to_string().into_bytes()
 }
 
-/// The fields as they were before. `adapter` and `session_id` stand in the event already.
-fn as_before(event: &Event) -> Map<String, Value> {
+/// Returns the fields of the predecessor, except `adapter` and `session_id`, which the event has already.
+fn predecessor_fields(event: &Event) -> Map<String, Value> {
     let session = event.session.as_ref();
-    // An end was one kind of hook, whether it went well or not.
+    // The predecessor had one kind for every end of a session.
     let kind = match event.kind {
         EventKind::Error => EventKind::Stopped,
         other => other,
@@ -46,14 +46,14 @@ fn as_before(event: &Event) -> Map<String, Value> {
         ("cwd", json!(session.and_then(|s| s.cwd.as_deref()))),
         ("duration_seconds", json!(session.and_then(|s| duration(s, event)))),
         ("exit_status", json!(session.and_then(|s| s.exit).and_then(exit_status))),
-        ("summary", json!(summary.map(|t| t.chars().take(SUMMARY).collect::<String>()))),
+        ("summary", json!(summary.map(|t| t.chars().take(MAX_SUMMARY_CHARS).collect::<String>()))),
         ("meta", Value::Object(meta)),
         ("timestamp", json!(event.at)),
     ];
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// From the session's beginning to its end, or to the event while it has none.
+/// Returns the seconds from the start of a session to its end, or to the event while it lives.
 #[must_use]
 pub fn duration(session: &Session, event: &Event) -> Option<f64> {
     let end = session.ended_at.unwrap_or(event.at);
@@ -61,7 +61,7 @@ pub fn duration(session: &Session, event: &Event) -> Option<f64> {
     u64::try_from(ms).ok().map(|ms| std::time::Duration::from_millis(ms).as_secs_f64())
 }
 
-/// The exit code as a shell tells it: 128 and the signal, where one ended it.
+/// Returns the exit code as a shell shows it: 128 plus the signal for a killed process.
 fn exit_status(exit: Exit) -> Option<i32> {
     exit.code.or_else(|| exit.signal.map(|signal| 128 + signal))
 }

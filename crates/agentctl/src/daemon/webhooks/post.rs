@@ -1,4 +1,5 @@
-//! One try to deliver one event: one request, one answer, no redirect, no proxy, bounded in time and size.
+//! One try to deliver one event: one request and one response, without redirects or proxy, with limits on
+//! time and size.
 
 use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,33 +15,33 @@ use ureq::http::{Request, Response};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::transport::{Connector, RustlsConnector, TcpConnector};
 
-use super::address::{Judge, Lookup};
+use super::address::{CheckedResolver, Lookup};
 use super::{Signing, World, body, headers};
 use crate::config::WebhookEndpoint;
 
-/// So much of an answer is read: enough for its sender to finish a sentence.
-const ANSWER_BYTES: u64 = 64 << 10;
-/// What follows a status is waited for no longer than this.
-const ANSWER_TIME: Duration = Duration::from_secs(1);
+/// Maximum number of bytes read of a response body.
+const MAX_RESPONSE_BYTES: u64 = 64 << 10;
+/// Timeout for the body of a response.
+const RESPONSE_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why an event was not taken.
-pub(super) struct Trouble {
+/// A failed try.
+pub(super) struct DeliveryError {
     pub(super) at: Time,
-    /// In a sentence, without a secret.
+    /// A sentence for the log, without a secret.
     pub(super) what: String,
-    /// Nobody answered, or nobody takes anything now: another event would fare no better.
-    pub(super) closed: bool,
-    /// It asked for this much time.
-    pub(super) wait: Option<Duration>,
-    /// It asked never to be sent this again.
-    pub(super) hopeless: bool,
+    /// No response, or the endpoint is overloaded: any other event would fail too.
+    pub(super) unreachable: bool,
+    /// The endpoint's `Retry-After`.
+    pub(super) retry_after: Option<Duration>,
+    /// The endpoint answered 410 Gone: do not retry.
+    pub(super) gone: bool,
 }
 
 pub(super) struct Post {
     endpoint: Arc<WebhookEndpoint>,
     host: Arc<Host>,
     lookup: Lookup,
-    /// Made for the first try: an endpoint that never hears anything costs nothing.
+    /// Created at the first try, so that an endpoint without events costs no memory.
     agent: Mutex<Option<Agent>>,
 }
 
@@ -50,16 +51,21 @@ impl Post {
         Self { endpoint, host, lookup, agent: Mutex::new(None) }
     }
 
-    /// Delivers an event, and returns when; anything but a 2xx is trouble.
-    pub(super) fn post(&self, event: &Event) -> Result<Time, Trouble> {
-        let silent =
-            |what| Trouble { at: self.host.now(), what, closed: true, wait: None, hopeless: false };
-        let mut response = self.send(event).map_err(silent)?;
+    /// Delivers an event and returns the time of the response. Any status but 2xx is an error.
+    pub(super) fn post(&self, event: &Event) -> Result<Time, DeliveryError> {
+        let failed = |what| DeliveryError {
+            at: self.host.now(),
+            what,
+            unreachable: true,
+            retry_after: None,
+            gone: false,
+        };
+        let mut response = self.send(event).map_err(failed)?;
         let status = response.status();
-        let wait =
+        let retry_after =
             response.headers().get("retry-after").and_then(|v| v.to_str().ok()?.parse().ok());
-        // Hung up on before it has said everything, a receiver may take that for a failure.
-        let answer = response.body_mut().as_reader().take(ANSWER_BYTES);
+        // Read the body: a receiver may count a connection that is closed early as a failure.
+        let answer = response.body_mut().as_reader().take(MAX_RESPONSE_BYTES);
         let _unread = std::io::copy(&mut { answer }, &mut std::io::sink());
         if status.is_success() {
             return Ok(self.host.now());
@@ -68,10 +74,10 @@ impl Post {
             300..=399 => format!("it answered {}, and redirects are not followed", status.as_u16()),
             other => format!("it answered {other}"),
         };
-        let closed = matches!(status.as_u16(), 429 | 502..=504);
-        let hopeless = status.as_u16() == 410;
-        let wait = wait.map(Duration::from_secs);
-        Err(Trouble { at: self.host.now(), what, closed, wait, hopeless })
+        let unreachable = matches!(status.as_u16(), 429 | 502..=504);
+        let gone = status.as_u16() == 410;
+        let retry_after = retry_after.map(Duration::from_secs);
+        Err(DeliveryError { at: self.host.now(), what, unreachable, retry_after, gone })
     }
 
     fn send(&self, event: &Event) -> Result<Response<ureq::Body>, String> {
@@ -102,11 +108,11 @@ impl Post {
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
-            // One named by a variable would resolve by itself, behind our back.
+            // A proxy from `HTTP_PROXY` would resolve names itself, past our address checks.
             .proxy(None)
             .max_idle_connections(0)
             .timeout_global(Some(endpoint.timeout))
-            .timeout_recv_body(Some(ANSWER_TIME))
+            .timeout_recv_body(Some(RESPONSE_BODY_TIMEOUT))
             .user_agent(concat!("agentctl/", env!("CARGO_PKG_VERSION")));
         if endpoint.secure {
             let trust = Trust::load(endpoint.ca_file.as_deref()).map_err(|e| e.to_string())?;
@@ -119,20 +125,21 @@ impl Post {
             config = config.tls_config(tls.build());
         }
         let wire = ().chain(TcpConnector::default()).chain(RustlsConnector::default());
-        let judge = Judge { endpoint: Arc::clone(endpoint), lookup: Arc::clone(&self.lookup) };
-        let agent = Agent::with_parts(config.build(), wire, judge);
+        let resolver =
+            CheckedResolver { endpoint: Arc::clone(endpoint), lookup: Arc::clone(&self.lookup) };
+        let agent = Agent::with_parts(config.build(), wire, resolver);
         *kept = Some(agent.clone());
         Ok(agent)
     }
 
-    /// Ends whatever is on its way, and refuses what would follow.
-    pub(super) fn cut_off(&self) {
+    /// Aborts a running request and refuses later ones.
+    pub(super) fn abort(&self) {
         let kept = self.agent.lock().unwrap_or_else(PoisonError::into_inner).clone();
         kept.into_iter().for_each(Agent::shutdown);
     }
 }
 
-/// What went wrong, in words that hold no part of the address.
+/// Describes an error without any part of the URL, which may be a secret.
 fn sentence(error: &ureq::Error) -> String {
     match error {
         ureq::Error::Timeout(_) => "it did not answer in time".into(),

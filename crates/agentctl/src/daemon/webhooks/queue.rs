@@ -1,7 +1,7 @@
-//! What waits for one endpoint: in order, bounded, each with its next time to be tried.
+//! The queue of one endpoint: ordered, bounded, each entry with the time of its next try.
 //!
-//! An endpoint that cannot be reached is left alone as a whole; one that answers and refuses an event
-//! is given the others meanwhile.
+//! Unreachable endpoint: backoff for the whole queue. Endpoint that answers and refuses one event: backoff for
+//! that event only, the others are sent meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,47 +11,47 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use super::Ticket;
 
-/// How often and how long it is tried.
+/// Intervals and limits of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
-    /// Between the first try and the second; doubled each time.
-    pub first: Duration,
-    /// Between two tries at most.
-    pub most: Duration,
-    /// From the offer to the last try, of the time this machine is awake.
+pub struct RetryPolicy {
+    /// Interval between the first try and the second; doubles with each try.
+    pub first_interval: Duration,
+    /// Maximum interval between two tries.
+    pub max_interval: Duration,
+    /// Time from the offer to the last try. Time during which the machine is suspended does not count.
     pub span: Duration,
 }
 
-impl Default for Pace {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            first: Duration::from_secs(1),
-            most: Duration::from_mins(10),
+            first_interval: Duration::from_secs(1),
+            max_interval: Duration::from_mins(10),
             span: Duration::from_hours(24),
         }
     }
 }
 
-impl Pace {
-    /// Returns how long to wait after so many tries.
+impl RetryPolicy {
+    /// Returns the interval after the given number of tries, with random jitter.
     #[must_use]
     pub fn wait(self, tries: u32) -> Duration {
-        let mut dice = [0];
-        // Without luck all wait equally long.
-        let _unlucky = SystemRandom::new().fill(&mut dice);
-        self.by_luck(tries, dice[0])
+        let mut random = [0];
+        // Without random bytes there is no jitter.
+        let _no_jitter = SystemRandom::new().fill(&mut random);
+        self.with_jitter(tries, random[0])
     }
 
-    /// Somewhere between the half and the whole of what is due, by luck: endpoints that fell together
-    /// are not asked together.
-    fn by_luck(self, tries: u32, dice: u8) -> Duration {
+    /// Returns between half of the interval and all of it, so that endpoints that failed together are not
+    /// retried together.
+    fn with_jitter(self, tries: u32, random: u8) -> Duration {
         let doublings = tries.saturating_sub(1).min(20);
-        let whole = self.first.saturating_mul(1 << doublings).min(self.most);
-        whole / 2 + (whole / 2).saturating_mul(u32::from(dice)) / 255
+        let whole = self.first_interval.saturating_mul(1 << doublings).min(self.max_interval);
+        whole / 2 + (whole / 2).saturating_mul(u32::from(random)) / 255
     }
 }
 
-/// One event on its way to one endpoint.
+/// One event in the queue of one endpoint.
 pub(super) struct Entry {
     pub(super) ticket: Arc<Ticket>,
     pub(super) attempts: u32,
@@ -73,26 +73,27 @@ impl Entry {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Entry>,
-    on_its_way: usize,
+    sending: usize,
     next_number: u64,
-    /// How often in a row it could not be reached, and until when it is left alone.
-    silent: u32,
-    rest: Option<Instant>,
-    /// It is over then: until then only what was never tried is tried.
+    /// How often in a row the endpoint was unreachable.
+    unreachable: u32,
+    /// No event is tried before this time.
+    backoff_until: Option<Instant>,
+    /// The deadline after a close. Until then only events that were never tried are tried.
     closed: Option<Instant>,
     ended: bool,
 }
 
 pub(super) struct Queue {
-    most: usize,
+    max_entries: usize,
     state: Mutex<State>,
     bell: Condvar,
 }
 
-/// Says on its way out that the thread is gone, however it went.
-pub(super) struct Leaving<'a>(&'a Queue);
+/// Marks the queue as ended when the thread returns or panics.
+pub(super) struct EndGuard<'a>(&'a Queue);
 
-impl Drop for Leaving<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         self.0.state().ended = true;
         self.0.bell.notify_all();
@@ -100,15 +101,15 @@ impl Drop for Leaving<'_> {
 }
 
 impl Queue {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, state: Mutex::default(), bell: Condvar::new() }
+    pub(super) fn new(max_entries: usize) -> Self {
+        Self { max_entries, state: Mutex::default(), bell: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one more; returns the oldest when there is no room.
+    /// Adds an entry; returns the oldest entry if the queue is full.
     pub(super) fn offer(&self, mut entry: Entry) -> Option<Entry> {
         let mut state = self.state();
         entry.number = state.next_number;
@@ -119,36 +120,36 @@ impl Queue {
     }
 
     fn overflow(&self, state: &mut State) -> Option<Entry> {
-        if state.waiting.len() > self.most { state.waiting.pop_front() } else { None }
+        if state.waiting.len() > self.max_entries { state.waiting.pop_front() } else { None }
     }
 
-    /// How many wait or are on their way.
+    /// Returns the number of entries, including the one being sent.
     pub(super) fn len(&self) -> usize {
         let state = self.state();
-        state.waiting.len() + state.on_its_way
+        state.waiting.len() + state.sending
     }
 
-    /// Waits until one is due and takes it out; `None` when it is over.
+    /// Waits until an entry is due and takes it out; `None` after the queue was closed.
     pub(super) fn next(&self) -> Option<Entry> {
         let mut state = self.state();
         loop {
             let now = Instant::now();
             let over = state.closed.is_some();
-            if state.closed.is_some_and(|until| until <= now || state.rest.is_some()) {
+            if state.closed.is_some_and(|until| until <= now || state.backoff_until.is_some()) {
                 return None;
             }
-            let resting = state.rest.filter(|rest| *rest > now);
+            let backoff = state.backoff_until.filter(|until| *until > now);
             let due = |entry: &Entry| entry.due.is_none_or(|due| !over && due <= now);
-            let ready = if resting.is_none() { state.waiting.iter().position(due) } else { None };
+            let ready = if backoff.is_none() { state.waiting.iter().position(due) } else { None };
             if let Some(at) = ready {
-                state.on_its_way += 1;
+                state.sending += 1;
                 return state.waiting.remove(at);
             }
             if over {
                 return None;
             }
             let soonest = state.waiting.iter().filter_map(|e| e.due.or(Some(now))).min();
-            let wake = soonest.map(|soonest| resting.map_or(soonest, |rest| rest.max(soonest)));
+            let wake = soonest.map(|soonest| backoff.map_or(soonest, |until| until.max(soonest)));
             state = match wake {
                 Some(wake) => {
                     let left = wake.saturating_duration_since(now);
@@ -160,16 +161,16 @@ impl Queue {
         }
     }
 
-    /// What was on its way is done with.
+    /// Forgets the entry being sent: it was delivered or given up.
     pub(super) fn done(&self) {
-        self.state().on_its_way = 0;
+        self.state().sending = 0;
     }
 
-    /// What was on its way is tried again after this long, in its old place. Returns the oldest when
-    /// there is no room.
-    pub(super) fn again(&self, mut entry: Entry, wait: Duration) -> Option<Entry> {
+    /// Puts the entry being sent back to its old place, due after `wait`. Returns the oldest entry if the
+    /// queue is full.
+    pub(super) fn retry(&self, mut entry: Entry, wait: Duration) -> Option<Entry> {
         let mut state = self.state();
-        state.on_its_way = 0;
+        state.sending = 0;
         entry.attempts += 1;
         entry.due = Some(Instant::now() + wait);
         let place = state.waiting.partition_point(|e| e.number < entry.number);
@@ -177,17 +178,17 @@ impl Queue {
         self.overflow(&mut state)
     }
 
-    /// The endpoint is there, whatever it said.
+    /// Ends the backoff of the endpoint: it has answered.
     pub(super) fn answered(&self) {
         let mut state = self.state();
-        (state.silent, state.rest) = (0, None);
+        (state.unreachable, state.backoff_until) = (0, None);
     }
 
-    /// The endpoint takes nothing: nothing is tried for a while, and for this long at least.
-    pub(super) fn rest(&self, pace: Pace, least: Duration) {
+    /// Starts a backoff of the whole endpoint, for `least` at least.
+    pub(super) fn back_off(&self, retry: RetryPolicy, least: Duration) {
         let mut state = self.state();
-        state.silent = state.silent.saturating_add(1);
-        state.rest = Some(Instant::now() + pace.wait(state.silent).max(least));
+        state.unreachable = state.unreachable.saturating_add(1);
+        state.backoff_until = Some(Instant::now() + retry.wait(state.unreachable).max(least));
     }
 
     pub(super) fn close(&self, until: Instant) {
@@ -200,11 +201,11 @@ impl Queue {
         self.state().closed.is_some()
     }
 
-    pub(super) fn leaving(&self) -> Leaving<'_> {
-        Leaving(self)
+    pub(super) fn end_guard(&self) -> EndGuard<'_> {
+        EndGuard(self)
     }
 
-    /// Waits until the thread has left; says whether it has by then.
+    /// Waits until the thread has ended, or until the deadline; says whether it has ended.
     pub(super) fn has_ended(&self, until: Instant) -> bool {
         let mut state = self.state();
         while !state.ended {
@@ -224,15 +225,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_from_a_second_to_ten_minutes_and_luck_takes_half_at_most() {
-        let pace = Pace::default();
-        let longest: Vec<u64> = (1..=13).map(|n| pace.by_luck(n, 255).as_secs()).collect();
+    fn intervals_double_from_a_second_to_ten_minutes_with_jitter_of_at_most_half() {
+        let retry = RetryPolicy::default();
+        let longest: Vec<u64> = (1..=13).map(|n| retry.with_jitter(n, 255).as_secs()).collect();
         assert_eq!(longest, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600, 600]);
         for tries in [1, 2, 10, 40, u32::MAX] {
-            let (least, most) = (pace.by_luck(tries, 0), pace.by_luck(tries, 255));
+            let (least, most) = (retry.with_jitter(tries, 0), retry.with_jitter(tries, 255));
             assert_eq!(least, most / 2);
-            let thrown = pace.wait(tries);
-            assert!(least <= thrown && thrown <= most, "{thrown:?}");
+            let interval = retry.wait(tries);
+            assert!(least <= interval && interval <= most, "{interval:?}");
         }
     }
 }

@@ -1,22 +1,23 @@
-//! How a receiver can tell that an event is ours and was not changed: the Standard Webhooks headers,
-//! and on request the three that the predecessor of this program sent.
+//! Signs events: the Standard Webhooks headers, and on request the three signature headers that the
+//! predecessor of this program sent.
 
 use agentctl_core::model::Time;
 use agentctl_core::talk::base64;
 use ring::{digest, hmac};
 
 use crate::config::secret_key;
+use crate::text::hex;
 
-/// What a message is signed with.
+/// The secret and the extent of a signature.
 #[derive(Clone, Copy, Debug)]
 pub struct Signing<'a> {
-    /// The secret that the receiver knows.
+    /// The secret shared with the receiver.
     pub secret: &'a str,
-    /// The body alone is signed, too: without the id and the time, so that it can be replayed.
+    /// Adds signatures of the body alone. They cover neither id nor time, so a message can be replayed.
     pub body_alone: bool,
 }
 
-/// Returns the headers of a message: always its id and time, and with a secret its signatures.
+/// Returns the headers of a message: id, time, and with a secret the signatures.
 pub fn headers(
     event_id: &str,
     now: Time,
@@ -32,7 +33,7 @@ pub fn headers(
         let signature = base64::encode(hash(&secret_key(secret)?, &signed).as_ref());
         headers.push(("webhook-signature", format!("v1,{signature}")));
         if body_alone {
-            // Keyed by the secret as it is written: that is how those receivers were set up.
+            // Receivers of the predecessor use the secret as it is written as the key.
             let plain = hex(hash(secret.as_bytes(), body).as_ref());
             headers.push(("x-agentctl-signature", plain.clone()));
             headers.push(("x-signature", format!("sha256={plain}")));
@@ -46,18 +47,13 @@ fn hash(key: &[u8], message: &[u8]) -> hmac::Tag {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message)
 }
 
-/// An id must fit into a header, and hold no full stop: those part what is signed.
+/// Returns an id that fits into a header and has no full stop, which separates the signed parts.
 fn message_id(id: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b':');
     if !id.is_empty() && id.len() <= 200 && id.bytes().all(plain) {
         return id.to_owned();
     }
     hex(digest::digest(&digest::SHA256, id.as_bytes()).as_ref())
-}
-
-/// Writes bytes as text.
-pub(in crate::daemon) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 #[cfg(test)]
@@ -71,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_everybody_elses_libraries_is_signed_alike() {
+    fn the_example_of_the_standard_webhooks_libraries_gets_their_signature() {
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
         let headers = signed("msg_p5jXN8AQM9LWM0D4loKWxJek", Some(secret));
         assert_eq!(headers[0], ("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek".into()));
@@ -81,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_could_be_read_in_two_ways_is_not_sent() {
+    fn an_id_with_ambiguous_characters_is_hashed() {
         for id in ["", "a.b", "a b", "a\r\nx: y", "ä", &"a".repeat(201)] {
             let sent = signed(id, None).remove(0).1;
             assert!(sent.len() == 64 && sent.bytes().all(|b| b.is_ascii_hexdigit()), "{sent}");

@@ -10,7 +10,7 @@ use agentctl_core::events::{Event, EventKind};
 use agentctl_core::model::{Reason, ReasonKind, Status};
 use testkit::{TestHome, another_user, eventually, sandboxed};
 
-use crate::awake::{event, session};
+use crate::event_sinks::{event, session};
 use crate::home;
 use crate::launched::{folder, launch, runs, script, shims};
 use crate::notify::{stage, with};

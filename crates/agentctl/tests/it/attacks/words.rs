@@ -159,10 +159,10 @@ fn no_hidden_character_is_printed() {
             assert!(raw.is_empty(), "{args:?} prints {raw:?}");
         }
         // Nor is one sent to a webhook.
-        let mut session = crate::awake::session();
+        let mut session = crate::event_sinks::session();
         session.title = Some(text.clone());
         session.cwd = Some(text);
-        let event = crate::awake::event(EventKind::Waiting, "e-1", session);
+        let event = crate::event_sinks::event(EventKind::Waiting, "e-1", session);
         let body = String::from_utf8(body(&event)).expect("text");
         let raw: Vec<char> = hidden().filter(|c| body.contains(*c)).collect();
         assert!(raw.is_empty(), "a webhook is sent {raw:?}");

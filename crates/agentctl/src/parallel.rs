@@ -1,19 +1,20 @@
-//! Work on thousands of things at once, where somebody waits for it.
+//! Splits work on thousands of items over all cores.
 
 use std::ops::Range;
 use std::thread::{ScopedJoinHandle, available_parallelism, scope};
 
-/// Fewer are not worth another thread.
-const SHARE_LEAST: usize = 512;
-const THREADS_MOST: usize = 8;
+/// Minimum number of items per thread; for fewer, starting a thread costs more than it saves.
+const MIN_ITEMS_PER_THREAD: usize = 512;
+const MAX_THREADS: usize = 8;
 
-/// Does something to ranges that are all of `0..count`, on all cores; returns what came of it, in order.
+/// Splits `0..count` into ranges, calls `part` for each on its own thread, and returns the results in the
+/// order of the ranges.
 pub fn in_parts<T: Send>(count: usize, part: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
-    if count <= SHARE_LEAST {
+    if count <= MIN_ITEMS_PER_THREAD {
         return vec![part(0..count)];
     }
-    let cores = available_parallelism().map_or(1, usize::from).min(THREADS_MOST);
-    let share = count.div_ceil(cores).max(SHARE_LEAST);
+    let cores = available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    let share = count.div_ceil(cores).max(MIN_ITEMS_PER_THREAD);
     let range = |from: usize| from..count.min(from + share);
     let part = &part;
     scope(|scope| {

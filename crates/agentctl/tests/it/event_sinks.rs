@@ -1,4 +1,4 @@
-//! What tests of the daemon's listeners share: a world, events, and ears for what is said.
+//! Helpers for tests of the daemon's event sinks: a host, events, and a recorder of log lines.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ pub(crate) fn at(ms: i64) -> Time {
     Time::from_millis(1_800_000_000_000 + ms).expect("a time")
 }
 
-/// The world as the program would see it in this home, with a clock of the test's own.
+/// Returns the host of the program in this home, with the clock of the test.
 pub(crate) fn host(home: &TestHome, clock: fn() -> Time) -> Arc<Host> {
     let path = format!("{}/bin:/usr/bin:/bin", home.path().display());
     Arc::new(Host {
@@ -32,10 +32,10 @@ pub(crate) fn host(home: &TestHome, clock: fn() -> Time) -> Arc<Host> {
     })
 }
 
-/// Stands in `HOOK_KEY` of that world.
+/// The value of `HOOK_KEY` in that host.
 pub(crate) const SECRET: &str = "hush-hush-0123456789";
 
-/// A session as an adapter would have found it.
+/// Returns a session as an adapter would.
 pub(crate) fn session() -> Session {
     Session {
         id: Some("s-1".into()),
@@ -69,7 +69,7 @@ pub(crate) fn session() -> Session {
     }
 }
 
-/// An event of this kind about a session.
+/// Returns an event about a session.
 pub(crate) fn event(kind: EventKind, id: &str, session: Session) -> Arc<Event> {
     let mut event = Event::new(kind, id.to_owned(), at(62_500));
     event.adapter = Some(session.adapter);
@@ -78,11 +78,11 @@ pub(crate) fn event(kind: EventKind, id: &str, session: Session) -> Arc<Event> {
     Arc::new(event)
 }
 
-/// Keeps what is said or settled, in order.
+/// Records log lines or settled events, in order.
 #[derive(Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Recorder(Arc<Mutex<Vec<String>>>);
 
-impl Heard {
+impl Recorder {
     pub(crate) fn all(&self) -> Vec<String> {
         self.0.lock().expect("not poisoned").clone()
     }

@@ -1,5 +1,5 @@
-//! Sessions as rows of a table that fits the terminal. It is drawn where the sessions are, here or in the
-//! daemon, and printed where the terminal is. Thousands of rows are drawn on all cores.
+//! Renders sessions as a table that fits the terminal. The daemon renders it too, for a command that then only
+//! prints it. Thousands of rows are rendered on all cores.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,18 +10,18 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{ReasonKind, Session, Status, Time};
 use anstyle::Style;
 
-use crate::parts::in_parts;
+use crate::parallel::in_parts;
 use crate::text::{columns, fit, fit_path, in_one_line};
 use crate::ui::{Canvas, Ui, age};
 
 const HEADER: [&str; 6] = ["STATUS", "AGENT", "ID", "ACTIVE", "DIRECTORY", "WHAT"];
 
-/// So many lines are drawn before they are put together.
-const DRAWN_AT_ONCE: usize = 16_384;
+/// Number of rows per batch. A batch is rendered in parallel and then written, which limits memory.
+const ROWS_PER_BATCH: usize = 16_384;
 
 type Cells<'a> = [Cow<'a, str>; 6];
 
-/// Draws sessions as aligned lines; on a terminal they fit its width, piped they are whole.
+/// Renders sessions as aligned lines. On a terminal they fit its width; piped they are not cut.
 #[must_use]
 pub fn drawn(canvas: Canvas, host: &Host, sessions: &Rows) -> String {
     let mut text = String::new();
@@ -29,16 +29,16 @@ pub fn drawn(canvas: Canvas, host: &Host, sessions: &Rows) -> String {
         text.push_str(part);
         Ok(())
     });
-    debug_assert!(done.is_ok(), "a text takes everything");
+    debug_assert!(done.is_ok(), "writing to a String cannot fail");
     text
 }
 
-/// Draws sessions as [`drawn`] does, and hands the text on in parts.
+/// Renders sessions like [`drawn`], and passes the text on in parts.
 pub fn draw(
     canvas: Canvas,
     host: &Host,
     sessions: &Rows,
-    takes: &mut dyn FnMut(&str) -> io::Result<()>,
+    write: &mut dyn FnMut(&str) -> io::Result<()>,
 ) -> io::Result<()> {
     if sessions.is_empty() {
         return Ok(());
@@ -46,7 +46,7 @@ pub fn draw(
     let lengths = short_ids(sessions);
     let depths = depths(sessions);
     let now = host.now();
-    // Cells are made twice rather than kept: of many sessions they are larger than the text.
+    // Compute the cells twice, for the widths and for the text: kept in memory they are larger than the text.
     let parts: Vec<[usize; 6]> = in_parts(sessions.len(), |range| {
         let mut widths = [0; 6];
         for (at, session) in range.filter_map(|at| Some((at, sessions.get(at)?))) {
@@ -69,9 +69,9 @@ pub fn draw(
     let mut text = String::new();
     let bold = Style::new().bold();
     line(&mut text, canvas, &HEADER.map(Cow::Borrowed), &widths, [bold, bold]);
-    takes(&text)?;
-    for first in (0..sessions.len()).step_by(DRAWN_AT_ONCE) {
-        let many = DRAWN_AT_ONCE.min(sessions.len() - first);
+    write(&text)?;
+    for first in (0..sessions.len()).step_by(ROWS_PER_BATCH) {
+        let many = ROWS_PER_BATCH.min(sessions.len() - first);
         let parts = in_parts(many, |range| {
             let mut text = String::new();
             let places = range.map(|place| first + place);
@@ -82,7 +82,7 @@ pub fn draw(
             }
             text
         });
-        parts.iter().try_for_each(|part| takes(part))?;
+        parts.iter().try_for_each(|part| write(part))?;
     }
     Ok(())
 }
@@ -109,7 +109,7 @@ fn line(
     out.push('\n');
 }
 
-/// Gives the last column what is left, and takes from the directory before anything else.
+/// Fits the widths into the total: the directory shrinks first, the last column gets the rest.
 fn shrink(widths: &mut [usize; 6], total: usize) {
     let gaps = 2 * (widths.len() - 1);
     let fixed: usize = widths[..4].iter().sum();
@@ -120,7 +120,7 @@ fn shrink(widths: &mut [usize; 6], total: usize) {
     widths[5] = widths[5].min(room.saturating_sub(directory).max(8));
 }
 
-/// The fewest characters of each id, eight or more, that keep it apart from the others shown.
+/// Returns the number of characters to show of each id: at least eight, and enough to be unique in the table.
 fn short_ids(sessions: &Rows) -> Vec<usize> {
     let id = |at: usize| sessions.id(at).unwrap_or_default();
     let mut places: Vec<usize> = (0..sessions.len()).collect();
@@ -128,7 +128,7 @@ fn short_ids(sessions: &Rows) -> Vec<usize> {
     let common = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
     let mut lengths = vec![0; sessions.len()];
     let mut before = 0;
-    // Those of one id stand together: what keeps it apart is what stands around them.
+    // Equal ids are adjacent after sorting; compare each group with its two neighbours.
     for same in places.chunk_by(|a, b| id(*a) == id(*b)) {
         let own = id(same[0]);
         let place = before + same.len();
@@ -169,10 +169,10 @@ fn cells<'a>(
     ]
 }
 
-/// How far below a session of its own each one is shown. Deeper ones are shown at the deepest place: a chain
-/// of subagents may have any length.
+/// Returns the indentation level of each session: the number of its ancestors, limited because a chain of
+/// subagents may have any length.
 fn depths(sessions: &Rows) -> Vec<usize> {
-    const DEEPEST: usize = 8;
+    const MAX_DEPTH: usize = 8;
     let mut depths = vec![0; sessions.len()];
     if (0..sessions.len()).all(|at| sessions.parent(at).is_none()) {
         return depths;
@@ -185,7 +185,9 @@ fn depths(sessions: &Rows) -> Vec<usize> {
     }
     for (at, depth) in depths.iter_mut().enumerate() {
         let mut parent = sessions.parent(at);
-        while let Some(id) = parent.filter(|_| *depth < DEEPEST) {
+        while *depth < MAX_DEPTH
+            && let Some(id) = parent
+        {
             *depth += 1;
             parent = parents.get(id).copied().flatten();
         }
@@ -193,8 +195,8 @@ fn depths(sessions: &Rows) -> Vec<usize> {
     depths
 }
 
-/// A home that no setting names first, since its text may be meant to mislead; then the reason, since it is
-/// what a person must act on; then the title.
+/// Returns the last cell. First a foreign home, because its texts may mislead; then the reason, because a
+/// person must act on it; then the title.
 fn what<'a>(host: &Host, session: &'a Session) -> Cow<'a, str> {
     let what = state_and_title(session);
     if !session.foreign_home {
@@ -206,14 +208,14 @@ fn what<'a>(host: &Host, session: &'a Session) -> Cow<'a, str> {
 
 fn state_and_title(session: &Session) -> Cow<'_, str> {
     let reason = session.reason.as_ref().map(|r| match &r.detail {
-        // What a tool does says by itself that it is a tool.
+        // The detail of a tool call needs no prefix.
         Some(detail) if r.kind == ReasonKind::Tool || detail.starts_with(r.kind.word()) => {
             in_one_line(detail)
         }
         Some(detail) => format!("{}: {}", r.kind.word(), in_one_line(detail)).into(),
         None => r.kind.word().into(),
     });
-    let ended = session.outcome.filter(|_| session.status == Status::Stopped);
+    let ended = if session.status == Status::Stopped { session.outcome } else { None };
     let state = reason.or(ended.map(|outcome| outcome.word().into()));
     let title = session.name.as_ref().or(session.title.as_ref()).map(|t| in_one_line(t));
     match (state, title) {
@@ -223,7 +225,7 @@ fn state_and_title(session: &Session) -> Cow<'_, str> {
     }
 }
 
-/// Shortens the home directory to `~`.
+/// Returns a path as one line, with the home directory shortened to `~`.
 #[must_use]
 pub fn directory(host: &Host, path: &str) -> String {
     let home = host.home.to_string_lossy();

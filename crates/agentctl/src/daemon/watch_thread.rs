@@ -1,5 +1,5 @@
-//! One thread looks, and everybody who reacts to an edge is told: listeners on the socket, webhooks,
-//! notifications, fuses, metrics. None of them can hold it up.
+//! The thread that watches all agents. It passes each event to the event sinks: subscribers on the socket,
+//! webhooks, notifications, metrics; and each snapshot to the fuses. No sink can block it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,25 +22,25 @@ use super::webhooks::{Webhooks, World};
 use super::{News, Say};
 use crate::config::Loaded;
 
-/// When the daemon ends, what is on its way has this long.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Timeout for firing fuses and for undelivered webhooks when the daemon ends.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A listener waits so long for the first look: less than it waits for an answer.
-const FIRST_LOOK: Duration = Duration::from_secs(4);
+/// Timeout of a subscriber for the first snapshot. Shorter than the client's timeout for an answer.
+const FIRST_SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Everybody who hears of an edge.
-pub(super) struct Ears {
+/// The receivers of every event.
+pub(super) struct EventSinks {
     pub(super) events: broadcast::Sender<News>,
     pub(super) webhooks: Webhooks,
     pub(super) notify: Option<Notify>,
     pub(super) metrics: Option<Arc<Metrics>>,
 }
 
-impl Ears {
-    fn hear(&self, event: Event) {
+impl EventSinks {
+    fn send(&self, event: Event) {
         let event = Arc::new(event);
         if let Some(metrics) = &self.metrics {
-            metrics.heard(&event);
+            metrics.count_event(&event);
         }
         self.webhooks.offer(&event);
         if let Some(notify) = &self.notify {
@@ -49,24 +49,24 @@ impl Ears {
         let Ok(told) = crate::text::json_line(&*event) else { return };
         let line =
             format!("{{\"jsonrpc\":\"2.0\",\"method\":\"event\",\"params\":{told}}}\n").into();
-        // Nobody may be listening.
-        let _nobody = self.events.send(News { event, line });
+        // Fails when there is no subscriber.
+        let _no_subscriber = self.events.send(News { event, line });
     }
 }
 
-/// What fuses tell goes the same way.
-struct FuseWords {
-    ears: Arc<Ears>,
+/// Sends the events of fuses to the same sinks.
+struct FuseOutlets {
+    sinks: Arc<EventSinks>,
     log: Log,
 }
 
-impl Outlets for FuseWords {
+impl Outlets for FuseOutlets {
     fn tell(&self, event: Event) {
-        self.ears.hear(event);
+        self.sinks.send(event);
     }
 
     fn post(&self, url: &str, event: &Event) -> Result<(), String> {
-        self.ears.webhooks.post_to(url, event)
+        self.sinks.webhooks.post_to(url, event)
     }
 
     fn log(&self, weight: Weight, text: &str) {
@@ -78,19 +78,19 @@ impl Outlets for FuseWords {
     }
 }
 
-/// The thread that looks, and what it tells about itself.
-pub(super) struct Awake {
-    pub(super) ears: Arc<Ears>,
+/// A handle to the thread.
+pub(super) struct WatchThread {
+    pub(super) sinks: Arc<EventSinks>,
     fuses: Arc<Fuses>,
-    bell: Notifier,
+    notifier: Notifier,
     over: Arc<AtomicBool>,
     trouble: Arc<Mutex<Option<String>>>,
-    /// The first look was taken: every change from then on is told.
-    begun: watch::Receiver<bool>,
+    /// True after the first snapshot: every later change becomes an event.
+    has_snapshot: watch::Receiver<bool>,
 }
 
-impl Awake {
-    /// Begins to look.
+impl WatchThread {
+    /// Starts the thread.
     pub(super) fn start(
         loaded: Loaded,
         log: &Log,
@@ -103,74 +103,79 @@ impl Awake {
         let webhooks = Webhooks::start(loaded.webhooks, &world)?;
         let notify =
             loaded.notify.map(|settings| Notify::start(settings, &host, say)).transpose()?;
-        let ears = Arc::new(Ears { events, webhooks, notify, metrics });
-        let words = FuseWords { ears: Arc::clone(&ears), log: log.clone() };
+        let sinks = Arc::new(EventSinks { events, webhooks, notify, metrics });
+        let words = FuseOutlets { sinks: Arc::clone(&sinks), log: log.clone() };
         let fuses = Arc::new(Fuses::start(Arc::clone(&host), ALL, Arc::new(words))?);
         let watcher = Watcher::new(Arc::clone(&host), ALL)?;
-        let (begins, begun) = watch::channel(false);
-        let awake = Self {
-            begun,
-            bell: watcher.bell(),
+        let (has_snapshot_sender, has_snapshot) = watch::channel(false);
+        let watch_thread = Self {
+            has_snapshot,
+            notifier: watcher.bell(),
             over: Arc::default(),
             trouble: Arc::default(),
             fuses: Arc::clone(&fuses),
-            ears: Arc::clone(&ears),
+            sinks: Arc::clone(&sinks),
         };
-        let mut sentry = Sentry {
+        let mut watch_loop = WatchLoop {
             host,
-            ears,
+            sinks,
             fuses,
             log: log.clone(),
-            over: Arc::clone(&awake.over),
-            trouble: Arc::clone(&awake.trouble),
+            over: Arc::clone(&watch_thread.over),
+            trouble: Arc::clone(&watch_thread.trouble),
             faults: Vec::new(),
-            begins,
+            has_snapshot: has_snapshot_sender,
         };
-        std::thread::Builder::new().name("watcher".into()).spawn(move || sentry.watch(watcher))?;
-        Ok(awake)
+        std::thread::Builder::new()
+            .name("watcher".into())
+            .spawn(move || watch_loop.run(watcher))?;
+        Ok(watch_thread)
     }
 
-    /// Waits for the first look, with which everything later is compared: a listener that is told to go
-    /// ahead before that would miss what changes until then. A source that hangs is not waited for long.
-    pub(super) async fn first_look(&self) {
-        let mut begun = self.begun.clone();
-        // It fails only when the thread that looks has gone: then there is nothing to wait for.
-        let _late = tokio::time::timeout(FIRST_LOOK, begun.wait_for(|begun| *begun)).await.is_err();
+    /// Waits for the first snapshot, at most [`FIRST_SNAPSHOT_TIMEOUT`]. Events are differences to it, so a
+    /// subscriber that starts earlier would miss the changes before it.
+    pub(super) async fn first_snapshot(&self) {
+        let mut has_snapshot = self.has_snapshot.clone();
+        // `wait_for` fails when the thread has ended; there will be no snapshot then.
+        let _late = tokio::time::timeout(FIRST_SNAPSHOT_TIMEOUT, has_snapshot.wait_for(|has| *has))
+            .await
+            .is_err();
     }
 
-    /// Says why changes may be seen late, if they may.
+    /// Says why changes may be noticed late, if a wake-up source is unavailable.
     pub(super) fn trouble(&self) -> Option<String> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Looks no more; what is on its way has a moment.
+    /// Ends the thread, and waits for fuses and webhooks at most [`SHUTDOWN_TIMEOUT`].
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
-        self.bell.notify();
-        let _unfinished = self.fuses.stop(LAST_WORDS);
-        self.ears.webhooks.stop(LAST_WORDS);
+        self.notifier.notify();
+        let _unfinished = self.fuses.stop(SHUTDOWN_TIMEOUT);
+        self.sinks.webhooks.stop(SHUTDOWN_TIMEOUT);
     }
 }
 
-struct Sentry {
+struct WatchLoop {
     host: Arc<Host>,
-    ears: Arc<Ears>,
+    sinks: Arc<EventSinks>,
     fuses: Arc<Fuses>,
     log: Log,
     over: Arc<AtomicBool>,
     trouble: Arc<Mutex<Option<String>>>,
     faults: Vec<Fault>,
-    begins: watch::Sender<bool>,
+    has_snapshot: watch::Sender<bool>,
 }
 
-impl Sentry {
-    fn watch(&mut self, mut watcher: Watcher) {
-        // Looked first, remembered second: an end in between is told twice, under one id, not never.
+impl WatchLoop {
+    fn run(&mut self, mut watcher: Watcher) {
+        // Snapshot first, run folders second: the end of a run in between is reported twice, with the same id.
+        // In the other order it would be lost.
         let seen = watcher.look();
-        self.begins.send_replace(true);
-        self.take_in(seen, watcher.trouble());
+        self.has_snapshot.send_replace(true);
+        self.record(seen, watcher.trouble());
         for (_, event) in replay::unannounced(&self.host, ALL) {
-            self.ears.hear(event);
+            self.sinks.send(event);
         }
         while !self.over.load(Ordering::SeqCst) {
             if let Err(error) = watcher.wait(Duration::MAX) {
@@ -182,16 +187,16 @@ impl Sentry {
             }
             let mut seen = watcher.look();
             for event in std::mem::take(&mut seen.events) {
-                self.ears.hear(event);
+                self.sinks.send(event);
             }
-            self.take_in(seen, watcher.trouble());
+            self.record(seen, watcher.trouble());
         }
     }
 
-    fn take_in(&mut self, seen: Seen, trouble: Option<&str>) {
+    fn record(&mut self, seen: Seen, trouble: Option<&str>) {
         let fresh = || seen.faults.iter().filter(|fault| !self.faults.contains(fault));
-        if let Some(metrics) = &self.ears.metrics {
-            metrics.looked(&seen.took, &seen.listing.faults, fresh());
+        if let Some(metrics) = &self.sinks.metrics {
+            metrics.count_snapshot(&seen.took, &seen.listing.faults, fresh());
         }
         for fault in fresh() {
             self.log.warn("fault", json!({"fault": fault}));
@@ -211,7 +216,8 @@ fn say(log: &Log) -> Say {
     Arc::new(move |text: &str| log.info("says", json!({"says": text})))
 }
 
-/// A run's end that everybody has heard is marked so: the next daemon need not tell it.
+/// Returns the function that marks the end of a run as announced, after every webhook has taken it or was
+/// given up for it. The next daemon does not announce it again.
 fn settled(host: &Arc<Host>, log: &Log) -> super::webhooks::Settled {
     let (runs, log) = (Runs::of(host), log.clone());
     Arc::new(move |event: &Event| {

@@ -1,0 +1,168 @@
+//! The bearer token: its source, its comparison, and the rate limit for wrong tokens.
+//!
+//! The token itself is not kept in memory, only an HMAC of it. Without a configured token, one of 256 bits
+//! is generated and written to a file that only this user can read.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use agentctl_core::host::{Host, Secret};
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::config::check_token;
+use crate::text::hex;
+
+/// This many wrong tokens are answered at once; then the rate limit applies.
+const WRONG_TOKENS_BURST: f64 = 20.0;
+/// Rate limit for answers to wrong tokens.
+const WRONG_TOKENS_PER_SECOND: f64 = 2.0;
+
+/// Where a token comes from: the configuration, or else a file of our own.
+pub(crate) struct TokenSource<'a> {
+    pub(crate) configured: Option<&'a Secret>,
+    /// Holds the generated token when none is configured.
+    pub(crate) file: PathBuf,
+}
+
+impl TokenSource<'_> {
+    /// Describes where a person finds the token.
+    pub(crate) fn description(&self) -> String {
+        match self.configured {
+            Some(Secret::Text(_)) => "in the configuration file".into(),
+            Some(Secret::Variable(name)) => format!("in ${name}"),
+            Some(Secret::File(path)) => path.display().to_string(),
+            None => self.file.display().to_string(),
+        }
+    }
+
+    /// Reads the token, or generates one.
+    pub(crate) fn load(&self, host: &Host) -> Result<Token, String> {
+        let text = match self.configured {
+            Some(secret) => secret.read(host)?,
+            None => read_or_generate(&self.file, host)?,
+        };
+        check_token(&text)?;
+        Token::new(&text).map_err(|_| "the system gives no random bytes".into())
+    }
+}
+
+/// The result of comparing the token of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenCheck {
+    Right,
+    Wrong,
+    Missing,
+    /// Wrong, and the rate limit for wrong tokens is exceeded.
+    TooManyWrong,
+}
+
+/// A token that requests are checked against.
+pub(crate) struct Token {
+    key: hmac::Key,
+    tag: hmac::Tag,
+    budget: Mutex<WrongTokenBudget>,
+}
+
+/// How many wrong tokens are still answered. One budget for all callers: on loopback they share an address.
+struct WrongTokenBudget {
+    left: f64,
+    refilled_at: Instant,
+}
+
+impl Token {
+    pub(super) fn new(text: &str) -> Result<Self, ring::error::Unspecified> {
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())?;
+        let tag = hmac::sign(&key, text.as_bytes());
+        let budget = WrongTokenBudget { left: WRONG_TOKENS_BURST, refilled_at: Instant::now() };
+        Ok(Self { key, tag, budget: Mutex::new(budget) })
+    }
+
+    /// Checks an `Authorization` header, in constant time.
+    pub(super) fn check(&self, authorization: Option<&str>) -> TokenCheck {
+        let given = authorization.and_then(|text| text.split_once(' '));
+        let Some((_, given)) = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        else {
+            return TokenCheck::Missing;
+        };
+        // Compare before the rate limit: wrong tokens of other callers must not lock out the right one.
+        // 256 bits cannot be guessed.
+        if hmac::verify(&self.key, given.trim().as_bytes(), self.tag.as_ref()).is_ok() {
+            return TokenCheck::Right;
+        }
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let elapsed = now.saturating_duration_since(budget.refilled_at).as_secs_f64();
+        budget.left = (budget.left + elapsed * WRONG_TOKENS_PER_SECOND).min(WRONG_TOKENS_BURST);
+        budget.refilled_at = now;
+        if budget.left < 1.0 {
+            return TokenCheck::TooManyWrong;
+        }
+        budget.left -= 1.0;
+        TokenCheck::Wrong
+    }
+}
+
+/// Returns the token in our file. Generates a new one if the file is missing or others could read it.
+fn read_or_generate(path: &Path, host: &Host) -> Result<String, String> {
+    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    let private =
+        fs::symlink_metadata(path).is_ok_and(|m| m.is_file() && m.mode() & 0o777 == 0o600);
+    if private && let Ok(text) = Secret::File(path.to_owned()).read(host) {
+        return Ok(text);
+    }
+    let mut bytes = [0_u8; 32];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| "the system gives no random bytes")?;
+    let text = hex(&bytes);
+    write(path, &text).map_err(failed)?;
+    Ok(text)
+}
+
+/// Replaces the file atomically. Only the one process that holds the lock of the daemon writes it.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Token, TokenCheck, WRONG_TOKENS_BURST};
+
+    #[test]
+    fn only_the_right_token_is_right() {
+        let token = Token::new("0123456789abcdef").expect("random bytes");
+        let check = |text| token.check(text);
+        assert_eq!(check(Some("Bearer 0123456789abcdef")), TokenCheck::Right);
+        assert_eq!(check(Some("bearer 0123456789abcdef")), TokenCheck::Right);
+        for missing in [None, Some("0123456789abcdef"), Some("Basic 0123456789abcdef")] {
+            assert_eq!(check(missing), TokenCheck::Missing, "{missing:?}");
+        }
+        for wrong in ["Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdefg"] {
+            assert_eq!(check(Some(wrong)), TokenCheck::Wrong, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn wrong_tokens_are_rate_limited_and_the_right_one_is_not() {
+        let token = Token::new("0123456789abcdef").expect("random bytes");
+        let mut guesses = 0;
+        while token.check(Some("Bearer guess")) == TokenCheck::Wrong {
+            guesses += 1;
+            assert!(f64::from(guesses) < WRONG_TOKENS_BURST * 2.0, "no rate limit");
+        }
+        assert!(f64::from(guesses) >= WRONG_TOKENS_BURST);
+        assert_eq!(token.check(None), TokenCheck::Missing, "no token is not a wrong token");
+        assert_eq!(token.check(Some("Bearer 0123456789abcdef")), TokenCheck::Right);
+    }
+}
