@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::manual::Manual;
 use self::manual::{Folder, Kept};
-pub use self::mutex::{EnterError, Entry, enter, enter_resuming};
+pub use self::mutex::{EnterError, HeldMutex, enter, enter_resuming};
 use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Brief, Environ, ExitWatch, Process};
@@ -176,7 +176,7 @@ pub fn is_blind(fault: &Fault) -> bool {
     fault.root.is_none() && matches!(fault.code, "timeout" | "panicked" | "failed")
 }
 
-/// Says who keeps this directory (its real path). Whoever acts on the answer holds its [`Entry`].
+/// Says who keeps this directory (its real path). A caller that acts on the answer must hold its [`HeldMutex`].
 #[must_use]
 pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occupancy {
     let mut answer = Occupancy::default();

@@ -70,7 +70,7 @@ impl Folder {
     }
 
     /// Lists the files of the folder. Names that begin with a dot are temporary files and the lock.
-    pub(crate) fn entries(&self) -> Result<Vec<file::Entry>, file::Skip> {
+    pub(crate) fn entries(&self) -> Result<Vec<file::DirectoryEntry>, file::Skip> {
         file::list_wanted(&self.path, self.uid, &|name| !name.starts_with('.'))
     }
 

@@ -15,7 +15,7 @@ mod servers;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use agentctl_core::events::edges::{Edges, Holders, Key, Life, Look, Named, Passed};
+use agentctl_core::events::edges::{Edges, Holders, Key, Life, Named, Passed, Snapshot};
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::locks::{Holder, Kind, Lock};
 use agentctl_core::model::{
@@ -76,9 +76,9 @@ fn session(adapter: &'static str, id: Option<&str>, status: Status) -> Session {
     }
 }
 
-fn look(at: i64, start: Instant, sessions: Vec<Session>) -> Look {
+fn look(at: i64, start: Instant, sessions: Vec<Session>) -> Snapshot {
     let moment = start + Duration::from_secs(u64::try_from(at).expect("later"));
-    Look {
+    Snapshot {
         at: time(at),
         until: time(at),
         moment,
@@ -186,7 +186,7 @@ impl World {
     }
 
     /// Goes on to the next moment and looks.
-    fn next(&mut self, edges: &Edges, start: Instant, at: i64, moment: &Moment) -> Look {
+    fn next(&mut self, edges: &Edges, start: Instant, at: i64, moment: &Moment) -> Snapshot {
         let mut rows = Vec::new();
         for (which, (adapter, ..)) in SESSIONS.into_iter().enumerate() {
             let doing = moment.doing[which];
@@ -328,7 +328,7 @@ proptest! {
 }
 
 /// Looks twice and returns what the second brought.
-fn between(before: Vec<Session>, now: impl FnOnce(&Edges) -> Look) -> Vec<Event> {
+fn between(before: Vec<Session>, now: impl FnOnce(&Edges) -> Snapshot) -> Vec<Event> {
     let mut edges = Edges::default();
     assert_eq!(edges.step(look(0, Instant::now(), before)), []);
     let look = now(&edges);

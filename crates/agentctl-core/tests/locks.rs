@@ -21,7 +21,7 @@ use agentctl_core::adapters::ALL;
 use agentctl_core::fleet::Adapters;
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Kernel, Spawn};
-use agentctl_core::locks::{self, EnterError, Entry, Kind, LockError, Occupancy, enter};
+use agentctl_core::locks::{self, EnterError, HeldMutex, Kind, LockError, Occupancy, enter};
 use agentctl_core::model::{Fault, Time};
 use testkit::{eventually, sandboxed};
 
@@ -115,7 +115,7 @@ fn marked(then: &str) -> String {
     format!("set -- $(cat /proc/$$/stat); AGENTCTL_RUN=v1:run:$$:${{22}} exec {then}")
 }
 
-fn busy(answer: Result<Entry, EnterError>) -> bool {
+fn busy(answer: Result<HeldMutex, EnterError>) -> bool {
     matches!(answer, Err(EnterError::Busy))
 }
 

@@ -344,7 +344,12 @@ pub fn skipped(adapter: &'static str, root: &Root, path: &Path, skip: &file::Ski
 
 /// Makes the fault for a name in a session directory that is no regular file.
 #[must_use]
-pub fn not_regular(adapter: &'static str, root: &Root, entry: &file::Entry, uid: u32) -> Fault {
+pub fn not_regular(
+    adapter: &'static str,
+    root: &Root,
+    entry: &file::DirectoryEntry,
+    uid: u32,
+) -> Fault {
     let skip = file::open(&entry.path, uid).err().unwrap_or(file::Skip::Missing);
     skipped(adapter, root, &entry.path, &skip)
 }

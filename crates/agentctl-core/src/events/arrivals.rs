@@ -42,29 +42,33 @@ pub(super) struct Arrivals {
 
 impl Arrivals {
     /// Counts the agents that live now, rings once, then watches for others.
-    pub(super) fn watch(host: &Arc<Host>, adapters: Adapters, bell: &Notifier) -> io::Result<Self> {
+    pub(super) fn watch(
+        host: &Arc<Host>,
+        adapters: Adapters,
+        notifier: &Notifier,
+    ) -> io::Result<Self> {
         let (host, counter) = (Arc::clone(host), NewestPid::open().ok());
         let before = counter.as_ref().and_then(|counter| counter.read().ok());
-        let ((end, ended), bell) = (channel(), bell.clone());
+        let ((end, ended), notifier) = (channel(), notifier.clone());
         let thread = std::thread::Builder::new().name("arrivals".into());
         thread.spawn(move || {
             // This thread has a pid of its own: a counter that has not moved by it does not count.
             let counter = counter.filter(|counter| counter.read().ok() != before);
             let mut census = Census::take(host, adapters, counter);
             // An agent that began between the watcher's look and this count is new to neither.
-            bell.notify();
-            watch(&mut census, &ended, &bell);
+            notifier.notify();
+            watch(&mut census, &ended, &notifier);
         })?;
         Ok(Self { _end: end })
     }
 }
 
-fn watch(census: &mut Census, ended: &Receiver<()>, bell: &Notifier) {
+fn watch(census: &mut Census, ended: &Receiver<()>, notifier: &Notifier) {
     let mut pause = EVERY;
     while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let began = Instant::now();
         if census.has_newcomer(began) {
-            bell.notify();
+            notifier.notify();
         }
         pause = EVERY.max(began.elapsed() * PAUSES);
     }

@@ -122,7 +122,7 @@ impl Aside {
     }
 
     /// Asks it, unless it has just answered; rings when it has.
-    pub(super) fn ask(&mut self, host: &Arc<Host>, bell: &Notifier, known: Vec<Key>) {
+    pub(super) fn ask(&mut self, host: &Arc<Host>, notifier: &Notifier, known: Vec<Key>) {
         if self.job.is_some() {
             self.again = true;
             return;
@@ -132,13 +132,13 @@ impl Aside {
         }
         self.again = false;
         let (sender, answers) = channel();
-        let (host, bell, adapters) = (Arc::clone(host), bell.clone(), self.adapters);
+        let (host, notifier, adapters) = (Arc::clone(host), notifier.clone(), self.adapters);
         let thread = std::thread::Builder::new().name(format!("{} aside", self.name()));
         let spawned = thread.spawn(move || {
             let answer = ask(&host, adapters, &[], &mut Launches::default(), known);
             // Nobody listens any more when the watcher has gone.
             let _gone = sender.send(answer);
-            bell.notify();
+            notifier.notify();
         });
         self.job = spawned.ok().map(|_| answers);
     }

@@ -130,9 +130,9 @@ impl Passed {
     }
 }
 
-/// One look, with everything that is needed to compare it.
+/// One look at all sessions, with everything that is needed to compare it with the one before.
 #[derive(Debug)]
-pub struct Look {
+pub struct Snapshot {
     /// When it was begun.
     pub at: Time,
     /// When everything was read. An entry may be written, and read, after the look was begun: it is dated by
@@ -269,14 +269,14 @@ impl Edges {
     }
 
     /// Takes in a look and returns what has changed since the one before, oldest first.
-    pub fn step(&mut self, look: Look) -> Vec<Event> {
+    pub fn step(&mut self, snapshot: Snapshot) -> Vec<Event> {
         let Some(last) = self.last.take() else {
-            self.begin(look);
+            self.begin(snapshot);
             return Vec::new();
         };
         let (before, blind) = (last.at, &last.holders.faults);
         let mut step = Step {
-            look: &look,
+            snapshot: &snapshot,
             before,
             blind,
             tells_at_once: self.tells_at_once,
@@ -285,11 +285,11 @@ impl Edges {
         };
         let mut old = last.standing;
         let mut standing = BTreeMap::new();
-        for session in &look.sessions {
+        for session in &snapshot.sessions {
             let Some(key) = Key::of(session).filter(|key| !standing.contains_key(key)) else {
                 continue;
             };
-            let life = look.lives.get(&key).cloned();
+            let life = snapshot.lives.get(&key).cloned();
             let next = match old.remove(&key) {
                 Some(was) => step.advance(was, session.clone(), life),
                 None => step.appear(&key, session.clone(), life),
@@ -309,21 +309,22 @@ impl Edges {
         let followed = |adapter, session: &str| {
             standing.keys().any(|key| key.adapter == adapter && key.id() == Some(session))
         };
-        let holders = holders::step(&last.holders, &look.holders, look.at, &followed, &mut events);
-        self.order.arrange(&mut events, look.until);
-        self.last = Some(Last { at: look.at, standing, holders });
+        let holders =
+            holders::step(&last.holders, &snapshot.holders, snapshot.at, &followed, &mut events);
+        self.order.arrange(&mut events, snapshot.until);
+        self.last = Some(Last { at: snapshot.at, standing, holders });
         events
     }
 
-    /// Takes the first look: what is there needs no telling.
-    fn begin(&mut self, look: Look) {
+    /// Takes the first snapshot: what is there needs no telling.
+    fn begin(&mut self, snapshot: Snapshot) {
         let mut standing = BTreeMap::new();
-        for session in look.sessions {
+        for session in snapshot.sessions {
             let Some(key) = Key::of(&session) else { continue };
-            let life = look.lives.get(&key).cloned();
+            let life = snapshot.lives.get(&key).cloned();
             self.begun.extend(life.as_ref().map(|l| l.run.clone()));
             standing.insert(key, Standing::new(session, life));
         }
-        self.last = Some(Last { at: look.at, standing, holders: look.holders });
+        self.last = Some(Last { at: snapshot.at, standing, holders: snapshot.holders });
     }
 }

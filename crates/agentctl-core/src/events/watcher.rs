@@ -1,4 +1,4 @@
-//! Decides when to look. Exits, file events, a server's own word and a bell say when; a look decides.
+//! Decides when to look. Exits, file events, a server's own word and a notifier say when; a look decides.
 //!
 //! Looks are kept apart by what they cost, and at least by a twentieth of a second; a death is told at
 //! once. An agent that begins where no folder is watched is noticed within a second ([`Arrivals`]). One
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::arrivals::Arrivals;
 use super::aside::{self, Answer, Aside, ByName, GRACE, silent};
-use super::edges::{Edges, Key, Life, Look, Named, Passed, WORTH_A_WORD};
+use super::edges::{Edges, Key, Life, Named, Passed, Snapshot, WORTH_A_WORD};
 use super::holders::Holders;
 use super::left_homes::LeftHomes;
 use super::replay::{self, Past, life_of};
@@ -72,7 +72,7 @@ pub struct Watcher {
     edges: Edges,
     launches: Launches,
     wakeups: Wakeups,
-    bell: Notifier,
+    notifier: Notifier,
     resting: HashMap<&'static str, Resting>,
     leaving: HashMap<String, Instant>,
     trouble: Option<String>,
@@ -100,7 +100,7 @@ impl Watcher {
     /// Makes a watcher that has seen nothing yet: its first look is what the second is compared with.
     pub fn new(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
         let mut wakeups = Wakeups::new();
-        let bell = wakeups.notifier()?;
+        let notifier = wakeups.notifier()?;
         let (now, aside) = (Instant::now(), Aside::all(&host, adapters));
         Ok(Self {
             host,
@@ -108,7 +108,7 @@ impl Watcher {
             edges: Edges::default(),
             launches: Launches::default(),
             wakeups,
-            bell,
+            notifier,
             resting: HashMap::new(),
             leaving: HashMap::new(),
             trouble: None,
@@ -143,10 +143,10 @@ impl Watcher {
         self.edges.suppose(told);
     }
 
-    /// Returns what ends a [`Self::wait`] from any thread.
+    /// Returns a notifier that ends a [`Self::wait`] from any thread.
     #[must_use]
-    pub fn bell(&self) -> Notifier {
-        self.bell.clone()
+    pub fn notifier(&self) -> Notifier {
+        self.notifier.clone()
     }
 
     /// Says why changes may be seen late, if they may.
@@ -159,7 +159,7 @@ impl Watcher {
     pub fn look(&mut self) -> Seen {
         // The count has a thread of its own and rings when it is done: what begins meanwhile is looked for then.
         if !self.asleep && self.arrivals.is_none() {
-            let arrivals = Arrivals::watch(&self.host, self.adapters, &self.bell);
+            let arrivals = Arrivals::watch(&self.host, self.adapters, &self.notifier);
             self.arrivals = arrivals.ok();
         }
         let began = Instant::now();
@@ -197,11 +197,12 @@ impl Watcher {
         // A clock that was set back meanwhile says nothing about the order of the two.
         let until = self.host.now().max(at);
         let moment = began;
-        let look = Look { at, until, moment, sessions, unasked, named, lives, passed, holders };
-        let events = self.edges.step(look);
+        let snapshot =
+            Snapshot { at, until, moment, sessions, unasked, named, lives, passed, holders };
+        let events = self.edges.step(snapshot);
         let known = self.edges.known();
         for aside in &mut self.aside {
-            aside.ask(&self.host, &self.bell, known.clone());
+            aside.ask(&self.host, &self.notifier, known.clone());
         }
         let kept = &self.launches;
         self.edges.keep_launches(&|run| kept.get(run).is_some());
@@ -321,7 +322,7 @@ impl Watcher {
         let first = !self.edges.has_begun();
         if first {
             for aside in &mut self.aside {
-                aside.ask(&self.host, &self.bell, Vec::new());
+                aside.ask(&self.host, &self.notifier, Vec::new());
             }
         }
         let aside = self.aside.iter().map(Aside::name);

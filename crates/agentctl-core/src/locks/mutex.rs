@@ -1,7 +1,7 @@
 //! The mutex of one directory: an exclusive `flock` on the directory itself.
 //!
 //! No file of ours: it survives a wipe, cannot be split by a link, and the kernel drops it with the last
-//! descriptor. Whoever holds the [`Entry`] hands its descriptor down from launcher to shim to starter;
+//! descriptor. The owner of the [`HeldMutex`] hands its descriptor down from launcher to shim to starter;
 //! the agent's `exec` closes the last one. Nobody may ever unlock it by hand: that would open it for all
 //! who hold the same description.
 //!
@@ -25,12 +25,12 @@ use crate::state_files::{open_mutex, take};
 
 /// The mutex of a directory, held until the last copy of these descriptors is closed.
 #[derive(Debug)]
-pub struct Entry {
+pub struct HeldMutex {
     /// The directory, the file that stands for it, or both.
     files: Vec<File>,
 }
 
-impl Entry {
+impl HeldMutex {
     /// Gives the descriptors away; whoever has them holds the mutex.
     pub fn into_fds(self) -> impl Iterator<Item = OwnedFd> {
         self.files.into_iter().map(OwnedFd::from)
@@ -44,14 +44,14 @@ impl Entry {
 }
 
 /// Takes the mutex of a directory (its real path), waiting at most this long.
-pub fn enter(host: &Host, directory: &Path, limit: Duration) -> Result<Entry, EnterError> {
+pub fn enter(host: &Host, directory: &Path, limit: Duration) -> Result<HeldMutex, EnterError> {
     let until = Instant::now() + limit;
     loop {
         let identity = identity(directory)?;
         let files = take_directory(host, directory, identity, until)?;
         // While we waited the directory may have been replaced: what we hold would then keep nobody out.
         if self::identity(directory)? == identity {
-            return Ok(Entry { files });
+            return Ok(HeldMutex { files });
         }
         if Instant::now() >= until {
             return Err(EnterError::Busy);
@@ -165,9 +165,9 @@ fn stand_in_path(host: &Host, (device, inode): (u64, u64)) -> PathBuf {
 
 /// Takes the one mutex under which sessions are continued: two who name the same session, each with a
 /// directory of its own, must not both find it unserved.
-pub fn enter_resuming(host: &Host, limit: Duration) -> Result<Entry, EnterError> {
+pub fn enter_resuming(host: &Host, limit: Duration) -> Result<HeldMutex, EnterError> {
     let folder = host.state().join("run");
     private::directory(&folder)?;
     let file = take(open_mutex(&folder.join("resume.mutex"))?, Instant::now() + limit)?;
-    Ok(Entry { files: vec![file] })
+    Ok(HeldMutex { files: vec![file] })
 }

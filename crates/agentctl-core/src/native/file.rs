@@ -163,9 +163,9 @@ pub fn read_small(path: &Path, uid: u32, most: u64) -> Result<Vec<u8>, Skip> {
     if bytes.len() as u64 > most { Err(Skip::TooLarge(most)) } else { Ok(bytes) }
 }
 
-/// One name in a directory.
+/// One entry of a directory.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct DirectoryEntry {
     /// Its name, when it is UTF-8; other names cannot be an agent's.
     pub name: String,
     /// Where it lies.
@@ -174,7 +174,7 @@ pub struct Entry {
     pub kind: fs::FileType,
 }
 
-impl Entry {
+impl DirectoryEntry {
     /// Says whether it was written since then; asks the system only if there is a limit.
     #[must_use]
     pub fn is_since(&self, since_ms: Option<i64>) -> bool {
@@ -194,7 +194,7 @@ impl Entry {
 const NAMES_MOST: usize = 2_000_000;
 
 /// Lists a directory that is a real directory of this user; a missing one is empty.
-pub fn list(directory: &Path, uid: u32) -> Result<Vec<Entry>, Skip> {
+pub fn list(directory: &Path, uid: u32) -> Result<Vec<DirectoryEntry>, Skip> {
     list_wanted(directory, uid, &|_| true)
 }
 
@@ -203,7 +203,7 @@ pub fn list_wanted(
     directory: &Path,
     uid: u32,
     wanted: &dyn Fn(&str) -> bool,
-) -> Result<Vec<Entry>, Skip> {
+) -> Result<Vec<DirectoryEntry>, Skip> {
     let meta = match fs::symlink_metadata(directory) {
         Ok(meta) => meta,
         Err(error) => match Skip::from(error) {
@@ -232,14 +232,14 @@ pub fn list_wanted(
             if !home_limit::take() {
                 return Err(Skip::Other(home_limit::TOO_MANY.into()));
             }
-            entries.push(Entry { name, path: entry.path(), kind });
+            entries.push(DirectoryEntry { name, path: entry.path(), kind });
         }
     }
     Ok(entries)
 }
 
 /// Lists a directory some steps below a resolved root, following no link on the way.
-pub fn list_below(root: &Path, steps: &Path, uid: u32) -> Result<Vec<Entry>, Skip> {
+pub fn list_below(root: &Path, steps: &Path, uid: u32) -> Result<Vec<DirectoryEntry>, Skip> {
     let mut at = root.to_owned();
     for step in steps {
         at.push(step);
@@ -262,9 +262,9 @@ pub fn resolve_root(path: &Path) -> PathBuf {
     real_path(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Why nothing new can be written in a folder.
+/// The reason why nothing new can be written in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum WriteRefusal {
     /// The file system is mounted read-only.
     #[error("its file system is read-only")]
     ReadOnly,
@@ -278,19 +278,19 @@ pub enum Refusal {
 
 /// Returns why this user cannot write in a folder, or in the nearest folder above it that exists.
 #[must_use]
-pub fn refuses_writing(folder: &Path) -> Option<Refusal> {
+pub fn refuses_writing(folder: &Path) -> Option<WriteRefusal> {
     let folder = folder.ancestors().find(|path| path.is_dir())?;
     let system = rustix::fs::statvfs(folder).ok()?;
     if system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
-        return Some(Refusal::ReadOnly);
+        return Some(WriteRefusal::ReadOnly);
     }
     let free = if rustix::process::geteuid().is_root() { system.f_bfree } else { system.f_bavail };
     // Some file systems do not count inodes and report none at all.
     if (system.f_blocks > 0 && free == 0) || (system.f_files > 0 && system.f_ffree == 0) {
-        return Some(Refusal::Full);
+        return Some(WriteRefusal::Full);
     }
     let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-    rustix::fs::access(folder, access).is_err().then_some(Refusal::Denied)
+    rustix::fs::access(folder, access).is_err().then_some(WriteRefusal::Denied)
 }
 
 /// Returns the word for what a directory entry is.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use agentctl_core::events::edges::{Edges, Look};
+use agentctl_core::events::edges::{Edges, Snapshot};
 use agentctl_core::events::{EventKind, Holders, about_fuse};
 use agentctl_core::fuses::{
     Action, Bound, Cause, Conditions, Due, Fuse, FuseError, FuseOrder, all, cancel, claim, clear,
@@ -376,7 +376,7 @@ fn a_change_is_reported_once_and_a_fired_fuse_is_not_a_cancelled_one() {
         let (fuses, faults) = seen(&world.host);
         let fuses_hidden = !faults.is_empty();
         let things = Holders { fuses, fuses_hidden, ..Holders::default() };
-        let events = edges.step(Look {
+        let events = edges.step(Snapshot {
             at: now(),
             until: now(),
             moment: Instant::now(),

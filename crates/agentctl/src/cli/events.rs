@@ -154,8 +154,8 @@ struct Local {
 impl Local {
     fn begin(host: &Arc<Host>, from: Option<Time>, end: End) -> Result<Self, Failure> {
         let mut watcher = Watcher::new(Arc::clone(host), ALL)?;
-        let bell = watcher.bell();
-        end.does(move || bell.notify());
+        let notifier = watcher.notifier();
+        end.does(move || notifier.notify());
         let seen = watcher.look();
         let mut local = Self {
             watcher,

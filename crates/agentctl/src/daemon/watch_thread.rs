@@ -110,7 +110,7 @@ impl WatchThread {
         let (has_snapshot_sender, has_snapshot) = watch::channel(false);
         let watch_thread = Self {
             has_snapshot,
-            notifier: watcher.bell(),
+            notifier: watcher.notifier(),
             over: Arc::default(),
             trouble: Arc::default(),
             fuses: Arc::clone(&fuses),

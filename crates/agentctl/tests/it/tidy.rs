@@ -117,16 +117,6 @@ fn every_test_file_is_part_of_the_one_binary() {
     }
 }
 
-/// Names that two public types of the core still share. Rename one of each pair and remove it from here.
-const SHARED_TYPE_NAMES: [&str; 3] = [
-    // native/file.rs (an entry of a directory) and locks/mutex.rs (a directory that was entered)
-    "Entry",
-    // adapters/mod.rs (one look at the processes) and events/edges.rs (one snapshot to compare)
-    "Look",
-    // native/file.rs (a file that is not read) and adapters/control.rs (a launch that is not possible)
-    "Refusal",
-];
-
 /// Returns the names of the types that a file declares with a plain `pub`, in the order of the file.
 fn public_types(tokens: &[Token]) -> impl Iterator<Item = &str> {
     tokens.windows(3).filter_map(|three| {
@@ -150,13 +140,8 @@ fn no_two_public_types_of_the_core_share_a_name() {
         }
     }
     assert!(files.len() > 100, "only {} public types were found", files.len());
-    files.retain(|_, files| files.len() > 1);
     for (name, files) in &files {
-        let is_listed = SHARED_TYPE_NAMES.contains(&name.as_str());
-        assert!(is_listed, "{name} is declared in {}: rename one", files.join(" and "));
-    }
-    for name in SHARED_TYPE_NAMES {
-        assert!(files.contains_key(name), "{name} is unique: remove it from SHARED_TYPE_NAMES");
+        assert!(files.len() == 1, "{name} is declared in {}: rename one", files.join(" and "));
     }
 }
 

@@ -93,7 +93,7 @@ struct Living<'a> {
 impl Living<'_> {
     /// Adds these records. Claude Code truncates a record and writes it again: the torn records of living
     /// processes are read again, all of them after the same pause. Other torn records stay as they are.
-    fn add_records(&mut self, mut records: Vec<(&file::Entry, u32)>) {
+    fn add_records(&mut self, mut records: Vec<(&file::DirectoryEntry, u32)>) {
         let mut is_first = true;
         while !records.is_empty() {
             let waits = self.pauses > 0 && Instant::now() + REWRITE_PAUSE < self.look.deadline;
@@ -134,7 +134,12 @@ impl Living<'_> {
         }
     }
 
-    fn add_parsed(&mut self, entry: &file::Entry, pid: u32, parsed: Result<Parsed, file::Skip>) {
+    fn add_parsed(
+        &mut self,
+        entry: &file::DirectoryEntry,
+        pid: u32,
+        parsed: Result<Parsed, file::Skip>,
+    ) {
         let source = format!("{NAME}:sessions/{}", entry.name);
         let record = match parsed {
             Ok(Parsed::Record(record)) => *record,
@@ -172,7 +177,7 @@ impl Living<'_> {
     }
 
     /// The session of its process cannot be told: no session is proved to be unserved.
-    fn add_unreadable(&mut self, entry: &file::Entry, pid: u32, skip: &file::Skip) {
+    fn add_unreadable(&mut self, entry: &file::DirectoryEntry, pid: u32, skip: &file::Skip) {
         self.found.whole &= !self.may_be_claude(pid);
         self.found.faults.push(skipped(NAME, self.root, &entry.path, skip));
     }
@@ -276,7 +281,8 @@ impl Living<'_> {
     /// A record on a read-only file system says what was so when it could still be written.
     fn stale_because(&self, process: &Process) -> Option<String> {
         let sessions = self.root.path.join("sessions");
-        let refusal = file::refuses_writing(&sessions).filter(|r| *r == file::Refusal::ReadOnly)?;
+        let refusal =
+            file::refuses_writing(&sessions).filter(|r| *r == file::WriteRefusal::ReadOnly)?;
         let shared = self.look.host.kernel.shares_mounts(&process.id).unwrap_or(true);
         shared.then(|| format!("its live record cannot be written: {refusal}"))
     }
@@ -345,7 +351,7 @@ impl Living<'_> {
         let name = format!("{pid}.json");
         let path = self.root.path.join("sessions").join(&name);
         if let Ok(meta) = std::fs::symlink_metadata(&path) {
-            let entry = file::Entry { name, path, kind: meta.file_type() };
+            let entry = file::DirectoryEntry { name, path, kind: meta.file_type() };
             let faults = self.found.faults.len();
             self.add_records(vec![(&entry, pid)]);
             // What is wrong with it was told when the directory was read.
@@ -372,7 +378,7 @@ enum Parsed {
     Record(Box<LiveRecord>),
 }
 
-fn parse(look: &Look, entry: &file::Entry) -> Result<Parsed, file::Skip> {
+fn parse(look: &Look, entry: &file::DirectoryEntry) -> Result<Parsed, file::Skip> {
     let bytes = match file::read_small(&entry.path, look.host.kernel.uid(), RECORD_BYTES) {
         Ok(bytes) => bytes,
         Err(file::Skip::Missing) => return Ok(Parsed::Missing),

@@ -178,14 +178,17 @@ impl ClaudeStore<'_> {
         self.look.host.kernel.uid()
     }
 
-    fn projects(&self) -> Result<Vec<file::Entry>, Found<Locator>> {
+    fn projects(&self) -> Result<Vec<file::DirectoryEntry>, Found<Locator>> {
         let directory = self.root.path.join("projects");
         file::list(&directory, self.uid())
             .map_err(|skip| Found::fault(skipped(NAME, self.root, &directory, &skip)))
     }
 
     /// Visits every transcript by name; what cannot be one is reported.
-    fn each_transcript(&self, visit: &mut dyn FnMut(&str, &file::Entry)) -> Found<Locator> {
+    fn each_transcript(
+        &self,
+        visit: &mut dyn FnMut(&str, &file::DirectoryEntry),
+    ) -> Found<Locator> {
         let mut found = Found::default();
         let mut folders = HashSet::new();
         let projects = match self.projects() {

@@ -31,7 +31,7 @@ pub(super) fn below(root: &Root, transcript: &Path, parent: &str, uid: u32) -> F
         Ok(entries) => entries,
         Err(skip) => return Found::fault(skipped(NAME, root, &directory, &skip)),
     };
-    let locate = |entry: file::Entry| {
+    let locate = |entry: file::DirectoryEntry| {
         let id = id_of(&entry.name)?.to_owned();
         Some(Locator { id, path: Some(entry.path), parent: Some(parent.to_owned()) })
     };

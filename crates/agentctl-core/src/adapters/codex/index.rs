@@ -186,7 +186,7 @@ fn read(row: &SqlRow<'_>) -> SqlResult<(String, Row)> {
 }
 
 fn newest(root: &Path, uid: u32) -> Option<PathBuf> {
-    let number = |e: &file::Entry| {
+    let number = |e: &file::DirectoryEntry| {
         e.name.strip_prefix("state_")?.strip_suffix(".sqlite")?.parse::<u32>().ok()
     };
     let entries = file::list(root, uid).ok()?;

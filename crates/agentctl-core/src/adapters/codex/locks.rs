@@ -58,7 +58,7 @@ pub(super) fn read(
     }
 }
 
-fn inode_of(entry: &file::Entry) -> Option<u64> {
+fn inode_of(entry: &file::DirectoryEntry) -> Option<u64> {
     fs::symlink_metadata(&entry.path).ok().map(|meta| meta.ino())
 }
 
@@ -75,7 +75,7 @@ struct Locks<'a> {
 }
 
 impl Locks<'_> {
-    fn holder(&self, id: &str, entry: &file::Entry) -> Option<Served> {
+    fn holder(&self, id: &str, entry: &file::DirectoryEntry) -> Option<Served> {
         let meta = fs::symlink_metadata(&entry.path).ok().filter(fs::Metadata::is_file)?;
         let source = format!("{NAME}:thread-writer-locks/{}", entry.name);
         let kernel = &self.look.host.kernel;
@@ -147,7 +147,7 @@ impl Locks<'_> {
 
 /// From a private pid namespace the holders outside it are not shown at all. Only there is the lock
 /// itself tried, for an instant and shared.
-fn outside(look: &Look, id: &str, entry: &file::Entry, source: String) -> Option<Served> {
+fn outside(look: &Look, id: &str, entry: &file::DirectoryEntry, source: String) -> Option<Served> {
     let kernel = &look.host.kernel;
     if kernel.sees_whole_machine() {
         return None;

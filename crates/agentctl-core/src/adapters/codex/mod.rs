@@ -174,7 +174,7 @@ impl CodexStore<'_> {
     fn each_rollout(
         &self,
         wanted: &dyn Fn(&str) -> bool,
-        visit: &mut dyn FnMut(&str, &file::Entry),
+        visit: &mut dyn FnMut(&str, &file::DirectoryEntry),
     ) -> Found<Locator> {
         let is_number = |name: &str| name.bytes().all(|b| b.is_ascii_digit());
         let names = |name: &str| is_number(name) || id_of(name).is_some_and(wanted);

@@ -228,13 +228,13 @@ impl DemoStore<'_> {
     }
 
     /// Says that a live record could not be read: whomever it names may be alive.
-    fn unread(&self, entry: &file::Entry, skip: &file::Skip, found: &mut Found<Served>) {
+    fn unread(&self, entry: &file::DirectoryEntry, skip: &file::Skip, found: &mut Found<Served>) {
         found.faults.push(skipped("demo", self.root, &entry.path, skip));
         found.whole = false;
     }
 
     /// Reads one live record and verifies that the process it names is the one that wrote it.
-    fn served(&self, entry: &file::Entry, pid: u32, found: &mut Found<Served>) {
+    fn served(&self, entry: &file::DirectoryEntry, pid: u32, found: &mut Found<Served>) {
         let kernel = &self.look.host.kernel;
         let source = format!("demo:live/{}", entry.name);
         let live: Live = match file::read_small(&entry.path, self.uid(), 64 << 10) {

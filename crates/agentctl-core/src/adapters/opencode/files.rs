@@ -111,7 +111,11 @@ impl<'a> Files<'a> {
         found
     }
 
-    fn list(&self, directory: &Path, found: &mut Found<Locator>) -> Option<Vec<file::Entry>> {
+    fn list(
+        &self,
+        directory: &Path,
+        found: &mut Found<Locator>,
+    ) -> Option<Vec<file::DirectoryEntry>> {
         match file::list(directory, self.uid) {
             Ok(entries) => Some(entries),
             Err(skip) => {

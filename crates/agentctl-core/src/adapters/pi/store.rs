@@ -71,8 +71,8 @@ impl PiStore<'_> {
     fn each(
         &self,
         folders: Folders<'_>,
-        wanted: &dyn Fn(&file::Entry) -> bool,
-        visit: &mut dyn FnMut(String, file::Entry),
+        wanted: &dyn Fn(&file::DirectoryEntry) -> bool,
+        visit: &mut dyn FnMut(String, file::DirectoryEntry),
     ) -> Found<Locator> {
         let mut found = Found::default();
         let mut databases = 0_u32;
@@ -122,7 +122,7 @@ impl PiStore<'_> {
         let mut written = Vec::new();
         for kind in [Kind::Pi, Kind::PiRust] {
             let store = self.sibling(kind);
-            let wanted = |entry: &file::Entry| entry.is_since(Some(since));
+            let wanted = |entry: &file::DirectoryEntry| entry.is_since(Some(since));
             let listed = store.each(Folders::Of(directories), &wanted, &mut |id, entry| {
                 written.push(live::Written { id, kind, path: entry.path });
             });
@@ -173,7 +173,7 @@ impl Folders<'_> {
 }
 
 enum Listed {
-    File(file::Entry),
+    File(file::DirectoryEntry),
     /// A session that `pi_agent_rust` was told to keep in a database.
     Database,
     Skipped(PathBuf, file::Skip),
@@ -211,7 +211,7 @@ fn kind_by_name(name: &str) -> Option<Kind> {
     stamped(name).filter(|id| lines::is_uuid(id)).map(|_| Kind::Pi)
 }
 
-fn named(entry: &file::Entry, uid: u32) -> Result<Named, file::Skip> {
+fn named(entry: &file::DirectoryEntry, uid: u32) -> Result<Named, file::Skip> {
     if let (Some(kind), Some(id)) = (kind_by_name(&entry.name), stamped(&entry.name)) {
         return Ok(Named { id: id.to_owned(), kind });
     }
@@ -283,7 +283,7 @@ impl Store for PiStore<'_> {
 
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
         let mut rows = Vec::new();
-        let wanted = |entry: &file::Entry| entry.is_since(since_ms);
+        let wanted = |entry: &file::DirectoryEntry| entry.is_since(since_ms);
         let mut found = self.each(Folders::All, &wanted, &mut |id, entry| {
             rows.push(Locator { id, path: Some(entry.path), parent: None });
         });
@@ -299,7 +299,7 @@ impl Store for PiStore<'_> {
             return Found { rows: vec![exact], ..Found::default() };
         }
         let mut rows = Vec::new();
-        let wanted = |entry: &file::Entry| may_hold(&entry.name, prefix);
+        let wanted = |entry: &file::DirectoryEntry| may_hold(&entry.name, prefix);
         let listed = self.each(Folders::All, &wanted, &mut |id, entry| {
             if id.starts_with(prefix) {
                 rows.push(Locator { id, path: Some(entry.path), parent: None });

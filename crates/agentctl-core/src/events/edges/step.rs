@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::standing::{Held, Standing, Told};
 use super::telling::{about, begun_id, edge_id, kind_of, over_id, process_text, started_id};
-use super::{Key, Life, Look, Named, Passed, WORTH_A_WORD};
+use super::{Key, Life, Named, Passed, Snapshot, WORTH_A_WORD};
 use crate::events::{Event, EventKind};
 use crate::fleet;
 use crate::model::{Evidence, Fault, Reason, ReasonKind, Session, Status, Time};
 
 /// One comparison.
 pub(super) struct Step<'a> {
-    pub(super) look: &'a Look,
+    pub(super) snapshot: &'a Snapshot,
     pub(super) before: Time,
     /// What could not be asked before.
     pub(super) blind: &'a [Fault],
@@ -28,12 +28,12 @@ impl Step<'_> {
         if key.who.is_err() {
             // Of a process without a session only that a human is needed is told.
             if next.session.status == Status::Waiting {
-                self.tell(EventKind::Waiting, &mut next, self.look.at);
+                self.tell(EventKind::Waiting, &mut next, self.snapshot.at);
             }
             return next;
         }
         let woke = self.was_there(key, &next.session);
-        let mut at = self.look.at;
+        let mut at = self.snapshot.at;
         if !woke {
             let began = next.life.as_ref().map(|life| life.began);
             at = began.unwrap_or_else(|| self.when(next.session.started_at));
@@ -50,7 +50,7 @@ impl Step<'_> {
             // A doubt is told when it has lasted.
             Status::Unknown => {
                 next.told = (!woke).then(Told::running);
-                next.doubt = Some(self.look.moment);
+                next.doubt = Some(self.snapshot.moment);
             }
             status => {
                 let seen = self.when(next.session.last_activity_at).max(at);
@@ -91,8 +91,8 @@ impl Step<'_> {
         }
         let status = was.session.status;
         if status == Status::Unknown {
-            let since = *was.doubt.get_or_insert(self.look.moment);
-            let short = self.look.moment.saturating_duration_since(since) < WORTH_A_WORD;
+            let since = *was.doubt.get_or_insert(self.snapshot.moment);
+            let short = self.snapshot.moment.saturating_duration_since(since) < WORTH_A_WORD;
             let told = was.told.as_ref().is_some_and(|told| told.status == Status::Unknown);
             if told || short {
                 return was;
@@ -124,18 +124,18 @@ impl Step<'_> {
     fn moment_of(&self, was: &Standing, written: bool) -> Time {
         let session = &was.session;
         match session.status {
-            Status::Stopped | Status::Error => session.ended_at.unwrap_or(self.look.at),
+            Status::Stopped | Status::Error => session.ended_at.unwrap_or(self.snapshot.at),
             // What was written after the last event says when, whenever it was seen: the live source may
             // have said so a look later. An entry that has dated the last event dates no other one.
             Status::Waiting | Status::Idle => {
-                let newest = session.last_activity_at.filter(|at| *at <= self.look.until);
+                let newest = session.last_activity_at.filter(|at| *at <= self.snapshot.until);
                 let since = |at: &Time| written || was.told_at.is_some_and(|told| *at > told);
                 newest.filter(since).unwrap_or_else(|| match was.told_at {
-                    Some(_) => self.look.at,
+                    Some(_) => self.snapshot.at,
                     None => self.when(session.last_activity_at),
                 })
             }
-            Status::Running | Status::Unknown => self.look.at,
+            Status::Running | Status::Unknown => self.snapshot.at,
         }
     }
 
@@ -147,10 +147,10 @@ impl Step<'_> {
         {
             return false;
         }
-        let since = self.look.moment;
+        let since = self.snapshot.moment;
         let held = || Held { since, at, session: session.clone() };
         let since = standing.held.get_or_insert_with(held).since;
-        self.look.moment.saturating_duration_since(since) < WORTH_A_WORD
+        self.snapshot.moment.saturating_duration_since(since) < WORTH_A_WORD
     }
 
     /// Tells a prompt that was held back and is over: its detail never came.
@@ -170,7 +170,7 @@ impl Step<'_> {
             return;
         };
         let ended = |passed: &&Passed| Some(&passed.life.run) == run(&was.life).as_ref();
-        if let Some(passed) = self.look.passed.iter().find(ended) {
+        if let Some(passed) = self.snapshot.passed.iter().find(ended) {
             self.over.push(passed.life.run.clone());
             self.events.push(passed.stopped());
         }
@@ -184,21 +184,21 @@ impl Step<'_> {
     /// One that is missing; returns how it stands if it is followed further.
     pub(super) fn settle(&mut self, key: &Key, mut was: Standing) -> Option<Standing> {
         let life = was.life.clone();
-        if self.look.unasked.contains(&key.adapter) {
+        if self.snapshot.unasked.contains(&key.adapter) {
             let session = was.session.clone();
             let unsettled = was.doubt.is_some() || was.held.is_some();
             return Some(if unsettled { self.advance(was, session, life) } else { was });
         }
         // A process that has gone, or has a session now.
         key.who.as_ref().ok()?;
-        match self.look.named.get(key) {
+        match self.snapshot.named.get(key) {
             None | Some(Named::Leaving) => Some(was),
             Some(Named::Failed(why)) => {
-                let session = doubted(was.session.clone(), why, self.look.at);
+                let session = doubted(was.session.clone(), why, self.snapshot.at);
                 Some(self.advance(was, session, life))
             }
             Some(Named::Gone) => {
-                was.session = fleet::forgotten(was.session, self.look.at);
+                was.session = fleet::forgotten(was.session, self.snapshot.at);
                 let session = was.session.clone();
                 self.end(was, session);
                 None
@@ -238,7 +238,7 @@ impl Step<'_> {
         begun: &BTreeSet<String>,
         over: &BTreeSet<String>,
     ) {
-        for passed in &self.look.passed {
+        for passed in &self.snapshot.passed {
             let run = &passed.life.run;
             let lives = |s: &Standing| s.life.as_ref().is_some_and(|life| life.run == *run);
             if over.contains(run) || self.over.contains(run) || standing.values().any(lives) {
@@ -254,7 +254,8 @@ impl Step<'_> {
 
     /// When it happened: as a source says, if that lies between the two looks.
     fn when(&self, said: Option<Time>) -> Time {
-        said.filter(|at| (self.before..=self.look.until).contains(at)).unwrap_or(self.look.at)
+        said.filter(|at| (self.before..=self.snapshot.until).contains(at))
+            .unwrap_or(self.snapshot.at)
     }
 
     fn tell(&mut self, kind: EventKind, standing: &mut Standing, at: Time) {
