@@ -254,7 +254,7 @@ pub fn parse<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
 /// Returns what follows a key of a line's own object, where it stands near the beginning; a key inside
 /// another object is not the line's own.
 #[must_use]
-fn behind<'a>(line: &'a [u8], key: &Finder<'_>) -> Option<&'a [u8]> {
+pub fn behind<'a>(line: &'a [u8], key: &Finder<'_>) -> Option<&'a [u8]> {
     let start = &line[..line.len().min(START_BYTES)];
     let at = key.find(start).filter(|at| *at > 0)?;
     memchr::memchr(b'{', &start[1..at]).is_none().then(|| &line[at + key.needle().len()..])

@@ -207,6 +207,11 @@ impl Money {
         self.is_past_last_call = true;
     }
 
+    /// Says whether no budget was seen, and an earlier line may still tell of one.
+    pub(super) fn seeks_budget(&self) -> bool {
+        self.budget.is_none() && !self.is_past_last_call
+    }
+
     /// Says whether an earlier line may still change the answer.
     pub(super) fn is_open(&self) -> bool {
         match (self.budget, self.last) {
