@@ -49,7 +49,7 @@ struct Spent<'a> {
     usage: Option<Usage>,
 }
 
-/// What the lines of one message say, taken together.
+/// The figures of one message, from all its lines.
 struct Answer {
     largest: Tokens,
     is_final: bool,
