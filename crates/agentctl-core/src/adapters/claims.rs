@@ -1,5 +1,5 @@
-//! What an adapter claims: which processes serve a session (`Served`), and what the session's own record says
-//! (`Record`, `Turn`). `fleet::join` decides from both.
+//! The claims of an adapter: `Served` names the processes that serve a session, `Record` and `Turn` hold the
+//! content of the session's own file. `fleet::join` decides the status from both.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,8 @@ pub struct State {
     pub reason: Option<Reason>,
 }
 
-/// Who serves what right now, as the vendor's live records, its protocol or the kernel say.
+/// The claim that processes serve a session right now, from the agent's live records, its protocol or the
+/// kernel.
 #[derive(Clone, Debug)]
 pub struct Served {
     /// The session; `None` for an agent process that serves none yet.
@@ -37,7 +38,7 @@ pub struct Served {
     /// It may be without a prompt so far: a record without a turn then means that the session rests. Where
     /// this is not set, such a record (deleted, cut, or never written) says nothing about the process.
     pub unprompted: bool,
-    /// What the live source says it is doing; `None` where the transcript must decide.
+    /// The state of the session as the live source gives it; `None` where the transcript must decide.
     pub state: Option<State>,
     /// How its last turn ended, as a server says whose sessions have no process here.
     pub outcome: Option<Outcome>,
@@ -46,15 +47,15 @@ pub struct Served {
     /// For a process without a session: it may have taken up any session of its directory, however old,
     /// without having written to it. No session of that directory is then known to be over.
     pub may_have_resumed: bool,
-    /// Where it works, as the live source says.
+    /// The working directory of the session, from the live source.
     pub cwd: Option<String>,
-    /// Where its process stands: good enough where nothing else says where it works.
+    /// The working directory of the process, used where no source gives that of the session.
     pub stands_in: Option<String>,
     /// The name the live record gives it.
     pub name: Option<String>,
     /// When the session or its process began.
     pub started_at: Option<Time>,
-    /// What this rests on.
+    /// The observations that this claim is made from.
     pub evidence: Vec<Evidence>,
 }
 
@@ -65,7 +66,7 @@ impl Served {
         self.cwd.as_deref().or(self.stands_in.as_deref())
     }
 
-    /// Makes the claim that somebody we cannot see serves that session.
+    /// Makes the claim that a process which cannot be seen from here serves that session.
     #[must_use]
     pub fn unseen(id: String, why: impl Into<String>) -> Self {
         let reason = Some(Reason::with(ReasonKind::Elsewhere, why));
@@ -142,7 +143,7 @@ impl Turn {
     }
 }
 
-/// Where the last turn of a session stands, as its own record says.
+/// The state of a session's last turn, from its own record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Turn {
     /// There has been none yet.
@@ -174,14 +175,14 @@ pub enum Turn {
     Unreadable(String),
 }
 
-/// What a session's own record says.
+/// The content of a session's own record.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Record {
     /// Its keeper says that there is no such session (any more): it is no row.
     pub absent: bool,
     /// A second native key, where the agent has one.
     pub native_key: Option<String>,
-    /// Where it works.
+    /// The working directory.
     pub cwd: Option<String>,
     /// The model it last used.
     pub model: Option<String>,
@@ -199,7 +200,7 @@ pub struct Record {
     pub ended_at: Option<Time>,
     /// How its process ended, where written.
     pub exit: Option<Exit>,
-    /// Where the last turn stands.
+    /// The state of the last turn.
     pub turn: Turn,
     /// When the last turn ended, where entries may stand behind its end that belong to no turn.
     #[serde(default)]
@@ -218,7 +219,7 @@ pub struct Record {
     /// The folder it lies in is one that only a process named.
     #[serde(default)]
     pub foreign: bool,
-    /// What this rests on.
+    /// The observations that this claim is made from.
     pub evidence: Vec<Evidence>,
     /// The agent's own id of the tool call that is open.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! What an adapter declares about itself instead of having other rooms know it: the environment variables
+//! The declarations of an adapter, so that no other room needs to know its agent: the environment variables
 //! it reads, its table in the configuration file, its names in webhook payloads.
 
 use crate::host::Host;
@@ -34,7 +34,7 @@ pub fn variable_named_by_settings<'h>(host: &'h Host, name: &str) -> Option<&'h 
     host.var(name)
 }
 
-/// What the table `[<adapter>]` of the configuration file holds.
+/// The content of the table `[<adapter>]` in the configuration file.
 #[derive(Clone, Copy, Debug)]
 pub enum Settings {
     /// There is no such table.
@@ -50,7 +50,7 @@ pub enum Settings {
 pub struct Setting {
     /// Its key below `[<adapter>]`.
     pub key: &'static str,
-    /// What it may be; the first is the default.
+    /// The accepted values; the first is the default.
     pub values: &'static [&'static str],
 }
 

@@ -10,7 +10,7 @@ use crate::native::file;
 /// One home of an agent: a profile, a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// Where it is, links resolved.
+    /// Its path, with links resolved.
     pub path: PathBuf,
     /// The user's own environment, configuration or default names it. A home that only a process named may
     /// be looked at; no order acts on it, except a signal to a process of `named_by`.

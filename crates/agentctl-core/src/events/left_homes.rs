@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::fleet::NamedHome;
 
-/// So many such homes are watched, those that were used last.
-const MOST: usize = 64;
-/// So long a home is watched after its last process ended.
-const FOR: Duration = Duration::from_hours(24);
+/// The most homes that are watched after their processes ended; the ones used last stay.
+const WATCHED_HOMES_MOST: usize = 64;
+/// The time for which a home is watched after its last process ended.
+const WATCHED_FOR: Duration = Duration::from_hours(24);
 
 /// The homes that were named in the looks before.
 #[derive(Default)]
@@ -24,10 +24,12 @@ impl LeftHomes {
     pub(super) fn take(&mut self, named: &[NamedHome], now: Instant) {
         let is_named = |home: &NamedHome| named.iter().any(|other| other.path == home.path);
         self.homes.retain(|(used, home)| {
-            now.saturating_duration_since(*used) < FOR && !is_named(home) && home.path.is_dir()
+            now.saturating_duration_since(*used) < WATCHED_FOR
+                && !is_named(home)
+                && home.path.is_dir()
         });
         self.homes.extend(named.iter().map(|home| (now, home.clone())));
-        let surplus = self.homes.len().saturating_sub(MOST);
+        let surplus = self.homes.len().saturating_sub(WATCHED_HOMES_MOST);
         self.homes.drain(..surplus);
     }
 
@@ -56,12 +58,12 @@ mod tests {
         let (one, other) = (tempfile::tempdir().expect("made"), tempfile::tempdir().expect("made"));
         let (mut left, now) = (LeftHomes::default(), Instant::now());
         left.take(&[home(one.path()), home(other.path())], now);
-        left.take(&[home(one.path())], now + FOR / 2);
+        left.take(&[home(one.path())], now + WATCHED_FOR / 2);
         assert_eq!(paths(&left), [other.path(), one.path()]);
-        left.take(&[], now + FOR);
+        left.take(&[], now + WATCHED_FOR);
         assert_eq!(paths(&left), [one.path()]);
         drop(one);
-        left.take(&[], now + FOR);
+        left.take(&[], now + WATCHED_FOR);
         assert!(paths(&left).is_empty());
     }
 
@@ -69,12 +71,12 @@ mod tests {
     fn the_homes_that_were_used_last_are_kept() {
         let root = tempfile::tempdir().expect("made");
         let (mut left, now) = (LeftHomes::default(), Instant::now());
-        for index in 0..MOST + 3 {
+        for index in 0..WATCHED_HOMES_MOST + 3 {
             let path = root.path().join(index.to_string());
             std::fs::create_dir(&path).expect("made");
             left.take(&[home(&path)], now);
         }
         let kept = paths(&left);
-        assert_eq!((kept.len(), &kept[0]), (MOST, &root.path().join("3")));
+        assert_eq!((kept.len(), &kept[0]), (WATCHED_HOMES_MOST, &root.path().join("3")));
     }
 }

@@ -16,12 +16,12 @@ use crate::model::Fault;
 
 /// More homes that only processes name are not looked at: each costs a look at every process.
 const NAMED_HOMES_MOST: usize = 64;
-/// So many names and rows are read of one home that only processes name, and of all such homes of an adapter
-/// together: each name costs memory, and a process may name as many homes as it likes.
+/// The most names and rows that are read of one home that only processes name, and of all such homes of an
+/// adapter together. Each name costs memory, and a process can name any number of homes.
 const NAMED_HOME_NAMES: usize = 10_000;
 const NAMED_HOMES_NAMES: usize = 20_000;
-/// So long before the deadline of the look a late home is given up, so that the rows of the other homes
-/// reach the caller in time: this part of the time that is left, but never longer than this.
+/// A late home is given up before the deadline of the look, so that the rows of the other homes reach the
+/// caller in time. The margin is this part of the time that is left, up to the limit below.
 const RESERVE_SHARE: u32 = 8;
 const RESERVE_MOST: Duration = Duration::from_millis(250);
 

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 
 use crate::model::{Session, Status, Time};
 
-/// What decides about the place of a row.
+/// The fields that decide the position of a row.
 pub(super) trait Placed {
     fn id(&self) -> Option<&str>;
     fn parent(&self) -> Option<&str>;
-    /// What needs a person first, then the newest.
+    /// Sessions that need a person come first, then the newest.
     fn rank(&self) -> (Status, Reverse<Option<Time>>);
     fn pid(&self) -> Option<u32>;
 }

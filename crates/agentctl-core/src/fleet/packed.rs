@@ -31,7 +31,7 @@ pub(super) struct Packed {
     bytes: Box<[u8]>,
 }
 
-/// What is read of a packed row without the rest: it stands first.
+/// The first part of a packed row, which is read without unpacking the rest.
 #[derive(Default, Deserialize, Serialize)]
 struct Head<'a> {
     #[serde(borrow)]

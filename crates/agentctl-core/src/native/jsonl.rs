@@ -260,7 +260,7 @@ pub fn parse<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
 /// Returns the text behind a key of the line's own object, if the key stands near the beginning. A key
 /// inside a nested object does not count.
 #[must_use]
-fn behind<'a>(line: &'a [u8], key: &Finder<'_>) -> Option<&'a [u8]> {
+pub fn behind<'a>(line: &'a [u8], key: &Finder<'_>) -> Option<&'a [u8]> {
     let start = &line[..line.len().min(KEY_SEARCH_BYTES)];
     let at = key.find(start).filter(|at| *at > 0)?;
     memchr::memchr(b'{', &start[1..at]).is_none().then(|| &line[at + key.needle().len()..])

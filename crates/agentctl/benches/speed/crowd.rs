@@ -21,12 +21,12 @@ fn small(place: &Path) -> std::io::Result<()> {
     let at = "2026-11-15T08:00:00Z";
     for number in 0..SESSIONS {
         let id = format!("01a1de32-5fe1-74e1-aa0a-{number:012x}");
-        let cwd = format!("/home/dev/work/project-{}", number / 200);
+        let cwd = format!("/projects/{}", number / 200);
         let prompt = format!("Please mend test number {number} of the login module, and say why");
         let (folder, name, lines) = if number % 2 == 0 {
             let user = json!({"type": "user", "cwd": cwd, "timestamp": at, "message": {"role": "user", "content": prompt}});
             let answer = json!({"type": "assistant", "timestamp": at, "message": {"id": "m", "model": "a-model", "stop_reason": "end_turn", "content": [{"type": "text", "text": "done"}]}});
-            let folder = format!(".claude/projects/-home-dev-work-project-{}", number / 200);
+            let folder = format!(".claude/projects/-projects-{}", number / 200);
             (folder, format!("{id}.jsonl"), vec![user, answer])
         } else {
             let meta = json!({"timestamp": at, "type": "session_meta", "payload": {"id": id, "cwd": cwd, "timestamp": at, "source": "exec"}});

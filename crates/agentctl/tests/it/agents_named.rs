@@ -1,4 +1,4 @@
-//! What is particular to an agent is known by its adapter only: no other room names an agent, and no
+//! Facts about an agent are known by its adapter only: no other room names an agent, and no
 //! variable decides an answer that the adapter does not declare.
 
 use std::collections::BTreeSet;

@@ -125,7 +125,7 @@ fn a_budget_that_a_result_or_the_last_answer_used_up_is_a_failure() {
         let bulk = attachment(&json!({"type": "prompt_snapshot", "zz": "x".repeat(400_000)}));
         let far = [prompt("x"), budget(1.0), bulk, said(), cost(1.5)];
         assert_ended(&far, "failed", reached);
-        // What earlier processes spent is not this one's, nor is their budget.
+        // Cost and budget of earlier processes do not count for this one.
         let before = || vec![prompt("w"), budget(1.0), answered("before", "m0"), cost(3.0)];
         assert_ended(&[before(), with_answer(3.5)].concat(), "finished", "");
         assert_ended(&[before(), with_answer(4.5)].concat(), "failed", reached);

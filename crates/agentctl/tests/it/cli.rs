@@ -136,7 +136,7 @@ fn filters_narrow_and_since_goes_back() {
 fn bad_input_gets_one_sentence_a_hint_and_exit_2() {
     sandboxed(|| {
         let home = home();
-        // What was wrong, and what helps: our own hint, or the parser's.
+        // The sentence about the mistake, and the hint: our own, or the parser's.
         for (args, sentence, hint) in [
             (
                 &["list", "-a", "--since", "yesterday"][..],

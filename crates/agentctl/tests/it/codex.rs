@@ -234,8 +234,8 @@ fn exec_is_starting_until_its_prompt_has_arrived() {
             );
             assert_list_equals_status(&home);
         }
-        // What a process writes before its turn begins is younger than the process: the head of a new
-        // rollout, and the settings of a thread that it resumes.
+        // Entries that a process writes before its turn begins are younger than the process: the head of a
+        // new rollout, and the settings of a thread that it resumes.
         let settings = json!({"type": "thread_settings_applied"});
         let over = [started(), json!({"type": "task_complete"}), settings];
         for (lines, young) in [(&[][..], "2026-11-15T07:53"), (&over[..], "2026-11-15T07:54:02")] {

@@ -107,6 +107,23 @@ fn a_process_whose_data_folder_is_full_or_read_only_is_unknown() {
     });
 }
 
+/// Starts a program in `ws` with nothing but these variables in its environment.
+fn spawn_with_only(
+    home: &TestHome,
+    program: &str,
+    args: &[&str],
+    environment: &[(&str, &str)],
+) -> Agent {
+    let directory = home.path().join("ws");
+    std::fs::create_dir_all(&directory).expect("made");
+    let mut command = Command::new(program);
+    command.args(args).env_clear().envs(environment.iter().copied()).current_dir(directory);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut agent = Agent { child: command.spawn().expect("started") };
+    agent.ready();
+    agent
+}
+
 /// A process whose environment cannot be read, or names no home, may use the usual home: no session there is
 /// over while it lives, and nothing is signalled for it.
 #[test]
@@ -116,7 +133,6 @@ fn a_process_whose_home_is_not_known_is_unknown_and_ends_no_session() {
         store.session(A, &directory, None);
         store.message(A, 0, &working());
         let program = install(&home, "bin/opencode");
-        std::fs::create_dir_all(home.path().join("ws")).expect("made");
         let database = home.at(&format!("{DATA}/opencode.db")).to_string_lossy().into_owned();
         let hidden: &[&str] = &["open", &database, "hide"];
         let terminal: &[&str] = &["open", &database];
@@ -124,14 +140,10 @@ fn a_process_whose_home_is_not_known_is_unknown_and_ends_no_session() {
         for (args, has_home) in
             [(hidden, true), (terminal, false), (server, false), (&["hide"][..], true)]
         {
-            let mut command = Command::new(&program);
-            command.args(args).env_clear().current_dir(home.path().join("ws"));
-            command.stdin(Stdio::piped()).stdout(Stdio::piped());
-            if has_home {
-                command.env("HOME", home.path());
-            }
-            let mut agent = Agent { child: command.spawn().expect("started") };
-            agent.ready();
+            let home_path = home.path().to_string_lossy().into_owned();
+            let env = [("HOME", home_path.as_str())];
+            let env = if has_home { &env[..] } else { &[] };
+            let mut agent = spawn_with_only(&home, &program, args, env);
             store.message(A, 0, &working());
             let row = list(&home).session(A);
             assert_eq!(row["status"], "unknown", "{args:?}: {row}");
@@ -156,12 +168,7 @@ fn the_runtime_in_the_program_file_is_no_agent_without_a_home_either() {
         store.session(A, &directory, None);
         store.message(A, 0, &working());
         let program = install(&home, "bin/opencode");
-        std::fs::create_dir_all(home.path().join("ws")).expect("made");
-        let mut command = Command::new(&program);
-        command.env_clear().env("BUN_BE_BUN", "1").current_dir(home.path().join("ws"));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut runtime = Agent { child: command.spawn().expect("started") };
-        runtime.ready();
+        let _runtime = spawn_with_only(&home, &program, &[], &[("BUN_BE_BUN", "1")]);
         let listed = list(&home);
         assert_eq!(listed.session(A)["status"], "stopped", "{}", listed.stdout);
         assert_eq!(listed.sessions().len(), 1, "{}", listed.stdout);

@@ -47,7 +47,7 @@ pub(crate) struct Token {
 pub(crate) enum Kind {
     /// An identifier, a keyword or a number.
     Word(String),
-    /// What stands between the quotes of a string.
+    /// The content of a string literal.
     Text(String),
     /// Any other character.
     Mark(char),

@@ -231,7 +231,7 @@ fn with_parent(path: String) -> String {
 }
 
 /// Opens this many descriptors: `rollouts` of its own in this folder, `same` file, `flocks` on deleted files,
-/// or `listeners` on the addresses 127.<folder>.0.1 and up.
+/// or `listeners` on the addresses `127.FOLDER.0.1` and up.
 fn crowd(kind: &str, many: &str, folder: &str) -> Vec<File> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

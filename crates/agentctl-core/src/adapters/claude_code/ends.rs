@@ -18,9 +18,9 @@ const KINDS: [&str; 5] = [
     "structured_output",
     "budget_usd",
 ];
-/// So far into a line the kind of an attachment is looked for.
+/// The number of bytes at the beginning of a line in which the kind of an attachment is looked for.
 const KIND_BYTES: usize = 512;
-/// What older versions write in place of a prompt that a hook stopped.
+/// The text that older versions write in place of a prompt that a hook stopped.
 const STOPPED_BY_HOOK: &str = "Operation stopped by hook";
 
 /// Says whether a long line may be an attachment that is read here.
@@ -121,7 +121,7 @@ pub(super) fn tells_no_signals(version: Option<[u32; 3]>) -> bool {
     version.is_some_and(|own| own < SIGNALS_SINCE)
 }
 
-/// What a version leaves behind a turn that has no end of its own.
+/// The traces that a version leaves behind a turn without an end of its own.
 pub(super) struct Traces {
     /// The version that wrote the newest message.
     pub(super) version: Option<[u32; 3]>,
@@ -160,7 +160,7 @@ impl Traces {
     }
 }
 
-/// What is known about the money of the process that wrote last, collected newest first.
+/// Budget and cost of the process that wrote last, collected newest first.
 #[derive(Default)]
 pub(super) struct Money {
     /// What the session had cost when the process left.
@@ -207,6 +207,11 @@ impl Money {
         self.is_past_last_call = true;
     }
 
+    /// Says whether no budget was seen, and an earlier line may still tell of one.
+    pub(super) fn seeks_budget(&self) -> bool {
+        self.budget.is_none() && !self.is_past_last_call
+    }
+
     /// Says whether an earlier line may still change the answer.
     pub(super) fn is_open(&self) -> bool {
         match (self.budget, self.last) {
@@ -237,7 +242,7 @@ impl Money {
 
 /// The name of the tool by which the model gives the output that `--json-schema` asks for.
 const OUTPUT_TOOL: &str = "StructuredOutput";
-/// So many outputs that do not match the schema end a turn, unless the environment says otherwise.
+/// The number of outputs not matching the schema that ends a turn, unless the environment changes it.
 const OUTPUTS_MOST: u32 = 5;
 
 /// The structured outputs that the last turn gave, collected newest first.

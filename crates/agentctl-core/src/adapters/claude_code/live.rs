@@ -21,11 +21,11 @@ use crate::native::file;
 const RECORD_BYTES: u64 = 256 << 10;
 /// A record is truncated and written again: an empty or torn one is read again after this pause.
 const REWRITE_PAUSE: Duration = Duration::from_millis(2);
-/// So many pauses one look at a home makes for all its torn records together before they are believed.
+/// The most pauses in one look at a home, for all its torn records together, before the records count as torn.
 const PAUSES: usize = 19;
-/// So many records that were skipped are named one by one; the others are counted.
+/// The most skipped records that get a fault of their own; the others are counted in one fault.
 const FAULTS_MOST: usize = 16;
-/// What the kernel calls a descriptor that watches files. Every version opens one after its record.
+/// The kernel's name of an inotify descriptor. Every version opens one after it has written its record.
 const FILE_WATCH: &str = "anon_inode:inotify";
 /// The first version that is known to write a key before its record.
 const KEYS_SINCE: [u32; 3] = [2, 1, 280];

@@ -235,11 +235,39 @@ impl Tail {
             || may_be_title(bytes)
             || may_be_refusal(bytes);
         if needed
+            && !self.is_beside_the_budget(bytes)
             && !says_nothing(bytes)
             && !is_bulk(bytes)
             && let Some(line) = Line::parse(bytes)
         {
             self.visit(&line);
+        }
+    }
+
+    /// Says whether a line tells nothing of the budget of the last call, where only that is still sought. Most
+    /// lines are told by their beginning, without being parsed.
+    fn is_beside_the_budget(&mut self, bytes: &[u8]) -> bool {
+        let only_budget = matches!(self.decided, Some(Turn::Finished))
+            && self.model.is_some()
+            && self.cwd.is_some()
+            && self.money.seeks_budget();
+        if !only_budget || may_be_title(bytes) || may_be_refusal(bytes) {
+            return false;
+        }
+        let holds = |text: &[u8]| memmem::find(bytes, text).is_some();
+        match jsonl::own_type(bytes) {
+            Some(b"user") => holds(b"\"tool_use_id\""),
+            Some(b"attachment") => !ends::may_be_ending(bytes),
+            Some(b"api-request" | b"api-request-blob" | b"queue-operation" | b"system") => true,
+            Some(_) => false,
+            // A message of the model stands before the type of its line.
+            None => match tokens::message_id(bytes) {
+                Some(id) if !holds(b"<synthetic>") && !holds(b"\"isSidechain\":true") => {
+                    self.money.add_message(id);
+                    true
+                }
+                _ => false,
+            },
         }
     }
 

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
+use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use serde::Deserialize;
@@ -18,6 +19,11 @@ use crate::native::{file, jsonl};
 
 /// Longest line that may tell of costs.
 const COST_BYTES: usize = 64 << 10;
+
+/// The figures of a message stand within this many bytes behind the name of their field.
+const FIGURES_BYTES: usize = 256;
+/// The most bytes of the output figure and its name.
+const OUTPUT_BYTES: usize = 40;
 
 /// The part of a line that counting needs.
 #[derive(Deserialize)]
@@ -43,10 +49,12 @@ struct Spent<'a> {
     usage: Option<Usage>,
 }
 
-/// What the lines of one message say, taken together.
+/// The figures of one message, from all its lines.
 struct Answer {
     largest: Tokens,
     is_final: bool,
+    /// The figures as its newest line has them: a further line with the same figures is not parsed.
+    written: Vec<u8>,
 }
 
 #[derive(Default, Deserialize)]
@@ -112,6 +120,24 @@ enum Whose {
     Subagent,
 }
 
+/// Returns the id of the model's message that a line holds, where it stands near the beginning.
+pub(super) fn message_id(line: &[u8]) -> Option<&str> {
+    static MESSAGE: LazyLock<Finder<'static>> =
+        LazyLock::new(|| Finder::new(b"\"message\":{\"id\":\""));
+    let id = jsonl::behind(line, &MESSAGE)?;
+    std::str::from_utf8(&id[..memchr::memchr(b'"', id)?]).ok()
+}
+
+/// Returns the text of the figures behind `"usage"`; nothing where the last of them stands too far behind.
+fn figures(usage: &[u8]) -> &[u8] {
+    static OUTPUT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"output_tokens\":"));
+    let head = &usage[..usage.len().min(FIGURES_BYTES)];
+    match OUTPUT.find(head) {
+        Some(at) if at + OUTPUT_BYTES <= head.len() => head,
+        _ => b"",
+    }
+}
+
 impl Sum {
     fn add(&mut self, opened: &file::Opened, whose: Whose) -> io::Result<()> {
         let usage = Finder::new(b"\"usage\"");
@@ -122,15 +148,28 @@ impl Sum {
                 return;
             }
             let short = line.len() <= COST_BYTES;
-            if usage.find(line).is_some() || (short && cost.find(line).is_some()) {
-                self.line(line, whose);
+            match usage.find(line) {
+                Some(at) => {
+                    let written = figures(&line[at..]);
+                    if !self.is_known(line, written) {
+                        self.line(line, written, whose);
+                    }
+                }
+                None if short && cost.find(line).is_some() => self.line(line, b"", whose),
+                None => {}
             }
         })?;
         self.oversized += pass.oversized;
         Ok(())
     }
 
-    fn line(&mut self, line: &[u8], whose: Whose) {
+    /// Says whether a line repeats the figures of a message whose final ones were seen.
+    fn is_known(&self, line: &[u8], written: &[u8]) -> bool {
+        let answer = message_id(line).and_then(|id| self.messages.get(id));
+        !written.is_empty() && answer.is_some_and(|a| a.is_final && a.written == written)
+    }
+
+    fn line(&mut self, line: &[u8], written: &[u8], whose: Whose) {
         let Some(line) = jsonl::parse::<Counted<'_>>(line) else { return };
         match (line.kind.as_ref(), line.message) {
             ("assistant", Some(Spent { id: Some(id), model, stop_reason, usage: Some(usage) })) => {
@@ -138,13 +177,16 @@ impl Sum {
                     return;
                 }
                 let (largest, is_final) = (Tokens::from(usage), stop_reason.is_some());
+                let written = written.to_vec();
                 match self.messages.get_mut(id.as_ref()) {
                     Some(answer) => {
                         answer.largest = answer.largest.largest(largest);
                         answer.is_final |= is_final;
+                        answer.written = written;
                     }
                     None => {
-                        self.messages.insert(id.into_owned(), Answer { largest, is_final });
+                        self.messages
+                            .insert(id.into_owned(), Answer { largest, is_final, written });
                     }
                 }
             }

@@ -20,7 +20,7 @@ pub(super) struct Candidate<'a> {
     /// Whether it is proved to be Codex of this home.
     pub(super) proof: Result<(), Unproved>,
     rollouts: Vec<(String, OpenFile)>,
-    /// Where the first descriptor of each thread is among them.
+    /// The index in `rollouts` of the first descriptor of each thread.
     first: HashMap<String, usize>,
     /// Why its open files could not be read.
     unread: Option<String>,

@@ -125,8 +125,8 @@ impl Step<'_> {
         let session = &was.session;
         match session.status {
             Status::Stopped | Status::Error => session.ended_at.unwrap_or(self.snapshot.at),
-            // What was written after the last event says when, whenever it was seen: the live source may
-            // have said so a look later. An entry that has dated the last event dates no other one.
+            // An entry that is younger than the last event dates this one, also if the live source reports
+            // the change a look later. An entry that has dated the last event dates no other one.
             Status::Waiting | Status::Idle => {
                 let newest = session.last_activity_at.filter(|at| *at <= self.snapshot.until);
                 let since = |at: &Time| written || was.told_at.is_some_and(|told| *at > told);

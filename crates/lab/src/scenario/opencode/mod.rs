@@ -18,7 +18,7 @@ use crate::judge::Claim;
 use crate::process::{Held, Started};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
-/// What the record of a tool holds once the command runs. 1.14 writes a description behind the output.
+/// The text in the record of a tool whose command runs. 1.14 writes a description behind the output.
 const TOOL_RUNS: &str = "\"metadata\":{\"output\":\"\"";
 const OPENCODE: Agent = Agent("opencode");
 

@@ -2,6 +2,7 @@
 //! unusual homes, a wrapper; and the events of a home that only the process names.
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use super::terminal::{enter, ids, open};
 use super::{Run, WORK, env, record, recorded, run, run_with, settings, shell, spoken};
@@ -110,7 +111,9 @@ pub(super) fn wrapped(stage: &mut Stage) -> Result<(), Trouble> {
     drop(stage.until_below(alone.pid(), "/bin/sleep 60")?);
     // A program called `pi` may be the other agent of that name; it is none of this one's sessions.
     let rows = stage.rows(&[])?;
-    let holds = rows.iter().all(|r| r["adapter"] != "pi" && r["status"] == "unknown");
+    let is_session = |r: &Value| r["id"] == done.id.as_str();
+    let is_apart = |r: &Value| r["adapter"] != "pi" && r["status"] == "unknown";
+    let holds = rows.iter().all(|r| is_session(r) || is_apart(r));
     stage.expect_that("a program of that name is no session", holds, format!("{rows:?}"));
     stage.expect("the ended session meanwhile", &finished(&done.id))?;
     alone.held.signal(Signal::KILL).map_err(|e| e.to_string())?;
