@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use agentctl_core::adapters::control::Permissions;
 use agentctl_core::adapters::{self};
+use agentctl_core::ask::Fleet;
 use agentctl_core::host::{Deadlines, Host, Secret};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::marks;
@@ -162,6 +163,12 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// Returns the receiver of questions: this host and all adapters.
+    #[must_use]
+    pub fn fleet(&self) -> Fleet {
+        Fleet::new(Arc::clone(&self.host), adapters::ALL)
+    }
+
     /// Fails where the commands that the configuration names are not run.
     pub fn check_commands(&self) -> Result<(), Failure> {
         match &self.unsafe_commands {

@@ -55,6 +55,10 @@ impl Refusal {
     pub const BUSY: i64 = -32001;
     /// No such session.
     pub const NOT_FOUND: i64 = -32004;
+    /// Several sessions match.
+    pub const AMBIGUOUS: i64 = -32005;
+    /// The sources that would answer could not be asked.
+    pub const UNKNOWN: i64 = -32003;
 
     /// Makes a refusal.
     #[must_use]

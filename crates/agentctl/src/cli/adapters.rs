@@ -1,11 +1,10 @@
 //! `agentctl adapters`: the agents supported, installed or not, and what each can do.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::adapters::control::Abilities;
-use agentctl_core::host::Host;
+use agentctl_core::ask::Fleet;
 use agentctl_core::model::SCHEMA_VERSION;
 use clap::Args;
 use schemars::JsonSchema;
@@ -80,7 +79,8 @@ impl From<Abilities> for Control {
     }
 }
 
-pub(super) fn cmd_adapters(ui: &mut Ui, host: &Arc<Host>, args: &AdaptersArgs) -> Outcome {
+pub(super) fn cmd_adapters(ui: &mut Ui, fleet: &Fleet, args: &AdaptersArgs) -> Outcome {
+    let host = &fleet.host;
     let rows: Vec<Row> = ALL
         .iter()
         .map(|adapter| {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::{ALL, demo};
+use agentctl_core::ask::Fleet;
 use agentctl_core::fleet::{self, Query, Rows};
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{ExitWatch, Spawn, Stdio};
@@ -56,7 +57,8 @@ const CAST: [(&str, &str, bool); 6] = [
     ("mail", "Send the newsletter [[error:the mail server refused the login]]", false),
 ];
 
-pub(super) fn cmd_demo(ui: &mut Ui, host: &Arc<Host>, args: &DemoArgs) -> Outcome {
+pub(super) fn cmd_demo(ui: &mut Ui, fleet: &Fleet, args: &DemoArgs) -> Outcome {
+    let host = &fleet.host;
     if args.clean {
         return clean(ui, host);
     }

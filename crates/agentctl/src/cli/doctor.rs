@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentctl_core::adapters::{ALL, Adapter, Look};
+use agentctl_core::ask::Fleet;
 use agentctl_core::events::Watcher;
 use agentctl_core::fleet;
 use agentctl_core::host::Host;
@@ -85,7 +86,8 @@ impl Check {
     }
 }
 
-pub(super) fn cmd_doctor(ui: &mut Ui, host: &Arc<Host>, args: &DoctorArgs) -> Outcome {
+pub(super) fn cmd_doctor(ui: &mut Ui, fleet: &Fleet, args: &DoctorArgs) -> Outcome {
+    let host = &fleet.host;
     let look = fleet::look(host, ALL, host.deadlines.all);
     let mut checks = kernel(host, &look);
     checks.push(changes(host));

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
+use agentctl_core::ask::Fleet;
 use agentctl_core::events::{Event, EventKind, Watcher, replay};
 use agentctl_core::host::Host;
 use agentctl_core::marks;
@@ -55,7 +56,8 @@ impl EventsArgs {
     }
 }
 
-pub(super) fn cmd_events(ui: &mut Ui, host: &Arc<Host>, args: &EventsArgs) -> Outcome {
+pub(super) fn cmd_events(ui: &mut Ui, fleet: &Fleet, args: &EventsArgs) -> Outcome {
+    let host = &fleet.host;
     let from = args.since.as_deref().map(|text| since(host, Some(text))).transpose()?;
     let from = from.map(|from| Time::from_millis(from.unwrap_or(0)).unwrap_or_else(|| host.now()));
     let end = End::default();

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use agentctl_core::ask::Fleet;
 use agentctl_core::fuses::{
     self, Action, Bound, Conditions, Fuse, FuseError, State, Wish, cancel, clear, extend, set,
 };
@@ -177,7 +178,7 @@ pub(super) fn cmd_fuse(ui: &mut Ui, loaded: &Loaded, command: FuseCommand) -> Ou
             for action in &args.on_expire {
                 check_address(&loaded.webhooks, action)?;
             }
-            cmd_set(ui, host, args)
+            cmd_set(ui, &loaded.fleet(), args)
         }
         FuseCommand::Extend(args) => cmd_extend(ui, host, &args),
         FuseCommand::Cancel(args) => cmd_cancel(ui, host, &args),
@@ -202,7 +203,8 @@ fn check_address(configured: &[WebhookEndpoint], action: &Action) -> Result<(), 
     }
 }
 
-fn cmd_set(ui: &mut Ui, host: &Arc<Host>, args: SetArgs) -> Outcome {
+fn cmd_set(ui: &mut Ui, fleet: &Fleet, args: SetArgs) -> Outcome {
+    let host = &fleet.host;
     let label = short("--label", args.label.as_deref(), LABEL_MOST)?;
     let mut when = conditions(host, &args.when)?;
     if when.is_empty() {
@@ -212,7 +214,7 @@ fn cmd_set(ui: &mut Ui, host: &Arc<Host>, args: SetArgs) -> Outcome {
     let on_expire = on_expire.into_iter().map(|action| findable(host, action));
     let on_expire = on_expire.collect::<Result<Vec<_>, _>>()?;
     let bound = match &args.session {
-        Some(text) => session(host, text)?,
+        Some(text) => session(fleet, text)?,
         None => place(ui, host, args.directory.as_deref())?,
     };
     let (fuse, replaced) = set(host, Wish { bound, label, when, on_expire }).map_err(failed)?;
@@ -266,7 +268,8 @@ fn cmd_cancel(ui: &mut Ui, host: &Arc<Host>, args: &CancelArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn cmd_fuses(ui: &mut Ui, host: &Arc<Host>, args: &FusesArgs) -> Outcome {
+pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome {
+    let host = &fleet.host;
     let (fuses, faults) = fuses::all(host);
     let report = Report { schema_version: SCHEMA_VERSION, fuses, faults };
     if args.json {
@@ -336,8 +339,8 @@ fn findable(host: &Host, action: Action) -> Result<Action, Failure> {
 }
 
 /// The session a fuse is to be bound to.
-fn session(host: &Arc<Host>, text: &str) -> Result<Bound, Failure> {
-    let (target, _faults) = super::target(host, text)?;
+fn session(fleet: &Fleet, text: &str) -> Result<Bound, Failure> {
+    let (target, _faults) = super::target(fleet, text)?;
     let Some(locator) = target.session else {
         let message = format!("`{text}` serves no session yet, so nothing can be bound to it");
         return Err(Failure::new(Kind::Failed, message).hint("set the fuse on its directory"));

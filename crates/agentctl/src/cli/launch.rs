@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::control::{Begin, Order, Permissions};
 use agentctl_core::adapters::{ALL, Adapter};
+use agentctl_core::ask::Fleet;
 use agentctl_core::fleet;
 use agentctl_core::hooks::{self, Facts};
 use agentctl_core::host::Host;
@@ -165,10 +166,11 @@ pub(super) struct Wanted {
 
 pub(super) fn cmd_launch(
     ui: &mut Ui,
-    host: &Arc<Host>,
+    fleet: &Fleet,
     defaults: &Defaults,
     args: LaunchArgs,
 ) -> Outcome {
+    let host = &fleet.host;
     let adapter = adapter(ui, host, defaults, args.adapter.as_deref())?;
     let hint = "say what to do: -p TEXT";
     let prompt = prompt(args.prompt.as_deref(), args.prompt_file.as_deref(), hint)?;
@@ -177,7 +179,7 @@ pub(super) fn cmd_launch(
     }
     let cwd = args.cwd.map_or_else(|| host.cwd.clone(), |dir| host.cwd.join(dir));
     let wanted = Wanted { adapter, prompt, begin: Begin::New, cwd, name: args.name, from: None };
-    start(ui, host, defaults, args.flags, wanted)
+    start(ui, fleet, defaults, args.flags, wanted)
 }
 
 /// Says whether an agent's sessions live in a server: no directory and no hook of ours concerns them.
@@ -277,11 +279,12 @@ pub(super) fn prompt(
 /// Launches, tells, and stays as long as it was asked to.
 pub(super) fn start(
     ui: &mut Ui,
-    host: &Arc<Host>,
+    fleet: &Fleet,
     defaults: &Defaults,
     mut flags: Flags,
     wanted: Wanted,
 ) -> Outcome {
+    let host = &fleet.host;
     if flags.timeout.is_some() && !(flags.wait || flags.follow) {
         return Err(Failure::new(Kind::Usage, "--timeout needs --wait or --follow")
             .hint("a launch itself is bounded by `launch` below [deadline]"));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::ALL;
+use agentctl_core::ask::Fleet;
 use agentctl_core::fleet::{self, Query, Rows};
 use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Status, Time};
@@ -85,7 +86,8 @@ pub(super) fn adapter_name(text: &str) -> Result<String, String> {
     Err(format!("there is no adapter of that name; adapters: {}", known.join(", ")))
 }
 
-pub(super) fn cmd_list(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs) -> Outcome {
+pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
+    let host = &fleet.host;
     let query = query(host, args)?;
     if args.watch {
         return watch(ui, host, args, &query);

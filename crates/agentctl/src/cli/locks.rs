@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use agentctl_core::adapters::ALL;
+use agentctl_core::ask::Fleet;
 use agentctl_core::host::Host;
 use agentctl_core::locks::{self, Holder, Kind as Why, Lock, LockError};
 use agentctl_core::model::{Fault, SCHEMA_VERSION, Time};
@@ -74,7 +74,8 @@ pub(super) struct Report {
     faults: Vec<Fault>,
 }
 
-pub(super) fn cmd_lock(ui: &mut Ui, host: &Arc<Host>, args: &LockArgs) -> Outcome {
+pub(super) fn cmd_lock(ui: &mut Ui, fleet: &Fleet, args: &LockArgs) -> Outcome {
+    let host = &fleet.host;
     let directory = directory(host, args.directory.as_deref())?;
     let user = || host.var("USER").or_else(|| host.var("LOGNAME"));
     let by = short("--by", args.by.as_deref().or_else(user), NAME_MOST)?;
@@ -87,14 +88,16 @@ pub(super) fn cmd_lock(ui: &mut Ui, host: &Arc<Host>, args: &LockArgs) -> Outcom
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn cmd_unlock(ui: &mut Ui, host: &Arc<Host>, args: &UnlockArgs) -> Outcome {
+pub(super) fn cmd_unlock(ui: &mut Ui, fleet: &Fleet, args: &UnlockArgs) -> Outcome {
+    let host = &fleet.host;
     let directory = directory(host, args.directory.as_deref())?;
     locks::unlock(host, &directory).map_err(|error| failure(host, &directory, error))?;
     ui.note(&format!("unlocked {}", shown(host, &directory)));
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn cmd_locks(ui: &mut Ui, host: &Arc<Host>, args: &LocksArgs) -> Outcome {
+pub(super) fn cmd_locks(ui: &mut Ui, fleet: &Fleet, args: &LocksArgs) -> Outcome {
+    let host = &fleet.host;
     let (locks, faults) = locks::all(host, ALL);
     let report = Report { schema_version: SCHEMA_VERSION, locks, faults };
     if args.json {

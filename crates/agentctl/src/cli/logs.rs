@@ -1,10 +1,9 @@
 //! `agentctl logs`: a conversation, as people or programs read it; `-f` follows it by file events.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
-use agentctl_core::host::Host;
+use agentctl_core::ask::Fleet;
 use agentctl_core::model::{Message, Role, ToolCall};
 use agentctl_core::transcript::{Transcript, TranscriptError};
 use anstyle::{AnsiColor, Style};
@@ -36,8 +35,9 @@ pub(super) struct LogsArgs {
     raw: bool,
 }
 
-pub(super) fn cmd_logs(ui: &mut Ui, host: &Arc<Host>, args: &LogsArgs) -> Outcome {
-    let (target, faults) = super::target(host, &args.id)?;
+pub(super) fn cmd_logs(ui: &mut Ui, fleet: &Fleet, args: &LogsArgs) -> Outcome {
+    let host = &fleet.host;
+    let (target, faults) = super::target(fleet, &args.id)?;
     let mut transcript = Transcript::open(host, ALL, &target).map_err(failed)?;
     // The watch stands before the first read, so that nothing written in between is missed.
     let watch = args.follow.then(|| transcript.watch());

@@ -1,15 +1,14 @@
 //! `agentctl resume`: continue a session where it works, under the same id.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::adapters::control::Begin;
-use agentctl_core::host::Host;
+use agentctl_core::ask::{Fleet, InspectedSession};
 use clap::Args;
 
 use super::launch::{Flags, Wanted, is_remote, no_directory, prompt, start};
-use super::status::inspect_target;
+use super::status::inspect;
 use crate::config::Defaults;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
@@ -37,11 +36,12 @@ pub(super) struct ResumeArgs {
 
 pub(super) fn cmd_resume(
     ui: &mut Ui,
-    host: &Arc<Host>,
+    fleet: &Fleet,
     defaults: &Defaults,
     args: ResumeArgs,
 ) -> Outcome {
-    let (target, session, faults) = inspect_target(host, &args.id)?;
+    let host = &fleet.host;
+    let InspectedSession { target, session, faults } = inspect(fleet, &args.id)?;
     for fault in &faults {
         ui.warn_fault(fault);
     }
@@ -55,7 +55,7 @@ pub(super) fn cmd_resume(
             .hint(format!("`agentctl resume {parent} …` continues the session it belongs to")));
     }
     let adapter = ALL.iter().find(|a| a.name() == session.adapter).copied();
-    let adapter = adapter.ok_or_else(|| super::not_found(&args.id))?;
+    let adapter = adapter.ok_or_else(|| super::nothing(&args.id))?;
     let cwd = match (args.cwd, &session.cwd) {
         // It goes on in its server, which knows where.
         (None, None) if is_remote(adapter) => host.cwd.clone(),
@@ -74,5 +74,5 @@ pub(super) fn cmd_resume(
     let begin = if args.fork { Begin::Fork(id) } else { Begin::Resume(id) };
     // It continues as what it was: a name given at its launch stays with its run.
     let wanted = Wanted { adapter, prompt, begin, cwd, name: None, from: Some(target) };
-    start(ui, host, defaults, args.flags, wanted)
+    start(ui, fleet, defaults, args.flags, wanted)
 }

@@ -2,9 +2,9 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use agentctl_core::adapters::ALL;
+use agentctl_core::ask::Fleet;
 use agentctl_core::fleet::session_of;
 use agentctl_core::host::Host;
 use agentctl_core::model::{Exit, SCHEMA_VERSION, Time};
@@ -126,10 +126,11 @@ fn row(host: &Host, run: &Run) -> Row {
 
 pub(super) fn cmd_runs(
     ui: &mut Ui,
-    host: &Arc<Host>,
+    fleet: &Fleet,
     defaults: &Defaults,
     args: &RunsArgs,
 ) -> Outcome {
+    let host = &fleet.host;
     let kept = Runs::of(host);
     // What cannot be tidied can still be listed.
     let _untidied = kept.evict(host, defaults.keep);
@@ -181,7 +182,8 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-pub(super) fn cmd_prune(ui: &mut Ui, host: &Arc<Host>, args: &PruneArgs) -> Outcome {
+pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome {
+    let host = &fleet.host;
     let dry_run = args.dry_run || (!args.yes && std::io::stdout().is_terminal());
     let least =
         args.older_than.map_or(0, |Span(s)| i64::try_from(s.as_millis()).unwrap_or(i64::MAX));

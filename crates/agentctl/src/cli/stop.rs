@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use agentctl_core::adapters::ALL;
+use agentctl_core::ask::Fleet;
 use agentctl_core::fleet::{self, Query, Rows};
 use agentctl_core::host::Host;
 use agentctl_core::kernel::Liveness;
@@ -123,10 +124,11 @@ struct FailedRow {
     hint: Option<String>,
 }
 
-pub(super) fn cmd_stop(ui: &mut Ui, host: &Arc<Host>, args: &StopArgs) -> Outcome {
+pub(super) fn cmd_stop(ui: &mut Ui, fleet: &Fleet, args: &StopArgs) -> Outcome {
+    let host = &fleet.host;
     let mut orphans = Vec::new();
     let (targets, mut faults) =
-        if args.all { all(ui, host, args)? } else { named(host, args, &mut orphans)? };
+        if args.all { all(ui, host, args)? } else { named(fleet, args, &mut orphans)? };
     let options = Options { force: args.force, timeout: args.timeout.map(|Span(time)| time) };
     let mut document = Document {
         schema_version: SCHEMA_VERSION,
@@ -203,14 +205,14 @@ fn end_orphans(ui: &mut Ui, host: &Arc<Host>, orphans: &[(String, u32)]) -> (boo
 
 /// Finds every session that was named before any of them is touched: a typo stops nothing.
 fn named(
-    host: &Arc<Host>,
+    fleet: &Fleet,
     args: &StopArgs,
     orphans: &mut Vec<(String, u32)>,
 ) -> Result<(Vec<Target>, Vec<Fault>), Failure> {
     let (mut targets, mut faults) = (Vec::new(), Vec::new());
     for text in &args.ids {
-        let (target, more) = match super::target(host, text) {
-            Err(failure) if failure.is_not_found() => match orphan(host, text) {
+        let (target, more) = match super::target(fleet, text) {
+            Err(failure) if failure.is_not_found() => match orphan(&fleet.host, text) {
                 Some(found) => {
                     orphans.push(found);
                     continue;

@@ -6,6 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
+use agentctl_core::ask::Fleet;
 use agentctl_core::fleet;
 use agentctl_core::host::Host;
 use agentctl_core::kernel::Held;
@@ -94,10 +95,11 @@ pub(super) enum Show {
     Nothing,
 }
 
-pub(super) fn cmd_wait(ui: &mut Ui, host: &Arc<Host>, args: &WaitArgs) -> Outcome {
+pub(super) fn cmd_wait(ui: &mut Ui, fleet: &Fleet, args: &WaitArgs) -> Outcome {
+    let host = &fleet.host;
     let mut targets: Vec<Target> = Vec::new();
     for id in &args.ids {
-        let (target, faults) = super::target(host, id)?;
+        let (target, faults) = super::target(fleet, id)?;
         for fault in &faults {
             ui.warn_fault(fault);
         }

@@ -1,8 +1,6 @@
 //! `agentctl why`: the evidence behind a status, in sentences.
 
-use std::sync::Arc;
-
-use agentctl_core::host::Host;
+use agentctl_core::ask::{Fleet, InspectedSession};
 use agentctl_core::model::{Evidence, Outcome as Ended, ReasonKind, Session, Status};
 use clap::Args;
 use schemars::JsonSchema;
@@ -36,8 +34,8 @@ pub(super) struct Why<'a> {
     evidence: &'a [Evidence],
 }
 
-pub(super) fn cmd_why(ui: &mut Ui, host: &Arc<Host>, args: &WhyArgs) -> Outcome {
-    let (session, faults) = inspect(host, &args.id)?;
+pub(super) fn cmd_why(ui: &mut Ui, fleet: &Fleet, args: &WhyArgs) -> Outcome {
+    let InspectedSession { session, faults, .. } = inspect(fleet, &args.id)?;
     let verdict = verdict(&session);
     if args.json {
         let id = session.id.as_deref();

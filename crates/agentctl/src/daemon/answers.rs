@@ -4,14 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agentctl_core::adapters::ALL;
-use agentctl_core::fleet;
+use agentctl_core::ask::{Fleet, NotOne};
 use agentctl_core::fuses;
-use agentctl_core::host::Host;
 use agentctl_core::kernel;
 use agentctl_core::locks;
 use agentctl_core::model::SCHEMA_VERSION;
-use agentctl_core::resolve::resolve;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -32,16 +29,16 @@ type Waiting = Vec<oneshot::Sender<Answer>>;
 /// Answers questions.
 #[derive(Clone, Debug)]
 pub(super) struct Answers {
-    host: Arc<Host>,
+    fleet: Fleet,
     /// Lists that somebody waits for; an entry without waiters is one at work.
     lists: Arc<Mutex<HashMap<ListParams, Waiting>>>,
 }
 
 impl Answers {
-    /// Answers about this host.
+    /// Answers with what this fleet says.
     #[must_use]
-    pub(super) fn new(host: Arc<Host>) -> Self {
-        Self { host, lists: Arc::default() }
+    pub(super) fn new(fleet: Fleet) -> Self {
+        Self { fleet, lists: Arc::default() }
     }
 
     /// Answers `session.list`.
@@ -83,8 +80,8 @@ impl Answers {
                 }
             };
             let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                let rows = fleet::rows(&self.host, ALL, &params.clone().into());
-                let text = lists::written(&self.host, rows, params.form);
+                let rows = self.fleet.rows(&params.clone().into());
+                let text = lists::written(&self.fleet.host, rows, params.form);
                 let answer = text.map(Arc::new).map_err(unwritten);
                 for asked in waiting {
                     // Whoever asked may have gone.
@@ -104,33 +101,17 @@ impl Answers {
     /// Answers `session.status`.
     pub(super) async fn status(&self, params: Option<&RawValue>) -> Answer {
         let params: OneParams = parse(params)?;
-        self.blocking(move |host| {
-            let resolved = resolve(host, ALL, &params.id);
-            match resolved.targets.as_slice() {
-                [one] => {
-                    let found = fleet::inspect(host, ALL, one);
-                    raw(&json!({"session": found.session, "faults": found.faults}))
-                }
-                [] if !resolved.faults.is_empty() => {
-                    raw(&json!({"session": null, "faults": resolved.faults}))
-                }
-                [] => Err(Refusal::new(
-                    Refusal::NOT_FOUND,
-                    format!("no session matches `{}`", params.id),
-                )),
-                several => Err(Refusal::new(
-                    Refusal::NOT_FOUND,
-                    format!("`{}` fits {} sessions", params.id, several.len()),
-                )),
-            }
+        self.blocking(move |fleet| {
+            let found = fleet.session_document(&params.id);
+            found.map_err(|not_one| unresolved(&params.id, &not_one)).and_then(|found| raw(&found))
         })
         .await
     }
 
     /// Answers `lock.list`.
     pub(super) async fn locks(&self) -> Answer {
-        self.blocking(|host| {
-            let (locks, faults) = locks::all(host, ALL);
+        self.blocking(|fleet| {
+            let (locks, faults) = locks::all(&fleet.host, fleet.adapters);
             raw(&json!({"schema_version": SCHEMA_VERSION, "locks": locks, "faults": faults}))
         })
         .await
@@ -138,8 +119,8 @@ impl Answers {
 
     /// Answers `fuse.list`.
     pub(super) async fn fuses(&self) -> Answer {
-        self.blocking(|host| {
-            let (fuses, faults) = fuses::all(host);
+        self.blocking(|fleet| {
+            let (fuses, faults) = fuses::all(&fleet.host);
             raw(&json!({"schema_version": SCHEMA_VERSION, "fuses": fuses, "faults": faults}))
         })
         .await
@@ -148,10 +129,10 @@ impl Answers {
     /// Puts a question on a thread that may block.
     pub(super) async fn blocking(
         &self,
-        question: impl FnOnce(&Arc<Host>) -> Answer + Send + 'static,
+        question: impl FnOnce(&Fleet) -> Answer + Send + 'static,
     ) -> Answer {
-        let host = Arc::clone(&self.host);
-        let asked = tokio::task::spawn_blocking(move || question(&host));
+        let fleet = self.fleet.clone();
+        let asked = tokio::task::spawn_blocking(move || question(&fleet));
         asked.await.unwrap_or_else(|_| Err(lost()))
     }
 }
@@ -166,6 +147,20 @@ pub(super) fn parse<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T,
 pub(super) fn raw(value: &impl serde::Serialize) -> Answer {
     let text = serde_json::to_string(value).map(Text::Whole);
     text.map(Arc::new).map_err(unwritten)
+}
+
+/// Says why a text names no single session, with a code for each reason.
+fn unresolved(text: &str, not_one: &NotOne) -> Refusal {
+    match not_one {
+        NotOne::Nothing => Refusal::new(Refusal::NOT_FOUND, format!("no session matches `{text}`")),
+        NotOne::Several { candidates, .. } => {
+            let message = format!("`{text}` fits {} sessions", candidates.len());
+            Refusal::new(Refusal::AMBIGUOUS, message)
+        }
+        NotOne::Unknown(_) | NotOne::Unreadable(_) => {
+            Refusal::new(Refusal::UNKNOWN, format!("the state of `{text}` is unknown"))
+        }
+    }
 }
 
 fn unwritten(error: serde_json::Error) -> Refusal {

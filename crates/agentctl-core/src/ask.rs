@@ -1,0 +1,60 @@
+//! Every question that an interface may ask about the agents of this machine, and the document that answers
+//! it.
+//!
+//! [`Fleet`] receives the questions: one method each, in one file each, beside the document that it returns.
+//! The command line prints these documents with `--json`, the daemon's socket sends them, and `docs/schema/`
+//! is generated from them. Failures are data as well ([`NotOne`]): the sentences about them belong to the
+//! interface. Nothing here decides a status or names an agent.
+
+mod status;
+mod target;
+
+use std::sync::Arc;
+
+pub use self::status::{InspectedSession, SessionDocument};
+pub use self::target::{Candidate, NotOne};
+use crate::fleet::{self, Adapters, Inspected, Query, Rows};
+use crate::host::Host;
+use crate::model::{Listing, Target};
+
+/// The agents of one host: the receiver of every question.
+#[derive(Clone)]
+pub struct Fleet {
+    /// The host that is looked at.
+    pub host: Arc<Host>,
+    /// The adapters that are asked.
+    pub adapters: Adapters,
+}
+
+impl Fleet {
+    /// Asks these adapters about this host.
+    #[must_use]
+    pub fn new(host: Arc<Host>, adapters: Adapters) -> Self {
+        Self { host, adapters }
+    }
+
+    /// Lists sessions: the live ones, and on request those that have ended.
+    #[must_use]
+    pub fn list(&self, query: &Query) -> Listing {
+        fleet::list(&self.host, self.adapters, query)
+    }
+
+    /// Lists the same sessions as [`Fleet::list`], and keeps the rows packed.
+    #[must_use]
+    pub fn rows(&self, query: &Query) -> Rows {
+        fleet::rows(&self.host, self.adapters, query)
+    }
+
+    /// Looks at one session in full.
+    #[must_use]
+    pub fn inspect(&self, target: &Target) -> Inspected {
+        fleet::inspect(&self.host, self.adapters, target)
+    }
+}
+
+impl std::fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let adapters: Vec<&str> = self.adapters.iter().map(|adapter| adapter.name()).collect();
+        f.debug_struct("Fleet").field("host", &self.host).field("adapters", &adapters).finish()
+    }
+}
