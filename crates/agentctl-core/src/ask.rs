@@ -6,11 +6,19 @@
 //! is generated from them. Failures are data as well ([`NotOne`]): the sentences about them belong to the
 //! interface. Nothing here decides a status or names an agent.
 
+mod adapters;
+mod fuses;
+mod locks;
+mod runs;
 mod status;
 mod target;
 
 use std::sync::Arc;
 
+pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
+pub use self::fuses::FusesDocument;
+pub use self::locks::LocksDocument;
+pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
 pub use self::status::{InspectedSession, SessionDocument};
 pub use self::target::{Candidate, NotOne};
 use crate::fleet::{self, Adapters, Inspected, Query, Rows};

@@ -9,12 +9,9 @@ use agentctl_core::fuses::{
     self, Action, Bound, Conditions, Fuse, FuseError, State, Wish, cancel, clear, extend, set,
 };
 use agentctl_core::host::Host;
-use agentctl_core::model::{Fault, SCHEMA_VERSION};
 use agentctl_core::{hooks, locks, marks};
 use anstyle::{AnsiColor, Style};
 use clap::{Args, Subcommand};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::locks::{directory, local, short, shown};
 use super::table;
@@ -133,16 +130,6 @@ pub(super) struct FusesArgs {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-}
-
-/// The answer to `fuses --json`.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Report {
-    schema_version: u32,
-    /// The next to burn down first.
-    fuses: Vec<Fuse>,
-    /// What could not be read.
-    faults: Vec<Fault>,
 }
 
 fn action(text: &str) -> Result<Action, String> {
@@ -270,8 +257,7 @@ fn cmd_cancel(ui: &mut Ui, host: &Arc<Host>, args: &CancelArgs) -> Outcome {
 
 pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome {
     let host = &fleet.host;
-    let (fuses, faults) = fuses::all(host);
-    let report = Report { schema_version: SCHEMA_VERSION, fuses, faults };
+    let report = fleet.fuses();
     if args.json {
         ui.json(&report)?;
     } else if report.fuses.is_empty() {

@@ -3,15 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use agentctl_core::adapters::ALL;
 use agentctl_core::ask::Fleet;
 use agentctl_core::host::Host;
 use agentctl_core::locks::{self, Holder, Kind as Why, Lock, LockError};
-use agentctl_core::model::{Fault, SCHEMA_VERSION, Time};
+use agentctl_core::model::Time;
 use anstyle::AnsiColor;
 use clap::Args;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::table;
 use crate::config::Span;
@@ -64,16 +61,6 @@ pub(super) struct LocksArgs {
     json: bool,
 }
 
-/// The answer to `locks --json`.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Report {
-    schema_version: u32,
-    /// One row per directory and holder.
-    locks: Vec<Lock>,
-    /// What could not be asked.
-    faults: Vec<Fault>,
-}
-
 pub(super) fn cmd_lock(ui: &mut Ui, fleet: &Fleet, args: &LockArgs) -> Outcome {
     let host = &fleet.host;
     let directory = directory(host, args.directory.as_deref())?;
@@ -98,8 +85,7 @@ pub(super) fn cmd_unlock(ui: &mut Ui, fleet: &Fleet, args: &UnlockArgs) -> Outco
 
 pub(super) fn cmd_locks(ui: &mut Ui, fleet: &Fleet, args: &LocksArgs) -> Outcome {
     let host = &fleet.host;
-    let (locks, faults) = locks::all(host, ALL);
-    let report = Report { schema_version: SCHEMA_VERSION, locks, faults };
+    let report = fleet.locks();
     if args.json {
         ui.json(&report)?;
     } else if report.locks.is_empty() {

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use agentctl_core::ask::{
+    AdaptersDocument, FusesDocument, LocksDocument, PruneDocument, RunsDocument,
+};
 use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message, Session};
 use clap::Args;
@@ -31,12 +34,12 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("why", value(schemars::schema_for!(super::why::Why<'_>))),
         ("wait", value(schemars::schema_for!(super::wait::Report))),
         ("event", value(schemars::schema_for!(Event))),
-        ("locks", value(schemars::schema_for!(super::locks::Report))),
-        ("fuses", value(schemars::schema_for!(super::fuses::Report))),
+        ("locks", value(schemars::schema_for!(LocksDocument))),
+        ("fuses", value(schemars::schema_for!(FusesDocument))),
         ("doctor", value(schemars::schema_for!(super::doctor::Report))),
-        ("adapters", value(schemars::schema_for!(super::adapters::Report))),
-        ("runs", value(schemars::schema_for!(super::runs::RunsReport))),
-        ("prune", value(schemars::schema_for!(super::runs::PruneReport))),
+        ("adapters", value(schemars::schema_for!(AdaptersDocument))),
+        ("runs", value(schemars::schema_for!(RunsDocument))),
+        ("prune", value(schemars::schema_for!(PruneDocument))),
         ("daemon", value(schemars::schema_for!(DaemonStatus))),
         ("error", value(schemars::schema_for!(crate::failure::ErrorDocument<'_>))),
     ])

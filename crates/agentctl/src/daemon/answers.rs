@@ -5,12 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agentctl_core::ask::{Fleet, NotOne};
-use agentctl_core::fuses;
 use agentctl_core::kernel;
-use agentctl_core::locks;
-use agentctl_core::model::SCHEMA_VERSION;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
@@ -110,20 +106,12 @@ impl Answers {
 
     /// Answers `lock.list`.
     pub(super) async fn locks(&self) -> Answer {
-        self.blocking(|fleet| {
-            let (locks, faults) = locks::all(&fleet.host, fleet.adapters);
-            raw(&json!({"schema_version": SCHEMA_VERSION, "locks": locks, "faults": faults}))
-        })
-        .await
+        self.blocking(|fleet| raw(&fleet.locks())).await
     }
 
     /// Answers `fuse.list`.
     pub(super) async fn fuses(&self) -> Answer {
-        self.blocking(|fleet| {
-            let (fuses, faults) = fuses::all(&fleet.host);
-            raw(&json!({"schema_version": SCHEMA_VERSION, "fuses": fuses, "faults": faults}))
-        })
-        .await
+        self.blocking(|fleet| raw(&fleet.fuses())).await
     }
 
     /// Puts a question on a thread that may block.
