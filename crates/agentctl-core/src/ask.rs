@@ -7,20 +7,31 @@
 //! interface. Nothing here decides a status or names an agent.
 
 mod adapters;
+mod doctor;
 mod fuses;
 mod locks;
 mod runs;
 mod status;
+mod stop;
 mod target;
+mod wait;
+mod why;
 
 use std::sync::Arc;
 
 pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
+pub use self::doctor::{Check, CheckState, DaemonState, DoctorContext, DoctorDocument};
 pub use self::fuses::FusesDocument;
 pub use self::locks::LocksDocument;
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
 pub use self::status::{InspectedSession, SessionDocument};
+pub use self::stop::{
+    FailedRow, RunWithoutSession, StopDocument, StopNews, StopTargets, Stopped, StoppedRow,
+    SurvivorRow,
+};
 pub use self::target::{Candidate, NotOne};
+pub use self::wait::WaitDocument;
+pub use self::why::WhyDocument;
 use crate::fleet::{self, Adapters, Inspected, Query, Rows};
 use crate::host::Host;
 use crate::model::{Listing, Target};

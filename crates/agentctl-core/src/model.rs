@@ -421,7 +421,7 @@ pub struct Listing {
 pub type Word = &'static str;
 
 /// Reads one of the few words that names of adapters and codes are: each is kept once, for good.
-fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
+pub(crate) fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
     use std::sync::{Mutex, PoisonError};
     static WORDS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
     const MOST: usize = 256;

@@ -1,14 +1,14 @@
 //! What is told about a stop: what ended, what lives on, and what became of the session.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::fleet::Inspected;
-use crate::model::{Fault, ProcId, Session};
+use crate::model::{Fault, ProcId, Session, Status, Word, word};
 use crate::orders::Objection;
 
 /// How a process came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
     /// It was asked to.
@@ -20,7 +20,7 @@ pub enum How {
 }
 
 /// A process that has ended.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Ended {
     /// Its pid.
     pub pid: u32,
@@ -31,10 +31,9 @@ pub struct Ended {
 }
 
 /// A process that lives on.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug)]
 pub struct Survivor {
     /// The process itself.
-    #[serde(skip)]
     pub id: ProcId,
     /// Its pid.
     pub pid: u32,
@@ -45,12 +44,13 @@ pub struct Survivor {
 }
 
 /// A session inside the stopped one that was left alone: it is one of its own.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Left {
     /// The process that serves it.
     pub pid: u32,
     /// Its adapter.
-    pub adapter: &'static str,
+    #[serde(deserialize_with = "word")]
+    pub adapter: Word,
     /// Its id.
     pub session: Option<String>,
 }
@@ -105,6 +105,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// Says whether no turn of the session was running before the stop.
+    #[must_use]
+    pub fn was_idle(&self) -> bool {
+        self.before.as_ref().is_some_and(|session| session.status == Status::Idle)
+    }
+
     pub(super) fn bare(verdict: Verdict, inspected: Inspected) -> Self {
         Self {
             verdict,

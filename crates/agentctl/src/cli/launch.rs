@@ -327,7 +327,7 @@ pub(super) fn start(
     let timeout = flags.timeout.map(|Span(span)| span);
     let wish = Wish { until: Until::TurnOver, enough: Enough::All, timeout };
     let (json, stay) = (flags.json, Stay::of(flags.wait, flags.follow));
-    attend(ui, host, adapter, &launched, After { json, stay, wish, on_create, transcript })
+    attend(ui, fleet, adapter, &launched, After { json, stay, wish, on_create, transcript })
 }
 
 /// How long a launch stays.
@@ -363,11 +363,12 @@ struct After {
 /// Tells the id, runs the hook, and stays as long as it was asked to.
 fn attend(
     ui: &mut Ui,
-    host: &Arc<Host>,
+    fleet: &Fleet,
     adapter: &dyn Adapter,
     launched: &Launched,
     after: After,
 ) -> Outcome {
+    let host = &fleet.host;
     for fault in &launched.faults {
         ui.warn_fault(fault);
     }
@@ -398,9 +399,9 @@ fn attend(
     };
     let form = if after.json { Form::Json } else { Form::Human };
     if after.stay == Stay::Following {
-        return wait::follow(ui, host, &target, after.wish, (form, after.transcript));
+        return wait::follow(ui, fleet, &target, after.wish, (form, after.transcript));
     }
-    let ended = wait::wait_for(ui, host, std::slice::from_ref(&target), after.wish, Show::Nothing);
+    let ended = wait::wait_for(ui, fleet, std::slice::from_ref(&target), after.wish, Show::Nothing);
     if later {
         let session = fleet::inspect(host, ALL, &target).session;
         told(ui, launched, session.as_ref(), &after)?;

@@ -13,7 +13,7 @@ use crate::config::{Defaults, Span};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::rows;
 use crate::shim;
-use crate::text::{fit, one_line};
+use crate::text::{byte_size, fit, one_line};
 use crate::ui::{Ui, age};
 
 /// List what launches left behind: logs, exit codes, how big
@@ -64,7 +64,7 @@ pub(super) fn cmd_runs(
         return Ok(ExitCode::SUCCESS);
     }
     table(ui, host, &runs)?;
-    ui.note(&format!("{} runs, {}", runs.len(), size(bytes)));
+    ui.note(&format!("{} runs, {}", runs.len(), byte_size(bytes)));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -82,7 +82,7 @@ fn table(ui: &mut Ui, host: &Host, runs: &[RunRow]) -> std::io::Result<()> {
             ago(run.started_at),
             ago(run.ended_at),
             exit,
-            size(run.bytes),
+            byte_size(run.bytes),
             rows::directory(host, &run.directory),
         ))?;
         for failure in &run.hook_failures {
@@ -90,15 +90,6 @@ fn table(ui: &mut Ui, host: &Host, runs: &[RunRow]) -> std::io::Result<()> {
         }
     }
     ui.flush()
-}
-
-pub(super) fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => format!("{} KB", bytes >> 10),
-        1_048_576..1_073_741_824 => format!("{} MB", bytes >> 20),
-        _ => format!("{} GB", bytes >> 30),
-    }
 }
 
 pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome {
@@ -115,12 +106,12 @@ pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome
         (0, _) => ui.note("no run has ended: there is nothing to remove"),
         (count, true) => {
             table(ui, host, &pruned)?;
-            ui.note(&format!("{count} ended runs, {}, would be removed", size(bytes)));
+            ui.note(&format!("{count} ended runs, {}, would be removed", byte_size(bytes)));
             ui.hint(
                 "`agentctl prune --yes` removes them; sessions themselves stay with their agents",
             );
         }
-        (count, false) => ui.note(&format!("removed {count} ended runs, {}", size(bytes))),
+        (count, false) => ui.note(&format!("removed {count} ended runs, {}", byte_size(bytes))),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    AdaptersDocument, FusesDocument, LocksDocument, PruneDocument, RunsDocument,
+    AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, PruneDocument, RunsDocument,
+    StopDocument, WaitDocument, WhyDocument,
 };
 use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message, Session};
@@ -29,14 +30,14 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
     BTreeMap::from([
         ("list", value(schemars::schema_for!(Listing))),
         ("status", value(schemars::schema_for!(Session))),
-        ("stop", value(schemars::schema_for!(super::stop::Document))),
+        ("stop", value(schemars::schema_for!(StopDocument))),
         ("logs", value(schemars::schema_for!(Message))),
-        ("why", value(schemars::schema_for!(super::why::Why<'_>))),
-        ("wait", value(schemars::schema_for!(super::wait::Report))),
+        ("why", value(schemars::schema_for!(WhyDocument))),
+        ("wait", value(schemars::schema_for!(WaitDocument))),
         ("event", value(schemars::schema_for!(Event))),
         ("locks", value(schemars::schema_for!(LocksDocument))),
         ("fuses", value(schemars::schema_for!(FusesDocument))),
-        ("doctor", value(schemars::schema_for!(super::doctor::Report))),
+        ("doctor", value(schemars::schema_for!(DoctorDocument))),
         ("adapters", value(schemars::schema_for!(AdaptersDocument))),
         ("runs", value(schemars::schema_for!(RunsDocument))),
         ("prune", value(schemars::schema_for!(PruneDocument))),
