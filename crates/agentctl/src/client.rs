@@ -17,10 +17,9 @@ use agentctl_core::kernel::Process;
 use agentctl_core::marks;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::place::{Place, Unconnected};
-use crate::protocol::{Hello, PROTOCOL, Refusal, Welcome};
+use crate::protocol::{Hello, PROTOCOL, Refusal, Request, Welcome};
 use crate::ui::Ui;
 
 /// A daemon that does not say hello within this part of what an answer may take is not asked what we can
@@ -193,6 +192,15 @@ struct Wire {
     next: u64,
 }
 
+/// A request in its frame.
+#[derive(Serialize)]
+struct OutgoingCall<'a> {
+    jsonrpc: &'static str,
+    id: u64,
+    #[serde(flatten)]
+    request: &'a Request,
+}
+
 #[derive(Deserialize)]
 struct Reply<T> {
     // Without this a type that may be null would seem to be missing.
@@ -220,7 +228,7 @@ impl Client {
             let stream = place.connect(until)?;
             let mut wire = Wire { stream: BufReader::with_capacity(1 << 16, stream), next: 0 };
             let left = until.saturating_duration_since(Instant::now());
-            match wire.call("hello", &Hello { protocol: PROTOCOL }, left) {
+            match wire.call(&Request::Hello(Hello { protocol: PROTOCOL }), left) {
                 Ok(welcome) => return Ok(Self { wire, welcome }),
                 Err(Silence::Refused(refusal)) if refusal.code == Refusal::BUSY => {
                     return Err(Silence::Busy);
@@ -254,21 +262,15 @@ impl Client {
     /// Asks one question.
     pub fn call<T: DeserializeOwned>(
         &mut self,
-        method: &str,
-        params: &impl Serialize,
+        request: &Request,
         limit: Duration,
     ) -> Result<T, Silence> {
-        self.wire.call(method, params, limit)
+        self.wire.call(request, limit)
     }
 
     /// Asks one question, and returns the answer as it came: see [`answer`].
-    pub fn ask(
-        &mut self,
-        method: &str,
-        params: &impl Serialize,
-        limit: Duration,
-    ) -> Result<Vec<u8>, Silence> {
-        self.wire.ask(method, params, limit)
+    pub fn ask(&mut self, request: &Request, limit: Duration) -> Result<Vec<u8>, Silence> {
+        self.wire.ask(request, limit)
     }
 
     /// Returns a handle with which the connection can be ended from another thread.
@@ -285,28 +287,22 @@ impl Client {
 impl Wire {
     fn call<T: DeserializeOwned>(
         &mut self,
-        method: &str,
-        params: &impl Serialize,
+        request: &Request,
         limit: Duration,
     ) -> Result<T, Silence> {
-        answer(&self.ask(method, params, limit)?)
+        answer(&self.ask(request, limit)?)
     }
 
-    fn ask(
-        &mut self,
-        method: &str,
-        params: &impl Serialize,
-        limit: Duration,
-    ) -> Result<Vec<u8>, Silence> {
+    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Vec<u8>, Silence> {
         let until = Instant::now() + limit;
         self.next += 1;
-        let request =
-            json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
+        let call = OutgoingCall { jsonrpc: "2.0", id: self.next, request };
+        let call = serde_json::to_string(&call).map_err(broken)?;
         let stream = self.stream.get_mut();
         // No time at all would mean no limit.
         let limit = limit.max(Duration::from_millis(1));
         stream.set_write_timeout(Some(limit)).map_err(Silence::Broken)?;
-        let sent = stream.write_all(format!("{request}\n").as_bytes());
+        let sent = stream.write_all(format!("{call}\n").as_bytes());
         // One that has hung up may have said why.
         match (self.line(Some(until)), sent) {
             (Ok(line), _) => Ok(line),

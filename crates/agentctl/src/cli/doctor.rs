@@ -10,6 +10,7 @@ use crate::client::{Client, PATIENT, Silence};
 use crate::daemon::status::DaemonStatus;
 use crate::failure::Outcome;
 use crate::place::Place;
+use crate::protocol::{NoParams, Request};
 use crate::text::one_line;
 use crate::ui::Ui;
 
@@ -40,7 +41,7 @@ fn daemon(host: &Host) -> DaemonState {
         None => Client::connect(&Place::of(host), PATIENT),
     };
     let asked = asked.and_then(|mut client| {
-        client.call::<DaemonStatus>("daemon.status", &serde_json::json!({}), PATIENT)
+        client.call::<DaemonStatus>(&Request::DaemonStatus(NoParams {}), PATIENT)
     });
     match asked {
         Ok(status) => DaemonState::Serves { trouble: status.trouble },

@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 use crate::client::{self, Client};
 use crate::config::Span;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::protocol::{Form, ListParams, Shown, Tabled};
+use crate::protocol::{Form, ListParams, Request, Shown, Tabled};
 use crate::rows;
 use crate::text::{clean, clean_drawn};
 use crate::ui::Ui;
@@ -120,7 +120,8 @@ fn asked(ui: &mut Ui, host: &Host, args: &ListArgs, query: &Query) -> Option<Vec
         }
     };
     let form = if args.json { Form::Shown } else { Form::Table(ui.canvas()) };
-    client.ask("session.list", &ListParams::new(query, form), host.deadlines.all / 4).ok()
+    let request = Request::SessionList(ListParams::new(query, form));
+    client.ask(&request, host.deadlines.all / 4).ok()
 }
 
 /// Shows what the daemon has told, if it is what was asked for.

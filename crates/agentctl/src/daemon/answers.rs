@@ -4,10 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agentctl_core::ask::{Fleet, NotOne};
+use agentctl_core::ask::{DaemonState, DoctorContext, Fleet, NotOne, WhyDocument};
 use agentctl_core::kernel;
-use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::lists::{self, Text};
@@ -38,8 +36,7 @@ impl Answers {
     }
 
     /// Answers `session.list`.
-    pub(super) async fn list(&self, params: Option<&RawValue>) -> Answer {
-        let params: ListParams = parse(params)?;
+    pub(super) async fn list(&self, params: ListParams) -> Answer {
         let (sender, answer) = oneshot::channel();
         let first = {
             let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,23 +92,37 @@ impl Answers {
     }
 
     /// Answers `session.status`.
-    pub(super) async fn status(&self, params: Option<&RawValue>) -> Answer {
-        let params: OneParams = parse(params)?;
+    pub(super) async fn status(&self, OneParams { id }: OneParams) -> Answer {
         self.blocking(move |fleet| {
-            let found = fleet.session_document(&params.id);
-            found.map_err(|not_one| unresolved(&params.id, &not_one)).and_then(|found| raw(&found))
+            let found = fleet.session_document(&id).map_err(|not_one| unresolved(&id, &not_one));
+            found.and_then(|found| raw(&found))
         })
         .await
     }
 
-    /// Answers `lock.list`.
-    pub(super) async fn locks(&self) -> Answer {
-        self.blocking(|fleet| raw(&fleet.locks())).await
+    /// Answers `session.why`.
+    pub(super) async fn why(&self, OneParams { id }: OneParams) -> Answer {
+        self.blocking(move |fleet| {
+            let found = fleet.status(&id).map_err(|not_one| unresolved(&id, &not_one));
+            found.and_then(|found| raw(&WhyDocument::of(&found.session)))
+        })
+        .await
     }
 
-    /// Answers `fuse.list`.
-    pub(super) async fn fuses(&self) -> Answer {
-        self.blocking(|fleet| raw(&fleet.fuses())).await
+    /// Answers `run.list`.
+    pub(super) async fn runs(&self) -> Answer {
+        let failed = |error: std::io::Error| Refusal::new(Refusal::INTERNAL, error.to_string());
+        self.blocking(move |fleet| fleet.runs().map_err(failed).and_then(|runs| raw(&runs))).await
+    }
+
+    /// Answers `machine.doctor`. `trouble` keeps this daemon from noticing changes by itself.
+    pub(super) async fn doctor(&self, trouble: Option<String>) -> Answer {
+        self.blocking(move |fleet| {
+            let configuration = crate::config::path(&fleet.host);
+            let daemon = DaemonState::Serves { trouble };
+            raw(&fleet.doctor(&DoctorContext { configuration, daemon }).0)
+        })
+        .await
     }
 
     /// Puts a question on a thread that may block.
@@ -123,12 +134,6 @@ impl Answers {
         let asked = tokio::task::spawn_blocking(move || question(&fleet));
         asked.await.unwrap_or_else(|_| Err(lost()))
     }
-}
-
-/// Reads the parameters; none is the same as an empty object.
-pub(super) fn parse<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, Refusal> {
-    let text = params.map_or("{}", RawValue::get);
-    serde_json::from_str(text).map_err(|error| Refusal::new(Refusal::PARAMS, error.to_string()))
 }
 
 /// Writes an answer once, for all who get it.

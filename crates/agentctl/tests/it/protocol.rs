@@ -1,10 +1,62 @@
 //! The protocol of the daemon's socket: its codes, its methods and the page that describes them.
 
-use serde_json::json;
+use agentctl::protocol::Request;
+use serde_json::{Value, json};
 use testkit::sandboxed;
 
 use crate::cli::planted;
 use crate::daemon::{Wire, started};
+use crate::source::workspace;
+
+#[test]
+fn the_page_lists_every_method() {
+    let page = std::fs::read_to_string(workspace().join("docs/PROTOCOL.md")).expect("there");
+    let section = page.split("\n## Methods\n").nth(1).expect("the section");
+    let rows = section.lines().skip_while(|line| !line.starts_with('|'));
+    let rows = rows.take_while(|line| line.starts_with('|')).skip(2);
+    let listed: Vec<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
+    assert_eq!(listed, Request::METHODS, "docs/PROTOCOL.md and the enum differ");
+}
+
+/// A document without the moments of the look, and of `doctor` only what was looked at and how it stands.
+fn comparable(mut document: Value) -> Value {
+    for evidence in document["evidence"].as_array_mut().into_iter().flatten() {
+        evidence["at"] = Value::Null;
+    }
+    for check in document["checks"].as_array_mut().into_iter().flatten() {
+        check["detail"] = Value::Null;
+    }
+    document
+}
+
+#[test]
+fn a_question_on_the_socket_has_the_answer_of_its_command() {
+    sandboxed(|| {
+        let home = planted();
+        std::fs::create_dir_all(home.path().join("kept")).expect("made");
+        let locked = home.run(&["lock", "kept", "--by", "me"]);
+        assert_eq!(locked.code, Some(0), "{locked:?}");
+        let launched = home.run(&["launch", "demo", "-p", "hello", "--wait"]);
+        assert_eq!(launched.code, Some(0), "{launched:?}");
+        let fuse = home.run(&["fuse", "set", "kept", "--ttl", "1h"]);
+        assert_eq!(fuse.code, Some(0), "{fuse:?}");
+        let id = "45454545";
+        let mut wire = Wire::greeted(&home);
+        for (method, params, command) in [
+            ("session.why", json!({"id": id}), &["why", id, "--json"][..]),
+            ("lock.list", json!({}), &["locks", "--json"]),
+            ("fuse.list", json!({}), &["fuses", "--json"]),
+            ("run.list", json!({}), &["runs", "--json"]),
+            ("adapter.list", json!({}), &["adapters", "--json"]),
+            ("machine.doctor", json!({}), &["doctor", "--json"]),
+        ] {
+            let told = wire.ask(method, &params);
+            let printed = home.run(command).json();
+            assert!(printed.get("error").is_none(), "{method}: {printed}");
+            assert_eq!(comparable(told["result"].clone()), comparable(printed), "{method}");
+        }
+    });
+}
 
 #[test]
 fn no_match_and_several_matches_have_different_codes() {

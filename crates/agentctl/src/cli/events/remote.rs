@@ -18,7 +18,7 @@ use super::{End, Word};
 use crate::client::{Client, PATIENT, Silence};
 use crate::daemon::start::{self, NotConnected};
 use crate::failure::Failure;
-use crate::protocol::SubscribeParams;
+use crate::protocol::{Request, SubscribeParams, Subscribed};
 
 /// So many ids are remembered, so that nothing is told twice.
 const TOLD_MOST: usize = 16_384;
@@ -152,8 +152,8 @@ impl Remote {
             let _gone = stream.shutdown(Shutdown::Both);
         });
         // What is not wanted must be known all the same: what follows from it may be wanted.
-        let all = SubscribeParams::default();
-        let _yes: serde_json::Value = self.client.call("events.subscribe", &all, PATIENT)?;
+        let all = Request::EventsSubscribe(SubscribeParams::default());
+        let _yes: Subscribed = self.client.call(&all, PATIENT)?;
         Ok(())
     }
 
