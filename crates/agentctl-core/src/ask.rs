@@ -9,6 +9,7 @@
 mod adapters;
 mod doctor;
 mod fuses;
+mod launch;
 mod locks;
 mod runs;
 mod status;
@@ -22,6 +23,10 @@ use std::sync::Arc;
 pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::doctor::{Check, CheckState, DaemonState, DoctorContext, DoctorDocument};
 pub use self::fuses::FusesDocument;
+pub use self::launch::{
+    ChosenAdapter, LaunchDefaults, LaunchHooks, LaunchOptions, LaunchOrder, NoAdapter, NotStarted,
+    StartedSession, is_remote,
+};
 pub use self::locks::LocksDocument;
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
 pub use self::status::{InspectedSession, SessionDocument};

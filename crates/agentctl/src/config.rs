@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use agentctl_core::adapters::control::Permissions;
 use agentctl_core::adapters::{self};
-use agentctl_core::ask::Fleet;
+pub use agentctl_core::ask::LaunchDefaults as Defaults;
+use agentctl_core::ask::{Fleet, LaunchHooks};
 use agentctl_core::host::{Deadlines, Host, Secret};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::marks;
@@ -41,7 +42,7 @@ struct File {
     roots: BTreeMap<String, Vec<PathBuf>>,
     deadline: Deadline,
     runs: RunsTable,
-    hooks: Hooks,
+    hooks: LaunchHooks,
     #[serde(skip)]
     adapters: AdapterTables,
     webhooks: Vec<daemon::WebhookTable>,
@@ -65,43 +66,6 @@ impl<'de> Deserialize<'de> for Hidden {
 #[serde(deny_unknown_fields, default)]
 struct RunsTable {
     keep: Option<Span>,
-}
-
-/// What is run when a session begins or ends, as argv.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Hooks {
-    /// When it has begun.
-    pub on_create: Option<Vec<String>>,
-    /// When its agent has ended.
-    pub on_complete: Option<Vec<String>>,
-}
-
-/// What a launch does when nothing is said.
-#[derive(Clone, Debug)]
-pub struct Defaults {
-    /// The agent.
-    pub adapter: Option<String>,
-    /// Its model.
-    pub model: Option<String>,
-    /// What it may do without asking.
-    pub permissions: Permissions,
-    /// What is run when a session begins or ends.
-    pub hooks: Hooks,
-    /// How long ended runs are kept.
-    pub keep: Duration,
-}
-
-impl Default for Defaults {
-    fn default() -> Self {
-        Self {
-            adapter: None,
-            model: None,
-            permissions: Permissions::Default,
-            hooks: Hooks::default(),
-            keep: Duration::from_hours(7 * 24),
-        }
-    }
 }
 
 #[derive(Default, Deserialize)]
@@ -219,7 +183,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
     let mut warnings = readable_secrets(&host, &file, &path);
     let unsafe_commands = unsafe_commands(&host, &file, &path);
     if let Some(why) = &unsafe_commands {
-        file.hooks = Hooks::default();
+        file.hooks = LaunchHooks::default();
         file.notify.iter_mut().for_each(daemon::NotifyTable::drop_command);
         warnings.push(format!("{why}; {UNSAFE_HINT}"));
     }

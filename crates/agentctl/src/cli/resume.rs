@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::adapters::control::Begin;
-use agentctl_core::ask::{Fleet, InspectedSession};
+use agentctl_core::ask::{Fleet, InspectedSession, is_remote};
 use clap::Args;
 
-use super::launch::{Flags, Wanted, is_remote, no_directory, prompt, start};
+use super::launch::{Flags, Wanted, no_directory, prompt, start};
 use super::status::inspect;
 use crate::config::Defaults;
 use crate::failure::{Failure, Kind, Outcome};
