@@ -10,9 +10,10 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{ReasonKind, Session, Status, Time};
 use anstyle::Style;
 
+use crate::face::age;
 use crate::parts::in_parts;
 use crate::text::{columns, fit, fit_path, in_one_line, with_tilde};
-use crate::ui::{Canvas, Ui, age};
+use crate::ui::{Canvas, Ui};
 
 const HEADER: [&str; 6] = ["STATUS", "AGENT", "ID", "ACTIVE", "DIRECTORY", "WHAT"];
 

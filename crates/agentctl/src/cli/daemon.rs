@@ -20,11 +20,12 @@ use crate::config::Loaded;
 use crate::daemon::service::{self, Manager};
 use crate::daemon::status::DaemonStatus;
 use crate::daemon::{self, start};
+use crate::face::age;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::place::Place;
 use crate::protocol::{Ending, NoParams, Request};
 use crate::text::one_line;
-use crate::ui::{Ui, age};
+use crate::ui::Ui;
 
 /// A daemon that was told to end has this long.
 const STOP_LIMIT: Duration = Duration::from_secs(10);

@@ -13,13 +13,14 @@ use agentctl_core::{hooks, locks, marks};
 use anstyle::{AnsiColor, Style};
 use clap::{Args, Subcommand};
 
-use super::locks::{directory, local, short, shown};
+use super::locks::{directory, short, shown};
 use super::table;
 use crate::config::{Loaded, Span, WebhookEndpoint};
+use crate::face::{age, local_minute};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::rows;
 use crate::text::one_line;
-use crate::ui::{Ui, age};
+use crate::ui::Ui;
 
 /// So much of a label is kept, in characters.
 const LABEL_MOST: usize = 200;
@@ -434,7 +435,7 @@ fn bound(host: &Host, fuse: &Fuse) -> String {
 }
 
 fn say(ui: &mut Ui, host: &Host, what: &str, fuse: &Fuse) {
-    let until = fuse.due_at.map(|at| format!(", at {} at the latest", local(at)));
+    let until = fuse.due_at.map(|at| format!(", at {} at the latest", local_minute(at)));
     let text = format!(
         "{what} {}: {}{}; then {}",
         name(host, fuse),

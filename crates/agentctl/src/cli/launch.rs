@@ -1,6 +1,5 @@
 //! `agentctl launch`: start a session, print its real id.
 
-mod failures;
 mod flags;
 
 use std::io::Read;
@@ -15,11 +14,11 @@ use agentctl_core::model::{Session, Target};
 use agentctl_core::wait::{Enough, Until, Wish};
 use clap::Args;
 
-pub(super) use self::failures::no_directory;
 pub(super) use self::flags::Flags;
 use super::logs::Form;
 use super::wait::{self, Show};
 use crate::config::{Defaults, Span};
+use crate::face::{directory_on_server, no_adapter, not_started};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -74,7 +73,7 @@ pub(super) fn cmd_launch(
     let hint = "say what to do: -p TEXT";
     let prompt = prompt(args.prompt.as_deref(), args.prompt_file.as_deref(), hint)?;
     if args.cwd.is_some() && is_remote(adapter) {
-        return Err(no_directory(adapter));
+        return Err(directory_on_server(adapter));
     }
     let cwd = args.cwd.map_or_else(|| host.cwd.clone(), |dir| host.cwd.join(dir));
     let wanted = Wanted { adapter, prompt, begin: Begin::New, cwd, name: args.name, from: None };
@@ -89,7 +88,7 @@ fn adapter(
     named: Option<&str>,
 ) -> Result<&'static dyn Adapter, Failure> {
     let chosen = fleet.choose_adapter(named, defaults);
-    let chosen = chosen.map_err(|why| failures::no_adapter(&why))?;
+    let chosen = chosen.map_err(|why| no_adapter(&why))?;
     if chosen.first_installed && !ui.wants_json() {
         ui.note(&format!("launching {}", chosen.adapter.name()));
     }
@@ -140,7 +139,7 @@ pub(super) fn start(
     let Wanted { adapter, prompt, begin, cwd, name, from } = wanted;
     let order = LaunchOrder { adapter, prompt, begin, from, cwd, name, options };
     let started = fleet.start(order, defaults);
-    let started = started.map_err(|why| failures::not_started(&fleet.host, why))?;
+    let started = started.map_err(|why| not_started(&fleet.host, why))?;
     let timeout = flags.timeout.map(|Span(span)| span);
     let wish = Wish { until: Until::TurnOver, enough: Enough::All, timeout };
     let (json, stay) = (flags.json, Stay::of(flags.wait, flags.follow));

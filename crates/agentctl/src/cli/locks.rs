@@ -12,10 +12,11 @@ use clap::Args;
 
 use super::table;
 use crate::config::Span;
+use crate::face::{age, local_minute};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::rows;
 use crate::text::one_line;
-use crate::ui::{Ui, age};
+use crate::ui::Ui;
 
 /// So much of a reason is kept, in characters.
 const REASON_MOST: usize = 2000;
@@ -70,7 +71,7 @@ pub(super) fn cmd_lock(ui: &mut Ui, fleet: &Fleet, args: &LockArgs) -> Outcome {
     let until = args.ttl.map(|span| until(host, span)).transpose()?;
     let lock = locks::lock(host, &directory, by, reason, until)
         .map_err(|error| failure(host, &directory, error))?;
-    let end = lock.holder.until.map(|until| format!(" until {}", local(until)));
+    let end = lock.holder.until.map(|until| format!(" until {}", local_minute(until)));
     ui.note(&format!("locked {}{}", shown(host, &directory), end.unwrap_or_default()));
     Ok(ExitCode::SUCCESS)
 }
@@ -168,13 +169,8 @@ pub(super) fn shown(host: &Host, directory: &Path) -> String {
 
 /// Who keeps a directory, and for how long yet.
 fn who(holder: &Holder) -> String {
-    let left = holder.until.map(|until| format!(" (until {})", local(until)));
+    let left = holder.until.map(|until| format!(" (until {})", local_minute(until)));
     one_line(&format!("{}{}", holder.what, left.unwrap_or_default()))
-}
-
-/// A time as the clock on the wall shows it.
-pub(super) fn local(time: Time) -> String {
-    time.0.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 const HEADER: [&str; 4] = ["KIND", "SINCE", "DIRECTORY", "WHO"];

@@ -7,9 +7,10 @@ use agentctl_core::adapters::control::Begin;
 use agentctl_core::ask::{Fleet, InspectedSession, is_remote};
 use clap::Args;
 
-use super::launch::{Flags, Wanted, no_directory, prompt, start};
+use super::launch::{Flags, Wanted, prompt, start};
 use super::status::inspect;
 use crate::config::Defaults;
+use crate::face::{directory_on_server, no_session};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -55,11 +56,11 @@ pub(super) fn cmd_resume(
             .hint(format!("`agentctl resume {parent} …` continues the session it belongs to")));
     }
     let adapter = ALL.iter().find(|a| a.name() == session.adapter).copied();
-    let adapter = adapter.ok_or_else(|| super::nothing(&args.id))?;
+    let adapter = adapter.ok_or_else(|| no_session(&args.id))?;
     let cwd = match (args.cwd, &session.cwd) {
         // It goes on in its server, which knows where.
         (None, None) if is_remote(adapter) => host.cwd.clone(),
-        (Some(_), _) if is_remote(adapter) => return Err(no_directory(adapter)),
+        (Some(_), _) if is_remote(adapter) => return Err(directory_on_server(adapter)),
         (Some(dir), _) => host.cwd.join(dir),
         (None, Some(dir)) => PathBuf::from(dir),
         (None, None) => {

@@ -10,11 +10,12 @@ use agentctl_core::runs::Runs;
 use clap::Args;
 
 use crate::config::{Defaults, Span};
+use crate::face::age;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::rows;
 use crate::shim;
 use crate::text::{byte_size, fit, one_line};
-use crate::ui::{Ui, age};
+use crate::ui::Ui;
 
 /// List what launches left behind: logs, exit codes, how big
 ///

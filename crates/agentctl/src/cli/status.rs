@@ -5,10 +5,11 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Session, Time, Tokens};
 use clap::Args;
 
+use crate::face::{age, unresolved};
 use crate::failure::{Failure, Outcome};
 use crate::rows;
 use crate::text::{clean, one_line, wrap};
-use crate::ui::{Ui, age};
+use crate::ui::Ui;
 
 /// Show one session in full
 #[derive(Args)]
@@ -36,7 +37,7 @@ pub(super) fn cmd_status(ui: &mut Ui, fleet: &Fleet, args: &StatusArgs) -> Outco
 
 /// Looks at the one session a person named.
 pub(super) fn inspect(fleet: &Fleet, text: &str) -> Result<InspectedSession, Failure> {
-    fleet.status(text).map_err(|not_one| super::not_found(fleet, text, not_one))
+    fleet.status(text).map_err(|not_one| unresolved(fleet, text, not_one))
 }
 
 /// Columns that names take.

@@ -11,6 +11,7 @@ use clap::Args;
 
 use super::list::{StatusArg, adapter_name};
 use crate::config::Span;
+use crate::face::unresolved;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::rows;
 use crate::text::one_line;
@@ -104,7 +105,7 @@ fn told(ui: &mut Ui, args: &StopArgs, stopped: &Stopped, worst: u8) -> Outcome {
 
 fn named(fleet: &Fleet, ids: &[String]) -> Result<StopTargets, Failure> {
     let found = fleet.stop_targets(ids);
-    found.map_err(|(text, not_one)| super::not_found(fleet, text, not_one))
+    found.map_err(|(text, not_one)| unresolved(fleet, text, not_one))
 }
 
 /// Lists what lives; a person at a terminal is asked before any of it is touched.

@@ -6,18 +6,20 @@ use agentctl_core::host::Host;
 use agentctl_core::launch::LaunchError;
 use agentctl_core::locks::{self, Holder};
 
+use super::age;
 use crate::failure::{Failure, Kind};
-use crate::rows;
-use crate::ui::age;
+use crate::text::with_tilde;
 
 /// Says that an agent on a server cannot be given a directory.
-pub(in crate::cli) fn no_directory(adapter: &dyn Adapter) -> Failure {
+#[must_use]
+pub fn directory_on_server(adapter: &dyn Adapter) -> Failure {
     let message = format!("{} works where its server says: --cwd cannot be heeded", adapter.name());
     Failure::new(Kind::Usage, message).hint("leave it out")
 }
 
 /// Says why no agent could be chosen.
-pub(super) fn no_adapter(why: &NoAdapter) -> Failure {
+#[must_use]
+pub fn no_adapter(why: &NoAdapter) -> Failure {
     match why {
         NoAdapter::Unknown(name) => {
             let known: Vec<_> = ALL.iter().map(|a| a.name()).collect();
@@ -33,7 +35,8 @@ pub(super) fn no_adapter(why: &NoAdapter) -> Failure {
 }
 
 /// Says why an order was not carried out.
-pub(super) fn not_started(host: &Host, why: NotStarted) -> Failure {
+#[must_use]
+pub fn not_started(host: &Host, why: NotStarted) -> Failure {
     match why {
         NotStarted::HookOnServer(agent) => {
             let message = format!("{agent} runs on a server: no hook is run for it");
@@ -80,7 +83,7 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
         }
         LaunchError::Held { directory, holders } => {
             let by: Vec<String> = holders.iter().map(|h| held(host, h)).collect();
-            let directory = rows::directory(host, &directory.to_string_lossy());
+            let directory = with_tilde(&host.home, &directory.to_string_lossy());
             let message = format!("{directory} is {}", by.join(" and "));
             let stop =
                 holders.iter().find_map(|h| h.session.clone().or(h.pid.map(|p| p.to_string())));
