@@ -18,7 +18,9 @@ mod target;
 mod wait;
 mod why;
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::doctor::{Check, CheckState, DaemonState, DoctorContext, DoctorDocument};
@@ -37,9 +39,12 @@ pub use self::stop::{
 pub use self::target::{Candidate, NotOne};
 pub use self::wait::WaitDocument;
 pub use self::why::WhyDocument;
+use crate::adapters::Adapter;
+use crate::events::Watcher;
 use crate::fleet::{self, Adapters, Inspected, Query, Rows};
 use crate::host::Host;
 use crate::model::{Listing, Target};
+use crate::transcript::{Transcript, TranscriptError};
 
 /// The agents of one host: the receiver of every question.
 #[derive(Clone)]
@@ -67,6 +72,30 @@ impl Fleet {
     #[must_use]
     pub fn rows(&self, query: &Query) -> Rows {
         fleet::rows(&self.host, self.adapters, query)
+    }
+
+    /// Returns the same fleet with another limit for questions about all history.
+    #[must_use]
+    pub fn with_limit(&self, limit: Duration) -> Self {
+        let mut host = Host::clone(&self.host);
+        host.deadlines.all = limit;
+        Self { host: Arc::new(host), adapters: self.adapters }
+    }
+
+    /// Returns the adapter of this name.
+    #[must_use]
+    pub fn adapter(&self, name: &str) -> Option<&'static dyn Adapter> {
+        self.adapters.iter().find(|adapter| adapter.name() == name).copied()
+    }
+
+    /// Opens the conversation of one session.
+    pub fn transcript(&self, target: &Target) -> Result<Transcript, TranscriptError> {
+        Transcript::open(&self.host, self.adapters, target)
+    }
+
+    /// Makes a watcher that tells events.
+    pub fn watcher(&self) -> io::Result<Watcher> {
+        Watcher::new(Arc::clone(&self.host), self.adapters)
     }
 
     /// Looks at one session in full.

@@ -1,7 +1,6 @@
 //! The question `doctor`: what was found on this machine, which mechanisms are in force, what is missing.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -9,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Fleet;
 use crate::adapters::{Adapter, Found, Look};
-use crate::events::Watcher;
 use crate::fleet::{each_adapter, look, roots_of};
 use crate::host::Host;
 use crate::kernel::Mechanism;
@@ -186,7 +184,7 @@ fn changes(fleet: &Fleet, daemon: &DaemonState) -> Check {
     let check = |state, detail: String| Check::new("events", "changes", state, detail);
     let (who, trouble) = match daemon {
         DaemonState::Serves { trouble } => ("the daemon", trouble.clone()),
-        DaemonState::Absent => match Watcher::new(Arc::clone(&fleet.host), fleet.adapters) {
+        DaemonState::Absent => match fleet.watcher() {
             Ok(mut watcher) => {
                 watcher.look();
                 ("`events`", watcher.trouble().map(str::to_owned))

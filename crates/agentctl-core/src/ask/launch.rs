@@ -158,8 +158,7 @@ impl Fleet {
         defaults: &LaunchDefaults,
     ) -> Result<ChosenAdapter, NoAdapter> {
         if let Some(name) = named.or(defaults.adapter.as_deref()) {
-            let found = self.adapters.iter().find(|adapter| adapter.name() == name).copied();
-            let adapter = found.ok_or_else(|| NoAdapter::Unknown(name.to_owned()))?;
+            let adapter = self.adapter(name).ok_or_else(|| NoAdapter::Unknown(name.to_owned()))?;
             return Ok(ChosenAdapter { adapter, first_installed: false });
         }
         let installed = |adapter: &&'static dyn Adapter| {
@@ -219,8 +218,7 @@ impl Fleet {
     /// Opens the conversation of a session that goes on, at its end.
     fn transcript_to_go_on(&self, asked: &Launch) -> Option<Transcript> {
         let resumed = matches!(asked.order.begin, Begin::Resume(_)).then_some(asked.from.as_ref());
-        let mut transcript =
-            Transcript::open(&self.host, self.adapters, resumed.flatten()?).ok()?;
+        let mut transcript = self.transcript(resumed.flatten()?).ok()?;
         let _seen = transcript.last_raw(1);
         Some(transcript)
     }

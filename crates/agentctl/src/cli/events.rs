@@ -9,10 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use agentctl_core::adapters::ALL;
 use agentctl_core::ask::Fleet;
 use agentctl_core::events::{Event, EventKind, Watcher, replay};
-use agentctl_core::host::Host;
 use agentctl_core::marks;
 use agentctl_core::model::{Fault, Time};
 use clap::Args;
@@ -68,7 +66,7 @@ pub(super) fn cmd_events(ui: &mut Ui, fleet: &Fleet, args: &EventsArgs) -> Outco
             types: args.types.iter().map(|kind| kind.word().to_owned()).collect(),
             adapters: args.adapter.iter().cloned().collect(),
         };
-        match Remote::begin(host, wanted, from, end.clone())? {
+        match Remote::begin(fleet, wanted, from, end.clone())? {
             Ok(stream) => return tell(ui, args, stream),
             Err(Alone::Ended) => return Ok(ExitCode::SUCCESS),
             Err(Alone::Untrusted(silence)) => silence.warn_if_untrusted(ui),
@@ -77,7 +75,7 @@ pub(super) fn cmd_events(ui: &mut Ui, fleet: &Fleet, args: &EventsArgs) -> Outco
             ),
         }
     }
-    tell(ui, args, Local::begin(host, from, end)?)
+    tell(ui, args, Local::begin(fleet, from, end)?)
 }
 
 /// What wakes whoever reads a stream.
@@ -151,8 +149,8 @@ struct Local {
 }
 
 impl Local {
-    fn begin(host: &Arc<Host>, from: Option<Time>, end: End) -> Result<Self, Failure> {
-        let mut watcher = Watcher::new(Arc::clone(host), ALL)?;
+    fn begin(fleet: &Fleet, from: Option<Time>, end: End) -> Result<Self, Failure> {
+        let mut watcher = fleet.watcher()?;
         let bell = watcher.bell();
         end.does(move || bell.ring());
         let seen = watcher.look();
@@ -165,7 +163,9 @@ impl Local {
         };
         local.hear(&seen.faults);
         // Looked first, remembered second: what ends in between is seen twice rather than never.
-        for event in from.into_iter().flat_map(|from| replay::since(host, ALL, from)) {
+        for event in
+            from.into_iter().flat_map(|from| replay::since(&fleet.host, fleet.adapters, from))
+        {
             local.replayed.insert(event.id.clone());
             local.waiting.push_back(Word::Event(Box::new(event)));
         }

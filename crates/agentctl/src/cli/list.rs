@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::ask::Fleet;
-use agentctl_core::fleet::{self, Query, Rows};
+use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Status, Time};
 use clap::{Args, ValueEnum};
@@ -90,7 +89,7 @@ pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
     let host = &fleet.host;
     let query = query(host, args)?;
     if args.watch {
-        return watch(ui, host, args, &query);
+        return watch(ui, fleet, args, &query);
     }
     let began = Instant::now();
     if let Some(line) = asked(ui, host, args, &query)
@@ -98,9 +97,8 @@ pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
     {
         return Ok(code);
     }
-    let mut left = Host::clone(host);
-    left.deadlines.all = host.deadlines.all.saturating_sub(began.elapsed());
-    let listing = fleet::rows(&Arc::new(left), ALL, &query);
+    let left = host.deadlines.all.saturating_sub(began.elapsed());
+    let listing = fleet.with_limit(left).rows(&query);
     show(ui, host, args, &listing)?;
     let code = super::answered(ui, &listing.faults);
     // The process ends now: giving back thousands of rows one by one would only delay it.
@@ -227,14 +225,14 @@ fn empty(args: &ListArgs, faults: &[Fault]) -> Vec<String> {
     vec![format!("{what} {}", names.join(", ")), next.into()]
 }
 
-fn watch(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs, query: &Query) -> Outcome {
+fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, query: &Query) -> Outcome {
     let mut last = None;
     loop {
-        let listing = fleet::rows(host, ALL, query);
+        let listing = fleet.rows(query);
         if args.json {
             ui.json_line(&listing)?;
         } else {
-            let shown = rows::drawn(ui.canvas(), host, &listing);
+            let shown = rows::drawn(ui.canvas(), &fleet.host, &listing);
             if last.as_ref() != Some(&shown) {
                 repaint(ui, &shown, listing.faults.is_empty())?;
                 last = Some(shown);

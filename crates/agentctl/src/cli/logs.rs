@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use agentctl_core::adapters::ALL;
 use agentctl_core::ask::Fleet;
 use agentctl_core::transcript::{Transcript, TranscriptError};
 use clap::Args;
@@ -32,9 +31,8 @@ pub(super) struct LogsArgs {
 }
 
 pub(super) fn cmd_logs(ui: &mut Ui, fleet: &Fleet, args: &LogsArgs) -> Outcome {
-    let host = &fleet.host;
     let (target, faults) = super::target(fleet, &args.id)?;
-    let mut transcript = Transcript::open(host, ALL, &target).map_err(failed)?;
+    let mut transcript = fleet.transcript(&target).map_err(failed)?;
     // The watch stands before the first read, so that nothing written in between is missed.
     let watch = args.follow.then(|| transcript.watch());
     let form = match (args.json, args.raw) {

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use agentctl_core::adapters::ALL;
 use agentctl_core::adapters::control::Begin;
 use agentctl_core::ask::{Fleet, InspectedSession, is_remote};
 use clap::Args;
@@ -55,8 +54,7 @@ pub(super) fn cmd_resume(
         return Err(Failure::new(Kind::Refused, format!("{id} is a subagent of {parent}"))
             .hint(format!("`agentctl resume {parent} …` continues the session it belongs to")));
     }
-    let adapter = ALL.iter().find(|a| a.name() == session.adapter).copied();
-    let adapter = adapter.ok_or_else(|| no_session(&args.id))?;
+    let adapter = fleet.adapter(session.adapter).ok_or_else(|| no_session(&args.id))?;
     let cwd = match (args.cwd, &session.cwd) {
         // It goes on in its server, which knows where.
         (None, None) if is_remote(adapter) => host.cwd.clone(),

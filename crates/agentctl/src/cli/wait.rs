@@ -157,7 +157,7 @@ pub(super) fn follow(
             }
         };
         if transcript.is_none() {
-            transcript = Transcript::open(&fleet.host, fleet.adapters, target).ok();
+            transcript = fleet.transcript(target).ok();
         }
         watch = watch.or_else(|| transcript.as_ref()?.watch().ok());
         if let Some(transcript) = &mut transcript {
