@@ -11,6 +11,7 @@ mod doctor;
 mod fuses;
 mod launch;
 mod locks;
+mod resume;
 mod runs;
 mod status;
 mod stop;
@@ -30,6 +31,7 @@ pub use self::launch::{
     StartedSession, is_remote,
 };
 pub use self::locks::LocksDocument;
+pub use self::resume::{Continuation, NotContinued};
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
 pub use self::status::{InspectedSession, SessionDocument};
 pub use self::stop::{

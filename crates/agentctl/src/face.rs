@@ -9,6 +9,6 @@ mod time;
 mod unresolved;
 
 pub use self::conversation::{Line, LineKind, Span, SpanStyle, conversation_lines};
-pub use self::failed_launch::{directory_on_server, no_adapter, not_started};
+pub use self::failed_launch::{directory_on_server, no_adapter, not_continued, not_started};
 pub use self::time::{age, local_clock, local_minute};
-pub use self::unresolved::{no_session, unresolved};
+pub use self::unresolved::unresolved;

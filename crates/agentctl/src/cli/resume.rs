@@ -2,15 +2,13 @@
 
 use std::path::PathBuf;
 
-use agentctl_core::adapters::control::Begin;
-use agentctl_core::ask::{Fleet, InspectedSession, is_remote};
+use agentctl_core::ask::{Continuation, Fleet};
 use clap::Args;
 
 use super::launch::{Flags, Wanted, prompt, start};
-use super::status::inspect;
 use crate::config::Defaults;
-use crate::face::{directory_on_server, no_session};
-use crate::failure::{Failure, Kind, Outcome};
+use crate::face::not_continued;
+use crate::failure::Outcome;
 use crate::ui::Ui;
 
 /// Continue a session with a message
@@ -40,38 +38,12 @@ pub(super) fn cmd_resume(
     defaults: &Defaults,
     args: ResumeArgs,
 ) -> Outcome {
-    let host = &fleet.host;
-    let InspectedSession { target, session, faults } = inspect(fleet, &args.id)?;
-    for fault in &faults {
-        ui.warn_fault(fault);
-    }
-    let Some(id) = session.id.clone() else {
-        let pid = session.pid.unwrap_or_default();
-        return Err(Failure::new(Kind::Refused, format!("pid {pid} serves no session yet"))
-            .hint("`agentctl list` shows when it does"));
-    };
-    if let Some(parent) = &session.parent {
-        return Err(Failure::new(Kind::Refused, format!("{id} is a subagent of {parent}"))
-            .hint(format!("`agentctl resume {parent} …` continues the session it belongs to")));
-    }
-    let adapter = fleet.adapter(session.adapter).ok_or_else(|| no_session(&args.id))?;
-    let cwd = match (args.cwd, &session.cwd) {
-        // It goes on in its server, which knows where.
-        (None, None) if is_remote(adapter) => host.cwd.clone(),
-        (Some(_), _) if is_remote(adapter) => return Err(directory_on_server(adapter)),
-        (Some(dir), _) => host.cwd.join(dir),
-        (None, Some(dir)) => PathBuf::from(dir),
-        (None, None) => {
-            return Err(Failure::new(
-                Kind::Failed,
-                format!("where session {id} worked is not known"),
-            )
-            .hint("name the directory with --cwd"));
-        }
-    };
+    let found =
+        fleet.continuation(&args.id, args.cwd, args.fork, &mut |fault| ui.warn_fault(fault));
+    let found = found.map_err(|why| not_continued(fleet, &args.id, why))?;
     let prompt = prompt(Some(&args.message), None, "say something: resume ID MESSAGE")?;
-    let begin = if args.fork { Begin::Fork(id) } else { Begin::Resume(id) };
+    let Continuation { adapter, begin, cwd, from } = found;
     // It continues as what it was: a name given at its launch stays with its run.
-    let wanted = Wanted { adapter, prompt, begin, cwd, name: None, from: Some(target) };
+    let wanted = Wanted { adapter, prompt, begin, cwd, name: None, from: Some(from) };
     start(ui, fleet, defaults, args.flags, wanted)
 }

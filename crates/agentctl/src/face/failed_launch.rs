@@ -1,12 +1,12 @@
 //! Failed launches in words: why, what to do about it, and with which exit code.
 
 use agentctl_core::adapters::{ALL, Adapter};
-use agentctl_core::ask::{NoAdapter, NotStarted};
+use agentctl_core::ask::{Fleet, NoAdapter, NotContinued, NotStarted};
 use agentctl_core::host::Host;
 use agentctl_core::launch::LaunchError;
 use agentctl_core::locks::{self, Holder};
 
-use super::age;
+use super::{age, unresolved};
 use crate::failure::{Failure, Kind};
 use crate::text::with_tilde;
 
@@ -31,6 +31,27 @@ pub fn no_adapter(why: &NoAdapter) -> Failure {
             "no coding agent is installed, or none is on your PATH",
         )
         .hint("`agentctl launch demo -p …` needs none; `agentctl adapters` lists those we know"),
+    }
+}
+
+/// Says why a session cannot go on.
+#[must_use]
+pub fn not_continued(fleet: &Fleet, text: &str, why: NotContinued) -> Failure {
+    match why {
+        NotContinued::NotOne(not_one) => unresolved(fleet, text, not_one),
+        NotContinued::NoSession { pid } => {
+            Failure::new(Kind::Refused, format!("pid {pid} serves no session yet"))
+                .hint("`agentctl list` shows when it does")
+        }
+        NotContinued::Subagent { id, parent } => {
+            Failure::new(Kind::Refused, format!("{id} is a subagent of {parent}"))
+                .hint(format!("`agentctl resume {parent} …` continues the session it belongs to"))
+        }
+        NotContinued::DirectoryOnServer(adapter) => directory_on_server(adapter),
+        NotContinued::UnknownDirectory { id } => {
+            Failure::new(Kind::Failed, format!("where session {id} worked is not known"))
+                .hint("name the directory with --cwd")
+        }
     }
 }
 

@@ -26,9 +26,7 @@ pub fn unresolved(fleet: &Fleet, text: &str, not_one: NotOne) -> Failure {
     }
 }
 
-/// Says that no session matches a text.
-#[must_use]
-pub fn no_session(text: &str) -> Failure {
+fn no_session(text: &str) -> Failure {
     let failure = Failure::new(Kind::NotFound, format!("no session matches `{text}`"));
     if text == "@last" {
         return failure.hint("`@last` is the newest session started with `agentctl launch`");

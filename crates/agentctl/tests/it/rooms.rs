@@ -252,6 +252,17 @@ fn adapters_start_and_signal_no_process_and_commands_open_no_agents_file() {
     }
 }
 
+/// A document that only a command knows is out of reach of the socket and of every further interface.
+#[test]
+fn commands_define_no_document_of_their_own() {
+    for (file, tokens) in production("crates/agentctl/src/cli") {
+        for token in tokens {
+            let place = format!("cli/{file}:{}", token.line);
+            assert_ne!(token.word(), Some("JsonSchema"), "{place}: put the document into `ask`");
+        }
+    }
+}
+
 #[test]
 fn marks_on_processes_are_written_once_and_in_their_room() {
     let mut places = BTreeMap::<String, Vec<String>>::new();
