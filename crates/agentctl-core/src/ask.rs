@@ -11,6 +11,7 @@ mod doctor;
 mod fuses;
 mod launch;
 mod locks;
+mod logs;
 mod resume;
 mod runs;
 mod status;
@@ -31,6 +32,7 @@ pub use self::launch::{
     StartedSession, is_remote,
 };
 pub use self::locks::LocksDocument;
+pub use self::logs::{LogsDocument, NoLogs};
 pub use self::resume::{Continuation, NotContinued};
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
 pub use self::status::{InspectedSession, SessionDocument};

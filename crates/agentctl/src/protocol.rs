@@ -68,6 +68,8 @@ methods! {
     "session.status" SessionStatus(OneParams),
     /// Explains the status of one session; answered with `WhyDocument`.
     "session.why" SessionWhy(OneParams),
+    /// Returns the last messages of one session; answered with `LogsDocument`.
+    "session.logs" SessionLogs(LogsParams),
     /// Lists occupied and locked directories; answered with `LocksDocument`.
     "lock.list" LockList(NoParams),
     /// Lists fuses; answered with `FusesDocument`.
@@ -262,6 +264,23 @@ impl From<ListParams> for Query {
 pub struct OneParams {
     /// The session, as on the command line.
     pub id: String,
+}
+
+/// The parameters of `session.logs`.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogsParams {
+    /// The session, as on the command line.
+    pub id: String,
+    /// How many messages at most.
+    #[serde(default = "LogsParams::usual_count")]
+    pub count: usize,
+}
+
+impl LogsParams {
+    fn usual_count() -> usize {
+        20
+    }
 }
 
 /// The parameters of `events.subscribe`.

@@ -4,12 +4,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agentctl_core::ask::{DaemonState, DoctorContext, Fleet, NotOne, WhyDocument};
+use agentctl_core::ask::{DaemonState, DoctorContext, Fleet, NoLogs, NotOne, WhyDocument};
 use agentctl_core::kernel;
+use agentctl_core::transcript::TranscriptError;
 use tokio::sync::oneshot;
 
 use super::lists::{self, Text};
-use crate::protocol::{ListParams, OneParams, Refusal};
+use crate::protocol::{ListParams, LogsParams, OneParams, Refusal};
 
 /// Free memory that exceeds this after a large answer is given back. Less is kept: the next one needs it.
 pub(super) const MEMORY_ENOUGH: u64 = 50 << 20;
@@ -105,6 +106,19 @@ impl Answers {
         self.blocking(move |fleet| {
             let found = fleet.status(&id).map_err(|not_one| unresolved(&id, &not_one));
             found.and_then(|found| raw(&WhyDocument::of(&found.session)))
+        })
+        .await
+    }
+
+    /// Answers `session.logs`.
+    pub(super) async fn logs(&self, LogsParams { id, count }: LogsParams) -> Answer {
+        self.blocking(move |fleet| match fleet.logs(&id, count) {
+            Ok(logs) => raw(&logs),
+            Err(NoLogs::NotOne(not_one)) => Err(unresolved(&id, &not_one)),
+            Err(NoLogs::Unread(error @ TranscriptError::Hidden(_))) => {
+                Err(Refusal::new(Refusal::UNKNOWN, error.to_string()))
+            }
+            Err(NoLogs::Unread(error)) => Err(Refusal::new(Refusal::INTERNAL, error.to_string())),
         })
         .await
     }

@@ -315,6 +315,7 @@ impl Connection {
             Request::SessionList(params) => answers.list(params).await,
             Request::SessionStatus(one) => answers.status(one).await,
             Request::SessionWhy(one) => answers.why(one).await,
+            Request::SessionLogs(params) => answers.logs(params).await,
             Request::LockList(_) => answers.blocking(|fleet| raw(&fleet.locks())).await,
             Request::FuseList(_) => answers.blocking(|fleet| raw(&fleet.fuses())).await,
             Request::RunList(_) => answers.runs().await,

@@ -42,6 +42,12 @@ fn a_question_on_the_socket_has_the_answer_of_its_command() {
         assert_eq!(fuse.code, Some(0), "{fuse:?}");
         let id = "45454545";
         let mut wire = Wire::greeted(&home);
+        let logs = home.run(&["logs", id, "-n", "3", "--json"]).stdout;
+        let lines = logs.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+        let printed: Vec<Value> = lines.collect();
+        assert_eq!(printed.len(), 3, "{logs}");
+        let told = wire.ask("session.logs", &json!({"id": id, "count": 3}));
+        assert_eq!(told["result"]["messages"], json!(printed), "session.logs");
         for (method, params, command) in [
             ("session.why", json!({"id": id}), &["why", id, "--json"][..]),
             ("lock.list", json!({}), &["locks", "--json"]),
