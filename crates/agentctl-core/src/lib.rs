@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 pub mod adapters;
+pub mod ask;
 pub mod events;
 pub mod fleet;
 pub mod fuses;

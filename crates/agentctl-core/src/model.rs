@@ -422,7 +422,7 @@ pub type InternedName = &'static str;
 
 /// Interns an adapter name or fault code as `&'static str`. Leaks each distinct string once; the number of
 /// strings is limited.
-fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
+pub(crate) fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
     use std::sync::{Mutex, PoisonError};
     static WORDS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
     const NAMES_LIMIT: usize = 256;

@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::path::Path;
 
 /// Ranges of code points above ASCII and C1 that are not shown as they are, in their order: category Cf and
 /// `Default_Ignorable_Code_Point` of Unicode 17, and the two separators that end a line.
@@ -108,6 +109,54 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 16);
     text.chars().for_each(|c| push_clean(&mut out, c));
     Cow::Owned(out)
+}
+
+/// Returns a text as one line: control characters neutralised, white space collapsed.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    in_one_line(text).into_owned()
+}
+
+/// Like [`one_line`], without a copy if the text is one line already.
+#[must_use]
+pub fn in_one_line(text: &str) -> Cow<'_, str> {
+    let mut after_blank = true;
+    let is_line = text.chars().all(|c| {
+        let blank = c == ' ';
+        let fits = if c.is_ascii() {
+            matches!(c, ' '..='~')
+        } else {
+            !c.is_whitespace() && !is_harmful(c)
+        };
+        fits && !(std::mem::replace(&mut after_blank, blank) && blank)
+    });
+    if is_line && !text.ends_with(' ') {
+        return Cow::Borrowed(text);
+    }
+    clean(text).split_whitespace().collect::<Vec<_>>().join(" ").into()
+}
+
+/// Returns a path on one line, with the home directory shortened to `~`.
+#[must_use]
+pub fn with_tilde(home: &Path, path: &str) -> String {
+    let home = home.to_string_lossy();
+    let short = match path.strip_prefix(home.as_ref()) {
+        Some("") => Cow::Borrowed("~"),
+        Some(rest) if rest.starts_with('/') => format!("~{rest}").into(),
+        _ => path.into(),
+    };
+    one_line(&short)
+}
+
+/// Returns a number of bytes in the largest unit that leaves a whole number.
+#[must_use]
+pub fn byte_size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{} KB", bytes >> 10),
+        1_048_576..1_073_741_824 => format!("{} MB", bytes >> 20),
+        _ => format!("{} GB", bytes >> 30),
+    }
 }
 
 /// Appends one character, neutralised if necessary.

@@ -16,10 +16,9 @@ use agentctl_core::kernel::Process;
 use agentctl_core::marks;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::place::{ConnectError, Place};
-use crate::protocol::{Hello, PROTOCOL, Refusal, Welcome};
+use crate::protocol::{Hello, PROTOCOL, Refusal, Request, Welcome};
 use crate::ui::Ui;
 
 /// A command that can answer by itself waits for `hello` this fraction of `[deadline] live`: 200 ms by default.
@@ -192,6 +191,15 @@ struct Wire {
     next: u64,
 }
 
+/// A request in its frame.
+#[derive(Serialize)]
+struct OutgoingCall<'a> {
+    jsonrpc: &'static str,
+    id: u64,
+    #[serde(flatten)]
+    request: &'a Request,
+}
+
 #[derive(Deserialize)]
 struct Reply<T> {
     // Otherwise a result that is `null` would count as missing.
@@ -219,7 +227,7 @@ impl Client {
             let stream = place.connect(until)?;
             let mut wire = Wire { stream: BufReader::with_capacity(1 << 16, stream), next: 0 };
             let left = until.saturating_duration_since(Instant::now());
-            match wire.call("hello", &Hello { protocol: PROTOCOL }, left) {
+            match wire.call(&Request::Hello(Hello { protocol: PROTOCOL }), left) {
                 Ok(welcome) => return Ok(Self { wire, welcome }),
                 Err(ClientError::Refused(refusal)) if refusal.code == Refusal::BUSY => {
                     return Err(ClientError::Busy);
@@ -254,21 +262,15 @@ impl Client {
     /// Sends a request and parses the answer.
     pub fn call<T: DeserializeOwned>(
         &mut self,
-        method: &str,
-        params: &impl Serialize,
+        request: &Request,
         limit: Duration,
     ) -> Result<T, ClientError> {
-        self.wire.call(method, params, limit)
+        self.wire.call(request, limit)
     }
 
     /// Sends a request and returns the line of the answer, to be parsed with [`answer`].
-    pub fn ask(
-        &mut self,
-        method: &str,
-        params: &impl Serialize,
-        limit: Duration,
-    ) -> Result<Vec<u8>, ClientError> {
-        self.wire.ask(method, params, limit)
+    pub fn ask(&mut self, request: &Request, limit: Duration) -> Result<Vec<u8>, ClientError> {
+        self.wire.ask(request, limit)
     }
 
     /// Returns a handle with which the connection can be ended from another thread.
@@ -285,28 +287,22 @@ impl Client {
 impl Wire {
     fn call<T: DeserializeOwned>(
         &mut self,
-        method: &str,
-        params: &impl Serialize,
+        request: &Request,
         limit: Duration,
     ) -> Result<T, ClientError> {
-        answer(&self.ask(method, params, limit)?)
+        answer(&self.ask(request, limit)?)
     }
 
-    fn ask(
-        &mut self,
-        method: &str,
-        params: &impl Serialize,
-        limit: Duration,
-    ) -> Result<Vec<u8>, ClientError> {
+    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Vec<u8>, ClientError> {
         let until = Instant::now() + limit;
         self.next += 1;
-        let request =
-            json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
+        let call = OutgoingCall { jsonrpc: "2.0", id: self.next, request };
+        let call = serde_json::to_string(&call).map_err(invalid)?;
         let stream = self.stream.get_mut();
         // A timeout of zero is an error.
         let limit = limit.max(Duration::from_millis(1));
         stream.set_write_timeout(Some(limit)).map_err(ClientError::Connection)?;
-        let sent = stream.write_all(format!("{request}\n").as_bytes());
+        let sent = stream.write_all(format!("{call}\n").as_bytes());
         // Also read after a failed write: the daemon may have sent a reason before it closed.
         match (self.line(Some(until)), sent) {
             (Ok(line), _) => Ok(line),

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use agentctl_core::adapters::control::Permissions;
 use agentctl_core::adapters::{self};
+pub use agentctl_core::ask::LaunchDefaults as Defaults;
+use agentctl_core::ask::{Fleet, LaunchHooks};
 use agentctl_core::host::{Deadlines, Host, Secret};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::marks;
@@ -40,7 +42,7 @@ struct File {
     roots: BTreeMap<String, Vec<PathBuf>>,
     deadline: Deadline,
     runs: RunsTable,
-    hooks: Hooks,
+    hooks: LaunchHooks,
     #[serde(skip)]
     adapters: AdapterTables,
     webhooks: Vec<daemon::WebhookTable>,
@@ -64,43 +66,6 @@ impl<'de> Deserialize<'de> for Hidden {
 #[serde(deny_unknown_fields, default)]
 struct RunsTable {
     keep: Option<Span>,
-}
-
-/// The commands to run at the start and the end of a session, as argv.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Hooks {
-    /// After the start of a session.
-    pub on_create: Option<Vec<String>>,
-    /// After the end of its agent.
-    pub on_complete: Option<Vec<String>>,
-}
-
-/// The defaults of `launch`.
-#[derive(Clone, Debug)]
-pub struct Defaults {
-    /// The adapter.
-    pub adapter: Option<String>,
-    /// The model.
-    pub model: Option<String>,
-    /// The permissions of the agent.
-    pub permissions: Permissions,
-    /// The hooks.
-    pub hooks: Hooks,
-    /// How long the folders of ended runs are kept.
-    pub keep: Duration,
-}
-
-impl Default for Defaults {
-    fn default() -> Self {
-        Self {
-            adapter: None,
-            model: None,
-            permissions: Permissions::Default,
-            hooks: Hooks::default(),
-            keep: Duration::from_hours(7 * 24),
-        }
-    }
 }
 
 #[derive(Default, Deserialize)]
@@ -162,6 +127,12 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// Returns the receiver of questions: this host and all adapters.
+    #[must_use]
+    pub fn fleet(&self) -> Fleet {
+        Fleet::new(Arc::clone(&self.host), adapters::ALL)
+    }
+
     /// Fails if the commands in the configuration are not run.
     pub fn check_commands(&self) -> Result<(), Failure> {
         match &self.unsafe_commands {
@@ -212,7 +183,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
     let mut warnings = readable_secrets(&host, &file, &path);
     let unsafe_commands = unsafe_commands(&host, &file, &path);
     if let Some(why) = &unsafe_commands {
-        file.hooks = Hooks::default();
+        file.hooks = LaunchHooks::default();
         file.notify.iter_mut().for_each(daemon::NotifyTable::drop_command);
         warnings.push(format!("{why}; {UNSAFE_HINT}"));
     }

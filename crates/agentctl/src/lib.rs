@@ -8,6 +8,7 @@ pub mod client;
 pub mod config;
 pub mod daemon;
 pub mod demo;
+pub mod face;
 pub mod failure;
 pub mod http;
 pub mod parallel;

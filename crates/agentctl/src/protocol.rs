@@ -3,6 +3,7 @@
 use agentctl_core::events::EventKind;
 use agentctl_core::fleet::Query;
 use agentctl_core::model::{Fault, Status, Time};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -14,19 +15,101 @@ pub const PROTOCOL: u32 = 1;
 /// A longer request is refused.
 pub const REQUEST_MOST: usize = 1 << 20;
 
-/// One request.
-#[derive(Debug, Deserialize, Serialize)]
-pub struct Request {
+/// One call as it came: the frame around a [`Request`].
+#[derive(Debug, Deserialize)]
+pub struct Call {
     /// Always `2.0`.
     pub jsonrpc: String,
-    /// Comes back with the answer; a request without one gets none.
+    /// Comes back with the answer; a call without an id gets no answer.
     #[serde(default)]
     pub id: Option<Value>,
-    /// What is asked.
+    /// The name of the method.
     pub method: String,
-    /// With what.
+    /// The parameters; none is the same as an empty object.
     #[serde(default)]
     pub params: Option<Box<RawValue>>,
+}
+
+/// Declares the methods of the socket: the enum, their names, and reading a call.
+macro_rules! methods {
+    ($($(#[$doc:meta])* $name:literal $variant:ident($params:ty),)*) => {
+        /// Every request that the daemon answers. `docs/PROTOCOL.md` describes them.
+        #[derive(Debug, Deserialize, Serialize)]
+        #[serde(tag = "method", content = "params")]
+        pub enum Request {
+            $($(#[$doc])* #[serde(rename = $name)] $variant($params),)*
+        }
+
+        impl Request {
+            /// The names of all methods.
+            pub const METHODS: &[&str] = &[$($name),*];
+
+            /// Reads the method and the parameters of a call.
+            pub fn of(call: &Call) -> Result<Self, Refusal> {
+                let params = call.params.as_deref();
+                match call.method.as_str() {
+                    $($name => read(params).map(Self::$variant),)*
+                    other => {
+                        let message = format!("there is no method `{other}`");
+                        Err(Refusal::new(Refusal::METHOD, message))
+                    }
+                }
+            }
+        }
+    };
+}
+
+methods! {
+    /// The first request of every connection; answered with [`Welcome`].
+    "hello" Hello(Hello),
+    /// Lists sessions; answered in the [`Form`] that is asked for.
+    "session.list" SessionList(ListParams),
+    /// Looks at one session; answered with `SessionDocument`.
+    "session.status" SessionStatus(OneParams),
+    /// Explains the status of one session; answered with `WhyDocument`.
+    "session.why" SessionWhy(OneParams),
+    /// Returns the last messages of one session; answered with `LogsDocument`.
+    "session.logs" SessionLogs(LogsParams),
+    /// Lists occupied and locked directories; answered with `LocksDocument`.
+    "lock.list" LockList(NoParams),
+    /// Lists fuses; answered with `FusesDocument`.
+    "fuse.list" FuseList(NoParams),
+    /// Lists what launches left behind; answered with `RunsDocument`.
+    "run.list" RunList(NoParams),
+    /// Lists the agents that are supported; answered with `AdaptersDocument`.
+    "adapter.list" AdapterList(NoParams),
+    /// Examines this machine; answered with `DoctorDocument`.
+    "machine.doctor" MachineDoctor(NoParams),
+    /// Sends every event from now on; answered with [`Subscribed`].
+    "events.subscribe" EventsSubscribe(SubscribeParams),
+    /// Describes the daemon; answered with `DaemonStatus`.
+    "daemon.status" DaemonStatus(NoParams),
+    /// Ends the daemon; answered with [`Ending`].
+    "daemon.shutdown" DaemonShutdown(NoParams),
+}
+
+/// Reads parameters; none is the same as an empty object.
+fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, Refusal> {
+    let text = params.map_or("{}", RawValue::get);
+    serde_json::from_str(text).map_err(|error| Refusal::new(Refusal::PARAMS, error.to_string()))
+}
+
+/// No parameters: those that are sent are ignored.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct NoParams {}
+
+/// The answer to `events.subscribe`.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Subscribed {
+    /// Always true.
+    pub subscribed: bool,
+}
+
+/// The answer to `daemon.shutdown`.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Ending {
+    /// The process that ends.
+    pub pid: u32,
 }
 
 /// Why a request got no answer.
@@ -55,6 +138,10 @@ impl Refusal {
     pub const BUSY: i64 = -32001;
     /// No such session.
     pub const NOT_FOUND: i64 = -32004;
+    /// Several sessions match.
+    pub const AMBIGUOUS: i64 = -32005;
+    /// The sources that would answer could not be asked.
+    pub const UNKNOWN: i64 = -32003;
 
     /// Makes a refusal.
     #[must_use]
@@ -171,12 +258,29 @@ impl From<ListParams> for Query {
     }
 }
 
-/// The parameters of `session.status`.
+/// The parameters of `session.status` and `session.why`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OneParams {
     /// The session, as on the command line.
     pub id: String,
+}
+
+/// The parameters of `session.logs`.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogsParams {
+    /// The session, as on the command line.
+    pub id: String,
+    /// How many messages at most.
+    #[serde(default = "LogsParams::usual_count")]
+    pub count: usize,
+}
+
+impl LogsParams {
+    fn usual_count() -> usize {
+        20
+    }
 }
 
 /// The parameters of `events.subscribe`.

@@ -10,9 +10,10 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{ReasonKind, Session, Status, Time};
 use anstyle::Style;
 
+use crate::face::age;
 use crate::parallel::in_parts;
-use crate::text::{columns, fit, fit_path, in_one_line};
-use crate::ui::{Canvas, Ui, age};
+use crate::text::{columns, fit, fit_path, in_one_line, with_tilde};
+use crate::ui::{Canvas, Ui};
 
 const HEADER: [&str; 6] = ["STATUS", "AGENT", "ID", "ACTIVE", "DIRECTORY", "WHAT"];
 
@@ -228,11 +229,5 @@ fn state_and_title(session: &Session) -> Cow<'_, str> {
 /// Returns a path as one line, with the home directory shortened to `~`.
 #[must_use]
 pub fn directory(host: &Host, path: &str) -> String {
-    let home = host.home.to_string_lossy();
-    let short = match path.strip_prefix(home.as_ref()) {
-        Some("") => Cow::Borrowed("~"),
-        Some(rest) if rest.starts_with('/') => format!("~{rest}").into(),
-        _ => path.into(),
-    };
-    in_one_line(&short).into_owned()
+    with_tilde(&host.home, path)
 }

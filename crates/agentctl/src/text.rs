@@ -5,8 +5,10 @@
 
 use std::borrow::Cow;
 
-pub use agentctl_core::text::{SafeJson, bounded, clean, is_unsafe, safe_json};
-use agentctl_core::text::{is_harmful, is_plain, push_clean};
+pub use agentctl_core::text::{
+    SafeJson, bounded, byte_size, clean, in_one_line, is_unsafe, one_line, safe_json, with_tilde,
+};
+use agentctl_core::text::{is_plain, push_clean};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Maximum number of characters per column: limits the combining characters, which have no width.
@@ -45,31 +47,6 @@ fn colour(text: &str) -> Option<usize> {
     let (code, _) = text.strip_prefix("\x1b[")?.split_once('m')?;
     let ours = matches!(code, "0" | "1" | "2") || matches!(code.as_bytes(), [b'3', b'1'..=b'7']);
     ours.then(|| "\x1b[m".len() + code.len())
-}
-
-/// Returns a text as one line: control characters neutralised, white space collapsed.
-#[must_use]
-pub fn one_line(text: &str) -> String {
-    in_one_line(text).into_owned()
-}
-
-/// Like [`one_line`], without a copy if the text is one line already.
-#[must_use]
-pub fn in_one_line(text: &str) -> Cow<'_, str> {
-    let mut after_blank = true;
-    let is_line = text.chars().all(|c| {
-        let blank = c == ' ';
-        let fits = if c.is_ascii() {
-            matches!(c, ' '..='~')
-        } else {
-            !c.is_whitespace() && !is_harmful(c)
-        };
-        fits && !(std::mem::replace(&mut after_blank, blank) && blank)
-    });
-    if is_line && !text.ends_with(' ') {
-        return Cow::Borrowed(text);
-    }
-    clean(text).split_whitespace().collect::<Vec<_>>().join(" ").into()
 }
 
 /// Cuts a text to a number of columns and marks the cut with an ellipsis. Also limits characters without

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use agentctl_core::model::{Fault, Status, Time};
+use agentctl_core::model::{Fault, Status};
 use anstyle::{AnsiColor, Style};
 use serde::{Deserialize, Serialize};
 
@@ -219,17 +219,5 @@ impl Drop for Ui {
     fn drop(&mut self) {
         // A closed pipe is success.
         let _unread = self.out.flush();
-    }
-}
-
-/// Formats an age: `12m`.
-#[must_use]
-pub fn age(now: Time, then: Time) -> String {
-    let seconds = (now.millis() - then.millis()).max(0) / 1000;
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m", seconds / 60),
-        3600..86_400 => format!("{}h", seconds / 3600),
-        _ => format!("{}d", seconds / 86_400),
     }
 }

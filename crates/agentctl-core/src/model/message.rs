@@ -1,12 +1,12 @@
 //! One shape for the messages of every agent's conversations.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Time, Tokens, shorten};
 
 /// The author of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// The author of the prompt.
@@ -20,7 +20,7 @@ pub enum Role {
 }
 
 /// A tool the model asked for.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct ToolCall {
     /// The call's id, which its result repeats.
     pub id: Option<String>,
@@ -78,7 +78,7 @@ fn value_text(value: &serde_json::Value) -> String {
 }
 
 /// The result of a tool call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct ToolResult {
     /// The id of the call it answers.
     pub id: Option<String>,
@@ -89,7 +89,7 @@ pub struct ToolResult {
 }
 
 /// One message of a conversation: the same shape for every agent.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct Message {
     /// The agent's own id for it. Parts of one model message share it.
     pub id: Option<String>,

@@ -1,14 +1,14 @@
 //! The report of a stop: ended processes, surviving processes, and the final state of the session.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::fleet::Inspected;
-use crate::model::{Fault, ProcId, Session};
+use crate::model::{Fault, InternedName, ProcId, Session, Status, word};
 use crate::orders::Objection;
 
 /// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
     /// By a signal, command or request to end.
@@ -20,7 +20,7 @@ pub enum How {
 }
 
 /// A process that has ended.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct EndedProcess {
     /// Its pid.
     pub pid: u32,
@@ -31,10 +31,9 @@ pub struct EndedProcess {
 }
 
 /// A process that is still alive.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug)]
 pub struct Survivor {
     /// The process itself.
-    #[serde(skip)]
     pub id: ProcId,
     /// Its pid.
     pub pid: u32,
@@ -45,12 +44,13 @@ pub struct Survivor {
 }
 
 /// Another session inside the stopped one. It was not stopped.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Left {
     /// The process that serves it.
     pub pid: u32,
     /// Its adapter.
-    pub adapter: &'static str,
+    #[serde(deserialize_with = "word")]
+    pub adapter: InternedName,
     /// Its id.
     pub session: Option<String>,
 }
@@ -105,6 +105,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// Says whether no turn of the session was running before the stop.
+    #[must_use]
+    pub fn was_idle(&self) -> bool {
+        self.before.as_ref().is_some_and(|session| session.status == Status::Idle)
+    }
+
     pub(super) fn bare(verdict: StopVerdict, inspected: Inspected) -> Self {
         Self {
             verdict,

@@ -20,10 +20,12 @@ use crate::config::Loaded;
 use crate::daemon::service::{self, Manager};
 use crate::daemon::status::DaemonStatus;
 use crate::daemon::{self, start};
+use crate::face::age;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::place::Place;
+use crate::protocol::{Ending, NoParams, Request};
 use crate::text::one_line;
-use crate::ui::{Ui, age};
+use crate::ui::Ui;
 
 /// A daemon that was told to end has this long.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -146,7 +148,7 @@ fn start(ui: &mut Ui, loaded: &Loaded) -> Outcome {
         (false, false) => format!("runs already, pid {pid}"),
     });
     if loaded.metrics.is_some() {
-        let asked = client.call("daemon.status", &serde_json::json!({}), STATUS_LIMIT);
+        let asked = client.call(&Request::DaemonStatus(NoParams {}), STATUS_LIMIT);
         let trouble = match asked {
             Ok(DaemonStatus { metrics: Some(metrics), .. }) => metrics.trouble,
             Ok(_) => Some("it began before they were wished: `agentctl daemon restart`".into()),
@@ -185,8 +187,8 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
             return Ok(ExitCode::SUCCESS);
         }
         Ok(mut client) => {
-            let told: Result<serde_json::Value, _> =
-                client.call("daemon.shutdown", &serde_json::json!({}), STOP_LIMIT);
+            let told: Result<Ending, _> =
+                client.call(&Request::DaemonShutdown(NoParams {}), STOP_LIMIT);
             // The connection ends a moment before the process, which holds the right to serve until then.
             let hung_up = told.is_ok()
                 && matches!(client.line(Some(STOP_LIMIT)), Err(ClientError::Connection(_)));
@@ -245,7 +247,7 @@ fn has_gone(host: &Host, process: &ProcId) -> bool {
 
 fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
     let asked = Client::connect(place, HELLO_TIMEOUT).and_then(|mut client| {
-        let status = client.call("daemon.status", &serde_json::json!({}), STATUS_LIMIT);
+        let status = client.call(&Request::DaemonStatus(NoParams {}), STATUS_LIMIT);
         Ok((status?, client.welcome.fingerprint == client::fingerprint(host)))
     });
     let status = match asked {
@@ -436,8 +438,8 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
 
 fn stop_quietly(host: &Arc<Host>) {
     if let Ok(mut client) = Client::connect(&Place::of(host), HELLO_TIMEOUT) {
-        let _told: Result<serde_json::Value, _> =
-            client.call("daemon.shutdown", &serde_json::json!({}), STOP_LIMIT);
+        let _told: Result<Ending, _> =
+            client.call(&Request::DaemonShutdown(NoParams {}), STOP_LIMIT);
         let _ended = client.line(Some(STOP_LIMIT));
     }
 }

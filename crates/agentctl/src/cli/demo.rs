@@ -4,11 +4,11 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agentctl_core::adapters::{ALL, demo};
-use agentctl_core::fleet::{self, Query, Rows};
+use agentctl_core::adapters::demo;
+use agentctl_core::ask::Fleet;
+use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{ExitWatch, Spawn, Stdio};
 use agentctl_core::model::{Locator, ProcId, Session, Status, Target};
@@ -56,18 +56,19 @@ const CAST: [(&str, &str, bool); 6] = [
     ("mail", "Send the newsletter [[error:the mail server refused the login]]", false),
 ];
 
-pub(super) fn cmd_demo(ui: &mut Ui, host: &Arc<Host>, args: &DemoArgs) -> Outcome {
+pub(super) fn cmd_demo(ui: &mut Ui, fleet: &Fleet, args: &DemoArgs) -> Outcome {
+    let host = &fleet.host;
     if args.clean {
-        return clean(ui, host);
+        return clean(ui, fleet);
     }
     let scratch = scratch(host);
-    if ours(host, &scratch).iter().any(|s| s.status.is_live()) {
+    if ours(fleet, &scratch).iter().any(|s| s.status.is_live()) {
         ui.note("the demo is already running:");
     } else {
         let ids = start(host, &scratch)?;
-        settle(host, &ids);
+        settle(fleet, &ids);
     }
-    let sessions = ours(host, &scratch);
+    let sessions = ours(fleet, &scratch);
     ui.drawn(&session_table::drawn(ui.canvas(), host, &Rows::of(&sessions)))?;
     ui.flush()?;
     let find = |status| {
@@ -99,9 +100,9 @@ fn scratch(host: &Host) -> PathBuf {
 }
 
 /// The demo's own sessions: those that work in the scratch directory.
-fn ours(host: &Arc<Host>, scratch: &Path) -> Vec<Session> {
+fn ours(fleet: &Fleet, scratch: &Path) -> Vec<Session> {
     let query = Query { history: Some(None), adapter: Some("demo".into()), ..Query::default() };
-    let mut sessions = fleet::list(host, ALL, &query).sessions;
+    let mut sessions = fleet.list(&query).sessions;
     sessions.retain(|s| s.cwd.as_deref().is_some_and(|c| Path::new(c).starts_with(scratch)));
     sessions
 }
@@ -142,13 +143,14 @@ fn start(host: &Host, scratch: &Path) -> Result<Vec<String>, Failure> {
 }
 
 /// Waits until every agent has come to the state it was cast for, by file events.
-fn settle(host: &Arc<Host>, ids: &[String]) {
+fn settle(fleet: &Fleet, ids: &[String]) {
+    let host = &fleet.host;
     let home = demo::home(host);
     let (live, sessions) = (home.join("live"), home.join("sessions"));
     let watch = Watch::directories([live.as_path(), sessions.as_path()]);
     let until = Instant::now() + LIMIT;
     while Instant::now() < until {
-        let found = ours(host, &scratch(host));
+        let found = ours(fleet, &scratch(host));
         let settled = |s: &&Session| {
             s.id.as_ref().is_some_and(|id| ids.contains(id))
                 && match s.cwd.as_deref().and_then(|c| c.rsplit('/').next()) {
@@ -168,9 +170,10 @@ fn settle(host: &Arc<Host>, ids: &[String]) {
     }
 }
 
-fn clean(ui: &mut Ui, host: &Arc<Host>) -> Outcome {
+fn clean(ui: &mut Ui, fleet: &Fleet) -> Outcome {
+    let host = &fleet.host;
     let scratch = scratch(host);
-    let sessions = ours(host, &scratch);
+    let sessions = ours(fleet, &scratch);
     let processes: Vec<ProcId> = sessions.iter().flat_map(Session::process_ids).collect();
     let mut watch = ExitWatch::default();
     let mut waiting = 0;
@@ -195,7 +198,7 @@ fn clean(ui: &mut Ui, host: &Arc<Host>) -> Outcome {
         let (Some(id), root) = (&session.id, session.root.clone()) else { continue };
         let locator = Locator { id: id.clone(), path: None, parent: None };
         let target = Target { adapter: "demo", root, session: Some(locator), pid: None };
-        if let Ok(transcript) = agentctl_core::transcript::Transcript::open(host, ALL, &target)
+        if let Ok(transcript) = fleet.transcript(&target)
             && let Some(path) = transcript.path()
         {
             fs::remove_file(path)?;

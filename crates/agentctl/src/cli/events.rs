@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use agentctl_core::adapters::ALL;
+use agentctl_core::ask::Fleet;
 use agentctl_core::events::{Event, EventKind, Watcher, replay};
-use agentctl_core::host::Host;
 use agentctl_core::marks;
 use agentctl_core::model::{Fault, Time};
 use clap::Args;
@@ -58,7 +57,8 @@ impl EventsArgs {
     }
 }
 
-pub(super) fn cmd_events(ui: &mut Ui, host: &Arc<Host>, args: &EventsArgs) -> Outcome {
+pub(super) fn cmd_events(ui: &mut Ui, fleet: &Fleet, args: &EventsArgs) -> Outcome {
+    let host = &fleet.host;
     let from = args.since.as_deref().map(|text| since(host, Some(text))).transpose()?;
     let from = from.map(|from| Time::from_millis(from.unwrap_or(0)).unwrap_or_else(|| host.now()));
     let end = End::default();
@@ -69,7 +69,7 @@ pub(super) fn cmd_events(ui: &mut Ui, host: &Arc<Host>, args: &EventsArgs) -> Ou
             types: args.types.iter().map(|kind| kind.word().to_owned()).collect(),
             adapters: args.adapter.iter().cloned().collect(),
         };
-        match Remote::begin(host, wanted, from, end.clone())? {
+        match Remote::begin(fleet, wanted, from, end.clone())? {
             Ok(stream) => return tell(ui, args, stream),
             Err(Alone::Ended) => return Ok(ExitCode::SUCCESS),
             Err(Alone::Untrusted(silence)) => silence.warn_if_untrusted(ui),
@@ -78,7 +78,7 @@ pub(super) fn cmd_events(ui: &mut Ui, host: &Arc<Host>, args: &EventsArgs) -> Ou
             ),
         }
     }
-    tell(ui, args, Local::begin(host, from, end)?)
+    tell(ui, args, Local::begin(fleet, from, end)?)
 }
 
 /// What wakes whoever reads a stream.
@@ -152,8 +152,8 @@ struct Local {
 }
 
 impl Local {
-    fn begin(host: &Arc<Host>, from: Option<Time>, end: End) -> Result<Self, Failure> {
-        let mut watcher = Watcher::new(Arc::clone(host), ALL)?;
+    fn begin(fleet: &Fleet, from: Option<Time>, end: End) -> Result<Self, Failure> {
+        let mut watcher = fleet.watcher()?;
         let notifier = watcher.notifier();
         end.does(move || notifier.notify());
         let seen = watcher.look();
@@ -166,7 +166,9 @@ impl Local {
         };
         local.hear(&seen.faults);
         // Looked first, remembered second: what ends in between is seen twice rather than never.
-        for event in from.into_iter().flat_map(|from| replay::since(host, ALL, from)) {
+        for event in
+            from.into_iter().flat_map(|from| replay::since(&fleet.host, fleet.adapters, from))
+        {
             local.replayed.insert(event.id.clone());
             local.waiting.push_back(Word::Event(Box::new(event)));
         }

@@ -4,25 +4,24 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use agentctl_core::ask::Fleet;
 use agentctl_core::fuses::{
     self, Action, Bound, Conditions, Fuse, FuseError, FuseOrder, FuseState, cancel, clear, extend,
     set,
 };
 use agentctl_core::host::Host;
-use agentctl_core::model::{Fault, SCHEMA_VERSION};
 use agentctl_core::{hooks, locks, marks};
 use anstyle::{AnsiColor, Style};
 use clap::{Args, Subcommand};
-use schemars::JsonSchema;
-use serde::Serialize;
 
-use super::locks::{directory, local, short, shown};
+use super::locks::{directory, short, shown};
 use super::table;
 use crate::config::{Loaded, Span, WebhookEndpoint};
+use crate::face::{age, local_minute};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table;
 use crate::text::one_line;
-use crate::ui::{Ui, age};
+use crate::ui::Ui;
 
 /// So much of a label is kept, in characters.
 const LABEL_MOST: usize = 200;
@@ -135,16 +134,6 @@ pub(super) struct FusesArgs {
     json: bool,
 }
 
-/// The answer to `fuses --json`.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Report {
-    schema_version: u32,
-    /// The next to burn down first.
-    fuses: Vec<Fuse>,
-    /// What could not be read.
-    faults: Vec<Fault>,
-}
-
 fn action(text: &str) -> Result<Action, String> {
     match text.split_once(':') {
         None if text == "event" => Ok(Action::Event),
@@ -178,7 +167,7 @@ pub(super) fn cmd_fuse(ui: &mut Ui, loaded: &Loaded, command: FuseCommand) -> Ou
             for action in &args.on_expire {
                 check_address(&loaded.webhooks, action)?;
             }
-            cmd_set(ui, host, args)
+            cmd_set(ui, &loaded.fleet(), args)
         }
         FuseCommand::Extend(args) => cmd_extend(ui, host, &args),
         FuseCommand::Cancel(args) => cmd_cancel(ui, host, &args),
@@ -203,7 +192,8 @@ fn check_address(configured: &[WebhookEndpoint], action: &Action) -> Result<(), 
     }
 }
 
-fn cmd_set(ui: &mut Ui, host: &Arc<Host>, args: SetArgs) -> Outcome {
+fn cmd_set(ui: &mut Ui, fleet: &Fleet, args: SetArgs) -> Outcome {
+    let host = &fleet.host;
     let label = short("--label", args.label.as_deref(), LABEL_MOST)?;
     let mut when = conditions(host, &args.when)?;
     if when.is_empty() {
@@ -213,7 +203,7 @@ fn cmd_set(ui: &mut Ui, host: &Arc<Host>, args: SetArgs) -> Outcome {
     let on_expire = on_expire.into_iter().map(|action| findable(host, action));
     let on_expire = on_expire.collect::<Result<Vec<_>, _>>()?;
     let bound = match &args.session {
-        Some(text) => session(host, text)?,
+        Some(text) => session(fleet, text)?,
         None => place(ui, host, args.directory.as_deref())?,
     };
     let (fuse, replaced) =
@@ -268,9 +258,9 @@ fn cmd_cancel(ui: &mut Ui, host: &Arc<Host>, args: &CancelArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn cmd_fuses(ui: &mut Ui, host: &Arc<Host>, args: &FusesArgs) -> Outcome {
-    let (fuses, faults) = fuses::all(host);
-    let report = Report { schema_version: SCHEMA_VERSION, fuses, faults };
+pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome {
+    let host = &fleet.host;
+    let report = fleet.fuses();
     if args.json {
         ui.json(&report)?;
     } else if report.fuses.is_empty() {
@@ -338,8 +328,8 @@ fn findable(host: &Host, action: Action) -> Result<Action, Failure> {
 }
 
 /// The session a fuse is to be bound to.
-fn session(host: &Arc<Host>, text: &str) -> Result<Bound, Failure> {
-    let (target, _faults) = super::target(host, text)?;
+fn session(fleet: &Fleet, text: &str) -> Result<Bound, Failure> {
+    let (target, _faults) = super::target(fleet, text)?;
     let Some(locator) = target.session else {
         let message = format!("`{text}` serves no session yet, so nothing can be bound to it");
         return Err(Failure::new(Kind::Failed, message).hint("set the fuse on its directory"));
@@ -447,7 +437,7 @@ fn bound(host: &Host, fuse: &Fuse) -> String {
 }
 
 fn say(ui: &mut Ui, host: &Host, what: &str, fuse: &Fuse) {
-    let until = fuse.due_at.map(|at| format!(", at {} at the latest", local(at)));
+    let until = fuse.due_at.map(|at| format!(", at {} at the latest", local_minute(at)));
     let text = format!(
         "{what} {}: {}{}; then {}",
         name(host, fuse),

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::ALL;
-use agentctl_core::fleet::{self, Query, Rows};
+use agentctl_core::ask::Fleet;
+use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Status, Time};
 use clap::{Args, ValueEnum};
@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use crate::client::{self, Client};
 use crate::config::Span;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::protocol::{Form, ListParams, Shown, Tabled};
+use crate::protocol::{Form, ListParams, Request, Shown, Tabled};
 use crate::session_table;
 use crate::ui::Ui;
 
@@ -84,10 +84,11 @@ pub(super) fn adapter_name(text: &str) -> Result<String, String> {
     Err(format!("there is no adapter of that name; adapters: {}", known.join(", ")))
 }
 
-pub(super) fn cmd_list(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs) -> Outcome {
+pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
+    let host = &fleet.host;
     let query = query(host, args)?;
     if args.watch {
-        return watch(ui, host, args, &query);
+        return watch(ui, fleet, args, &query);
     }
     let began = Instant::now();
     if let Some(line) = asked(ui, host, args, &query)
@@ -95,9 +96,8 @@ pub(super) fn cmd_list(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs) -> Outcom
     {
         return Ok(code);
     }
-    let mut left = Host::clone(host);
-    left.deadlines.all = host.deadlines.all.saturating_sub(began.elapsed());
-    let listing = fleet::rows(&Arc::new(left), ALL, &query);
+    let left = host.deadlines.all.saturating_sub(began.elapsed());
+    let listing = fleet.with_limit(left).rows(&query);
     show(ui, host, args, &listing)?;
     let code = super::answered(ui, &listing.faults);
     // The process ends now: giving back thousands of rows one by one would only delay it.
@@ -117,7 +117,8 @@ fn asked(ui: &mut Ui, host: &Host, args: &ListArgs, query: &Query) -> Option<Vec
         }
     };
     let form = if args.json { Form::Shown } else { Form::Table(ui.canvas()) };
-    client.ask("session.list", &ListParams::new(query, form), host.deadlines.all / 4).ok()
+    let request = Request::SessionList(ListParams::new(query, form));
+    client.ask(&request, host.deadlines.all / 4).ok()
 }
 
 /// Shows what the daemon has told, if it is what was asked for.
@@ -222,14 +223,14 @@ fn empty(args: &ListArgs, faults: &[Fault]) -> Vec<String> {
     vec![format!("{what} {}", names.join(", ")), next.into()]
 }
 
-fn watch(ui: &mut Ui, host: &Arc<Host>, args: &ListArgs, query: &Query) -> Outcome {
+fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, query: &Query) -> Outcome {
     let mut last = None;
     loop {
-        let listing = fleet::rows(host, ALL, query);
+        let listing = fleet.rows(query);
         if args.json {
             ui.json_line(&listing)?;
         } else {
-            let shown = session_table::drawn(ui.canvas(), host, &listing);
+            let shown = session_table::drawn(ui.canvas(), &fleet.host, &listing);
             if last.as_ref() != Some(&shown) {
                 repaint(ui, &shown, listing.faults.is_empty())?;
                 last = Some(shown);

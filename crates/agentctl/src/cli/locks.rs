@@ -2,23 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use agentctl_core::adapters::ALL;
+use agentctl_core::ask::Fleet;
 use agentctl_core::host::Host;
 use agentctl_core::locks::{self, Holder, Kind as Why, Lock, LockError};
-use agentctl_core::model::{Fault, SCHEMA_VERSION, Time};
+use agentctl_core::model::Time;
 use anstyle::AnsiColor;
 use clap::Args;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::table;
 use crate::config::Span;
+use crate::face::{age, local_minute};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table;
 use crate::text::one_line;
-use crate::ui::{Ui, age};
+use crate::ui::Ui;
 
 /// So much of a reason is kept, in characters.
 const REASON_MOST: usize = 2000;
@@ -64,17 +62,8 @@ pub(super) struct LocksArgs {
     json: bool,
 }
 
-/// The answer to `locks --json`.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Report {
-    schema_version: u32,
-    /// One row per directory and holder.
-    locks: Vec<Lock>,
-    /// What could not be asked.
-    faults: Vec<Fault>,
-}
-
-pub(super) fn cmd_lock(ui: &mut Ui, host: &Arc<Host>, args: &LockArgs) -> Outcome {
+pub(super) fn cmd_lock(ui: &mut Ui, fleet: &Fleet, args: &LockArgs) -> Outcome {
+    let host = &fleet.host;
     let directory = directory(host, args.directory.as_deref())?;
     let user = || host.var("USER").or_else(|| host.var("LOGNAME"));
     let by = short("--by", args.by.as_deref().or_else(user), NAME_MOST)?;
@@ -82,21 +71,22 @@ pub(super) fn cmd_lock(ui: &mut Ui, host: &Arc<Host>, args: &LockArgs) -> Outcom
     let until = args.ttl.map(|span| until(host, span)).transpose()?;
     let lock = locks::lock(host, &directory, by, reason, until)
         .map_err(|error| failure(host, &directory, error))?;
-    let end = lock.holder.until.map(|until| format!(" until {}", local(until)));
+    let end = lock.holder.until.map(|until| format!(" until {}", local_minute(until)));
     ui.note(&format!("locked {}{}", shown(host, &directory), end.unwrap_or_default()));
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn cmd_unlock(ui: &mut Ui, host: &Arc<Host>, args: &UnlockArgs) -> Outcome {
+pub(super) fn cmd_unlock(ui: &mut Ui, fleet: &Fleet, args: &UnlockArgs) -> Outcome {
+    let host = &fleet.host;
     let directory = directory(host, args.directory.as_deref())?;
     locks::unlock(host, &directory).map_err(|error| failure(host, &directory, error))?;
     ui.note(&format!("unlocked {}", shown(host, &directory)));
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn cmd_locks(ui: &mut Ui, host: &Arc<Host>, args: &LocksArgs) -> Outcome {
-    let (locks, faults) = locks::all(host, ALL);
-    let report = Report { schema_version: SCHEMA_VERSION, locks, faults };
+pub(super) fn cmd_locks(ui: &mut Ui, fleet: &Fleet, args: &LocksArgs) -> Outcome {
+    let host = &fleet.host;
+    let report = fleet.locks();
     if args.json {
         ui.json(&report)?;
     } else if report.locks.is_empty() {
@@ -179,13 +169,8 @@ pub(super) fn shown(host: &Host, directory: &Path) -> String {
 
 /// Who keeps a directory, and for how long yet.
 fn who(holder: &Holder) -> String {
-    let left = holder.until.map(|until| format!(" (until {})", local(until)));
+    let left = holder.until.map(|until| format!(" (until {})", local_minute(until)));
     one_line(&format!("{}{}", holder.what, left.unwrap_or_default()))
-}
-
-/// A time as the clock on the wall shows it.
-pub(super) fn local(time: Time) -> String {
-    time.0.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 const HEADER: [&str; 4] = ["KIND", "SINCE", "DIRECTORY", "WHO"];

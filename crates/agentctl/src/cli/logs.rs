@@ -1,21 +1,15 @@
 //! `agentctl logs`: a conversation, as people or programs read it; `-f` follows it by file events.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use agentctl_core::adapters::ALL;
-use agentctl_core::host::Host;
-use agentctl_core::model::{Message, Role, ToolCall};
+use agentctl_core::ask::Fleet;
 use agentctl_core::transcript::{Transcript, TranscriptError};
-use anstyle::{AnsiColor, Style};
 use clap::Args;
 
+use crate::face::conversation_lines;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::text::{clean, fit, one_line};
+use crate::text::clean;
 use crate::ui::Ui;
-
-/// Lines of a tool's output that are shown before it is folded.
-const FOLD_LINES: usize = 4;
 
 /// Show a session's recent messages
 #[derive(Args)]
@@ -36,9 +30,9 @@ pub(super) struct LogsArgs {
     raw: bool,
 }
 
-pub(super) fn cmd_logs(ui: &mut Ui, host: &Arc<Host>, args: &LogsArgs) -> Outcome {
-    let (target, faults) = super::target(host, &args.id)?;
-    let mut transcript = Transcript::open(host, ALL, &target).map_err(failed)?;
+pub(super) fn cmd_logs(ui: &mut Ui, fleet: &Fleet, args: &LogsArgs) -> Outcome {
+    let (target, faults) = super::target(fleet, &args.id)?;
+    let mut transcript = fleet.transcript(&target).map_err(failed)?;
     // The watch stands before the first read, so that nothing written in between is missed.
     let watch = args.follow.then(|| transcript.watch());
     let form = match (args.json, args.raw) {
@@ -130,8 +124,8 @@ pub(super) fn show(
             if form == Form::Json {
                 ui.json_line(&message)?;
             } else {
-                for line in human(ui, &message) {
-                    ui.line(&line)?;
+                for line in conversation_lines(&message, ui.width()) {
+                    ui.line(&line.painted(ui.canvas()))?;
                 }
             }
         }
@@ -146,56 +140,5 @@ fn failed(error: TranscriptError) -> Failure {
         TranscriptError::Unwritten => failure.hint("most agents begin one with the first prompt"),
         TranscriptError::Hidden(_) => Failure::new(Kind::Unanswered, error.to_string()),
         TranscriptError::Unreadable { .. } | TranscriptError::Asked => failure,
-    }
-}
-
-/// A message as a person reads it: tool calls on one line, long output folded.
-fn human(ui: &Ui, message: &Message) -> Vec<String> {
-    let mut lines = Vec::new();
-    if let Some(text) = message.text.as_deref().filter(|t| !t.trim().is_empty()) {
-        let (name, style) = match message.role {
-            Role::User => ("user", AnsiColor::Cyan.on_default().bold()),
-            Role::Assistant => ("assistant", AnsiColor::Green.on_default().bold()),
-            Role::Tool => ("tool", AnsiColor::Blue.on_default()),
-            Role::System => ("system", AnsiColor::Yellow.on_default()),
-        };
-        let when = message.at.map(local_time).unwrap_or_default();
-        lines.push(format!("{}{when}", ui.paint(style, name)));
-        lines.extend(clean(text).lines().map(|l| format!("  {l}")));
-    }
-    let dim = Style::new().dimmed();
-    for call in &message.tool_calls {
-        let width = ui.width().map_or(200, |w| w.saturating_sub(4));
-        lines.push(format!(
-            "  {} {}",
-            ui.paint(AnsiColor::Blue.on_default(), "▸"),
-            fit(&call_line(call), width)
-        ));
-    }
-    for result in &message.tool_results {
-        let text = clean(&result.text);
-        let all: Vec<&str> = text.lines().collect();
-        let mark = if result.is_error { "✗" } else { "│" };
-        for line in all.iter().take(FOLD_LINES) {
-            lines.push(ui.paint(dim, &format!("    {mark} {line}")));
-        }
-        if all.len() > FOLD_LINES {
-            lines.push(
-                ui.paint(dim, &format!("    {mark} … {} more lines", all.len() - FOLD_LINES)),
-            );
-        }
-    }
-    lines
-}
-
-fn local_time(at: agentctl_core::model::Time) -> String {
-    let zoned = at.0.to_zoned(jiff::tz::TimeZone::system());
-    format!("  {}", zoned.strftime("%H:%M:%S"))
-}
-
-fn call_line(call: &ToolCall) -> String {
-    match call.telling() {
-        Some(argument) => format!("{}({})", one_line(&call.name), one_line(&argument)),
-        None => one_line(&call.name),
     }
 }

@@ -22,20 +22,15 @@ mod why;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
-use agentctl_core::adapters::ALL;
-use agentctl_core::fleet;
-use agentctl_core::host::Host;
+use agentctl_core::ask::Fleet;
 use agentctl_core::model::{Fault, Target};
-use agentctl_core::resolve::{PREFIX_CHARS, resolve};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::Loaded;
+use crate::face::unresolved;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::session_table;
-use crate::text;
 use crate::ui::Ui;
 
 /// Launch, watch, stop and resume every coding agent on this machine
@@ -100,29 +95,29 @@ pub fn run(args: impl Iterator<Item = OsString>, ui: &mut Ui) -> Outcome {
 
 fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
     match command {
-        Command::List(args) => with_host(ui, list::cmd_list, &args),
-        Command::Status(args) => with_host(ui, status::cmd_status, &args),
-        Command::Why(args) => with_host(ui, why::cmd_why, &args),
-        Command::Logs(args) => with_host(ui, logs::cmd_logs, &args),
+        Command::List(args) => with_fleet(ui, list::cmd_list, &args),
+        Command::Status(args) => with_fleet(ui, status::cmd_status, &args),
+        Command::Why(args) => with_fleet(ui, why::cmd_why, &args),
+        Command::Logs(args) => with_fleet(ui, logs::cmd_logs, &args),
         Command::Launch(args) => {
-            let Loaded { host, defaults, .. } = with_safe_commands(ui)?;
-            launch::cmd_launch(ui, &host, &defaults, args)
+            let loaded = with_safe_commands(ui)?;
+            launch::cmd_launch(ui, &loaded.fleet(), &loaded.defaults, args)
         }
         Command::Resume(args) => {
-            let Loaded { host, defaults, .. } = with_safe_commands(ui)?;
-            resume::cmd_resume(ui, &host, &defaults, args)
+            let loaded = with_safe_commands(ui)?;
+            resume::cmd_resume(ui, &loaded.fleet(), &loaded.defaults, args)
         }
         Command::Runs(args) => {
-            let Loaded { host, defaults, .. } = loaded(ui)?;
-            runs::cmd_runs(ui, &host, &defaults, &args)
+            let loaded = loaded(ui)?;
+            runs::cmd_runs(ui, &loaded.fleet(), &loaded.defaults, &args)
         }
-        Command::Prune(args) => with_host(ui, runs::cmd_prune, &args),
-        Command::Stop(args) => with_host(ui, stop::cmd_stop, &args),
-        Command::Events(args) => with_host(ui, events::cmd_events, &args),
-        Command::Wait(args) => with_host(ui, wait::cmd_wait, &args),
-        Command::Lock(args) => with_host(ui, locks::cmd_lock, &args),
-        Command::Unlock(args) => with_host(ui, locks::cmd_unlock, &args),
-        Command::Locks(args) => with_host(ui, locks::cmd_locks, &args),
+        Command::Prune(args) => with_fleet(ui, runs::cmd_prune, &args),
+        Command::Stop(args) => with_fleet(ui, stop::cmd_stop, &args),
+        Command::Events(args) => with_fleet(ui, events::cmd_events, &args),
+        Command::Wait(args) => with_fleet(ui, wait::cmd_wait, &args),
+        Command::Lock(args) => with_fleet(ui, locks::cmd_lock, &args),
+        Command::Unlock(args) => with_fleet(ui, locks::cmd_unlock, &args),
+        Command::Locks(args) => with_fleet(ui, locks::cmd_locks, &args),
         Command::Daemon(args) => {
             // What is not safe is told by the command: a daemon in the background has only its log.
             let loaded = crate::config::load_all()?;
@@ -132,10 +127,10 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             let loaded = loaded(ui)?;
             fuses::cmd_fuse(ui, &loaded, command)
         }
-        Command::Fuses(args) => with_host(ui, fuses::cmd_fuses, &args),
-        Command::Doctor(args) => with_host(ui, doctor::cmd_doctor, &args),
-        Command::Adapters(args) => with_host(ui, adapters::cmd_adapters, &args),
-        Command::Demo(args) => with_host(ui, demo::cmd_demo, &args),
+        Command::Fuses(args) => with_fleet(ui, fuses::cmd_fuses, &args),
+        Command::Doctor(args) => with_fleet(ui, doctor::cmd_doctor, &args),
+        Command::Adapters(args) => with_fleet(ui, adapters::cmd_adapters, &args),
+        Command::Demo(args) => with_fleet(ui, demo::cmd_demo, &args),
         Command::Schema(args) => schema::cmd_schema(ui, &args),
         Command::Completions(args) => manual::cmd_completions(ui, &args),
         Command::Man(args) => manual::cmd_man(ui, &args),
@@ -143,10 +138,10 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
     }
 }
 
-/// Runs a command that needs nothing of the configuration but the world it describes.
-fn with_host<A>(ui: &mut Ui, command: fn(&mut Ui, &Arc<Host>, &A) -> Outcome, args: &A) -> Outcome {
-    let host = loaded(ui)?.host;
-    command(ui, &host, args)
+/// Runs a command that needs nothing of the configuration but the host and the adapters.
+fn with_fleet<A>(ui: &mut Ui, command: fn(&mut Ui, &Fleet, &A) -> Outcome, args: &A) -> Outcome {
+    let fleet = loaded(ui)?.fleet();
+    command(ui, &fleet, args)
 }
 
 /// Reads environment and configuration, and says what is not as safe as it should be.
@@ -200,70 +195,8 @@ fn command() -> clap::Command {
 }
 
 /// Finds the one session a person named.
-fn target(host: &Arc<Host>, text: &str) -> Result<(Target, Vec<Fault>), Failure> {
-    let resolved = resolve(host, ALL, text);
-    let mut targets = resolved.targets;
-    match targets.len() {
-        1 => Ok((targets.remove(0), resolved.faults)),
-        0 if !resolved.faults.is_empty() => Err(Failure::new(
-            Kind::Unanswered,
-            format!("whether `{text}` exists is unknown: not every source could be asked"),
-        )
-        .beside(resolved.faults)),
-        0 => Err(not_found(text)),
-        _ => Err(ambiguous(host, text, &targets).beside(resolved.faults)),
-    }
-}
-
-fn not_found(text: &str) -> Failure {
-    let failure = Failure::new(Kind::NotFound, format!("no session matches `{text}`"));
-    if text == "@last" {
-        return failure.hint("`@last` is the newest session started with `agentctl launch`");
-    }
-    if text.chars().count() < PREFIX_CHARS {
-        return failure.hint(format!("a prefix needs at least {PREFIX_CHARS} characters"));
-    }
-    failure.hint("`agentctl list --all --since all` shows finished sessions too")
-}
-
-fn ambiguous(host: &Arc<Host>, text: &str, targets: &[Target]) -> Failure {
-    const SHOWN: usize = 10;
-    let message = format!("`{text}` fits {} sessions", targets.len());
-    let mut failure = Failure::new(Kind::Ambiguous, message);
-    // More characters of one id in several homes tell nothing.
-    let name = |t: &Target| (t.adapter, t.session.as_ref().map(|l| l.id.clone()));
-    let is_twice = |target: &Target| targets.iter().filter(|t| name(t) == name(target)).count() > 1;
-    for target in targets.iter().take(SHOWN) {
-        failure = failure.candidate(candidate(host, target, is_twice(target)));
-    }
-    if targets.len() > SHOWN {
-        failure = failure.candidate(format!("and {} more", targets.len() - SHOWN));
-    }
-    if targets.iter().any(is_twice) {
-        let home = session_table::directory(host, &targets[0].root);
-        return failure.hint(format!("name it by its pid, or with its home: `{text}@{home}`"));
-    }
-    failure.hint("give more characters, or `adapter:id`")
-}
-
-/// Shows a session that may be meant; with its home where its id is in several.
-fn candidate(host: &Arc<Host>, target: &Target, is_twice: bool) -> String {
-    let what = match (&target.session, target.pid) {
-        (Some(locator), _) => locator.id.clone(),
-        (None, Some(pid)) => pid.to_string(),
-        (None, None) => target.root.clone(),
-    };
-    let mut line = format!("{}:{what}", target.adapter);
-    if is_twice {
-        line.push_str(&format!("@{}", session_table::directory(host, &target.root)));
-    }
-    if let Some(session) = fleet::inspect(host, ALL, target).session {
-        let pid = session.pid.map(|pid| format!("  pid {pid}")).unwrap_or_default();
-        let title = session.name.or(session.title).map(|t| text::one_line(&t)).unwrap_or_default();
-        let status = session.status.word();
-        line.push_str(&format!("  {status}{pid}  {}", text::fit(&title, 30)));
-    }
-    line
+fn target(fleet: &Fleet, text: &str) -> Result<(Target, Vec<Fault>), Failure> {
+    fleet.target(text).map_err(|not_one| unresolved(fleet, text, not_one))
 }
 
 /// The pace of a display, and of looking again where no file event can be had; never a guess about the world.

@@ -1,17 +1,14 @@
 //! `agentctl resume`: continue a session where it works, under the same id.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use agentctl_core::adapters::ALL;
-use agentctl_core::adapters::control::Begin;
-use agentctl_core::host::Host;
+use agentctl_core::ask::{Continuation, Fleet};
 use clap::Args;
 
-use super::launch::{Flags, Wanted, is_remote, no_directory, prompt, start};
-use super::status::inspect_target;
+use super::launch::{Flags, Wanted, prompt, start};
 use crate::config::Defaults;
-use crate::failure::{Failure, Kind, Outcome};
+use crate::face::not_continued;
+use crate::failure::Outcome;
 use crate::ui::Ui;
 
 /// Continue a session with a message
@@ -37,42 +34,16 @@ pub(super) struct ResumeArgs {
 
 pub(super) fn cmd_resume(
     ui: &mut Ui,
-    host: &Arc<Host>,
+    fleet: &Fleet,
     defaults: &Defaults,
     args: ResumeArgs,
 ) -> Outcome {
-    let (target, session, faults) = inspect_target(host, &args.id)?;
-    for fault in &faults {
-        ui.warn_fault(fault);
-    }
-    let Some(id) = session.id.clone() else {
-        let pid = session.pid.unwrap_or_default();
-        return Err(Failure::new(Kind::Refused, format!("pid {pid} serves no session yet"))
-            .hint("`agentctl list` shows when it does"));
-    };
-    if let Some(parent) = &session.parent {
-        return Err(Failure::new(Kind::Refused, format!("{id} is a subagent of {parent}"))
-            .hint(format!("`agentctl resume {parent} …` continues the session it belongs to")));
-    }
-    let adapter = ALL.iter().find(|a| a.name() == session.adapter).copied();
-    let adapter = adapter.ok_or_else(|| super::not_found(&args.id))?;
-    let cwd = match (args.cwd, &session.cwd) {
-        // It goes on in its server, which knows where.
-        (None, None) if is_remote(adapter) => host.cwd.clone(),
-        (Some(_), _) if is_remote(adapter) => return Err(no_directory(adapter)),
-        (Some(dir), _) => host.cwd.join(dir),
-        (None, Some(dir)) => PathBuf::from(dir),
-        (None, None) => {
-            return Err(Failure::new(
-                Kind::Failed,
-                format!("where session {id} worked is not known"),
-            )
-            .hint("name the directory with --cwd"));
-        }
-    };
+    let found =
+        fleet.continuation(&args.id, args.cwd, args.fork, &mut |fault| ui.warn_fault(fault));
+    let found = found.map_err(|why| not_continued(fleet, &args.id, why))?;
     let prompt = prompt(Some(&args.message), None, "say something: resume ID MESSAGE")?;
-    let begin = if args.fork { Begin::Fork(id) } else { Begin::Resume(id) };
+    let Continuation { adapter, begin, cwd, from } = found;
     // It continues as what it was: a name given at its launch stays with its run.
-    let wanted = Wanted { adapter, prompt, begin, cwd, name: None, from: Some(target) };
-    start(ui, host, defaults, args.flags, wanted)
+    let wanted = Wanted { adapter, prompt, begin, cwd, name: None, from: Some(from) };
+    start(ui, fleet, defaults, args.flags, wanted)
 }

@@ -2,23 +2,20 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use agentctl_core::adapters::ALL;
-use agentctl_core::fleet::session_of;
+use agentctl_core::ask::{Fleet, PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
 use agentctl_core::host::Host;
-use agentctl_core::model::{Exit, SCHEMA_VERSION, Time};
-use agentctl_core::runs::{HookMoment, Run, Runs, Spec};
+use agentctl_core::model::Time;
+use agentctl_core::runs::Runs;
 use clap::Args;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use crate::config::{Defaults, Span};
+use crate::face::age;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table;
 use crate::shim;
-use crate::text::{fit, one_line};
-use crate::ui::{Ui, age};
+use crate::text::{byte_size, fit, one_line};
+use crate::ui::Ui;
 
 /// List what launches left behind: logs, exit codes, how big
 ///
@@ -48,107 +45,31 @@ pub(super) struct PruneArgs {
     json: bool,
 }
 
-/// What `runs` prints.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct RunsReport {
-    /// The version of this document.
-    schema_version: u32,
-    /// The runs that are kept, newest first.
-    runs: Vec<Row>,
-    /// How many bytes they take in all.
-    bytes: u64,
-}
-
-/// What `prune` prints.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct PruneReport {
-    /// The version of this document.
-    schema_version: u32,
-    /// Nothing was removed: this is what would be.
-    dry_run: bool,
-    /// The runs.
-    pruned: Vec<Row>,
-    /// How many bytes they take, or took.
-    bytes: u64,
-}
-
-/// One launch.
-#[derive(Serialize, JsonSchema)]
-struct Row {
-    /// Its id.
-    id: String,
-    /// The adapter.
-    adapter: Option<String>,
-    /// The session it began or continued.
-    session: Option<String>,
-    /// Where the agent was started.
-    cwd: Option<String>,
-    /// The launch group.
-    group: Option<String>,
-    /// The name given.
-    name: Option<String>,
-    /// When it was launched.
-    started_at: Option<Time>,
-    /// When it was over; null while it may still be at work.
-    ended_at: Option<Time>,
-    /// How the agent ended, as its parent saw it.
-    exit: Option<Exit>,
-    /// What went wrong with its hooks.
-    hook_failures: Vec<String>,
-    /// How many bytes it takes.
-    bytes: u64,
-    /// Its folder: `stdout`, `stderr`, `prompt` and the rest.
-    directory: String,
-}
-
-fn row(host: &Host, run: &Run) -> Row {
-    let spec: Option<Spec> = run.spec();
-    let failure = |moment: HookMoment| {
-        let why = run.report(moment)?.failure()?;
-        Some(format!("{}: {why}", moment.word()))
-    };
-    let moments = [HookMoment::Create, HookMoment::Complete];
-    Row {
-        id: run.id.clone(),
-        session: spec.as_ref().and_then(|spec| session_of(host, ALL, run, spec)),
-        started_at: spec.as_ref().map(|spec| spec.at),
-        ended_at: run.over(host),
-        exit: run.ended().map(|ended| ended.exit),
-        hook_failures: moments.into_iter().filter_map(failure).collect(),
-        bytes: run.bytes(),
-        directory: run.directory.to_string_lossy().into_owned(),
-        adapter: spec.as_ref().map(|s| s.adapter.clone()),
-        cwd: spec.as_ref().map(|s| s.cwd.to_string_lossy().into_owned()),
-        group: spec.as_ref().and_then(|s| s.group.clone()),
-        name: spec.and_then(|s| s.name),
-    }
-}
-
 pub(super) fn cmd_runs(
     ui: &mut Ui,
-    host: &Arc<Host>,
+    fleet: &Fleet,
     defaults: &Defaults,
     args: &RunsArgs,
 ) -> Outcome {
-    let kept = Runs::of(host);
+    let host = &fleet.host;
     // What cannot be tidied can still be listed.
-    let _untidied = kept.evict(host, defaults.keep);
-    let runs: Vec<Row> = kept.all()?.iter().map(|run| row(host, run)).collect();
-    let bytes = runs.iter().map(|r| r.bytes).sum();
+    let _untidied = Runs::of(host).evict(host, defaults.keep);
+    let document = fleet.runs()?;
     if args.json {
-        ui.json(&RunsReport { schema_version: SCHEMA_VERSION, runs, bytes })?;
+        ui.json(&document)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let RunsDocument { runs, bytes, .. } = document;
     if runs.is_empty() {
         ui.note("no run is kept: nothing was launched with `agentctl launch` lately");
         return Ok(ExitCode::SUCCESS);
     }
     table(ui, host, &runs)?;
-    ui.note(&format!("{} runs, {}", runs.len(), size(bytes)));
+    ui.note(&format!("{} runs, {}", runs.len(), byte_size(bytes)));
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(ui: &mut Ui, host: &Host, runs: &[Row]) -> std::io::Result<()> {
+fn table(ui: &mut Ui, host: &Host, runs: &[RunRow]) -> std::io::Result<()> {
     let now = host.now();
     ui.line("SESSION   AGENT        STARTED  ENDED  EXIT        SIZE      FOLDER")?;
     for run in runs {
@@ -162,7 +83,7 @@ fn table(ui: &mut Ui, host: &Host, runs: &[Row]) -> std::io::Result<()> {
             ago(run.started_at),
             ago(run.ended_at),
             exit,
-            size(run.bytes),
+            byte_size(run.bytes),
             session_table::directory(host, &run.directory),
         ))?;
         for failure in &run.hook_failures {
@@ -172,49 +93,36 @@ fn table(ui: &mut Ui, host: &Host, runs: &[Row]) -> std::io::Result<()> {
     ui.flush()
 }
 
-pub(super) fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => format!("{} KB", bytes >> 10),
-        1_048_576..1_073_741_824 => format!("{} MB", bytes >> 20),
-        _ => format!("{} GB", bytes >> 30),
-    }
-}
-
-pub(super) fn cmd_prune(ui: &mut Ui, host: &Arc<Host>, args: &PruneArgs) -> Outcome {
+pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome {
+    let host = &fleet.host;
     let dry_run = args.dry_run || (!args.yes && std::io::stdout().is_terminal());
-    let least =
-        args.older_than.map_or(0, |Span(s)| i64::try_from(s.as_millis()).unwrap_or(i64::MAX));
-    let before = host.now().millis().saturating_sub(least);
-    let ended = |run: &Run| {
-        run.over(host).is_some_and(|at| at.millis() <= before) && !run.is_attended(host)
-    };
-    let mut runs = Runs::of(host).all()?;
-    runs.retain(ended);
-    let pruned: Vec<Row> = runs.iter().map(|run| row(host, run)).collect();
-    if !dry_run {
-        for run in &runs {
-            run.remove().map_err(|e| {
-                let message = format!("{} cannot be removed: {e}", run.directory.display());
-                Failure::new(Kind::Failed, message).hint("make its folder writable")
-            })?;
-        }
-    }
-    let bytes: u64 = pruned.iter().map(|r| r.bytes).sum();
+    let older_than = args.older_than.map(|Span(span)| span).unwrap_or_default();
+    let document = fleet.prune(PruneOptions { dry_run, older_than }).map_err(unpruned)?;
     if args.json {
-        ui.json(&PruneReport { schema_version: SCHEMA_VERSION, dry_run, pruned, bytes })?;
+        ui.json(&document)?;
         return Ok(ExitCode::SUCCESS);
     }
-    match (runs.len(), dry_run) {
+    let PruneDocument { pruned, bytes, .. } = document;
+    match (pruned.len(), dry_run) {
         (0, _) => ui.note("no run has ended: there is nothing to remove"),
         (count, true) => {
             table(ui, host, &pruned)?;
-            ui.note(&format!("{count} ended runs, {}, would be removed", size(bytes)));
+            ui.note(&format!("{count} ended runs, {}, would be removed", byte_size(bytes)));
             ui.hint(
                 "`agentctl prune --yes` removes them; sessions themselves stay with their agents",
             );
         }
-        (count, false) => ui.note(&format!("removed {count} ended runs, {}", size(bytes))),
+        (count, false) => ui.note(&format!("removed {count} ended runs, {}", byte_size(bytes))),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn unpruned(error: PruneError) -> Failure {
+    match error {
+        PruneError::Unlisted(source) => source.into(),
+        PruneError::Unremoved { directory, source } => {
+            let message = format!("{} cannot be removed: {source}", directory.display());
+            Failure::new(Kind::Failed, message).hint("make its folder writable")
+        }
+    }
 }

@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use agentctl_core::ask::{
+    AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, PruneDocument, RunsDocument,
+    StopDocument, WaitDocument, WhyDocument,
+};
 use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message, Session};
 use clap::Args;
@@ -26,17 +30,17 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
     BTreeMap::from([
         ("list", value(schemars::schema_for!(Listing))),
         ("status", value(schemars::schema_for!(Session))),
-        ("stop", value(schemars::schema_for!(super::stop::Document))),
+        ("stop", value(schemars::schema_for!(StopDocument))),
         ("logs", value(schemars::schema_for!(Message))),
-        ("why", value(schemars::schema_for!(super::why::Why<'_>))),
-        ("wait", value(schemars::schema_for!(super::wait::Report))),
+        ("why", value(schemars::schema_for!(WhyDocument))),
+        ("wait", value(schemars::schema_for!(WaitDocument))),
         ("event", value(schemars::schema_for!(Event))),
-        ("locks", value(schemars::schema_for!(super::locks::Report))),
-        ("fuses", value(schemars::schema_for!(super::fuses::Report))),
-        ("doctor", value(schemars::schema_for!(super::doctor::Report))),
-        ("adapters", value(schemars::schema_for!(super::adapters::Report))),
-        ("runs", value(schemars::schema_for!(super::runs::RunsReport))),
-        ("prune", value(schemars::schema_for!(super::runs::PruneReport))),
+        ("locks", value(schemars::schema_for!(LocksDocument))),
+        ("fuses", value(schemars::schema_for!(FusesDocument))),
+        ("doctor", value(schemars::schema_for!(DoctorDocument))),
+        ("adapters", value(schemars::schema_for!(AdaptersDocument))),
+        ("runs", value(schemars::schema_for!(RunsDocument))),
+        ("prune", value(schemars::schema_for!(PruneDocument))),
         ("daemon", value(schemars::schema_for!(DaemonStatus))),
         ("error", value(schemars::schema_for!(crate::failure::ErrorDocument<'_>))),
     ])

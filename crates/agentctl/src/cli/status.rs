@@ -1,17 +1,15 @@
 //! `agentctl status`: one session in full.
 
-use std::sync::Arc;
-
-use agentctl_core::adapters::ALL;
-use agentctl_core::fleet;
+use agentctl_core::ask::{Fleet, InspectedSession};
 use agentctl_core::host::Host;
-use agentctl_core::model::{Fault, Session, Target, Time, Tokens};
+use agentctl_core::model::{Session, Time, Tokens};
 use clap::Args;
 
-use crate::failure::{Failure, Kind, Outcome};
+use crate::face::{age, unresolved};
+use crate::failure::{Failure, Outcome};
 use crate::session_table;
 use crate::text::{clean, one_line, wrap};
-use crate::ui::{Ui, age};
+use crate::ui::Ui;
 
 /// Show one session in full
 #[derive(Args)]
@@ -23,8 +21,9 @@ pub(super) struct StatusArgs {
     json: bool,
 }
 
-pub(super) fn cmd_status(ui: &mut Ui, host: &Arc<Host>, args: &StatusArgs) -> Outcome {
-    let (session, faults) = inspect(host, &args.id)?;
+pub(super) fn cmd_status(ui: &mut Ui, fleet: &Fleet, args: &StatusArgs) -> Outcome {
+    let host = &fleet.host;
+    let InspectedSession { session, faults, .. } = inspect(fleet, &args.id)?;
     if args.json {
         ui.json(&session)?;
     } else {
@@ -37,27 +36,8 @@ pub(super) fn cmd_status(ui: &mut Ui, host: &Arc<Host>, args: &StatusArgs) -> Ou
 }
 
 /// Looks at the one session a person named.
-pub(super) fn inspect(host: &Arc<Host>, text: &str) -> Result<(Session, Vec<Fault>), Failure> {
-    inspect_target(host, text).map(|(_, session, faults)| (session, faults))
-}
-
-/// Looks at the one session a person named, and says where it lies.
-pub(super) fn inspect_target(
-    host: &Arc<Host>,
-    text: &str,
-) -> Result<(Target, Session, Vec<Fault>), Failure> {
-    let (target, mut faults) = super::target(host, text)?;
-    let mut inspected = fleet::inspect(host, ALL, &target);
-    faults.append(&mut inspected.faults);
-    faults.sort();
-    faults.dedup();
-    inspected.faults = faults;
-    match inspected.session {
-        Some(session) => Ok((target, session, inspected.faults)),
-        None if inspected.faults.is_empty() => Err(super::not_found(text)),
-        None => Err(Failure::new(Kind::Unanswered, format!("the state of `{text}` is unknown"))
-            .beside(inspected.faults)),
-    }
+pub(super) fn inspect(fleet: &Fleet, text: &str) -> Result<InspectedSession, Failure> {
+    fleet.status(text).map_err(|not_one| unresolved(fleet, text, not_one))
 }
 
 /// Columns that names take.

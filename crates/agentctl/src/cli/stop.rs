@@ -2,21 +2,16 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use agentctl_core::adapters::ALL;
-use agentctl_core::fleet::{self, Query, Rows};
-use agentctl_core::host::Host;
-use agentctl_core::kernel::Liveness;
-use agentctl_core::model::{Fault, Outcome as How, SCHEMA_VERSION, Session, Status, Target};
-use agentctl_core::runs;
-use agentctl_core::stop::{self, EndedProcess, Left, Options, Report, StopVerdict, Survivor};
+use agentctl_core::ask::{Fleet, RunWithoutSession, StopDocument, StopNews, StopTargets, Stopped};
+use agentctl_core::fleet::{Query, Rows};
+use agentctl_core::model::{Session, Status, Target};
+use agentctl_core::stop::{Options, Report, StopVerdict};
 use clap::Args;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::list::{StatusArg, adapter_name};
 use crate::config::Span;
+use crate::face::unresolved;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table;
 use crate::text::one_line;
@@ -60,179 +55,61 @@ pub(super) struct StopArgs {
     json: bool,
 }
 
-/// The answer to `stop --json`.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Document {
-    schema_version: u32,
-    /// The sessions that are stopped now.
-    stopped: Vec<StoppedRow>,
-    /// Processes of theirs that live on.
-    survivors: Vec<SurvivorRow>,
-    /// The sessions that could not be stopped.
-    failed: Vec<FailedRow>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct StoppedRow {
-    /// The agent's own session id; null for a process without a session.
-    id: Option<String>,
-    /// The adapter that found it.
-    adapter: &'static str,
-    /// The process that served it.
-    pid: Option<u32>,
-    /// What the last look says; null when nothing knows it any more.
-    status: Option<Status>,
-    /// How its last turn ended.
-    outcome: Option<How>,
-    /// There was nothing to stop: nothing served it, or no turn of it was running.
-    already: bool,
-    /// Its turn is over and it rests in this shared server, which serves others too.
-    rests_in: Option<u32>,
-    /// Every process that was ended: the agent first, then what it had started.
-    ended: Vec<EndedProcess>,
-    /// Sessions inside it that were left alone.
-    left: Vec<Left>,
-    /// Why processes that left the agent cannot be seen; absent where all can be.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unseen: Option<String>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct SurvivorRow {
-    /// Its pid.
-    pid: u32,
-    /// Its command line, shortened.
-    command: String,
-    /// Why it lives.
-    why: String,
-    /// The session it belongs to, or may belong to.
-    session: Option<String>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct FailedRow {
-    /// The agent's own session id; null for a process without a session.
-    id: Option<String>,
-    /// The adapter that found it.
-    adapter: &'static str,
-    /// A stable word for scripts.
-    code: &'static str,
-    /// One sentence for people.
-    message: String,
-    /// What to do next.
-    hint: Option<String>,
-}
-
-pub(super) fn cmd_stop(ui: &mut Ui, host: &Arc<Host>, args: &StopArgs) -> Outcome {
-    let mut orphans = Vec::new();
-    let (targets, mut faults) =
-        if args.all { all(ui, host, args)? } else { named(host, args, &mut orphans)? };
+pub(super) fn cmd_stop(ui: &mut Ui, fleet: &Fleet, args: &StopArgs) -> Outcome {
+    let targets = if args.all { all(ui, fleet, args)? } else { named(fleet, &args.ids)? };
     let options = Options { force: args.force, timeout: args.timeout.map(|Span(time)| time) };
-    let mut document = Document {
-        schema_version: SCHEMA_VERSION,
-        stopped: Vec::new(),
-        survivors: Vec::new(),
-        failed: Vec::new(),
-    };
-    // What could not be listed could not be stopped.
-    let missing = args.all && !faults.is_empty();
+    // A source that could not be listed may hide sessions that were to be stopped.
+    let missing = args.all && !targets.faults.is_empty();
     let mut worst = if missing { Kind::Unanswered.exit_code() } else { 0 };
-    let (gone, mut survivors) = end_orphans(ui, host, &orphans);
-    if !gone {
-        worst = Kind::Failed.exit_code();
-    }
-    for target in &targets {
-        let report = stop::stop(host, ALL, target, options);
-        let code = exit_code(&report);
-        worst = worst.max(code);
-        if targets.len() == 1 && code > 1 {
-            return Err(failure(target, &report).beside(report.faults));
+    let mut failed = None;
+    let mut written = Ok(());
+    let alone = targets.sessions.len() == 1;
+    let stopped = fleet.stop(&targets, options, &mut |news| match news {
+        StopNews::Run { run: RunWithoutSession { run, pid }, lives_on } => {
+            let words = if lives_on { "lives on" } else { "was ended" };
+            ui.note(&format!("run {run} (pid {pid}), which served no session, {words}"));
+            worst = worst.max(if lives_on { Kind::Failed.exit_code() } else { 0 });
         }
-        if !args.json {
-            say(ui, target, &report)?;
+        StopNews::Session { target, report } => {
+            let code = exit_code(report);
+            worst = worst.max(code);
+            if alone && code > 1 {
+                failed = Some(failure(target, report).beside(report.faults.clone()));
+            } else if !args.json && written.is_ok() {
+                written = say(ui, target, report);
+            }
         }
-        faults.extend(report.faults.iter().cloned());
-        let id = target.session.as_ref().map(|l| l.id.clone());
-        survivors.extend(report.survivors.iter().map(|s| (id.clone(), s.clone())));
-        document.add(target, report);
+    });
+    written?;
+    match failed {
+        Some(failure) => Err(failure),
+        None => told(ui, args, &stopped, worst),
     }
-    // What one of several stops has spared, another one may have ended.
-    survivors.retain(|(_, s)| host.kernel.liveness(&s.id) != Liveness::Gone);
-    survivors.sort_by_key(|(_, s)| s.pid);
-    survivors.dedup_by_key(|(_, s)| s.pid);
-    if !survivors.is_empty() {
-        worst = worst.max(Kind::Failed.exit_code());
-    }
-    if !args.json {
-        say_survivors(ui, &document, &survivors);
-    }
-    document.survivors = survivors.into_iter().map(SurvivorRow::of).collect();
+}
+
+/// Tells what lives on and what could not be asked.
+fn told(ui: &mut Ui, args: &StopArgs, stopped: &Stopped, worst: u8) -> Outcome {
+    let survive = !stopped.document.survivors.is_empty();
+    let worst = if survive { worst.max(Kind::Failed.exit_code()) } else { worst };
     if args.json {
-        ui.json(&document)?;
+        ui.json(&stopped.document)?;
+    } else {
+        say_survivors(ui, &stopped.document);
     }
     ui.flush()?;
-    faults.sort();
-    faults.dedup();
-    for fault in &faults {
+    for fault in &stopped.faults {
         ui.warn_fault(fault);
     }
     Ok(ExitCode::from(worst))
 }
 
-/// A launched agent that no adapter knows how to tell a session of: its run, and its process.
-fn orphan(host: &Host, text: &str) -> Option<(String, u32)> {
-    let named = |pid: u32, run: &str| pid.to_string() == text || run == text;
-    let (process, marker) = runs::agents(host).find(|(p, m)| named(p.id.pid, &m.run))?;
-    Some((marker.run, process.id.pid))
-}
-
-/// A process that lives on, and the session it may belong to.
-type Surviving = (Option<String>, Survivor);
-
-/// Ends runs that serve no session; says whether each is gone, and what of them lives on.
-fn end_orphans(ui: &mut Ui, host: &Arc<Host>, orphans: &[(String, u32)]) -> (bool, Vec<Surviving>) {
-    let ends = orphans.iter().flat_map(|(run, _)| stop::end_run(host, ALL, run).survivors);
-    let survivors = ends.map(|survivor| (None, survivor)).collect();
-    let left: Vec<String> = runs::agents(host).map(|(_, marker)| marker.run).collect();
-    for (run, pid) in orphans {
-        let words = if left.contains(run) { "lives on" } else { "was ended" };
-        ui.note(&format!("run {run} (pid {pid}), which served no session, {words}"));
-    }
-    (!orphans.iter().any(|(run, _)| left.contains(run)), survivors)
-}
-
-/// Finds every session that was named before any of them is touched: a typo stops nothing.
-fn named(
-    host: &Arc<Host>,
-    args: &StopArgs,
-    orphans: &mut Vec<(String, u32)>,
-) -> Result<(Vec<Target>, Vec<Fault>), Failure> {
-    let (mut targets, mut faults) = (Vec::new(), Vec::new());
-    for text in &args.ids {
-        let (target, more) = match super::target(host, text) {
-            Err(failure) if failure.is_not_found() => match orphan(host, text) {
-                Some(found) => {
-                    orphans.push(found);
-                    continue;
-                }
-                None => return Err(failure),
-            },
-            found => found?,
-        };
-        if !targets.contains(&target) {
-            targets.push(target);
-        }
-        faults.extend(more);
-    }
-    Ok((targets, faults))
+fn named(fleet: &Fleet, ids: &[String]) -> Result<StopTargets, Failure> {
+    let found = fleet.stop_targets(ids);
+    found.map_err(|(text, not_one)| unresolved(fleet, text, not_one))
 }
 
 /// Lists what lives; a person at a terminal is asked before any of it is touched.
-fn all(
-    ui: &mut Ui,
-    host: &Arc<Host>,
-    args: &StopArgs,
-) -> Result<(Vec<Target>, Vec<Fault>), Failure> {
+fn all(ui: &mut Ui, fleet: &Fleet, args: &StopArgs) -> Result<StopTargets, Failure> {
     let cwd = args.cwd.as_ref().map(|dir| {
         let real = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
         real.to_string_lossy().into_owned()
@@ -244,7 +121,7 @@ fn all(
         cwd,
         ..Query::default()
     };
-    let listing = fleet::list(host, ALL, &query);
+    let listing = fleet.list(&query);
     if listing.sessions.is_empty() {
         ui.note(if listing.faults.is_empty() {
             "there is nothing to stop"
@@ -252,7 +129,7 @@ fn all(
             "no session could be seen"
         });
     } else if !args.yes && !args.json && ui.converses() {
-        ui.drawn(&session_table::drawn(ui.canvas(), host, &Rows::of(&listing.sessions)))?;
+        ui.drawn(&session_table::drawn(ui.canvas(), &fleet.host, &Rows::of(&listing.sessions)))?;
         let count = listing.sessions.len();
         let what =
             if count == 1 { "this session".into() } else { format!("these {count} sessions") };
@@ -260,8 +137,8 @@ fn all(
             return Err(Failure::new(Kind::Refused, "nothing was stopped"));
         }
     }
-    let targets = listing.sessions.iter().map(Session::target).collect();
-    Ok((targets, listing.faults))
+    let sessions = listing.sessions.iter().map(Session::target).collect();
+    Ok(StopTargets { sessions, runs: Vec::new(), faults: listing.faults })
 }
 
 fn exit_code(report: &Report) -> u8 {
@@ -307,7 +184,7 @@ fn say(ui: &mut Ui, target: &Target, report: &Report) -> Result<(), Failure> {
         StopVerdict::Stopped => ui.line(&format!("stopped {name}{}", about(report)))?,
         StopVerdict::Already => ui.line(&format!("{name} was stopped already{}", about(report)))?,
         StopVerdict::Rests(server) => {
-            let turn = if rested(report) {
+            let turn = if report.was_idle() {
                 format!("{name} was at rest already")
             } else {
                 format!("stopped {name}: its turn was interrupted")
@@ -341,25 +218,13 @@ fn say(ui: &mut Ui, target: &Target, report: &Report) -> Result<(), Failure> {
 }
 
 /// Names what lives on. A session that was left alone has been named already.
-fn say_survivors(ui: &mut Ui, document: &Document, survivors: &[Surviving]) {
+fn say_survivors(ui: &mut Ui, document: &StopDocument) {
     let left = |pid: u32| document.stopped.iter().flat_map(|s| &s.left).any(|l| l.pid == pid);
-    for (_, survivor) in survivors.iter().filter(|(_, s)| !left(s.pid)) {
+    for survivor in document.survivors.iter().filter(|s| !left(s.pid)) {
         let text =
             format!("still alive: pid {} ({}): {}", survivor.pid, survivor.command, survivor.why);
         ui.error(&one_line(&text));
     }
-}
-
-impl SurvivorRow {
-    fn of((session, survivor): Surviving) -> Self {
-        let Survivor { pid, command, why, .. } = survivor;
-        Self { pid, command, why, session }
-    }
-}
-
-/// Says whether no turn of it was running when we came.
-fn rested(report: &Report) -> bool {
-    report.before.as_ref().is_some_and(|s| s.status == Status::Idle)
 }
 
 /// `(pid 6224 and 3 processes it had started)`
@@ -378,39 +243,5 @@ fn about(report: &Report) -> String {
         (Some(pids), Some(started)) => format!(" ({pids} and {started})"),
         (Some(one), None) | (None, Some(one)) => format!(" ({one})"),
         (None, None) => String::new(),
-    }
-}
-
-impl Document {
-    fn add(&mut self, target: &Target, report: Report) {
-        let id = target.session.as_ref().map(|l| l.id.clone());
-        let already = match &report.verdict {
-            StopVerdict::Rests(_) => rested(&report),
-            verdict => *verdict == StopVerdict::Already,
-        };
-        let (code, message, hint) = match report.verdict {
-            StopVerdict::Stopped | StopVerdict::Already | StopVerdict::Rests(_) => {
-                let after = report.after.as_ref();
-                return self.stopped.push(StoppedRow {
-                    id,
-                    adapter: target.adapter,
-                    pid: report.before.as_ref().and_then(|s| s.pid),
-                    status: after.map(|s| s.status),
-                    outcome: after.and_then(|s| s.outcome),
-                    already,
-                    rests_in: match report.verdict {
-                        StopVerdict::Rests(server) => Some(server),
-                        _ => None,
-                    },
-                    ended: report.ended,
-                    left: report.left,
-                    unseen: report.lost_shim,
-                });
-            }
-            StopVerdict::Refused(why, hint) => (Kind::Refused.code(), why, hint),
-            StopVerdict::Unknown(why) => (Kind::Unanswered.code(), why, None),
-            StopVerdict::Failed(why) => (Kind::Failed.code(), why, None),
-        };
-        self.failed.push(FailedRow { id, adapter: target.adapter, code, message, hint });
     }
 }

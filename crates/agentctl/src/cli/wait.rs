@@ -1,24 +1,17 @@
 //! `agentctl wait`: blocks until sessions are where a script wants them, and says so by its exit code.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use agentctl_core::adapters::ALL;
-use agentctl_core::fleet;
-use agentctl_core::host::Host;
-use agentctl_core::kernel::Held;
-use agentctl_core::model::{Outcome as Ended, SCHEMA_VERSION, Session, Status, Target};
+use agentctl_core::ask::Fleet;
+use agentctl_core::model::{Outcome as Ended, Session, Status, Target};
 use agentctl_core::native::watch::Watch;
-use agentctl_core::runs::Runs;
 use agentctl_core::transcript::Transcript;
 use agentctl_core::wait::{
-    Awaited, End, Progress, Quorum, Until, WaitOptions, WaitVerdict, Waited, wait,
+    Awaited, End, Progress, Quorum, Until, WaitOptions, WaitVerdict, Waited,
 };
 use clap::{Args, ValueEnum};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::logs::{self, Form, Part};
 use crate::config::Span;
@@ -74,17 +67,6 @@ impl From<Wanted> for Until {
     }
 }
 
-/// What `wait --json` prints.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Report {
-    /// The version of this document.
-    schema_version: u32,
-    /// The sessions, in the order they were asked for, as they were last seen.
-    sessions: Vec<Session>,
-    /// The time was up before all (or, with `--any`, one) of them got there.
-    timed_out: bool,
-}
-
 /// What is shown on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Show {
@@ -96,10 +78,10 @@ pub(super) enum Show {
     Nothing,
 }
 
-pub(super) fn cmd_wait(ui: &mut Ui, host: &Arc<Host>, args: &WaitArgs) -> Outcome {
+pub(super) fn cmd_wait(ui: &mut Ui, fleet: &Fleet, args: &WaitArgs) -> Outcome {
     let mut targets: Vec<Target> = Vec::new();
     for id in &args.ids {
-        let (target, faults) = super::target(host, id)?;
+        let (target, faults) = super::target(fleet, id)?;
         for fault in &faults {
             ui.warn_fault(fault);
         }
@@ -112,46 +94,33 @@ pub(super) fn cmd_wait(ui: &mut Ui, host: &Arc<Host>, args: &WaitArgs) -> Outcom
         quorum: if args.any { Quorum::Any } else { Quorum::All },
         timeout: args.timeout.map(|Span(time)| time),
     };
-    wait_for(ui, host, &targets, wish, if args.json { Show::Json } else { Show::Lines })
+    wait_for(ui, fleet, &targets, wish, if args.json { Show::Json } else { Show::Lines })
 }
 
 /// Waits for these sessions and returns the exit code of the contract; `launch --wait` does the same.
 pub(super) fn wait_for(
     ui: &mut Ui,
-    host: &Arc<Host>,
+    fleet: &Fleet,
     targets: &[Target],
     wish: WaitOptions,
     show: Show,
 ) -> Outcome {
     let mut written = Ok(());
-    let waited = wait(host, ALL, targets, wish, &mut |word| {
+    let waited = fleet.wait(targets, wish, &mut |word| {
         let said = say(ui, show, &word);
         if written.is_ok() {
             written = said;
         }
     })?;
     written?;
-    for session in waited.sessions.iter().filter_map(|awaited| awaited.session.as_ref()) {
-        let_wrapper_leave(host, session);
-    }
     if show == Show::Json {
-        ui.json(&report(host, &waited))?;
+        ui.json(&fleet.wait_document(&waited))?;
     }
     let ended = ended(&waited, wish, show);
     // The process ends now: taking the watches back would only delay it.
     agentctl_core::kernel::leave_quickly();
     std::mem::forget(waited.watched);
     ended
-}
-
-/// A program that only wraps a launched agent outlives it by a few moments, and keeps its directory: who
-/// has waited for the one is not to meet the other.
-fn let_wrapper_leave(host: &Host, session: &Session) {
-    const MOST: Duration = Duration::from_secs(2);
-    let over = session.run.as_ref().filter(|_| !session.status.is_live());
-    let started = over.and_then(|run| Runs::of(host).run(run).started());
-    let wrapper = started.and_then(|s| host.kernel.hold(&s.process).ok().flatten());
-    let _late = wrapper.map(|held| Held::wait_for_all(&[held], MOST));
 }
 
 fn ended(waited: &Waited, wish: WaitOptions, show: Show) -> Outcome {
@@ -165,15 +134,15 @@ fn ended(waited: &Waited, wish: WaitOptions, show: Show) -> Outcome {
 /// transcript that is open already goes on from where it stands.
 pub(super) fn follow(
     ui: &mut Ui,
-    host: &Arc<Host>,
+    fleet: &Fleet,
     target: &Target,
     wish: WaitOptions,
     (form, mut transcript): (Form, Option<Transcript>),
 ) -> Outcome {
     let (sender, ended) = channel();
-    let (their_host, theirs) = (Arc::clone(host), target.clone());
+    let (asked, theirs) = (fleet.clone(), target.clone());
     std::thread::spawn(move || {
-        let waited = wait(&their_host, ALL, &[theirs], wish, &mut |_| {});
+        let waited = asked.wait(&[theirs], wish, &mut |_| {});
         // Whoever followed may have gone.
         let _unheard = sender.send(waited);
     });
@@ -190,16 +159,13 @@ pub(super) fn follow(
             }
         };
         if transcript.is_none() {
-            transcript = Transcript::open(host, ALL, target).ok();
+            transcript = fleet.transcript(target).ok();
         }
         watch = watch.or_else(|| transcript.as_ref()?.watch().ok());
         if let Some(transcript) = &mut transcript {
             logs::show(ui, form, transcript, Part::More)?;
         }
         if let Some(waited) = waited {
-            for session in waited.sessions.iter().filter_map(|awaited| awaited.session.as_ref()) {
-                let_wrapper_leave(host, session);
-            }
             return answer(&waited, wish);
         }
         if let Some(watch) = &watch {
@@ -295,19 +261,4 @@ fn timed_out(waited: &Waited, after: Duration) -> Failure {
     let open: Vec<String> = open.collect();
     let message = format!("gave up after {} s: {}", after.as_secs_f64(), open.join(", "));
     Failure::new(Kind::TimedOut, message)
-}
-
-/// Adds what only a reading of the whole record and its run tell, unless it has gone on since.
-fn report(host: &Arc<Host>, waited: &Waited) -> Report {
-    let sessions = waited.sessions.iter().filter_map(|awaited| {
-        let session = awaited.session.clone()?;
-        let same = |whole: &Session| {
-            (whole.status, whole.outcome) == (session.status, session.outcome)
-                && whole.last_activity_at == session.last_activity_at
-        };
-        let whole = fleet::inspect(host, ALL, &awaited.target).session;
-        Some(whole.filter(same).unwrap_or(session))
-    });
-    let timed_out = waited.end == End::TimedOut;
-    Report { schema_version: SCHEMA_VERSION, sessions: sessions.collect(), timed_out }
 }

@@ -1,12 +1,8 @@
 //! `agentctl why`: the evidence behind a status, in sentences.
 
-use std::sync::Arc;
-
-use agentctl_core::host::Host;
-use agentctl_core::model::{Evidence, Outcome as Ended, ReasonKind, Session, Status};
+use agentctl_core::ask::{Fleet, InspectedSession, WhyDocument};
+use agentctl_core::model::Evidence;
 use clap::Args;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::status::inspect;
 use crate::failure::Outcome;
@@ -23,28 +19,14 @@ pub(super) struct WhyArgs {
     json: bool,
 }
 
-/// The answer to `why --json`.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Why<'a> {
-    /// The session.
-    id: Option<&'a str>,
-    /// Its status.
-    status: Status,
-    /// The verdict in one sentence.
-    verdict: String,
-    /// What it rests on.
-    evidence: &'a [Evidence],
-}
-
-pub(super) fn cmd_why(ui: &mut Ui, host: &Arc<Host>, args: &WhyArgs) -> Outcome {
-    let (session, faults) = inspect(host, &args.id)?;
-    let verdict = verdict(&session);
+pub(super) fn cmd_why(ui: &mut Ui, fleet: &Fleet, args: &WhyArgs) -> Outcome {
+    let InspectedSession { session, faults, .. } = inspect(fleet, &args.id)?;
+    let document = WhyDocument::of(&session);
     if args.json {
-        let id = session.id.as_deref();
-        ui.json(&Why { id, status: session.status, verdict, evidence: &session.evidence })?;
+        ui.json(&document)?;
     } else {
         let room = ui.width().unwrap_or(usize::MAX);
-        for line in wrap(&verdict, room) {
+        for line in wrap(&document.verdict, room) {
             ui.line(&line)?;
         }
         ui.line("")?;
@@ -59,39 +41,4 @@ pub(super) fn cmd_why(ui: &mut Ui, host: &Arc<Host>, args: &WhyArgs) -> Outcome 
         ui.flush()?;
     }
     Ok(super::answered(ui, &faults))
-}
-
-fn verdict(session: &Session) -> String {
-    let who = match (&session.id, session.pid) {
-        (Some(id), _) => format!("{} {id}", session.adapter),
-        (None, Some(pid)) => format!("{} process {pid}", session.adapter),
-        (None, None) => session.adapter.to_owned(),
-    };
-    // What a server keeps has no process here: the server's word is all there is.
-    let kept = session.hosted && session.processes.is_empty();
-    let because = match session.status {
-        Status::Running if kept => "its server says that a run of it goes on",
-        Status::Idle if kept => "its server has it and no run of it goes on",
-        Status::Error if kept => "its server says that its last run failed",
-        Status::Stopped if kept => "its server says that its run is over",
-        Status::Waiting => "a live process serves it and says that it needs a human",
-        Status::Running => match session.reason.as_ref().map(|r| r.kind) {
-            Some(ReasonKind::Starting) => "a live process is getting ready",
-            _ => "a live process is working on a turn of it",
-        },
-        Status::Idle => "a live process serves it and no turn is open",
-        Status::Unknown => "the source that would decide could not",
-        Status::Error => "no process serves it and its last turn failed",
-        Status::Stopped => match session.outcome {
-            Some(Ended::Finished) => "no process serves it and its last turn is complete",
-            Some(Ended::Interrupted) => "no process serves it and its last turn was interrupted",
-            Some(Ended::Killed) => "no process serves it and nobody lived to end its last turn",
-            _ => "no process serves it",
-        },
-    };
-    let detail = session.reason.as_ref().map(|r| match &r.detail {
-        Some(detail) => format!(" ({}: {})", r.kind.word(), one_line(detail)),
-        None => format!(" ({})", r.kind.word()),
-    });
-    format!("{who} is {}: {because}{}", session.status.word(), detail.unwrap_or_default())
 }

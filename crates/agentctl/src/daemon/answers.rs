@@ -4,21 +4,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agentctl_core::adapters::ALL;
-use agentctl_core::fleet;
-use agentctl_core::fuses;
-use agentctl_core::host::Host;
+use agentctl_core::ask::{DaemonState, DoctorContext, Fleet, NoLogs, NotOne, WhyDocument};
 use agentctl_core::kernel;
-use agentctl_core::locks;
-use agentctl_core::model::SCHEMA_VERSION;
-use agentctl_core::resolve::resolve;
-use serde::de::DeserializeOwned;
-use serde_json::json;
-use serde_json::value::RawValue;
+use agentctl_core::transcript::TranscriptError;
 use tokio::sync::oneshot;
 
 use super::lists::{self, Text};
-use crate::protocol::{ListParams, OneParams, Refusal};
+use crate::protocol::{ListParams, LogsParams, OneParams, Refusal};
 
 /// Free memory that exceeds this after a large answer is given back. Less is kept: the next one needs it.
 pub(super) const MEMORY_ENOUGH: u64 = 50 << 20;
@@ -32,21 +24,20 @@ type Waiting = Vec<oneshot::Sender<Answer>>;
 /// Answers questions.
 #[derive(Clone, Debug)]
 pub(super) struct Answers {
-    host: Arc<Host>,
+    fleet: Fleet,
     /// Lists that somebody waits for; an entry without waiters is one at work.
     lists: Arc<Mutex<HashMap<ListParams, Waiting>>>,
 }
 
 impl Answers {
-    /// Answers about this host.
+    /// Answers with what this fleet says.
     #[must_use]
-    pub(super) fn new(host: Arc<Host>) -> Self {
-        Self { host, lists: Arc::default() }
+    pub(super) fn new(fleet: Fleet) -> Self {
+        Self { fleet, lists: Arc::default() }
     }
 
     /// Answers `session.list`.
-    pub(super) async fn list(&self, params: Option<&RawValue>) -> Answer {
-        let params: ListParams = parse(params)?;
+    pub(super) async fn list(&self, params: ListParams) -> Answer {
         let (sender, answer) = oneshot::channel();
         let first = {
             let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,8 +74,8 @@ impl Answers {
                 }
             };
             let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                let rows = fleet::rows(&self.host, ALL, &params.clone().into());
-                let text = lists::written(&self.host, rows, params.form);
+                let rows = self.fleet.rows(&params.clone().into());
+                let text = lists::written(&self.fleet.host, rows, params.form);
                 let answer = text.map(Arc::new).map_err(unwritten);
                 for asked in waiting {
                     // Whoever asked may have gone.
@@ -102,45 +93,48 @@ impl Answers {
     }
 
     /// Answers `session.status`.
-    pub(super) async fn status(&self, params: Option<&RawValue>) -> Answer {
-        let params: OneParams = parse(params)?;
-        self.blocking(move |host| {
-            let resolved = resolve(host, ALL, &params.id);
-            match resolved.targets.as_slice() {
-                [one] => {
-                    let found = fleet::inspect(host, ALL, one);
-                    raw(&json!({"session": found.session, "faults": found.faults}))
-                }
-                [] if !resolved.faults.is_empty() => {
-                    raw(&json!({"session": null, "faults": resolved.faults}))
-                }
-                [] => Err(Refusal::new(
-                    Refusal::NOT_FOUND,
-                    format!("no session matches `{}`", params.id),
-                )),
-                several => Err(Refusal::new(
-                    Refusal::NOT_FOUND,
-                    format!("`{}` fits {} sessions", params.id, several.len()),
-                )),
+    pub(super) async fn status(&self, OneParams { id }: OneParams) -> Answer {
+        self.blocking(move |fleet| {
+            let found = fleet.session_document(&id).map_err(|not_one| unresolved(&id, &not_one));
+            found.and_then(|found| raw(&found))
+        })
+        .await
+    }
+
+    /// Answers `session.why`.
+    pub(super) async fn why(&self, OneParams { id }: OneParams) -> Answer {
+        self.blocking(move |fleet| {
+            let found = fleet.status(&id).map_err(|not_one| unresolved(&id, &not_one));
+            found.and_then(|found| raw(&WhyDocument::of(&found.session)))
+        })
+        .await
+    }
+
+    /// Answers `session.logs`.
+    pub(super) async fn logs(&self, LogsParams { id, count }: LogsParams) -> Answer {
+        self.blocking(move |fleet| match fleet.logs(&id, count) {
+            Ok(logs) => raw(&logs),
+            Err(NoLogs::NotOne(not_one)) => Err(unresolved(&id, &not_one)),
+            Err(NoLogs::Unread(error @ TranscriptError::Hidden(_))) => {
+                Err(Refusal::new(Refusal::UNKNOWN, error.to_string()))
             }
+            Err(NoLogs::Unread(error)) => Err(Refusal::new(Refusal::INTERNAL, error.to_string())),
         })
         .await
     }
 
-    /// Answers `lock.list`.
-    pub(super) async fn locks(&self) -> Answer {
-        self.blocking(|host| {
-            let (locks, faults) = locks::all(host, ALL);
-            raw(&json!({"schema_version": SCHEMA_VERSION, "locks": locks, "faults": faults}))
-        })
-        .await
+    /// Answers `run.list`.
+    pub(super) async fn runs(&self) -> Answer {
+        let failed = |error: std::io::Error| Refusal::new(Refusal::INTERNAL, error.to_string());
+        self.blocking(move |fleet| fleet.runs().map_err(failed).and_then(|runs| raw(&runs))).await
     }
 
-    /// Answers `fuse.list`.
-    pub(super) async fn fuses(&self) -> Answer {
-        self.blocking(|host| {
-            let (fuses, faults) = fuses::all(host);
-            raw(&json!({"schema_version": SCHEMA_VERSION, "fuses": fuses, "faults": faults}))
+    /// Answers `machine.doctor`. `trouble` keeps this daemon from noticing changes by itself.
+    pub(super) async fn doctor(&self, trouble: Option<String>) -> Answer {
+        self.blocking(move |fleet| {
+            let configuration = crate::config::path(&fleet.host);
+            let daemon = DaemonState::Serves { trouble };
+            raw(&fleet.doctor(&DoctorContext { configuration, daemon }).0)
         })
         .await
     }
@@ -148,24 +142,32 @@ impl Answers {
     /// Puts a question on a thread that may block.
     pub(super) async fn blocking(
         &self,
-        question: impl FnOnce(&Arc<Host>) -> Answer + Send + 'static,
+        question: impl FnOnce(&Fleet) -> Answer + Send + 'static,
     ) -> Answer {
-        let host = Arc::clone(&self.host);
-        let asked = tokio::task::spawn_blocking(move || question(&host));
+        let fleet = self.fleet.clone();
+        let asked = tokio::task::spawn_blocking(move || question(&fleet));
         asked.await.unwrap_or_else(|_| Err(lost()))
     }
-}
-
-/// Reads the parameters; none is the same as an empty object.
-pub(super) fn parse<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, Refusal> {
-    let text = params.map_or("{}", RawValue::get);
-    serde_json::from_str(text).map_err(|error| Refusal::new(Refusal::PARAMS, error.to_string()))
 }
 
 /// Writes an answer once, for all who get it.
 pub(super) fn raw(value: &impl serde::Serialize) -> Answer {
     let text = serde_json::to_string(value).map(Text::Whole);
     text.map(Arc::new).map_err(unwritten)
+}
+
+/// Says why a text names no single session, with a code for each reason.
+fn unresolved(text: &str, not_one: &NotOne) -> Refusal {
+    match not_one {
+        NotOne::Nothing => Refusal::new(Refusal::NOT_FOUND, format!("no session matches `{text}`")),
+        NotOne::Several { candidates, .. } => {
+            let message = format!("`{text}` fits {} sessions", candidates.len());
+            Refusal::new(Refusal::AMBIGUOUS, message)
+        }
+        NotOne::Unknown(_) | NotOne::Unreadable(_) => {
+            Refusal::new(Refusal::UNKNOWN, format!("the state of `{text}` is unknown"))
+        }
+    }
 }
 
 fn unwritten(error: serde_json::Error) -> Refusal {

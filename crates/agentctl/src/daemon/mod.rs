@@ -21,7 +21,6 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use agentctl_core::adapters::ALL;
 use agentctl_core::events::Event;
 use agentctl_core::host::Host;
 use agentctl_core::kernel;
@@ -87,11 +86,11 @@ impl Hub {
         status.notify = self.watch_thread.sinks.notify.as_ref().map(notify::Notify::status);
         status.metrics = self.metrics.as_ref().map(MetricsServer::status);
         self.answers
-            .blocking(move |host| {
-                let (listing, locks, _) = locks::survey(host, ALL);
+            .blocking(move |fleet| {
+                let (listing, locks, _) = locks::survey(&fleet.host, fleet.adapters);
                 status.count(listing);
                 status.locks = Some(locks.len() as u64);
-                status.fuses = Some(agentctl_core::fuses::all(host).0.len() as u64);
+                status.fuses = Some(agentctl_core::fuses::all(&fleet.host).0.len() as u64);
                 answers::raw(&status)
             })
             .await
@@ -151,7 +150,7 @@ async fn serve(
     let counters = metrics.as_ref().map(|server| Arc::clone(&server.metrics));
     let hub = Arc::new(Hub {
         place: place.clone(),
-        answers: Answers::new(Arc::clone(&host)),
+        answers: Answers::new(loaded.fleet()),
         watch_thread: WatchThread::start(
             loaded,
             &log,

@@ -13,10 +13,12 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::answers::{Answer, MEMORY_ENOUGH, parse};
+use super::answers::{Answer, MEMORY_ENOUGH, raw};
 use super::lists::Text;
 use super::{Hub, News};
-use crate::protocol::{Hello, PROTOCOL, REQUEST_MOST, Refusal, Request, SubscribeParams};
+use crate::protocol::{
+    Call, Ending, PROTOCOL, REQUEST_MOST, Refusal, Request, SubscribeParams, Subscribed,
+};
 
 /// So many connections at once, where the system allows that many open files; a new one takes the place of the
 /// one that has been idle for longest.
@@ -178,15 +180,18 @@ impl Connection {
         if !hello.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
             return Ok(());
         }
-        while let Some(request) = self.request().await? {
+        while let Some(call) = self.call().await? {
             self.seat.set_idle(None);
-            if request.method == "events.subscribe" {
-                return self.subscribe(request).await;
-            }
-            let id = request.id.clone();
-            let answer = self.answer(&request).await;
-            let ends = request.method == "daemon.shutdown" && answer.is_ok();
-            if let Some(id) = id {
+            let request = Request::of(&call);
+            let ends = matches!(request, Ok(Request::DaemonShutdown(_)));
+            let answer = match request {
+                Ok(Request::EventsSubscribe(wanted)) => {
+                    return self.subscribe(call.id, wanted).await;
+                }
+                Ok(request) => self.answer(request).await,
+                Err(refusal) => Err(refusal),
+            };
+            if let Some(id) = call.id {
                 self.reply(&id, answer).await?;
             }
             if ends {
@@ -201,16 +206,16 @@ impl Connection {
 
     /// Hears `hello`; says whether to go on.
     async fn hello(&mut self) -> io::Result<bool> {
-        let Some(request) = self.request().await? else { return Ok(false) };
-        let id = request.id.clone().unwrap_or_default();
-        if request.method != "hello" {
-            let refusal = Refusal::new(Refusal::HELLO, "say `hello` first");
-            self.reply(&id, Err(refusal)).await?;
-            return Ok(false);
-        }
-        let hello = match parse::<Hello>(request.params.as_deref()) {
-            Ok(hello) => hello,
-            Err(refusal) => {
+        let Some(call) = self.call().await? else { return Ok(false) };
+        let id = call.id.clone().unwrap_or_default();
+        let hello = match Request::of(&call) {
+            Ok(Request::Hello(hello)) => hello,
+            Err(refusal) if call.method == "hello" => {
+                self.reply(&id, Err(refusal)).await?;
+                return Ok(false);
+            }
+            _ => {
+                let refusal = Refusal::new(Refusal::HELLO, "say `hello` first");
                 self.reply(&id, Err(refusal)).await?;
                 return Ok(false);
             }
@@ -220,13 +225,13 @@ impl Connection {
             self.reply(&id, Err(Refusal::new(Refusal::HELLO, text))).await?;
             return Ok(false);
         }
-        let welcome = super::answers::raw(&self.hub.welcome);
+        let welcome = raw(&self.hub.welcome);
         self.reply(&id, welcome).await?;
         Ok(true)
     }
 
-    /// Returns the next request; what is none gets its answer here.
-    async fn request(&mut self) -> io::Result<Option<Request>> {
+    /// Returns the next call; a frame that is no call is refused here.
+    async fn call(&mut self) -> io::Result<Option<Call>> {
         loop {
             let refusal = match self.frame().await? {
                 Frame::End => return Ok(None),
@@ -235,8 +240,8 @@ impl Connection {
                     format!("a request may have {REQUEST_MOST} bytes"),
                 ),
                 Frame::Line(line) if line.iter().all(u8::is_ascii_whitespace) => continue,
-                Frame::Line(line) => match serde_json::from_slice::<Request>(&line) {
-                    Ok(request) if request.jsonrpc == "2.0" => return Ok(Some(request)),
+                Frame::Line(line) => match serde_json::from_slice::<Call>(&line) {
+                    Ok(call) if call.jsonrpc == "2.0" => return Ok(Some(call)),
                     Ok(_) => Refusal::new(Refusal::INVALID, "`jsonrpc` is not `2.0`"),
                     Err(error) if error.is_data() => {
                         Refusal::new(Refusal::INVALID, error.to_string())
@@ -304,29 +309,37 @@ impl Connection {
         }
     }
 
-    async fn answer(&self, request: &Request) -> Answer {
-        let (answers, params) = (&self.hub.answers, request.params.as_deref());
-        match request.method.as_str() {
-            "session.list" => answers.list(params).await,
-            "session.status" => answers.status(params).await,
-            "lock.list" => answers.locks().await,
-            "fuse.list" => answers.fuses().await,
-            "daemon.status" => self.hub.status().await,
-            "daemon.shutdown" => super::answers::raw(&json!({"pid": std::process::id()})),
-            other => Err(Refusal::new(Refusal::METHOD, format!("there is no method `{other}`"))),
+    async fn answer(&self, request: Request) -> Answer {
+        let answers = &self.hub.answers;
+        match request {
+            Request::SessionList(params) => answers.list(params).await,
+            Request::SessionStatus(one) => answers.status(one).await,
+            Request::SessionWhy(one) => answers.why(one).await,
+            Request::SessionLogs(params) => answers.logs(params).await,
+            Request::LockList(_) => answers.blocking(|fleet| raw(&fleet.locks())).await,
+            Request::FuseList(_) => answers.blocking(|fleet| raw(&fleet.fuses())).await,
+            Request::RunList(_) => answers.runs().await,
+            Request::AdapterList(_) => answers.blocking(|fleet| raw(&fleet.adapters())).await,
+            Request::MachineDoctor(_) => answers.doctor(self.hub.watch_thread.trouble()).await,
+            Request::DaemonStatus(_) => self.hub.status().await,
+            Request::DaemonShutdown(_) => raw(&Ending { pid: std::process::id() }),
+            Request::Hello(_) | Request::EventsSubscribe(_) => {
+                let message = "`hello` is said once, and events are subscribed to only once";
+                Err(Refusal::new(Refusal::INVALID, message))
+            }
         }
     }
 
     /// Tells every edge from now on, until the other side hangs up.
-    async fn subscribe(mut self, request: Request) -> io::Result<()> {
-        let id = request.id.unwrap_or_default();
-        let wanted = match parse::<SubscribeParams>(request.params.as_deref()) {
-            Ok(wanted) => wanted,
-            Err(refusal) => return self.reply(&id, Err(refusal)).await,
-        };
+    async fn subscribe(
+        mut self,
+        id: Option<serde_json::Value>,
+        wanted: SubscribeParams,
+    ) -> io::Result<()> {
+        let id = id.unwrap_or_default();
         let mut events = self.hub.watch_thread.sinks.events.subscribe();
         self.hub.watch_thread.first_snapshot().await;
-        self.reply(&id, super::answers::raw(&json!({"subscribed": true}))).await?;
+        self.reply(&id, raw(&Subscribed { subscribed: true })).await?;
         loop {
             let mut gone = [0_u8; 64];
             let line = tokio::select! {

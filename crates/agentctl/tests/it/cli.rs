@@ -5,7 +5,7 @@ use testkit::{TestHome, sandboxed};
 
 use crate::{fixtures_dir, home};
 
-fn planted() -> TestHome {
+pub(crate) fn planted() -> TestHome {
     let home = home();
     home.plant(&fixtures_dir().join("claude-code/2.1.325"), ".");
     home.plant(&fixtures_dir().join("codex/0.166.0"), ".");

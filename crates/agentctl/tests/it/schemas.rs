@@ -1,5 +1,13 @@
 //! The JSON schemas: those in `docs/schema` are current, and real answers keep to them.
 
+use agentctl::daemon::status::DaemonStatus;
+use agentctl_core::ask::{
+    AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, PruneDocument, RunsDocument,
+    StopDocument, WaitDocument, WhyDocument,
+};
+use agentctl_core::model::{Listing, Message, Session};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use testkit::{TestHome, sandboxed};
 
@@ -172,6 +180,50 @@ fn answers_keep_to_their_schemas() {
             for document in documents {
                 let wrong = Check::of(&schemas[name], &document);
                 assert_eq!(wrong, Vec::<String>::new(), "{name}: {document:#}");
+            }
+        }
+    });
+}
+
+/// Reads a document as its type and writes it again.
+fn written_again(name: &str, document: &Value) -> Value {
+    fn again<T: DeserializeOwned + Serialize>(document: &Value) -> Value {
+        let read: T = serde_json::from_value(document.clone()).expect("it can be read");
+        serde_json::to_value(read).expect("it can be written")
+    }
+    match name {
+        "list" => again::<Listing>(document),
+        "status" => again::<Session>(document),
+        "why" => again::<WhyDocument>(document),
+        "wait" => again::<WaitDocument>(document),
+        "stop" => again::<StopDocument>(document),
+        "logs" => again::<Message>(document),
+        "locks" => again::<LocksDocument>(document),
+        "fuses" => again::<FusesDocument>(document),
+        "doctor" => again::<DoctorDocument>(document),
+        "adapters" => again::<AdaptersDocument>(document),
+        "runs" => again::<RunsDocument>(document),
+        "prune" => again::<PruneDocument>(document),
+        "daemon" => again::<DaemonStatus>(document),
+        // It is only printed.
+        "error" => document.clone(),
+        other => panic!("no type is named for {other}"),
+    }
+}
+
+#[test]
+fn every_document_can_be_read_and_written_again() {
+    sandboxed(|| {
+        let home = home();
+        home.plant(&fixtures_dir().join("demo/0.1.0"), ".");
+        let launched = home.run(&["launch", "demo", "-p", "hello", "--wait"]);
+        assert_eq!(launched.code, Some(0), "{launched:?}");
+        let fuse = home.command(&["fuse", "set", "--ttl", "1h"]);
+        let fuse = { fuse }.env("AGENTCTL_NO_DAEMON", "1").output().expect("runs");
+        assert!(fuse.status.success(), "{fuse:?}");
+        for (name, documents) in answers(&home) {
+            for document in documents {
+                assert_eq!(written_again(name, &document), document, "{name}");
             }
         }
     });

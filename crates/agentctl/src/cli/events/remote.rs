@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use agentctl_core::adapters::ALL;
+use agentctl_core::ask::Fleet;
 use agentctl_core::events::{Event, Watcher, replay};
 use agentctl_core::host::Host;
 use agentctl_core::model::Time;
@@ -18,7 +18,7 @@ use super::{End, Word};
 use crate::client::{Client, ClientError, HELLO_TIMEOUT};
 use crate::daemon::start::{self, NotConnected};
 use crate::failure::Failure;
-use crate::protocol::SubscribeParams;
+use crate::protocol::{Request, SubscribeParams, Subscribed};
 
 /// So many ids are remembered, so that nothing is told twice.
 const TOLD_MOST: usize = 16_384;
@@ -110,11 +110,12 @@ impl Remote {
     /// Listens to the daemon, which is started where none runs. Fails with the reason where this process must
     /// look by itself, and where it is ended before it begins.
     pub(super) fn begin(
-        host: &Arc<Host>,
+        fleet: &Fleet,
         params: SubscribeParams,
         from: Option<Time>,
         end: End,
     ) -> Result<Result<Self, Alone>, Failure> {
+        let host = &fleet.host;
         let client = match connected(host, &end) {
             Ok(Some(client)) => client,
             Ok(None) => return Ok(Err(Alone::Ended)),
@@ -124,7 +125,7 @@ impl Remote {
         if client.welcome.fingerprint != crate::client::fingerprint(host) {
             return Ok(Err(Alone::OtherWorld));
         }
-        let mut own = Watcher::asleep(Arc::clone(host), ALL)?;
+        let mut own = Watcher::asleep(Arc::clone(host), fleet.adapters)?;
         own.look();
         let mut remote = Self {
             host: Arc::clone(host),
@@ -139,7 +140,7 @@ impl Remote {
             remote.again()?;
         }
         // Listened first, remembered second: what ends in between has the same id both times.
-        for event in from.into_iter().flat_map(|from| replay::since(host, ALL, from)) {
+        for event in from.into_iter().flat_map(|from| replay::since(host, fleet.adapters, from)) {
             remote.told.add(&event.id);
             remote.waiting.push_back(Word::Event(Box::new(event)));
         }
@@ -152,8 +153,8 @@ impl Remote {
             let _gone = stream.shutdown(Shutdown::Both);
         });
         // What is not wanted must be known all the same: what follows from it may be wanted.
-        let all = SubscribeParams::default();
-        let _yes: serde_json::Value = self.client.call("events.subscribe", &all, HELLO_TIMEOUT)?;
+        let all = Request::EventsSubscribe(SubscribeParams::default());
+        let _yes: Subscribed = self.client.call(&all, HELLO_TIMEOUT)?;
         Ok(())
     }
 

@@ -1,0 +1,99 @@
+//! The question `adapters`: which agents are supported, installed or not, and what each can do.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Fleet;
+use crate::adapters::Adapter;
+use crate::adapters::control::Abilities;
+use crate::host::Host;
+use crate::model::SCHEMA_VERSION;
+
+/// The answer to `adapters --json`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct AdaptersDocument {
+    /// The version of this document.
+    pub schema_version: u32,
+    /// One row per agent.
+    pub adapters: Vec<AdapterRow>,
+}
+
+/// One agent that is supported.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct AdapterRow {
+    /// The name on the command line.
+    pub name: String,
+    /// A program of it is on the PATH.
+    pub installed: bool,
+    /// Its version, where a file beside it says so.
+    pub version: Option<String>,
+    /// The program.
+    pub program: Option<String>,
+    /// Sees live sessions, whoever started them.
+    pub live: bool,
+    /// Sees ended sessions.
+    pub history: bool,
+    /// When it can tell that a human is needed.
+    pub waiting: String,
+    /// Counts tokens.
+    pub tokens: bool,
+    /// Knows the agent's own cost figure.
+    pub cost: bool,
+    /// Sees subagents.
+    pub subagents: bool,
+    /// How it is moved; null where it can only be looked at.
+    pub control: Option<AdapterControl>,
+}
+
+/// How an agent is launched, resumed and stopped.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct AdapterControl {
+    /// `launch` starts it.
+    pub launch: bool,
+    /// `resume` continues its sessions.
+    pub resume: bool,
+    /// `resume --fork` copies them.
+    pub fork: bool,
+    /// What `--permissions edits` means to it.
+    pub edits: String,
+    /// What `--permissions bypass` means to it.
+    pub bypass: String,
+    /// How `stop` ends it.
+    pub stop: String,
+}
+
+impl From<Abilities> for AdapterControl {
+    fn from(can: Abilities) -> Self {
+        let Abilities { fork, edits, bypass, stop } = can;
+        let (edits, bypass, stop) = (edits.to_owned(), bypass.to_owned(), stop.to_owned());
+        Self { launch: true, resume: true, fork, edits, bypass, stop }
+    }
+}
+
+impl AdapterRow {
+    fn of(host: &Host, adapter: &dyn Adapter) -> Self {
+        let (can, found) = (adapter.capabilities(), adapter.installation(host));
+        Self {
+            name: adapter.name().to_owned(),
+            installed: found.program.is_some(),
+            version: found.version,
+            program: found.program.map(|p| p.to_string_lossy().into_owned()),
+            live: can.live,
+            history: can.history,
+            waiting: can.waiting.to_owned(),
+            tokens: can.tokens,
+            cost: can.cost,
+            subagents: can.subagents,
+            control: adapter.control().map(|c| c.abilities().into()),
+        }
+    }
+}
+
+impl Fleet {
+    /// Lists the agents that are supported.
+    #[must_use]
+    pub fn adapters(&self) -> AdaptersDocument {
+        let rows = self.adapters.iter().map(|adapter| AdapterRow::of(&self.host, *adapter));
+        AdaptersDocument { schema_version: SCHEMA_VERSION, adapters: rows.collect() }
+    }
+}

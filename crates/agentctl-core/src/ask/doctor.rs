@@ -1,0 +1,321 @@
+//! The question `doctor`: what was found on this machine, which mechanisms are in force, what is missing.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Fleet;
+use crate::adapters::{Adapter, Found, Look};
+use crate::fleet::{each_adapter, look, roots_of};
+use crate::host::Host;
+use crate::kernel::Mechanism;
+use crate::model::{Fault, SCHEMA_VERSION};
+use crate::native::watch::Watch;
+use crate::runs::{Run, Runs};
+use crate::text::{byte_size, with_tilde};
+
+/// The answer to `doctor --json`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct DoctorDocument {
+    /// The version of this document.
+    pub schema_version: u32,
+    /// One row per thing looked at.
+    pub checks: Vec<Check>,
+}
+
+/// One thing that `doctor` looked at.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct Check {
+    /// `kernel`, `events`, `control`, `config`, or an adapter's name.
+    pub area: String,
+    /// What was looked at.
+    pub name: String,
+    /// How it stands.
+    pub state: CheckState,
+    /// What was found.
+    pub detail: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// How it stands with one thing that `doctor` looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckState {
+    /// As it should be.
+    Ok,
+    /// Works, with less.
+    Degraded,
+    /// Not there; nothing is wrong.
+    Absent,
+    /// Could not be read.
+    Failed,
+}
+
+/// The facts that only the program around this library knows.
+#[derive(Clone, Debug)]
+pub struct DoctorContext {
+    /// The configuration file, whether it exists or not.
+    pub configuration: PathBuf,
+    /// The state of the daemon.
+    pub daemon: DaemonState,
+}
+
+/// The state of the daemon, as far as a client can tell.
+#[derive(Clone, Debug)]
+pub enum DaemonState {
+    /// No daemon runs, or it may not be asked.
+    Absent,
+    /// A daemon serves.
+    Serves {
+        /// What keeps it from noticing changes by itself.
+        trouble: Option<String>,
+    },
+    /// A daemon runs and gives no answer, for this reason.
+    Silent(String),
+}
+
+impl Fleet {
+    /// Examines this machine. The faults are those of the agents' homes.
+    #[must_use]
+    pub fn doctor(&self, context: &DoctorContext) -> (DoctorDocument, Vec<Fault>) {
+        let look = look(&self.host, self.adapters, self.host.deadlines.all);
+        let mut checks = kernel(self, &look);
+        checks.push(changes(self, &context.daemon));
+        checks.extend(control(&self.host));
+        checks.push(configuration(&self.host, &context.configuration));
+        let mut faults = Vec::new();
+        for &adapter in self.adapters {
+            checks.extend(agent(self, adapter, &mut faults));
+        }
+        (DoctorDocument { schema_version: SCHEMA_VERSION, checks }, faults)
+    }
+}
+
+impl Check {
+    fn new(
+        area: &str,
+        name: impl Into<String>,
+        state: CheckState,
+        detail: impl Into<String>,
+    ) -> Self {
+        let (area, name, detail) = (area.to_owned(), name.into(), detail.into());
+        Self { area, name, state, detail, hint: None }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+fn kernel(fleet: &Fleet, look: &Look) -> Vec<Check> {
+    let (host, kernel) = (&fleet.host, &fleet.host.kernel);
+    let identity = match kernel.mechanism() {
+        Mechanism::Pidfs => Check::new(
+            "kernel",
+            "process identity",
+            CheckState::Ok,
+            "pidfs inode: a recycled pid is always told apart",
+        ),
+        Mechanism::StartTime => Check::new(
+            "kernel",
+            "process identity",
+            CheckState::Degraded,
+            "start time only, in 10 ms steps",
+        )
+        .hint("Linux 6.9 and later offer pidfs, which is exact"),
+    };
+    let namespace = if kernel.sees_whole_machine() {
+        Check::new(
+            "kernel",
+            "pid namespace",
+            CheckState::Ok,
+            "the machine's own: every process is visible",
+        )
+    } else {
+        let detail = format!(
+            "private ({}): agents outside it cannot be seen; where a record or lock names one it is unknown",
+            kernel.pid_namespace()
+        );
+        Check::new("kernel", "pid namespace", CheckState::Degraded, detail)
+    };
+    let table = match look.table.gaps.first() {
+        None => {
+            let detail = format!(
+                "{} processes of this user, {} of agents",
+                look.table.seen,
+                look.table.processes.len()
+            );
+            Check::new("kernel", "process table", CheckState::Ok, detail)
+        }
+        Some(gap) => Check::new("kernel", "process table", CheckState::Failed, gap.clone())
+            .hint("absence cannot be proved: ended sessions are shown as unknown"),
+    };
+    let locks = match kernel.file_locks(&|_| true) {
+        Ok(locks) => Check::new(
+            "kernel",
+            "file locks",
+            CheckState::Ok,
+            format!("/proc/locks, {} held", locks.len()),
+        ),
+        Err(error) => {
+            let consequences: Vec<_> =
+                fleet.adapters.iter().filter_map(|a| a.without_file_locks()).collect();
+            Check::new("kernel", "file locks", CheckState::Failed, error.to_string())
+                .hint(consequences.join("; "))
+        }
+    };
+    let events = match Watch::directories([host.home.as_path()]) {
+        Ok(watch) => {
+            drop(watch);
+            Check::new("kernel", "file events", CheckState::Ok, "available")
+        }
+        Err(error) => Check::new("kernel", "file events", CheckState::Degraded, error.to_string())
+            .hint("`logs -f` and `wait` look once a second instead, `events` every two"),
+    };
+    vec![identity, namespace, table, locks, events]
+}
+
+/// How soon changes are seen: by the daemon, or by a watcher of this process where no daemon runs.
+fn changes(fleet: &Fleet, daemon: &DaemonState) -> Check {
+    let check = |state, detail: String| Check::new("events", "changes", state, detail);
+    let (who, trouble) = match daemon {
+        DaemonState::Serves { trouble } => ("the daemon", trouble.clone()),
+        DaemonState::Absent => match fleet.watcher() {
+            Ok(mut watcher) => {
+                watcher.look();
+                ("`events`", watcher.trouble().map(str::to_owned))
+            }
+            Err(error) => return check(CheckState::Failed, error.to_string()),
+        },
+        DaemonState::Silent(why) => return check(CheckState::Failed, why.clone()),
+    };
+    match trouble {
+        None => check(CheckState::Ok, format!("{who} is told of them by the system")),
+        Some(why) => check(CheckState::Degraded, format!("{who} may see them late: {why}"))
+            .hint("it looks every two seconds instead; deaths of processes are seen at once"),
+    }
+}
+
+/// What launching and stopping rest on here.
+fn control(host: &Host) -> Vec<Check> {
+    let stop = if cfg!(target_os = "linux") {
+        let detail =
+            "signals go through handles; what a launched agent orphans stays below its shim";
+        Check::new("control", "stop", CheckState::Ok, detail)
+    } else {
+        let detail =
+            "no handles and no sub-reaper here: daemons of a launched agent are only named";
+        Check::new("control", "stop", CheckState::Degraded, detail)
+    };
+    let runs = Runs::of(host);
+    let kept = match runs.all() {
+        Ok(all) => {
+            let bytes: u64 = all.iter().map(Run::bytes).sum();
+            let folder = with_tilde(&host.home, &host.state().join("runs").to_string_lossy());
+            let detail = format!("{} kept, {} in {folder}", all.len(), byte_size(bytes));
+            Check::new("control", "runs", CheckState::Ok, detail)
+        }
+        Err(error) => Check::new("control", "runs", CheckState::Failed, error.to_string())
+            .hint("agentctl keeps what launches leave behind there; make it a folder of yours"),
+    };
+    vec![stop, kept]
+}
+
+fn configuration(host: &Host, path: &Path) -> Check {
+    let shown = with_tilde(&host.home, &path.to_string_lossy());
+    if path.exists() {
+        Check::new("config", "file", CheckState::Ok, shown)
+    } else {
+        Check::new("config", "file", CheckState::Absent, format!("{shown} (defaults are used)"))
+    }
+}
+
+/// More homes of one agent are not asked.
+const MAX_HOMES: usize = 16;
+
+fn agent(fleet: &Fleet, adapter: &'static dyn Adapter, faults: &mut Vec<Fault>) -> Vec<Check> {
+    let host = &fleet.host;
+    let name = adapter.name();
+    let mut checks = Vec::new();
+    let installation = adapter.installation(host);
+    checks.push(match &installation.program {
+        Some(program) => {
+            let version = installation.version.as_deref().unwrap_or("version not known");
+            let place = with_tilde(&host.home, &program.to_string_lossy());
+            Check::new(name, "program", CheckState::Ok, format!("{version}, {place}"))
+        }
+        None => Check::new(name, "program", CheckState::Absent, "not on the PATH"),
+    });
+    let found = roots_of(host, fleet.adapters, name, host.deadlines.live);
+    if let Some(fault) = found.faults.first() {
+        checks.push(Check::new(name, "home", CheckState::Failed, fault.message.clone()));
+        faults.extend(found.faults);
+        return checks;
+    }
+    // Each home is asked by itself: a crowd of them would take for ever.
+    let mut roots = found.rows;
+    let many = roots.len();
+    roots.truncate(MAX_HOMES);
+    if many > roots.len() {
+        let detail = format!("{many} homes; the first {MAX_HOMES} are shown");
+        checks.push(Check::new(name, "home", CheckState::Degraded, detail));
+    }
+    if roots.is_empty() {
+        checks.push(Check::new(
+            name,
+            "home",
+            CheckState::Absent,
+            "none found: it has never run here",
+        ));
+    }
+    for root in roots {
+        let label = with_tilde(&host.home, &root.label());
+        // One home after the other, each on a thread that may be abandoned.
+        let answer = count(fleet, adapter, root.label());
+        faults.extend(answer.1.iter().cloned());
+        checks.push(match (answer.0, answer.1.first()) {
+            (Some((live, all)), None) => Check::new(
+                name,
+                format!("home {label}"),
+                CheckState::Ok,
+                format!("{live} live, {all} sessions in all"),
+            ),
+            (_, Some(fault)) => {
+                Check::new(name, format!("home {label}"), CheckState::Failed, fault.message.clone())
+            }
+            (None, None) => {
+                Check::new(name, format!("home {label}"), CheckState::Failed, "it did not answer")
+            }
+        });
+    }
+    checks
+}
+
+/// Counts the live sessions and all sessions of one home.
+fn count(
+    fleet: &Fleet,
+    adapter: &'static dyn Adapter,
+    root: String,
+) -> (Option<(usize, usize)>, Vec<Fault>) {
+    let limit = fleet.host.deadlines.all.max(Duration::from_millis(1));
+    let found = each_adapter(&fleet.host, fleet.adapters, limit, move |asked, look| {
+        let mut counts = Found::default();
+        if asked.name() != adapter.name() {
+            return counts;
+        }
+        for root in asked.roots(look).iter().filter(|r| r.label() == root) {
+            let store = asked.store(look, root);
+            let (live, all) = (store.live(), store.history(None));
+            let served = live.rows.iter().filter(|s| s.id.is_some()).count();
+            counts.rows.push((served, all.rows.len()));
+            counts.faults.extend(live.faults);
+            counts.faults.extend(all.faults);
+        }
+        counts
+    });
+    (found.rows.first().copied(), found.faults)
+}

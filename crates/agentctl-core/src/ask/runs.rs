@@ -1,0 +1,150 @@
+//! The question `runs`, and the order `prune`: what launches left behind, and removing it.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Fleet;
+use crate::fleet::session_of;
+use crate::model::{Exit, SCHEMA_VERSION, Time};
+use crate::runs::{HookMoment, Run, Runs, Spec};
+
+/// What `runs --json` prints.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct RunsDocument {
+    /// The version of this document.
+    pub schema_version: u32,
+    /// The runs that are kept, newest first.
+    pub runs: Vec<RunRow>,
+    /// How many bytes they take in all.
+    pub bytes: u64,
+}
+
+/// What `prune --json` prints.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct PruneDocument {
+    /// The version of this document.
+    pub schema_version: u32,
+    /// Nothing was removed: this is what would be.
+    pub dry_run: bool,
+    /// The runs.
+    pub pruned: Vec<RunRow>,
+    /// How many bytes they take, or took.
+    pub bytes: u64,
+}
+
+/// One launch.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct RunRow {
+    /// Its id.
+    pub id: String,
+    /// The adapter.
+    pub adapter: Option<String>,
+    /// The session it began or continued.
+    pub session: Option<String>,
+    /// Where the agent was started.
+    pub cwd: Option<String>,
+    /// The launch group.
+    pub group: Option<String>,
+    /// The name given.
+    pub name: Option<String>,
+    /// When it was launched.
+    pub started_at: Option<Time>,
+    /// When it was over; null while it may still be at work.
+    pub ended_at: Option<Time>,
+    /// How the agent ended, as its parent saw it.
+    pub exit: Option<Exit>,
+    /// What went wrong with its hooks.
+    pub hook_failures: Vec<String>,
+    /// How many bytes it takes.
+    pub bytes: u64,
+    /// Its folder: `stdout`, `stderr`, `prompt` and the rest.
+    pub directory: String,
+}
+
+/// Which ended runs are removed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PruneOptions {
+    /// Remove none, and return those that would be removed.
+    pub dry_run: bool,
+    /// Only those that ended longer ago than this.
+    pub older_than: Duration,
+}
+
+/// Why runs were not removed.
+#[derive(Debug)]
+pub enum PruneError {
+    /// The folder of runs cannot be listed.
+    Unlisted(io::Error),
+    /// The folder of one run cannot be removed; those before it in the list are gone.
+    Unremoved {
+        /// The folder.
+        directory: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Fleet {
+    /// Lists the runs that are kept.
+    pub fn runs(&self) -> io::Result<RunsDocument> {
+        let runs = self.run_rows(&Runs::of(&self.host).all()?);
+        let bytes = runs.iter().map(|run| run.bytes).sum();
+        Ok(RunsDocument { schema_version: SCHEMA_VERSION, runs, bytes })
+    }
+
+    /// Removes the runs that have ended.
+    pub fn prune(&self, options: PruneOptions) -> Result<PruneDocument, PruneError> {
+        let least = i64::try_from(options.older_than.as_millis()).unwrap_or(i64::MAX);
+        let before = self.host.now().millis().saturating_sub(least);
+        let ended = |run: &Run| {
+            run.over(&self.host).is_some_and(|at| at.millis() <= before)
+                && !run.is_attended(&self.host)
+        };
+        let mut runs = Runs::of(&self.host).all().map_err(PruneError::Unlisted)?;
+        runs.retain(ended);
+        let pruned = self.run_rows(&runs);
+        if !options.dry_run {
+            for run in &runs {
+                run.remove().map_err(|source| PruneError::Unremoved {
+                    directory: run.directory.clone(),
+                    source,
+                })?;
+            }
+        }
+        let bytes = pruned.iter().map(|run| run.bytes).sum();
+        let dry_run = options.dry_run;
+        Ok(PruneDocument { schema_version: SCHEMA_VERSION, dry_run, pruned, bytes })
+    }
+
+    fn run_rows(&self, runs: &[Run]) -> Vec<RunRow> {
+        runs.iter().map(|run| self.run_row(run)).collect()
+    }
+
+    fn run_row(&self, run: &Run) -> RunRow {
+        let spec: Option<Spec> = run.spec();
+        let failure = |moment: HookMoment| {
+            let why = run.report(moment)?.failure()?;
+            Some(format!("{}: {why}", moment.word()))
+        };
+        let moments = [HookMoment::Create, HookMoment::Complete];
+        let session = |spec: &Spec| session_of(&self.host, self.adapters, run, spec);
+        RunRow {
+            id: run.id.clone(),
+            session: spec.as_ref().and_then(session),
+            started_at: spec.as_ref().map(|spec| spec.at),
+            ended_at: run.over(&self.host),
+            exit: run.ended().map(|ended| ended.exit),
+            hook_failures: moments.into_iter().filter_map(failure).collect(),
+            bytes: run.bytes(),
+            directory: run.directory.to_string_lossy().into_owned(),
+            adapter: spec.as_ref().map(|s| s.adapter.clone()),
+            cwd: spec.as_ref().map(|s| s.cwd.to_string_lossy().into_owned()),
+            group: spec.as_ref().and_then(|s| s.group.clone()),
+            name: spec.and_then(|s| s.name),
+        }
+    }
+}

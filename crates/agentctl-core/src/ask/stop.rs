@@ -1,0 +1,253 @@
+//! The order `stop`: end sessions and everything they have started, and the document that reports it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Fleet, NotOne};
+use crate::kernel::Liveness;
+use crate::model::{Fault, InternedName, Outcome, SCHEMA_VERSION, Status, Target, word};
+use crate::runs;
+use crate::stop::{self, EndedProcess, Left, Options, Report, StopVerdict, Survivor};
+
+/// The answer to `stop --json`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct StopDocument {
+    /// The version of this document.
+    pub schema_version: u32,
+    /// The sessions that are stopped now.
+    pub stopped: Vec<StoppedRow>,
+    /// Processes of theirs that live on.
+    pub survivors: Vec<SurvivorRow>,
+    /// The sessions that could not be stopped.
+    pub failed: Vec<FailedRow>,
+}
+
+/// A session that is stopped now.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct StoppedRow {
+    /// The agent's own session id; null for a process without a session.
+    pub id: Option<String>,
+    /// The adapter that found it.
+    #[serde(deserialize_with = "word")]
+    pub adapter: InternedName,
+    /// The process that served it.
+    pub pid: Option<u32>,
+    /// What the last look says; null when nothing knows it any more.
+    pub status: Option<Status>,
+    /// How its last turn ended.
+    pub outcome: Option<Outcome>,
+    /// There was nothing to stop: nothing served it, or no turn of it was running.
+    pub already: bool,
+    /// Its turn is over and it rests in this shared server, which serves others too.
+    pub rests_in: Option<u32>,
+    /// Every process that was ended: the agent first, then what it had started.
+    pub ended: Vec<EndedProcess>,
+    /// Sessions inside it that were left alone.
+    pub left: Vec<Left>,
+    /// Why processes that left the agent cannot be seen; absent where all can be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<String>,
+}
+
+/// A process that lives on after a stop.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct SurvivorRow {
+    /// Its pid.
+    pub pid: u32,
+    /// Its command line, shortened.
+    pub command: String,
+    /// Why it lives.
+    pub why: String,
+    /// The session it belongs to, or may belong to.
+    pub session: Option<String>,
+}
+
+/// A session that could not be stopped.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct FailedRow {
+    /// The agent's own session id; null for a process without a session.
+    pub id: Option<String>,
+    /// The adapter that found it.
+    #[serde(deserialize_with = "word")]
+    pub adapter: InternedName,
+    /// A stable word for scripts.
+    #[serde(deserialize_with = "word")]
+    pub code: InternedName,
+    /// One sentence for people.
+    pub message: String,
+    /// What to do next.
+    pub hint: Option<String>,
+}
+
+/// A launched agent that serves no session that an adapter knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunWithoutSession {
+    /// The id of its run.
+    pub run: String,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// Everything that one order stops.
+#[derive(Clone, Debug, Default)]
+pub struct StopTargets {
+    /// The sessions.
+    pub sessions: Vec<Target>,
+    /// The launched agents without a session.
+    pub runs: Vec<RunWithoutSession>,
+    /// The sources that could not be asked while the targets were looked for.
+    pub faults: Vec<Fault>,
+}
+
+/// What is told while targets are stopped, one after the other.
+#[derive(Debug)]
+pub enum StopNews<'a> {
+    /// A launched agent without a session was ended, or lives on.
+    Run {
+        /// The run.
+        run: &'a RunWithoutSession,
+        /// Its process lives on.
+        lives_on: bool,
+    },
+    /// A session was dealt with.
+    Session {
+        /// The session.
+        target: &'a Target,
+        /// What was done about it.
+        report: &'a Report,
+    },
+}
+
+/// The result of a stop.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    /// The document.
+    pub document: StopDocument,
+    /// The sources that could not be asked.
+    pub faults: Vec<Fault>,
+}
+
+impl Fleet {
+    /// Finds every session that was named before any of them is touched, so that a typing error stops
+    /// nothing. Returns the text that names no single session, and why.
+    pub fn stop_targets<'t>(&self, texts: &'t [String]) -> Result<StopTargets, (&'t str, NotOne)> {
+        let mut found = StopTargets::default();
+        for text in texts {
+            match self.target(text) {
+                Ok((target, faults)) => {
+                    if !found.sessions.contains(&target) {
+                        found.sessions.push(target);
+                    }
+                    found.faults.extend(faults);
+                }
+                Err(NotOne::Nothing) => match self.run_without_session(text) {
+                    Some(run) => found.runs.push(run),
+                    None => return Err((text, NotOne::Nothing)),
+                },
+                Err(not_one) => return Err((text, not_one)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Finds a launched agent by its pid or the id of its run.
+    fn run_without_session(&self, text: &str) -> Option<RunWithoutSession> {
+        let named = |pid: u32, run: &str| pid.to_string() == text || run == text;
+        let mut agents = runs::agents(&self.host);
+        let (process, marker) = agents.find(|(p, m)| named(p.id.pid, &m.run))?;
+        Some(RunWithoutSession { run: marker.run, pid: process.id.pid })
+    }
+
+    /// Stops all targets, one after the other. `tell` hears about each when it is dealt with.
+    pub fn stop(
+        &self,
+        targets: &StopTargets,
+        options: Options,
+        tell: &mut dyn FnMut(StopNews<'_>),
+    ) -> Stopped {
+        let mut survivors = self.end_runs(&targets.runs, tell);
+        let mut faults = targets.faults.clone();
+        let mut document = StopDocument {
+            schema_version: SCHEMA_VERSION,
+            stopped: Vec::new(),
+            survivors: Vec::new(),
+            failed: Vec::new(),
+        };
+        for target in &targets.sessions {
+            let report = stop::stop(&self.host, self.adapters, target, options);
+            tell(StopNews::Session { target, report: &report });
+            faults.extend(report.faults.iter().cloned());
+            let id = target.session.as_ref().map(|locator| locator.id.clone());
+            survivors.extend(report.survivors.iter().map(|s| (id.clone(), s.clone())));
+            document.add(target, report);
+        }
+        // A later stop may have ended a process that an earlier stop left alive.
+        survivors.retain(|(_, s)| self.host.kernel.liveness(&s.id) != Liveness::Gone);
+        survivors.sort_by_key(|(_, s)| s.pid);
+        survivors.dedup_by_key(|(_, s)| s.pid);
+        document.survivors = survivors.into_iter().map(SurvivorRow::of).collect();
+        faults.sort();
+        faults.dedup();
+        Stopped { document, faults }
+    }
+
+    /// Ends launched agents without a session, and returns their processes that live on.
+    fn end_runs(
+        &self,
+        runs: &[RunWithoutSession],
+        tell: &mut dyn FnMut(StopNews<'_>),
+    ) -> Vec<Surviving> {
+        let end =
+            |run: &RunWithoutSession| stop::end_run(&self.host, self.adapters, &run.run).survivors;
+        let survivors = runs.iter().flat_map(end).map(|survivor| (None, survivor)).collect();
+        let left: Vec<String> = runs::agents(&self.host).map(|(_, marker)| marker.run).collect();
+        for run in runs {
+            tell(StopNews::Run { run, lives_on: left.contains(&run.run) });
+        }
+        survivors
+    }
+}
+
+/// A process that lives on, and the session it may belong to.
+type Surviving = (Option<String>, Survivor);
+
+impl SurvivorRow {
+    fn of((session, survivor): Surviving) -> Self {
+        let Survivor { pid, command, why, .. } = survivor;
+        Self { pid, command, why, session }
+    }
+}
+
+impl StopDocument {
+    fn add(&mut self, target: &Target, report: Report) {
+        let id = target.session.as_ref().map(|locator| locator.id.clone());
+        let already = match &report.verdict {
+            StopVerdict::Rests(_) => report.was_idle(),
+            verdict => *verdict == StopVerdict::Already,
+        };
+        let (code, message, hint) = match report.verdict {
+            StopVerdict::Stopped | StopVerdict::Already | StopVerdict::Rests(_) => {
+                let after = report.after.as_ref();
+                return self.stopped.push(StoppedRow {
+                    id,
+                    adapter: target.adapter,
+                    pid: report.before.as_ref().and_then(|s| s.pid),
+                    status: after.map(|s| s.status),
+                    outcome: after.and_then(|s| s.outcome),
+                    already,
+                    rests_in: match report.verdict {
+                        StopVerdict::Rests(server) => Some(server),
+                        _ => None,
+                    },
+                    ended: report.ended,
+                    left: report.left,
+                    unseen: report.lost_shim,
+                });
+            }
+            StopVerdict::Refused(why, hint) => ("refused", why, hint),
+            StopVerdict::Unknown(why) => ("unknown", why, None),
+            StopVerdict::Failed(why) => ("failed", why, None),
+        };
+        self.failed.push(FailedRow { id, adapter: target.adapter, code, message, hint });
+    }
+}

@@ -1,0 +1,68 @@
+//! The question `why`: the evidence behind a session's status.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Evidence, Outcome, ReasonKind, Session, Status};
+use crate::text::one_line;
+
+/// The answer to `why --json`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct WhyDocument {
+    /// The session.
+    pub id: Option<String>,
+    /// Its status.
+    pub status: Status,
+    /// The verdict in one sentence.
+    pub verdict: String,
+    /// What it rests on.
+    pub evidence: Vec<Evidence>,
+}
+
+impl WhyDocument {
+    /// Explains the status of a session.
+    #[must_use]
+    pub fn of(session: &Session) -> Self {
+        Self {
+            id: session.id.clone(),
+            status: session.status,
+            verdict: verdict(session),
+            evidence: session.evidence.clone(),
+        }
+    }
+}
+
+fn verdict(session: &Session) -> String {
+    let who = match (&session.id, session.pid) {
+        (Some(id), _) => format!("{} {id}", session.adapter),
+        (None, Some(pid)) => format!("{} process {pid}", session.adapter),
+        (None, None) => session.adapter.to_owned(),
+    };
+    // What a server keeps has no process here: the server's word is all there is.
+    let kept = session.hosted && session.processes.is_empty();
+    let because = match session.status {
+        Status::Running if kept => "its server says that a run of it goes on",
+        Status::Idle if kept => "its server has it and no run of it goes on",
+        Status::Error if kept => "its server says that its last run failed",
+        Status::Stopped if kept => "its server says that its run is over",
+        Status::Waiting => "a live process serves it and says that it needs a human",
+        Status::Running => match session.reason.as_ref().map(|r| r.kind) {
+            Some(ReasonKind::Starting) => "a live process is getting ready",
+            _ => "a live process is working on a turn of it",
+        },
+        Status::Idle => "a live process serves it and no turn is open",
+        Status::Unknown => "the source that would decide could not",
+        Status::Error => "no process serves it and its last turn failed",
+        Status::Stopped => match session.outcome {
+            Some(Outcome::Finished) => "no process serves it and its last turn is complete",
+            Some(Outcome::Interrupted) => "no process serves it and its last turn was interrupted",
+            Some(Outcome::Killed) => "no process serves it and nobody lived to end its last turn",
+            _ => "no process serves it",
+        },
+    };
+    let detail = session.reason.as_ref().map(|r| match &r.detail {
+        Some(detail) => format!(" ({}: {})", r.kind.word(), one_line(detail)),
+        None => format!(" ({})", r.kind.word()),
+    });
+    format!("{who} is {}: {because}{}", session.status.word(), detail.unwrap_or_default())
+}

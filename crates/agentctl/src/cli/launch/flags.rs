@@ -1,0 +1,121 @@
+//! The arguments that `launch` and `resume` have in common.
+
+use std::ffi::OsString;
+
+use agentctl_core::adapters::control::Permissions;
+use agentctl_core::ask::{LaunchHooks, LaunchOptions};
+use agentctl_core::model::Callback;
+use clap::{Args, ValueEnum};
+
+use crate::config::Span;
+
+/// What launches and resumes have in common.
+#[derive(Args)]
+pub(in crate::cli) struct Flags {
+    /// The model, in the agent's own words
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Put it in a group, for `list --group` and `stop --all --group`
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// Set a variable for the agent (repeatable); others may see this command line: a secret is better
+    /// exported
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<(String, String)>,
+    /// What it may do without asking (default: the agent's own default)
+    #[arg(long, value_enum)]
+    permissions: Option<PermissionsArg>,
+    /// Go in even where somebody works or a lock stands
+    #[arg(long)]
+    force: bool,
+    /// Wait until the turn is over; the exit code says how (see `wait`)
+    #[arg(long)]
+    pub(super) wait: bool,
+    /// Show the conversation until the turn is over; the exit code says how
+    #[arg(long)]
+    pub(super) follow: bool,
+    /// With --wait or --follow: give up after this long, and leave it running
+    #[arg(long, value_name = "SPAN")]
+    pub(super) timeout: Option<Span>,
+    /// Run this when the session has begun
+    #[arg(long, value_name = "COMMAND", value_parser = words)]
+    on_create: Option<Words>,
+    /// Run this when the agent has ended
+    #[arg(long, value_name = "COMMAND", value_parser = words)]
+    on_complete: Option<Words>,
+    /// The session to be told about this one: travels with it into events, webhooks and hooks
+    #[arg(long, value_name = "ID", value_parser = callback)]
+    callback_session: Option<String>,
+    /// The agent to be told about this one
+    #[arg(long, value_name = "NAME", value_parser = callback)]
+    callback_agent: Option<String>,
+    /// Print the session as one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Further arguments for the agent itself
+    #[arg(last = true, value_name = "ARGS")]
+    extra: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PermissionsArg {
+    /// The agent's own default
+    Default,
+    /// Files may be changed without asking
+    Edits,
+    /// Everything, without asking
+    Bypass,
+}
+
+impl From<PermissionsArg> for Permissions {
+    fn from(arg: PermissionsArg) -> Self {
+        match arg {
+            PermissionsArg::Default => Self::Default,
+            PermissionsArg::Edits => Self::Edits,
+            PermissionsArg::Bypass => Self::Bypass,
+        }
+    }
+}
+
+/// A hook as typed, split by shell-word rules; no shell runs it.
+#[derive(Clone)]
+struct Words(Vec<String>);
+
+fn words(text: &str) -> Result<Words, String> {
+    match shlex::split(text) {
+        Some(words) if !words.is_empty() => Ok(Words(words)),
+        Some(_) => Err("it is empty".into()),
+        None => Err("a quote in it does not end".into()),
+    }
+}
+
+fn callback(text: &str) -> Result<String, String> {
+    Callback::check(text).map(|()| text.to_owned())
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write it like NAME=VALUE".into()),
+    }
+}
+
+impl Flags {
+    /// Returns the options of the order; the other flags say how its session is attended.
+    pub(super) fn options(&mut self) -> LaunchOptions {
+        let argv = |words: Option<Words>| words.map(|Words(argv)| argv);
+        LaunchOptions {
+            model: self.model.take(),
+            group: self.group.take(),
+            env: std::mem::take(&mut self.env),
+            permissions: self.permissions.map(Into::into),
+            force: self.force,
+            hooks: LaunchHooks {
+                on_create: argv(self.on_create.take()),
+                on_complete: argv(self.on_complete.take()),
+            },
+            callback: Callback::of(self.callback_session.take(), self.callback_agent.take()),
+            extra: std::mem::take(&mut self.extra),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Failed launches in words: why, what to do about it, and with which exit code.
+
+use agentctl_core::adapters::{ALL, Adapter};
+use agentctl_core::ask::{Fleet, NoAdapter, NotContinued, NotStarted};
+use agentctl_core::host::Host;
+use agentctl_core::launch::LaunchError;
+use agentctl_core::locks::{self, Holder};
+
+use super::{age, unresolved};
+use crate::failure::{Failure, Kind};
+use crate::text::with_tilde;
+
+/// Says that an agent on a server cannot be given a directory.
+#[must_use]
+pub fn directory_on_server(adapter: &dyn Adapter) -> Failure {
+    let message = format!("{} works where its server says: --cwd cannot be heeded", adapter.name());
+    Failure::new(Kind::Usage, message).hint("leave it out")
+}
+
+/// Says why no agent could be chosen.
+#[must_use]
+pub fn no_adapter(why: &NoAdapter) -> Failure {
+    match why {
+        NoAdapter::Unknown(name) => {
+            let known: Vec<_> = ALL.iter().map(|a| a.name()).collect();
+            Failure::new(Kind::Usage, format!("there is no adapter named `{name}`"))
+                .hint(format!("adapters: {}", known.join(", ")))
+        }
+        NoAdapter::NoneInstalled => Failure::new(
+            Kind::Failed,
+            "no coding agent is installed, or none is on your PATH",
+        )
+        .hint("`agentctl launch demo -p …` needs none; `agentctl adapters` lists those we know"),
+    }
+}
+
+/// Says why a session cannot go on.
+#[must_use]
+pub fn not_continued(fleet: &Fleet, text: &str, why: NotContinued) -> Failure {
+    match why {
+        NotContinued::NotOne(not_one) => unresolved(fleet, text, not_one),
+        NotContinued::NoSession { pid } => {
+            Failure::new(Kind::Refused, format!("pid {pid} serves no session yet"))
+                .hint("`agentctl list` shows when it does")
+        }
+        NotContinued::Subagent { id, parent } => {
+            Failure::new(Kind::Refused, format!("{id} is a subagent of {parent}"))
+                .hint(format!("`agentctl resume {parent} …` continues the session it belongs to"))
+        }
+        NotContinued::DirectoryOnServer(adapter) => directory_on_server(adapter),
+        NotContinued::UnknownDirectory { id } => {
+            Failure::new(Kind::Failed, format!("where session {id} worked is not known"))
+                .hint("name the directory with --cwd")
+        }
+    }
+}
+
+/// Says why an order was not carried out.
+#[must_use]
+pub fn not_started(host: &Host, why: NotStarted) -> Failure {
+    match why {
+        NotStarted::HookOnServer(agent) => {
+            let message = format!("{agent} runs on a server: no hook is run for it");
+            Failure::new(Kind::Usage, message).hint("leave the hook out")
+        }
+        NotStarted::Failed(error) => failed(host, error),
+    }
+}
+
+/// Says who keeps a directory: id, pid and age, or the name on the lock.
+fn held(host: &Host, holder: &Holder) -> String {
+    let since = holder.since.map(|t| age(host.now(), t));
+    let facts = [holder.pid.map(|p| format!("pid {p}")), since, holder.reason.clone()];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
+    match holder.kind {
+        locks::Kind::Occupied => {
+            let adapter = holder.adapter.unwrap_or("an agent");
+            let session = holder.session.as_deref().unwrap_or("without a session yet");
+            format!("occupied by {adapter} {session}{facts}")
+        }
+        locks::Kind::Manual => {
+            format!("locked by {}{facts}", holder.by.as_deref().unwrap_or("somebody"))
+        }
+    }
+}
+
+/// Says why a launch failed, what to do about it, and with which exit code.
+fn failed(host: &Host, error: LaunchError) -> Failure {
+    let message = error.to_string();
+    match error {
+        LaunchError::Refused(refusal) => {
+            let failure = Failure::new(Kind::Failed, message);
+            match refusal.hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        }
+        LaunchError::Unheeded { why, .. } => {
+            Failure::new(Kind::Usage, message).hint(format!("leave it out: {why}"))
+        }
+        LaunchError::Directory { .. } => {
+            Failure::new(Kind::Failed, message).hint("name one that is there with --cwd")
+        }
+        LaunchError::Held { directory, holders } => {
+            let by: Vec<String> = holders.iter().map(|h| held(host, h)).collect();
+            let directory = with_tilde(&host.home, &directory.to_string_lossy());
+            let message = format!("{directory} is {}", by.join(" and "));
+            let stop =
+                holders.iter().find_map(|h| h.session.clone().or(h.pid.map(|p| p.to_string())));
+            let failure = Failure::new(Kind::Refused, message);
+            match stop {
+                Some(id) => {
+                    failure.hint(format!("`agentctl stop {id}` ends it; --force goes in beside it"))
+                }
+                None => failure.hint("`agentctl unlock` lifts it; --force goes in all the same"),
+            }
+        }
+        LaunchError::Unanswered { agent, .. } => Failure::new(Kind::Unanswered, message)
+            .hint(format!("`agentctl list -a --adapter {agent}` shows what there is")),
+        LaunchError::Unsure { .. } => Failure::new(Kind::Refused, message)
+            .hint("`agentctl doctor` shows what is wrong; --force goes in all the same"),
+        LaunchError::Busy { .. } => Failure::new(Kind::Refused, message)
+            .hint("try again when it is through; --force goes in all the same"),
+        LaunchError::Unclear { .. } => Failure::new(Kind::Refused, message).hint("try again"),
+        LaunchError::Objected { hint, .. } => {
+            let failure = Failure::new(Kind::Refused, message);
+            hint.iter().fold(failure, Failure::hint)
+        }
+        LaunchError::MayBeServed(_) => Failure::new(Kind::Refused, message)
+            .hint("--force continues it all the same; end that process first if it does serve it"),
+        LaunchError::Served(session) => {
+            let id = session.id.clone().unwrap_or_default();
+            Failure::new(Kind::Refused, message)
+                .hint(format!("`agentctl stop {id}` first, or `resume --fork` where the agent can"))
+        }
+        LaunchError::Died { advice, .. }
+        | LaunchError::Failed { advice, .. }
+        | LaunchError::Unheard { advice, .. } => {
+            let failure = Failure::new(Kind::Failed, message);
+            match advice {
+                Some(advice) => failure.hint(advice),
+                None => failure.hint("`agentctl runs` shows where all it said is kept"),
+            }
+        }
+        LaunchError::Silent { .. } => Failure::new(Kind::Failed, message)
+            .hint("`launch = \"30s\"` below [deadline] in the configuration gives it longer"),
+        LaunchError::Io { .. } => Failure::new(Kind::Failed, message),
+    }
+}

@@ -1,0 +1,78 @@
+//! The sentences for a text that names no single session.
+
+use agentctl_core::ask::{Candidate, Fleet, NotOne};
+use agentctl_core::resolve::PREFIX_CHARS;
+
+use crate::failure::{Failure, Kind};
+use crate::text::{fit, one_line, with_tilde};
+
+/// Says why a text names no single session.
+#[must_use]
+pub fn unresolved(fleet: &Fleet, text: &str, not_one: NotOne) -> Failure {
+    match not_one {
+        NotOne::Nothing => no_session(text),
+        NotOne::Several { candidates, faults } => {
+            ambiguous(fleet, text, &candidates).beside(faults)
+        }
+        NotOne::Unknown(faults) => Failure::new(
+            Kind::Unanswered,
+            format!("whether `{text}` exists is unknown: not every source could be asked"),
+        )
+        .beside(faults),
+        NotOne::Unreadable(faults) => {
+            Failure::new(Kind::Unanswered, format!("the state of `{text}` is unknown"))
+                .beside(faults)
+        }
+    }
+}
+
+fn no_session(text: &str) -> Failure {
+    let failure = Failure::new(Kind::NotFound, format!("no session matches `{text}`"));
+    if text == "@last" {
+        return failure.hint("`@last` is the newest session started with `agentctl launch`");
+    }
+    if text.chars().count() < PREFIX_CHARS {
+        return failure.hint(format!("a prefix needs at least {PREFIX_CHARS} characters"));
+    }
+    failure.hint("`agentctl list --all --since all` shows finished sessions too")
+}
+
+fn ambiguous(fleet: &Fleet, text: &str, candidates: &[Candidate]) -> Failure {
+    const SHOWN: usize = 10;
+    let message = format!("`{text}` fits {} sessions", candidates.len());
+    let mut failure = Failure::new(Kind::Ambiguous, message);
+    for candidate in candidates.iter().take(SHOWN) {
+        failure = failure.candidate(candidate_line(fleet, candidate));
+    }
+    if candidates.len() > SHOWN {
+        failure = failure.candidate(format!("and {} more", candidates.len() - SHOWN));
+    }
+    // More characters of an id that is in several homes do not help.
+    if let Some(first) =
+        candidates.first().filter(|_| candidates.iter().any(|c| c.in_several_homes))
+    {
+        let home = with_tilde(&fleet.host.home, &first.target.root);
+        return failure.hint(format!("name it by its pid, or with its home: `{text}@{home}`"));
+    }
+    failure.hint("give more characters, or `adapter:id`")
+}
+
+/// Shows a session that may be meant; with its home where its id is in several.
+fn candidate_line(fleet: &Fleet, Candidate { target, in_several_homes }: &Candidate) -> String {
+    let what = match (&target.session, target.pid) {
+        (Some(locator), _) => locator.id.clone(),
+        (None, Some(pid)) => pid.to_string(),
+        (None, None) => target.root.clone(),
+    };
+    let mut line = format!("{}:{what}", target.adapter);
+    if *in_several_homes {
+        line.push_str(&format!("@{}", with_tilde(&fleet.host.home, &target.root)));
+    }
+    if let Some(session) = fleet.inspect(target).session {
+        let pid = session.pid.map(|pid| format!("  pid {pid}")).unwrap_or_default();
+        let title = session.name.or(session.title).map(|t| one_line(&t)).unwrap_or_default();
+        let status = session.status.word();
+        line.push_str(&format!("  {status}{pid}  {}", fit(&title, 30)));
+    }
+    line
+}
