@@ -1,4 +1,4 @@
-//! What is said on the socket: JSON-RPC 2.0, one document a line, `hello` first.
+//! The messages on the socket: JSON-RPC 2.0, one document per line, `hello` first.
 
 use agentctl_core::events::EventKind;
 use agentctl_core::fleet::Query;
@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 
 use crate::ui::Canvas;
 
-/// The version of what is said here; raised when an old client could misunderstand.
+/// The version of the protocol; raised when an old client could misunderstand an answer.
 pub const PROTOCOL: u32 = 1;
-/// A longer request is refused.
-pub const REQUEST_MOST: usize = 1 << 20;
+/// Maximum size of a request; a longer request is refused.
+pub const MAX_REQUEST_BYTES: usize = 1 << 20;
 
-/// One call as it came: the frame around a [`Request`].
+/// One call as received: the frame around a [`Request`].
 #[derive(Debug, Deserialize)]
 pub struct Call {
     /// Always `2.0`.
@@ -112,27 +112,27 @@ pub struct Ending {
     pub pid: u32,
 }
 
-/// Why a request got no answer.
+/// The error of a request.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Refusal {
-    /// A number of JSON-RPC.
+    /// The error code of JSON-RPC.
     pub code: i64,
     /// One sentence.
     pub message: String,
 }
 
 impl Refusal {
-    /// It is no JSON.
+    /// The line is not JSON.
     pub const PARSE: i64 = -32700;
-    /// It is JSON, but no request.
+    /// The line is JSON, but not a request.
     pub const INVALID: i64 = -32600;
     /// There is no such method.
     pub const METHOD: i64 = -32601;
-    /// Its parameters do not fit.
+    /// The parameters do not match the method.
     pub const PARAMS: i64 = -32602;
-    /// The answer could not be made.
+    /// The answer failed.
     pub const INTERNAL: i64 = -32603;
-    /// `hello` was not said, or said for another protocol.
+    /// The first request was not `hello`, or named another protocol.
     pub const HELLO: i64 = -32000;
     /// All connections are in use.
     pub const BUSY: i64 = -32001;
@@ -143,32 +143,32 @@ impl Refusal {
     /// The sources that would answer could not be asked.
     pub const UNKNOWN: i64 = -32003;
 
-    /// Makes a refusal.
+    /// Creates a refusal.
     #[must_use]
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 }
 
-/// What a client says first.
+/// The parameters of `hello`.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Hello {
-    /// The protocol it speaks.
+    /// The protocol of the client.
     pub protocol: u32,
 }
 
-/// What it is told.
+/// The answer to `hello`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Welcome {
-    /// The protocol spoken here.
+    /// The protocol of the daemon.
     pub protocol: u32,
     /// The program's version.
     pub version: String,
-    /// What a question looks at here; see [`crate::client`].
+    /// The digest of the daemon's settings; see [`crate::client`].
     pub fingerprint: String,
-    /// The process that serves.
+    /// The process of the daemon.
     pub pid: u32,
-    /// Since when.
+    /// When the daemon started to serve.
     pub since: Time,
 }
 
@@ -176,41 +176,41 @@ pub struct Welcome {
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListParams {
-    /// Add what has ended.
+    /// Include ended sessions.
     pub all: bool,
     /// How far back, in milliseconds since the epoch; null for all history.
     pub since_ms: Option<i64>,
     /// Only this agent.
     pub adapter: Option<String>,
-    /// Only these.
+    /// Only these statuses.
     pub statuses: Vec<Status>,
     /// Only this group.
     pub group: Option<String>,
     /// Only this directory.
     pub cwd: Option<String>,
-    /// Add subagents.
+    /// Include subagents.
     pub children: bool,
-    /// What is wanted of it.
+    /// The form of the answer.
     pub form: Form,
 }
 
-/// In which form a list is wanted.
+/// The form of the answer to `session.list`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
     /// As `agentctl list --json` prints it.
     #[default]
     Document,
-    /// The same, with what could not be asked before it: see [`Shown`].
+    /// The same document, with the faults before it: see [`Shown`].
     Shown,
     /// A table on this canvas: see [`Tabled`].
     Table(Canvas),
 }
 
-/// A list that is only shown: whoever asked needs to understand nothing but what failed.
+/// A list that the client prints without parsing it; only the faults are parsed.
 #[derive(Deserialize)]
 pub struct Shown<'a> {
-    /// What could not be asked.
+    /// The sources that could not be asked.
     pub faults: Vec<Fault>,
     /// The whole document.
     #[serde(borrow)]
@@ -220,14 +220,14 @@ pub struct Shown<'a> {
 /// A list as a table.
 #[derive(Deserialize, Serialize)]
 pub struct Tabled {
-    /// What could not be asked.
+    /// The sources that could not be asked.
     pub faults: Vec<Fault>,
     /// Its lines, ready to be printed; empty where there is no session.
     pub text: String,
 }
 
 impl ListParams {
-    /// Asks this question, to be answered in this form.
+    /// Makes the parameters for a query and a form.
     #[must_use]
     pub fn new(query: &Query, form: Form) -> Self {
         Self {

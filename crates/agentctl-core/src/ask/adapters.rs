@@ -25,15 +25,15 @@ pub struct AdapterRow {
     pub name: String,
     /// A program of it is on the PATH.
     pub installed: bool,
-    /// Its version, where a file beside it says so.
+    /// Its version, if a file beside the program contains it.
     pub version: Option<String>,
     /// The program.
     pub program: Option<String>,
-    /// Sees live sessions, whoever started them.
+    /// Sees live sessions, also those that were not launched by agentctl.
     pub live: bool,
     /// Sees ended sessions.
     pub history: bool,
-    /// When it can tell that a human is needed.
+    /// When it can detect that a human is needed.
     pub waiting: String,
     /// Counts tokens.
     pub tokens: bool,
@@ -41,7 +41,7 @@ pub struct AdapterRow {
     pub cost: bool,
     /// Sees subagents.
     pub subagents: bool,
-    /// How it is moved; null where it can only be looked at.
+    /// How it is controlled; null where it can only be observed.
     pub control: Option<AdapterControl>,
 }
 
@@ -54,9 +54,9 @@ pub struct AdapterControl {
     pub resume: bool,
     /// `resume --fork` copies them.
     pub fork: bool,
-    /// What `--permissions edits` means to it.
+    /// The meaning of `--permissions edits` for it.
     pub edits: String,
-    /// What `--permissions bypass` means to it.
+    /// The meaning of `--permissions bypass` for it.
     pub bypass: String,
     /// How `stop` ends it.
     pub stop: String,

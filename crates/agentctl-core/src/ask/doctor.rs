@@ -1,4 +1,4 @@
-//! The question `doctor`: what was found on this machine, which mechanisms are in force, what is missing.
+//! The question `doctor`: checks of the kernel's mechanisms, the daemon, the configuration and each agent.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,34 +21,34 @@ use crate::text::{byte_size, with_tilde};
 pub struct DoctorDocument {
     /// The version of this document.
     pub schema_version: u32,
-    /// One row per thing looked at.
+    /// One row per check.
     pub checks: Vec<Check>,
 }
 
-/// One thing that `doctor` looked at.
+/// One check of `doctor`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Check {
     /// `kernel`, `events`, `control`, `config`, or an adapter's name.
     pub area: String,
-    /// What was looked at.
+    /// The object of the check.
     pub name: String,
-    /// How it stands.
+    /// The result.
     pub state: CheckState,
-    /// What was found.
+    /// The finding.
     pub detail: String,
-    /// What to do about it.
+    /// A hint for the user.
     pub hint: Option<String>,
 }
 
-/// How it stands with one thing that `doctor` looked at.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckState {
-    /// As it should be.
+    /// In order.
     Ok,
-    /// Works, with less.
+    /// Works with restrictions.
     Degraded,
-    /// Not there; nothing is wrong.
+    /// Not present, which is not an error.
     Absent,
     /// Could not be read.
     Failed,
@@ -70,7 +70,7 @@ pub enum DaemonState {
     Absent,
     /// A daemon serves.
     Serves {
-        /// What keeps it from noticing changes by itself.
+        /// Why it does not notice changes by itself.
         trouble: Option<String>,
     },
     /// A daemon runs and gives no answer, for this reason.
@@ -179,10 +179,10 @@ fn kernel(fleet: &Fleet, look: &Look) -> Vec<Check> {
     vec![identity, namespace, table, locks, events]
 }
 
-/// How soon changes are seen: by the daemon, or by a watcher of this process where no daemon runs.
+/// Checks how soon changes are noticed: by the daemon, or by a watcher of this process if no daemon runs.
 fn changes(fleet: &Fleet, daemon: &DaemonState) -> Check {
     let check = |state, detail: String| Check::new("events", "changes", state, detail);
-    let (who, trouble) = match daemon {
+    let (observer, trouble) = match daemon {
         DaemonState::Serves { trouble } => ("the daemon", trouble.clone()),
         DaemonState::Absent => match fleet.watcher() {
             Ok(mut watcher) => {
@@ -194,13 +194,13 @@ fn changes(fleet: &Fleet, daemon: &DaemonState) -> Check {
         DaemonState::Silent(why) => return check(CheckState::Failed, why.clone()),
     };
     match trouble {
-        None => check(CheckState::Ok, format!("{who} is told of them by the system")),
-        Some(why) => check(CheckState::Degraded, format!("{who} may see them late: {why}"))
+        None => check(CheckState::Ok, format!("{observer} is told of them by the system")),
+        Some(why) => check(CheckState::Degraded, format!("{observer} may see them late: {why}"))
             .hint("it looks every two seconds instead; deaths of processes are seen at once"),
     }
 }
 
-/// What launching and stopping rest on here.
+/// Checks the mechanisms that launch and stop use.
 fn control(host: &Host) -> Vec<Check> {
     let stop = if cfg!(target_os = "linux") {
         let detail =
@@ -234,7 +234,7 @@ fn configuration(host: &Host, path: &Path) -> Check {
     }
 }
 
-/// More homes of one agent are not asked.
+/// Maximum number of homes per agent that are checked.
 const MAX_HOMES: usize = 16;
 
 fn agent(fleet: &Fleet, adapter: &'static dyn Adapter, faults: &mut Vec<Fault>) -> Vec<Check> {
@@ -256,7 +256,7 @@ fn agent(fleet: &Fleet, adapter: &'static dyn Adapter, faults: &mut Vec<Fault>) 
         faults.extend(found.faults);
         return checks;
     }
-    // Each home is asked by itself: a crowd of them would take for ever.
+    // Each home is checked separately, so a large number of homes would take too long.
     let mut roots = found.rows;
     let many = roots.len();
     roots.truncate(MAX_HOMES);

@@ -12,9 +12,9 @@ use crate::model::{Fault, SCHEMA_VERSION};
 pub struct FusesDocument {
     /// The version of this document.
     pub schema_version: u32,
-    /// The next to burn down first.
+    /// The fuses; the fuse that expires next comes first.
     pub fuses: Vec<Fuse>,
-    /// What could not be read.
+    /// The sources that could not be read.
     pub faults: Vec<Fault>,
 }
 

@@ -22,7 +22,7 @@ const FIRST_RECORD_LIMIT: Duration = Duration::from_secs(5);
 /// The pause between two looks for the first record.
 const FIRST_RECORD_PAUSE: Duration = Duration::from_millis(20);
 
-/// The values that a launch takes where the order leaves them out.
+/// The values of a launch that its request leaves out.
 #[derive(Clone, Debug)]
 pub struct LaunchDefaults {
     /// The adapter.
@@ -104,7 +104,7 @@ pub struct LaunchOptions {
     pub group: Option<String>,
     /// Variables set for the agent.
     pub env: Vec<(String, String)>,
-    /// What it may do without asking.
+    /// The permissions of the agent.
     pub permissions: Option<Permissions>,
     /// Start it also where an agent works or a lock stands.
     pub force: bool,
@@ -174,12 +174,12 @@ impl Fleet {
     /// Starts or continues a session, and returns once the agent has told the session's real id.
     pub fn start(
         &self,
-        order: LaunchRequest,
+        request: LaunchRequest,
         defaults: &LaunchDefaults,
     ) -> Result<StartedSession, NotStarted> {
-        let (host, adapter) = (&self.host, order.adapter);
+        let (host, adapter) = (&self.host, request.adapter);
         let remote = is_remote(adapter);
-        let LaunchRequest { prompt, begin, from, cwd, name, options, .. } = order;
+        let LaunchRequest { prompt, begin, from, cwd, name, options, .. } = request;
         if remote && !options.hooks.is_empty() {
             return Err(NotStarted::HookOnServer(adapter.name()));
         }
@@ -188,7 +188,7 @@ impl Fleet {
         // sessions that begin.
         let goes_on = remote && matches!(begin, Begin::Resume(_));
         let usual = if goes_on { &LaunchDefaults::default() } else { defaults };
-        let asked = LaunchOrder {
+        let order = LaunchOrder {
             adapter,
             order: Order {
                 begin,
@@ -207,17 +207,17 @@ impl Fleet {
             force: options.force,
             from,
         };
-        let transcript = self.transcript_to_go_on(&asked);
+        let transcript = self.transcript_to_go_on(&order);
         // A folder of runs that cannot be tidied is no reason not to launch.
         let _untidied = Runs::of(host).evict(host, defaults.keep);
-        let launched = launch(host, self.adapters, asked).map_err(NotStarted::Failed)?;
+        let launched = launch(host, self.adapters, order).map_err(NotStarted::Failed)?;
         let on_create = hooks.on_create;
         Ok(StartedSession { launched, transcript, adapter, on_create })
     }
 
     /// Opens the conversation of a session that goes on, at its end.
-    fn transcript_to_go_on(&self, asked: &LaunchOrder) -> Option<Transcript> {
-        let resumed = matches!(asked.order.begin, Begin::Resume(_)).then_some(asked.from.as_ref());
+    fn transcript_to_go_on(&self, order: &LaunchOrder) -> Option<Transcript> {
+        let resumed = matches!(order.order.begin, Begin::Resume(_)).then_some(order.from.as_ref());
         let mut transcript = self.transcript(resumed.flatten()?).ok()?;
         let _seen = transcript.last_raw(1);
         Some(transcript)

@@ -14,7 +14,7 @@ pub struct LocksDocument {
     pub schema_version: u32,
     /// One row per directory and holder.
     pub locks: Vec<Lock>,
-    /// What could not be asked.
+    /// The sources that could not be asked.
     pub faults: Vec<Fault>,
 }
 

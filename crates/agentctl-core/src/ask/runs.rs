@@ -1,4 +1,4 @@
-//! The question `runs`, and the order `prune`: what launches left behind, and removing it.
+//! The question `runs`, and the order `prune`: the folders of launches, and their removal.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::fleet::session_of;
 use crate::model::{Exit, SCHEMA_VERSION, Time};
 use crate::runs::{HookMoment, Run, Runs, Spec};
 
-/// What `runs --json` prints.
+/// The answer to `runs --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct RunsDocument {
     /// The version of this document.
@@ -23,12 +23,12 @@ pub struct RunsDocument {
     pub bytes: u64,
 }
 
-/// What `prune --json` prints.
+/// The answer to `prune --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct PruneDocument {
     /// The version of this document.
     pub schema_version: u32,
-    /// Nothing was removed: this is what would be.
+    /// Nothing was removed; `pruned` lists the runs that would be.
     pub dry_run: bool,
     /// The runs.
     pub pruned: Vec<RunRow>,
@@ -45,7 +45,7 @@ pub struct RunRow {
     pub adapter: Option<String>,
     /// The session it began or continued.
     pub session: Option<String>,
-    /// Where the agent was started.
+    /// The directory in which the agent was started.
     pub cwd: Option<String>,
     /// The launch group.
     pub group: Option<String>,
@@ -53,11 +53,11 @@ pub struct RunRow {
     pub name: Option<String>,
     /// When it was launched.
     pub started_at: Option<Time>,
-    /// When it was over; null while it may still be at work.
+    /// When it ended; null while it may still be running.
     pub ended_at: Option<Time>,
-    /// How the agent ended, as its parent saw it.
+    /// The exit status of the agent, as its shim recorded it.
     pub exit: Option<Exit>,
-    /// What went wrong with its hooks.
+    /// The failures of its hooks.
     pub hook_failures: Vec<String>,
     /// How many bytes it takes.
     pub bytes: u64,

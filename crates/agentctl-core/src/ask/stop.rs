@@ -32,7 +32,7 @@ pub struct StoppedRow {
     pub adapter: InternedName,
     /// The process that served it.
     pub pid: Option<u32>,
-    /// What the last look says; null when nothing knows it any more.
+    /// The status after the stop; null when no source knows the session any more.
     pub status: Option<Status>,
     /// How its last turn ended.
     pub outcome: Option<Outcome>,
@@ -40,9 +40,9 @@ pub struct StoppedRow {
     pub already: bool,
     /// Its turn is over and it rests in this shared server, which serves others too.
     pub rests_in: Option<u32>,
-    /// Every process that was ended: the agent first, then what it had started.
+    /// Every process that was ended: the agent first, then the processes that it had started.
     pub ended: Vec<EndedProcess>,
-    /// Sessions inside it that were left alone.
+    /// Sessions inside it that were not stopped.
     pub left: Vec<Left>,
     /// Why processes that left the agent cannot be seen; absent where all can be.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,12 +70,12 @@ pub struct FailedRow {
     /// The adapter that found it.
     #[serde(deserialize_with = "word")]
     pub adapter: InternedName,
-    /// A stable word for scripts.
+    /// A stable code for scripts.
     #[serde(deserialize_with = "word")]
     pub code: InternedName,
-    /// One sentence for people.
+    /// One sentence for the user.
     pub message: String,
-    /// What to do next.
+    /// A hint for the user.
     pub hint: Option<String>,
 }
 
@@ -99,7 +99,7 @@ pub struct StopTargets {
     pub faults: Vec<Fault>,
 }
 
-/// What is told while targets are stopped, one after the other.
+/// A report to the caller during a stop.
 #[derive(Debug)]
 pub enum StopNews<'a> {
     /// A launched agent without a session was ended, or lives on.
@@ -109,11 +109,11 @@ pub enum StopNews<'a> {
         /// Its process lives on.
         lives_on: bool,
     },
-    /// A session was dealt with.
+    /// The stop of a session is done, or was refused.
     Session {
         /// The session.
         target: &'a Target,
-        /// What was done about it.
+        /// The report of its stop.
         report: &'a Report,
     },
 }
@@ -158,7 +158,7 @@ impl Fleet {
         Some(RunWithoutSession { run: marker.run, pid: process.id.pid })
     }
 
-    /// Stops all targets, one after the other. `tell` hears about each when it is dealt with.
+    /// Stops all targets, one after the other. `tell` is called after each of them.
     pub fn stop(
         &self,
         targets: &StopTargets,

@@ -1,4 +1,4 @@
-//! The document of `wait`: the sessions that were waited for.
+//! The question `wait`: block until sessions meet a condition, and the document that reports them.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::wait::{End, Progress, WaitOptions, Waited, wait};
 /// The longest time for which the end of a wrapper is awaited.
 const WRAPPER_LIMIT: Duration = Duration::from_secs(2);
 
-/// What `wait --json` prints.
+/// The answer to `wait --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct WaitDocument {
     /// The version of this document.
     pub schema_version: u32,
     /// The sessions, in the order they were asked for, as they were last seen.
     pub sessions: Vec<Session>,
-    /// The time was up before all (or, with `--any`, one) of them got there.
+    /// The timeout passed before all (or, with `--any`, one) of them met the condition.
     pub timed_out: bool,
 }
 
 impl Fleet {
-    /// Waits for these sessions, and then for the programs that only wrapped a launched agent. `tell` hears
-    /// what is worth telling on the way.
+    /// Waits for these sessions, and then for the programs that only wrapped a launched agent. `tell` is
+    /// called with the progress of the wait.
     pub fn wait(
         &self,
         targets: &[Target],

@@ -15,7 +15,7 @@ pub struct WhyDocument {
     pub status: Status,
     /// The verdict in one sentence.
     pub verdict: String,
-    /// What it rests on.
+    /// The observations behind the status.
     pub evidence: Vec<Evidence>,
 }
 
@@ -33,12 +33,12 @@ impl WhyDocument {
 }
 
 fn verdict(session: &Session) -> String {
-    let who = match (&session.id, session.pid) {
+    let subject = match (&session.id, session.pid) {
         (Some(id), _) => format!("{} {id}", session.adapter),
         (None, Some(pid)) => format!("{} process {pid}", session.adapter),
         (None, None) => session.adapter.to_owned(),
     };
-    // What a server keeps has no process here: the server's word is all there is.
+    // A session in a server has no process on this machine: only the server knows its state.
     let kept = session.hosted && session.processes.is_empty();
     let because = match session.status {
         Status::Running if kept => "its server says that a run of it goes on",
@@ -64,5 +64,5 @@ fn verdict(session: &Session) -> String {
         Some(detail) => format!(" ({}: {})", r.kind.word(), one_line(detail)),
         None => format!(" ({})", r.kind.word()),
     });
-    format!("{who} is {}: {because}{}", session.status.word(), detail.unwrap_or_default())
+    format!("{subject} is {}: {because}{}", session.status.word(), detail.unwrap_or_default())
 }

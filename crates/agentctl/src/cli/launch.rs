@@ -137,8 +137,8 @@ pub(super) fn start(
         ui.note("it runs on a server: the configured hooks are not run for it");
     }
     let Wanted { adapter, prompt, begin, cwd, name, from } = wanted;
-    let order = LaunchRequest { adapter, prompt, begin, from, cwd, name, options };
-    let started = fleet.start(order, defaults);
+    let request = LaunchRequest { adapter, prompt, begin, from, cwd, name, options };
+    let started = fleet.start(request, defaults);
     let started = started.map_err(|why| not_started(&fleet.host, why))?;
     let timeout = flags.timeout.map(|Span(span)| span);
     let wish = WaitOptions { until: Until::TurnOver, quorum: Quorum::All, timeout };

@@ -1,5 +1,5 @@
-//! What is answered on the socket: the same functions that the commands call, asked on a thread that may
-//! block. A question joins only a look that begins after it arrived.
+//! The answers on the socket: the functions that the commands call, on a thread that may block. Equal list
+//! requests share one look, if that look begins after they arrived.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,19 +18,19 @@ pub(super) const MEMORY_ENOUGH: u64 = 50 << 20;
 /// An answer, as it goes over the wire: JSON of one line.
 pub(super) type Answer = Result<Arc<Text>, Refusal>;
 
-/// Those who wait for the next look of one kind.
+/// The requests that wait for the next look with the same parameters.
 type Waiting = Vec<oneshot::Sender<Answer>>;
 
 /// Answers questions.
 #[derive(Clone, Debug)]
 pub(super) struct Answers {
     fleet: Fleet,
-    /// Lists that somebody waits for; an entry without waiters is one at work.
+    /// The waiting requests of each list. An entry without requests is a look in progress.
     lists: Arc<Mutex<HashMap<ListParams, Waiting>>>,
 }
 
 impl Answers {
-    /// Answers with what this fleet says.
+    /// Answers from this fleet.
     #[must_use]
     pub(super) fn new(fleet: Fleet) -> Self {
         Self { fleet, lists: Arc::default() }
@@ -54,13 +54,13 @@ impl Answers {
         };
         if first {
             let this = self.clone();
-            // It goes on when whoever asked has gone: others may have joined.
+            // Not cancelled when this client disconnects: other requests may share the look.
             drop(tokio::task::spawn_blocking(move || this.look(&params)));
         }
         answer.await.unwrap_or_else(|_| Err(lost()))
     }
 
-    /// Looks for all who wait, and again for those who came meanwhile.
+    /// Answers all waiting requests with one look, and repeats for requests that arrived during it.
     fn look(&self, params: &ListParams) {
         loop {
             let waiting = {
@@ -78,11 +78,11 @@ impl Answers {
                 let text = lists::written(&self.fleet.host, rows, params.form);
                 let answer = text.map(Arc::new).map_err(unwritten);
                 for asked in waiting {
-                    // Whoever asked may have gone.
+                    // The client may have disconnected.
                     let _gone = asked.send(answer.clone());
                 }
             }));
-            // Whoever was not answered hears that the question was lost.
+            // After a panic, the dropped senders make the waiting requests fail.
             if looked.is_err() {
                 continue;
             }
@@ -139,7 +139,7 @@ impl Answers {
         .await
     }
 
-    /// Puts a question on a thread that may block.
+    /// Runs a question on a thread that may block.
     pub(super) async fn blocking(
         &self,
         question: impl FnOnce(&Fleet) -> Answer + Send + 'static,
@@ -150,7 +150,7 @@ impl Answers {
     }
 }
 
-/// Writes an answer once, for all who get it.
+/// Serialises an answer.
 pub(super) fn raw(value: &impl serde::Serialize) -> Answer {
     let text = serde_json::to_string(value).map(Text::Whole);
     text.map(Arc::new).map_err(unwritten)

@@ -1,4 +1,4 @@
-//! The socket: who may ask, in which frames, and how far a slow reader may fall behind.
+//! The daemon's Unix socket: access control, frames, connection limits and timeouts.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,37 +17,37 @@ use super::answers::{Answer, MEMORY_ENOUGH, raw};
 use super::lists::Text;
 use super::{Hub, News};
 use crate::protocol::{
-    Call, Ending, PROTOCOL, REQUEST_MOST, Refusal, Request, SubscribeParams, Subscribed,
+    Call, Ending, MAX_REQUEST_BYTES, PROTOCOL, Refusal, Request, SubscribeParams, Subscribed,
 };
 
-/// So many connections at once, where the system allows that many open files; a new one takes the place of the
-/// one that has been idle for longest.
-const CONNECTIONS_MOST: usize = 1024;
-/// Whoever connects says hello within this time.
-const HELLO_LIMIT: Duration = Duration::from_secs(10);
-/// Whoever has begun a request ends it within this time.
-const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-/// Whoever asks nothing for this long is hung up on, unless it listens to events.
-const IDLE_LIMIT: Duration = Duration::from_mins(1);
-/// A request of more bytes is long: few are.
-const SHORT_REQUEST: usize = 4 << 10;
-/// So many long requests are read at once; with more, whoever sends one is hung up on.
-const LONG_REQUESTS_MOST: usize = 16;
-/// Whoever takes nothing for this long is hung up on.
-const WRITE_LIMIT: Duration = Duration::from_secs(30);
-/// So long is a pause when no descriptor is to be had.
-const BREATH: Duration = Duration::from_millis(100);
+/// Maximum number of connections, if the limit of open files allows it. At the limit, a new connection replaces
+/// the connection that has been idle for longest.
+const MAX_CONNECTIONS: usize = 1024;
+/// Timeout of `hello` after a client has connected.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout for the rest of a request after its first byte.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection without a request for this long is closed, unless it has subscribed to events.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Maximum size of a short request. Longer requests need a permit: see [`MAX_LONG_REQUESTS`].
+const SHORT_REQUEST_BYTES: usize = 4 << 10;
+/// Maximum number of long requests that are read at once. A connection that sends one more is closed.
+const MAX_LONG_REQUESTS: usize = 16;
+/// Timeout of a write: a connection whose client reads nothing for this long is closed.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause after a failed accept.
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts connections until told to stop.
 pub(super) async fn serve(listener: UnixListener, hub: Arc<Hub>) {
-    let seats = Arc::new(Seats::new(connections_most()));
+    let seats = Arc::new(Seats::new(max_connections()));
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of descriptors: whoever is connected may finish and give one back.
+                // Out of descriptors: retry after the pause, because a connection may have been closed by then.
                 hub.log.warn("accept", json!({"error": error.to_string()}));
-                tokio::time::sleep(BREATH).await;
+                tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
                 continue;
             }
         };
@@ -60,7 +60,7 @@ pub(super) async fn serve(listener: UnixListener, hub: Arc<Hub>) {
         };
         let (hub, left) = (Arc::clone(&hub), Arc::clone(&seat.occupied));
         tokio::spawn(async move {
-            // A connection that breaks is the peer's to know; one whose place is given away ends here.
+            // Errors of a connection are ignored: its client sees them too.
             tokio::select! {
                 _broken = Connection::new(stream, hub, seat).run() => {}
                 () = left.given_away.notified() => {}
@@ -69,36 +69,37 @@ pub(super) async fn serve(listener: UnixListener, hub: Arc<Hub>) {
     }
 }
 
-/// Half of the files that this process may have open are for connections: the rest is for the answers.
-fn connections_most() -> usize {
+/// Returns the maximum number of connections: at most half of the limit of open files, because answering
+/// questions opens files too.
+fn max_connections() -> usize {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
-    CONNECTIONS_MOST.min(files / 2).max(1)
+    MAX_CONNECTIONS.min(files / 2).max(1)
 }
 
-/// Says that there is no room, as far as that can be said without waiting.
+/// Sends the refusal `BUSY` if that is possible without blocking.
 fn turn_away(stream: &UnixStream) {
     let error = Refusal::new(Refusal::BUSY, "all connections are in use");
     let line = json!({"jsonrpc": "2.0", "id": null, "error": error});
     let _unheard = stream.try_write(format!("{line}\n").as_bytes());
 }
 
-/// The places for connections.
+/// The open connections, up to a maximum number.
 struct Seats {
     most: usize,
     taken: Mutex<Vec<Arc<Occupied>>>,
-    /// The right to send a long request.
+    /// The permits for long requests.
     long: Arc<Semaphore>,
 }
 
-/// A place among the connections.
+/// The state of one open connection.
 struct Occupied {
-    /// Since when nothing is asked; `None` while a question is answered or events are told.
+    /// When the connection became idle; `None` while a request is answered or events are sent.
     idle_since: Mutex<Option<Instant>>,
     given_away: Notify,
 }
 
-/// A place that is held.
+/// The entry of a connection in [`Seats`], removed when the value is dropped.
 struct Seat {
     occupied: Arc<Occupied>,
     seats: Arc<Seats>,
@@ -110,11 +111,12 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Seats {
     fn new(most: usize) -> Self {
-        let long = Arc::new(Semaphore::new(LONG_REQUESTS_MOST));
+        let long = Arc::new(Semaphore::new(MAX_LONG_REQUESTS));
         Self { most, taken: Mutex::default(), long }
     }
 
-    /// Takes a place: a free one, or that of the connection that has been idle for longest.
+    /// Adds a connection. At the limit it closes the connection that has been idle for longest; returns `None` if
+    /// none is idle.
     fn take(self: &Arc<Self>) -> Option<Seat> {
         let mut taken = lock(&self.taken);
         if taken.len() >= self.most {
@@ -141,7 +143,7 @@ impl Drop for Seat {
     }
 }
 
-/// The right to send a long request. What it needed is given back to the system afterwards.
+/// The permit for one long request. When it is dropped, free memory is returned to the system.
 struct LongRequest(
     #[expect(dead_code, reason = "held until the request is read")] OwnedSemaphorePermit,
 );
@@ -152,13 +154,13 @@ impl Drop for LongRequest {
     }
 }
 
-/// What came in on a connection.
+/// One read from a connection.
 enum Frame {
     /// One line.
     Line(Vec<u8>),
-    /// A line that is too long; the rest of it was thrown away.
+    /// A line over the limit; the rest of it was discarded.
     TooLong,
-    /// Nothing more will come.
+    /// End of the stream.
     End,
 }
 
@@ -172,11 +174,11 @@ struct Connection {
 impl Connection {
     fn new(stream: UnixStream, hub: Arc<Hub>, seat: Seat) -> Self {
         let (read, write) = stream.into_split();
-        Self { read: BufReader::with_capacity(SHORT_REQUEST, read), write, hub, seat }
+        Self { read: BufReader::with_capacity(SHORT_REQUEST_BYTES, read), write, hub, seat }
     }
 
     async fn run(mut self) -> io::Result<()> {
-        let hello = timeout(HELLO_LIMIT, self.hello()).await;
+        let hello = timeout(HELLO_TIMEOUT, self.hello()).await;
         if !hello.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
             return Ok(());
         }
@@ -196,7 +198,7 @@ impl Connection {
             }
             if ends {
                 self.hub.end();
-                // Held until the process has gone: its end is what the other side waits for.
+                // Keep the connection open until the process has ended: the client waits for that end.
                 std::future::pending::<()>().await;
             }
             self.seat.set_idle(Some(Instant::now()));
@@ -204,7 +206,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Hears `hello`; says whether to go on.
+    /// Reads and answers `hello`. Returns whether the connection continues.
     async fn hello(&mut self) -> io::Result<bool> {
         let Some(call) = self.call().await? else { return Ok(false) };
         let id = call.id.clone().unwrap_or_default();
@@ -237,7 +239,7 @@ impl Connection {
                 Frame::End => return Ok(None),
                 Frame::TooLong => Refusal::new(
                     Refusal::INVALID,
-                    format!("a request may have {REQUEST_MOST} bytes"),
+                    format!("a request may have {MAX_REQUEST_BYTES} bytes"),
                 ),
                 Frame::Line(line) if line.iter().all(u8::is_ascii_whitespace) => continue,
                 Frame::Line(line) => match serde_json::from_slice::<Call>(&line) {
@@ -254,19 +256,19 @@ impl Connection {
     }
 
     async fn frame(&mut self) -> io::Result<Frame> {
-        let begun = timeout(IDLE_LIMIT, self.read.fill_buf()).await;
+        let begun = timeout(IDLE_TIMEOUT, self.read.fill_buf()).await;
         begun.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        let line = timeout(REQUEST_LIMIT, self.line()).await;
+        let line = timeout(REQUEST_TIMEOUT, self.line()).await;
         line.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
     }
 
     async fn line(&mut self) -> io::Result<Frame> {
         let mut line = Vec::new();
-        self.more(&mut line, SHORT_REQUEST).await?;
-        let _right = if line.len() > SHORT_REQUEST && line.last() != Some(&b'\n') {
+        self.more(&mut line, SHORT_REQUEST_BYTES).await?;
+        let _right = if line.len() > SHORT_REQUEST_BYTES && line.last() != Some(&b'\n') {
             let right = Arc::clone(&self.seat.seats.long).try_acquire_owned();
             let right = right.map_err(|_| io::Error::from(io::ErrorKind::QuotaExceeded))?;
-            self.more(&mut line, REQUEST_MOST).await?;
+            self.more(&mut line, MAX_REQUEST_BYTES).await?;
             Some(LongRequest(right))
         } else {
             None
@@ -277,17 +279,17 @@ impl Connection {
                 line.pop();
                 Ok(Frame::Line(line))
             }
-            Some(_) if line.len() > REQUEST_MOST => {
+            Some(_) if line.len() > MAX_REQUEST_BYTES => {
                 drop(line);
                 self.skip_line().await?;
                 Ok(Frame::TooLong)
             }
-            // Half a line and then the end.
+            // The stream ended within a line.
             Some(_) => Ok(Frame::Line(line)),
         }
     }
 
-    /// Reads on until the line ends or has one byte more than this.
+    /// Reads until the end of the line, at most one byte more than `most`.
     async fn more(&mut self, line: &mut Vec<u8>, most: usize) -> io::Result<()> {
         let left = (most + 1).saturating_sub(line.len()) as u64;
         (&mut self.read).take(left).read_until(b'\n', line).await.map(|_| ())
@@ -330,7 +332,7 @@ impl Connection {
         }
     }
 
-    /// Tells every edge from now on, until the other side hangs up.
+    /// Sends every event from now on, until the client closes the connection.
     async fn subscribe(
         mut self,
         id: Option<serde_json::Value>,
@@ -346,11 +348,11 @@ impl Connection {
                 event = events.recv() => match event {
                     Ok(News { event, line }) if wanted.admits(event.kind, event.adapter) => line,
                     Ok(_) => continue,
-                    // It fell behind, and is told so.
+                    // The client was too slow and has lost events: send their number.
                     Err(RecvError::Lagged(count)) => lost(count),
                     Err(RecvError::Closed) => return Ok(()),
                 },
-                // Whatever is said now is not listened to; the end of it is.
+                // Further requests are ignored; the end of the stream is not.
                 read = self.read.read(&mut gone) => match read? {
                     0 => return Ok(()),
                     _ => continue,
@@ -389,14 +391,14 @@ impl Connection {
         }
     }
 
-    /// Writes a long text piece by piece, each made when the one before it was taken.
+    /// Writes a long text in pieces; each is serialised after the piece before it was sent.
     async fn write_pieces(&mut self, text: &Arc<Text>) -> io::Result<()> {
         for number in 0.. {
             let text = Arc::clone(text);
             let piece = tokio::task::spawn_blocking(move || {
                 text.piece(number).map(|piece| piece.map(std::borrow::Cow::into_owned))
             });
-            // The line has begun: only an end of the connection can tell that it will not be whole.
+            // Part of the line is sent already, so an error can only be shown by closing the connection.
             let Some(piece) = piece.await? else { break };
             self.write(&[&piece?]).await?;
         }
@@ -407,7 +409,7 @@ impl Connection {
         for part in parts {
             let mut rest = *part;
             while !rest.is_empty() {
-                let written = timeout(WRITE_LIMIT, self.write.write(rest)).await;
+                let written = timeout(WRITE_TIMEOUT, self.write.write(rest)).await;
                 match written.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
                     0 => return Err(io::ErrorKind::WriteZero.into()),
                     count => rest = &rest[count..],

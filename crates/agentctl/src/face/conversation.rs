@@ -12,7 +12,7 @@ const FOLD_LINES: usize = 4;
 /// The columns of a tool call where the width of the display is not bounded.
 const CALL_COLUMNS: usize = 200;
 
-/// What a line of a conversation shows.
+/// The content of a line of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineKind {
     /// The author of the text that follows, and its time.
@@ -52,7 +52,7 @@ pub struct Span {
 /// One line of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What it shows.
+    /// Its content.
     pub kind: LineKind,
     /// Its pieces, from left to right.
     pub spans: Vec<Span>,

@@ -67,7 +67,7 @@ pub fn not_started(host: &Host, why: NotStarted) -> Failure {
     }
 }
 
-/// Says who keeps a directory: id, pid and age, or the name on the lock.
+/// Describes the holder of a directory: id, pid and age, or the name on the lock.
 fn held(host: &Host, holder: &Holder) -> String {
     let since = holder.since.map(|t| age(host.now(), t));
     let facts = [holder.pid.map(|p| format!("pid {p}")), since, holder.reason.clone()];
