@@ -152,7 +152,7 @@ fn start(ui: &mut Ui, loaded: &Loaded) -> Outcome {
         let trouble = match asked {
             Ok(DaemonStatus { metrics: Some(metrics), .. }) => metrics.trouble,
             Ok(_) => Some("it began before they were wished: `agentctl daemon restart`".into()),
-            Err(silence) => Some(silence.to_string()),
+            Err(error) => Some(error.to_string()),
         };
         warn_of_metrics(ui, trouble);
     }
@@ -176,8 +176,8 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
     }
     let server = client::server(host, place);
     match Client::connect(place, HELLO_TIMEOUT) {
-        Err(silence @ (ClientError::NotRunning | ClientError::Untrusted(_))) => {
-            silence.warn_if_untrusted(ui);
+        Err(error @ (ClientError::NotRunning | ClientError::Untrusted(_))) => {
+            error.warn_if_untrusted(ui);
             ui.note(&match before {
                 Server::Daemon(process) => {
                     format!("stopped by the service manager, pid {}", process.id.pid)
@@ -256,12 +256,12 @@ fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
             status.same_world = Some(same);
             status.clone()
         }
-        Err(silence @ (ClientError::NotRunning | ClientError::Untrusted(_))) => {
-            silence.warn_if_untrusted(ui);
+        Err(error @ (ClientError::NotRunning | ClientError::Untrusted(_))) => {
+            error.warn_if_untrusted(ui);
             let (socket, log) = (place.socket(), place.log());
             DaemonStatus::absent(socket.display().to_string(), log.display().to_string())
         }
-        Err(silence) => return Err(start::unasked(&silence)),
+        Err(error) => return Err(start::unasked(&error)),
     };
     if json {
         ui.json(&status)?;

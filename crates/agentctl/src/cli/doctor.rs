@@ -46,7 +46,7 @@ fn daemon(host: &Host) -> DaemonState {
     match asked {
         Ok(status) => DaemonState::Serves { trouble: status.trouble },
         Err(ClientError::NotRunning) => DaemonState::Absent,
-        Err(silence) => DaemonState::Silent(silence.to_string()),
+        Err(error) => DaemonState::Silent(error.to_string()),
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) fn cmd_events(ui: &mut Ui, fleet: &Fleet, args: &EventsArgs) -> Outco
         match Remote::begin(fleet, wanted, from, end.clone())? {
             Ok(stream) => return tell(ui, args, stream),
             Err(Alone::Ended) => return Ok(ExitCode::SUCCESS),
-            Err(Alone::Untrusted(silence)) => silence.warn_if_untrusted(ui),
+            Err(Alone::Untrusted(error)) => error.warn_if_untrusted(ui),
             Err(Alone::OtherWorld) => ui.warn(
                 "the daemon sees another world than this command, which therefore looks by itself",
             ),
@@ -110,7 +110,7 @@ impl End {
 }
 
 /// What a stream of events says.
-enum Word {
+enum StreamItem {
     Event(Box<Event>),
     /// An event as the daemon wrote it.
     Line(String),
@@ -122,20 +122,20 @@ enum Word {
 fn tell(
     ui: &mut Ui,
     args: &EventsArgs,
-    stream: impl Iterator<Item = Result<Word, Failure>>,
+    stream: impl Iterator<Item = Result<StreamItem, Failure>>,
 ) -> Outcome {
     for word in stream {
         match word? {
-            Word::Event(event) if args.admits(&event) => {
+            StreamItem::Event(event) if args.admits(&event) => {
                 ui.json_line(&event)?;
                 ui.flush()?;
             }
-            Word::Event(_) => {}
-            Word::Line(line) => {
+            StreamItem::Event(_) => {}
+            StreamItem::Line(line) => {
                 ui.json_line_text(&line)?;
                 ui.flush()?;
             }
-            Word::Trouble(what) => ui.warn(&what),
+            StreamItem::Trouble(what) => ui.warn(&what),
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -144,7 +144,7 @@ fn tell(
 /// Events as this very process sees them.
 struct Local {
     watcher: Watcher,
-    waiting: VecDeque<Word>,
+    waiting: VecDeque<StreamItem>,
     /// What was told of the past, and may be seen to happen once more.
     replayed: HashSet<String>,
     told: HashSet<String>,
@@ -170,7 +170,7 @@ impl Local {
             from.into_iter().flat_map(|from| replay::since(&fleet.host, fleet.adapters, from))
         {
             local.replayed.insert(event.id.clone());
-            local.waiting.push_back(Word::Event(Box::new(event)));
+            local.waiting.push_back(StreamItem::Event(Box::new(event)));
         }
         Ok(local)
     }
@@ -183,14 +183,14 @@ impl Local {
         let late = self.watcher.trouble().map(|why| format!("changes may be seen late: {why}"));
         let now: HashSet<String> = faults.iter().map(text).chain(late).collect();
         for what in now.iter().filter(|what| !self.told.contains(*what)) {
-            self.waiting.push_back(Word::Trouble(what.clone()));
+            self.waiting.push_back(StreamItem::Trouble(what.clone()));
         }
         self.told = now;
     }
 }
 
 impl Iterator for Local {
-    type Item = Result<Word, Failure>;
+    type Item = Result<StreamItem, Failure>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -209,7 +209,7 @@ impl Iterator for Local {
             let seen = self.watcher.look();
             for event in seen.events {
                 if !self.replayed.remove(&event.id) {
-                    self.waiting.push_back(Word::Event(Box::new(event)));
+                    self.waiting.push_back(StreamItem::Event(Box::new(event)));
                 }
             }
             self.hear(&seen.faults);

@@ -141,9 +141,9 @@ pub(super) fn start(
     let started = fleet.start(request, defaults);
     let started = started.map_err(|why| not_started(&fleet.host, why))?;
     let timeout = flags.timeout.map(|Span(span)| span);
-    let wish = WaitOptions { until: Until::TurnOver, quorum: Quorum::All, timeout };
+    let wait_options = WaitOptions { until: Until::TurnOver, quorum: Quorum::All, timeout };
     let (json, stay) = (flags.json, Stay::of(flags.wait, flags.follow));
-    attend(ui, fleet, started, After { json, stay, wish })
+    attend(ui, fleet, started, After { json, stay, wait_options })
 }
 
 /// How long a launch stays.
@@ -172,7 +172,7 @@ impl Stay {
 struct After {
     json: bool,
     stay: Stay,
-    wish: WaitOptions,
+    wait_options: WaitOptions,
 }
 
 /// Tells the id, runs the hook, and stays as long as it was asked to.
@@ -208,9 +208,16 @@ fn attend(ui: &mut Ui, fleet: &Fleet, mut started: StartedSession, after: After)
     };
     if after.stay == Stay::Following {
         let form = if after.json { Form::Json } else { Form::Human };
-        return wait::follow(ui, fleet, &target, after.wish, (form, started.transcript.take()));
+        return wait::follow(
+            ui,
+            fleet,
+            &target,
+            after.wait_options,
+            (form, started.transcript.take()),
+        );
     }
-    let ended = wait::wait_for(ui, fleet, std::slice::from_ref(&target), after.wish, Show::Nothing);
+    let ended =
+        wait::wait_for(ui, fleet, std::slice::from_ref(&target), after.wait_options, Show::Nothing);
     if later {
         let session = fleet.inspect(&target).session;
         told(ui, &started.launched, session.as_ref(), after)?;

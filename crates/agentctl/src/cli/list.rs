@@ -111,8 +111,8 @@ fn asked(ui: &mut Ui, host: &Host, args: &ListArgs, query: &Query) -> Option<Vec
     query.history?;
     let mut client = match Client::of_the_same_world(host) {
         Ok(client) => client?,
-        Err(silence) => {
-            silence.warn_if_untrusted(ui);
+        Err(error) => {
+            error.warn_if_untrusted(ui);
             return None;
         }
     };

@@ -89,12 +89,12 @@ pub(super) fn cmd_wait(ui: &mut Ui, fleet: &Fleet, args: &WaitArgs) -> Outcome {
             targets.push(target);
         }
     }
-    let wish = WaitOptions {
+    let wait_options = WaitOptions {
         until: args.status.map_or(Until::TurnOver, Until::from),
         quorum: if args.any { Quorum::Any } else { Quorum::All },
         timeout: args.timeout.map(|Span(time)| time),
     };
-    wait_for(ui, fleet, &targets, wish, if args.json { Show::Json } else { Show::Lines })
+    wait_for(ui, fleet, &targets, wait_options, if args.json { Show::Json } else { Show::Lines })
 }
 
 /// Waits for these sessions and returns the exit code of the contract; `launch --wait` does the same.
@@ -102,12 +102,12 @@ pub(super) fn wait_for(
     ui: &mut Ui,
     fleet: &Fleet,
     targets: &[Target],
-    wish: WaitOptions,
+    wait_options: WaitOptions,
     show: Show,
 ) -> Outcome {
     let mut written = Ok(());
-    let waited = fleet.wait(targets, wish, &mut |word| {
-        let said = say(ui, show, &word);
+    let waited = fleet.wait(targets, wait_options, &mut |progress| {
+        let said = say(ui, show, &progress);
         if written.is_ok() {
             written = said;
         }
@@ -116,18 +116,18 @@ pub(super) fn wait_for(
     if show == Show::Json {
         ui.json(&fleet.wait_document(&waited))?;
     }
-    let ended = ended(&waited, wish, show);
+    let ended = ended(&waited, wait_options, show);
     // The process ends now: taking the watches back would only delay it.
     agentctl_core::kernel::leave_quickly();
     std::mem::forget(waited.watched);
     ended
 }
 
-fn ended(waited: &Waited, wish: WaitOptions, show: Show) -> Outcome {
+fn ended(waited: &Waited, wait_options: WaitOptions, show: Show) -> Outcome {
     if show == Show::Json {
         return Ok(ExitCode::from(kind(waited.end).map_or(0, Kind::exit_code)));
     }
-    answer(waited, wish)
+    answer(waited, wait_options)
 }
 
 /// Shows a conversation as it is written until its turn is over; the exit code says how it ended. A
@@ -136,13 +136,13 @@ pub(super) fn follow(
     ui: &mut Ui,
     fleet: &Fleet,
     target: &Target,
-    wish: WaitOptions,
+    wait_options: WaitOptions,
     (form, mut transcript): (Form, Option<Transcript>),
 ) -> Outcome {
     let (sender, ended) = channel();
     let (asked, theirs) = (fleet.clone(), target.clone());
     std::thread::spawn(move || {
-        let waited = asked.wait(&[theirs], wish, &mut |_| {});
+        let waited = asked.wait(&[theirs], wait_options, &mut |_| {});
         // Whoever followed may have gone.
         let _unheard = sender.send(waited);
     });
@@ -166,7 +166,7 @@ pub(super) fn follow(
             logs::show(ui, form, transcript, Part::More)?;
         }
         if let Some(waited) = waited {
-            return answer(&waited, wish);
+            return answer(&waited, wait_options);
         }
         if let Some(watch) = &watch {
             let _hint = watch.wait(FOLLOW_PACE);
@@ -174,12 +174,12 @@ pub(super) fn follow(
     }
 }
 
-fn answer(waited: &Waited, wish: WaitOptions) -> Outcome {
+fn answer(waited: &Waited, wait_options: WaitOptions) -> Outcome {
     match waited.end {
         End::Reached => Ok(ExitCode::SUCCESS),
         End::Missed => Ok(ExitCode::from(Kind::Failed.exit_code())),
         End::Blocked => Err(blocked(waited)),
-        End::TimedOut => Err(timed_out(waited, wish.timeout.unwrap_or_default())),
+        End::TimedOut => Err(timed_out(waited, wait_options.timeout.unwrap_or_default())),
     }
 }
 
@@ -192,8 +192,8 @@ fn kind(end: End) -> Option<Kind> {
     }
 }
 
-fn say(ui: &mut Ui, show: Show, word: &Progress<'_>) -> std::io::Result<()> {
-    match word {
+fn say(ui: &mut Ui, show: Show, progress: &Progress<'_>) -> std::io::Result<()> {
+    match progress {
         Progress::Decided(session) => match show {
             Show::Lines => {
                 ui.line(&line(session))?;

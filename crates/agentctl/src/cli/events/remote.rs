@@ -14,7 +14,7 @@ use agentctl_core::model::Time;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{End, Word};
+use super::{End, StreamItem};
 use crate::client::{Client, ClientError, HELLO_TIMEOUT};
 use crate::daemon::start::{self, NotConnected};
 use crate::failure::Failure;
@@ -102,7 +102,7 @@ pub(super) struct Remote {
     /// Never woken: it only compares, with what was told last.
     own: Watcher,
     told: Ids,
-    waiting: VecDeque<Word>,
+    waiting: VecDeque<StreamItem>,
     end: End,
 }
 
@@ -119,7 +119,7 @@ impl Remote {
         let client = match connected(host, &end) {
             Ok(Some(client)) => client,
             Ok(None) => return Ok(Err(Alone::Ended)),
-            Err(NotConnected::Untrusted(silence)) => return Ok(Err(Alone::Untrusted(silence))),
+            Err(NotConnected::Untrusted(error)) => return Ok(Err(Alone::Untrusted(error))),
             Err(why) => return Err(why.into()),
         };
         if client.welcome.fingerprint != crate::client::fingerprint(host) {
@@ -142,7 +142,7 @@ impl Remote {
         // Listened first, remembered second: what ends in between has the same id both times.
         for event in from.into_iter().flat_map(|from| replay::since(host, fleet.adapters, from)) {
             remote.told.add(&event.id);
-            remote.waiting.push_back(Word::Event(Box::new(event)));
+            remote.waiting.push_back(StreamItem::Event(Box::new(event)));
         }
         Ok(Ok(remote))
     }
@@ -169,7 +169,7 @@ impl Remote {
         }
         for event in self.own.look().events {
             if self.params.admits(event.kind, event.adapter) && self.told.add(&event.id) {
-                self.waiting.push_back(Word::Event(Box::new(event)));
+                self.waiting.push_back(StreamItem::Event(Box::new(event)));
             }
         }
         Ok(())
@@ -184,13 +184,13 @@ impl Remote {
                 let Ok(told) = serde_json::from_str::<Event>(params.get()) else { return };
                 self.own.suppose(&told);
                 if self.params.admits(told.kind, told.adapter) && self.told.add(&told.id) {
-                    self.waiting.push_back(Word::Line(params.get().to_owned()));
+                    self.waiting.push_back(StreamItem::Line(params.get().to_owned()));
                 }
             }
             Some("lost") => {
                 let lost = serde_json::from_str::<Lost>(params.get()).map_or(0, |lost| lost.count);
                 let text = format!("{lost} events came faster than they were read, and are lost");
-                self.waiting.push_back(Word::Trouble(text));
+                self.waiting.push_back(StreamItem::Trouble(text));
             }
             _ => {}
         }
@@ -198,7 +198,7 @@ impl Remote {
 }
 
 impl Iterator for Remote {
-    type Item = Result<Word, Failure>;
+    type Item = Result<StreamItem, Failure>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
