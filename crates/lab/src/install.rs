@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::scenario::AGENTS;
+
 /// An agent as npm knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Package {
@@ -23,34 +25,23 @@ pub enum Beside {
     Node(&'static str),
     /// The same, before it: what it runs while it is installed must be run by that Node already.
     NodeFirst(&'static str),
-    /// The same, after it. Where npm cannot install it, because it names packages that are not to be had, it is
-    /// unpacked as it was published: this program of it needs none of them.
-    NodeUnpacked(&'static str, &'static str),
-}
-
-/// The agents of the lab.
-pub const PACKAGES: &[Package] = &[
-    Package { agent: "claude-code", name: "@anthropic-ai/claude-code", beside: Beside::Nothing },
-    Package { agent: "codex", name: "@openai/codex", beside: Beside::Nothing },
-    Package { agent: "opencode", name: "opencode-ai", beside: Beside::Nothing },
-    Package {
-        agent: "pi",
-        name: "@earendil-works/pi-coding-agent",
-        beside: Beside::NodeUnpacked(NODE, "dist/bundle/cli.js"),
+    /// A Node, after the package. Where npm cannot install the package, because it names packages that are not
+    /// available, the package is unpacked as it was published: this program of it needs none of them.
+    NodeUnpacked {
+        /// The version of Node.
+        node: &'static str,
+        /// The program's path inside the package.
+        program: &'static str,
+        /// The name that the program gets in the folder of programs.
+        command: &'static str,
     },
-    // The package it was published as before, the last version.
-    Package { agent: "pi-old", name: "@mariozechner/pi-coding-agent", beside: Beside::Node(NODE) },
-    Package { agent: "openclaw", name: "openclaw", beside: Beside::NodeFirst("26") },
-];
+}
 
 /// Returns the package of an agent.
 pub fn package(agent: &str) -> Result<Package, String> {
-    let package = PACKAGES.iter().find(|p| p.agent == agent);
-    package.copied().ok_or_else(|| format!("there is no package of {agent}"))
+    let package = AGENTS.iter().map(|played| played.package).find(|p| p.agent == agent);
+    package.ok_or_else(|| format!("there is no package of {agent}"))
 }
-
-/// The Node that Pi runs on here.
-const NODE: &str = "24.9.0";
 
 /// Where a version's programs are.
 #[derive(Clone, Debug)]
@@ -90,9 +81,9 @@ pub fn install(package: Package, version: &str, cache: &Path) -> Result<Installe
             // Installing tidies the folder of programs.
             add_node(&folder, &installed.bin, node)?;
         }
-        Beside::NodeUnpacked(node, program) => {
+        Beside::NodeUnpacked { node, program, command } => {
             add(&folder, &wanted).or_else(|said| {
-                unpack(&folder, &wanted, program, &installed.bin)
+                unpack(&folder, &wanted, program, &installed.bin.join(command))
                     .map_err(|more| format!("{said}; {more}"))
             })?;
             add_node(&folder, &installed.bin, node)?;
@@ -141,8 +132,8 @@ fn add_node(folder: &Path, bin: &Path, version: &str) -> Result<(), String> {
     link(&own_node(folder).join("node"), &bin.join("node"))
 }
 
-/// Unpacks a package as it was published and puts its program among the agent's.
-fn unpack(folder: &Path, wanted: &str, program: &str, bin: &Path) -> Result<(), String> {
+/// Unpacks a package as it was published and links its program to this place.
+fn unpack(folder: &Path, wanted: &str, program: &str, to: &Path) -> Result<(), String> {
     let run = |command: &mut Command| match command.current_dir(folder).output() {
         Ok(output) if output.status.success() => Ok(output.stdout),
         Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
@@ -152,7 +143,7 @@ fn unpack(folder: &Path, wanted: &str, program: &str, bin: &Path) -> Result<(), 
         .map_err(|said| format!("{wanted} could not be had: {said}"))?;
     let archive = String::from_utf8_lossy(&packed).trim().to_owned();
     run(Command::new("tar").args(["-xzf", &archive])).map_err(|said| format!("tar: {said}"))?;
-    link(&folder.join("package").join(program), &bin.join("pi"))
+    link(&folder.join("package").join(program), to)
 }
 
 fn link(from: &Path, to: &Path) -> Result<(), String> {

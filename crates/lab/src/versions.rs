@@ -178,7 +178,7 @@ mod tests {
         let names = |all: &mut dyn Iterator<Item = &str>| -> BTreeSet<String> {
             all.map(str::to_owned).collect()
         };
-        let packages = names(&mut crate::install::PACKAGES.iter().map(|p| p.agent));
+        let packages = names(&mut crate::scenario::AGENTS.iter().map(|a| a.package.agent));
         assert_eq!(names(&mut table.packages().iter().map(|p| p.name.as_str())), packages);
         assert_eq!(names(&mut crate::scenario::all().map(|s| s.agent)), packages);
     }

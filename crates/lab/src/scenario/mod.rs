@@ -1,4 +1,4 @@
-//! What is tried: one file per agent, one function per scenario, one line each in [`all`].
+//! The scenarios: one folder per agent, one function per scenario, one line per agent in [`AGENTS`].
 
 mod alike;
 pub mod claude_code;
@@ -9,7 +9,32 @@ pub mod opencode;
 pub mod pi;
 mod unusual;
 
+use crate::install::Package;
 use crate::stage::{Stage, Trouble};
+
+/// Every agent of the lab, in the order of the page. A further agent is a folder of its name, a line here, and
+/// its versions in `versions.toml`.
+pub static AGENTS: &[&PlayedAgent] = &[
+    &claude_code::AGENT,
+    &codex::AGENT,
+    &opencode::AGENT,
+    &pi::AGENT,
+    &pi::OLD_AGENT,
+    &openclaw::AGENT,
+];
+
+/// One agent of the lab: the package that is installed, and the scenarios that are played with it.
+pub struct PlayedAgent {
+    /// The package.
+    pub package: Package,
+    /// The scenarios, list by list.
+    pub scenarios: &'static [&'static [Scenario]],
+}
+
+/// Returns every scenario, agent by agent.
+pub fn all() -> impl Iterator<Item = &'static Scenario> {
+    AGENTS.iter().flat_map(|agent| agent.scenarios.iter().copied().flatten())
+}
 
 /// What a scenario needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,13 +136,4 @@ impl Agent {
             play,
         }
     }
-}
-
-/// Returns every scenario, agent by agent.
-pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    let claude = claude_code::SCENARIOS.iter().chain(&claude_code::CONTROL);
-    let codex = codex::SCENARIOS.iter().chain(&codex::CONTROL);
-    let pi = pi::SCENARIOS.iter().chain(&pi::CONTROL).chain(pi::OLD).chain(&pi::OLD_CONTROL);
-    let opencode = opencode::SCENARIOS.iter();
-    claude.chain(codex).chain(opencode).chain(pi).chain(openclaw::SCENARIOS)
 }

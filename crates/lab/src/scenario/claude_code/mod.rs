@@ -15,9 +15,20 @@ mod terminal;
 mod traces;
 mod ways;
 
-use super::{Agent, Scenario, control as shared};
+use super::{Agent, PlayedAgent, Scenario, control as shared};
+use crate::install::{Beside, Package};
 
 const CLAUDE: Agent = Agent("claude-code");
+
+/// Claude Code in the lab.
+pub static AGENT: PlayedAgent = PlayedAgent {
+    package: Package {
+        agent: CLAUDE.0,
+        name: "@anthropic-ai/claude-code",
+        beside: Beside::Nothing,
+    },
+    scenarios: &[SCENARIOS, &CONTROL],
+};
 
 /// Every scenario of Claude Code.
 pub static SCENARIOS: &[Scenario] = &[

@@ -15,11 +15,18 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::alike::WORK;
-use super::{Agent, Scenario, control as shared};
+use super::{Agent, PlayedAgent, Scenario, control as shared};
+use crate::install::{Beside, Package};
 use crate::process::{Held, Started, descendants};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
 const CODEX: Agent = Agent("codex");
+
+/// Codex in the lab.
+pub static AGENT: PlayedAgent = PlayedAgent {
+    package: Package { agent: CODEX.0, name: "@openai/codex", beside: Beside::Nothing },
+    scenarios: &[SCENARIOS, &CONTROL],
+};
 
 /// Every scenario of Codex.
 pub static SCENARIOS: &[Scenario] = &[

@@ -10,7 +10,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use self::client::Client;
-use super::{Agent, Scenario};
+use super::{Agent, PlayedAgent, Scenario};
+use crate::install::{Beside, Package};
 use crate::judge::Claim;
 use crate::process::Started;
 use crate::stage::{LIMITS, Stage, Trouble};
@@ -21,6 +22,12 @@ const TOKEN: &str = "lab-token-0123456789abcdef0123456789abcdef";
 const HOOK_TOKEN: &str = "lab-hook-token-fedcba9876543210fedcba";
 
 const OPENCLAW: Agent = Agent("openclaw");
+
+/// OpenClaw in the lab.
+pub static AGENT: PlayedAgent = PlayedAgent {
+    package: Package { agent: OPENCLAW.0, name: "openclaw", beside: Beside::NodeFirst("26") },
+    scenarios: &[SCENARIOS],
+};
 
 /// Every scenario of OpenClaw.
 pub static SCENARIOS: &[Scenario] = &[

@@ -13,7 +13,8 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::alike::WORK;
-use super::{Agent, Scenario, control as shared};
+use super::{Agent, PlayedAgent, Scenario, control as shared};
+use crate::install::{Beside, Package};
 use crate::judge::Claim;
 use crate::process::{Held, Started};
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -21,6 +22,12 @@ use crate::stage::{PATIENCE, Stage, Trouble};
 /// The text in the record of a tool whose command runs. 1.14 writes a description behind the output.
 const TOOL_RUNS: &str = "\"metadata\":{\"output\":\"\"";
 const OPENCODE: Agent = Agent("opencode");
+
+/// OpenCode in the lab.
+pub static AGENT: PlayedAgent = PlayedAgent {
+    package: Package { agent: OPENCODE.0, name: "opencode-ai", beside: Beside::Nothing },
+    scenarios: &[SCENARIOS],
+};
 
 /// Every scenario of OpenCode.
 pub static SCENARIOS: &[Scenario] = &[

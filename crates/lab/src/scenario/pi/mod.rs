@@ -12,12 +12,35 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::alike::WORK;
-use super::{Agent, Scenario, control as shared};
+use super::{Agent, PlayedAgent, Scenario, control as shared};
+use crate::install::{Beside, Package};
 use crate::process::{Held, Started, all, comm, directory};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
 const PI: Agent = Agent("pi");
 const PI_OLD: Agent = Agent("pi-old");
+/// The version of Node that Pi runs on here.
+const NODE: &str = "24.9.0";
+
+/// Pi in the lab.
+pub static AGENT: PlayedAgent = PlayedAgent {
+    package: Package {
+        agent: PI.0,
+        name: "@earendil-works/pi-coding-agent",
+        beside: Beside::NodeUnpacked { node: NODE, program: "dist/bundle/cli.js", command: "pi" },
+    },
+    scenarios: &[SCENARIOS, &CONTROL],
+};
+
+/// Pi under the package name that it had before, in the lab: the last version.
+pub static OLD_AGENT: PlayedAgent = PlayedAgent {
+    package: Package {
+        agent: PI_OLD.0,
+        name: "@mariozechner/pi-coding-agent",
+        beside: Beside::Node(NODE),
+    },
+    scenarios: &[OLD, &OLD_CONTROL],
+};
 
 /// Every scenario of the newest Pi.
 pub static SCENARIOS: &[Scenario] = &[
