@@ -91,11 +91,11 @@ fn daemons() -> Vec<u32> {
     .collect()
 }
 
-/// Returns a home with the recorded sessions of many agents.
+/// Returns a home with the recorded sessions of every agent that keeps them in files.
 fn inhabited() -> TestHome {
     let home = home();
-    for agent in ["claude-code", "codex", "opencode", "pi", "demo"] {
-        let Ok(cases) = std::fs::read_dir(fixtures_dir().join(agent)) else { continue };
+    for agent in crate::fixtures::agents_with_homes() {
+        let cases = std::fs::read_dir(fixtures_dir().join(agent)).expect("recorded homes");
         for case in cases.flatten() {
             home.plant(&case.path(), ".");
         }

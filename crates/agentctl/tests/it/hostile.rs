@@ -12,10 +12,10 @@ use crate::home;
 
 const GOOD: &str = "aaaaaaaa-0000-4000-8000-00000000600d";
 
-type Place = (&'static str, fn(&str) -> String);
+pub(crate) type Place = (&'static str, fn(&str) -> String);
 
 /// The places where transcripts lie.
-const PLACES: [Place; 4] = [
+pub(crate) const PLACES: [Place; 4] = [
     ("claude-code", |id| format!(".claude/projects/-ws/{id}.jsonl")),
     ("codex", |id| format!(".codex/sessions/2026/11/15/rollout-2026-11-15T07-53-25-{id}.jsonl")),
     ("demo", |id| format!(".local/share/agentctl-demo/sessions/{id}.jsonl")),

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 #![allow(clippy::similar_names)]
 
+mod adapter_registry;
 mod agents_named;
 mod attacks;
 mod claude_code;
@@ -16,6 +17,7 @@ mod codex_processes;
 mod codex_rollouts;
 mod daemon;
 mod demo;
+mod docs;
 mod event_sinks;
 mod events;
 mod events_agents;

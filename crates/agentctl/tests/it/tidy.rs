@@ -156,7 +156,7 @@ fn every_decision_is_in_the_index() {
 }
 
 /// Says whether a file has a test of this name.
-fn is_test(text: &str, test: &str) -> bool {
+pub(crate) fn is_test(text: &str, test: &str) -> bool {
     let Some((before, _)) = text.split_once(&format!("fn {test}(")) else { return false };
     let lines = before.trim_end().lines().rev().map(str::trim);
     lines.take_while(|line| line.starts_with("#[")).any(|line| line == "#[test]")
