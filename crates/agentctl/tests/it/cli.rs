@@ -21,7 +21,8 @@ fn an_empty_machine_gets_a_friendly_line() {
         for args in [&["list"][..], &["list", "-a"]] {
             let output = home.run(args);
             assert_eq!((output.code, output.stdout.as_str()), (Some(0), ""));
-            for word in ["claude-code", "codex", "agentctl demo"] {
+            let agents = agentctl_core::adapters::ALL.iter().map(|adapter| adapter.name());
+            for word in agents.chain(["agentctl demo"]) {
                 assert!(output.stderr.contains(word), "{word}: {}", output.stderr);
             }
         }

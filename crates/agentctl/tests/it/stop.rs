@@ -324,28 +324,29 @@ fn a_background_session_is_stopped_by_its_supervisor() {
 #[test]
 fn a_background_session_is_not_restarted_after_a_stop() {
     sandboxed(|| {
-        let claude = Claude::new();
-        claude.transcript(A, &[prompt("x")]);
-        let state =
-            json!({"state": "crashed", "detail": "SIGKILL (137); respawning", "sessionId": A});
-        claude.home.write(".claude/jobs/aaaaaaaa/state.json", state.to_string());
-        make_executable(&claude.home.write("bin/claude", "#!/bin/sh\necho \"$@\" > told\n"));
-        // The supervisor of background sessions: after a stop it does not restart the session.
-        let supervisor = "read -r go; [ -e told ] || touch returned";
-        let mut supervisor = Command::new("sh")
-            .args(["-c", supervisor])
-            .current_dir(claude.home.path())
-            .stdin(Stdio::piped())
-            .spawn()
-            .expect("a shell");
-        assert_eq!(claude.home.run(&["stop", A]).code, Some(0));
-        let told = std::fs::read_to_string(claude.home.path().join("told")).expect("run");
-        assert_eq!(told, "stop aaaaaaaa\n");
-        // Without the stop the supervisor would restart it now.
-        drop(supervisor.stdin.take());
-        assert!(supervisor.wait().expect("ended").success());
-        assert!(!claude.home.path().join("returned").exists(), "it was started again");
-        assert_eq!(status(&claude.home, A)["status"], "stopped");
+        let crashed = "SIGKILL (137); respawning";
+        // The supervisor of background sessions goes by the state of the job, which `claude stop` changes.
+        let stop = r#"[ "$*" = "stop aaaaaaaa" ] && sed -i s/crashed/stopped/ "$JOB""#;
+        for (is_stopped, expected) in [(false, "running"), (true, "stopped")] {
+            let mut claude = Claude::new();
+            claude.transcript(A, &[prompt("x")]);
+            let state = json!({"state": "crashed", "detail": crashed, "sessionId": A});
+            let job = claude.home.write(".claude/jobs/aaaaaaaa/state.json", state.to_string());
+            let path = format!("{}:/usr/bin:/bin", claude.home.path().join("tools").display());
+            claude.home.set("PATH", path);
+            claude.home.set("JOB", job.display().to_string());
+            make_executable(&claude.home.write("tools/claude", format!("#!/bin/sh\n{stop}\n")));
+            if is_stopped {
+                let said = claude.home.run(&["stop", A]);
+                assert_eq!(said.code, Some(0), "{said:?}");
+            }
+            let state = std::fs::read_to_string(job).expect("the state of the job");
+            let restarts = state.contains("crashed");
+            let restarted = restarts.then(|| claude.live(A, &json!({"status": "busy"})));
+            let row = status(&claude.home, A);
+            assert_eq!(row["status"], expected, "{row:#}");
+            drop(restarted);
+        }
     });
 }
 
