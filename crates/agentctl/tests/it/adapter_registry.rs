@@ -55,3 +55,11 @@ fn every_agent_is_attacked_with_rubbish_in_its_session_files() {
         assert!(attacked, "the session files of {name} are missing from PLACES in hostile.rs");
     }
 }
+
+#[test]
+fn every_agent_has_a_test_file_of_its_own() {
+    for adapter in adapters_except(&[("pi-rust", "it shares the store of Pi: pi.rs")]) {
+        let file = format!("crates/agentctl/tests/it/{}.rs", adapter.name().replace('-', "_"));
+        assert!(workspace().join(&file).exists(), "{file} is missing: see the agent live");
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::source::{sources, workspace};
+use crate::source::{Token, sources, tokens, workspace};
 
 /// The documents that are checked: a path in the workspace, and the text.
 fn documents() -> Vec<(String, String)> {
@@ -210,4 +210,53 @@ fn every_planted_bug_names_a_test_that_exists() {
     }
     assert!(checked > 200, "only {checked} tests were found");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Returns the methods of a trait in a source file, and whether each one has a default.
+fn methods(source: &[Token], name: &str) -> Vec<(String, bool)> {
+    let is = |i: usize, word: &str| source.get(i).and_then(Token::word) == Some(word);
+    let begin = (0..source.len()).find(|i| is(*i, "trait") && is(i + 1, name)).expect("the trait");
+    let (mut depth, mut found) = (0, Vec::<(String, bool)>::new());
+    for i in begin..source.len() {
+        if source[i].is('{') {
+            depth += 1;
+            // The body of a method.
+            if let (2, Some(method)) = (depth, found.last_mut()) {
+                method.1 = true;
+            }
+        } else if source[i].is('}') {
+            depth -= 1;
+            if depth == 0 {
+                return found;
+            }
+        } else if depth == 1 && is(i, "fn") {
+            found.push((source[i + 1].word().expect("a name").to_owned(), false));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_method_of_an_adapter_is_in_the_walk_through() {
+    let page = std::fs::read_to_string(workspace().join("CONTRIBUTING.md")).expect("readable");
+    let section = page.split("\n## Add an adapter\n").nth(1).expect("the section");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter(|line| line.starts_with('|')).collect::<Vec<_>>().join("\n");
+    let folder = workspace().join("crates/agentctl-core/src/adapters");
+    for (file, name) in [
+        ("mod.rs", "Adapter"),
+        ("mod.rs", "Store"),
+        ("control.rs", "Control"),
+        ("control.rs", "Remote"),
+    ] {
+        let text = std::fs::read_to_string(folder.join(file)).expect("readable");
+        let methods = methods(&tokens(&text), name);
+        assert!(!methods.is_empty(), "no method of {name} was found");
+        for (method, has_default) in methods {
+            let required = rows.contains(&format!("**`{method}`**"));
+            let described = rows.contains(&format!("`{method}`"));
+            assert!(described, "CONTRIBUTING.md does not describe {name}::{method}");
+            assert_eq!(required, !has_default, "{name}::{method}: bold means required");
+        }
+    }
 }
