@@ -63,3 +63,21 @@ fn every_agent_has_a_test_file_of_its_own() {
         assert!(workspace().join(&file).exists(), "{file} is missing: see the agent live");
     }
 }
+
+/// The lab shares no code with the program, so it has lists of its own, which its tests compare.
+#[test]
+fn every_agent_is_played_in_the_lab() {
+    let versions = workspace().join("crates/lab/versions.toml");
+    let versions = std::fs::read_to_string(versions).expect("readable");
+    for adapter in adapters_except(&[
+        ("demo", "a part of this program: every test may start it"),
+        ("pi-rust", "no program of it is available"),
+    ]) {
+        let name = adapter.name();
+        let entry = format!("[[agent]]\nname = \"{name}\"");
+        assert!(
+            versions.contains(&entry),
+            "the lab does not play {name}: crates/lab/versions.toml"
+        );
+    }
+}

@@ -70,8 +70,13 @@ fn repository_path(word: &str) -> Option<&str> {
     };
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     let tops = ["crates/", "docs/", "examples/", ".ci/", ".config/"];
-    let named = path.ends_with(".rs") || tops.iter().any(|top| path.starts_with(top));
+    let named = is_rust_file(path) || tops.iter().any(|top| path.starts_with(top));
     (named && path.chars().all(plain)).then(|| path.trim_end_matches('/'))
+}
+
+/// Says whether a word names a Rust file.
+fn is_rust_file(word: &str) -> bool {
+    Path::new(word).extension().is_some_and(|extension| extension == "rs")
 }
 
 /// Says whether a path is in the tree: whole, or as the end of a longer path.
@@ -171,7 +176,7 @@ fn every_planted_bug_names_a_function_that_exists() {
     for (line, place, _) in planted_bugs(&page) {
         // A row without a file means the file of the row above.
         for (_, word) in quoted(place.unwrap_or_default()) {
-            if word.ends_with(".rs") {
+            if is_rust_file(word) {
                 file = word;
                 continue;
             }

@@ -83,23 +83,6 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
     }
 }
 
-/// The lab shares no code with the program, so it has a list of its own: `crates/lab/versions.toml`.
-#[test]
-fn every_adapter_is_played_in_the_lab() {
-    let text =
-        std::fs::read_to_string(workspace().join("crates/lab/versions.toml")).expect("there");
-    // The demo agent is tested without the lab; of pi-rust no program could be had.
-    for adapter in
-        agentctl_core::adapters::ALL.iter().filter(|a| !["demo", "pi-rust"].contains(&a.name()))
-    {
-        let name = adapter.name();
-        assert!(
-            text.contains(&format!("[[agent]]\nname = \"{name}\"")),
-            "the lab does not play {name}"
-        );
-    }
-}
-
 #[test]
 fn every_test_file_is_part_of_the_one_binary() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
