@@ -64,6 +64,15 @@ fn every_agent_has_a_test_file_of_its_own() {
     }
 }
 
+#[test]
+fn every_agent_has_a_share_of_the_generated_homes() {
+    for adapter in adapters_except(&[("demo", "its homes are never large")]) {
+        let name = adapter.name();
+        let made = testkit::generate::ALL.iter().any(|agent| agent.name() == name);
+        assert!(made, "testkit::generate makes no session of {name}");
+    }
+}
+
 /// The lab shares no code with the program, so it has lists of its own, which its tests compare.
 #[test]
 fn every_agent_is_played_in_the_lab() {

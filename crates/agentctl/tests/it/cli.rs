@@ -155,6 +155,10 @@ fn bad_input_gets_one_sentence_a_hint_and_exit_2() {
             assert!(output.stdout.is_empty(), "{args:?}: {}", output.stdout);
             let first = output.stderr.lines().next().unwrap_or_default();
             assert!(first.starts_with("error: ") && first.contains(sentence), "{args:?}: {first}");
+            assert!(
+                !first.contains(". ") && !first.ends_with('.'),
+                "{args:?}: one sentence: {first}"
+            );
             let errors = output.stderr.matches("error: ").count();
             assert_eq!(errors, 1, "{args:?}: one sentence: {}", output.stderr);
             assert!(output.stderr.contains(hint), "{args:?}: no hint: {}", output.stderr);
