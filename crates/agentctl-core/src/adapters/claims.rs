@@ -210,9 +210,9 @@ pub struct Record {
     pub left_behind: bool,
     /// The parent session, for a subagent.
     pub parent: Option<String>,
-    /// Tokens, at [`Depth::Whole`] only, and only if all of them were counted.
+    /// Tokens, at [`Depth::Whole`](super::Depth::Whole) only, and only if all of them were counted.
     pub tokens: Option<Tokens>,
-    /// The agent's own complete cost figure, at [`Depth::Whole`] only.
+    /// The agent's own complete cost figure, at [`Depth::Whole`](super::Depth::Whole) only.
     pub cost_usd: Option<f64>,
     /// Facts worth a person's eye.
     pub notes: Vec<String>,
