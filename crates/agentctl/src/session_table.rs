@@ -44,24 +44,11 @@ pub fn draw(
     if sessions.is_empty() {
         return Ok(());
     }
-    let lengths = short_ids(sessions);
-    let depths = depths(sessions);
-    let now = host.now();
-    // Compute the cells twice, for the widths and for the text: kept in memory they are larger than the text.
-    let parts: Vec<[usize; 6]> = in_parts(sessions.len(), |range| {
-        let mut widths = [0; 6];
-        for (at, session) in range.filter_map(|at| Some((at, sessions.get(at)?))) {
-            let cells = cells((host, now), &session, depths[at], lengths[at]);
-            for (width, cell) in widths.iter_mut().zip(&cells) {
-                *width = (*width).max(columns(cell));
-            }
-        }
-        widths
-    });
+    let parts = parts(host, sessions);
     let mut widths = HEADER.map(columns);
     for part in &parts {
-        for (width, other) in widths.iter_mut().zip(part) {
-            *width = (*width).max(*other);
+        for (width, other) in widths.iter_mut().zip(part.widths) {
+            *width = (*width).max(other);
         }
     }
     if let Some(total) = canvas.width {
@@ -69,36 +56,90 @@ pub fn draw(
     }
     let mut text = String::new();
     let bold = Style::new().bold();
-    line(&mut text, canvas, &HEADER.map(Cow::Borrowed), &widths, [bold, bold]);
+    line(&mut text, canvas, &HEADER, &widths, [bold, bold]);
     write(&text)?;
-    for first in (0..sessions.len()).step_by(ROWS_PER_BATCH) {
-        let many = ROWS_PER_BATCH.min(sessions.len() - first);
-        let parts = in_parts(many, |range| {
-            let mut text = String::new();
-            let places = range.map(|place| first + place);
-            for (at, session) in places.filter_map(|at| Some((at, sessions.get(at)?))) {
-                let cells = cells((host, now), &session, depths[at], lengths[at]);
-                let styles = [Ui::status_style(session.status), Style::new()];
-                line(&mut text, canvas, &cells, &widths, styles);
-            }
-            text
-        });
-        parts.iter().try_for_each(|part| write(part))?;
+    // A part is dropped once it is drawn: cells and text of many sessions are not in memory together.
+    for part in parts {
+        for first in (0..part.rows.len()).step_by(ROWS_PER_BATCH) {
+            let rows = &part.rows[first..part.rows.len().min(first + ROWS_PER_BATCH)];
+            let drawn = in_parts(rows.len(), |range| {
+                let mut text = String::new();
+                for row in &rows[range] {
+                    let styles = [Ui::status_style(row.status), Style::new()];
+                    line(&mut text, canvas, &part.cells(row), &widths, styles);
+                }
+                text
+            });
+            drawn.iter().try_for_each(|text| write(text))?;
+        }
     }
     Ok(())
+}
+
+/// Makes the cells of all rows, on all cores.
+fn parts(host: &Host, sessions: &Rows) -> Vec<Part> {
+    let (lengths, depths) = (short_ids(sessions), depths(sessions));
+    let now = host.now();
+    in_parts(sessions.len(), |range| {
+        let mut part = Part::default();
+        for (at, session) in range.filter_map(|at| Some((at, sessions.get(at)?))) {
+            part.push(session.status, &cells((host, now), &session, depths[at], lengths[at]));
+        }
+        part
+    })
+}
+
+/// The cells of some rows, one text after another: a row of its own strings would be several times as large.
+#[derive(Default)]
+struct Part {
+    text: String,
+    rows: Vec<Row>,
+    /// The widest cell of each column.
+    widths: [usize; 6],
+}
+
+/// A row of a [`Part`].
+struct Row {
+    status: Status,
+    /// Where its cells begin in the text of the part.
+    begin: usize,
+    /// The length of each cell.
+    lengths: [usize; 6],
+}
+
+impl Part {
+    fn push(&mut self, status: Status, cells: &Cells<'_>) {
+        let begin = self.text.len();
+        let mut lengths = [0; 6];
+        for ((cell, width), length) in cells.iter().zip(&mut self.widths).zip(&mut lengths) {
+            *width = (*width).max(columns(cell));
+            self.text.push_str(cell);
+            *length = cell.len();
+        }
+        self.rows.push(Row { status, begin, lengths });
+    }
+
+    fn cells(&self, row: &Row) -> [&str; 6] {
+        let mut rest = &self.text[row.begin..];
+        row.lengths.map(|length| {
+            let (cell, others) = rest.split_at(length);
+            rest = others;
+            cell
+        })
+    }
 }
 
 fn line(
     out: &mut String,
     canvas: Canvas,
-    row: &Cells<'_>,
+    row: &[&str; 6],
     widths: &[usize; 6],
     [first, rest]: [Style; 2],
 ) {
     for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
         let last = index + 1 == row.len();
         let text = match (canvas.width, HEADER[index]) {
-            (None, _) => Cow::Borrowed(cell.as_ref()),
+            (None, _) => Cow::Borrowed(*cell),
             (Some(_), "DIRECTORY") => Cow::Owned(fit_path(cell, *width)),
             (Some(_), _) => Cow::Owned(fit(cell, *width)),
         };
@@ -123,7 +164,10 @@ fn shrink(widths: &mut [usize; 6], total: usize) {
 
 /// Returns the number of characters to show of each id: at least eight, and enough to be unique in the table.
 fn short_ids(sessions: &Rows) -> Vec<usize> {
-    let id = |at: usize| sessions.id(at).unwrap_or_default();
+    // The id of a packed row is decoded once, not at every comparison.
+    let ids: Vec<&str> =
+        (0..sessions.len()).map(|at| sessions.id(at).unwrap_or_default()).collect();
+    let id = |at: usize| ids[at];
     let mut places: Vec<usize> = (0..sessions.len()).collect();
     places.sort_unstable_by_key(|at| id(*at));
     let common = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();

@@ -62,6 +62,8 @@ impl Bench<'_> {
         small(&place).expect("made");
         let home = place.join("home");
         let json = [&HISTORY[..], &["--json"]].concat();
+        // A first answer from the disk may take longer than the deadline: every figure is of a warm page cache.
+        ours(&home, &HISTORY).output().expect("starts");
         if wanted[0] {
             let bytes = peak(ours(&home, &HISTORY).env("AGENTCTL_NO_DAEMON", "1")).1;
             self.at_most_bytes(here, bytes, MOST);

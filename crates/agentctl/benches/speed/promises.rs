@@ -341,7 +341,7 @@ impl Bench<'_> {
 
     fn add_deaths(&mut self, what: String, theirs: &[Duration], took: &[Duration], most_ms: f64) {
         let reference = format!("a bare pidfd poll, {} deaths", took.len());
-        self.add_tails(what, reference, theirs, took, most_ms);
+        self.add_tails(what, reference, theirs, took, Some(most_ms));
     }
 
     fn add_tails(
@@ -350,7 +350,7 @@ impl Bench<'_> {
         reference: String,
         theirs: &[Duration],
         took: &[Duration],
-        most_ms: f64,
+        most_ms: Option<f64>,
     ) {
         let tails = |of: &[Duration]| [0.5, 0.99, 1.0].map(|share| percentile(of, share));
         let shown = |[p50, p99, most]: [f64; 3]| format!("{p50:.1}, p99 {p99:.1}, max {most:.1}");
@@ -361,14 +361,14 @@ impl Bench<'_> {
             theirs: shown(tails(theirs)),
             ours: shown(tails(took)),
             result: format!("p99 {p99:.1} ms, {:.1} times", p99 / bare),
-            target: format!("p99 at most {most_ms:.0} ms"),
-            kept: Some(p99 <= most_ms),
+            target: most_ms.map_or(String::new(), |most| format!("p99 at most {most:.0} ms")),
+            kept: most_ms.map(|most| p99 <= most),
         });
     }
 
     /// An agent is killed, or writes, while somebody listens to events, among 10,000 old sessions.
     fn telling(&mut self) {
-        let rounds = (self.options.runs * 10).max(200);
+        let rounds = self.rounds_of_telling();
         for agent in ["demo", AGENTS[0], AGENTS[1]] {
             let what = format!("`events`, {agent}: death of the agent to its line");
             if !self.wanted(&what) {
@@ -388,23 +388,36 @@ impl Bench<'_> {
             let _clean = std::fs::remove_dir_all(home.path.join(".local"));
             self.add_deaths(what, &theirs, &took, 50.0);
         }
-        let what = "`events`, claude-code: a live record is rewritten to its line".to_owned();
+        let idle = "`events`, claude-code: a live record is rewritten to its line".to_owned();
+        self.rewritten(idle, ("idle", "session.idle"), Some(250.0));
+        // A `waiting` is held back for its detail, which never comes here.
+        let bare = "`events`, claude-code: a prompt without its detail to its line".to_owned();
+        self.rewritten(bare, ("waiting", "session.waiting"), None);
+    }
+
+    fn rounds_of_telling(&self) -> usize {
+        (self.options.runs * 10).max(200)
+    }
+
+    /// A live record says that its agent rests, or asks, and that it works again.
+    fn rewritten(&mut self, what: String, rests: (&str, &str), most: Option<f64>) {
         if !self.wanted(&what) {
             return;
         }
+        let rounds = self.rounds_of_telling();
         let home = self.largest_home();
         let (agent, id) = one_live_agent(home, AGENTS[0], &self.directory.join("programs"));
         let record = agent.files.first().expect("its live record").clone();
-        let (statuses, mut took) = (["waiting", "busy"], Vec::new());
+        let (statuses, mut took) = ([rests.0, "busy"], Vec::new());
         let theirs = noticed(&record, rounds, |round| rewrite(&record, statuses[round % 2]));
         let mut stream = Stream::start(&home.path);
         for _ in 0..rounds / 2 {
-            for (status, kind) in [("waiting", "session.waiting"), ("busy", "session.running")] {
+            for (status, kind) in [rests, ("busy", "session.running")] {
                 took.push(told(&mut stream, &id, kind, || rewrite(&record, status)));
             }
         }
         let reference = format!("a bare inotify poll, {} changes", took.len());
-        self.add_tails(what, reference, &theirs, &took, 250.0);
+        self.add_tails(what, reference, &theirs, &took, most);
     }
 
     /// The demo agent is launched among 10,000 old sessions, beside its own start.

@@ -1,5 +1,7 @@
 //! `events` of every agent: what its own files and its own server tell, as edges.
 
+use std::time::Duration;
+
 use rusqlite::params;
 use serde_json::{Value, json};
 use testkit::gateway::{Gateway, Manner};
@@ -258,6 +260,11 @@ fn pi_is_told_by_its_session_file() {
                 (&over["adapter"], &over["session"]["outcome"]),
                 (&json!("pi"), &json!(outcome))
             );
+            // Start times have a grain of 20 ms: a process that begins within it may have written the file.
+            let written = std::fs::metadata(&file).and_then(|m| m.modified()).expect("its time");
+            eventually("the last write is older than the grain of start times", || {
+                written.elapsed().ok().filter(|age| *age > Duration::from_millis(50))
+            });
         }
     });
 }

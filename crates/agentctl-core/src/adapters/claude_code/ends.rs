@@ -3,6 +3,9 @@
 //! Claude Code writes them as attachments or notes behind the last message. Without them the transcript
 //! looks as if the process had been killed.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -25,8 +28,10 @@ const STOPPED_BY_HOOK: &str = "Operation stopped by hook";
 
 /// Says whether a long line may be an attachment that is read here.
 pub(super) fn may_be_ending(line: &[u8]) -> bool {
+    static FINDERS: LazyLock<[Finder<'static>; KINDS.len()]> =
+        LazyLock::new(|| KINDS.map(Finder::new));
     let beginning = &line[..line.len().min(KIND_BYTES)];
-    KINDS.iter().any(|kind| memchr::memmem::find(beginning, kind.as_bytes()).is_some())
+    FINDERS.iter().any(|kind| kind.find(beginning).is_some())
 }
 
 /// What a line behind the last message says about the end of the turn.

@@ -127,6 +127,12 @@ fn may_be_title(line: &[u8]) -> bool {
     memmem::find(&line[..line.len().min(64)], b"-title\"").is_some()
 }
 
+/// Says whether a line is an attachment, by the first object that it holds.
+fn is_attachment(line: &[u8]) -> bool {
+    static KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"attachment\":{"));
+    jsonl::behind(line, &KEY).is_some()
+}
+
 /// What the end of a transcript says, collected newest first.
 #[derive(Default)]
 struct Tail {
@@ -257,10 +263,10 @@ impl Tail {
         let holds = |text: &[u8]| memmem::find(bytes, text).is_some();
         match jsonl::own_type(bytes) {
             Some(b"user") => holds(b"\"tool_use_id\""),
-            Some(b"attachment") => !ends::may_be_ending(bytes),
             Some(b"api-request" | b"api-request-blob" | b"queue-operation" | b"system") => true,
             Some(_) => false,
-            // A message of the model stands before the type of its line.
+            // The content of an attachment, or of a message of the model, stands before the type of its line.
+            None if is_attachment(bytes) => !ends::may_be_ending(bytes),
             None => match tokens::message_id(bytes) {
                 Some(id) if !holds(b"<synthetic>") && !holds(b"\"isSidechain\":true") => {
                     self.money.add_message(id);
