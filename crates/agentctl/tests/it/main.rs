@@ -46,6 +46,7 @@ mod opencode_truth;
 mod pi;
 mod pi_control;
 mod pi_doubt;
+mod plain;
 mod protocol;
 mod races;
 mod readme;
