@@ -340,7 +340,7 @@ fn kinds(events: &[Event]) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_doubt_that_passes_is_not_worth_a_word() {
+fn a_short_unknown_is_not_reported() {
     let start = Instant::now();
     let mut edges = Edges::default();
     let alive = || vec![session("one", Some("a"), Status::Running)];
@@ -391,7 +391,7 @@ fn a_process_that_finds_its_session_starts_once() {
 }
 
 #[test]
-fn what_could_not_be_seen_did_not_start() {
+fn a_hidden_session_is_not_reported_as_started() {
     let begun = |second| {
         let mut row = session("one", Some("a"), Status::Waiting);
         row.started_at = Some(time(second));
@@ -431,7 +431,7 @@ fn passed(run: &str, began: i64, ended: i64) -> Passed {
 }
 
 #[test]
-fn a_launch_is_told_by_its_run_however_little_of_it_was_seen() {
+fn a_launch_is_reported_from_its_run_even_if_no_look_saw_it() {
     // Born and gone between two looks.
     let events = between(vec![], |_| {
         let mut look = look(10, Instant::now(), vec![]);
@@ -478,7 +478,7 @@ fn a_launch_is_told_by_its_run_however_little_of_it_was_seen() {
 }
 
 #[test]
-fn a_directory_is_free_when_it_is_known_to_be() {
+fn a_directory_is_reported_free_only_when_that_is_known() {
     let lock = |kind, session: Option<&str>, pid, since| {
         let holder = Holder {
             kind,

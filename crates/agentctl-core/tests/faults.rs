@@ -203,7 +203,7 @@ fn faults(listing: &Listing) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_panicking_adapter_costs_its_own_rows_only() {
+fn a_panicking_adapter_loses_only_its_own_rows() {
     sandboxed(|| {
         static ADAPTERS: Adapters = &[
             &Fake { name: "a-roots", roots: || panic!("no roots"), ..SOUND },
@@ -242,7 +242,7 @@ fn a_panicking_adapter_costs_its_own_rows_only() {
 }
 
 #[test]
-fn a_panic_over_a_process_is_a_closer_look() {
+fn a_panic_in_is_candidate_keeps_the_process() {
     sandboxed(|| {
         static ADAPTERS: Adapters =
             &[&Fake { name: "jumpy", is_candidate: || panic!("a process!"), ..SOUND }, &Demo];
@@ -285,7 +285,7 @@ impl Door {
 }
 
 #[test]
-fn a_hanging_adapter_is_left_behind() {
+fn a_hanging_adapter_is_abandoned_at_the_deadline() {
     sandboxed(|| {
         static SHUT: Door = Door::shut();
         static LATE: Door = Door::shut();
@@ -336,7 +336,7 @@ fn a_hanging_adapter_is_left_behind() {
 /// N2: a home that hangs or panics costs its own rows; the rows of the other homes are kept, the faults name
 /// the home, and a home that still hangs is not asked again and again.
 #[test]
-fn a_hanging_home_costs_its_own_rows_only() {
+fn a_hanging_home_loses_only_its_own_rows() {
     sandboxed(|| {
         static ADAPTERS: Adapters = &[&Fake {
             name: "several",
@@ -464,7 +464,7 @@ mod restless {
 }
 
 #[test]
-fn who_comes_or_goes_while_we_look_was_not_killed() {
+fn a_session_that_starts_or_ends_during_a_look_was_not_killed() {
     sandboxed(|| {
         // At most four questions are put: who lives, the record, and both once more.
         const STEPS: i64 = 5;
@@ -493,7 +493,7 @@ fn who_comes_or_goes_while_we_look_was_not_killed() {
 }
 
 #[test]
-fn a_source_that_fails_at_the_second_look_is_told_and_says_unknown() {
+fn a_source_that_fails_at_the_second_look_is_reported_and_gives_unknown() {
     sandboxed(|| {
         static LOOKED: AtomicBool = AtomicBool::new(false);
         static ADAPTERS: Adapters = &[&Fake {
@@ -513,7 +513,7 @@ fn a_source_that_fails_at_the_second_look_is_told_and_says_unknown() {
 }
 
 #[test]
-fn who_has_ended_since_the_table_was_read_is_nobody() {
+fn a_process_that_ended_after_the_table_was_read_is_ignored() {
     sandboxed(|| {
         for (adapter, name, argument, place) in [
             ("claude-code", "claude", "hello", ".claude"),

@@ -110,7 +110,7 @@ fn temper(dice: &mut Dice, rows: usize) -> Manner {
 }
 
 #[test]
-fn whatever_a_gateway_does_nothing_is_said_wrongly() {
+fn no_behaviour_of_a_gateway_causes_a_wrong_answer() {
     sandboxed(|| {
         let rounds: u32 =
             std::env::var("AGENTCTL_FLAPS").map_or(400, |n| n.parse().expect("a number"));

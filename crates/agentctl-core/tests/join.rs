@@ -370,7 +370,7 @@ fn play(cases: u32, mut check: impl FnMut(World) -> Result<(), TestCaseError>) {
 }
 
 #[test]
-fn no_row_is_invented_or_lost_and_nothing_alive_is_over() {
+fn no_row_is_invented_or_lost_and_no_live_session_is_stopped() {
     sandboxed(|| {
         let host = host();
         play(500, |world| check_listings(&host, &world));

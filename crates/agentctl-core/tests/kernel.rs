@@ -158,7 +158,7 @@ fn a_pid_that_became_a_thread_is_no_process() {
 }
 
 #[test]
-fn another_boot_is_another_world() {
+fn a_process_of_another_boot_is_gone() {
     sandboxed(|| {
         for kernel in kernels() {
             let mut echo = Echo::start("cat", None);
@@ -173,7 +173,7 @@ fn another_boot_is_another_world() {
 }
 
 #[test]
-fn a_zombie_nobody_reaps_is_gone_at_once() {
+fn a_zombie_that_is_never_reaped_is_gone_at_once() {
     sandboxed(|| {
         assert_eq!(std::process::id(), 1, "the init that never reaps is this test");
         let pid = orphan("sleep 600");
@@ -239,7 +239,7 @@ fn a_stopped_process_is_alive_and_paused() {
 }
 
 #[test]
-fn the_exit_of_a_process_that_is_not_ours_is_told() {
+fn the_exit_of_a_process_that_is_not_our_child_is_reported() {
     sandboxed(|| {
         for kernel in kernels() {
             let ids = ["sleep 600", "sleep 601"].map(|s| id_of(&kernel, orphan(s)));
@@ -259,7 +259,7 @@ fn the_exit_of_a_process_that_is_not_ours_is_told() {
 }
 
 #[test]
-fn what_a_process_holds_and_was_told_is_seen() {
+fn locks_open_files_and_environment_of_a_process_are_read() {
     sandboxed(|| {
         let mut home = TestHome::new("unused");
         home.set("MARK", "v1: a=b c");
@@ -301,7 +301,7 @@ fn what_a_process_holds_and_was_told_is_seen() {
 }
 
 #[test]
-fn the_table_holds_exactly_who_was_asked_for() {
+fn the_table_holds_exactly_the_wanted_processes() {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
     sandboxed(|| {
         let home = TestHome::new("unused");
@@ -361,7 +361,7 @@ fn a_process_of_another_pid_namespace_is_elsewhere() {
 }
 
 #[test]
-fn no_such_pid_is_nobody() {
+fn a_pid_without_a_process_gives_none() {
     sandboxed(|| {
         for kernel in kernels() {
             for pid in [0, 4_000_000, u32::MAX] {

@@ -155,7 +155,7 @@ fn the_other_processes() {
 }
 
 #[test]
-fn one_at_a_time_enters_a_directory() {
+fn only_one_process_holds_the_mutex_of_a_directory() {
     sandboxed(|| {
         let world = World::new();
         let (host, place) = (world.host(), world.place());
@@ -179,7 +179,7 @@ fn one_at_a_time_enters_a_directory() {
 }
 
 #[test]
-fn a_wait_is_bounded_and_what_came_too_late_holds_nothing() {
+fn a_wait_for_the_mutex_times_out_and_then_holds_nothing() {
     sandboxed(|| {
         let world = World::new();
         let (host, place) = (world.host(), world.place());
@@ -212,7 +212,7 @@ fn a_killed_holder_frees_the_directory() {
 }
 
 #[test]
-fn the_mutex_goes_from_hand_to_hand_and_ends_with_the_last() {
+fn an_inherited_mutex_is_released_with_its_last_descriptor() {
     sandboxed(|| {
         let world = World::new();
         let (host, place) = (world.host(), world.place());
@@ -235,7 +235,7 @@ fn the_mutex_goes_from_hand_to_hand_and_ends_with_the_last() {
 }
 
 #[test]
-fn who_waits_for_a_directory_that_is_replaced_gets_the_new_one() {
+fn waiting_for_a_replaced_directory_locks_the_new_one() {
     sandboxed(|| {
         let world = World::new();
         let (host, place) = (world.host(), world.place());
@@ -256,7 +256,7 @@ fn who_waits_for_a_directory_that_is_replaced_gets_the_new_one() {
 }
 
 #[test]
-fn a_marked_process_occupies_and_what_it_started_does_not() {
+fn a_marked_process_occupies_its_directory_and_its_children_do_not() {
     sandboxed(|| {
         let world = World::new();
         let place = world.place();
@@ -278,7 +278,7 @@ fn a_marked_process_occupies_and_what_it_started_does_not() {
 }
 
 #[test]
-fn nobody_is_overlooked_in_the_moment_of_its_exec() {
+fn a_process_in_execve_is_not_missed() {
     sandboxed(|| {
         let world = World::new();
         let (host, place) = (world.host(), world.place());
@@ -304,7 +304,7 @@ fn nobody_is_overlooked_in_the_moment_of_its_exec() {
 }
 
 #[test]
-fn a_process_without_environment_is_looked_at_for_a_moment_only() {
+fn a_process_without_environment_is_retried_briefly() {
     sandboxed(|| {
         let world = World::new();
         let mut bare = shell(&world.place(), "exec env -i sh -c 'echo up; sleep 600; :'");
@@ -375,7 +375,7 @@ fn a_lock_that_cannot_be_read_still_locks_its_directory() {
 }
 
 #[test]
-fn who_cannot_look_knows_that() {
+fn unreadable_locks_are_a_blind_fault_and_refuse_a_new_lock() {
     let fault = |root: Option<&str>, code| {
         let root = root.map(str::to_owned);
         Fault { adapter: "any", root, code, message: String::new() }
@@ -398,7 +398,7 @@ fn who_cannot_look_knows_that() {
 }
 
 #[test]
-fn a_path_is_resolved_though_it_is_no_more() {
+fn the_path_of_a_removed_directory_is_resolved() {
     let world = World::new();
     let (host, place) = (world.host(), world.place());
     let root = place.parent().expect("a parent").to_owned();

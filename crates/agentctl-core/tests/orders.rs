@@ -196,7 +196,7 @@ fn a_process_that_is_proved_is_stopped() {
 }
 
 #[test]
-fn a_stop_looks_at_the_program_once_more() {
+fn a_stop_checks_the_program_again() {
     sandboxed(|| {
         OWN.store(false, Ordering::SeqCst);
         assert_refused(&mut named(), "is not the agent's program");
@@ -204,7 +204,7 @@ fn a_stop_looks_at_the_program_once_more() {
 }
 
 #[test]
-fn a_stop_looks_at_the_home_once_more() {
+fn a_stop_checks_the_home_again() {
     sandboxed(|| {
         AT_HOME.store(false, Ordering::SeqCst);
         assert_refused(&mut named(), "names the home /elsewhere");
@@ -212,7 +212,7 @@ fn a_stop_looks_at_the_home_once_more() {
 }
 
 #[test]
-fn a_stop_looks_at_the_pid_namespace_once_more() {
+fn a_stop_checks_the_pid_namespace_again() {
     sandboxed(|| {
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--kill-child", "cat"]);
@@ -228,7 +228,7 @@ fn a_stop_looks_at_the_pid_namespace_once_more() {
 
 #[test]
 #[ignore = "needs root: it plays another user"]
-fn a_stop_looks_at_the_user_once_more() {
+fn a_stop_checks_the_user_again() {
     sandboxed(|| {
         let other = testkit::another_user();
         let mut command = other.command("cat");
@@ -241,7 +241,7 @@ fn a_stop_looks_at_the_user_once_more() {
 }
 
 #[test]
-fn a_stop_looks_at_the_record_once_more() {
+fn a_stop_checks_the_record_again() {
     sandboxed(|| {
         let mut victim = named();
         // `stop` reads it when it looks at the session and when it looks at all others; then it is gone.
@@ -253,7 +253,7 @@ fn a_stop_looks_at_the_record_once_more() {
 }
 
 #[test]
-fn a_guess_is_never_signalled_and_names_the_pid() {
+fn an_inferred_join_is_never_signalled_and_names_the_pid() {
     sandboxed(|| {
         GUESSED.store(true, Ordering::SeqCst);
         let mut victim = named();

@@ -125,7 +125,7 @@ fn hang() -> Found<Served> {
 static HANGS: Adapters = &[&Fake { name: "hanging", live: hang, record: Record::default }, &Demo];
 
 #[test]
-fn who_hangs_is_left_alone_and_the_others_are_told() {
+fn a_hanging_source_delays_no_event_of_others() {
     sandboxed(|| {
         let home = TestHome::new("unused");
         // Long enough for whoever does not hang.
@@ -163,7 +163,7 @@ fn who_hangs_is_left_alone_and_the_others_are_told() {
 }
 
 #[test]
-fn who_hangs_for_good_is_asked_no_more_and_costs_the_others_nothing() {
+fn a_source_that_hangs_for_ever_is_not_asked_again() {
     sandboxed(|| {
         let home = TestHome::new("unused");
         let brief = host(&home, Duration::from_millis(20));
@@ -238,7 +238,7 @@ fn next(watcher: &mut Watcher) -> Vec<&'static str> {
 }
 
 #[test]
-fn what_a_journal_says_is_told_when_it_can_be_read() {
+fn a_change_in_a_journal_is_reported_once_it_is_readable() {
     sandboxed(|| {
         let home = TestHome::new("unused");
         PLACES.lock().expect("sound").push(home.at("db-wal"));
@@ -262,7 +262,7 @@ fn what_a_journal_says_is_told_when_it_can_be_read() {
 }
 
 #[test]
-fn a_doubt_that_passes_without_a_sign_is_seen_to_pass() {
+fn the_end_of_an_unknown_status_is_noticed_without_an_event() {
     sandboxed(|| {
         let home = TestHome::new("unused");
         *DOING.lock().expect("sound") = Doing::Works;
@@ -279,7 +279,7 @@ fn a_doubt_that_passes_without_a_sign_is_seen_to_pass() {
 }
 
 #[test]
-fn a_source_that_flaps_ends_nothing() {
+fn a_flapping_source_ends_no_session() {
     sandboxed(|| {
         let home = TestHome::new("unused");
         let mut dice = Dice::new();

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_that_is_not_in_the_table_is_named() {
+    fn an_unlisted_unknown_is_reported() {
         let table = versions::table().expect("the table is read");
         let made = section("", &[row("2.1.325", Verdict::Unknown)], table, "d");
         assert!(made.contains("1: **NOT HONEST**"), "{made}");

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_that_of_rfc_4231() {
+    fn hmac_follows_rfc_4231() {
         let code = hmac_sha256(b"Jefe", b"what do ya want for nothing?");
         assert_eq!(hex(&code), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
         let code =

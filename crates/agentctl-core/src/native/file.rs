@@ -318,7 +318,7 @@ mod tests {
 
     /// S11: opening a FIFO without a writer blocks, unless it is opened with `NONBLOCK`.
     #[test]
-    fn a_fifo_is_not_waited_for_whoever_owns_it() {
+    fn opening_a_fifo_of_any_owner_does_not_block() {
         let dir = tempfile::tempdir().expect("dir");
         let path = dir.path().join("package.json");
         let kind = rustix::fs::FileType::Fifo;
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_anybody_owns_is_read_up_to_a_size() {
+    fn a_file_of_any_owner_is_read_up_to_a_limit() {
         let dir = tempfile::tempdir().expect("dir");
         let path = dir.path().join("package.json");
         fs::write(&path, "0123456789").expect("written");

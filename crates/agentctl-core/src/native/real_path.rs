@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_too_many_steps_is_given_up() {
+    fn a_path_of_too_many_steps_is_not_resolved() {
         let dir = tempfile::tempdir().expect("dir");
         let base = dir.path();
         fs::create_dir(base.join("a")).expect("made");

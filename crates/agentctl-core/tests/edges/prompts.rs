@@ -64,7 +64,7 @@ fn detail(event: &Event) -> Option<&str> {
 
 /// W19: the live record says `waiting` before the transcript says for what.
 #[test]
-fn a_prompt_whose_detail_comes_later_is_told_once_and_with_the_detail() {
+fn a_prompt_is_reported_once_with_a_detail_that_comes_later() {
     let mut stream = Stream::new();
     assert_eq!(stream.told(1000, permission(None)), [""; 0], "the detail may be on its way");
     assert!(stream.edges.held_since().is_some(), "the next look must come in time");
@@ -78,7 +78,7 @@ fn a_prompt_whose_detail_comes_later_is_told_once_and_with_the_detail() {
 }
 
 #[test]
-fn a_prompt_without_a_detail_is_told_a_moment_later_and_not_again() {
+fn a_prompt_without_a_detail_is_reported_once_after_a_delay() {
     let mut stream = Stream::new();
     assert_eq!(stream.told(1000, permission(None)), [""; 0]);
     let told = stream.step(1250, vec![permission(None)]);
@@ -91,7 +91,7 @@ fn a_prompt_without_a_detail_is_told_a_moment_later_and_not_again() {
 }
 
 #[test]
-fn a_prompt_that_is_answered_before_its_detail_is_known_is_told_all_the_same() {
+fn a_prompt_answered_before_its_detail_is_known_is_reported() {
     for (row, after) in [
         (Some(served(Status::Running)), "session.running"),
         (Some(served(Status::Idle)), "session.idle"),
@@ -111,7 +111,7 @@ fn a_prompt_that_is_answered_before_its_detail_is_known_is_told_all_the_same() {
 }
 
 #[test]
-fn the_same_prompt_again_is_told_again_when_it_worked_in_between() {
+fn the_same_prompt_is_reported_again_after_work_in_between() {
     let mut stream = Stream::new();
     assert_eq!(stream.told(1000, permission(Some("Bash: ls"))), ["session.waiting"]);
     assert_eq!(stream.told(1100, served(Status::Running)), ["session.running"]);
@@ -124,7 +124,7 @@ fn the_same_prompt_again_is_told_again_when_it_worked_in_between() {
 
 /// Two prompts with the same words, and nothing was seen between them: the call's own id tells them apart.
 #[test]
-fn another_call_is_another_prompt_though_it_asks_the_same() {
+fn another_call_with_the_same_text_is_another_prompt() {
     let mut stream = Stream::new();
     let call = |id: &str, detail| {
         let mut row = permission(detail);
@@ -177,7 +177,7 @@ fn times_never_run_backwards() {
 
 /// A terminal leaves a session and comes back to it: nothing on disk tells the two lives apart.
 #[test]
-fn no_id_is_told_twice() {
+fn no_event_id_is_reported_twice() {
     let mut stream = Stream::new();
     let mut ids = std::collections::BTreeSet::new();
     for round in 0..5 {

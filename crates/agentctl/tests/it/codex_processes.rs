@@ -169,7 +169,7 @@ fn subcommands_are_no_sessions_wherever_they_stand() {
 
 /// W13: the program is told by its file. A link of another name is Codex; its own helpers are not.
 #[test]
-fn codex_is_told_by_its_program_file() {
+fn codex_is_recognised_by_its_program_file() {
     sandboxed(|| {
         let home = home();
         rollout(&home, A, &[started()]);

@@ -80,7 +80,7 @@ fn the_process_that_has_the_rollout_open_serves_it() {
 
 /// W2: one home, an old version and one with locks; an old server with two threads.
 #[test]
-fn open_rollouts_and_locks_tell_side_by_side() {
+fn open_rollouts_and_locks_are_both_used() {
     sandboxed(|| {
         const C: &str = "01a1de32-5fe1-74e1-aa0a-48f1eed298c1";
         let home = home();
@@ -379,7 +379,7 @@ fn a_rollout_that_has_lost_its_beginning_decides_only_by_an_end_of_a_turn() {
 
 /// W7: cut in the middle of a line, and written to again since: that line is part of two.
 #[test]
-fn a_rollout_with_a_damaged_line_decides_only_by_what_stands_behind_it() {
+fn a_rollout_with_a_damaged_line_is_decided_by_the_lines_behind_it() {
     sandboxed(|| {
         for (behind, status) in [(vec![], "unknown"), (vec![started()], "running")] {
             let home = home();
@@ -399,7 +399,7 @@ fn a_rollout_with_a_damaged_line_decides_only_by_what_stands_behind_it() {
 
 /// W10: up to 0.142 a refused turn is `task_complete` without a message, and without an error.
 #[test]
-fn a_turn_that_ended_without_a_word_has_no_known_outcome() {
+fn a_turn_that_ended_without_an_answer_has_an_unknown_outcome() {
     sandboxed(|| {
         let said = |text: &str| json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]});
         let user = |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});

@@ -31,7 +31,7 @@ fn until(home: &testkit::TestHome, id: &str, wanted: impl Fn(&Value) -> bool) ->
 }
 
 #[test]
-fn every_state_is_told_apart() {
+fn every_state_is_distinguished() {
     sandboxed(|| {
         let home = home();
         let _tool = start(&home, "tool", &["-p", "x [[tool:exec sleep 600]]"]);

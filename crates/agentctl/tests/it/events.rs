@@ -164,7 +164,7 @@ fn run_of(home: &TestHome, id: &str) -> String {
 }
 
 #[test]
-fn a_launched_session_is_told_from_its_beginning_to_its_exit_code() {
+fn a_launched_session_is_reported_from_start_to_exit_code() {
     sandboxed(|| {
         let home = home();
         // Nothing of any agent is there yet, not even a folder.
@@ -205,7 +205,7 @@ fn a_launched_session_is_told_from_its_beginning_to_its_exit_code() {
 }
 
 #[test]
-fn each_way_to_end_is_told_apart() {
+fn each_kind_of_end_is_distinguished() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
@@ -264,7 +264,7 @@ fn each_way_to_end_is_told_apart() {
 }
 
 #[test]
-fn a_session_born_and_gone_between_two_looks_is_told_from_its_run() {
+fn a_session_between_two_looks_is_reported_from_its_run() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
@@ -304,7 +304,7 @@ fn a_session_born_and_gone_between_two_looks_is_told_from_its_run() {
 }
 
 #[test]
-fn without_its_parent_the_end_is_told_and_the_code_is_not_known() {
+fn without_its_shim_the_end_is_reported_without_an_exit_code() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
@@ -329,7 +329,7 @@ fn without_its_parent_the_end_is_told_and_the_code_is_not_known() {
 }
 
 #[test]
-fn two_who_watch_agree_and_neither_needs_the_other() {
+fn two_watchers_agree_independently_of_each_other() {
     sandboxed(|| {
         let home = home();
         let (mut first, second) = (Stream::of(&home, &[]), Stream::of(&home, &[]));
@@ -370,7 +370,7 @@ fn two_who_watch_agree_and_neither_needs_the_other() {
 }
 
 #[test]
-fn a_reader_that_leaves_and_a_signal_end_it_well() {
+fn a_closed_reader_and_a_signal_end_it_with_success() {
     sandboxed(|| {
         let home = home();
         let mut command = home.command(&["events"]);
@@ -388,7 +388,7 @@ fn a_reader_that_leaves_and_a_signal_end_it_well() {
 }
 
 #[test]
-fn only_what_was_asked_for_is_told() {
+fn only_wanted_events_are_reported() {
     sandboxed(|| {
         let home = home();
         let types =
@@ -428,7 +428,7 @@ fn only_what_was_asked_for_is_told() {
 }
 
 #[test]
-fn locks_and_fuses_of_people_are_told() {
+fn manual_locks_and_fuses_are_reported() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
@@ -483,7 +483,7 @@ fn while_nothing_happens_it_sleeps() {
 }
 
 #[test]
-fn hooks_hear_of_the_callback() {
+fn hooks_receive_the_callback() {
     sandboxed(|| {
         let home = home();
         folder(&home, "w");

@@ -21,7 +21,7 @@ fn rewrite(path: &str, change: &[(&str, Value)]) {
 }
 
 #[test]
-fn claude_code_is_told_by_its_live_record() {
+fn events_of_claude_code_come_from_its_live_record() {
     sandboxed(|| {
         let claude = Claude::new();
         // Its home is not there yet.
@@ -66,7 +66,7 @@ fn claude_code_is_told_by_its_live_record() {
 }
 
 #[test]
-fn a_dialog_before_there_is_a_session_is_told_and_the_session_starts_once() {
+fn a_dialog_before_the_session_is_reported_and_the_session_starts_once() {
     sandboxed(|| {
         let claude = Claude::new();
         let stream = Stream::of(&claude.home, &[]);
@@ -95,7 +95,7 @@ fn a_dialog_before_there_is_a_session_is_told_and_the_session_starts_once() {
 }
 
 #[test]
-fn codex_is_told_by_its_lock_and_its_rollout() {
+fn events_of_codex_come_from_its_lock_and_its_rollout() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
@@ -137,7 +137,7 @@ fn codex_is_told_by_its_lock_and_its_rollout() {
 }
 
 #[test]
-fn a_thread_in_a_server_is_told_by_the_servers_word() {
+fn events_of_a_hosted_thread_come_from_its_server() {
     sandboxed(|| {
         let home = home();
         codex::rollout(&home, codex::A, &[codex::started(), codex::asked("x")]);
@@ -163,7 +163,7 @@ fn a_thread_in_a_server_is_told_by_the_servers_word() {
 }
 
 #[test]
-fn opencode_is_told_by_its_database_and_its_log() {
+fn events_of_opencode_come_from_its_database_and_its_log() {
     sandboxed(|| {
         let (home, store, directory) = opencode::world();
         let stream = Stream::of(&home, &[]);
@@ -220,7 +220,7 @@ fn add_to(file: &std::path::Path, parent: &str, id: &str, message: &Value) {
 }
 
 #[test]
-fn pi_is_told_by_its_session_file() {
+fn events_of_pi_come_from_its_session_file() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
@@ -263,7 +263,7 @@ fn pi_is_told_by_its_session_file() {
 }
 
 #[test]
-fn the_demo_agent_is_told_by_its_live_record() {
+fn events_of_the_demo_agent_come_from_its_live_record() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
@@ -333,7 +333,7 @@ fn listened(home: &TestHome, gateway: &Gateway) -> Stream {
 }
 
 #[test]
-fn openclaw_is_told_by_its_gateways_word() {
+fn events_of_openclaw_come_from_its_gateway() {
     sandboxed(|| {
         let (gateway, id) = (Gateway::start(), openclaw::A);
         let home = openclaw::beside(&gateway, "");
@@ -368,7 +368,7 @@ fn openclaw_is_told_by_its_gateways_word() {
 }
 
 #[test]
-fn a_gateway_that_fails_ends_nothing() {
+fn a_failing_gateway_ends_no_session() {
     sandboxed(|| {
         let (gateway, id) = (Gateway::start(), openclaw::A);
         gateway.world().rows = vec![openclaw::row(id, Some("running"), true)];
@@ -398,7 +398,7 @@ fn a_gateway_that_fails_ends_nothing() {
 }
 
 #[test]
-fn a_mute_gateway_holds_nobody_up() {
+fn a_silent_gateway_delays_no_other_agent() {
     sandboxed(|| {
         // One that never says a word, and one that falls silent.
         let mute = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");

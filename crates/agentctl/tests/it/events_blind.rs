@@ -30,7 +30,7 @@ fn changes(command: &mut Command) -> (String, String) {
 }
 
 #[test]
-fn where_the_limits_are_reached_it_looks_at_a_pace_and_says_which() {
+fn at_a_kernel_limit_it_polls_and_names_the_limit() {
     sandboxed(|| {
         for (what, count) in [("instances", 0), ("watches", 1)] {
             let mut home = home();
@@ -60,7 +60,7 @@ fn where_the_limits_are_reached_it_looks_at_a_pace_and_says_which() {
 }
 
 #[test]
-fn a_daemon_that_has_reached_a_limit_says_so_to_whoever_asks() {
+fn a_daemon_at_a_kernel_limit_reports_it() {
     sandboxed(|| {
         let mut home = home();
         let namespace = UserNamespace::with_inotify_limit("watches", 1);
@@ -100,7 +100,7 @@ const OVERFLOW: &str =
     "more files changed at once than the system keeps for us (fs.inotify.max_queued_events)";
 
 #[test]
-fn lost_file_events_are_made_up_for_and_owned_up_to() {
+fn lost_file_events_are_compensated_and_reported() {
     sandboxed(|| {
         let home = home();
         home.write(".local/state/agentctl/locks/.a", "");

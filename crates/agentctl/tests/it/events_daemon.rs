@@ -27,7 +27,7 @@ fn ended(home: &TestHome, id: &str) -> Value {
 }
 
 #[test]
-fn what_happens_while_no_daemon_lives_is_told_once_by_whoever_listens() {
+fn a_change_without_a_daemon_is_reported_once_by_each_listener() {
     sandboxed(|| {
         let claude = Claude::new();
         let home = &claude.home;
@@ -100,7 +100,7 @@ fn what_happens_while_no_daemon_lives_is_told_once_by_whoever_listens() {
 }
 
 #[test]
-fn whoever_tells_it_and_whenever_an_edge_has_one_id_and_one_time() {
+fn every_reporter_gives_an_edge_the_same_id_and_time() {
     sandboxed(|| {
         let receiver = Receiver::always(Manner::Status(500));
         let home = home();

@@ -34,7 +34,7 @@ fn begins_and_ends(stream: &Stream, id: &str, begin: impl FnOnce() -> Agent) -> 
 
 /// Each agent's home is moved by a variable of its own process, and is not there when that begins.
 #[test]
-fn sessions_of_every_agent_in_homes_of_their_own_are_told() {
+fn sessions_of_every_agent_in_homes_of_their_own_are_reported() {
     sandboxed(|| {
         let watching = home();
         let stream = Stream::of(&watching, &[]);
@@ -134,7 +134,7 @@ fn webhook(home: &TestHome, receiver: &Receiver) {
 }
 
 #[test]
-fn the_daemon_tells_them_too_and_rings_its_webhooks() {
+fn the_daemon_reports_them_too_and_calls_its_webhooks() {
     sandboxed(|| {
         let receiver = Receiver::always(Manner::Status(204));
         let watching = home();

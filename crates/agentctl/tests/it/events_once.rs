@@ -41,7 +41,7 @@ fn details(stream: &Stream) -> Vec<Value> {
 /// W19: the live record says that a human is needed before the transcript says for what; two prompts
 /// follow each other without a look between them that shows it at work.
 #[test]
-fn each_prompt_of_claude_code_is_told_once() {
+fn each_prompt_of_claude_code_is_reported_once() {
     sandboxed(|| {
         let claude = Claude::new();
         let stream = Stream::of(&claude.home, &[]);
@@ -84,7 +84,7 @@ fn each_prompt_of_claude_code_is_told_once() {
 
 /// W18: a server that speaks to its editor only, on its own stdin and stdout.
 #[test]
-fn a_thread_that_rests_in_a_server_ends_with_it_and_starts_in_the_next() {
+fn an_idle_thread_ends_with_its_server_and_starts_in_the_next() {
     sandboxed(|| {
         let home = home();
         let complete = json!({"type": "task_complete", "turn_id": "t"});

@@ -130,7 +130,7 @@ fn recorded_answers_of_openclaw() {
 }
 
 #[test]
-fn the_rollouts_of_codex_say_the_same_without_its_index() {
+fn the_rollouts_of_codex_give_the_same_answers_without_its_index() {
     sandboxed(|| {
         let home = planted("codex", "0.166.0");
         let document = settled(&home, &ALL);

@@ -47,7 +47,7 @@ fn list(home: &TestHome) -> testkit::Output {
 }
 
 #[test]
-fn what_is_no_regular_file_is_skipped_with_a_reason() {
+fn a_file_that_is_not_regular_is_skipped_with_a_reason() {
     sandboxed(|| {
         for (adapter, place) in PLACES {
             let home = home();
@@ -91,7 +91,7 @@ fn what_is_no_regular_file_is_skipped_with_a_reason() {
 }
 
 #[test]
-fn rubbish_inside_a_transcript_is_passed_over() {
+fn rubbish_inside_a_transcript_is_skipped() {
     sandboxed(|| {
         let deep = format!(
             "{{\"type\":\"user\",\"message\":{}1{}}}\n",
@@ -191,7 +191,7 @@ fn a_gigabyte_in_one_line_is_read_in_bounded_memory() {
 }
 
 #[test]
-fn tokens_are_told_only_if_every_line_was_counted() {
+fn tokens_are_known_only_if_every_line_was_counted() {
     sandboxed(|| {
         let at = "2026-11-15T08:00:00Z";
         let lines = [
@@ -229,7 +229,7 @@ fn tokens_are_told_only_if_every_line_was_counted() {
 }
 
 #[test]
-fn what_belongs_to_another_user_is_left_alone() {
+fn files_of_another_user_are_skipped() {
     sandboxed(|| {
         let home = home();
         good(&home);
@@ -254,7 +254,7 @@ fn what_belongs_to_another_user_is_left_alone() {
 }
 
 #[test]
-fn what_may_not_be_read_is_unknown_not_stopped() {
+fn a_session_without_read_permission_is_unknown_not_stopped() {
     sandboxed(|| {
         use std::os::unix::fs::PermissionsExt;
         let home = home();
@@ -283,7 +283,7 @@ fn what_may_not_be_read_is_unknown_not_stopped() {
 }
 
 #[test]
-fn rubbish_among_the_live_records_hides_nobody() {
+fn rubbish_among_the_live_records_hides_no_session() {
     sandboxed(|| {
         let home = home();
         good(&home);
@@ -309,7 +309,7 @@ fn rubbish_among_the_live_records_hides_nobody() {
 }
 
 #[test]
-fn a_damaged_index_is_not_missed() {
+fn a_damaged_index_hides_no_session() {
     sandboxed(|| {
         for bytes in [
             b"not a database at all, but long enough to look like one".to_vec(),
@@ -327,7 +327,7 @@ fn a_damaged_index_is_not_missed() {
 }
 
 #[test]
-fn nothing_of_a_stranger_reaches_the_terminal_raw() {
+fn no_foreign_text_reaches_the_terminal_raw() {
     sandboxed(|| {
         let home = home();
         let evil = "\u{1b}]0;owned\u{7}\u{1b}]52;c;ZXZpbA==\u{7}\u{9b}31m\u{202e}gnp\u{200b}.exe\rOVER\u{7f}";

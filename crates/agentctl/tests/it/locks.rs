@@ -74,7 +74,7 @@ fn assert_refused(answer: &Output, words: &[&str]) {
 }
 
 #[test]
-fn a_session_nobody_launched_through_us_keeps_others_out() {
+fn a_session_started_by_hand_occupies_its_directory() {
     sandboxed(|| {
         let home = home();
         let agent = ByHand::start(&home, "w", "by-hand");
@@ -98,7 +98,7 @@ fn a_session_nobody_launched_through_us_keeps_others_out() {
 }
 
 #[test]
-fn agents_of_every_kind_keep_a_directory_and_their_servers_do_not() {
+fn agents_of_every_kind_occupy_a_directory_and_their_servers_do_not() {
     sandboxed(|| {
         let claude = claude_code::Claude::new();
         let home = &claude.home;
@@ -118,7 +118,7 @@ fn agents_of_every_kind_keep_a_directory_and_their_servers_do_not() {
 }
 
 #[test]
-fn a_thread_in_a_server_keeps_its_own_directory_and_only_while_it_is_at_work() {
+fn a_hosted_thread_occupies_its_directory_only_while_it_works() {
     sandboxed(|| {
         let home = home();
         let busy = folder(&home, &codex::A[34..]);
@@ -139,7 +139,7 @@ fn a_thread_in_a_server_keeps_its_own_directory_and_only_while_it_is_at_work() {
 }
 
 #[test]
-fn where_an_agent_says_it_works_may_be_a_link() {
+fn the_directory_of_an_agent_may_be_a_link() {
     sandboxed(|| {
         let mut claude = claude_code::Claude::new();
         folder(&claude.home, "ws");
@@ -197,7 +197,7 @@ fn an_agent_may_start_a_helper_where_it_works() {
 }
 
 #[test]
-fn a_lock_is_a_persons_word() {
+fn a_manual_lock_keeps_launches_out() {
     sandboxed(|| {
         let mut home = home();
         home.set("USER", "sam");
@@ -244,7 +244,7 @@ fn a_lock_is_a_persons_word() {
 }
 
 #[test]
-fn what_was_typed_wrong_is_said_in_one_sentence() {
+fn wrong_lock_input_is_reported_in_one_sentence() {
     sandboxed(|| {
         let home = home();
         folder(&home, "w");
@@ -279,7 +279,7 @@ fn what_was_typed_wrong_is_said_in_one_sentence() {
 }
 
 #[test]
-fn a_lock_that_has_expired_is_none() {
+fn an_expired_lock_does_not_count() {
     sandboxed(|| {
         let home = home();
         let past = |file: &Path| {
@@ -309,7 +309,7 @@ fn a_lock_that_has_expired_is_none() {
 }
 
 #[test]
-fn a_lock_that_cannot_be_read_locks_and_says_so() {
+fn an_unreadable_lock_counts_and_is_reported() {
     sandboxed(|| {
         let home = home();
         for name in ["w", "v"] {
@@ -373,7 +373,7 @@ fn rubbish_in_the_folder_hides_no_lock() {
 }
 
 #[test]
-fn a_directory_that_is_no_more_can_be_unlocked() {
+fn a_removed_directory_can_be_unlocked() {
     sandboxed(|| {
         let home = home();
         let w = folder(&home, "w");
@@ -390,7 +390,7 @@ fn a_directory_that_is_no_more_can_be_unlocked() {
 }
 
 #[test]
-fn a_full_disk_tears_no_lock() {
+fn a_full_disk_leaves_every_lock_whole() {
     sandboxed(|| {
         let home = home();
         let state = folder(&home, ".local/state/agentctl");
@@ -422,7 +422,7 @@ fn a_full_disk_tears_no_lock() {
 }
 
 #[test]
-fn of_many_who_lock_at_once_exactly_one_does() {
+fn of_many_concurrent_locks_exactly_one_succeeds() {
     sandboxed(|| {
         let home = home();
         folder(&home, "w");

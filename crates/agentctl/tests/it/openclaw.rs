@@ -81,7 +81,7 @@ fn has_active_run_decides() {
 }
 
 #[test]
-fn runs_in_the_background_end_and_say_how() {
+fn background_runs_end_with_an_outcome() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
@@ -136,7 +136,7 @@ fn runs_in_the_background_end_and_say_how() {
 }
 
 #[test]
-fn subagents_stand_under_their_parent() {
+fn subagents_are_listed_under_their_parent() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
@@ -167,7 +167,7 @@ fn subagents_stand_under_their_parent() {
 }
 
 #[test]
-fn what_is_not_listed_is_asked_for_before_it_counts_as_gone() {
+fn an_unlisted_session_is_asked_for_before_it_counts_as_gone() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
@@ -202,7 +202,7 @@ fn what_is_not_listed_is_asked_for_before_it_counts_as_gone() {
 }
 
 #[test]
-fn looking_asks_to_read_and_only_acting_to_write() {
+fn queries_request_read_scope_and_only_orders_write_scope() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
@@ -270,7 +270,7 @@ fn launch_resume_and_stop_are_the_gateways_own() {
 }
 
 #[test]
-fn stopped_is_said_only_when_the_next_look_says_so() {
+fn stopped_is_reported_only_when_the_next_look_confirms_it() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
@@ -315,7 +315,7 @@ fn stopped_is_said_only_when_the_next_look_says_so() {
 }
 
 #[test]
-fn logs_show_what_is_being_said_and_follow() {
+fn logs_show_the_unfinished_answer_and_follow() {
     use std::io::{BufRead, BufReader};
     sandboxed(|| {
         let gateway = Gateway::start();
@@ -411,7 +411,7 @@ fn waiting_ends_with_the_run_or_with_the_session() {
 }
 
 #[test]
-fn hung_up_on_it_looks_and_listens_again() {
+fn after_a_lost_connection_it_looks_and_subscribes_again() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");

@@ -34,7 +34,7 @@ fn approve(gateway: &Gateway, message: &str) {
 }
 
 #[test]
-fn a_gateway_that_demands_a_device_is_told_once_somebody_approved_it() {
+fn a_gateway_that_demands_a_device_answers_after_approval() {
     sandboxed(|| {
         for demand in [Demand::Strips, Demand::Refuses] {
             let gateway = Gateway::start();
@@ -85,7 +85,7 @@ fn a_gateway_that_demands_a_device_is_told_once_somebody_approved_it() {
 }
 
 #[test]
-fn a_gateway_that_does_not_ask_is_told_of_a_device_only_where_a_run_begins() {
+fn a_device_is_shown_to_an_undemanding_gateway_only_to_begin_a_run() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
@@ -121,7 +121,7 @@ fn a_gateway_that_does_not_ask_is_told_of_a_device_only_where_a_run_begins() {
 }
 
 #[test]
-fn where_no_device_is_wanted_and_none_can_be_had_it_goes_without() {
+fn without_a_demand_an_unavailable_device_is_left_out() {
     sandboxed(|| {
         let gateway = Gateway::start();
         // Nothing can be written below this.
@@ -147,7 +147,7 @@ fn where_no_device_is_wanted_and_none_can_be_had_it_goes_without() {
 }
 
 #[test]
-fn a_key_that_others_could_read_or_that_is_none_is_not_used_and_not_replaced() {
+fn an_exposed_or_invalid_key_is_neither_used_nor_replaced() {
     sandboxed(|| {
         let gateway = Gateway::start();
         gateway.world().rows = vec![row(A, Some("running"), true)];
@@ -190,7 +190,7 @@ fn a_key_that_others_could_read_or_that_is_none_is_not_used_and_not_replaced() {
 }
 
 #[test]
-fn a_device_is_made_once_is_another_to_each_gateway_and_its_message_is_harmless() {
+fn a_device_is_created_once_differs_per_gateway_and_its_message_is_cleaned() {
     sandboxed(|| {
         let (gateway, other) = (Gateway::start(), Gateway::start());
         let home = beside(&gateway, "");
@@ -224,7 +224,7 @@ fn a_device_is_made_once_is_another_to_each_gateway_and_its_message_is_harmless(
 }
 
 #[test]
-fn what_a_server_cannot_heed_is_said_in_a_sentence() {
+fn an_option_that_a_server_does_not_support_is_reported() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let mut home = beside(&gateway, "");

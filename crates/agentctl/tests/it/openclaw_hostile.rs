@@ -110,7 +110,7 @@ fn a_list_that_changes_while_it_is_read_is_read_again() {
 }
 
 #[test]
-fn a_row_that_goes_while_the_list_is_read_hides_no_other() {
+fn a_row_removed_while_the_list_is_read_hides_no_other() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
@@ -132,7 +132,7 @@ fn a_row_that_goes_while_the_list_is_read_hides_no_other() {
 }
 
 #[test]
-fn nothing_is_said_to_what_does_not_begin_as_a_gateway_does() {
+fn nothing_is_sent_to_a_server_that_does_not_begin_like_a_gateway() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
@@ -144,7 +144,7 @@ fn nothing_is_said_to_what_does_not_begin_as_a_gateway_does() {
 }
 
 #[test]
-fn a_secret_reaches_nobody_it_is_not_meant_for() {
+fn a_secret_is_sent_to_no_other_gateway() {
     sandboxed(|| {
         let (gateway, other) = (Gateway::start(), Gateway::start());
         // A redirect is a failure: the other one is never spoken to.
@@ -217,7 +217,7 @@ fn plain_text_stays_on_this_machine_and_certificates_are_checked() {
 }
 
 #[test]
-fn in_cipher_it_is_asked_if_its_certificate_is_vouched_for() {
+fn over_tls_a_gateway_with_a_trusted_certificate_is_asked() {
     sandboxed(|| {
         let gateway = Gateway::start();
         gateway.world().rows = vec![row(A, Some("running"), true)];
@@ -243,7 +243,7 @@ fn in_cipher_it_is_asked_if_its_certificate_is_vouched_for() {
 }
 
 #[test]
-fn a_certificate_that_was_named_itself_is_believed_and_no_other() {
+fn only_the_configured_certificate_is_trusted() {
     sandboxed(|| {
         let gateway = Gateway::start();
         gateway.world().rows = vec![row(A, Some("running"), true)];
@@ -348,7 +348,7 @@ fn settings_of_openclaw_itself_are_read_and_followed() {
 }
 
 #[test]
-fn one_gateway_that_hangs_costs_the_other_nothing() {
+fn a_hanging_gateway_does_not_delay_another() {
     sandboxed(|| {
         let (well, mute) = (Gateway::start(), Gateway::start());
         well.world().rows = vec![row(A, Some("running"), true)];
@@ -366,7 +366,7 @@ fn one_gateway_that_hangs_costs_the_other_nothing() {
 }
 
 #[test]
-fn what_a_gateway_writes_is_harmless() {
+fn no_text_of_a_gateway_controls_the_terminal() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");

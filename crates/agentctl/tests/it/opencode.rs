@@ -161,7 +161,7 @@ pub(crate) fn said(row: &Value) -> (String, String) {
 }
 
 #[test]
-fn the_place_in_the_log_tells_processes_of_one_directory_apart() {
+fn the_log_position_distinguishes_processes_of_one_directory() {
     sandboxed(|| {
         let (home, store, directory) = world();
         let mut agents = Vec::new();
@@ -221,7 +221,7 @@ fn a_terminal_serves_the_session_it_is_in_and_those_it_left_at_work() {
 }
 
 #[test]
-fn every_state_of_a_terminal_is_told_apart() {
+fn every_state_of_a_terminal_is_distinguished() {
     sandboxed(|| {
         let tool = |tool: &str, state: Value| json!({"type": "tool", "tool": tool, "state": state});
         let shell = tool(
@@ -270,7 +270,7 @@ fn every_state_of_a_terminal_is_told_apart() {
 }
 
 #[test]
-fn waiting_is_said_only_where_a_source_says_it() {
+fn waiting_is_reported_only_if_a_source_shows_it() {
     sandboxed(|| {
         let ask = |what: &str| {
             line(
@@ -424,7 +424,7 @@ fn a_process_of_which_nothing_is_known_leaves_its_directory_in_doubt() {
 }
 
 #[test]
-fn a_session_nobody_has_written_of_yet_may_be_anybodys() {
+fn a_session_without_a_log_line_may_belong_to_any_process() {
     sandboxed(|| {
         let (home, store, directory) = world();
         let mut run = agent(&home, &["run", "x"], &[line("aaaa0001", "message=init")]);
@@ -524,7 +524,7 @@ fn helpers_clients_and_idle_servers_are_no_sessions() {
 }
 
 #[test]
-fn homes_are_where_the_environment_and_the_living_say() {
+fn homes_come_from_the_environment_and_from_live_processes() {
     sandboxed(|| {
         let (mut home, store, directory) = world();
         store.session(A, &directory, None);

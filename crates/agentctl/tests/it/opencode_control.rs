@@ -82,7 +82,7 @@ fn the_session_is_made_known_before_the_agent_is_started() {
 }
 
 #[test]
-fn what_fails_before_the_agent_fails_the_launch() {
+fn a_failed_preparation_fails_the_launch() {
     sandboxed(|| {
         let home = crate::home();
         installed(&home);
@@ -132,7 +132,7 @@ fn a_session_is_continued_where_it_began_and_only_once() {
 }
 
 #[test]
-fn stopping_takes_what_it_started_along_and_nothing_of_others() {
+fn a_stop_ends_its_children_and_no_other_process() {
     sandboxed(|| {
         let (home, store, directory) = world();
         for id in [A, B] {
@@ -167,7 +167,7 @@ fn stopping_takes_what_it_started_along_and_nothing_of_others() {
 }
 
 #[test]
-fn a_conversation_is_told_once_and_only_what_will_not_change() {
+fn only_final_parts_of_a_conversation_are_shown_and_once() {
     sandboxed(|| {
         let (home, store, directory) = world();
         store.session(A, &directory, None);

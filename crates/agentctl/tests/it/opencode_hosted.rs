@@ -45,7 +45,7 @@ fn hosted() -> (TestHome, Store, Agent) {
 }
 
 #[test]
-fn its_word_on_each_session_counts() {
+fn the_servers_answer_decides_each_session() {
     sandboxed(|| {
         let (home, store, agent) = hosted();
         let row = |id: &str| {
@@ -121,7 +121,7 @@ fn the_password_is_the_servers_own_and_every_question_names_its_folder() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_a_fault_and_its_log_speaks() {
+fn a_server_that_does_not_answer_is_a_fault_and_its_log_decides() {
     sandboxed(|| {
         let (home, store, agent) = hosted();
         std::fs::remove_file(home.path().join("answers/session.status")).expect("removed");
@@ -140,7 +140,7 @@ fn a_server_that_does_not_answer_is_a_fault_and_its_log_speaks() {
 }
 
 #[test]
-fn stopping_asks_the_server_and_signals_nobody() {
+fn a_stop_asks_the_server_and_sends_no_signal() {
     sandboxed(|| {
         let (home, store, mut agent) = hosted();
         // It takes the request, and the turn goes on.

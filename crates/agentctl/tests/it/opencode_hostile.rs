@@ -10,7 +10,7 @@ use crate::{assert_list_equals_status, home};
 type Breaks = (&'static str, fn(&TestHome));
 
 #[test]
-fn a_store_that_cannot_be_read_is_a_fault_and_nobody_is_stopped() {
+fn an_unreadable_store_is_a_fault_and_stops_no_session() {
     sandboxed(|| {
         let broken: [Breaks; 4] = [
             ("no database", |home| {
@@ -59,7 +59,7 @@ fn a_store_that_cannot_be_read_is_a_fault_and_nobody_is_stopped() {
 }
 
 #[test]
-fn rubbish_in_a_database_costs_what_it_says_and_nothing_else() {
+fn rubbish_in_a_database_hides_only_its_own_row() {
     sandboxed(|| {
         let (home, store, directory) = world();
         for id in [A, B, C, "ses_number", "ses_deep"] {

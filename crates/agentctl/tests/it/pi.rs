@@ -124,7 +124,7 @@ pub(crate) fn tool(id: &str) -> String {
 }
 
 #[test]
-fn what_its_tools_were_told_joins_it_and_the_tail_says_what_it_does() {
+fn the_environment_of_its_tools_joins_it_and_the_tail_gives_its_state() {
     sandboxed(|| {
         let system = message("s", None, &json!({"role": "system", "content": ""}));
         let call = json!({"type": "toolCall", "id": "c1", "name": "bash", "arguments": {"command": "make"}});
@@ -174,7 +174,7 @@ fn what_its_tools_were_told_joins_it_and_the_tail_says_what_it_does() {
 }
 
 #[test]
-fn place_and_time_join_what_nothing_else_does() {
+fn directory_and_time_join_a_process_without_other_evidence() {
     sandboxed(|| {
         let home = home();
         // One of the same directory that ended before.
@@ -199,7 +199,7 @@ fn place_and_time_join_what_nothing_else_does() {
 }
 
 #[test]
-fn an_older_session_is_continued_by_the_only_one_who_can() {
+fn an_older_session_belongs_to_the_only_possible_process() {
     sandboxed(|| {
         let home = home();
         session(&home, "ws", A, &[said("u", None, "before")]);
@@ -232,7 +232,7 @@ fn an_older_session_is_continued_by_the_only_one_who_can() {
 }
 
 #[test]
-fn two_that_fit_are_never_told_apart_by_guessing() {
+fn two_possible_processes_are_never_joined_by_guessing() {
     sandboxed(|| {
         let home = home();
         // At rest without a session, and one that was begun here later: by it (`/new`), or by another
@@ -287,7 +287,7 @@ fn the_first_line_it_wrote_names_its_session() {
 }
 
 #[test]
-fn what_it_inherited_from_another_pi_tells_nothing_of_itself() {
+fn a_session_inherited_from_another_pi_is_ignored() {
     sandboxed(|| {
         let home = home();
         session(&home, "elsewhere", A, &[said("u", None, "x"), ended("a", "u", "stop")]);
@@ -327,7 +327,7 @@ fn the_path_from_the_last_line_is_the_conversation() {
 }
 
 #[test]
-fn the_last_answer_tells_how_a_turn_ended() {
+fn the_last_answer_decides_the_outcome_of_a_turn() {
     sandboxed(|| {
         let home = home();
         let cases = [
@@ -364,7 +364,7 @@ fn the_last_answer_tells_how_a_turn_ended() {
 }
 
 #[test]
-fn what_a_fork_copied_was_its_parents_to_pay() {
+fn tokens_copied_by_a_fork_count_for_its_parent() {
     sandboxed(|| {
         let home = home();
         let paid = |id: &str, at: &str| {
@@ -383,7 +383,7 @@ fn what_a_fork_copied_was_its_parents_to_pay() {
 }
 
 #[test]
-fn tools_that_were_told_different_sessions_tell_nothing() {
+fn tools_with_different_sessions_join_nothing() {
     sandboxed(|| {
         let home = home();
         for id in [A, B] {
@@ -518,7 +518,7 @@ fn each_session_of_the_shared_store_is_shown_once() {
 }
 
 #[test]
-fn the_port_in_rust_is_told_by_its_program_file() {
+fn the_rust_port_is_recognised_by_its_program_file() {
     sandboxed(|| {
         let home = home();
         session(&home, "ws", A, &[said("u", None, "of pi")]);

@@ -49,7 +49,7 @@ fn assert_as_made(home: &TestHome, manifest: &Manifest) {
 }
 
 #[test]
-fn a_home_of_all_agents_is_told_as_it_was_made() {
+fn a_generated_home_of_all_agents_is_reported_correctly() {
     sandboxed(|| {
         let (home, manifest, _gateway) = generated(400);
         let before = picture(&home);
@@ -74,7 +74,7 @@ fn a_home_of_all_agents_is_told_as_it_was_made() {
 }
 
 #[test]
-fn a_home_of_all_agents_is_listed_as_each_is_shown() {
+fn list_and_status_agree_for_a_home_of_all_agents() {
     sandboxed(|| {
         let (home, _, _gateway) = generated(40);
         assert_list_equals_status(&home);

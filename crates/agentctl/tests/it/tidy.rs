@@ -14,7 +14,7 @@ fn no_file_outgrows_its_room() {
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_file_has_a_module_doc() {
     for (name, text) in sources() {
         assert!(text.starts_with("//! "), "{name} has no module doc");
     }
@@ -33,7 +33,7 @@ fn unsafe_lives_in_the_kernel_room_only() {
 }
 
 #[test]
-fn the_core_neither_prints_nor_looks_around() {
+fn the_core_neither_prints_nor_reads_its_surroundings() {
     for (name, text) in sources().iter().filter(|(n, _)| n.starts_with("crates/agentctl-core/src/"))
     {
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_said_since_an_interruption_counts() {
+    fn only_messages_after_an_interruption_count() {
         let messages = json!([
             {"role": "user", "content": "[[tool:sleep 9]]"},
             {"role": "user", "content": [

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_closed_directive_is_plain_text() {
+    fn an_unclosed_directive_is_plain_text() {
         for text in ["[[say:never closed", "[[sayings:x]]", "[[", "[[ say:x]]", "[[hang on]]"] {
             let script = Script::of(text).unwrap();
             assert_eq!(script, Script { answer: format!("ok: {text}"), ..Script::default() });

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_told_by_its_package_or_its_versioned_folder() {
+    fn a_program_is_recognised_by_its_package_or_its_versioned_folder() {
         for own in [
             "/usr/lib/node_modules/@anthropic-ai/claude-code/cli.js",
             "/x/node_modules/@anthropic-ai/claude-code/bin/claude.exe",
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_of_any_name_to_a_versioned_program_deserves_a_closer_look() {
+    fn a_link_of_any_name_to_a_versioned_program_is_a_candidate() {
         assert!(is_candidate("cc", "2.1.325"));
         assert!(is_candidate("cc", "claude.exe"));
         assert!(is_candidate("claude", "node"));

@@ -222,7 +222,7 @@ mod tests {
 
     /// S4: the number of rows is limited; a row that cannot be read is left out alone.
     #[test]
-    fn the_number_of_rows_is_bounded() {
+    fn the_number_of_rows_is_limited() {
         let dir = tempfile::tempdir().expect("dir");
         let writer = Connection::open(dir.path().join("state_1.sqlite")).expect("made");
         let numbers = |most: usize| {

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_another_to_every_address_and_the_same_to_the_same() {
+    fn each_address_gets_a_device_of_its_own_that_stays_the_same() {
         let device = |secret: &[u8], address| Device::derived(secret, address).expect("a key");
         let (one, again) = (device(&[7; 32], "ws://a:1"), device(&[7; 32], "ws://a:1"));
         assert_eq!(one.id, again.id);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn hexadecimal_text_is_read_back() {
         assert_eq!(unhex(&hex(&[0, 15, 16, 255])), Some(vec![0, 15, 16, 255]));
         for rubbish in ["0", "zz", "+1", "é0", "0 "] {
             assert_eq!(unhex(rubbish), None, "{rubbish}");

@@ -425,7 +425,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_and_a_gap_are_reasons_to_look_and_nothing_else_is() {
+    fn only_a_change_or_a_gap_is_a_reason_to_look() {
         let mut matters = matters();
         let mut hear = |event: &str, seq: u64| {
             matters(

@@ -212,7 +212,7 @@ mod tests {
     use crate::model::is_session_id;
 
     #[test]
-    fn an_id_is_one_of_theirs_and_newer_ones_sort_first() {
+    fn an_id_has_the_agents_format_and_newer_ids_sort_first() {
         let at = |ms: i64| new_id(Time::from_millis(ms).expect("a time"));
         // 1794728706782 is `e21d53d21ffe` in a session that OpenCode made itself.
         let (earlier, later) = (at(1_794_728_706_782), at(1_794_728_706_783));

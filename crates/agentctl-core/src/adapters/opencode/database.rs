@@ -498,7 +498,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_one_by_one_is_soon_new_and_what_is_asked_for_by_itself_at_once() {
+    fn batched_reads_are_soon_fresh_and_single_reads_at_once() {
         let dir = tempfile::tempdir().expect("dir");
         let path = dir.path().join("opencode.db");
         let writer = Connection::open(&path).expect("made");

@@ -348,7 +348,7 @@ timestamp=T level=INFO run=aa message=stream session.id=ses_one small=true agent
     }
 
     #[test]
-    fn what_goes_on_asks_no_more() {
+    fn a_turn_that_continues_ends_the_permission_request() {
         let more = format!(
             "{LOG}timestamp=T level=INFO run=aa message=loop session.id=ses_one step=1\n\
             timestamp=T level=ERROR run=aa message=\"stream error\" session.id=ses_one agent=build error.error=\"AI_APICallError: 429\"\n"
@@ -364,7 +364,7 @@ timestamp=T level=INFO run=aa message=stream session.id=ses_one small=true agent
     }
 
     #[test]
-    fn the_old_form_tells_the_same() {
+    fn the_old_log_format_gives_the_same_facts() {
         let mut told = LogFacts::default();
         let lines = [
             "INFO  2026-11-15T14:57:16 +8ms service=session id=ses_one slug=x title=a loop created",

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_together_belongs_together() {
+    fn a_session_that_began_with_a_process_is_its_own() {
         let two = [process(1_000), process(60_000)];
         let files = [file(1_400, 90_000), file(60_900, 80_000)];
         assert_eq!(decide(&two, &files), [Some(0), Some(1)]);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_fit_are_not_told_apart() {
+    fn an_ambiguous_pair_is_not_joined() {
         // Two processes, one file.
         let close = [process(1_000), process(2_000)];
         assert_eq!(decide(&close, &[file(2_500, 9_000)]), [None, None]);

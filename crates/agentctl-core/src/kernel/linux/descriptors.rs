@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_is_seen_and_another_process_of_that_pid_is_not() {
+    fn a_listener_is_found_and_a_reused_pid_is_not() {
         let kernel = Kernel::open().expect("a kernel");
         let (four, six) = (TcpListener::bind("127.0.0.1:0"), TcpListener::bind("[::1]:0"));
         for listener in [four, six].into_iter().flatten() {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_loopback_reaches_is_named() {
+    fn only_loopback_addresses_are_returned() {
         let row = |address: &str, state: &str| {
             format!("   0: {address}:1000 00000000:0000 {state} 00000000:00000000 00:0 0 0 0 77 1")
         };

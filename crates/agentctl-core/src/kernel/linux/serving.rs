@@ -115,7 +115,7 @@ mod tests {
 
     /// S6: the user is known before the connection is accepted, and afterwards.
     #[test]
-    fn a_connection_is_served_by_the_one_who_listens() {
+    fn a_connection_is_served_by_the_user_of_its_listener() {
         let kernel = Kernel::open().expect("a kernel");
         for at in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
             let Ok(listener) = TcpListener::bind(at) else { continue };
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_nobody_has_accepted_has_no_user() {
+    fn a_connection_that_is_not_accepted_has_no_user() {
         let row = "   5: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 0 1";
         let row = Row::parse(row).expect("a row");
         let end = |port| SocketAddr::new([127, 0, 0, 1].into(), port);

@@ -241,7 +241,7 @@ mod tests {
     /// S5: a process whose reading hangs costs only itself, within the deadline, and is not read again
     /// while the abandoned thread hangs in it.
     #[test]
-    fn a_process_that_is_read_for_ever_costs_itself_only() {
+    fn a_process_whose_reading_hangs_hides_no_other() {
         static OPEN: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
         static ENTERED: AtomicUsize = AtomicUsize::new(0);
         const HANGS: u32 = u32::MAX;

@@ -120,7 +120,7 @@ fn a_statement_that_takes_hours_ends_at_the_deadline_in_the_daemon() {
 
 /// S4: more rows than any home has are not taken, and what is shown below one thread is bounded.
 #[test]
-fn rows_without_number_are_not_taken() {
+fn the_number_of_rows_of_a_database_is_limited() {
     sandboxed(|| {
         let home = home();
         rollout(&home, A, &[started()]);

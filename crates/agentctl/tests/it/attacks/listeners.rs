@@ -228,7 +228,7 @@ fn stopping_a_daemon_by_force_spares_a_stranger_with_its_pid() {
 
 /// S13: whatever listens on the socket and is no daemon of ours is not killed.
 #[test]
-fn stopping_a_daemon_by_force_spares_what_is_no_daemon() {
+fn stopping_a_daemon_by_force_spares_other_programs() {
     sandboxed(|| {
         let home = home();
         drop(mute(&home));
@@ -308,7 +308,7 @@ fn fill(path: &Path) -> Vec<UnixStream> {
 
 /// S16: a listener whose queue is full makes no command hang, and `events` ends when it is told to.
 #[test]
-fn a_listener_that_accepts_nobody_is_not_waited_for() {
+fn a_listener_that_never_accepts_is_not_waited_for() {
     sandboxed(|| {
         let home = home();
         configure(&home, &[("live", "2s")], "");
@@ -344,7 +344,7 @@ fn events_can_be_ended_while_it_waits_for_the_daemon() {
 
 /// S16: a daemon that sends without end is given up, not kept in memory.
 #[test]
-fn an_answer_without_end_is_not_read_without_end() {
+fn an_endless_answer_is_cut_at_a_limit() {
     const MOST: usize = 256 << 20;
     sandboxed(|| {
         let home = home();
@@ -403,7 +403,7 @@ fn confined(home: &TestHome, files: u32) -> Child {
 
 /// S16: connections that ask nothing keep nobody out, however many there are.
 #[test]
-fn idle_connections_give_way_to_those_who_ask() {
+fn idle_connections_are_evicted_for_requests() {
     sandboxed(|| {
         let home = home();
         let mut daemon = confined(&home, 128);

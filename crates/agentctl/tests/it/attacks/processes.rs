@@ -35,7 +35,7 @@ fn fifo(path: &std::path::Path) {
 
 /// S5: processes that have unmapped their arguments are not waited for, one by one or at all.
 #[test]
-fn processes_without_arguments_blind_nobody() {
+fn processes_without_arguments_hide_no_other_process() {
     sandboxed(|| {
         let home = home();
         configure(&home, &[("live", "10s"), ("all", "10s")], "");
@@ -80,7 +80,7 @@ fn a_fifo_beside_a_script_is_not_waited_for() {
 
 /// S11: a server that never accepts, and whose queue is full, costs what only it could tell.
 #[test]
-fn a_server_that_never_accepts_costs_its_own_word_only() {
+fn a_server_that_never_accepts_delays_only_its_own_answer() {
     sandboxed(|| {
         let home = home();
         configure(&home, &[("live", "5s"), ("all", "5s")], "");

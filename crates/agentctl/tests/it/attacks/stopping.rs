@@ -130,7 +130,7 @@ fn a_launch_from_inside_is_spared_named_and_not_exit_0() {
 
 /// S7: both are named on the command line: what the first stop spared, the second has ended.
 #[test]
-fn what_is_spared_and_stopped_by_the_same_command_is_no_survivor() {
+fn a_process_spared_and_then_stopped_by_one_command_is_no_survivor() {
     sandboxed(|| {
         let home = home();
         let (inner, cwd) = (home.at("pids/inner"), folder(&home, "inside"));

@@ -35,7 +35,7 @@ fn impostor(home: &TestHome, results: &Value) -> Agent {
 
 /// S9, S17: whatever a daemon sends is cleaned before it is printed.
 #[test]
-fn nothing_that_a_daemon_sends_moves_the_terminal() {
+fn no_text_of_a_daemon_controls_the_terminal() {
     sandboxed(|| {
         let home = home();
         started(&home);
@@ -257,7 +257,7 @@ fn raw_lines_are_cleaned_on_a_terminal() {
 
 /// S17: the version in an agent's package is foreign text.
 #[test]
-fn the_version_of_a_package_moves_no_terminal() {
+fn the_version_of_a_package_cannot_control_the_terminal() {
     sandboxed(|| {
         let mut home = home();
         let version = format!("1.2{EVIL}\u{1b}[31mX");
