@@ -5,6 +5,7 @@
 //! To add an agent: one file here, one line in [`ALL`], one fixture folder. CONTRIBUTING.md walks
 //! through it with [`demo`] as the example.
 
+mod cached;
 mod claims;
 pub mod claude_code;
 pub mod codex;
@@ -17,7 +18,6 @@ pub mod opencode;
 pub mod pi;
 pub mod pi_rust;
 pub mod proof;
-mod recall;
 mod root;
 
 use std::io;

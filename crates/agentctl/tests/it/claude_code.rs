@@ -9,7 +9,7 @@ pub(crate) const A: &str = "aaaaaaaa-0000-4000-8000-000000000001";
 pub(crate) const B: &str = "bbbbbbbb-0000-4000-8000-000000000002";
 const DOMAIN: &str = "linux:{machine}:pid:[{ns}]";
 
-/// What a live record says beside the process it names.
+/// Returns a live record with further fields.
 pub(crate) fn record(id: &str, cwd: &str, more: &Value) -> String {
     let mut record = json!({
         "sessionId": id, "cwd": cwd, "startedAt": 1_794_728_785_156_i64, "procStart": "{start}",

@@ -176,8 +176,8 @@ fn the_lock_file_alone_proves_nothing() {
 #[test]
 fn the_holder_of_a_thread_is_found_by_lock_and_descriptor() {
     sandboxed(|| {
-        // `lock` and `open` are the fake agent's verbs. Where the kernel's list of locks leaves one out, the
-        // open file tells.
+        // `lock` and `open` are the fake agent's verbs. If the kernel's list of locks misses one, the
+        // open file shows the holder.
         for (name, verb) in [("codex", "lock"), ("codex", "open")] {
             let home = home();
             rollout(&home, A, &[started()]);
@@ -260,7 +260,7 @@ fn only_the_first_word_decides_the_role_of_a_process() {
         let terminal = exec(&home, &[A], &["-C", "exec", "-c", "x=app-server"]);
         let row = list(&home).session(A);
         assert_eq!((&row["status"], &row["hosted"]), (&"idle".into(), &false.into()));
-        // Where the thread works is what it wrote, not where its process stands.
+        // The directory of the thread comes from its record, not from its process.
         assert_eq!(row["cwd"], home.path().to_string_lossy().as_ref());
         assert_ne!(row["cwd"], home.path().join("ws").to_string_lossy().as_ref());
         drop(terminal);

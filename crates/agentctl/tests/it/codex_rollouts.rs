@@ -211,7 +211,7 @@ fn a_rollout_that_another_program_writes_is_not_served() {
     });
 }
 
-/// W2: a container that shares the home. Its thread is served; its process is not ours to signal.
+/// W2: a container that shares the home. Its thread is served; its process must not be signalled.
 #[test]
 fn a_rollout_open_in_another_pid_namespace_is_served_without_a_process() {
     sandboxed(|| {
@@ -221,7 +221,7 @@ fn a_rollout_open_in_another_pid_namespace_is_served_without_a_process() {
             let lock = PathBuf::from(lock(&home, A));
             let held = if verb == "open" { &path } else { &lock };
             let script = ["exec", verb, text(held)];
-            // Made by one that lives here, and then run in there.
+            // The program is created by a process of this namespace, and then run in the other one.
             drop(home.agent("codex", "ws", &["exit", "0"]));
             let mut inner = std::process::Command::new("unshare");
             inner.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
@@ -278,7 +278,8 @@ fn a_rollout_open_in_another_mount_namespace_is_another_file() {
     });
 }
 
-/// W7: what is served and has lost its record is what its tools show, or unknown; never idle.
+/// W7: a served thread that has lost its record has the state that its tools show, or unknown; never
+/// idle.
 #[test]
 fn a_served_thread_whose_rollout_was_deleted_or_cut_is_not_idle() {
     sandboxed(|| {
@@ -354,7 +355,7 @@ fn a_served_thread_that_the_index_knows_and_that_has_no_rollout_is_not_idle() {
     });
 }
 
-/// W7: cut, and written to again since: what is left of it does not decide.
+/// W7: cut, and written to again since: the remaining lines do not decide.
 #[test]
 fn a_rollout_that_has_lost_its_beginning_decides_only_by_an_end_of_a_turn() {
     sandboxed(|| {
@@ -452,7 +453,7 @@ fn a_turn_that_ended_without_an_answer_has_an_unknown_outcome() {
             let row = listed.session(A);
             let told = (&row["status"], &row["outcome"]);
             assert_eq!(told, (&"stopped".into(), &outcome.into()), "{lines:?}");
-            // However it ended, it is the user's move while somebody has it open.
+            // Whatever the outcome was, the thread is idle while a process has it open.
             let _agent = opener(&home, &["resume"], &[&path]);
             assert_eq!(list(&home).session(A)["status"], "idle", "{lines:?}");
         }

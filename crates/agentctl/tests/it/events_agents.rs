@@ -1,4 +1,4 @@
-//! `events` of every agent: what its own files and its own server tell, as edges.
+//! `events` of every agent: changes of its own files and its own server, as edges.
 
 use rusqlite::params;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ fn events_of_claude_code_come_from_its_live_record() {
         let over = stream.until(claude_code::A, &[&all[..], &["stopped"]].concat());
         assert_eq!(over["session"]["outcome"], "killed");
         assert_eq!(over["session"]["exit"], Value::Null);
-        // One whose last turn failed.
+        // A session whose last turn failed.
         let mut failed = claude_code::said("529 Overloaded");
         failed["isApiErrorMessage"] = true.into();
         claude.transcript(claude_code::B, &[prompt("fix it"), failed]);
@@ -113,7 +113,7 @@ fn events_of_codex_come_from_its_lock_and_its_rollout() {
         codex::rollout(&home, codex::A, &[begun.clone(), asks, over, begun.clone()]);
         let mut told = vec!["started", "waiting", "idle", "running"];
         stream.until(codex::A, &told);
-        // What it wrote cannot be found for a while.
+        // Its rollout cannot be found for a while.
         let day = home.path().join(".codex/sessions/2026/11/15");
         std::fs::rename(&day, home.path().join("elsewhere")).expect("moved");
         std::fs::write(&day, "a file in the directory's place").expect("written");
@@ -146,7 +146,7 @@ fn events_of_a_hosted_thread_come_from_its_server() {
         let active = json!({"type": "active", "activeFlags": []});
         let server = crate::wait_codex::Server::start(socket.clone(), idle.clone());
         let mut agent = codex::server(&home, &[codex::A], &socket);
-        // It rests there: nobody's work. No file changes from here on.
+        // It is idle there, which is not work. No file changes from here on.
         let stream = Stream::of(&home, &[]);
         server.change(active.clone());
         stream.until(codex::A, &["running"]);
@@ -184,7 +184,7 @@ fn events_of_opencode_come_from_its_database_and_its_log() {
         store.message(opencode::A, 0, &opencode::answered("stop"));
         told.push("idle");
         stream.until(opencode::A, &told);
-        // What a version of tomorrow writes is not known.
+        // The format of a future version is not known.
         store.message(opencode::A, 0, &json!({"role": "overseer", "time": {"created": 1}}));
         told.push("unknown");
         stream.until(opencode::A, &told);
@@ -200,7 +200,7 @@ fn events_of_opencode_come_from_its_database_and_its_log() {
         agent.kill();
         told.push("error");
         assert_eq!(stream.until(opencode::A, &told)["session"]["outcome"], "failed");
-        // One whose last turn did not fail has stopped.
+        // A session whose last turn did not fail has stopped.
         store.session(opencode::B, &directory, None);
         let mut agent = opencode::agent(&home, &[], &[works_on("aaaa0002", opencode::B)]);
         stream.until(opencode::B, &["started", "idle"]);
@@ -240,13 +240,13 @@ fn events_of_pi_come_from_its_session_file() {
             );
             told.push("running");
             stream.until(id, &told);
-            // What a version of tomorrow writes is not known.
+            // The format of a future version is not known.
             let answer = |how: &str| json!({"role": "assistant", "content": [], "model": "m", "stopReason": how, "errorMessage": "529"});
             add_to(&file, "u1", "a1", &answer("a new word"));
             told.push("unknown");
             stream.until(id, &told);
             add_to(&file, "a1", "a2", &answer(how));
-            // After one that failed it may try again: that stays unknown.
+            // After a failure it may retry: that stays unknown.
             if how == "stop" {
                 told.push("idle");
                 stream.until(id, &told);
@@ -298,7 +298,7 @@ fn events_of_the_demo_agent_come_from_its_live_record() {
                 told.push(word);
                 stream.until(state, &told);
             }
-            // Whoever wrote this cannot be seen from here.
+            // The writer of this record cannot be seen from here.
             for (machine, kind) in [(json!("another"), "unknown"), (Value::Null, "idle")] {
                 rewrite(&record, &[("machine_id", machine)]);
                 told.push(kind);
@@ -338,7 +338,7 @@ fn events_of_openclaw_come_from_its_gateway() {
         let (gateway, id) = (Gateway::start(), openclaw::A);
         let home = openclaw::beside(&gateway, "");
         let stream = listened(&home, &gateway);
-        // A conversation of long ago goes on; one that begins now starts.
+        // An old conversation continues; a new one starts.
         serve(&gateway, vec![openclaw::row(id, Some("running"), true)]);
         stream.until(id, &["running"]);
         serve(&gateway, vec![openclaw::row(id, Some("failed"), false)]);
@@ -388,7 +388,7 @@ fn a_failing_gateway_ends_no_session() {
         stream.last(id, "unknown");
         let told = stream.kinds(id);
         assert!(told.iter().all(|kind| kind == "unknown" || kind == "running"), "{told:?}");
-        // What it did meanwhile is told when it is back.
+        // Changes meanwhile are reported when it is back.
         let mut done = openclaw::row(id, Some("done"), false);
         done["endedAt"] = 1_794_728_799_000_i64.into();
         gateway.world().rows = vec![done];
@@ -400,7 +400,7 @@ fn a_failing_gateway_ends_no_session() {
 #[test]
 fn a_silent_gateway_delays_no_other_agent() {
     sandboxed(|| {
-        // One that never says a word, and one that falls silent.
+        // A gateway that never answers, and a gateway that stops answering.
         let mute = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = mute.local_addr().expect("an address").port();
         let gateway = Gateway::start();
@@ -408,7 +408,7 @@ fn a_silent_gateway_delays_no_other_agent() {
         let never = format!("[[openclaw.gateways]]\nurl = \"ws://127.0.0.1:{port}\"\n");
         for (table, falls_silent) in [(never, false), (openclaw::table(&gateway, ""), true)] {
             let claude = Claude::new();
-            // Longer than any test waits: whoever waited for it would tell nothing.
+            // Longer than any test waits: waiting for the gateway would report nothing.
             crate::configure(&claude.home, &[("gateway", "10m"), ("live", "10m")], &table);
             let stream = Stream::of(&claude.home, &[]);
             if falls_silent {

@@ -1,5 +1,5 @@
-//! `events` where the system tells little or nothing of files: it looks at a pace, and everybody who is
-//! asked says so.
+//! `events` where the kernel reports few or no file events: it polls, and every command that is asked
+//! reports that.
 
 use std::process::{Command, Stdio};
 
@@ -19,7 +19,7 @@ fn limit(what: &str, count: u32) -> String {
     )
 }
 
-/// What `doctor` says about how soon changes are seen.
+/// Returns the part of `doctor` about the delay of changes.
 fn changes(command: &mut Command) -> (String, String) {
     let output = command.stdin(Stdio::null()).output().expect("runs");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -115,7 +115,7 @@ fn lost_file_events_are_compensated_and_reported() {
         own.signal(Signal::STOP);
         signal(daemon, Signal::STOP);
         flood(&home);
-        // What happens now is in no event that anybody gets.
+        // No process gets an event for this change.
         tell(&home, &id, "go");
         own.signal(Signal::CONT);
         signal(daemon, Signal::CONT);
@@ -128,7 +128,7 @@ fn lost_file_events_are_compensated_and_reported() {
         let (state, detail) = changes(&mut home.command(&["doctor", "--json"]));
         assert_eq!(state, "degraded", "{detail}");
         assert!(detail.contains(OVERFLOW), "{detail}");
-        // And everything that follows is told, too.
+        // All later changes are reported, too.
         assert_eq!(home.run(&["lock", "w"]).code, Some(0));
         for stream in [&own, &told] {
             let locked = |e: &Value| e["type"] == "lock.acquired" && e["lock"]["kind"] == "manual";

@@ -38,8 +38,8 @@ fn details(stream: &Stream) -> Vec<Value> {
     heard.map(|e| e["session"]["reason"]["detail"].clone()).collect()
 }
 
-/// W19: the live record says that a human is needed before the transcript says for what; two prompts
-/// follow each other without a look between them that shows it at work.
+/// W19: the live record shows that a human is needed before the transcript shows why; two prompts
+/// follow each other without a look in between that shows work.
 #[test]
 fn each_prompt_of_claude_code_is_reported_once() {
     sandboxed(|| {
@@ -64,7 +64,7 @@ fn each_prompt_of_claude_code_is_reported_once() {
         stream.until(id, &["started", "waiting", "waiting"]);
         says(&record, "busy");
         stream.until(id, &["started", "waiting", "waiting", "running"]);
-        // No detail at all: it is told all the same.
+        // Without any detail it is reported too.
         lines.push(result("t2"));
         claude.transcript(id, &lines);
         says(&record, "waiting");
@@ -82,7 +82,7 @@ fn each_prompt_of_claude_code_is_reported_once() {
     });
 }
 
-/// W18: a server that speaks to its editor only, on its own stdin and stdout.
+/// W18: a server that talks to its editor only, on its own stdin and stdout.
 #[test]
 fn an_idle_thread_ends_with_its_server_and_starts_in_the_next() {
     sandboxed(|| {
@@ -110,7 +110,7 @@ fn an_idle_thread_ends_with_its_server_and_starts_in_the_next() {
         codex::rollout(&home, codex::A, &done);
         told.push("idle");
         stream.until(codex::A, &told);
-        // It is nobody's work, and keeps no directory.
+        // It is not work, and occupies no directory.
         assert_eq!(home.run(&["list", "--json"]).sessions().len(), 0);
         server.kill();
         told.push("stopped");

@@ -32,7 +32,7 @@ fn good(home: &TestHome) {
     home.write(&PLACES[0].1(GOOD), claude);
 }
 
-/// What the good session looks like however much rubbish lies beside it.
+/// Asserts that the good session is shown correctly beside any rubbish.
 fn assert_good(listed: &testkit::Output, what: &str) {
     let row = listed.session(GOOD);
     assert_eq!(
@@ -149,7 +149,7 @@ fn rubbish_inside_a_transcript_is_skipped() {
     });
 }
 
-/// Runs the program with an address space of 256 MiB: whoever wants a whole file in memory fails.
+/// Runs the program with an address space of 256 MiB: reading a whole file into memory fails.
 fn cramped(home: &TestHome, args: &[&str]) -> testkit::Output {
     let mut command = Command::new("sh");
     let script = "ulimit -v 262144; exec \"$@\"";
@@ -213,7 +213,7 @@ fn tokens_are_known_only_if_every_line_was_counted() {
                 (&5.into(), &2.into()),
                 "{adapter}"
             );
-            // Longer than a line may be: nobody knows what it would have added.
+            // Longer than a line may be: its usage is unknown.
             let long = "x".repeat(9 << 20);
             home.write(&place(&id(1)), format!("{line}\n{{\"usage\":\"{long}\"}}\n"));
             assert_eq!(tokens(), Value::Null, "{adapter}");
@@ -234,7 +234,8 @@ fn files_of_another_user_are_skipped() {
         let home = home();
         good(&home);
         let path = home.write(&PLACES[0].1(&id(1)), "{}\n");
-        // Root may give a file away; anyone else may mount a stranger's in its place.
+        // Root may change the owner of a file; other users may mount a file of another user in its
+        // place.
         let given =
             Command::new("chown").arg("65534").arg(&path).status().expect("chown").success();
         if !given {

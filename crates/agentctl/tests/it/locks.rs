@@ -1,4 +1,4 @@
-//! Who keeps a directory: live sessions, whoever started them, and what a person said.
+//! Occupied and locked directories: by live sessions, however they were started, and by manual locks.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -104,7 +104,7 @@ fn agents_of_every_kind_occupy_a_directory_and_their_servers_do_not() {
         let home = &claude.home;
         let _claude = claude.live(claude_code::A, &json!({"status": "idle"}));
         assert_refused(&enter(home, "ws"), &["claude-code", claude_code::A]);
-        // Codex records where it works; its process stands elsewhere.
+        // Codex records its directory; its process runs elsewhere.
         codex::rollout(home, codex::A, &[codex::started()]);
         let _codex = codex::exec(home, &[codex::A], &["exec"]);
         assert_refused(&enter(home, "."), &["codex", codex::A]);
@@ -191,7 +191,7 @@ fn an_agent_may_start_a_helper_where_it_works() {
         let mut expected = vec![Value::from(outer.as_str()), Value::from(inner.as_str())];
         expected.sort_by_key(ToString::to_string);
         assert_eq!(ids, expected);
-        // Whoever comes from outside is none of theirs.
+        // A launch from outside is not exempt.
         assert_refused(&enter(&home, "w"), &[&outer, &inner]);
     });
 }
@@ -353,7 +353,7 @@ fn rubbish_in_the_folder_hides_no_lock() {
         fs::write(folder.join("huge.json"), vec![b' '; 1 << 20]).expect("written");
         fs::write(folder.join("notes.txt"), "not ours").expect("written");
         let mut rubbish = 6;
-        // Somebody else's word about our directory, where this user may make one.
+        // A lock file of another user about our directory, where this user may create one.
         let foreign = folder.join("foreign.json");
         fs::write(&foreign, String::from_utf8_lossy(&mine).replace(&w, &v)).expect("written");
         if std::os::unix::fs::chown(&foreign, Some(12345), None).is_ok() {
@@ -413,7 +413,7 @@ fn a_full_disk_leaves_every_lock_whole() {
         let left = fs::read_dir(PathBuf::from(&state).join("locks")).expect("listed").flatten();
         let left: Vec<_> = left.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
         assert!(!left.iter().any(|name| name.starts_with(".new")), "{left:?}");
-        // What is there can be taken away all the same, and then there is room.
+        // An existing lock can be removed on a full disk, which frees space.
         assert_done(&home.run(&["unlock", "w"]));
         fs::remove_file(filler).expect("removed");
         assert_done(&home.run(&["lock", "v"]));

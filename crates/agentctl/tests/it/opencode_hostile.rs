@@ -1,4 +1,4 @@
-//! OpenCode's store as strangers may leave it.
+//! OpenCode's store with hostile content.
 
 use rusqlite::params;
 use testkit::{TestHome, sandboxed};
@@ -6,7 +6,7 @@ use testkit::{TestHome, sandboxed};
 use crate::opencode::{A, B, C, DATA, Store, answered, list, log, world};
 use crate::{assert_list_equals_status, home};
 
-/// What is wrong with a store, and how it is made so.
+/// A defect of a store, and the function that creates it.
 type Breaks = (&'static str, fn(&TestHome));
 
 #[test]
@@ -46,7 +46,7 @@ fn an_unreadable_store_is_a_fault_and_stops_no_session() {
             assert!(listed.sessions().is_empty(), "{what}");
             assert!(listed.stderr.contains("opencode.db"), "{what}: {}", listed.stderr);
             assert_eq!(home.run(&["status", A]).code, Some(3), "{what}");
-            // Who lives is known all the same; what it does is not.
+            // The live process is known all the same; its state is not.
             let log = log(&home);
             let begun = ["keep", &log, "a line"];
             let mut agent =

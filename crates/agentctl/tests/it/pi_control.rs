@@ -7,7 +7,7 @@ use crate::home;
 use crate::launched::{everyone, folder, status, until_stopped};
 use crate::pi::install;
 
-/// A Pi that keeps its session as the real one does: header first, then what it was asked, then a wait.
+/// A Pi that writes its session like the real one: the header, then the prompt, then a wait.
 fn pi(home: &TestHome, version: &str, ending: &str) {
     install(home, version);
     let text = r#"
@@ -128,7 +128,7 @@ fn a_resume_continues_the_same_file_and_counts_only_if_it_grew() {
         let lost = home.run(&["resume", &id, "into the void"]);
         assert_eq!(lost.code, Some(1), "{lost:?}");
         assert_eq!(prompts(&home, &id), ["go", "and on"]);
-        // One that is served is left alone.
+        // A served session is not resumed.
         pi(&home, "1.5.0", "ask; while :; do sleep 1; done");
         assert_eq!(home.run(&["resume", &id, "third"]).code, Some(0));
         let refused = home.run(&["resume", &id, "fourth"]);

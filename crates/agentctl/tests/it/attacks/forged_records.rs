@@ -39,7 +39,7 @@ fn decoy(home: &mut TestHome, name: &str, variable: &str, root: &Path) -> Agent 
     agent
 }
 
-/// A record of Claude Code as the attacker writes it: nothing but what makes it believed.
+/// A forged record of Claude Code with only the fields that are needed to be believed.
 fn record(home: &TestHome, pid: u32) -> String {
     json!({"sessionId": A, "cwd": home.path().join("ws"), "procStart": ticks(pid).to_string(),
         "status": "busy"})

@@ -56,7 +56,7 @@ fn a_gateway_of_another_user_gets_no_secret() {
     });
 }
 
-/// S6: our own gateway is told, whichever address of the loopback it listens on.
+/// S6: our own gateway gets the secret, on every loopback address.
 #[test]
 fn a_gateway_of_our_own_gets_its_secret() {
     sandboxed(|| {

@@ -14,7 +14,7 @@ fn list(home: &TestHome) -> testkit::Output {
     home.run(&["list", "-a", "--since", "all", "--json"])
 }
 
-/// Asserts that a stop of this thread reaches nobody.
+/// Asserts that a stop of this thread signals no process.
 fn assert_out_of_reach(home: &TestHome, id: &str, victim: &mut testkit::Agent) {
     let row = list(home).session(id);
     assert_eq!((&row["status"], &row["pid"]), (&"unknown".into(), &Value::Null), "{row}");
@@ -57,7 +57,7 @@ fn a_hard_link_to_another_threads_lock_joins_no_process() {
     });
 }
 
-/// S1: the holder of the lock is no Codex, or one whose own environment names another home.
+/// S1: the holder of the lock is not Codex, or a Codex whose environment names another home.
 #[test]
 fn a_lock_held_by_an_unproved_process_joins_no_process() {
     sandboxed(|| {
@@ -127,8 +127,8 @@ fn bytes_sent(listener: &UnixListener) -> Vec<u8> {
     sent
 }
 
-/// N7: a process whose arguments name the socket of another server. That server is asked nothing and is sent
-/// no order, in a home that only the process names and in the usual one.
+/// N7: a process whose arguments name the socket of another server. That server gets no request and no
+/// order, neither in a home that only the process names nor in the default home.
 #[test]
 fn a_server_that_names_the_socket_of_another_process_is_not_asked() {
     sandboxed(|| {
