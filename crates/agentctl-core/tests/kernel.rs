@@ -1,7 +1,7 @@
 //! The kernel room against the real kernel: recycled pids, zombies, paused and foreign processes.
 //!
 //! Every test runs in a private pid namespace of its own, in which this very test process is pid 1. The
-//! oracle is what the test itself did to the processes it started, never the code under test.
+//! oracle is the test's own actions on the processes it started, never the code under test.
 #![cfg(target_os = "linux")]
 // Tests start programs; helpers of tests panic as the tests themselves do.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
@@ -64,16 +64,16 @@ fn orphan(script: &str) -> u32 {
     String::from_utf8_lossy(&output.stdout).trim().parse().expect("a pid")
 }
 
-/// When a newcomer is let in under the pid of one that has just died.
+/// When a new process gets the pid of one that has just died.
 #[derive(Clone, Copy)]
 enum Gap {
     /// At once, as a rule within the same clock tick; or a tick later: as the dice fall.
     Chance,
-    /// Always a tick later: the best that start times can tell apart.
+    /// Always a tick later: the smallest difference of start times.
     Tick,
 }
 
-/// Lets a pid change hands again and again, and asks about the one who had it before.
+/// Gives a pid to new processes again and again, and asks for the previous owner.
 fn recycle(kernel: &Kernel, gap: Gap) {
     let (rounds, mut dice) = (rounds(300), Dice::new());
     let (mut false_running, mut misdelivered, mut same_tick) = (0, 0, 0);
@@ -343,7 +343,7 @@ fn a_process_of_another_pid_namespace_is_elsewhere() {
             .spawn()
             .expect("`unshare` of util-linux");
         let mut line = String::new();
-        // Held to the end: whoever speaks into a closed pipe dies of it.
+        // Kept open to the end: a process that writes into a closed pipe dies.
         let mut said = std::io::BufReader::new(child.stdout.take().expect("piped"));
         std::io::BufRead::read_line(&mut said, &mut line).expect("speaks");
         assert_eq!(line, "1\n", "it is pid 1 where it lives");

@@ -1,10 +1,10 @@
-//! Orders beside an adapter that believes every record: a stop verifies by itself what it signals, and a
-//! join by directory and start time only is never acted on.
+//! Orders beside an adapter that believes every record: a stop verifies by itself which processes it
+//! signals, and never acts on a join by directory and start time only.
 //!
-//! Every test runs in a private pid namespace and a process of its own, so the switches below are its
-//! alone.
+//! Every test runs in a private pid namespace and a process of its own, so the switches below affect no
+//! other test.
 #![cfg(target_os = "linux")]
-// Tests build their own world; helpers of tests panic as the tests themselves do.
+// Tests build their own host; helpers of tests panic like the tests themselves.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ static AT_HOME: AtomicBool = AtomicBool::new(true);
 static KNOWN: AtomicBool = AtomicBool::new(true);
 /// Only directory and start time join the process.
 static GUESSED: AtomicBool = AtomicBool::new(false);
-/// So often the live record is still read before it names nothing any more.
+/// Number of reads after which the live record names nothing any more.
 static READS: AtomicU32 = AtomicU32::new(u32::MAX);
 /// The processes that name the home, where no setting does.
 static NAMED_BY: Mutex<Vec<ProcId>> = Mutex::new(Vec::new());

@@ -1,5 +1,5 @@
-//! HMAC-SHA256 as RFC 2104 and FIPS 180-4 have it, written down once more: what a receiver would compute.
-//! For tests only: it is slow, and compares with nothing but itself.
+//! HMAC-SHA256 after RFC 2104 and FIPS 180-4, implemented independently, as a receiver would compute
+//! it. For tests only: it is slow and not constant-time.
 
 const BLOCK: usize = 64;
 

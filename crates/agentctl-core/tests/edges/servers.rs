@@ -1,4 +1,4 @@
-//! A thread that rests in a server of this machine is followed further (W18).
+//! An idle thread in a server of this machine is still tracked (W18).
 
 use std::time::Instant;
 
