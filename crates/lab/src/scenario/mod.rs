@@ -1,4 +1,4 @@
-//! What is tried: one file per agent, one function per scenario, one line each in [`all`].
+//! The scenarios: one file per agent, one function per scenario, one line each in [`all`].
 
 mod alike;
 pub mod claude_code;
@@ -11,7 +11,7 @@ mod unusual;
 
 use crate::stage::{Stage, Trouble};
 
-/// What a scenario needs.
+/// The requirements of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing but processes and files: part of the core that CI plays.
@@ -29,7 +29,7 @@ pub enum Versions {
     Newest,
     /// All of them.
     Every,
-    /// This one and later ones, because earlier ones lack what it shows.
+    /// This version and later ones, because earlier ones lack the feature.
     Since(&'static str),
 }
 
@@ -40,11 +40,11 @@ pub struct Scenario {
     pub agent: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// What it shows, for the page.
+    /// Its description for the page.
     pub shows: &'static str,
-    /// What it needs.
+    /// Its requirements.
     pub needs: Needs,
-    /// Why `unknown` is the best that can be said, where no source exists.
+    /// Why `unknown` is the best possible answer, where no source exists.
     pub unknown_because: Option<&'static str>,
     /// Which promised versions it is played with.
     pub versions: Versions,
@@ -65,7 +65,7 @@ impl Scenario {
         self
     }
 
-    /// Says whether it belongs to what is played with this version when versions are compared.
+    /// Says whether it is played with this version when versions are compared.
     #[must_use]
     pub fn shows_version(&self, version: &str) -> bool {
         match self.versions {

@@ -1,4 +1,4 @@
-//! Errors, cuts, delays, odd clients, and what is recorded of it all.
+//! Errors, cuts, delays, odd clients, and the record of them.
 
 use super::*;
 
@@ -84,7 +84,7 @@ fn a_cut_ends_in_the_middle_of_the_final_answer() {
     let cut: Vec<Request> =
         model.requests().into_iter().filter(|request| request.end == End::Cut).collect();
     assert_eq!(cut.len(), 6);
-    // Only Messages says something about usage before the end: what went in.
+    // Only Messages reports usage before the end: the input.
     let reported = |request: &&Request| request.usage.is_some();
     let early: Vec<&Request> = cut.iter().filter(reported).collect();
     assert_eq!(early.len(), 1);
@@ -352,7 +352,7 @@ fn requests_are_recorded_as_they_were_received() {
     }
     assert_eq!((first.method.as_str(), first.path.as_str()), ("POST", "/v1/messages"));
 
-    // The same numbers, read from what the client got.
+    // The same numbers, read from the client's answers.
     let number =
         |data: &Value, place: &str| data.pointer(place).and_then(Value::as_u64).expect("a number");
     let (_, told) = step.iter().find(|(name, _)| name == "message_delta").expect("usage");
@@ -383,7 +383,7 @@ fn requests_are_recorded_as_they_were_received() {
     };
     assert_eq!(third.usage, Some(told));
 
-    // And the log says what memory says; a line is written just after the record has ended.
+    // The log agrees with memory; a line is written just after the record has ended.
     drop(model);
     let lines = std::fs::read_to_string(log.path()).expect("the log");
     let lines: Vec<Value> =
