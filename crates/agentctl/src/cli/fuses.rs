@@ -1,8 +1,4 @@
-//! `agentctl fuse set
-//!
-//! extend
-//!
-//! cancel`, `fuses`: timers with actions that a person sets.
+//! `agentctl fuse set|extend|cancel`, `fuses`: timers with actions that a person sets.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
