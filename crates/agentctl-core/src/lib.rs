@@ -1,7 +1,7 @@
-//! What is true about the coding agents on this machine.
+//! The state of the coding agents on this machine.
 //!
-//! Truth lives in two places only: the agents' own files and the kernel. This crate reads both at the
-//! moment it is asked, joins them and returns findings and faults together. It neither prints, nor
+//! The only sources are the agents' own files and the kernel. This crate reads both for every question,
+//! joins them and returns findings and faults together. It neither prints, nor
 //! reads the environment, nor listens, nor depends on an async runtime: the world is handed in as a
 //! [`host::Host`], so a test is just another host. Which room uses which is drawn in
 //! `docs/ARCHITECTURE.md`, section Directions; a test compares it with the imports.

@@ -17,11 +17,11 @@ use crate::model::{Join, ProcId, Target};
 /// Why an order is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Objection {
-    /// It would act on an unproved home or process; with a hint what to do instead.
+    /// It would act on an unproved home or process; with a hint.
     Refused {
         /// One sentence.
         why: String,
-        /// What to do instead.
+        /// A hint with an alternative.
         hint: Option<String>,
     },
     /// It could not be verified.

@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_to_move_a_terminal_is_shown_instead() {
+    fn every_control_character_is_shown_as_text() {
         let bad = "a\x1b]52;c;x\x07b\u{9b}31m\u{202e}c\u{200b}\r\x7f\u{e0041}\nd\te";
         let good = clean(bad);
         assert!(!good.contains(is_harmful));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_the_data_and_loses_the_danger() {
+    fn json_keeps_the_data_without_control_characters() {
         let bad = "a\x1b[31m\u{9b}\u{202e}\u{e0041}\u{fe0f}z";
         let mut out = Vec::new();
         let formatter = SafeJson(serde_json::ser::CompactFormatter);

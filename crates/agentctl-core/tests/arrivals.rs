@@ -1,9 +1,9 @@
 //! Agents that begin where no folder is watched are noticed by their processes (W17).
 //!
-//! Nothing else happens in these namespaces: whatever is told here is told because a process was
-//! noticed, long before the look that comes once a minute.
+//! No other change happens in these namespaces: an event here proves that a process was noticed, long
+//! before the look that comes once a minute.
 #![cfg(target_os = "linux")]
-// Tests build their own world; helpers of tests panic as the tests themselves do.
+// Tests build their own host; helpers of tests panic like the tests themselves.
 #![allow(clippy::disallowed_methods, clippy::expect_used)]
 
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ fn host(home: &TestHome) -> Arc<Host> {
     })
 }
 
-/// A home of Claude Code that nobody watches.
+/// A home of Claude Code that is not watched.
 struct Moved {
     home: TestHome,
     watcher: Watcher,
@@ -53,7 +53,7 @@ impl Moved {
     fn new() -> Self {
         let home = TestHome::new("unused");
         let mut watcher = Watcher::new(host(&home), ALL).expect("a watcher");
-        // What it watches anew it looks at once more.
+        // Each newly watched object causes another look.
         for _ in 0..3 {
             watcher.look();
             watcher.wait(Duration::from_millis(300)).expect("waited");
@@ -62,7 +62,7 @@ impl Moved {
         Self { home, watcher }
     }
 
-    /// What makes a fake agent a session of Claude Code.
+    /// The script that makes a fake agent a session of Claude Code.
     fn script(&self) -> Vec<String> {
         let record = serde_json::json!({
             "sessionId": ID, "cwd": "/work", "startedAt": 1_794_728_785_156_i64, "procStart": "{start}",
@@ -90,7 +90,7 @@ impl Moved {
         Agent { child: command.spawn().expect("starts") }
     }
 
-    /// Waits and looks until this is what is told of the session.
+    /// Waits and looks until this event of the session is reported.
     fn until(&mut self, kind: &str) {
         let until = Instant::now() + IN_TIME;
         loop {

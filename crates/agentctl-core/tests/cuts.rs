@@ -1,4 +1,4 @@
-//! A transcript cut at any byte: what stands behind the last newline is not a line yet, never a fact.
+//! A transcript cut at any byte: bytes behind the last newline are not a line yet, and never a fact.
 //!
 //! Every recorded transcript of every agent is cut at random places and read through its adapter: the
 //! record must equal that of the same file cut at its last newline, and nothing may panic.
@@ -77,7 +77,7 @@ fn read(adapter: &'static dyn Adapter, home: &Path, bytes: &[u8]) -> Record {
     adapter.store(&look, &root).record(&locator, Depth::Whole)
 }
 
-/// What a record says, without the moment it was read.
+/// Returns a record as text, without the time of the reading.
 fn told(record: &Record) -> String {
     format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
@@ -131,7 +131,7 @@ proptest! {
         soiled.extend(&rubbish);
         soiled.push(b'\n');
         let mut after = read(*adapter, home.path(), &soiled);
-        // A damaged last line may have said how the turn went on: then that is not known.
+        // The damaged last line may have contained the end of the turn: then the state is not known.
         if matches!(after.turn, Turn::Undecided(_)) {
             after.turn = before.turn.clone();
         }

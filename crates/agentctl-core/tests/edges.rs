@@ -1,10 +1,10 @@
-//! Edges over arbitrary worlds: sessions that begin, work, ask, rest, end and come again, seen by looks
-//! that may fail.
+//! Edges over generated worlds: sessions that begin, work, ask, idle, end and begin again, seen by
+//! looks that may fail.
 //!
-//! The oracle is the world that was made up: told in order, the edges lead from the first look to the
-//! last; nothing is told twice, nothing ends that could not be looked at.
+//! The oracle is the generated world: in order, the edges lead from the first look to the last; no edge
+//! is reported twice, and no session ends that could not be looked at.
 #![cfg(target_os = "linux")]
-// Tests build their own world; helpers of tests panic as the tests themselves do.
+// Tests build their own host; helpers of tests panic like the tests themselves.
 #![allow(clippy::disallowed_methods, clippy::expect_used)]
 
 #[path = "edges/prompts.rs"]
@@ -91,18 +91,18 @@ fn look(at: i64, start: Instant, sessions: Vec<Session>) -> Snapshot {
     }
 }
 
-/// What a session does, in a made-up world.
+/// The state of a session in a generated world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     Nothing,
     Running,
     Asking(&'static str),
     Idle,
-    /// The source itself cannot tell.
+    /// The source itself does not know.
     Puzzling,
     Stopped,
     Failed,
-    /// Its keeper has it no more.
+    /// Its server does not have it any more.
     Forgotten,
 }
 
@@ -158,7 +158,7 @@ fn moments() -> impl Strategy<Value = Vec<Moment>> {
     proptest::collection::vec(moment, 1..12)
 }
 
-/// The world as it goes on: what tells one life from the next.
+/// The world over time, with the counters that distinguish one life from the next.
 #[derive(Default)]
 struct World {
     lives: [u32; 5],
@@ -195,7 +195,7 @@ impl World {
             if woke {
                 self.lives[which] += 1;
             }
-            // What a server keeps has an entry whenever something happens to it.
+            // A session of a server gets an entry with every change.
             if moment.written[which] || adapter == "far" {
                 self.entry[which] = at;
             }
@@ -235,7 +235,7 @@ impl World {
     }
 }
 
-/// What somebody believes who heard every edge.
+/// The state that a receiver of every edge would believe.
 fn believe(belief: &mut BTreeMap<String, (EventKind, Option<String>)>, event: &Event) {
     let id = event.session_id.clone().expect("a session");
     let detail = event.session.as_ref().and_then(|s| s.reason.as_ref()?.detail.clone());
@@ -285,7 +285,7 @@ proptest! {
         calm.fails.clear();
         calm.rests.clear();
         calm.written = [false; 5];
-        // Twice the same without a fault: doubts are over, and everything was told.
+        // Two equal looks without a fault: all doubts are over, and every edge was reported.
         let all: Vec<Moment> = moments.iter().cloned().chain([calm.clone(), calm.clone()]).collect();
         let (mut belief, mut ids) = (BTreeMap::new(), BTreeSet::new());
         let mut latest: Option<Time> = None;
@@ -327,7 +327,7 @@ proptest! {
     }
 }
 
-/// Looks twice and returns what the second brought.
+/// Looks twice and returns the events of the second look.
 fn between(before: Vec<Session>, now: impl FnOnce(&Edges) -> Snapshot) -> Vec<Event> {
     let mut edges = Edges::default();
     assert_eq!(edges.step(look(0, Instant::now(), before)), []);
@@ -340,7 +340,7 @@ fn kinds(events: &[Event]) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_doubt_that_passes_is_not_worth_a_word() {
+fn a_short_unknown_is_not_reported() {
     let start = Instant::now();
     let mut edges = Edges::default();
     let alive = || vec![session("one", Some("a"), Status::Running)];
@@ -382,7 +382,7 @@ fn a_process_that_finds_its_session_starts_once() {
         look(1, Instant::now(), vec![])
     });
     assert_eq!(kinds(&events), [""; 0]);
-    // It needs somebody before it can have a session: that is worth a word.
+    // It needs a human before it can have a session: that is reported.
     let mut asking = starting(None, Status::Waiting);
     asking.reason = Some(Reason::of(ReasonKind::Trust));
     let events = between(vec![], |_| look(1, Instant::now(), vec![asking]));
@@ -391,7 +391,7 @@ fn a_process_that_finds_its_session_starts_once() {
 }
 
 #[test]
-fn what_could_not_be_seen_did_not_start() {
+fn a_hidden_session_is_not_reported_as_started() {
     let begun = |second| {
         let mut row = session("one", Some("a"), Status::Waiting);
         row.started_at = Some(time(second));
@@ -431,7 +431,7 @@ fn passed(run: &str, began: i64, ended: i64) -> Passed {
 }
 
 #[test]
-fn a_launch_is_told_by_its_run_however_little_of_it_was_seen() {
+fn a_launch_is_reported_from_its_run_even_if_no_look_saw_it() {
     // Born and gone between two looks.
     let events = between(vec![], |_| {
         let mut look = look(10, Instant::now(), vec![]);
@@ -443,7 +443,7 @@ fn a_launch_is_told_by_its_run_however_little_of_it_was_seen() {
     assert_eq!(told, [("r1-started", time(3)), ("r1-stopped", time(4))]);
     assert!(events.iter().all(|e| e.callback.is_some() && !e.late));
 
-    // Seen alive, then over; and nothing is told again.
+    // Seen alive, then over; and no event is repeated.
     let mut edges = Edges::default();
     let row = session("one", Some("a"), Status::Running);
     let key = Key::of(&row).expect("a key");
@@ -478,7 +478,7 @@ fn a_launch_is_told_by_its_run_however_little_of_it_was_seen() {
 }
 
 #[test]
-fn a_directory_is_free_when_it_is_known_to_be() {
+fn a_directory_is_reported_free_only_when_that_is_known() {
     let lock = |kind, session: Option<&str>, pid, since| {
         let holder = Holder {
             kind,

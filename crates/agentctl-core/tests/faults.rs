@@ -1,10 +1,10 @@
 //! Adapters that panic, hang, are slow or cannot read their sources, beside one that works.
 //!
-//! Each costs its own rows at most and becomes a fault; the others' rows are what they would be without
-//! it; and what a failed source leaves open is `unknown`, never `stopped`. Every test runs in a private
-//! pid namespace and a process of its own, so the switches below are its alone.
+//! Each loses at most its own rows and becomes a fault; the rows of others are unchanged; and a session
+//! that a failed source hides is `unknown`, never `stopped`. Every test runs in a private pid namespace
+//! and a process of its own, so the switches below affect no other test.
 #![cfg(target_os = "linux")]
-// Tests build their own world; helpers of tests panic as the tests themselves do.
+// Tests build their own host; helpers of tests panic like the tests themselves.
 #![allow(clippy::disallowed_methods, clippy::expect_used)]
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use agentctl_core::kernel::{Brief, Kernel};
 use agentctl_core::model::{Fault, Listing, Locator, Message, Outcome, Session, Status, Time};
 use testkit::{Agent, TestHome, eventually, sandboxed};
 
-/// An adapter whose every answer is a function of the test's choice.
+/// An adapter whose every answer is a function of the test.
 struct Fake {
     name: &'static str,
     is_candidate: fn() -> bool,
@@ -34,7 +34,7 @@ struct Fake {
     record: fn(&Locator) -> Record,
 }
 
-/// One that works: a finished session, and nobody alive.
+/// An adapter that works: a finished session, and no live one.
 const SOUND: Fake = Fake {
     name: "sound",
     is_candidate: || false,
@@ -164,7 +164,7 @@ impl World {
         fleet::list(&host, adapters, &everything())
     }
 
-    /// What the demo adapter says when it is asked alone.
+    /// Returns the answer of the demo adapter alone.
     fn alone(&self) -> Vec<Session> {
         static ALONE: Adapters = &[&Demo];
         let listing = self.list(ALONE);
@@ -203,14 +203,14 @@ fn faults(listing: &Listing) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_panicking_adapter_costs_its_own_rows_only() {
+fn a_panicking_adapter_loses_only_its_own_rows() {
     sandboxed(|| {
         static ADAPTERS: Adapters = &[
             &Fake { name: "a-roots", roots: || panic!("no roots"), ..SOUND },
             &Fake { name: "b-live", live: || panic!("no life"), ..SOUND },
             &Fake { name: "c-history", history: || panic!("no past"), ..SOUND },
             &Fake { name: "d-record", record: |l| panic!("no record of {}", l.id), ..SOUND },
-            // So many records are read on several threads.
+            // This many records are read on several threads.
             &Fake {
                 name: "e-records",
                 history: || entries(&["finished"; 500]),
@@ -242,7 +242,7 @@ fn a_panicking_adapter_costs_its_own_rows_only() {
 }
 
 #[test]
-fn a_panic_over_a_process_is_a_closer_look() {
+fn a_panic_in_is_candidate_keeps_the_process() {
     sandboxed(|| {
         static ADAPTERS: Adapters =
             &[&Fake { name: "jumpy", is_candidate: || panic!("a process!"), ..SOUND }, &Demo];
@@ -253,7 +253,7 @@ fn a_panic_over_a_process_is_a_closer_look() {
     });
 }
 
-/// A door that stays shut until it is opened, and knows whether somebody waits before it.
+/// A gate that stays shut until it is opened, and knows whether a thread waits for it.
 struct Door {
     open: Mutex<bool>,
     opened: Condvar,
@@ -285,7 +285,7 @@ impl Door {
 }
 
 #[test]
-fn a_hanging_adapter_is_left_behind() {
+fn a_hanging_adapter_is_abandoned_at_the_deadline() {
     sandboxed(|| {
         static SHUT: Door = Door::shut();
         static LATE: Door = Door::shut();
@@ -336,7 +336,7 @@ fn a_hanging_adapter_is_left_behind() {
 /// N2: a home that hangs or panics costs its own rows; the rows of the other homes are kept, the faults name
 /// the home, and a home that still hangs is not asked again and again.
 #[test]
-fn a_hanging_home_costs_its_own_rows_only() {
+fn a_hanging_home_loses_only_its_own_rows() {
     sandboxed(|| {
         static ADAPTERS: Adapters = &[&Fake {
             name: "several",
@@ -376,7 +376,7 @@ fn a_failed_source_never_says_stopped() {
                 history: || entries(&ENDS),
                 ..SOUND
             },
-            // It knows that it has not seen all, but not what is to blame.
+            // It knows that its answer is incomplete, but not why.
             &Fake {
                 name: "silent",
                 live: || Found { whole: false, ..Found::default() },
@@ -405,7 +405,7 @@ fn a_failed_source_never_says_stopped() {
             "what lives is seen all the same"
         );
         assert_eq!(of("demo", &listing), world.alone());
-        // Where the served session's record may lie, nobody could look.
+        // The place of the served session's record could not be read.
         let told = [
             ("erring", "broken"),
             ("forgetful", "broken"),
@@ -464,9 +464,9 @@ mod restless {
 }
 
 #[test]
-fn who_comes_or_goes_while_we_look_was_not_killed() {
+fn a_session_that_starts_or_ends_during_a_look_was_not_killed() {
     sandboxed(|| {
-        // At most four questions are put: who lives, the record, and both once more.
+        // At most four questions are asked: the live sessions, the record, and both once more.
         const STEPS: i64 = 5;
         let world = World::new();
         for (life, served) in (0..1 << STEPS).flat_map(|life| [(life, false), (life, true)]) {
@@ -493,7 +493,7 @@ fn who_comes_or_goes_while_we_look_was_not_killed() {
 }
 
 #[test]
-fn a_source_that_fails_at_the_second_look_is_told_and_says_unknown() {
+fn a_source_that_fails_at_the_second_look_is_reported_and_gives_unknown() {
     sandboxed(|| {
         static LOOKED: AtomicBool = AtomicBool::new(false);
         static ADAPTERS: Adapters = &[&Fake {
@@ -513,7 +513,7 @@ fn a_source_that_fails_at_the_second_look_is_told_and_says_unknown() {
 }
 
 #[test]
-fn who_has_ended_since_the_table_was_read_is_nobody() {
+fn a_process_that_ended_after_the_table_was_read_is_ignored() {
     sandboxed(|| {
         for (adapter, name, argument, place) in [
             ("claude-code", "claude", "hello", ".claude"),

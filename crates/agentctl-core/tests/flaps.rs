@@ -1,11 +1,11 @@
-//! A gateway that is slow, flaps, lies or is dead, asked again and again: it is answered rightly or not
-//! at all, and beside it nothing changes.
+//! A gateway that is slow, flaps, lies or is dead, asked again and again: its answer is right or
+//! missing, and other answers do not change.
 //!
-//! Each round gives the gateway other sessions and another temper. The oracle is what the test gave it:
-//! a row that differs from it is wrong, a list that lacks a row without a fault is wrong. `AGENTCTL_FLAPS`
-//! sets the number of rounds, `AGENTCTL_SEED` repeats them.
+//! Each round gives the gateway other sessions and another behaviour. The oracle is the test's own
+//! data: a row that differs from it is wrong, a list that lacks a row without a fault is wrong.
+//! `AGENTCTL_FLAPS` sets the number of rounds, `AGENTCTL_SEED` repeats them.
 #![cfg(target_os = "linux")]
-// Tests build their own world; helpers of tests panic as the tests themselves do.
+// Tests build their own host; helpers of tests panic like the tests themselves.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ fn everything() -> Query {
     Query { history: Some(None), children: true, ..Query::default() }
 }
 
-/// The states a conversation can be in, and what each must be called.
+/// The states of a conversation, with the expected status of each.
 const STATES: [(Option<&str>, bool, Status); 7] = [
     (Some("running"), true, Status::Running),
     (Some("queued"), true, Status::Running),
@@ -65,7 +65,7 @@ const STATES: [(Option<&str>, bool, Status); 7] = [
     (None, false, Status::Idle),
 ];
 
-/// A time that no clock of ours shows: skew is no reason to doubt anybody.
+/// A time far from our clock: clock skew must cause no doubt.
 fn sometime(dice: &mut Dice) -> i64 {
     [0, -1, 1, 1_794_728_786_726, 4_294_967_296_000, i64::MAX]
         [usize::try_from(dice.below(6)).expect("small")]
@@ -110,7 +110,7 @@ fn temper(dice: &mut Dice, rows: usize) -> Manner {
 }
 
 #[test]
-fn whatever_a_gateway_does_nothing_is_said_wrongly() {
+fn no_behaviour_of_a_gateway_causes_a_wrong_answer() {
     sandboxed(|| {
         let rounds: u32 =
             std::env::var("AGENTCTL_FLAPS").map_or(400, |n| n.parse().expect("a number"));
@@ -152,7 +152,7 @@ fn whatever_a_gateway_does_nothing_is_said_wrongly() {
             let token = if dice.below(20) == 0 { "another" } else { TOKEN };
             let host = host(&home, &gateway, token, limit);
             let began = Instant::now();
-            // What lives is another question than what there is, and has another way to go wrong.
+            // Live sessions and all sessions are different questions, which fail in different ways.
             let plain = dice.below(2) == 0;
             let query = if plain { Query::default() } else { everything() };
             let listing = fleet::list(&host, BOTH, &query);
@@ -184,7 +184,7 @@ fn whatever_a_gateway_does_nothing_is_said_wrongly() {
                 assert!(listing.faults.iter().all(|f| f.adapter == "openclaw"), "{about}");
                 assert!(!listing.faults.iter().any(|f| f.message.contains(TOKEN)), "{about}");
                 faults += 1;
-                // One that is well may be late on a busy machine, and nothing else.
+                // A healthy gateway may time out on a busy machine, and must have no other fault.
                 let well = manner == Manner::Well && !dead && token == TOKEN;
                 let late = listing.faults.iter().all(|f| f.code == "timeout");
                 assert!(!well || late, "{about}: {:?}", listing.faults);

@@ -1,9 +1,9 @@
-//! The join over arbitrary worlds: any set of claims by the living, any set of records, any gaps.
+//! The join over generated worlds: any set of live claims, any set of records, any gaps.
 //!
-//! It never invents or loses a row, never calls a session over while a live process serves it, and never
-//! says `stopped` where absence was not proved. The oracle is the world that was made up, not the code.
+//! It never invents or loses a row, never ends a session that a live process serves, and never reports
+//! `stopped` where absence was not proved. The oracle is the generated world, not the code.
 #![cfg(target_os = "linux")]
-// Tests build their own world; helpers of tests panic as the tests themselves do.
+// Tests build their own host; helpers of tests panic like the tests themselves.
 #![allow(clippy::disallowed_methods, clippy::expect_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ const TOP: [&str; 4] = ["a", "b", "c", "d"];
 const CHILDREN: [&str; 4] = ["a-1", "b-1", "c-1", "d-1"];
 const DIRECTORIES: [&str; 2] = ["/x", "/y"];
 
-/// What a live source claims.
+/// The claim of a live source.
 #[derive(Clone, Debug)]
 struct Claim {
     id: Option<&'static str>,
@@ -41,7 +41,7 @@ struct Claim {
     started_ms: Option<i64>,
 }
 
-/// What a session's record says.
+/// The content of a session's record.
 #[derive(Clone, Debug)]
 struct Written {
     turn: Turn,
@@ -88,7 +88,7 @@ fn claims() -> impl Strategy<Value = Claim> {
     let started = prop::option::of(0i64..200);
     (id, pids, any::<bool>(), state, any::<bool>(), cwd, started).prop_map(
         |(id, mut pids, paused, state, may_serve, cwd, started_ms)| {
-            // Who serves nothing we know of is at least a process.
+            // A claim without a known session has at least a process.
             if id.is_none() && pids.is_empty() {
                 pids.insert(104);
             }
@@ -172,7 +172,7 @@ impl World {
         self.claims.iter().any(|c| c.id == Some(id))
     }
 
-    /// Somebody without a record may be serving this session, as far as directory and time tell.
+    /// Says whether a process without a record may serve this session, by directory and time.
     fn has_suspects(&self, id: &str) -> bool {
         let record = self.record(id);
         let (cwd, last) = (record.cwd.as_deref(), record.last_activity_at.map(Time::millis));
@@ -189,7 +189,7 @@ fn process(pid: u32) -> ProcId {
     ProcId { pid, start_ticks: 1, inode: None, boot_id: String::new() }
 }
 
-/// What holds of every single row, whoever asks.
+/// Checks the properties of every single row.
 fn check_row(world: &World, row: &Session, gaps: bool) -> Result<(), TestCaseError> {
     let id = row.id.as_deref().expect("a session");
     let pids: BTreeSet<u32> = row.processes.iter().map(|p| p.id.pid).collect();
@@ -240,7 +240,7 @@ fn world() -> World {
     WORLD.lock().expect("sound").clone().expect("set")
 }
 
-/// An adapter of whichever world is set.
+/// An adapter for the generated world that is set.
 struct Play;
 
 impl Adapter for Play {
@@ -370,7 +370,7 @@ fn play(cases: u32, mut check: impl FnMut(World) -> Result<(), TestCaseError>) {
 }
 
 #[test]
-fn no_row_is_invented_or_lost_and_nothing_alive_is_over() {
+fn no_row_is_invented_or_lost_and_no_live_session_is_stopped() {
     sandboxed(|| {
         let host = host();
         play(500, |world| check_listings(&host, &world));

@@ -1,7 +1,7 @@
 //! The kernel room against the real kernel: recycled pids, zombies, paused and foreign processes.
 //!
 //! Every test runs in a private pid namespace of its own, in which this very test process is pid 1. The
-//! oracle is what the test itself did to the processes it started, never the code under test.
+//! oracle is the test's own actions on the processes it started, never the code under test.
 #![cfg(target_os = "linux")]
 // Tests start programs; helpers of tests panic as the tests themselves do.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
@@ -64,16 +64,16 @@ fn orphan(script: &str) -> u32 {
     String::from_utf8_lossy(&output.stdout).trim().parse().expect("a pid")
 }
 
-/// When a newcomer is let in under the pid of one that has just died.
+/// When a new process gets the pid of one that has just died.
 #[derive(Clone, Copy)]
 enum Gap {
     /// At once, as a rule within the same clock tick; or a tick later: as the dice fall.
     Chance,
-    /// Always a tick later: the best that start times can tell apart.
+    /// Always a tick later: the smallest difference of start times.
     Tick,
 }
 
-/// Lets a pid change hands again and again, and asks about the one who had it before.
+/// Gives a pid to new processes again and again, and asks for the previous owner.
 fn recycle(kernel: &Kernel, gap: Gap) {
     let (rounds, mut dice) = (rounds(300), Dice::new());
     let (mut false_running, mut misdelivered, mut same_tick) = (0, 0, 0);
@@ -158,7 +158,7 @@ fn a_pid_that_became_a_thread_is_no_process() {
 }
 
 #[test]
-fn another_boot_is_another_world() {
+fn a_process_of_another_boot_is_gone() {
     sandboxed(|| {
         for kernel in kernels() {
             let mut echo = Echo::start("cat", None);
@@ -173,7 +173,7 @@ fn another_boot_is_another_world() {
 }
 
 #[test]
-fn a_zombie_nobody_reaps_is_gone_at_once() {
+fn a_zombie_that_is_never_reaped_is_gone_at_once() {
     sandboxed(|| {
         assert_eq!(std::process::id(), 1, "the init that never reaps is this test");
         let pid = orphan("sleep 600");
@@ -239,7 +239,7 @@ fn a_stopped_process_is_alive_and_paused() {
 }
 
 #[test]
-fn the_exit_of_a_process_that_is_not_ours_is_told() {
+fn the_exit_of_a_process_that_is_not_our_child_is_reported() {
     sandboxed(|| {
         for kernel in kernels() {
             let ids = ["sleep 600", "sleep 601"].map(|s| id_of(&kernel, orphan(s)));
@@ -259,7 +259,7 @@ fn the_exit_of_a_process_that_is_not_ours_is_told() {
 }
 
 #[test]
-fn what_a_process_holds_and_was_told_is_seen() {
+fn locks_open_files_and_environment_of_a_process_are_read() {
     sandboxed(|| {
         let mut home = TestHome::new("unused");
         home.set("MARK", "v1: a=b c");
@@ -301,7 +301,7 @@ fn what_a_process_holds_and_was_told_is_seen() {
 }
 
 #[test]
-fn the_table_holds_exactly_who_was_asked_for() {
+fn the_table_holds_exactly_the_wanted_processes() {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
     sandboxed(|| {
         let home = TestHome::new("unused");
@@ -343,7 +343,7 @@ fn a_process_of_another_pid_namespace_is_elsewhere() {
             .spawn()
             .expect("`unshare` of util-linux");
         let mut line = String::new();
-        // Held to the end: whoever speaks into a closed pipe dies of it.
+        // Kept open to the end: a process that writes into a closed pipe dies.
         let mut said = std::io::BufReader::new(child.stdout.take().expect("piped"));
         std::io::BufRead::read_line(&mut said, &mut line).expect("speaks");
         assert_eq!(line, "1\n", "it is pid 1 where it lives");
@@ -361,7 +361,7 @@ fn a_process_of_another_pid_namespace_is_elsewhere() {
 }
 
 #[test]
-fn no_such_pid_is_nobody() {
+fn a_pid_without_a_process_gives_none() {
     sandboxed(|| {
         for kernel in kernels() {
             for pid in [0, 4_000_000, u32::MAX] {

@@ -44,14 +44,14 @@ impl World {
         host(self.dir.path())
     }
 
-    /// A directory in which somebody may work.
+    /// Returns a directory in which an agent may work.
     fn place(&self) -> PathBuf {
         let place = self.dir.path().join("place");
         std::fs::create_dir_all(&place).expect("made");
         std::fs::canonicalize(place).expect("resolved")
     }
 
-    /// Says who keeps the place.
+    /// Returns the holders of the directory.
     fn occupancy(&self) -> Occupancy {
         locks::occupancy(&self.host(), NOBODY, &self.place())
     }
@@ -110,7 +110,7 @@ fn role(role: &str, place: &Path) -> Actor {
     Actor(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("started"))
 }
 
-/// A shell script that marks its own process as an agent of ours and becomes this command.
+/// Returns a shell script that marks its own process as an agent of ours and becomes this command.
 fn marked(then: &str) -> String {
     format!("set -- $(cat /proc/$$/stat); AGENTCTL_RUN=v1:run:$$:${{22}} exec {then}")
 }
@@ -119,16 +119,16 @@ fn busy(answer: Result<HeldMutex, EnterError>) -> bool {
     matches!(answer, Err(EnterError::Busy))
 }
 
-/// Not a test: what other processes do when a test starts this program as one.
+/// Not a test: the code of the other processes that tests start from this program.
 #[test]
 fn the_other_processes() {
     let Some(role) = std::env::var_os(ROLE) else { return };
     let place = PathBuf::from(std::env::var_os(PLACE).expect("a place"));
     let role = role.to_str().expect("a role");
     match role {
-        // Takes the mutex, says so, and becomes an agent: the exec alone lets go of it. Then, as a script
-        // does, it becomes another program once more. The kernel counts what it is given before anything
-        // of it can be read: so much makes that moment last.
+        // Takes the mutex, reports it, and becomes an agent: the exec alone releases the mutex. Then,
+        // like a script, it becomes another program once more. The kernel copies arguments and
+        // environment before any of it can be read: a large size makes that moment last.
         "many arguments" | "many variables" => {
             let file = File::open(&place).expect("open");
             file.lock().expect("locked");
@@ -145,7 +145,7 @@ fn the_other_processes() {
             }
             panic!("{}", agent.exec());
         }
-        // Says who keeps the place, seen from where it stands in the tree.
+        // Reports the holders of the directory, seen from its place in the process tree.
         "observer" => {
             let seen = locks::occupancy(&host(&place), NOBODY, &place);
             println!("holders {} exempt {}", seen.holders.len(), seen.exempt.len());
@@ -155,7 +155,7 @@ fn the_other_processes() {
 }
 
 #[test]
-fn one_at_a_time_enters_a_directory() {
+fn only_one_process_holds_the_mutex_of_a_directory() {
     sandboxed(|| {
         let world = World::new();
         let (host, place) = (world.host(), world.place());
@@ -179,7 +179,7 @@ fn one_at_a_time_enters_a_directory() {
 }
 
 #[test]
-fn a_wait_is_bounded_and_what_came_too_late_holds_nothing() {
+fn a_wait_for_the_mutex_times_out_and_then_holds_nothing() {
     sandboxed(|| {
         let world = World::new();
         let (host, place) = (world.host(), world.place());
@@ -188,7 +188,7 @@ fn a_wait_is_bounded_and_what_came_too_late_holds_nothing() {
         assert!(busy(enter(&host, &place, Duration::from_millis(50))));
         assert!(began.elapsed() >= Duration::from_millis(50), "{:?}", began.elapsed());
         drop(entry);
-        // The thread that waited may get it now, and lets go of it at once.
+        // The thread that waited may get the mutex now, and releases it at once.
         drop(enter(&host, &place, LONG).expect("free again"));
         assert!(matches!(
             enter(&host, &world.dir.path().join("none"), LONG),
@@ -212,7 +212,7 @@ fn a_killed_holder_frees_the_directory() {
 }
 
 #[test]
-fn the_mutex_goes_from_hand_to_hand_and_ends_with_the_last() {
+fn an_inherited_mutex_is_released_with_its_last_descriptor() {
     sandboxed(|| {
         let world = World::new();
         let (host, place) = (world.host(), world.place());
@@ -235,7 +235,7 @@ fn the_mutex_goes_from_hand_to_hand_and_ends_with_the_last() {
 }
 
 #[test]
-fn who_waits_for_a_directory_that_is_replaced_gets_the_new_one() {
+fn waiting_for_a_replaced_directory_locks_the_new_one() {
     sandboxed(|| {
         let world = World::new();
         let (host, place) = (world.host(), world.place());
@@ -256,19 +256,19 @@ fn who_waits_for_a_directory_that_is_replaced_gets_the_new_one() {
 }
 
 #[test]
-fn a_marked_process_occupies_and_what_it_started_does_not() {
+fn a_marked_process_occupies_its_directory_and_its_children_do_not() {
     sandboxed(|| {
         let world = World::new();
         let place = world.place();
         assert!(world.occupancy().holders.is_empty());
-        // It has become `sleep`, which no adapter knows; a child of its stands there too.
+        // It has become `sleep`, which no adapter knows; a child of it runs in the directory too.
         let mut agent = shell(&place, &marked("sh -c 'sleep 601 & echo $!; exec sleep 600'"));
         let child: u32 = agent.says("").trim().parse().expect("a pid");
         let seen = world.occupancy();
         assert!(seen.faults.is_empty() && seen.exempt.is_empty(), "{seen:?}");
         let pids: Vec<_> = seen.holders.iter().map(|h| (h.kind, h.pid)).collect();
         assert_eq!(pids, [(Kind::Occupied, Some(agent.0.id()))]);
-        // Elsewhere it occupies nothing, and dead (though not reaped) nobody does.
+        // Elsewhere it occupies nothing, and after its death (not reaped yet) the directory is free.
         assert!(locks::occupancy(&world.host(), NOBODY, world.dir.path()).holders.is_empty());
         agent.kill();
         eventually("it is dead", || world.occupancy().holders.is_empty().then_some(()));
@@ -278,7 +278,7 @@ fn a_marked_process_occupies_and_what_it_started_does_not() {
 }
 
 #[test]
-fn nobody_is_overlooked_in_the_moment_of_its_exec() {
+fn a_process_in_execve_is_not_missed() {
     sandboxed(|| {
         let world = World::new();
         let (host, place) = (world.host(), world.place());
@@ -304,12 +304,12 @@ fn nobody_is_overlooked_in_the_moment_of_its_exec() {
 }
 
 #[test]
-fn a_process_without_environment_is_looked_at_for_a_moment_only() {
+fn a_process_without_environment_is_retried_briefly() {
     sandboxed(|| {
         let world = World::new();
         let mut bare = shell(&world.place(), "exec env -i sh -c 'echo up; sleep 600; :'");
         bare.says("up");
-        // It never gets one. Whoever waited for that would wait for ever.
+        // It never gets an environment. Waiting for it would never end.
         assert!(world.occupancy().holders.is_empty());
     });
 }
@@ -318,7 +318,7 @@ fn a_process_without_environment_is_looked_at_for_a_moment_only() {
 fn a_starter_that_went_without_the_mutex_counts() {
     sandboxed(|| {
         let world = World::new();
-        // As if it had been held up right before its exec: it waits for a script that nobody writes.
+        // As if it had been stopped right before its exec: it waits for a script that is never written.
         let fifo = world.place().join("exec-agent");
         assert!(Command::new("mkfifo").arg(&fifo).status().expect("runs").success());
         let mut command = Command::new("sh");
@@ -342,7 +342,7 @@ fn an_ancestor_is_exempt_and_named() {
             program.display()
         );
         let mut agent = shell(&place, &marked(&format!("sh -c '{observe}'")));
-        // Where there is one core only, the runner's own words stand before it.
+        // On a single core, output of the test runner may precede it.
         let said = agent.says("holders");
         assert!(said.ends_with("holders 0 exempt 1"), "{said}");
         assert_eq!(world.occupancy().holders.len(), 1, "to others it is none of theirs");
@@ -375,7 +375,7 @@ fn a_lock_that_cannot_be_read_still_locks_its_directory() {
 }
 
 #[test]
-fn who_cannot_look_knows_that() {
+fn unreadable_locks_are_a_blind_fault_and_refuse_a_new_lock() {
     let fault = |root: Option<&str>, code| {
         let root = root.map(str::to_owned);
         Fault { adapter: "any", root, code, message: String::new() }
@@ -398,7 +398,7 @@ fn who_cannot_look_knows_that() {
 }
 
 #[test]
-fn a_path_is_resolved_though_it_is_no_more() {
+fn the_path_of_a_removed_directory_is_resolved() {
     let world = World::new();
     let (host, place) = (world.host(), world.place());
     let root = place.parent().expect("a parent").to_owned();

@@ -1,10 +1,10 @@
-//! Orders beside an adapter that believes every record: a stop verifies by itself what it signals, and a
-//! join by directory and start time only is never acted on.
+//! Orders beside an adapter that believes every record: a stop verifies by itself which processes it
+//! signals, and never acts on a join by directory and start time only.
 //!
-//! Every test runs in a private pid namespace and a process of its own, so the switches below are its
-//! alone.
+//! Every test runs in a private pid namespace and a process of its own, so the switches below affect no
+//! other test.
 #![cfg(target_os = "linux")]
-// Tests build their own world; helpers of tests panic as the tests themselves do.
+// Tests build their own host; helpers of tests panic like the tests themselves.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ static AT_HOME: AtomicBool = AtomicBool::new(true);
 static KNOWN: AtomicBool = AtomicBool::new(true);
 /// Only directory and start time join the process.
 static GUESSED: AtomicBool = AtomicBool::new(false);
-/// So often the live record is still read before it names nothing any more.
+/// Number of reads after which the live record names nothing any more.
 static READS: AtomicU32 = AtomicU32::new(u32::MAX);
 /// The processes that name the home, where no setting does.
 static NAMED_BY: Mutex<Vec<ProcId>> = Mutex::new(Vec::new());
@@ -196,7 +196,7 @@ fn a_process_that_is_proved_is_stopped() {
 }
 
 #[test]
-fn a_stop_looks_at_the_program_once_more() {
+fn a_stop_checks_the_program_again() {
     sandboxed(|| {
         OWN.store(false, Ordering::SeqCst);
         assert_refused(&mut named(), "is not the agent's program");
@@ -204,7 +204,7 @@ fn a_stop_looks_at_the_program_once_more() {
 }
 
 #[test]
-fn a_stop_looks_at_the_home_once_more() {
+fn a_stop_checks_the_home_again() {
     sandboxed(|| {
         AT_HOME.store(false, Ordering::SeqCst);
         assert_refused(&mut named(), "names the home /elsewhere");
@@ -212,7 +212,7 @@ fn a_stop_looks_at_the_home_once_more() {
 }
 
 #[test]
-fn a_stop_looks_at_the_pid_namespace_once_more() {
+fn a_stop_checks_the_pid_namespace_again() {
     sandboxed(|| {
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--kill-child", "cat"]);
@@ -228,7 +228,7 @@ fn a_stop_looks_at_the_pid_namespace_once_more() {
 
 #[test]
 #[ignore = "needs root: it plays another user"]
-fn a_stop_looks_at_the_user_once_more() {
+fn a_stop_checks_the_user_again() {
     sandboxed(|| {
         let other = testkit::another_user();
         let mut command = other.command("cat");
@@ -241,7 +241,7 @@ fn a_stop_looks_at_the_user_once_more() {
 }
 
 #[test]
-fn a_stop_looks_at_the_record_once_more() {
+fn a_stop_checks_the_record_again() {
     sandboxed(|| {
         let mut victim = named();
         // `stop` reads it when it looks at the session and when it looks at all others; then it is gone.
@@ -253,7 +253,7 @@ fn a_stop_looks_at_the_record_once_more() {
 }
 
 #[test]
-fn a_guess_is_never_signalled_and_names_the_pid() {
+fn an_inferred_join_is_never_signalled_and_names_the_pid() {
     sandboxed(|| {
         GUESSED.store(true, Ordering::SeqCst);
         let mut victim = named();

@@ -1,7 +1,7 @@
-//! The watcher beside adapters that fail, hang and come back: whoever fails ends nothing, and costs the
-//! others nothing.
+//! The watcher beside adapters that fail, hang and recover: a failing adapter ends no session, and does
+//! not affect the others.
 #![cfg(target_os = "linux")]
-// Tests build their own world; helpers of tests panic as the tests themselves do.
+// Tests build their own host; helpers of tests panic like the tests themselves.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use agentctl_core::kernel::{Brief, Kernel};
 use agentctl_core::model::{Fault, Locator, Message, Outcome, Status, Time};
 use testkit::{Dice, TestHome, sandboxed};
 
-/// An adapter of one session, which says what a test wants.
+/// An adapter of one session, whose answers a test sets.
 struct Fake {
     name: &'static str,
     live: fn() -> Found<Served>,
@@ -111,7 +111,7 @@ fn kinds(events: &[Event]) -> Vec<&'static str> {
     events.iter().map(|event| event.kind.word()).collect()
 }
 
-/// Never answers, and counts who asked.
+/// Never answers, and counts the calls.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
 fn hang() -> Found<Served> {
@@ -125,16 +125,16 @@ fn hang() -> Found<Served> {
 static HANGS: Adapters = &[&Fake { name: "hanging", live: hang, record: Record::default }, &Demo];
 
 #[test]
-fn who_hangs_is_left_alone_and_the_others_are_told() {
+fn a_hanging_source_delays_no_event_of_others() {
     sandboxed(|| {
         let home = TestHome::new("unused");
-        // Long enough for whoever does not hang.
+        // Long enough for adapters that do not hang.
         let limit = Duration::from_secs(5);
         let mut watcher = Watcher::new(host(&home, limit), HANGS).expect("a watcher");
         let began = Instant::now();
         let seen = watcher.look();
         assert_eq!((seen.faults.len(), ASKED.load(Ordering::SeqCst)), (1, 1));
-        // Nobody waits for it again so soon: its fault stands, and the others are told.
+        // It is not waited for again so soon: its fault stays, and events of the others are reported.
         let root = ".local/share/agentctl-demo";
         let session = r#"{"type":"session","cwd":"/work","model":"demo-1"}"#;
         home.write(&format!("{root}/sessions/alive.jsonl"), format!("{session}\n"));
@@ -147,7 +147,7 @@ fn who_hangs_is_left_alone_and_the_others_are_told() {
         let told: Vec<_> =
             kinds(&seen.events).into_iter().filter(|k| k.starts_with("session")).collect();
         assert_eq!(told, ["session.started", "session.idle"]);
-        // Its rest begins when it was waited for in vain, and lasts two seconds.
+        // Its pause begins when the wait for it timed out, and lasts two seconds.
         if began.elapsed() < limit + Duration::from_secs(2) {
             assert_eq!(ASKED.load(Ordering::SeqCst), 1, "it is left alone");
         }
@@ -163,7 +163,7 @@ fn who_hangs_is_left_alone_and_the_others_are_told() {
 }
 
 #[test]
-fn who_hangs_for_good_is_asked_no_more_and_costs_the_others_nothing() {
+fn a_source_that_hangs_for_ever_is_not_asked_again() {
     sandboxed(|| {
         let home = TestHome::new("unused");
         let brief = host(&home, Duration::from_millis(20));
@@ -171,14 +171,14 @@ fn who_hangs_for_good_is_asked_no_more_and_costs_the_others_nothing() {
             let _late = fleet::list(&brief, HANGS, &Query::default());
         }
         assert!(ASKED.load(Ordering::SeqCst) <= 8, "threads that hang are not piled up");
-        // Nobody waits for it any more: whoever would, would wait for long.
+        // It is not waited for any more: a wait would take long.
         let listing = fleet::list(&host(&home, LONG), HANGS, &Query::default());
         let faults: Vec<_> = listing.faults.iter().map(|f| (f.adapter, f.code)).collect();
         assert_eq!(faults, [("hanging", "failed")], "the demo adapter answers to the last");
     });
 }
 
-/// What the flapping adapter's one session does.
+/// The state of the flapping adapter's one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     Works,
@@ -187,7 +187,7 @@ enum Doing {
     Broken,
     /// It panics.
     Panics,
-    /// It lists nobody, and panics when it is asked for somebody.
+    /// It lists no session, and panics when it is asked for one.
     Hides,
 }
 
@@ -224,7 +224,7 @@ fn record() -> Record {
 
 static FLAPS: Adapters = &[&Fake { name: "flapping", live, record }];
 
-/// Waits and looks until something is told: long before the look that comes once a minute.
+/// Waits and looks until an event is reported: long before the look that comes once a minute.
 fn next(watcher: &mut Watcher) -> Vec<&'static str> {
     let until = Instant::now() + Duration::from_secs(30);
     loop {
@@ -238,20 +238,20 @@ fn next(watcher: &mut Watcher) -> Vec<&'static str> {
 }
 
 #[test]
-fn what_a_journal_says_is_told_when_it_can_be_read() {
+fn a_change_in_a_journal_is_reported_once_it_is_readable() {
     sandboxed(|| {
         let home = TestHome::new("unused");
         PLACES.lock().expect("sound").push(home.at("db-wal"));
         *DOING.lock().expect("sound") = Doing::Works;
         let mut watcher =
             Watcher::new(host(&home, Duration::from_secs(10)), FLAPS).expect("a watcher");
-        // What it watches anew it looks at once more.
+        // Each newly watched object causes another look.
         for _ in 0..2 {
             watcher.look();
             watcher.wait(Duration::from_millis(200)).expect("waited");
         }
         watcher.look();
-        // Somebody has written, and what he wrote cannot be read yet.
+        // A writer has written, and the data is not readable yet.
         home.write("db-wal", "x");
         watcher.wait(Duration::from_secs(30)).expect("waited");
         assert_eq!(kinds(&watcher.look().events), [""; 0]);
@@ -262,7 +262,7 @@ fn what_a_journal_says_is_told_when_it_can_be_read() {
 }
 
 #[test]
-fn a_doubt_that_passes_without_a_sign_is_seen_to_pass() {
+fn the_end_of_an_unknown_status_is_noticed_without_an_event() {
     sandboxed(|| {
         let home = TestHome::new("unused");
         *DOING.lock().expect("sound") = Doing::Works;
@@ -279,7 +279,7 @@ fn a_doubt_that_passes_without_a_sign_is_seen_to_pass() {
 }
 
 #[test]
-fn a_source_that_flaps_ends_nothing() {
+fn a_flapping_source_ends_no_session() {
     sandboxed(|| {
         let home = TestHome::new("unused");
         let mut dice = Dice::new();

@@ -123,8 +123,8 @@ impl Ui {
         }
     }
 
-    /// Writes one line of data. Whatever it holds beside text is neutralised here, except the colours that
-    /// this program draws with where colour is wanted.
+    /// Writes one line of data. Control characters are neutralised here, except the colours of this program
+    /// if colour is enabled.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
         let text = if self.colour { clean_drawn(text) } else { clean(text) };
         writeln!(self.out, "{text}")

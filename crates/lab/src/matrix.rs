@@ -1,7 +1,8 @@
-//! The table of versions on the conformance page: one line per agent and version, made by `lab versions`.
+//! The table of versions on the conformance page: one line per agent and version, made by `lab
+//! versions`.
 //!
-//! A run that plays some versions replaces their lines and leaves the others; `lab run`, which writes the rest of
-//! the page, takes the section over as it stands.
+//! A run that plays some versions replaces their lines and leaves the others; `lab run`, which writes
+//! the rest of the page, keeps this section unchanged.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -46,7 +47,7 @@ pub fn section(page: &str, rows: &[Row<'_>], table: &Table, date: &str) -> Strin
     out
 }
 
-/// Puts a section into a page, in the place of the one that is there, or before the last paragraph.
+/// Puts a section into a page, in place of the existing one, or before the last paragraph.
 #[must_use]
 pub fn with_section(page: &str, section: &str) -> String {
     if let Some(old) = existing(page) {
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_that_is_not_in_the_table_is_named() {
+    fn an_unlisted_unknown_is_reported() {
         let table = versions::table().expect("the table is read");
         let made = section("", &[row("2.1.325", Verdict::Unknown)], table, "d");
         assert!(made.contains("1: **NOT HONEST**"), "{made}");

@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 use crate::process::Started;
 use crate::stage::{PATIENCE, Stage, Trouble};
 
-/// What an order came to.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Told {
     /// Its exit code; none when a signal ended it.
     pub code: Option<i32>,
-    /// What it printed.
+    /// Its stdout.
     pub stdout: String,
-    /// What it said besides.
+    /// Its stderr.
     pub stderr: String,
 }
 
@@ -52,7 +52,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Returns what it has printed so far.
+    /// Returns its stdout so far.
     #[must_use]
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.stdout).unwrap_or_default()

@@ -19,7 +19,7 @@ pub const WAS: &str = ".lab-was";
 /// Longer than any scenario needs, even on a loaded machine.
 const LIMIT: Duration = Duration::from_mins(4);
 
-/// What came of one scenario.
+/// The result of one scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Played {
     /// The comparisons, in order.
@@ -39,7 +39,7 @@ impl Played {
     }
 }
 
-/// What a scenario is played with.
+/// The requirements to play a scenario.
 #[derive(Clone, Debug)]
 pub struct Props {
     /// The real agent.
@@ -56,7 +56,7 @@ pub fn in_namespace(scenario: &Scenario, props: &Props, stop: &Arc<AtomicBool>) 
         Ok((child, folder)) => {
             let played = finish(child, folder.path(), stop);
             if let Some(keep) = &props.keep {
-                // What was asked to be kept is moved, and remembers where it was: its files say so.
+                // A kept home is moved, and its old path is stored: its files contain that path.
                 let was = folder.path().join("home");
                 let _said = std::fs::write(was.join(WAS), was.to_string_lossy().as_bytes());
                 let _kept = std::fs::rename(was, keep);
@@ -76,7 +76,7 @@ fn start(scenario: &Scenario, props: &Props) -> Result<(Child, tempfile::TempDir
     }
     command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
     if has_ip() {
-        // Nothing but its own loopback: whatever an agent would like to call cannot be reached.
+        // Only its own loopback: an agent cannot reach any other host.
         command.arg("--net");
     }
     command.arg(program);
@@ -147,7 +147,8 @@ pub fn here(scenario: &Scenario, props: &Props, folder: &Path) -> Result<(), Str
     std::fs::write(folder.join("result.json"), text).map_err(|e| e.to_string())
 }
 
-/// Returns the last lines that the programs of a stage said: often they tell why it could not be played.
+/// Returns the last lines of output of the programs of a stage: often they show why it could not be
+/// played.
 fn last_said(stage: &Stage) -> String {
     let said = std::fs::read(stage.home.join("said.log")).unwrap_or_default();
     let said = String::from_utf8_lossy(&said);

@@ -9,13 +9,13 @@ use std::path::Path;
 
 use crate::play::WAS;
 
-/// Strings longer than this are vendor prose, unless they are somebody's words.
+/// Strings longer than this are vendor prose, unless they are part of the conversation.
 const LONG: usize = 120;
-/// Fields whose texts are what was said, asked or done: they stay.
+/// Fields whose texts belong to the conversation: they stay.
 const KEPT: [&str; 9] =
     ["text", "prompt", "command", "cmd", "message", "title", "preview", "arguments", "lastPrompt"];
 
-/// Copies what an adapter reads from `home` to `fixture`, shortened and cleaned.
+/// Copies the files that an adapter reads from `home` to `fixture`, shortened and cleaned.
 pub fn record(home: &Path, fixture: &Path, source: &str) -> std::io::Result<()> {
     let was = fs::read_to_string(home.join(WAS))?;
     for part in [
@@ -50,7 +50,7 @@ fn copy(from: &Path, to: &Path, was: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The same text as somebody named ada would have it, long texts filled.
+/// Returns the text with the paths of a user named ada, and long texts filled.
 fn clean(text: &str, was: &str) -> String {
     let text = text.replace(was, "/home/ada").replace(&slug(was), &slug("/home/ada"));
     let mut out = String::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! What came of it: a table for the terminal, and `docs/CONFORMANCE.md` for users.
+//! The report: a table for the terminal, and `docs/CONFORMANCE.md` for users.
 
 use std::fmt::Write;
 
@@ -9,11 +9,11 @@ use crate::versions;
 
 /// One line of the table.
 pub struct Row<'a> {
-    /// What was tried.
+    /// The scenario.
     pub scenario: &'a Scenario,
     /// With which version.
     pub version: String,
-    /// What came of it.
+    /// The result.
     pub played: Played,
 }
 
@@ -48,7 +48,7 @@ impl Row<'_> {
     }
 }
 
-/// Returns one line for the terminal, and the evidence of whatever is not right.
+/// Returns one line for the terminal, and the evidence of every check that is not right.
 #[must_use]
 pub fn line(row: &Row<'_>) -> String {
     let mut out = format!(

@@ -1,5 +1,5 @@
-//! One scenario's own world: a home, a directory to work in, a scripted model, the real agent, and
-//! agentctl as any script would call it. It exists inside a private pid namespace that ends with it.
+//! The environment of one scenario: a home, a working directory, a scripted model, the real agent, and
+//! agentctl as a script would call it. It exists inside a private pid namespace that ends with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::terminal::Terminal;
 /// Long enough for a loaded machine; nothing waits this long when all is well.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What agentctl is told: how fast this machine is, is not what is judged.
+/// The limits for agentctl: the speed of this machine is not judged.
 pub const LIMITS: &str =
     "[deadline]\nlive = \"20s\"\nall = \"20s\"\ngateway = \"20s\"\nlaunch = \"50s\"\n";
 
@@ -130,7 +130,7 @@ impl Stage {
         Terminal::start(&socket, &name, cwd, &all, argv).map_err(|e| e.to_string())
     }
 
-    /// Waits until something is so, and says what was waited for when it never is.
+    /// Waits until a condition holds; the error names the condition.
     pub fn until<T>(
         &self,
         what: &str,
@@ -191,7 +191,7 @@ impl Stage {
         Ok(document["sessions"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Compares everything agentctl says of a session with what the scenario knows.
+    /// Compares all answers of agentctl about a session with the scenario's claim.
     pub fn expect(&mut self, moment: &str, claim: &Claim) -> Result<(), Trouble> {
         let check = crate::judge::judge(self, moment, claim)?;
         self.checks.push(check);
@@ -205,8 +205,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until this file, or nothing below this folder, has changed for a while: whatever an agent of any
-    /// version had to write about this moment is on disk.
+    /// Waits until this file, or everything below this folder, has been unchanged for a while: then an
+    /// agent of any version has written everything about this moment.
     pub fn until_quiet(&self, folder: &Path) -> Result<(), Trouble> {
         let mut last = (Vec::new(), Instant::now());
         self.until(&format!("{} does not change", folder.display()), || {
@@ -228,7 +228,7 @@ impl Stage {
         self.checks.push(check);
     }
 
-    /// Returns what was compared.
+    /// Returns the checks.
     #[must_use]
     pub fn into_checks(self) -> Vec<Check> {
         self.checks

@@ -77,7 +77,7 @@ impl Terminal {
         self.tmux(&["send-keys", "-t", &self.name, key]).map(drop)
     }
 
-    /// Returns what the screen shows.
+    /// Returns the content of the screen.
     pub fn screen(&self) -> std::io::Result<String> {
         self.tmux(&["capture-pane", "-p", "-t", &self.name])
     }

@@ -37,7 +37,7 @@ impl Promised {
     }
 }
 
-/// One situation in which `unknown` is the best that can be said.
+/// One situation in which `unknown` is the best possible answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HonestUnknown {

@@ -1,7 +1,7 @@
-//! A gateway on loopback that says what a test wants, well or badly: slow, flapping, lying or dead.
+//! A scripted gateway on loopback, healthy or not: slow, flapping, lying or dead.
 //!
-//! It speaks the frames that were recorded from the real one. Blocking, one thread per connection; it
-//! ends with its value.
+//! It sends the frames that were recorded from the real one. Blocking, one thread per connection; it
+//! ends when its value is dropped.
 
 mod pairing;
 
@@ -36,11 +36,11 @@ pub enum Manner {
     Drip(u64),
     /// Answers the first question with a frame that claims to be 100 MB.
     HugeFrame,
-    /// Answers with what is no JSON.
+    /// Answers with text that is not JSON.
     Rubbish,
     /// Answers with JSON of the wrong shape.
     Shapeless,
-    /// Hangs up after so many pages of a list.
+    /// Closes the connection after this many pages of a list.
     CutAfter(usize),
     /// Hangs up before it says anything.
     HangUp,
@@ -50,7 +50,7 @@ pub enum Manner {
     EndlessPages,
     /// Says that there is more and not where.
     NoNextPage,
-    /// Says it is still starting so many times.
+    /// Reports this many times that it is still starting.
     Starting(usize),
     /// Answers the upgrade with a redirect to this port.
     Redirect(u16),
@@ -70,7 +70,7 @@ pub enum Manner {
     Chatty,
 }
 
-/// What it has.
+/// The state of the gateway.
 #[derive(Debug, Default)]
 pub struct World {
     /// How it behaves.
@@ -79,7 +79,7 @@ pub struct World {
     pub rows: Vec<Value>,
     /// Sessions it has and does not list, by key.
     pub hidden: Vec<Value>,
-    /// What was said, by session key.
+    /// The conversations, by session key.
     pub histories: BTreeMap<String, Value>,
     /// Its jobs.
     pub jobs: Vec<Value>,
@@ -91,7 +91,7 @@ pub struct World {
     pub abort_needs_admin: bool,
     /// Which device began the last run of a session, by its key.
     owners: BTreeMap<String, Value>,
-    /// What was made under a key of its own.
+    /// The answers by idempotency key.
     made: BTreeMap<String, Value>,
     /// The devices it knows.
     pub devices: Devices,
@@ -99,11 +99,11 @@ pub struct World {
     pub mute_after_abort: bool,
     /// An abort is taken and changes nothing.
     pub abort_is_idle_talk: bool,
-    /// Hang up so many times after taking a message, before answering.
+    /// Closes the connection this many times after taking a message, before answering.
     pub lost_answers: usize,
     /// How many connected.
     pub connections: usize,
-    /// Those that listen.
+    /// The subscribers.
     listeners: Vec<TcpStream>,
 }
 
@@ -122,7 +122,7 @@ impl Gateway {
         Self::on(TcpListener::bind("127.0.0.1:0").expect("a port"), Arc::default())
     }
 
-    /// Starts one again on the port of one that is over, with what that one had.
+    /// Starts a new one on the port of one that has ended, with the same state.
     #[must_use]
     pub fn again(&self) -> Self {
         let listener = crate::eventually("the port is free again", || {
@@ -153,7 +153,7 @@ impl Gateway {
         format!("ws://127.0.0.1:{}", self.port)
     }
 
-    /// Returns what it has, to look at or to change.
+    /// Returns its state, to read or to change.
     pub fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -163,7 +163,7 @@ impl Gateway {
         self.world().manner = manner;
     }
 
-    /// Says this to everybody who listens.
+    /// Sends this to all subscribers.
     pub fn push(&self, event: &Value) {
         let text = event.to_string();
         let length = u8::try_from(text.len()).expect("short");
@@ -174,14 +174,14 @@ impl Gateway {
         }
     }
 
-    /// Hangs up on everybody who listens.
+    /// Closes the connections of all subscribers.
     pub fn hang_up(&self) {
         for listener in self.world().listeners.drain(..) {
             let _gone = listener.shutdown(std::net::Shutdown::Both);
         }
     }
 
-    /// Ends it: nobody listens there any more.
+    /// Ends it: its port is closed.
     pub fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
         for listener in self.world().listeners.drain(..) {
@@ -226,7 +226,7 @@ fn hold(stream: &TcpStream, over: &AtomicBool) {
     }
 }
 
-/// A stream that says what is written to it one byte at a time.
+/// A stream that writes one byte at a time.
 struct Slow {
     stream: TcpStream,
     pause: Option<Duration>,
@@ -301,7 +301,7 @@ fn refuse(socket: &mut WebSocket<Slow>, request: &Value, error: Value) -> bool {
     socket.send(Message::text(frame.to_string())).is_ok()
 }
 
-/// Answers one request; says whether the conversation goes on.
+/// Answers one request; says whether the connection continues.
 fn answer(
     socket: &mut WebSocket<Slow>,
     request: &Value,
@@ -316,7 +316,7 @@ fn answer(
         world.asked.push((method.clone(), params.clone()));
         world.manner
     };
-    // Whatever else goes on is said in between, and late answers to others too.
+    // Other events and late answers to other requests come in between.
     let noise = json!({"type": "event", "event": "tick", "payload": {"ts": -1}, "seq": 1});
     let late =
         json!({"type": "res", "id": "somebody else's", "ok": true, "payload": {"sessions": []}});
@@ -384,7 +384,7 @@ fn answer(
     }
 }
 
-/// What is only looked at.
+/// Answers a request that only reads.
 fn looked_up(world: &World, method: &str, params: &Value) -> Result<Value, Value> {
     let mut all = world.rows.iter().chain(&world.hidden);
     match method {
@@ -405,7 +405,7 @@ fn looked_up(world: &World, method: &str, params: &Value) -> Result<Value, Value
     }
 }
 
-/// Whoever connected last.
+/// Returns the client that connected last.
 fn asker(world: &World) -> Value {
     let connects = world.asked.iter().rev().find(|(method, _)| method == "connect");
     connects.map(|(_, params)| params.clone()).unwrap_or_default()

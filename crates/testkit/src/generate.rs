@@ -1,8 +1,8 @@
 //! Homes of any number of ended sessions, of the sizes and line kinds that real agents leave behind.
 //!
-//! Which agents they are of is the plan's choice. Sizes are log-normal: half of the sessions are below
-//! 64 kB, one in a hundred is above 3 MB, and 10,000 of them make about 2.5 GB. Everything follows from
-//! the seed; [`Manifest`] says what was made, so that answers can be checked against it.
+//! The plan chooses the agents. Sizes are log-normal: half of the sessions are below 64 kB, one in a
+//! hundred is above 3 MB, and 10,000 of them make about 2.5 GB. Everything is derived from the seed;
+//! [`Manifest`] lists the sessions, so that answers can be checked against it.
 
 mod chance;
 mod claude;
@@ -31,7 +31,7 @@ const MEDIAN_BYTES: f64 = 64.0 * 1024.0;
 const SIGMA: f64 = 1.63;
 const MOST_BYTES: u64 = 16 << 20;
 
-/// An agent whose sessions can be made.
+/// An agent whose sessions can be generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agent {
     /// Files by project.
@@ -65,7 +65,7 @@ impl Agent {
 
 use Agent::{Claude, Codex, OpenClaw, OpenCode, Pi, PiRust};
 
-/// Three in five are Claude Code's, the rest Codex's.
+/// Three in five sessions are Claude Code's, the rest Codex's.
 pub const FILES: &[Agent] = &[Claude, Claude, Claude, Codex, Codex];
 
 /// Every agent has its share.
@@ -78,11 +78,11 @@ pub const ALL: &[Agent] = &[
 /// Which home is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Whose sessions, in turn.
+    /// The agents of the sessions, in turn.
     pub agents: &'static [Agent],
     /// How many sessions, subagents not counted.
     pub sessions: usize,
-    /// What everything follows from.
+    /// The seed from which everything is derived.
     pub seed: u64,
     /// The day the home is seen on, in milliseconds; its sessions ended within 60 days before.
     pub now_ms: i64,
@@ -111,7 +111,7 @@ pub struct Made {
     pub adapter: String,
     /// Its id.
     pub id: String,
-    /// What holds it, below the home; empty for a gateway's.
+    /// Its file, below the home; empty for a session of a gateway.
     pub path: PathBuf,
     /// The directory it worked in.
     pub cwd: String,
@@ -119,13 +119,13 @@ pub struct Made {
     pub bytes: u64,
     /// How it ended.
     pub outcome: Outcome,
-    /// Output tokens, those of its subagents included.
+    /// Output tokens, including its subagents'.
     pub output_tokens: u64,
     /// The bytes that hold all of its tokens: its transcript and its subagents'.
     pub total_bytes: u64,
 }
 
-/// What a home holds.
+/// The content of a home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The generator's version.
@@ -136,7 +136,7 @@ pub struct Manifest {
     pub sessions: Vec<Made>,
     /// The bytes of all transcripts.
     pub bytes: u64,
-    /// What a gateway lists.
+    /// The list of a gateway.
     pub gateway: Vec<Value>,
 }
 
@@ -156,7 +156,7 @@ impl Manifest {
     }
 }
 
-/// Makes the home `directory/home`, or takes the one that is there if it is complete and the same.
+/// Generates the home `directory/home`, or reuses an existing one that is complete and equal.
 pub fn home(plan: &Plan, directory: &Path) -> io::Result<Manifest> {
     let marker = directory.join("complete.json");
     if let Some(manifest) = complete(plan, &marker) {
@@ -184,7 +184,7 @@ fn complete(plan: &Plan, marker: &Path) -> Option<Manifest> {
     same.then_some(manifest)
 }
 
-/// A file's content, when its last line was written, and the tokens it tells of.
+/// A file's content, the time of its last line, and its tokens.
 struct Written {
     bytes: Vec<u8>,
     end_ms: i64,
@@ -212,7 +212,7 @@ struct Maker<'a> {
     bytes: u64,
 }
 
-/// What is drawn for a session before its agent writes it.
+/// The random properties of a session before its agent writes it.
 struct Draft {
     chance: Chance,
     cwd: String,
@@ -417,8 +417,8 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// Leaves what killed agents leave: locks that nobody holds. The next Codex sweeps them, so few are
-    /// ever seen.
+    /// Leaves the files of killed agents: lock files without a holder. The next Codex removes them, so
+    /// there are few.
     fn locks(&self, sessions: &[Made]) -> io::Result<()> {
         if self.threads.is_empty() {
             return Ok(());
@@ -455,7 +455,7 @@ pub fn leave_live_records(home: &Path, manifest: &Manifest) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns what Claude Code writes about a process that is at work, in our pid domain.
+/// Returns the live record of a Claude Code process that works, in our pid domain.
 #[must_use]
 pub fn live_record(made: &Made, pid: usize, start_ticks: u64) -> String {
     let (session, cwd) = (&made.id, &made.cwd);

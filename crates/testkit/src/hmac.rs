@@ -1,5 +1,5 @@
-//! HMAC-SHA256 as RFC 2104 and FIPS 180-4 have it, written down once more: what a receiver would compute.
-//! For tests only: it is slow, and compares with nothing but itself.
+//! HMAC-SHA256 after RFC 2104 and FIPS 180-4, implemented independently, as a receiver would compute
+//! it. For tests only: it is slow and not constant-time.
 
 const BLOCK: usize = 64;
 
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_that_of_rfc_4231() {
+    fn hmac_follows_rfc_4231() {
         let code = hmac_sha256(b"Jefe", b"what do ya want for nothing?");
         assert_eq!(hex(&code), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
         let code =

@@ -18,7 +18,7 @@ pub struct TestHome {
     user_namespace: Option<u32>,
 }
 
-/// What a run of the program said.
+/// The output of a run of the program.
 #[derive(Debug)]
 pub struct Output {
     /// Its exit code.
@@ -116,7 +116,7 @@ impl TestHome {
         copy_tree(fixture, &self.at(relative));
     }
 
-    /// From now on the program under test, and what it starts, runs in this user namespace.
+    /// From now on the program under test and its children run in this user namespace.
     pub fn enter(&mut self, namespace: &UserNamespace) {
         self.user_namespace = Some(namespace.keeper());
     }
@@ -160,7 +160,7 @@ impl TestHome {
     }
 }
 
-/// Ends a program file as Bun does: Claude Code's native program is told by that.
+/// Ends a program file like Bun does: Claude Code's native program is recognised by that.
 pub fn mark_as_bundle(program: &Path) {
     use std::io::Write;
     let mut file = std::fs::OpenOptions::new().append(true).open(program).expect("there");

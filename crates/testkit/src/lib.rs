@@ -1,9 +1,10 @@
-//! What tests share: a private pid namespace, a home of its own, a fake agent, waiting for conditions.
+//! Shared parts of tests: a private pid namespace, a home of its own, a fake agent, waiting for
+//! conditions.
 //!
 //! A test that looks at or ends processes wraps its body in [`sandboxed`]: it then runs in a pid
-//! namespace that holds nothing but what the test started, and that takes everything along when it
-//! ends. Where no namespace can be had the test fails; it never skips.
-// Tests start programs, look around, and panic when what they see is wrong.
+//! namespace that contains only its own processes and ends them with it. Without a namespace the test
+//! fails; it never skips.
+// Tests start programs, read their surroundings, and panic on a wrong result.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::missing_panics_doc)]
 #![allow(clippy::print_stdout)] // into the test runner's capture
 
@@ -52,7 +53,7 @@ pub fn sandboxed<F: FnOnce()>(body: F) {
     );
     assert!(output.status.success(), "in its private pid namespace {name} failed:\n{said}");
     assert!(said.contains("1 passed"), "the namespace ran no test named {name}:\n{said}");
-    // What it printed (counts, the seed) is as good to have when all is well: see `--nocapture`.
+    // Its output (counts, the seed) is useful for a passing test too: see `--nocapture`.
     print!("{said}");
 }
 
@@ -88,7 +89,7 @@ fn again_in_a_namespace() -> Command {
         command.args(["--user", "--map-root-user"]);
     }
     command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
-    // What a shell starts in the background ignores some signals, and so would everything below it.
+    // Background processes of a shell ignore some signals, and so would their children.
     command.args(["env", "--default-signal=HUP,INT,QUIT"]).arg(program);
     command.env(INSIDE, "1");
     command
@@ -97,13 +98,13 @@ fn again_in_a_namespace() -> Command {
 /// How long a condition is waited for: a machine may be slow, and a test that would wait longer is stuck.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Waits until a condition holds, and says what was waited for when it does not in time.
+/// Waits until a condition holds; on a timeout the panic names the condition.
 #[track_caller]
 pub fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
     eventually_or(what, String::new, condition)
 }
 
-/// As [`eventually`], and says how things stand when the condition does not hold in time.
+/// Like [`eventually`], with a report of the state on a timeout.
 #[track_caller]
 pub fn eventually_or<T>(
     what: &str,

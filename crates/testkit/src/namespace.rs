@@ -12,7 +12,7 @@ pub struct UserNamespace {
 }
 
 impl UserNamespace {
-    /// Makes one in which `user.max_inotify_<what>` is this number.
+    /// Creates a namespace in which `user.max_inotify_<what>` is this number.
     #[must_use]
     pub fn with_inotify_limit(what: &str, count: u32) -> Self {
         let script =

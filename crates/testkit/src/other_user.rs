@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
-/// The user `nobody`, who owns nothing of the test.
+/// The user `nobody`, who owns no file of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct OtherUser {
     /// The uid, and the gid.

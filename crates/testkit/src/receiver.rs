@@ -1,6 +1,6 @@
-//! A receiver of webhooks on loopback that behaves as a test wants, well or badly, and keeps what it was sent.
+//! A scripted receiver of webhooks on loopback, healthy or not, which records its requests.
 //!
-//! Blocking, one thread per connection; it ends with its value.
+//! Blocking, one thread per connection; it ends when its value is dropped.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,7 +25,7 @@ pub enum Manner {
     Endless,
     /// Answers with headers that never end.
     EndlessHeaders,
-    /// Answers with what is not HTTP.
+    /// Answers with text that is not HTTP.
     Rubbish,
     /// Reads it and hangs up.
     HangUp,
@@ -75,7 +75,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Starts one that takes everything, after it has treated the first requests in these manners.
+    /// Starts a receiver that accepts everything, after it has treated the first requests in these
+    /// manners.
     #[must_use]
     pub fn start(script: impl IntoIterator<Item = Manner>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -91,7 +92,7 @@ impl Receiver {
                 }
                 let world = Arc::clone(&shared);
                 std::thread::spawn(move || {
-                    // Whoever goes away in the middle ends the conversation, not the test.
+                    // A client that disconnects ends its connection, not the test.
                     let _gone = serve(stream, &world);
                 });
             }
@@ -99,7 +100,7 @@ impl Receiver {
         Self { port, world, over }
     }
 
-    /// Starts one that treats everything in one manner.
+    /// Starts a receiver that treats every request in one manner.
     #[must_use]
     pub fn always(manner: Manner) -> Self {
         let receiver = Self::start([]);
@@ -107,24 +108,24 @@ impl Receiver {
         receiver
     }
 
-    /// Changes how it treats what comes from now on.
+    /// Changes how it treats requests from now on.
     pub fn from_now_on(&self, manner: Manner) {
         world(&self.world).usual = Some(manner);
     }
 
-    /// Returns what it was sent so far.
+    /// Returns the requests so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         world(&self.world).requests.clone()
     }
 
-    /// Returns how often somebody has connected.
+    /// Returns the number of connections so far.
     #[must_use]
     pub fn connections(&self) -> usize {
         world(&self.world).connections
     }
 
-    /// Waits until it was sent so many requests, and returns them.
+    /// Waits until it has this many requests, and returns them.
     #[must_use]
     pub fn until(&self, count: usize) -> Vec<Request> {
         crate::eventually("the receiver has its requests", || {

@@ -1,7 +1,7 @@
-//! Making a pid change hands at will, and strangers that can prove they were left alone.
+//! Gives a pid to a new process on purpose, and bystanders that can prove they were left alone.
 //!
-//! Only for tests inside a private pid namespace: nobody else forks there, so the next pid is the one
-//! that was asked for. Nothing here uses the code under test; it is the oracle's side.
+//! Only for tests inside a private pid namespace: no other process forks there, so the next pid is the
+//! requested one. Nothing here uses the code under test; it is part of the oracle.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -20,7 +20,7 @@ pub fn rounds(default: u32) -> u32 {
 /// Chance that can be repeated: the seed is `AGENTCTL_SEED`, or new each time and printed by the test.
 #[derive(Debug)]
 pub struct Dice {
-    /// What to set `AGENTCTL_SEED` to for the same throws again.
+    /// The value of `AGENTCTL_SEED` that repeats these throws.
     pub seed: u64,
     state: u64,
 }
@@ -98,7 +98,8 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Starts one under this program, which must be `cat` by whatever name, with this very pid if any.
+    /// Starts a process of this program, which must be `cat` under any name, with this pid if one is
+    /// given.
     #[must_use]
     pub fn start(program: &str, pid: Option<u32>) -> Self {
         let mut command = Command::new(program);
@@ -116,7 +117,7 @@ impl Echo {
         self.child.id()
     }
 
-    /// Says whether it still answers. One that is dead or stopped does not.
+    /// Says whether it still answers. A dead or stopped process does not.
     pub fn answers(&mut self) -> bool {
         let (stdin, stdout) = (self.child.stdin.as_mut(), self.child.stdout.as_mut());
         let (stdin, stdout) = (stdin.expect("piped"), stdout.expect("piped"));

@@ -1,5 +1,5 @@
-//! TLS in front of a plain server on loopback, for tests. Its key is in this tree: it proves nothing to
-//! anybody but the test's own authority, whose key nobody has kept.
+//! TLS in front of a plain server on loopback, for tests. Its key is in this tree: only the test's own
+//! authority trusts it, whose key was not kept.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};

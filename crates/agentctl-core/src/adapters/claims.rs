@@ -66,7 +66,7 @@ impl Served {
         self.cwd.as_deref().or(self.stands_in.as_deref())
     }
 
-    /// Makes the claim that a process which cannot be seen from here serves that session.
+    /// Makes the claim that a process outside our pid namespace or machine serves that session.
     #[must_use]
     pub fn unseen(id: String, why: impl Into<String>) -> Self {
         let reason = Some(Reason::with(ReasonKind::Elsewhere, why));
@@ -90,7 +90,8 @@ impl Served {
         }
     }
 
-    /// Makes the claim of a server about one of its own sessions, which no process here serves.
+    /// Makes the claim of a server about one of its own sessions, which no process of this machine
+    /// serves.
     #[must_use]
     pub fn kept(id: String, state: State, outcome: Option<Outcome>) -> Self {
         Self { hosted: true, state: Some(state), outcome, ..Self::unseen(id, "") }
@@ -149,13 +150,13 @@ pub enum Turn {
     /// There has been none yet.
     #[default]
     None,
-    /// It goes on; or nobody lived to end it.
+    /// It goes on, or its process ended before it could write an end.
     Open {
         /// The tool call that has no result yet.
         tool: Option<String>,
-        /// The model call failed and is being tried again: what the agent said.
+        /// The model call failed and is being retried; the agent's own message.
         retrying: Option<String>,
-        /// The open call is one that only a human can answer: a question, a plan.
+        /// Only a human can answer the open call: a question, a plan.
         asks: Option<Reason>,
         /// A human may be needed, but only the agent's own terminal says so.
         #[serde(deserialize_with = "maybe_word")]
@@ -167,7 +168,7 @@ pub enum Turn {
     Failed(String),
     /// A person interrupted it.
     Interrupted,
-    /// It is over, and the record does not say how it ended: what is missing.
+    /// The turn is over and the record does not say how it ended; the text names the missing fact.
     Over(String),
     /// The record is fine, but within our budget it does not say.
     Undecided(String),
@@ -178,7 +179,7 @@ pub enum Turn {
 /// The content of a session's own record.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Record {
-    /// Its keeper says that there is no such session (any more): it is no row.
+    /// The server of this session answers that it does not exist (any more): it is not listed.
     pub absent: bool,
     /// A second native key, where the agent has one.
     pub native_key: Option<String>,
@@ -214,9 +215,9 @@ pub struct Record {
     pub tokens: Option<Tokens>,
     /// The agent's own complete cost figure, at [`Depth::Whole`](super::Depth::Whole) only.
     pub cost_usd: Option<f64>,
-    /// Facts worth a person's eye.
+    /// Facts that a person should read.
     pub notes: Vec<String>,
-    /// The folder it lies in is one that only a process named.
+    /// Its home is known only from a process, not from the user's settings.
     #[serde(default)]
     pub foreign: bool,
     /// The observations that this claim is made from.
@@ -224,13 +225,14 @@ pub struct Record {
     /// The agent's own id of the tool call that is open.
     #[serde(default)]
     pub open_call: Option<String>,
-    /// The one file that decided where the last turn stands, as it was before it was read.
+    /// The file that decided the state of the last turn, as it was before it was read.
     #[serde(skip)]
     pub stamp: Option<file::Stamp>,
 }
 
 impl Record {
-    /// Says whether reading it again would say the same.
+    /// Says whether the file of this record is unchanged, so that reading it again gives the same
+    /// record.
     #[must_use]
     pub fn is_unchanged(&self, locator: &Locator) -> bool {
         let now = locator.path.as_deref().and_then(file::Stamp::now);

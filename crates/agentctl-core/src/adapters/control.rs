@@ -1,7 +1,8 @@
-//! How an agent is moved: what starts it, what its first words mean, how it is asked to stop.
+//! How an agent is controlled: the command that starts it, the meaning of its first output, and the way
+//! it is asked to stop.
 //!
-//! An adapter only describes; `launch`, `stop` and `wait` act. An agent that cannot be moved from here
-//! has no [`Control`], and says so in `agentctl adapters`.
+//! An adapter only describes; `launch`, `stop` and `wait` act. An agent that cannot be controlled from
+//! here has no [`Control`], and `agentctl adapters` shows that.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use crate::model::Session;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Permissions {
-    /// What the agent itself does when nothing is said.
+    /// The agent's own default.
     #[default]
     Default,
     /// Files of its directory may be changed without asking.
@@ -27,7 +28,7 @@ pub enum Permissions {
     Bypass,
 }
 
-/// What a new process of an agent begins with.
+/// The session that a new process of an agent begins with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind", content = "session")]
 pub enum Begin {
@@ -35,14 +36,15 @@ pub enum Begin {
     New,
     /// This session, continued.
     Resume(String),
-    /// A new session that knows what this one knew.
+    /// A new session that starts with a copy of this conversation.
     Fork(String),
 }
 
-/// What is wanted of an agent. The prompt itself is not here: it comes on stdin, as a regular file.
+/// An order to an agent: which session, where, with which options. The prompt is not part of it: the
+/// agent reads it from stdin, which is a regular file.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// What it begins with.
+    /// The session it begins with.
     pub begin: Begin,
     /// Where it works, links resolved.
     pub cwd: PathBuf,
@@ -50,7 +52,7 @@ pub struct Order {
     pub model: Option<String>,
     /// The session's name.
     pub name: Option<String>,
-    /// What it may do without asking.
+    /// The actions it may take without asking.
     pub permissions: Permissions,
     /// Further arguments, as given by the user.
     pub extra: Vec<OsString>,
@@ -82,7 +84,7 @@ pub struct Preparation {
     pub program: PathBuf,
     /// Its arguments: never the prompt, never a secret.
     pub args: Vec<OsString>,
-    /// What it reads from its stdin.
+    /// The bytes that it reads from its stdin.
     pub input: Vec<u8>,
 }
 
@@ -92,7 +94,7 @@ pub struct Preparation {
 pub struct Refusal {
     /// One sentence.
     pub message: String,
-    /// What to do about it.
+    /// A suggestion that would solve the problem.
     pub hint: Option<String>,
 }
 
@@ -103,7 +105,7 @@ impl Refusal {
     }
 }
 
-/// What a new process has said so far.
+/// The first output of a new process.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstWords<'a> {
     /// The beginning of its stdout.
@@ -113,7 +115,7 @@ pub struct FirstWords<'a> {
 }
 
 impl FirstWords<'_> {
-    /// Returns the whole lines of stdout as JSON, those that are.
+    /// Returns the complete lines of stdout that are JSON.
     pub fn json_lines(&self) -> impl Iterator<Item = serde_json::Value> {
         let whole = memchr::memrchr(b'\n', self.stdout).map_or(0, |end| end + 1);
         let lines = self.stdout[..whole].split(|b| *b == b'\n');
@@ -121,14 +123,14 @@ impl FirstWords<'_> {
     }
 }
 
-/// What the first words mean.
+/// The meaning of the first output of a new process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handshake {
     /// Nothing yet.
     Wait,
     /// It is up, and this is its real session id.
     Up(String),
-    /// This is its session id, but a refusal may follow: worth this much more time for another word.
+    /// It named its session id, but an error may still follow: wait this much longer for one.
     Nearly(String, Duration),
     /// It says that it cannot.
     Failed(String),
@@ -163,47 +165,47 @@ pub struct Mark {
     pub value: String,
 }
 
-/// What `agentctl adapters` says about moving an agent.
+/// The abilities of an agent's [`Control`], for `agentctl adapters`.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
     /// A session can be forked.
     pub fork: bool,
-    /// What `--permissions edits` means to it.
+    /// The option of the agent that `--permissions edits` stands for.
     pub edits: &'static str,
-    /// What `--permissions bypass` means to it.
+    /// The option of the agent that `--permissions bypass` stands for.
     pub bypass: &'static str,
     /// How it is stopped, in a few words.
     pub stop: &'static str,
 }
 
-/// How one agent is moved. Implementations describe; the core acts.
+/// How one agent is started, resumed and stopped. Implementations describe; the core acts.
 pub trait Control: Sync {
-    /// Returns what it can do.
+    /// Returns its abilities.
     fn abilities(&self) -> Abilities;
 
     /// Returns the command that carries out an order; the prompt will be its stdin.
     fn start(&self, host: &Host, order: &Order) -> Result<Start, Refusal>;
 
-    /// Returns what has to be run before this start, in the same directory and environment.
+    /// Returns the commands to run before this start, in the same directory and environment.
     fn prepare(&self, _host: &Host, _order: &Order, _start: &Start) -> Vec<Preparation> {
         Vec::new()
     }
 
-    /// Returns how many characters of a prompt it reads; `None` where nothing is known to be too long.
+    /// Returns the longest prompt that it reads, in characters; `None` where no limit is known.
     fn longest_prompt(&self) -> Option<usize> {
         None
     }
 
-    /// Says what the first words of a new process mean that was started for this order.
+    /// Interprets the first output of a new process that was started for this order.
     fn handshake(&self, host: &Host, order: &Order, words: &FirstWords<'_>) -> Handshake;
 
-    /// Says whether a session that its own live record names has begun in earnest: a refusal is not
-    /// to be expected any more.
+    /// Says whether a session that its own live record names is past the point at which the agent still
+    /// refuses orders.
     fn is_up(&self, _session: &Session) -> bool {
         true
     }
 
-    /// Returns what to do about these last words of a process that failed.
+    /// Returns a hint for the user, from the last output of a process that failed.
     fn advice(&self, _words: &str) -> Option<&'static str> {
         None
     }
@@ -211,23 +213,24 @@ pub trait Control: Sync {
     /// Returns how to stop this session, or this process without one.
     fn stop(&self, look: &Look, root: &Root, session: &Session) -> Stop;
 
-    /// Asks the server that hosts a session to end its turn; returns what it answered.
+    /// Asks the server that hosts a session to end its turn; returns the server's answer.
     fn interrupt(&self, _look: &Look, _root: &Root, _session: &Session) -> Result<String, String> {
         Err("it has no server to ask".into())
     }
 
-    /// Returns how its sessions are moved where they live in a server that is asked for everything; `None`
-    /// where they have processes here.
+    /// Returns the control of sessions that live in a server; `None` where sessions have processes
+    /// here.
     fn remote(&self) -> Option<&dyn Remote> {
         None
     }
 
-    /// Returns the variables by which what a session started can be told.
+    /// Returns the variables that mark the processes which a session started.
     fn marks(&self, _session: &Session) -> Vec<Mark> {
         Vec::new()
     }
 
-    /// Returns the variables this agent sets for what it starts: taken from a launch inside it.
+    /// Returns the variables that this agent sets for its children. A launch from inside the agent
+    /// removes them.
     fn own_variables(&self) -> &'static [&'static str] {
         &[]
     }
@@ -242,12 +245,12 @@ pub struct Begun {
     pub root: String,
 }
 
-/// Why a server did not begin what was wanted.
+/// The reason why a server did not begin a session.
 #[derive(Clone, Debug)]
 pub enum Unbegun {
-    /// It said no, or it was not asked.
+    /// The server refused, or was never asked.
     Refused(Refusal),
-    /// It did not answer: whether it began is not known.
+    /// The server did not answer: it may or may not have begun.
     Unclear(String),
 }
 
@@ -257,7 +260,7 @@ impl From<Refusal> for Unbegun {
     }
 }
 
-/// How sessions are moved that live in a server: no process, no directory and no run of ours. They are
+/// Control of sessions that live in a server: no process, no directory and no run of ours. They are
 /// stopped by [`Control::interrupt`].
 pub trait Remote: Sync {
     /// Has an order carried out with this message; returns once the server says that it has it.

@@ -6,14 +6,15 @@ use std::collections::{HashMap, HashSet};
 use super::Look;
 use crate::kernel::Process;
 
-/// The most processes from an agent up to its launcher, that one included: there may be an interpreter and a
-/// shell in between.
-const MOST_STEPS: usize = 8;
+/// Longest chain of processes from an agent up to its launcher, the launcher included: an interpreter
+/// and a shell may be in between.
+const MAX_STEPS: usize = 8;
 
-/// Returns the pids of the candidates above these agents of which `launches` says, given the candidate, the
-/// agent and the number of steps between them, that it is the agent's launcher.
+/// Returns the pids of the candidates that are launchers of these agents. `launches` decides, given the
+/// candidate, the agent and the number of steps between them.
 ///
-/// Walks up from each agent once, so that thousands of processes of an agent's name cost no more than that.
+/// Walks up from each agent once, so thousands of processes with an agent's name cost no more than
+/// that.
 pub fn launchers<'a>(
     look: &Look,
     agents: impl Iterator<Item = &'a Process>,
@@ -23,7 +24,7 @@ pub fn launchers<'a>(
     let mut found = HashSet::new();
     for agent in agents {
         let mut pid = agent.parent_pid;
-        for steps in 1..=MOST_STEPS {
+        for steps in 1..=MAX_STEPS {
             if pid <= 1 {
                 break;
             }

@@ -1,9 +1,11 @@
-//! One file per agent. An adapter **describes** (where its files are, what they say, which process is
-//! its own); the core acts. It never spawns, signals, prints or reads the environment by itself.
+//! One file per agent. An adapter **describes** (where the agent's files are, how they are read, which
+//! processes are the agent's own); the core acts. An adapter never spawns, signals, prints or reads the
+//! environment by itself.
 //!
 //! To add an agent: one file here, one line in [`ALL`], one fixture folder. CONTRIBUTING.md walks
 //! through it with [`demo`] as the example.
 
+mod cached;
 mod claims;
 pub mod claude_code;
 pub mod codex;
@@ -16,7 +18,6 @@ pub mod opencode;
 pub mod pi;
 pub mod pi_rust;
 pub mod proof;
-mod recall;
 mod root;
 
 use std::io;
@@ -48,7 +49,7 @@ pub static ALL: &[&dyn Adapter] = &[
     &demo::Demo,
 ];
 
-/// One look at the world: what an adapter may use to answer. Everything is handed in.
+/// One look at the world, for all questions that are answered from it. Adapters use nothing else.
 #[derive(Clone, Debug)]
 pub struct Look {
     /// The world.
@@ -84,7 +85,7 @@ impl Look {
         let home = match real_path(path) {
             Ok(real) => Some(real),
             Err(Unresolved::TooLong) => None,
-            // It may be made while we look.
+            // The directory may be created while we look, so this result is not cached.
             Err(Unresolved::Refused(_)) => return Some(path.to_owned()),
         };
         self.table.homes.keep(path, home.clone());
@@ -106,12 +107,12 @@ impl Look {
     }
 }
 
-/// What was found and what went wrong. Absence means something only if `whole`.
+/// Findings and faults. The absence of a finding is a proof only if `whole`.
 #[derive(Clone, Debug)]
 pub struct Found<T> {
     /// The findings.
     pub rows: Vec<T>,
-    /// What failed beside them.
+    /// The sources that could not be read.
     pub faults: Vec<Fault>,
     /// Nothing that could hold a finding was left unread.
     pub whole: bool,
@@ -134,9 +135,9 @@ impl<T> Found<T> {
 /// A conversation that a server keeps: its messages as native lines, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Conversation {
-    /// What was said.
+    /// The finished messages.
     pub lines: Vec<Vec<u8>>,
-    /// What is being said: it will be said again when it is whole.
+    /// The message that is still being written; it is repeated once it is finished.
     pub unfinished: Option<Vec<u8>>,
 }
 
@@ -151,21 +152,22 @@ pub enum Depth {
 
 /// One home of one agent, open for one question. Nothing in it outlives the question.
 ///
-/// Methods run on worker threads, may block on files, must bound what they read, and never panic on
-/// what they find.
+/// Methods run on worker threads, may block on files, must limit the bytes they read, and never panic
+/// on the content of a file.
 pub trait Store: Sync {
-    /// Returns who serves what right now.
+    /// Returns the sessions that are served right now, with the processes that serve them.
     fn live(&self) -> Found<Served>;
 
-    /// Returns the sessions written since then, by name; subagents are left out.
+    /// Returns the sessions written since that time, from file names; subagents are left out.
     fn history(&self, since_ms: Option<i64>) -> Found<Locator>;
 
-    /// Looks for a session where one of this whole id must be, listing nothing: a quick first try.
+    /// Looks for a session by its complete id at the one place where it must be, without listing a
+    /// directory.
     fn expected(&self, _id: &str) -> Option<Locator> {
         None
     }
 
-    /// Finds sessions whose id begins with this text, by name, over all history.
+    /// Finds sessions whose id begins with this text, from file names, over the whole history.
     fn find(&self, prefix: &str) -> Found<Locator> {
         let mut found = self.history(None);
         found.rows.retain(|locator| locator.id.starts_with(prefix));
@@ -190,37 +192,37 @@ pub trait Store: Sync {
         Found::default()
     }
 
-    /// Returns a session's conversation where no file holds it; `None` where one does.
+    /// Returns a session's conversation where only a server has it; `None` where a file has it.
     fn conversation(&self, _locator: &Locator) -> Option<Result<Conversation, Fault>> {
         None
     }
 
-    /// Returns the directories and files where a change of this session shows: a hint to look again.
+    /// Returns the directories and files that change when this session changes: a hint to look again.
     fn watched(&self, _locator: &Locator) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Returns the directories and files where it shows that a session of this home begins, or goes on
-    /// that nobody followed: a hint to look.
+    /// Returns the directories and files that change when a session of this home begins, or a session
+    /// that is not watched continues: a hint to look.
     fn beginnings(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Returns the servers that say by themselves when any session of this home changes.
+    /// Returns the servers that push a message when any session of this home changes.
     fn announcing(&self) -> Vec<Pushing> {
         Vec::new()
     }
 
-    /// Returns the server that says by itself when this session changes, where one does.
+    /// Returns the server that pushes a message when this session changes, if there is one.
     fn pushing(&self, _session: &Session) -> Option<Pushing> {
         None
     }
 }
 
-/// What an adapter can do, for `agentctl adapters`.
+/// The capabilities of an adapter, for `agentctl adapters`.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
-    /// Sees live sessions, whoever started them.
+    /// Sees live sessions, no matter how they were started.
     pub live: bool,
     /// Sees ended sessions.
     pub history: bool,
@@ -243,30 +245,31 @@ pub struct Installation {
     pub version: Option<String>,
 }
 
-/// One coding agent: where its truth lies. Implementations describe; the core acts.
+/// One coding agent. Implementations describe; the core acts.
 pub trait Adapter: Sync {
     /// Returns its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Returns what it can do.
+    /// Returns its capabilities.
     fn capabilities(&self) -> Capabilities;
 
-    /// Says whether a process deserves a closer look. Called for every process of the user: cheap.
+    /// Says whether a process may be this agent. Called for every process of the user, so it must be
+    /// cheap.
     fn is_candidate(&self, brief: Brief<'_>) -> bool;
 
-    /// Returns where its homes are, or will be once it has run: default, environment, configuration.
+    /// Returns the paths of its homes, existing or not: default, environment, configuration.
     fn homes(&self, _host: &Host) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Says whether a process is this agent's own program, by its program file or script (name and package
-    /// layout). Neither a record nor `argv[0]` alone makes it so: both can be written by anybody.
+    /// Says whether a process is this agent's own program, by its program file or script (name and
+    /// package layout). A record or `argv[0]` alone is no proof: any program can write both.
     fn is_own_program(&self, _look: &Look, _process: &Process) -> bool {
         false
     }
 
-    /// Returns the home that a process uses, absolute, as its own environment, directory and open files
-    /// say; `None` where that cannot be told.
+    /// Returns the absolute path of the home that a process uses, from its environment, directory and
+    /// open files; `None` where these do not show it.
     fn home_of(&self, _look: &Look, _process: &Process) -> Option<PathBuf> {
         None
     }
@@ -276,7 +279,7 @@ pub trait Adapter: Sync {
         if self.is_own_program(look, process) { self.home_of(look, process) } else { None }
     }
 
-    /// Returns its homes that are there, and those its live processes name.
+    /// Returns its existing homes and the homes that its live processes name.
     fn roots(&self, look: &Look) -> Vec<Root>;
 
     /// Says whether and where it is installed, without running it.
@@ -293,7 +296,7 @@ pub trait Adapter: Sync {
         &Variables::NONE
     }
 
-    /// Returns what its table in the configuration file holds.
+    /// Returns the content of its table in the configuration file.
     fn settings(&self) -> Settings {
         Settings::None
     }
@@ -304,7 +307,8 @@ pub trait Adapter: Sync {
         false
     }
 
-    /// Returns what cannot be told where the kernel does not show file locks, as a sentence for `doctor`.
+    /// Returns the consequence for this agent where the kernel does not show file locks, as a sentence
+    /// for `doctor`.
     fn without_file_locks(&self) -> Option<&'static str> {
         None
     }
@@ -314,7 +318,7 @@ pub trait Adapter: Sync {
         None
     }
 
-    /// Returns how it is moved; `None` where it can only be looked at.
+    /// Returns its control; `None` where sessions can only be observed.
     fn control(&self) -> Option<&dyn Control> {
         None
     }

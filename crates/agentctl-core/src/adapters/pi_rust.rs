@@ -1,8 +1,8 @@
 //! `pi_agent_rust`, the port of Pi that keeps its sessions in Pi's own store.
 //!
-//! It writes the same lines into the same folders and names its files by a shorter id; [`super::pi`] reads
-//! them. How it is moved was read in its source and not tried with the program itself: a launch counts
-//! only once it has told its session. See `docs/agents/pi-rust.md`.
+//! It writes the same lines into the same folders and names its files by a shorter id; [`super::pi`]
+//! reads them. Its command line was read in its source and never tried with the program itself: a
+//! launch counts only once the process has named its session. See `docs/agents/pi-rust.md`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -126,7 +126,8 @@ impl Control for PiRust {
                 return Err(Refusal::new(why, "leave --fork out once the session has ended"));
             }
         };
-        // What a Pi around us set for its tools would be read as a choice of model.
+        // Inside a Pi session these variables are set for tools; pi-rust would read them as a choice of
+        // model.
         let inside_pi = pi::VARIABLES.get(host, "PI_SESSION_ID").is_some();
         let unset =
             if inside_pi { vec!["PI_PROVIDER".into(), "PI_MODEL".into()] } else { Vec::new() };

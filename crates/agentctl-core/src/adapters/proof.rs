@@ -1,8 +1,8 @@
 //! The proof that a process is the agent that a record of a home names.
 //!
-//! A record, a lock or a socket in a home is text that anybody may have written who can write there. It
-//! joins a process only if the process is the agent's own program, acts as our user, lives in our pid
-//! namespace and itself names this home. Adapters ask before they join, `stop` asks once more before its
+//! A record, a lock or a socket in a home can be written by any program that may write there. It joins
+//! a process only if the process is the agent's own program, acts as our user, lives in our pid
+//! namespace and itself names this home. Adapters check this before they join, `stop` again before its
 //! first signal. See docs/adr/0025-a-join-has-a-grade.md.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use super::{Adapter, Look, Root};
 use crate::kernel::Process;
 
-/// Why a process is not proved to be the agent of a home.
+/// The reason why a process is not proved to be the agent of a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unproved {
     /// It runs another program.

@@ -1,4 +1,4 @@
-//! The homes of an agent: those that the user's settings name, and those that only a live process names.
+//! The homes of an agent: named by the user's settings, or only by a live process.
 
 use std::path::PathBuf;
 
@@ -58,9 +58,9 @@ pub fn existing_roots(paths: impl IntoIterator<Item = PathBuf>) -> Vec<Root> {
     roots
 }
 
-/// Adds the homes that live processes name: a first start is seen before its home is made. `known` are
-/// the homes that the user's settings name, whether they exist yet or not; `home_of` returns the home of a
-/// process that is the agent's own, links resolved.
+/// Adds the homes that live processes name: a first start is seen before its home directory exists.
+/// `known` are the homes that the user's settings name, existing or not; `home_of` returns the home of
+/// a process that is the agent's own program, links resolved.
 #[must_use]
 pub fn with_homes_of_the_living(
     look: &Look,

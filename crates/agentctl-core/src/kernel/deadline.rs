@@ -1,7 +1,7 @@
 //! The deadline of the question that a thread answers.
 //!
-//! A thread that nobody waits for any more cannot be ended from outside. So whatever may read for long asks
-//! here whether anybody still waits, and ends by itself when nobody does.
+//! A thread cannot be ended from outside. So every function that may read for long checks the deadline
+//! here, and ends by itself when it has passed.
 
 use std::cell::Cell;
 use std::io;
@@ -28,7 +28,7 @@ pub fn check() -> io::Result<()> {
     if has_passed() { Err(late()) } else { Ok(()) }
 }
 
-/// Says whether the deadline has passed; a thread without one may take its time.
+/// Says whether the deadline has passed; never for a thread without one.
 #[must_use]
 pub fn has_passed() -> bool {
     UNTIL.get().is_some_and(|until| Instant::now() >= until)

@@ -1,7 +1,8 @@
-//! How many names and rows a thread may still read of the home that it is asked about.
+//! The number of names and rows that a thread may still read of the home that it is asked about.
 //!
-//! Any process can name a home and fill it. What is read of a home that only a process names is bounded, so
-//! that such homes together cost little memory, and no session of the homes that the user's settings name.
+//! Any process can name a home and fill it. A home that only a process names is read up to a limit, so
+//! that such homes together cost little memory, and hide no session of the homes that the user's
+//! settings name.
 
 use std::cell::Cell;
 
@@ -9,7 +10,7 @@ thread_local! {
     static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The text that says why nothing more is read.
+/// The fault's text when the limit is reached.
 pub const TOO_MANY: &str = "it holds more than is read of a home that only a process names; add the home \
                             to [roots] to read it whole";
 
@@ -19,7 +20,7 @@ pub struct HomeLimit {
     before: Option<usize>,
 }
 
-/// Limits what this thread reads; `None` is no limit.
+/// Limits the names and rows that this thread reads; `None` is no limit.
 #[must_use]
 pub fn set(most: Option<usize>) -> HomeLimit {
     HomeLimit { before: LEFT.replace(most) }

@@ -1,20 +1,20 @@
 //! Linux: `/proc` read by hand through held directory descriptors, pidfds for identity, liveness, exit.
 //!
 //! Order matters everywhere: open the pidfd first, read `/proc`, then poll the pidfd again; a process
-//! that exited in between is gone and what was read of it is dropped. `kill(pid, 0)` is never asked: a
-//! zombie answers it.
+//! that exited in between is gone and its data is dropped. `kill(pid, 0)` is never used: it succeeds
+//! for a zombie.
 
+mod cwd;
 mod descriptors;
 mod exit_watch;
-mod leave;
+mod fast_exit;
 mod memory;
 mod newest_pid;
+mod other_users;
 mod output;
 mod peer;
 mod serving;
-mod standing;
 mod stat;
-mod strangers;
 mod table;
 mod unix_peers;
 
@@ -35,7 +35,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 pub use self::exit_watch::ExitWatch;
-pub use self::leave::leave_quickly;
+pub use self::fast_exit::leave_quickly;
 pub use self::memory::{give_back_memory, keep_memory_together};
 pub use self::newest_pid::NewestPid;
 use super::{Brief, FileLock, Liveness, Mechanism, Process, Table, deadline};
@@ -44,14 +44,14 @@ use crate::model::{ProcId, Time};
 const PIDFS_MAGIC: u64 = 0x5049_4446;
 /// The inode of the initial pid namespace, fixed by the kernel's headers.
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
-/// Longest `/proc` text we read of one process.
+/// Longest `/proc` text that is read of one process, in bytes.
 const PROC_TEXT_BYTES: u64 = 1 << 20;
-/// Reading the list of all file locks may take this part of the time that is left.
-const LOCKS_SHARE: u32 = 3;
-/// A list of file locks that takes longer to read is read once only.
-const LOCKS_ONCE: Duration = Duration::from_millis(50);
+/// The list of all file locks may take this fraction of the remaining time (1/n).
+const LOCKS_TIME_FRACTION: u32 = 3;
+/// A list of file locks that takes longer to read is read only once.
+const LOCKS_REREAD_LIMIT: Duration = Duration::from_millis(50);
 
-/// The kernel as this process sees it. Cheap to clone; holds no state about anyone.
+/// The kernel as this process sees it. Cheap to clone; holds no state about processes.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     mechanism: Mechanism,
@@ -64,7 +64,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Looks around once: boot, namespace, and which mechanism names processes here.
+    /// Reads the facts of this boot and namespace, and which mechanism identifies processes here.
     pub fn open() -> io::Result<Self> {
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
         let own = own_pid();
@@ -90,7 +90,7 @@ impl Kernel {
         self
     }
 
-    /// Returns how processes are told apart here.
+    /// Returns how processes are identified here.
     #[must_use]
     pub fn mechanism(&self) -> Mechanism {
         self.mechanism
@@ -126,7 +126,7 @@ impl Kernel {
         self.uid
     }
 
-    /// Names the process that has this pid now and looks at it closely; `None` when nobody lives there.
+    /// Returns the process that has this pid now, with details; `None` if there is none.
     pub fn process(&self, pid: u32) -> io::Result<Option<Process>> {
         let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
         let handle = match open_handle(raw) {
@@ -140,7 +140,7 @@ impl Kernel {
         let Some(stat) = Stat::parse(&stat) else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "unreadable /proc stat line"));
         };
-        // The first thread may be a zombie while others work: only the pidfd speaks for them all.
+        // The first thread may be a zombie while others run: only the pidfd stands for all of them.
         if handle.is_none() && stat.has_exited() {
             return Ok(None);
         }
@@ -152,8 +152,8 @@ impl Kernel {
     }
 
     fn details(&self, pid: u32, dir: &OwnedFd, stat: Stat, handle: Option<&OwnedFd>) -> Process {
-        // Empty while the process becomes another program, and where it has unmapped its arguments. Nobody is
-        // waited for here: see `Kernel::table`.
+        // Empty while the process is in `execve`, and if it has unmapped its arguments. This function
+        // does not wait; `Kernel::table` does.
         let argv = read_beginning_at(dir.as_fd(), "cmdline").unwrap_or_default();
         let namespace = statat(dir, "ns/pid", AtFlags::empty()).ok().map(|s| s.st_ino);
         Process {
@@ -201,8 +201,8 @@ impl Kernel {
         }
     }
 
-    /// Looks closely at the process with this pid if `wanted` asks for it; `None` if it does not, or
-    /// if there is no such process.
+    /// Returns the details of the process with this pid if `wanted` accepts it; `None` if it does not,
+    /// or if there is no such process.
     pub fn candidate(
         &self,
         pid: u32,
@@ -229,8 +229,8 @@ impl Kernel {
         Ok(pids)
     }
 
-    /// Says whether a process sees the same mounts as the observer: only then does a path mean the same
-    /// file to both.
+    /// Says whether a process sees the same mounts as the observer: only then a path names the same
+    /// file for both.
     pub fn shares_mounts(&self, id: &ProcId) -> io::Result<bool> {
         let namespace = |path: String| statat(rustix::fs::CWD, path, AtFlags::empty());
         let theirs = namespace(format!("/proc/{}/ns/mnt", id.pid))?;
@@ -253,37 +253,37 @@ impl Kernel {
 
     /// Lists the file locks the kernel shows in this pid namespace.
     ///
-    /// The list is handed out a page at a time and by position, so a lock released between two pages
-    /// hides another one that is held. A lock that is listed was held; one that is not may be held all
-    /// the same, so absence here proves nothing (1 in 50 looks beside a busy database writer). Three
-    /// readings are joined, which makes it rare.
+    /// The kernel returns the list page by page and by position, so a lock that is released between two
+    /// pages hides another one that is held. A listed lock was held; an unlisted lock may be held too,
+    /// so absence proves nothing (1 in 50 looks beside a busy database writer). The union of three
+    /// readings makes this rare.
     ///
-    /// The locks of all users are listed, and for every page the kernel counts from the first one: tens of
-    /// thousands take seconds. A list that takes long is read once; one that uses up the share of the time
-    /// that this thread has left is an error.
+    /// The locks of all users are listed, and for every page the kernel counts from the first lock:
+    /// tens of thousands take seconds. A list that takes long is read once; a list that exceeds its
+    /// share of the thread's remaining time is an error.
     pub fn file_locks(&self, wanted: &dyn Fn(u64) -> bool) -> io::Result<Vec<FileLock>> {
         let mut all: HashSet<FileLock> = HashSet::new();
         let (began, left) = (Instant::now(), deadline::left());
-        let until = left.map(|left| began + left / LOCKS_SHARE);
+        let until = left.map(|left| began + left / LOCKS_TIME_FRACTION);
         for _ in 0..3 {
             each_line_until(fs::File::open("/proc/locks")?, until, |line| {
                 all.extend(parse_lock(line).filter(|lock| wanted(lock.inode)));
             })?;
-            if began.elapsed() > LOCKS_ONCE {
+            if began.elapsed() > LOCKS_REREAD_LIMIT {
                 break;
             }
         }
         Ok(all.into_iter().collect())
     }
 
-    /// Takes hold of exactly this process; `None` when it is gone. What is held can be signalled and
-    /// waited for without ever meaning another one.
+    /// Opens a handle of exactly this process; `None` if it is gone. Signals and waits through the
+    /// handle can never reach another process.
     pub fn hold(&self, id: &ProcId) -> io::Result<Option<Held>> {
         let Some(raw) = i32::try_from(id.pid).ok().and_then(Pid::from_raw) else {
             return Ok(None);
         };
         let Some(handle) = open_handle(raw)? else { return Ok(None) };
-        // The identity is read while the pidfd is held: what it then names cannot change any more.
+        // The identity is read while the pidfd is open, so the pid cannot change its owner any more.
         match self.process(id.pid)? {
             Some(now) if same_process(&now.id, id) && !has_exited(&handle)? => {
                 Ok(Some(Held { id: id.clone(), handle }))
@@ -292,9 +292,9 @@ impl Kernel {
         }
     }
 
-    /// Sends a signal to exactly this process, through a pidfd that was verified to be it.
+    /// Sends a signal to exactly this process, through a pidfd that was verified to be its own.
     ///
-    /// Returns `false` when it is gone; a stranger that inherited its pid is never reached.
+    /// Returns `false` if it is gone; a process that got its pid later is never signalled.
     pub fn signal(&self, id: &ProcId, signal: Signal) -> io::Result<bool> {
         match self.hold(id)? {
             Some(held) => held.signal(signal),
@@ -308,7 +308,7 @@ impl Kernel {
     }
 }
 
-/// A process we have hold of: its pidfd was verified to name it and nobody else.
+/// A handle of a process: its pidfd was verified to name this process.
 #[derive(Debug)]
 pub struct Held {
     id: ProcId,
@@ -337,7 +337,8 @@ impl Held {
         has_exited(&self.handle).unwrap_or(false)
     }
 
-    /// Blocks until all of these have exited or the time is up; says whether they have.
+    /// Blocks until all of these processes have exited or the timeout has passed; says whether they
+    /// have exited.
     pub fn wait_for_all(
         held: &[impl std::borrow::Borrow<Self>],
         timeout: Duration,
@@ -361,9 +362,8 @@ impl Held {
     }
 }
 
-/// When this machine booted by today's clock, to the grain of start times, so that every look
-/// reckons the same. The tightest of a few readings counts: an interruption between the two clocks
-/// would shift it.
+/// Returns the time of boot by the current clock, rounded to the grain of start times, so that every look
+/// calculates the same. The shortest reading counts: an interruption between the two clocks would shift it.
 fn booted_ms() -> i64 {
     use rustix::time::{ClockId, clock_gettime};
     let nanos = |t: Timespec| i128::from(t.tv_sec) * 1_000_000_000 + i128::from(t.tv_nsec);
@@ -377,7 +377,7 @@ fn booted_ms() -> i64 {
     i64::try_from((booted + 5_000_000).div_euclid(10_000_000) * 10).unwrap_or_default()
 }
 
-/// Lists the processes whose owner fits, in the order of their pids.
+/// Lists the processes with a wanted owner, in pid order.
 fn pids_of(wanted: &dyn Fn(u32) -> bool) -> io::Result<Vec<u32>> {
     let proc =
         openat(rustix::fs::CWD, "/proc", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -387,7 +387,7 @@ fn pids_of(wanted: &dyn Fn(u32) -> bool) -> io::Result<Vec<u32>> {
         let Some(pid) = entry.file_name().to_str().ok().and_then(|n| n.parse().ok()) else {
             continue;
         };
-        // One that cannot be looked at has gone since.
+        // A process whose directory cannot be read has exited since.
         if statat(&proc, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| wanted(stat.st_uid))
         {
@@ -416,7 +416,7 @@ fn open_handle(pid: Pid) -> rustix::io::Result<Option<OwnedFd>> {
     }
 }
 
-/// The inode decides where both sides have one; the start time otherwise.
+/// Compares two identities: by inode if both have one, else by start time.
 fn same_process(now: &ProcId, then: &ProcId) -> bool {
     now.pid == then.pid
         && now.start_ticks == then.start_ticks
@@ -427,7 +427,7 @@ fn same_process(now: &ProcId, then: &ProcId) -> bool {
         }
 }
 
-/// A pidfd is readable from the moment of exit, reaped or not.
+/// Says whether a process has exited: its pidfd is readable from then on, reaped or not.
 fn has_exited(fd: &OwnedFd) -> io::Result<bool> {
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
     Ok(rustix::io::retry_on_intr(|| poll(&mut fds, Some(&Timespec::default())))? > 0)
@@ -442,8 +442,8 @@ fn open_at(directory: BorrowedFd<'_>, name: &str) -> io::Result<fs::File> {
     Ok(openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?.into())
 }
 
-/// Reads a text of one process whole. A longer one than [`PROC_TEXT_BYTES`] is an error: what a process
-/// appended to it must not hide the rest.
+/// Reads a text of one process completely. A text longer than [`PROC_TEXT_BYTES`] is an error: a
+/// process must not be able to hide the end by appending to it.
 fn read_at(directory: BorrowedFd<'_>, name: &str) -> io::Result<Vec<u8>> {
     let bytes = read_beginning_at(directory, name)?;
     if bytes.len() as u64 > PROC_TEXT_BYTES {
@@ -460,8 +460,8 @@ fn read_beginning_at(directory: BorrowedFd<'_>, name: &str) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-/// Reads a table of the kernel line by line, however long it is. It is an error if the deadline of this
-/// thread passes before its end.
+/// Reads a table of the kernel line by line, without a limit on its length. It is an error if the
+/// deadline of this thread passes before its end.
 fn each_line(table: fs::File, line: impl FnMut(&str)) -> io::Result<()> {
     each_line_until(table, deadline::left().map(|left| Instant::now() + left), line)
 }
@@ -487,13 +487,13 @@ fn each_line_until(
     Ok(())
 }
 
-/// Says whether the kernel does not know yet where the arguments of a process are.
+/// Says whether the kernel has not yet set the address of a process's arguments.
 fn arguments_are_missing(pid: u32) -> bool {
     let stat = open_process_directory(pid).and_then(|dir| read_at(dir.as_fd(), "stat"));
     stat.is_ok_and(|stat| place_of(&stat, Place::Arguments) == Some((0, 0)))
 }
 
-/// What a process was given when it became its program.
+/// A memory range that `execve` fills in.
 #[derive(Clone, Copy)]
 enum Place {
     /// `arg_start` and `arg_end`, the 48th field of a stat line and the next.
@@ -502,7 +502,8 @@ enum Place {
     Environment = 50,
 }
 
-/// Reads where that begins and ends in the memory of the process; nought is not filled in, or not shown.
+/// Returns the begin and end of that range in the memory of the process; 0 means not set yet, or not
+/// shown.
 fn place_of(stat: &[u8], place: Place) -> Option<(u64, u64)> {
     let name = memchr::memrchr(b')', stat)?;
     let rest = std::str::from_utf8(stat.get(name..)?).ok()?;
@@ -518,12 +519,12 @@ fn link_at(directory: &OwnedFd, name: &str) -> Option<PathBuf> {
 fn read_link_at(directory: &OwnedFd, name: &str) -> io::Result<PathBuf> {
     let target = readlinkat(directory, name, Vec::new())?;
     let bytes = target.as_bytes();
-    // The kernel marks a replaced program file; the name before the mark is still the right one.
+    // The kernel marks a replaced program file; the name before the mark is still correct.
     let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
     Ok(PathBuf::from(OsStr::from_bytes(bytes)))
 }
 
-/// A process that vanishes while we look is an ordinary answer, not an error.
+/// Turns the error of a process that vanished meanwhile into `None`.
 fn gone_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -1,10 +1,10 @@
 //! macOS: the process table through `sysinfo`, exits through kqueue, the same functions as on Linux.
 //!
-//! There is no pidfd here. A process is named by pid and start time, and the start time has a grain of
-//! one second; pids are handed out in a ring of 99,999, so a namesake within one second is not
-//! credible. Between the last check and a signal a pid could in theory change hands: see
-//! [`Kernel::signal`]. What this system does not show (who holds a file lock, who has a file open) is an
-//! error of kind `Unsupported`, never an empty answer.
+//! There is no pidfd here. A process is identified by pid and start time, and the start time has a
+//! grain of one second; pids are given out in a ring of 99,999, so a reuse within one second is not
+//! credible. Between the last check and a signal a pid could in theory change its owner: see
+//! [`Kernel::signal`]. A fact that this system does not show (the holder of a file lock, the open files
+//! of a process) is an error of kind `Unsupported`, never an empty answer.
 
 mod peer;
 mod unsupported;
@@ -24,7 +24,7 @@ use sysinfo::{ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System, Upda
 use super::{Brief, Environ, FileLock, Liveness, Mechanism, Process, Table};
 use crate::model::{ProcId, Time};
 
-/// The kernel as this process sees it. Cheap to clone; holds no state about anyone.
+/// The kernel as this process sees it. Cheap to clone; holds no state about processes.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     boot_id: String,
@@ -32,18 +32,18 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Looks around once: the boot and the user.
+    /// Reads the boot id and the user.
     pub fn open() -> io::Result<Self> {
         Ok(Self { boot_id: boot_session()?, uid: rustix::process::geteuid().as_raw() })
     }
 
-    /// Returns the same kernel: there is no pidfs here to do without.
+    /// Returns the same kernel: there is no pidfs here.
     #[must_use]
     pub fn without_pidfs(self) -> Self {
         self
     }
 
-    /// Returns how processes are told apart here.
+    /// Returns how processes are identified here.
     #[must_use]
     pub fn mechanism(&self) -> Mechanism {
         Mechanism::StartTime
@@ -79,14 +79,14 @@ impl Kernel {
         self.uid
     }
 
-    /// Names the process that has this pid now and looks at it closely; `None` when nobody lives there.
+    /// Returns the process that has this pid now, with details; `None` if there is none.
     pub fn process(&self, pid: u32) -> io::Result<Option<Process>> {
         if raw_pid(pid).is_none() {
             return Ok(None);
         }
         let asked = [sysinfo::Pid::from_u32(pid)];
         let system = snapshot(ProcessesToUpdate::Some(&asked), closely())?;
-        // Of a zombie not even the name is shown; it is as absent as one that was reaped.
+        // A zombie does not even show its name; it counts as absent, like a reaped process.
         system.process(asked[0]).map_or(Ok(None), |seen| self.details(seen))
     }
 
@@ -132,7 +132,8 @@ impl Kernel {
         }
     }
 
-    /// Reads the process table in two stages: owner first, details only for those `wanted` asks for.
+    /// Reads the process table in two stages: owner first, details only for processes that `wanted`
+    /// accepts.
     pub fn table(
         &self,
         _until: Instant,
@@ -149,7 +150,7 @@ impl Kernel {
         };
         let mut candidates = Vec::new();
         for (pid, seen) in all.processes() {
-            // Whose it is cannot be seen while a process leaves; a closer look decides.
+            // The owner of an exiting process is not shown; reading its details decides.
             let unclear = seen.effective_user_id().is_none();
             let own = seen.effective_user_id().is_some_and(|uid| **uid == self.uid);
             table.seen += usize::from(own);
@@ -171,8 +172,8 @@ impl Kernel {
         table
     }
 
-    /// Looks closely at the process with this pid if `wanted` asks for it; `None` if it does not, or
-    /// if there is no such process.
+    /// Returns the details of the process with this pid if `wanted` accepts it; `None` if it does not,
+    /// or if there is no such process.
     pub fn candidate(
         &self,
         pid: u32,
@@ -205,7 +206,7 @@ impl Kernel {
         Ok(true)
     }
 
-    /// There is one pid namespace, the machine's own.
+    /// Says whether that is the machine's own pid namespace: there is no other.
     pub fn namespace_is_inhabited(&self, namespace: u64) -> io::Result<bool> {
         Ok(namespace == self.pid_namespace())
     }
@@ -236,7 +237,7 @@ impl Kernel {
         std::fs::File::open(program.ok_or_else(|| io::Error::other("the process has gone"))?)
     }
 
-    /// Looks closely at the processes of this user whose working directory this is, links resolved.
+    /// Returns the details of this user's processes with this working directory, links resolved.
     #[must_use]
     pub fn standing_in(&self, directory: &Path, until: Instant) -> Table {
         let mut table = self.table(until, |_| true);
@@ -244,8 +245,8 @@ impl Kernel {
         table
     }
 
-    /// Reads these variables as [`Kernel::environ`] does. None shown at all may mean that the process is
-    /// becoming another program, or that macOS hides them: both look like an empty environment here.
+    /// Reads these variables like [`Kernel::environ`]. An environment that is not shown counts as
+    /// empty: the process may be in `execve`, or macOS hides it.
     pub fn environ_now(&self, id: &ProcId, names: &[&str]) -> io::Result<Environ> {
         match self.environ(id, names) {
             Ok(values) => Ok(Environ::Values(values)),
@@ -254,7 +255,8 @@ impl Kernel {
         }
     }
 
-    /// Takes hold of exactly this process, as far as macOS can promise that; `None` when it is gone.
+    /// Opens a handle of exactly this process, as far as macOS can guarantee that; `None` if it is
+    /// gone.
     pub fn hold(&self, id: &ProcId) -> io::Result<Option<Held>> {
         match self.liveness(id) {
             Liveness::Alive { .. } => Ok(Some(Held { kernel: self.clone(), id: id.clone() })),
@@ -263,12 +265,12 @@ impl Kernel {
         }
     }
 
-    /// Sends a signal to exactly this process, as far as macOS can promise that.
+    /// Sends a signal to exactly this process, as far as macOS can guarantee that.
     ///
-    /// Returns `false` when it is gone. The start time is compared right before the signal, but there is
-    /// no handle to signal through: a process that exits in the microseconds between the two *and*
-    /// whose pid is handed out again in that time would pass its signal on to a stranger. With pids in
-    /// a ring of 99,999 that needs as many forks in between.
+    /// Returns `false` if it is gone. The start time is compared right before the signal, but there is
+    /// no handle to signal through: if the process exits in the microseconds between the two *and* its
+    /// pid is given out again in that time, another process gets the signal. With pids in a ring of
+    /// 99,999 that needs as many forks in between.
     pub fn signal(&self, id: &ProcId, signal: Signal) -> io::Result<bool> {
         let Some(raw) = raw_pid(id.pid) else { return Ok(false) };
         match self.process(id.pid)? {
@@ -283,16 +285,16 @@ impl Kernel {
     }
 }
 
-/// Returns to the system what is free in the heap: it does that by itself here.
+/// Returns free heap memory to the system: the allocator does that by itself here.
 pub fn give_back_memory(_above: u64) {}
 
-/// Its allocator does so by itself.
+/// Limits the malloc arenas: the allocator does that by itself here.
 pub fn keep_memory_together() {}
 
-/// Does nothing: here an exit waits for no file events.
+/// Does nothing: here an exit does not wait for file watches.
 pub fn leave_quickly() {}
 
-/// A process we have hold of. There is no handle here: each use verifies it anew.
+/// A handle of a process. There is no kernel handle here: each use verifies the process again.
 #[derive(Debug)]
 pub struct Held {
     kernel: Kernel,
@@ -317,7 +319,8 @@ impl Held {
         self.kernel.liveness(&self.id) == Liveness::Gone
     }
 
-    /// Blocks until all of these have exited or the time is up; says whether they have.
+    /// Blocks until all of these processes have exited or the timeout has passed; says whether they
+    /// have exited.
     pub fn wait_for_all(
         held: &[impl std::borrow::Borrow<Self>],
         timeout: Duration,
@@ -344,7 +347,7 @@ impl Held {
 pub struct NewestPid(());
 
 impl NewestPid {
-    /// There is no such counter here.
+    /// Fails: there is no such counter here.
     pub fn open() -> io::Result<Self> {
         Err(io::Error::from(io::ErrorKind::Unsupported))
     }
@@ -355,17 +358,17 @@ impl NewestPid {
     }
 }
 
-/// Waits for the exit of processes that need not be ours. A wake-up is a hint to look again.
+/// Waits for the exit of processes that need not be our children. A wake-up is a hint to look again.
 #[derive(Debug, Default)]
 pub struct ExitWatch {
     queue: Option<OwnedFd>,
     held: Vec<ProcId>,
-    /// Those whose pid was watched again before their exit was told.
+    /// Processes whose pid was watched again before their exit was reported.
     exited: Vec<ProcId>,
 }
 
 impl ExitWatch {
-    /// Begins to watch a process; returns `false` when it is gone already.
+    /// Begins to watch a process; returns `false` if it is gone already.
     pub fn add(&mut self, kernel: &Kernel, id: &ProcId) -> io::Result<bool> {
         let Some(raw) = raw_pid(id.pid) else { return Ok(false) };
         if self.held.contains(id) {
@@ -375,7 +378,8 @@ impl ExitWatch {
             self.queue = Some(kqueue()?);
         }
         let Some(queue) = &self.queue else { return Ok(false) };
-        // A queue knows a process by its pid alone: a namesake's watch would shadow this one.
+        // A queue knows a process by its pid alone: a watch of an earlier owner of the pid would hide
+        // this one.
         if let Some(at) = self.held.iter().position(|held| held.pid == id.pid) {
             self.exited.push(self.held.swap_remove(at));
             change(queue, raw, EventFlags::DELETE)?;
@@ -385,7 +389,7 @@ impl ExitWatch {
             Err(Errno::SRCH) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
-        // Watched first, verified second: what the queue holds now was this process all along.
+        // Watched first, verified second: so the watched process is the verified one.
         if !matches!(kernel.liveness(id), Liveness::Alive { .. }) {
             change(queue, raw, EventFlags::DELETE)?;
             return Ok(false);
@@ -394,17 +398,18 @@ impl ExitWatch {
         Ok(true)
     }
 
-    /// Goes on watching these only. The queue may still tell the exit of another: nobody listens.
+    /// Stops watching all other processes. The queue may still report their exits, which are ignored.
     pub fn keep(&mut self, wanted: &dyn Fn(&ProcId) -> bool) {
         self.held.retain(wanted);
     }
 
-    /// Blocks until at least one watched process has exited, or the time is up; forgets those it returns.
+    /// Blocks until at least one watched process has exited or the timeout has passed; stops watching
+    /// the returned ones.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<ProcId>> {
         self.wait_beside(&[], timeout)
     }
 
-    /// Does the same, and also returns when one of these can be read.
+    /// Does the same, and also returns when one of these descriptors is readable.
     pub fn wait_beside(
         &mut self,
         others: &[BorrowedFd<'_>],
@@ -415,7 +420,7 @@ impl ExitWatch {
             self.queue = Some(kqueue()?);
         }
         let Some(queue) = &self.queue else { return Ok(gone) };
-        // A closed descriptor leaves the queue by itself; one that is there already is not added twice.
+        // A closed descriptor leaves the queue by itself; a known descriptor is not added twice.
         for other in others {
             let filter = EventFilter::Read(other.as_raw_fd());
             let change = [Event::new(filter, EventFlags::ADD, std::ptr::null_mut())];
@@ -441,7 +446,7 @@ impl ExitWatch {
     }
 }
 
-/// Adds or deletes the watch for one process's exit; a watch that has fired already is deleted too.
+/// Adds or deletes the watch for one process's exit; a watch that has already fired is deleted too.
 fn change(queue: &OwnedFd, pid: Pid, flags: EventFlags) -> rustix::io::Result<()> {
     let filter = EventFilter::Proc { pid, flags: ProcessEvents::EXIT };
     let change = [Event::new(filter, flags, std::ptr::null_mut())];
@@ -454,8 +459,8 @@ fn change(queue: &OwnedFd, pid: Pid, flags: EventFlags) -> rustix::io::Result<()
     }
 }
 
-/// Takes one look at these processes. This very process is always asked for as well: without it in
-/// the answer the listing failed, and absence from it would prove nothing.
+/// Takes a snapshot of these processes. This very process is always included: without it in the answer
+/// the listing failed, and absence from it would prove nothing.
 fn snapshot(which: ProcessesToUpdate<'_>, kind: ProcessRefreshKind) -> io::Result<System> {
     let own = sysinfo::Pid::from_u32(std::process::id());
     let asked: Vec<sysinfo::Pid>;
@@ -516,8 +521,8 @@ unsafe extern "C" {
 
 /// Returns the kernel's name for this boot.
 ///
-/// The boot *time* will not do where this exists: the kernel shifts it whenever somebody sets the
-/// clock, and every process of this boot would then seem to belong to another one.
+/// The boot *time* is not used where this exists: the kernel shifts it whenever the clock is set, and
+/// every process of this boot would then seem to belong to another one.
 fn boot_session() -> io::Result<String> {
     let mut text = [0u8; 64];
     let mut len = text.len();

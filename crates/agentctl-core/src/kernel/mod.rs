@@ -1,8 +1,8 @@
-//! The only room that talks to the kernel, and the only one that may hold `unsafe`.
+//! The only room that talks to the kernel, and the only one that may contain `unsafe`.
 //!
-//! It answers who a process is (never by a bare pid: see [`ProcId`]), whether it lives, when it exits,
-//! who holds a file lock, and it spawns and signals. It does not know that agents exist. Each platform
-//! file offers the same functions; `Kernel` is the one door.
+//! It identifies processes (never by a bare pid: see [`ProcId`]), reports whether they live, when they
+//! exit and which file locks they hold, and it spawns and signals. It does not know that agents exist.
+//! Each platform file offers the same functions; `Kernel` is the only entry.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
@@ -32,17 +32,17 @@ pub use spawn::{Attended, Spawn, Stdio, adopt_orphans, become_program, inherited
 
 use crate::model::{ProcId, Time};
 
-/// How this machine tells one process from another that inherited its pid.
+/// How this machine tells a process from a later one with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
     /// The pidfs inode: unique for the life of the system (Linux 6.9 and later).
     Pidfs,
-    /// Pid and start time; right but for a recycling within one clock tick.
+    /// Pid and start time; ambiguous only if a pid is reused within one clock tick.
     StartTime,
 }
 
 impl Mechanism {
-    /// Returns the word `doctor` shows.
+    /// Returns the word that `doctor` shows.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -52,24 +52,24 @@ impl Mechanism {
     }
 }
 
-/// Whether a named process lives.
+/// Whether an identified process lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Liveness {
     /// It lives; `paused` when a signal stopped it.
     Alive {
-        /// SIGSTOP or a debugger holds it.
+        /// SIGSTOP or a debugger has stopped it.
         paused: bool,
     },
     /// It has exited, reaped or not, or another process has its pid now.
     Gone,
-    /// The kernel would not say.
+    /// The kernel refused the answer.
     Unknown(String),
 }
 
 /// A live process, as far as its owner may see it.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// Its name for ever.
+    /// Its identity, which is never reused.
     pub id: ProcId,
     /// Its parent's pid at the moment of the look.
     pub parent_pid: u32,
@@ -77,7 +77,7 @@ pub struct Process {
     pub session: u32,
     /// The kernel's short name for it.
     pub comm: String,
-    /// A signal holds it.
+    /// A signal has stopped it.
     pub paused: bool,
     /// Its arguments.
     pub argv: Vec<String>,
@@ -93,7 +93,7 @@ pub struct Process {
     pub uid: Option<u32>,
 }
 
-/// What a first, cheap look says about a process: enough to decide whether to look closer.
+/// The cheap facts about a process that decide whether its details are read.
 #[derive(Clone, Copy, Debug)]
 pub struct Brief<'a> {
     /// The kernel's short name for it.
@@ -102,43 +102,43 @@ pub struct Brief<'a> {
     pub exe_name: &'a str,
 }
 
-/// The processes of this user that somebody asked for.
+/// The processes of this user that were asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// Candidates, in pid order.
     pub processes: Vec<Process>,
-    /// How many processes of this user were seen in all.
+    /// The number of processes of this user.
     pub seen: usize,
-    /// Why the view is not whole, if it is not. Only a whole view proves absence.
+    /// The reasons why the table is incomplete, if it is. Only a complete table proves absence.
     pub gaps: Vec<String>,
-    /// Some of the gaps are processes that could not be read in time: they may be anything.
+    /// Some of the gaps are processes that could not be read in time: they may be candidates.
     pub late: bool,
-    /// What was read of their environments since.
+    /// The environment variables that were read of them since.
     pub environs: Environs,
     /// The homes that they name, links resolved.
     pub homes: Homes,
-    /// All processes of this user, where they have been asked for.
+    /// All processes of this user, if they have been read.
     pub everyone: OnceLock<Arc<Table>>,
 }
 
-/// Values of variables of processes, each read once.
+/// Environment variables of processes, each read once.
 #[derive(Debug, Default)]
 pub struct Environs(Mutex<HashMap<(ProcId, String), Values>>);
 
 type Values = Vec<Option<String>>;
 
-/// What is read of another table is read again.
+/// A copy of a table starts without cached values.
 impl Clone for Environs {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-/// Longest value that is kept: no path is longer.
+/// Longest value that is cached: no path is longer.
 const VALUE_BYTES: usize = 16 << 10;
 
 impl Environs {
-    /// Returns these variables of a process, as they were read first in this table.
+    /// Returns these variables of a process, as they were first read in this table.
     pub fn get(
         &self,
         id: &ProcId,
@@ -159,11 +159,11 @@ impl Environs {
     }
 }
 
-/// The real paths of homes that processes name; `None` for a path that is not resolved.
+/// The real paths of homes that processes name; `None` for a path that cannot be resolved.
 #[derive(Debug, Default)]
 pub struct Homes(Mutex<HashMap<PathBuf, Option<PathBuf>>>);
 
-/// Another table resolves them again.
+/// A copy of a table starts without cached paths.
 impl Clone for Homes {
     fn clone(&self) -> Self {
         Self::default()
@@ -171,21 +171,21 @@ impl Clone for Homes {
 }
 
 impl Homes {
-    /// Returns what is known of a path.
+    /// Returns the cached result for a path.
     #[must_use]
     pub fn get(&self, path: &Path) -> Option<Option<PathBuf>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
     }
 
-    /// Keeps the real path of a path.
+    /// Caches the real path of a path.
     pub fn keep(&self, path: &Path, real: Option<PathBuf>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), real);
     }
 }
 
 impl Table {
-    /// Says whether a process is a child that its parent has forked and that has not yet become the
-    /// program it will be: until then it looks like its parent in every way.
+    /// Says whether a process is a forked child that has not called `exec` yet: until then it looks
+    /// exactly like its parent.
     #[must_use]
     pub fn is_mere_fork(&self, process: &Process) -> bool {
         let parent = self.process(process.parent_pid);
@@ -200,27 +200,27 @@ impl Table {
     }
 }
 
-/// The most ancestors that are asked for: a longer line of parents is cut.
-const MOST_ANCESTORS: usize = 4096;
+/// Most ancestors that are read: a longer chain of parents is cut.
+const MAX_ANCESTORS: usize = 4096;
 
 impl Kernel {
-    /// Returns the parent of a process, its parent, and so on, each read when it is asked for. Ends at the
-    /// first process, and where a pid names a process that is younger than its child: the parent has ended,
-    /// and its pid belongs to another process.
+    /// Returns the parent of a process, its parent, and so on, each read when it is needed. Ends at the
+    /// first process, and where a parent is younger than its child: the real parent has ended, and its
+    /// pid belongs to another process.
     pub fn ancestors(&self, process: &Process) -> impl Iterator<Item = Process> + '_ {
         let above = |child: &Process| {
             let pid = Some(child.parent_pid).filter(|pid| *pid > 0 && *pid != child.id.pid)?;
             let parent = self.process(pid).ok().flatten()?;
             (parent.id.start_ticks <= child.id.start_ticks).then_some(parent)
         };
-        std::iter::successors(above(process), move |child| above(child)).take(MOST_ANCESTORS)
+        std::iter::successors(above(process), move |child| above(child)).take(MAX_ANCESTORS)
     }
 }
 
-/// The environment of a process, read at a moment when it may not be there yet.
+/// The environment of a process, read at a moment when it may not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Environ {
-    /// The process is becoming another program: nothing can be read of it yet.
+    /// The process is in `execve`: its environment cannot be read yet.
     Forming,
     /// It has none.
     Empty,
@@ -231,7 +231,7 @@ pub enum Environ {
 /// A file that a process has open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenFile {
-    /// Where it lies now, as the kernel names it; where it last lay if it was deleted.
+    /// Its current path, as the kernel names it; its last path if it was deleted.
     pub path: PathBuf,
     /// The number of its file system.
     pub device: u64,
@@ -243,12 +243,12 @@ pub struct OpenFile {
     pub size: u64,
     /// It is open for writing.
     pub writable: bool,
-    /// How far the process has come in it; `None` where the kernel does not say.
+    /// The file position of the process; `None` where the kernel does not show it.
     pub position: Option<u64>,
 }
 
 impl OpenFile {
-    /// Says why the file that lies there is not, or not all of, what the process has written.
+    /// Says why the file at this path is not, or not completely, the file that the process has written.
     #[must_use]
     pub fn damage(&self) -> Option<&'static str> {
         if self.deleted {
@@ -261,7 +261,7 @@ impl OpenFile {
     }
 }
 
-/// A file lock somebody holds.
+/// A file lock that is held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileLock {
     /// The holder's pid, where the kernel names one.
@@ -270,6 +270,6 @@ pub struct FileLock {
     pub inode: u64,
     /// `FLOCK`, `POSIX` or `OFDLCK`.
     pub kind: String,
-    /// Nobody else may hold it at the same time.
+    /// No other process may hold it at the same time.
     pub exclusive: bool,
 }

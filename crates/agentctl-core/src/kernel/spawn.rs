@@ -1,5 +1,5 @@
-//! Starting programs: in a session of their own with no pipe anyone must feed or drain, or attended to
-//! their end; and becoming another program.
+//! Starts programs: detached in a kernel session of their own, or attended until they exit; and
+//! replaces this process by another program.
 
 use std::ffi::{OsStr, OsString, c_int};
 use std::fs::File;
@@ -26,7 +26,7 @@ pub enum Stdio {
     File(File),
 }
 
-/// What to start, in the environment of this process but for what is said here.
+/// A program to start. It inherits the environment of this process, with these changes.
 #[derive(Debug)]
 pub struct Spawn {
     /// The program file.
@@ -45,16 +45,17 @@ pub struct Spawn {
     pub stdout: Stdio,
     /// Standard error.
     pub stderr: Stdio,
-    /// Further descriptors the program gets, under the numbers they have here. It gets no others.
+    /// Further descriptors that the program inherits, under their present numbers. It inherits no
+    /// others.
     pub keep: Vec<OwnedFd>,
 }
 
-/// How an attended program ended.
+/// The end of an attended program.
 #[derive(Debug)]
 pub struct Attended {
-    /// Code or signal; `None` when it was still at it when the time was up, and was killed.
+    /// Code or signal; `None` if it was killed after the timeout.
     pub exit: Option<Exit>,
-    /// What it said, on both streams, up to the limit.
+    /// Its output on both streams, up to the limit.
     pub said: Vec<u8>,
 }
 
@@ -70,7 +71,8 @@ impl Spawn {
         unsafe {
             command.pre_exec(move || {
                 rustix::process::setsid()?;
-                // A script's `&` has these ignored; a detached program must hear them again.
+                // A script's `&` makes a process ignore these signals; a detached program must react to
+                // them again.
                 for number in [Signal::INT, Signal::QUIT] {
                     signal(number.as_raw(), SIG_DFL);
                 }
@@ -83,38 +85,39 @@ impl Spawn {
         command.spawn()
     }
 
-    /// Runs the program to its end, in a process group of its own, and keeps at most `most` bytes of
-    /// what it says. When the time is up the group is killed. `stdout` and `stderr` are not looked at.
+    /// Runs the program until it exits, in a process group of its own, and keeps at most `most` bytes
+    /// of its output. After the timeout the group is killed. `stdout` and `stderr` are ignored.
     pub fn attended(self, limit: Duration, most: u64) -> io::Result<Attended> {
         let (mut said, output) = io::pipe()?;
         let mut command = command(&self.program, &self.args, &self.set, &self.unset);
         command.current_dir(&self.cwd).process_group(0).stdin(stream(self.stdin));
         command.stdout(output.try_clone()?).stderr(output);
         let mut child = command.spawn()?;
-        // The command holds the pipe's other end; without it the pipe ends with the program.
+        // The command holds the write end of the pipe; without it the pipe ends with the program.
         drop(command);
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let (sender, words) = channel();
         std::thread::spawn(move || {
             let mut kept = Vec::new();
-            // What was said before a broken pipe was said; the rest is drained, or it would block.
+            // Output before a broken pipe counts; the rest is drained, because a full pipe would block
+            // the program.
             let _said = said.by_ref().take(most).read_to_end(&mut kept);
             let _unheard = sender.send(kept);
             let _drained = io::copy(&mut said, &mut io::sink());
         });
         let (sender, ended) = channel();
         std::thread::spawn(move || {
-            // It is looked at and left: until it is reaped nobody else can have its number.
+            // Waits without reaping: until it is reaped, no other process can get its pid.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             let look = |pid| rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options));
             let _ended = group.map(look);
             let _unheard = sender.send(());
         });
         let exit = if ended.recv_timeout(limit).is_ok() {
-            // An error here must not read as "it was not started": the program has run.
+            // An error here must not be reported as "not started": the program has run.
             child.wait().ok().map(exit_of)
         } else {
-            // Reaped after the kill only, so the group is still its own.
+            // Reaped only after the kill, so the group id is still its own.
             let _gone = group.map(|g| kill_process_group(g, Signal::KILL));
             std::thread::spawn(move || {
                 let _ended = ended.recv();
@@ -122,48 +125,48 @@ impl Spawn {
             });
             None
         };
-        // Something it left behind may hold the pipe: what was said so far is enough then.
+        // A process that it left behind may hold the pipe open: the output so far is used then.
         let said = words.recv_timeout(Duration::from_millis(200)).unwrap_or_default();
         Ok(Attended { exit, said })
     }
 }
 
-/// The kernel's default way with a signal.
+/// The default action of a signal.
 const SIG_DFL: usize = 0;
 
 unsafe extern "C" {
     fn signal(number: c_int, handler: usize) -> usize;
 }
 
-/// Marks every descriptor but the standard three to be closed by `exec`. Those that somebody gave us (a
-/// pipe, a lock) would otherwise live as long as whatever is started here.
+/// Marks every descriptor but the standard three as close-on-exec. Descriptors that we inherited (a
+/// pipe, a lock) would otherwise stay open as long as the started program runs.
 fn close_the_rest_on_exec() {
     let entries = std::fs::read_dir("/dev/fd").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|e| e.file_name().to_str()?.parse::<RawFd>().ok());
     for number in numbers.filter(|n| *n > 2) {
-        // SAFETY: the number is only named to the kernel; one that is closed by now is an error there.
+        // SAFETY: the number is only passed to the kernel; a closed one is an error there.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
         let _closed = rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC);
     }
 }
 
-/// Becomes another program, with one more variable set. Returns only when that fails.
+/// Replaces this process by another program, with one more variable set. Returns only if that fails.
 #[must_use]
 pub fn become_program(program: &OsStr, args: &[OsString], name: &str, value: &str) -> io::Error {
     let set = [(OsString::from(name), OsString::from(value))];
     command(Path::new(program), args, &set, &[]).exec()
 }
 
-/// Makes this process the one that orphans below it are given to, where the system can.
+/// Makes this process the subreaper of its descendants, where the system supports that.
 pub fn adopt_orphans() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     Ok(())
 }
 
-/// Takes over a descriptor that this process was started with, and marks it to be closed by `exec`.
+/// Takes over a descriptor that this process inherited, and marks it as close-on-exec.
 ///
-/// Fails for a number that is no open descriptor. To be called once for a number, at the start.
+/// Fails for a number that is not an open descriptor. Must be called once per number, at the start.
 pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: nothing in this process has used the number yet; it was handed over by the parent.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
@@ -176,7 +179,7 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Waits for a child to end: any child, adopted ones included. `None` when there is none left.
+/// Waits for any child to exit, adopted ones included. `None` if there is none left.
 pub fn reap() -> io::Result<Option<(u32, Exit)>> {
     match rustix::io::retry_on_intr(|| rustix::process::wait(WaitOptions::empty())) {
         Ok(Some((pid, status))) => {

@@ -65,7 +65,7 @@ pub enum LaunchError {
         session: String,
         /// The reason.
         why: String,
-        /// What to do instead.
+        /// A hint with an alternative.
         hint: Option<String>,
     },
     /// Whether a process serves the session is unknown.
@@ -85,7 +85,7 @@ pub enum LaunchError {
         session: String,
         /// The agent's last output.
         words: String,
-        /// What the user can do.
+        /// A hint for the user.
         advice: Option<&'static str>,
     },
     /// Other launches held the directory's lock until the timeout.
@@ -105,7 +105,7 @@ pub enum LaunchError {
         exit: Option<Exit>,
         /// The agent's last output.
         words: String,
-        /// What the user can do.
+        /// A hint for the user.
         advice: Option<&'static str>,
     },
     /// The agent reported an error.
@@ -115,7 +115,7 @@ pub enum LaunchError {
         agent: &'static str,
         /// The agent's error.
         words: String,
-        /// What the user can do.
+        /// A hint for the user.
         advice: Option<&'static str>,
     },
     /// The agent did not tell its session before the deadline and was ended.

@@ -1,5 +1,5 @@
-//! Whether a program file is one that Bun made of a script, as the native programs of several agents are. A
-//! wrapper, a shell or a script that was only given the name of an agent is not.
+//! Recognises program files that Bun built from a script, as the native programs of several agents are.
+//! A wrapper, a shell or a script that only has the name of an agent is not one.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,18 +8,19 @@ use std::os::unix::fs::FileExt;
 const TRAILER: &[u8] = b"---- Bun! ----";
 /// The distance from the end of the file within which the trailer begins.
 const TAIL_BYTES: u64 = 4 << 10;
-/// The most sections of a program file that are looked through.
-const MOST_SECTIONS: usize = 256;
-/// The most bytes of section names, and of the head of a macOS program, that are looked through.
-const MOST_NAMES: usize = 1 << 15;
+/// Most sections of a program file that are read.
+const MAX_SECTIONS: usize = 256;
+/// Most bytes of section names, and of the head of a macOS program, that are read.
+const MAX_NAME_BYTES: usize = 1 << 15;
 
-/// Says whether a program file holds a program that `bun build --compile` made: as the section `.bun` (ELF),
-/// the segment `__BUN` (Mach-O), or, before Bun 1.3, appended. `false` where it cannot be read.
+/// Says whether a program file contains a program that `bun build --compile` made: as the section
+/// `.bun` (ELF), the segment `__BUN` (Mach-O), or, before Bun 1.3, appended. `false` if it cannot be
+/// read.
 #[must_use]
 pub fn holds_program(program: &File) -> bool {
     let Ok(size) = program.metadata().map(|meta| meta.len()) else { return false };
     let contains = |bytes: &[u8], word: &[u8]| memchr::memmem::find(bytes, word).is_some();
-    let end = read_up_to(program, size.saturating_sub(TAIL_BYTES), MOST_NAMES);
+    let end = read_up_to(program, size.saturating_sub(TAIL_BYTES), MAX_NAME_BYTES);
     if contains(&end, TRAILER) {
         return true;
     }
@@ -29,7 +30,7 @@ pub fn holds_program(program: &File) -> bool {
     }
     // A 64-bit Mach-O file.
     head.starts_with(b"\xcf\xfa\xed\xfe")
-        && contains(&read_up_to(program, 0, MOST_NAMES), b"__BUN\0")
+        && contains(&read_up_to(program, 0, MAX_NAME_BYTES), b"__BUN\0")
 }
 
 /// Says whether a 64-bit ELF file has a section of this name, which ends with a zero.
@@ -38,13 +39,13 @@ fn has_section(program: &File, head: &[u8], name: &[u8]) -> Option<bool> {
         |bytes: &[u8], at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let short = |at: usize| Some(usize::from(u16::from_le_bytes(*head.get(at..)?.first_chunk()?)));
     let (size, count, names) = (short(0x3a)?, short(0x3c)?, short(0x3e)?);
-    if size < 0x40 || count > MOST_SECTIONS {
+    if size < 0x40 || count > MAX_SECTIONS {
         return None;
     }
     let table = read_up_to(program, number(head, 0x28)?, size * count);
     let sections: Vec<&[u8]> = table.chunks_exact(size).collect();
     let names = sections.get(names)?;
-    let length = usize::try_from(number(names, 0x20)?).ok()?.min(MOST_NAMES);
+    let length = usize::try_from(number(names, 0x20)?).ok()?.min(MAX_NAME_BYTES);
     let names = read_up_to(program, number(names, 0x18)?, length);
     let is_called = |section: &&[u8]| {
         let at = section.first_chunk().map(|at| u32::from_le_bytes(*at));

@@ -1,4 +1,5 @@
-//! Opening and listing what strangers may have written: no links, no devices, no foreign owners, no waiting.
+//! Opens and lists files that any program may have written: no links, no devices, no files of other
+//! users, no blocking.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -10,16 +11,16 @@ use rustix::fs::OFlags;
 use super::real_path::real_path;
 use crate::kernel::{deadline, home_limit};
 
-/// Why a file was left out.
+/// Why a file was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Skip {
-    /// It is not there (any more).
+    /// It does not exist (any more).
     #[error("it does not exist")]
     Missing,
     /// A link, a FIFO, a socket, a device, a directory.
     #[error("it is a {0}, not a regular file")]
     NotRegular(&'static str),
-    /// Something else stands in a directory's place.
+    /// It is in the place of a directory and is none.
     #[error("it is a {0}, not a directory")]
     NotDirectory(&'static str),
     /// Another user owns it.
@@ -28,10 +29,10 @@ pub enum Skip {
     /// We may not read it.
     #[error("permission denied")]
     Denied,
-    /// It is larger than we read.
+    /// It is larger than the limit.
     #[error("it is larger than {0} bytes")]
     TooLarge(u64),
-    /// Anything else the system said.
+    /// Any other error of the system.
     #[error("{0}")]
     Other(String),
 }
@@ -52,7 +53,7 @@ impl From<io::Error> for Skip {
     }
 }
 
-/// What tells a file from what it was before: equal stamps, equal content.
+/// The version of a file: equal stamps mean equal content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
     identity: (u64, u64),
@@ -71,7 +72,7 @@ impl Stamp {
         }
     }
 
-    /// Looks at a file; `None` when it has gone.
+    /// Returns the stamp of a file; `None` if it does not exist.
     #[must_use]
     pub fn now(path: &Path) -> Option<Self> {
         fs::symlink_metadata(path).ok().map(|meta| Self::of(&meta))
@@ -83,7 +84,7 @@ impl Stamp {
         self.size == 0
     }
 
-    /// Says whether the file was last written so long before then.
+    /// Says whether the file was last written at least `age` before `then`.
     #[must_use]
     pub fn is_older_than(&self, then: std::time::SystemTime, age: std::time::Duration) -> bool {
         let then = then.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -103,7 +104,7 @@ pub struct Opened {
     pub size: u64,
     /// Its device and inode.
     pub identity: (u64, u64),
-    /// What it was at the moment of opening.
+    /// Its stamp at the moment of opening.
     pub stamp: Stamp,
 }
 
@@ -132,8 +133,8 @@ pub fn open(path: &Path, uid: u32) -> Result<Opened, Skip> {
     Ok(Opened { file, size: stamp.size, identity: stamp.identity, stamp })
 }
 
-/// Opens a regular file and returns its size, whoever owns it, links followed. It never waits for a FIFO, a
-/// device or a terminal. For what is only shown or compared, never for what is acted on.
+/// Opens a regular file of any owner, links followed, and returns its size. It never blocks on a FIFO,
+/// a device or a terminal. For content that is only shown or compared, never acted on.
 pub fn open_of_anybody(path: &Path) -> Result<(File, u64), Skip> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
@@ -145,7 +146,7 @@ pub fn open_of_anybody(path: &Path) -> Result<(File, u64), Skip> {
     Ok((file, meta.len()))
 }
 
-/// Reads a small regular file whole, as [`open_of_anybody`] opens it.
+/// Reads a small regular file of any owner, like [`open_of_anybody`].
 pub fn read_small_of_anybody(path: &Path, most: u64) -> Result<Vec<u8>, Skip> {
     let (file, _) = open_of_anybody(path)?;
     let mut bytes = Vec::new();
@@ -153,10 +154,10 @@ pub fn read_small_of_anybody(path: &Path, most: u64) -> Result<Vec<u8>, Skip> {
     if bytes.len() as u64 > most { Err(Skip::TooLarge(most)) } else { Ok(bytes) }
 }
 
-/// Reads a small file whole.
+/// Reads a small file of this user.
 pub fn read_small(path: &Path, uid: u32, most: u64) -> Result<Vec<u8>, Skip> {
     let opened = open(path, uid)?;
-    // One byte more than there is: the read that finds the end needs room too.
+    // One byte more than the size: the read that finds the end needs room too.
     let expected = usize::try_from(opened.size.min(most) + 1).unwrap_or(0);
     let mut bytes = Vec::with_capacity(expected);
     opened.file.take(most + 1).read_to_end(&mut bytes)?;
@@ -166,39 +167,39 @@ pub fn read_small(path: &Path, uid: u32, most: u64) -> Result<Vec<u8>, Skip> {
 /// One entry of a directory.
 #[derive(Clone, Debug)]
 pub struct DirectoryEntry {
-    /// Its name, when it is UTF-8; other names cannot be an agent's.
+    /// Its name. Entries whose name is not UTF-8 are left out, since no agent creates them.
     pub name: String,
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// What it is, without following it.
+    /// Its type, without following a link.
     pub kind: fs::FileType,
 }
 
 impl DirectoryEntry {
-    /// Says whether it was written since then; asks the system only if there is a limit.
+    /// Says whether it was written since that time; reads the metadata only if there is a limit.
     #[must_use]
     pub fn is_since(&self, since_ms: Option<i64>) -> bool {
         since_ms.is_none_or(|since| self.modified_ms().is_some_and(|at| at >= since))
     }
 
-    /// Returns when it was last written, in milliseconds; `None` when it has gone.
+    /// Returns when it was last written, in milliseconds; `None` if it does not exist any more.
     #[must_use]
     pub fn modified_ms(&self) -> Option<i64> {
         let meta = fs::symlink_metadata(&self.path).ok()?;
-        // A file system keeps whatever time it was told.
+        // The time may be any number, so the arithmetic must not overflow.
         Some(meta.mtime().saturating_mul(1000).saturating_add(meta.mtime_nsec() / 1_000_000))
     }
 }
 
-/// A directory with more names is not listed.
-const NAMES_MOST: usize = 2_000_000;
+/// Most names of a directory that are listed; a larger directory is an error.
+const MAX_NAMES: usize = 2_000_000;
 
 /// Lists a directory that is a real directory of this user; a missing one is empty.
 pub fn list(directory: &Path, uid: u32) -> Result<Vec<DirectoryEntry>, Skip> {
     list_wanted(directory, uid, &|_| true)
 }
 
-/// As [`list`], but only of names that are wanted: the others cost next to nothing.
+/// Like [`list`], but only of wanted names: the others cost next to nothing.
 pub fn list_wanted(
     directory: &Path,
     uid: u32,
@@ -219,8 +220,8 @@ pub fn list_wanted(
     }
     let mut entries = Vec::new();
     for (count, entry) in fs::read_dir(directory)?.enumerate() {
-        if entries.len() >= NAMES_MOST {
-            return Err(Skip::Other(format!("it holds more than {NAMES_MOST} names")));
+        if entries.len() >= MAX_NAMES {
+            return Err(Skip::Other(format!("it holds more than {MAX_NAMES} names")));
         }
         if count % 4096 == 4095 && deadline::has_passed() {
             return Err(io::Error::from(io::ErrorKind::TimedOut).into());
@@ -255,14 +256,14 @@ pub fn list_below(root: &Path, steps: &Path, uid: u32) -> Result<Vec<DirectoryEn
     list(&at, uid)
 }
 
-/// Resolves a configured root once, links included; below it no link is followed. A root that does not exist,
-/// or that needs too many steps, is returned as it is.
+/// Resolves a configured root once, links included; below it no link is followed. A root that does not
+/// exist, or that needs too many steps, is returned unchanged.
 #[must_use]
 pub fn resolve_root(path: &Path) -> PathBuf {
     real_path(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The reason why nothing new can be written in a folder.
+/// The reason why nothing can be written in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteRefusal {
     /// The file system is mounted read-only.
@@ -293,7 +294,7 @@ pub fn refuses_writing(folder: &Path) -> Option<WriteRefusal> {
     rustix::fs::access(folder, access).is_err().then_some(WriteRefusal::Denied)
 }
 
-/// Returns the word for what a directory entry is.
+/// Returns the word for the type of a directory entry.
 #[must_use]
 pub fn kind_of(kind: fs::FileType) -> &'static str {
     if kind.is_symlink() {
@@ -315,9 +316,9 @@ pub fn kind_of(kind: fs::FileType) -> &'static str {
 mod tests {
     use super::*;
 
-    /// S11: whoever opens a FIFO without a writer waits for one, unless told not to.
+    /// S11: opening a FIFO without a writer blocks, unless it is opened with `NONBLOCK`.
     #[test]
-    fn a_fifo_is_not_waited_for_whoever_owns_it() {
+    fn opening_a_fifo_of_any_owner_does_not_block() {
         let dir = tempfile::tempdir().expect("dir");
         let path = dir.path().join("package.json");
         let kind = rustix::fs::FileType::Fifo;
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_anybody_owns_is_read_up_to_a_size() {
+    fn a_file_of_any_owner_is_read_up_to_a_limit() {
         let dir = tempfile::tempdir().expect("dir");
         let path = dir.path().join("package.json");
         fs::write(&path, "0123456789").expect("written");
@@ -338,7 +339,7 @@ mod tests {
         assert_eq!(read_small_of_anybody(dir.path(), 9), Err(Skip::NotRegular("directory")));
     }
 
-    /// A time that a file system keeps may be any number.
+    /// The modification time of a file may be any number.
     #[test]
     fn a_time_of_any_size_is_no_overflow() {
         let dir = tempfile::tempdir().expect("dir");
@@ -347,7 +348,7 @@ mod tests {
         let late = rustix::fs::Timespec { tv_sec: i64::MAX / 900, tv_nsec: 0 };
         let times = rustix::fs::Timestamps { last_access: late, last_modification: late };
         let file = File::open(&path).expect("opened");
-        // Many file systems keep less; then there is nothing to overflow.
+        // Many file systems cannot store this time; then there is nothing to overflow.
         let _kept = rustix::fs::futimens(&file, &times);
         let entries = list(dir.path(), rustix::process::geteuid().as_raw()).expect("listed");
         assert!(entries[0].modified_ms().is_some_and(|ms| ms > 0));

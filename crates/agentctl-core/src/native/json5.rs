@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write_is_read() {
+    fn json5_settings_are_parsed() {
         let text = "\u{feff}// settings\n{ gateway: { port: 0x4965, auth: { 'token': \"a\\u0062\\\nc\", }, },\n\
                     /* more: é * / **/ list: [1, +2, -3.5, true, null,], $x: '\"' }\n";
         let read = parse(text);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_an_error() {
+    fn a_text_that_is_neither_json_nor_json5_is_an_error() {
         let deep = "[".repeat(100_000);
         for text in [
             "",
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cut_panics() {
+    fn a_cut_text_never_panics() {
         let text = "{ /* é */ gateway: { 'tok\\x41en': [1, \"ü\\u00e9\", 0x1f,], }, } // ende ☃";
         for end in (0..=text.len()).filter(|end| text.is_char_boundary(*end)) {
             let _any = parse(&text[..end]);

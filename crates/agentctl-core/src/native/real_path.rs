@@ -1,18 +1,18 @@
-//! The real path of a file, links resolved, in a bounded number of steps.
+//! The real path of a file, links resolved, in a limited number of steps.
 //!
-//! `realpath` asks the kernel about every component by its whole path. Forty links of two thousand components
-//! each, below two thousand folders, keep it busy for a minute. A path that a process names, in its
-//! environment or its arguments, is resolved here instead and given up after a number of steps that no
+//! `realpath` asks the kernel about every component by its whole path. Forty links of two thousand
+//! components each, below two thousand folders, keep it busy for a minute. A path that a process names,
+//! in its environment or its arguments, is resolved here instead, up to a number of steps that no
 //! ordinary path needs.
 
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
-/// A path that needs more steps is not resolved. Each component is one step, those of links included.
-const STEPS_MOST: usize = 128;
-/// As many links as the kernel follows.
-const LINKS_MOST: usize = 40;
+/// Most steps to resolve a path. Each component is one step, components of links included.
+const MAX_STEPS: usize = 128;
+/// Most links that are followed, as in the kernel.
+const MAX_LINKS: usize = 40;
 /// The longest path that the kernel accepts.
 const PATH_BYTES: usize = 4096;
 
@@ -23,18 +23,18 @@ pub enum Unresolved {
     #[error(transparent)]
     Refused(#[from] io::Error),
     /// It has more components and links than are followed.
-    #[error("it needs more than {STEPS_MOST} steps or {LINKS_MOST} links to resolve")]
+    #[error("it needs more than {MAX_STEPS} steps or {MAX_LINKS} links to resolve")]
     TooLong,
 }
 
-/// Returns the real path of a file that exists, as `fs::canonicalize` does, or gives up after a bounded
+/// Returns the real path of an existing file, as `fs::canonicalize` does, or fails after a limited
 /// number of steps.
 pub fn real_path(path: &Path) -> Result<PathBuf, Unresolved> {
     walk(path, false)
 }
 
-/// Returns the real path of a file, and of a file that does not exist the path where it would be. A path of
-/// too many steps is returned as it is.
+/// Returns the real path of a file, or, for a file that does not exist, the path where it would be. A
+/// path of too many steps is returned unchanged.
 #[must_use]
 pub fn real_place(path: &Path) -> PathBuf {
     walk(path, true).unwrap_or_else(|_| path.to_owned())
@@ -48,7 +48,7 @@ fn walk(path: &Path, may_be_missing: bool) -> Result<PathBuf, Unresolved> {
     let (mut steps, mut links) = (0, 0);
     while let Some(name) = ahead.pop() {
         steps += 1;
-        if steps > STEPS_MOST {
+        if steps > MAX_STEPS {
             return Err(Unresolved::TooLong);
         }
         if name == ".." {
@@ -63,7 +63,7 @@ fn walk(path: &Path, may_be_missing: bool) -> Result<PathBuf, Unresolved> {
         };
         if meta.is_symlink() {
             links += 1;
-            if links > LINKS_MOST {
+            if links > MAX_LINKS {
                 return Err(Unresolved::TooLong);
             }
             let target = fs::read_link(&real)?;
@@ -79,7 +79,7 @@ fn walk(path: &Path, may_be_missing: bool) -> Result<PathBuf, Unresolved> {
     Ok(real)
 }
 
-/// Puts the components of a path on top of those that are still to be resolved, the first one last.
+/// Pushes the components of a path onto the stack of unresolved components, the first one on top.
 fn push_components(ahead: &mut Vec<OsString>, path: &Path) -> Result<(), Unresolved> {
     if path.as_os_str().len() > PATH_BYTES {
         return Err(Unresolved::TooLong);
@@ -143,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_too_many_steps_is_given_up() {
+    fn a_path_of_too_many_steps_is_not_resolved() {
         let dir = tempfile::tempdir().expect("dir");
         let base = dir.path();
         fs::create_dir(base.join("a")).expect("made");
-        symlink(format!("{}l", "a/../".repeat(STEPS_MOST)), base.join("long")).expect("linked");
+        symlink(format!("{}l", "a/../".repeat(MAX_STEPS)), base.join("long")).expect("linked");
         symlink("a", base.join("l")).expect("linked");
-        for path in [base.join("long"), base.join("a/../".repeat(STEPS_MOST))] {
+        for path in [base.join("long"), base.join("a/../".repeat(MAX_STEPS))] {
             assert!(fs::canonicalize(&path).is_ok(), "the system resolves it");
             assert!(matches!(real_path(&path), Err(Unresolved::TooLong)), "{}", path.display());
         }

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_that_of_everybody_else() {
+    fn base64_follows_rfc_4648() {
         for (plain, coded) in [
             ("", ""),
             ("f", "Zg=="),

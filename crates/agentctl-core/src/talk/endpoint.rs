@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_known_by_number_or_name_only() {
+    fn loopback_is_recognised_by_number_or_name_only() {
         for (url, here) in [
             ("ws://127.0.0.1:1", true),
             ("ws://127.9.9.9:1", true),

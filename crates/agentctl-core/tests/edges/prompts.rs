@@ -25,7 +25,7 @@ fn permission(detail: Option<&str>) -> Session {
     asking(ReasonKind::Permission, detail)
 }
 
-/// Looks at one session, each time so many milliseconds after the first.
+/// Looks at one session, each time a given number of milliseconds after the first look.
 struct Stream {
     edges: Edges,
     start: Instant,
@@ -62,9 +62,9 @@ fn detail(event: &Event) -> Option<&str> {
     event.session.as_ref()?.reason.as_ref()?.detail.as_deref()
 }
 
-/// W19: the live record says `waiting` before the transcript says for what.
+/// W19: the live record shows `waiting` before the transcript shows why.
 #[test]
-fn a_prompt_whose_detail_comes_later_is_told_once_and_with_the_detail() {
+fn a_prompt_is_reported_once_with_a_detail_that_comes_later() {
     let mut stream = Stream::new();
     assert_eq!(stream.told(1000, permission(None)), [""; 0], "the detail may be on its way");
     assert!(stream.edges.held_since().is_some(), "the next look must come in time");
@@ -78,7 +78,7 @@ fn a_prompt_whose_detail_comes_later_is_told_once_and_with_the_detail() {
 }
 
 #[test]
-fn a_prompt_without_a_detail_is_told_a_moment_later_and_not_again() {
+fn a_prompt_without_a_detail_is_reported_once_after_a_delay() {
     let mut stream = Stream::new();
     assert_eq!(stream.told(1000, permission(None)), [""; 0]);
     let told = stream.step(1250, vec![permission(None)]);
@@ -91,7 +91,7 @@ fn a_prompt_without_a_detail_is_told_a_moment_later_and_not_again() {
 }
 
 #[test]
-fn a_prompt_that_is_answered_before_its_detail_is_known_is_told_all_the_same() {
+fn a_prompt_answered_before_its_detail_is_known_is_reported() {
     for (row, after) in [
         (Some(served(Status::Running)), "session.running"),
         (Some(served(Status::Idle)), "session.idle"),
@@ -102,7 +102,7 @@ fn a_prompt_that_is_answered_before_its_detail_is_known_is_told_all_the_same() {
         assert_eq!(stream.told(1000, permission(None)), [""; 0]);
         let told = stream.step(1100, row.into_iter().collect());
         if after == "session.waiting" {
-            // The prompt's own call says what it is: that is its detail.
+            // The prompt's own call is its detail.
             assert_eq!((kinds(&told), detail(&told[0])), (vec![after], Some("the plan")));
         } else {
             assert_eq!(kinds(&told), ["session.waiting", after]);
@@ -111,7 +111,7 @@ fn a_prompt_that_is_answered_before_its_detail_is_known_is_told_all_the_same() {
 }
 
 #[test]
-fn the_same_prompt_again_is_told_again_when_it_worked_in_between() {
+fn the_same_prompt_is_reported_again_after_work_in_between() {
     let mut stream = Stream::new();
     assert_eq!(stream.told(1000, permission(Some("Bash: ls"))), ["session.waiting"]);
     assert_eq!(stream.told(1100, served(Status::Running)), ["session.running"]);
@@ -122,9 +122,9 @@ fn the_same_prompt_again_is_told_again_when_it_worked_in_between() {
     );
 }
 
-/// Two prompts with the same words, and nothing was seen between them: the call's own id tells them apart.
+/// Two prompts with the same text and no look in between: the id of the call distinguishes them.
 #[test]
-fn another_call_is_another_prompt_though_it_asks_the_same() {
+fn another_call_with_the_same_text_is_another_prompt() {
     let mut stream = Stream::new();
     let call = |id: &str, detail| {
         let mut row = permission(detail);
@@ -140,7 +140,7 @@ fn another_call_is_another_prompt_though_it_asks_the_same() {
     assert_eq!(stream.told(1500, call("t3", Some("Bash: ls -l"))), ["session.waiting"]);
 }
 
-/// W19: what the transcript says may be older than what was told.
+/// W19: an entry of the transcript may be older than the last reported event.
 #[test]
 fn times_never_run_backwards() {
     let mut stream = Stream::new();
@@ -175,9 +175,9 @@ fn times_never_run_backwards() {
     assert!(!told.is_empty() && told.iter().all(|event| Some(event.at) >= last), "{told:?}");
 }
 
-/// A terminal leaves a session and comes back to it: nothing on disk tells the two lives apart.
+/// A terminal leaves a session and comes back to it: no file distinguishes the two lives.
 #[test]
-fn no_id_is_told_twice() {
+fn no_event_id_is_reported_twice() {
     let mut stream = Stream::new();
     let mut ids = std::collections::BTreeSet::new();
     for round in 0..5 {
@@ -212,7 +212,8 @@ fn an_entry_that_was_written_while_the_look_read_is_dated_by_itself() {
     assert_eq!(told.iter().map(|event| event.at).collect::<Vec<_>>(), [time(205)]);
 }
 
-/// A prompt is left with Esc, and nothing is written: the entry that dated the prompt does not date the rest.
+/// A prompt is left with Esc, and nothing is written: the entry that dated the prompt does not date the
+/// idle state.
 #[test]
 fn a_rest_without_a_new_entry_is_dated_by_the_look_and_not_by_the_prompt() {
     let mut stream = Stream::new();

@@ -1,4 +1,4 @@
-//! A thread that rests in a server of this machine is followed further (W18).
+//! An idle thread in a server of this machine is still tracked (W18).
 
 use std::time::Instant;
 
@@ -28,7 +28,7 @@ fn step(edges: &mut Edges, at: i64, rows: Vec<Session>) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_end_of_its_server_is_the_end_of_a_thread_that_rests() {
+fn an_idle_thread_ends_with_its_server() {
     let mut edges = Edges::default();
     assert_eq!(step(&mut edges, 0, vec![thread(Status::Running, Some(7))]), [""; 0]);
     assert_eq!(step(&mut edges, 1, vec![thread(Status::Idle, Some(7))]), ["session.idle"]);
@@ -45,7 +45,7 @@ fn the_end_of_its_server_is_the_end_of_a_thread_that_rests() {
 }
 
 #[test]
-fn a_thread_that_rested_from_the_first_look_on_is_followed_too() {
+fn a_thread_that_was_idle_at_the_first_look_is_tracked_too() {
     let mut edges = Edges::default();
     assert_eq!(step(&mut edges, 0, vec![thread(Status::Idle, Some(7))]), [""; 0]);
     assert_eq!(step(&mut edges, 1, vec![thread(Status::Running, Some(7))]), ["session.running"]);

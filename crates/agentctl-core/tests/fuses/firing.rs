@@ -87,7 +87,7 @@ fn a_fuse_is_fired_once_whichever_step_is_interrupted() {
         let firing = claim(&world.host, &due[0]).expect("claimed").expect("it is ours");
         let mut whole = work(firing, &mut worker, &mut done);
         for left in [second, usize::MAX] {
-            // It is not claimed again, whatever the clock says.
+            // It is not claimed again, whatever the clock shows.
             assert!(world.due(&nobody(), BEGIN + 99 * HOUR).is_empty());
             assert!(matches!(claim(&world.host, &due[0]), Ok(None)));
             let mut left_over = unfinished(&world.host).expect("looked");

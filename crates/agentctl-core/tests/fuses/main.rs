@@ -177,7 +177,7 @@ fn a_ttl_is_a_wall_clock_time_and_no_timer() {
         assert_eq!(world.next(&nobody(), BEGIN), Some(end), "{days} days");
         assert!(world.due(&nobody(), BEGIN).is_empty(), "{days} days: it fired at once");
         assert!(world.due(&nobody(), end - 1).is_empty());
-        // A clock that is set back delays it; one that is set forward fires it.
+        // A clock that is set back delays it; a clock that is set forward fires it.
         assert!(world.due(&nobody(), BEGIN - 400 * 24 * HOUR).is_empty());
         for at in [end, end + 1, end + 90 * 24 * HOUR] {
             let due = world.due(&nobody(), at);

@@ -1,4 +1,4 @@
-//! What somebody who stays awake saves, and what that costs: the daemon among 10,000 old sessions.
+//! Cost and benefit of a running daemon among 10,000 old sessions.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use crate::measure::{Beside, Times, command, compare, ours, percentile};
 use crate::promises::{Bench, HISTORY, Home};
 
-/// So many ask at once.
+/// Clients that ask at the same time.
 const CROWD: usize = 500;
-/// So long nobody asks anything.
+/// Duration without any request.
 const IDLE: Duration = Duration::from_mins(1);
 
 /// A daemon that serves a home, and ends with the value.
@@ -79,8 +79,8 @@ impl Drop for Daemon {
     }
 }
 
-/// Returns the most memory that a daemon has taken after it was asked this three times: by then it remembers
-/// what it can.
+/// Returns the peak memory of a daemon after this question was asked three times: by then its cache is
+/// full.
 pub(crate) fn peak_when_asked(home: &Path, args: &[&str]) -> u64 {
     let daemon = Daemon::start(home);
     for _ in 0..3 {
@@ -99,7 +99,8 @@ fn ask(stream: &mut BufReader<UnixStream>, method: &str, params: &str) -> bool {
     sent && stream.read_line(&mut line).is_ok() && line.contains("\"result\":")
 }
 
-/// Everybody asks what lives, all at the same moment; returns how long each waited, and how many in vain.
+/// All clients ask for the live sessions at the same moment; returns the waiting time of each, and the
+/// number of failures.
 fn crowd(daemon: &Daemon) -> (Vec<Duration>, usize) {
     let streams: Vec<_> = (0..CROWD).map(|_| daemon.connect()).collect();
     let gate = std::sync::Barrier::new(CROWD);
@@ -128,7 +129,7 @@ fn stat_all(home: &Home) -> std::process::Command {
 }
 
 impl Bench<'_> {
-    /// All history again and again, a crowd, and a minute in which nobody asks.
+    /// All history again and again, many clients, and a minute without requests.
     pub(crate) fn awake(&mut self) {
         const WHAT: &str = "daemon";
         if !self.wanted(WHAT) {
@@ -152,7 +153,7 @@ impl Bench<'_> {
             (0..CROWD).map(|_| once()).collect()
         };
         let (took, failed) = crowd(&daemon);
-        // What was asked last may still be put away.
+        // Work for the last answer may still be running.
         let mut seen = daemon.activity();
         testkit::eventually("it rests", || {
             std::thread::park_timeout(Duration::from_millis(500));

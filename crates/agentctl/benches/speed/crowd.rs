@@ -1,4 +1,4 @@
-//! 100,000 small sessions: what an answer about all of them takes of memory, here and in the daemon.
+//! 100,000 small sessions: the memory of an answer about all of them, here and in the daemon.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::promises::{Bench, HISTORY};
 const SESSIONS: usize = 100_000;
 const MOST: u64 = 150 << 20;
 
-/// Makes a home of so many sessions of two lines each, half of them of each agent; or takes the one that was
-/// made before.
+/// Creates a home of this many sessions of two lines each, half of them of each agent; or reuses an
+/// earlier one.
 fn small(place: &Path) -> std::io::Result<()> {
     let done = place.join("made");
     if done.exists() {

@@ -1,4 +1,4 @@
-//! What a launch costs above the agent's own start, and what stays behind each agent.
+//! The cost of a launch above the agent's own start, and of the shim beside each agent.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::measure::{Times, ours};
 
-/// What the agents are asked to do: nothing that takes time.
+/// The prompt of the agents: nothing that takes time.
 const PROMPT: &str = "x [[say:done]]";
 
 /// Measures, in turn, an agent's own start up to its first word, and a launch of it up to its id.

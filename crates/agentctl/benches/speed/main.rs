@@ -1,4 +1,4 @@
-//! Measures every promise about speed, each against something everybody knows: `/bin/true`, `cat`.
+//! Measures every promise about speed, each against a well-known program: `/bin/true`, `cat`.
 //!
 //! `cargo bench -p agentctl --bench speed` makes homes of 10, 1,000 and 10,000 ended sessions (2.5 GB) and
 //! one of 10,000 of all agents (2.5 GB) and one of 100,000 small ones (0.4 GB), kept for the next run, measures in a private pid namespace and
@@ -23,7 +23,7 @@ mod waiting;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What was asked for.
+/// The command-line options.
 struct Options {
     strict: bool,
     clean: bool,
@@ -33,7 +33,7 @@ struct Options {
 }
 
 impl Options {
-    /// Returns `None` when nobody asked for a measurement: `cargo test --all-targets` starts benches too.
+    /// Returns `None` if no measurement was requested: `cargo test --all-targets` starts benches too.
     fn from_args() -> Option<Self> {
         let mut options = Self { strict: false, clean: false, each: false, only: None, runs: 15 };
         let (mut args, mut asked) = (std::env::args().skip(1), false);

@@ -22,8 +22,8 @@ pub(crate) fn ours(home: &Path, args: &[&str]) -> Command {
     command(home, PROGRAM, args)
 }
 
-/// Two programs measured in turn: medians in milliseconds, and the medians of what each pair of
-/// neighbouring runs compares to, which a machine that is busy for a while disturbs less.
+/// Two programs measured in turn: medians in milliseconds, and the medians of the comparisons of
+/// neighbouring runs, which a busy machine disturbs less.
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
     pub(crate) theirs: f64,
@@ -35,7 +35,8 @@ pub(crate) struct Times {
 impl Times {
     /// Compares times of runs that were neighbours.
     pub(crate) fn of(theirs: Vec<f64>, ours: Vec<f64>) -> Self {
-        // The fastest runs are those that other work disturbed least: printed beside, never judged by.
+        // The fastest runs are those that other work disturbed least: printed as well, never used for
+        // the verdict.
         let least = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
         let (their_least, our_least) = (least(&theirs), least(&ours));
         eprintln!(
@@ -49,7 +50,7 @@ impl Times {
     }
 }
 
-/// Runs the two in turn, so that whatever else the machine does meets both.
+/// Runs the two in turn, so that other work on the machine affects both.
 pub(crate) fn compare(runs: usize, theirs: &mut Command, ours: &mut Command) -> Times {
     // The first of each warms the page cache and is not counted.
     run(theirs);
@@ -64,7 +65,7 @@ pub(crate) fn compare(runs: usize, theirs: &mut Command, ours: &mut Command) -> 
         their_work += between - before;
         our_work += work_of_children() - between;
     }
-    // What the processors were busy with, which other work on the machine hardly changes.
+    // The CPU time, which other work on the machine hardly changes.
     let each = |ticks: u64| ticks * 10 / runs as u64;
     eprintln!("  CPU time: {} / {} ms", each(our_work), each(their_work));
     Times::of(their_times, our_times)
@@ -115,7 +116,7 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// Runs a program to its end and returns what it wrote and its peak resident memory in bytes.
+/// Runs a program to its end and returns its output and its peak resident memory in bytes.
 ///
 /// The high-water mark is read while the program is still writing: it cannot end before its output was
 /// taken from the pipe, so the last reading comes after all of its work.
@@ -169,7 +170,7 @@ pub(crate) fn follow(follower: &mut Command, path: &Path, lines: &[String]) -> V
     let mut follower = Beside::start(follower.stdout(Stdio::piped()));
     let mut shown = BufReader::new(follower.child.stdout.take().expect("piped"));
     let mut line = String::new();
-    // It shows what was there before it waits for more.
+    // It shows the existing lines before it waits for more.
     shown.read_line(&mut line).expect("it shows what was there");
     let mut file = std::fs::OpenOptions::new().append(true).open(path).expect("opened");
     let mut took = Vec::new();
@@ -186,7 +187,7 @@ pub(crate) fn follow(follower: &mut Command, path: &Path, lines: &[String]) -> V
     took
 }
 
-/// Says what the figures were measured on.
+/// Describes the machine of the measurement.
 pub(crate) fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,6 +1,6 @@
 //! 10,000 sessions of all agents in one home: files, a database at rest and in use, and a gateway.
 //!
-//! The gateway is a thread of this process; what it lists is part of the answer and no part of `cat`.
+//! The gateway is a thread of this process; its list is part of the answer and no part of `cat`.
 
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ impl Drop for Beside {
 fn in_use(home: &Path) -> Connection {
     let writer = Connection::open(home.join(".local/share/opencode/opencode.db")).expect("opened");
     writer.pragma_update(None, "wal_autocheckpoint", 0).expect("kept");
-    // The same values again: the pages are new, what they say is not.
+    // The same values again: the pages are new, their content is not.
     let again = "update message set time_updated = time_updated where rowid % 50 = 0";
     writer.execute(again, []).expect("written");
     writer

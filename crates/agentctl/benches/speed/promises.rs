@@ -1,4 +1,4 @@
-//! The promises, one function each: what is run, what it is compared with, what is promised.
+//! The promises, one function each: the command, its reference, and the promised limit.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -57,7 +57,7 @@ pub(crate) fn all(options: &Options, directory: &Path) -> Vec<Row> {
     bench.rows
 }
 
-/// Makes a home, or takes the one that was made before.
+/// Creates a home, or reuses an earlier one.
 pub(crate) fn made(agents: &'static [Agent], sessions: usize, place: &Path) -> Home {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     let now_ms = i64::try_from(now.as_millis()).expect("our time");
@@ -166,8 +166,8 @@ impl Bench<'_> {
         }
     }
 
-    /// What lives: history must cost nothing. One home's agents live at a time, since every live agent of
-    /// the user is listed, wherever its home is.
+    /// Live sessions: history must cost nothing. Only one home's agents live at a time, since every
+    /// live agent of the user is listed, wherever its home is.
     fn live(&mut self) {
         const ROUNDS: usize = 11;
         if !self.wanted("`list`") {
@@ -181,7 +181,7 @@ impl Bench<'_> {
                 let agents = live_agents(home, &programs);
                 times.push(median(repeat(runs, &mut ours(&home.path, &["list"]))));
                 drop(agents);
-                // The demo agent's own files are not part of what was generated.
+                // The demo agent's own files are not part of the generated home.
                 let _clean = std::fs::remove_dir_all(home.path.join(".local"));
             }
         }
@@ -306,7 +306,7 @@ impl Bench<'_> {
         }
     }
 
-    /// An agent is killed while somebody waits for it, among 10,000 old sessions.
+    /// An agent is killed while a `wait` runs, among 10,000 old sessions.
     fn dying(&mut self) {
         const MOST_MS: f64 = 20.0;
         let rounds = self.options.runs * 10;
@@ -366,7 +366,7 @@ impl Bench<'_> {
         });
     }
 
-    /// An agent is killed, or writes, while somebody listens to events, among 10,000 old sessions.
+    /// An agent is killed, or writes, while `events` runs, among 10,000 old sessions.
     fn telling(&mut self) {
         let rounds = self.rounds_of_telling();
         for agent in ["demo", AGENTS[0], AGENTS[1]] {
@@ -493,7 +493,7 @@ pub(crate) fn peak_of_history(home: &Path) -> u64 {
     peaks.into_iter().max().unwrap_or(0)
 }
 
-/// Compares all outcomes with what was made, and the home and the processes with what was there before.
+/// Compares all outcomes with the manifest, and the home and the processes with their state before.
 pub(crate) fn answers(home: &Home) -> (String, bool) {
     let (files, others) = (names(&home.path), processes());
     let json = peak(&mut ours(&home.path, &[&HISTORY[..], &["--json"]].concat())).0;

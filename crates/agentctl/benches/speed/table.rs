@@ -2,9 +2,9 @@
 
 /// One line of the result.
 pub(crate) struct Row {
-    /// What was measured.
+    /// The measured command.
     pub(crate) what: String,
-    /// What it is compared with.
+    /// The reference of the comparison.
     pub(crate) reference: String,
     /// The reference's figure.
     pub(crate) theirs: String,
@@ -12,7 +12,7 @@ pub(crate) struct Row {
     pub(crate) ours: String,
     /// The two compared.
     pub(crate) result: String,
-    /// What is promised; empty where nothing is.
+    /// The promise; empty if there is none.
     pub(crate) target: String,
     /// Whether the promise is kept; `None` where nothing is promised.
     pub(crate) kept: Option<bool>,

@@ -1,4 +1,4 @@
-//! From what happens to the line that tells it: `agentctl events` among 10,000 old sessions.
+//! The time from a change to its line in `agentctl events`, among 10,000 old sessions.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::measure::{Beside, ours};
 use crate::waiting::asleep;
 
-/// A stream that somebody reads.
+/// A stream of events with a reader.
 pub(crate) struct Stream {
     running: Beside,
     lines: BufReader<ChildStdout>,
@@ -28,7 +28,7 @@ impl Stream {
         Self { running, lines }
     }
 
-    /// Reads until this is told of that session.
+    /// Reads until this event of that session.
     pub(crate) fn until(&mut self, id: &str, kind: &str) {
         loop {
             let mut line = String::new();
@@ -46,7 +46,7 @@ impl Stream {
     }
 }
 
-/// Does something and returns how long it took until that was told.
+/// Causes a change and returns the time until its event.
 pub(crate) fn told(stream: &mut Stream, id: &str, kind: &str, happens: impl FnOnce()) -> Duration {
     stream.quiet();
     let start = Instant::now();
@@ -55,8 +55,8 @@ pub(crate) fn told(stream: &mut Stream, id: &str, kind: &str, happens: impl FnOn
     start.elapsed()
 }
 
-/// Changes a file so many times, and returns how long each took until somebody who does nothing but watch
-/// its folder had noticed.
+/// Changes a file this many times, and returns the time of each until a program that only watches its
+/// folder has noticed.
 pub(crate) fn noticed(file: &Path, rounds: usize, mut change: impl FnMut(usize)) -> Vec<Duration> {
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC).expect("events");
     let folder = file.parent().expect("a folder");

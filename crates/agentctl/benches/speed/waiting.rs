@@ -1,5 +1,5 @@
-//! From the death of an agent to the end of whoever waits for it: `agentctl wait` beside a program that
-//! does nothing but poll a pidfd.
+//! The time from the death of an agent to the end of `agentctl wait`, compared with a program that only
+//! polls a pidfd.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub(crate) fn is_asked() -> Option<i32> {
     (args.next()? == AWAIT).then(|| args.next()?.parse().ok())?
 }
 
-/// Waits until that process has exited: the least anybody can do.
+/// Waits until that process has exited, with the least possible work.
 pub(crate) fn plainly(pid: i32) {
     let process = Pid::from_raw(pid).expect("a pid");
     let handle = pidfd_open(process, PidfdFlags::empty()).expect("it lives");

@@ -1,4 +1,5 @@
-//! `agentctl daemon`: whoever is awake for events, webhooks, fuses and metrics.
+//! `agentctl daemon`: starts, stops and shows the background process for events, webhooks, fuses and
+//! metrics.
 
 use std::fs::{DirBuilder, File};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
@@ -27,11 +28,11 @@ use crate::protocol::{Ending, NoParams, Request};
 use crate::text::one_line;
 use crate::ui::Ui;
 
-/// A daemon that was told to end has this long.
-const STOP_LIMIT: Duration = Duration::from_secs(10);
-/// So long may a fresh count take.
-const STATUS_LIMIT: Duration = Duration::from_secs(15);
-/// The pace at which a log is followed where its directory cannot be watched.
+/// Time limit for a daemon to end after a shutdown request.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for a status with fresh counts.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(15);
+/// Interval at which a log is followed if its directory cannot be watched.
 const FOLLOW_PACE: Duration = Duration::from_secs(1);
 
 /// Start, stop and watch the daemon
@@ -148,7 +149,7 @@ fn start(ui: &mut Ui, loaded: &Loaded) -> Outcome {
         (false, false) => format!("runs already, pid {pid}"),
     });
     if loaded.metrics.is_some() {
-        let asked = client.call(&Request::DaemonStatus(NoParams {}), STATUS_LIMIT);
+        let asked = client.call(&Request::DaemonStatus(NoParams {}), STATUS_TIMEOUT);
         let trouble = match asked {
             Ok(DaemonStatus { metrics: Some(metrics), .. }) => metrics.trouble,
             Ok(_) => Some("it began before they were wished: `agentctl daemon restart`".into()),
@@ -169,7 +170,7 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
     let manager = Manager::here();
     let before = client::server(host, place);
     if manager.file(host).is_file() && host.which("systemctl").is_some() {
-        // Otherwise it would be started again at once.
+        // Otherwise the service manager would restart it at once.
         if let Err(why) = service::command(host, &manager.act(host, "stop")) {
             ui.warn(&why);
         }
@@ -188,10 +189,11 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
         }
         Ok(mut client) => {
             let told: Result<Ending, _> =
-                client.call(&Request::DaemonShutdown(NoParams {}), STOP_LIMIT);
-            // The connection ends a moment before the process, which holds the right to serve until then.
+                client.call(&Request::DaemonShutdown(NoParams {}), STOP_TIMEOUT);
+            // The connection ends a moment before the process, which holds the daemon's lock until
+            // then.
             let hung_up = told.is_ok()
-                && matches!(client.line(Some(STOP_LIMIT)), Err(ClientError::Connection(_)));
+                && matches!(client.line(Some(STOP_TIMEOUT)), Err(ClientError::Connection(_)));
             let gone = match &server {
                 Server::Daemon(process) => has_gone(host, &process.id),
                 Server::Unknown | Server::Other(_) => true,
@@ -225,7 +227,7 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
     }
 }
 
-/// Kills a daemon that does not end by itself.
+/// Kills a daemon that does not exit by itself.
 fn kill(ui: &mut Ui, host: &Host, process: &ProcId) -> Outcome {
     let killed = host.kernel.signal(process, rustix::process::Signal::KILL);
     if killed.is_err() || !has_gone(host, process) {
@@ -236,18 +238,18 @@ fn kill(ui: &mut Ui, host: &Host, process: &ProcId) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits for the end of a process, for so long; says whether it has come.
+/// Waits for the exit of a process, up to the limit; says whether it has exited.
 fn has_gone(host: &Host, process: &ProcId) -> bool {
     let mut watch = kernel::ExitWatch::default();
     if matches!(watch.add(&host.kernel, process), Ok(true)) {
-        let _ended = watch.wait(Some(STOP_LIMIT));
+        let _ended = watch.wait(Some(STOP_TIMEOUT));
     }
     host.kernel.liveness(process) == Liveness::Gone
 }
 
 fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
     let asked = Client::connect(place, HELLO_TIMEOUT).and_then(|mut client| {
-        let status = client.call(&Request::DaemonStatus(NoParams {}), STATUS_LIMIT);
+        let status = client.call(&Request::DaemonStatus(NoParams {}), STATUS_TIMEOUT);
         Ok((status?, client.welcome.fingerprint == client::fingerprint(host)))
     });
     let status = match asked {
@@ -276,7 +278,8 @@ fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
     Ok(super::answered(ui, &status.faults))
 }
 
-/// What `daemon status` shows to people. Whatever the daemon sent is on one line each, and cleaned.
+/// Returns the lines of `daemon status` for people. Every text of the daemon is cleaned and put on one
+/// line.
 fn lines(host: &Host, status: &DaemonStatus) -> Vec<String> {
     let (Some(pid), Some(since)) = (status.pid, status.since) else {
         return vec![
@@ -367,13 +370,13 @@ fn logs(ui: &mut Ui, place: &Place, lines: usize, follow: bool) -> Outcome {
     }
 }
 
-/// Shows what was added, after it was.
+/// Shows the lines that were added, after waiting for them.
 fn more(ui: &mut Ui, place: &Place, mut file: File) -> Result<File, Failure> {
     use std::os::unix::fs::MetadataExt;
     let path = &place.log();
     let watch = Watch::directories(path.parent());
     let at = file.stream_position()?;
-    // It may have been put aside for a new one.
+    // The log may have been rotated.
     let there = std::fs::metadata(path);
     let replaced = there.is_ok_and(|there| file.metadata().is_ok_and(|m| m.ino() != there.ino()));
     if file.metadata()?.len() <= at {
@@ -413,7 +416,7 @@ fn install(ui: &mut Ui, host: &Arc<Host>, print: bool) -> Outcome {
         made.map_err(|e| failed(format!("{}: {e}", folder.display())))?;
     }
     write_private(&file, &text).map_err(|e| failed(format!("{}: {e}", file.display())))?;
-    // One that was started without would be in its way.
+    // A daemon that runs without the service manager would block the new one.
     if Client::connect(&Place::of(host), HELLO_TIMEOUT).is_ok() {
         stop_quietly(host);
     }
@@ -427,11 +430,11 @@ fn install(ui: &mut Ui, host: &Arc<Host>, print: bool) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a file that names a command: nobody else may write to it, whatever the umask is.
+/// Writes a service file, which names a command: no other user may write to it, whatever the umask is.
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let mut options = File::options();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    // One that was there keeps its mode.
+    // An existing file keeps its mode otherwise.
     file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
     file.write_all(text.as_bytes())
 }
@@ -439,8 +442,8 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
 fn stop_quietly(host: &Arc<Host>) {
     if let Ok(mut client) = Client::connect(&Place::of(host), HELLO_TIMEOUT) {
         let _told: Result<Ending, _> =
-            client.call(&Request::DaemonShutdown(NoParams {}), STOP_LIMIT);
-        let _ended = client.line(Some(STOP_LIMIT));
+            client.call(&Request::DaemonShutdown(NoParams {}), STOP_TIMEOUT);
+        let _ended = client.line(Some(STOP_TIMEOUT));
     }
 }
 

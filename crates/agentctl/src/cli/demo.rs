@@ -31,7 +31,7 @@ pub(super) struct DemoArgs {
     clean: bool,
 }
 
-/// So long may they take to begin, and to end.
+/// Time limit for the agents to begin, and to end.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Name of the directory, prompt, and whether the agent stays when its turn is over.
@@ -99,7 +99,7 @@ fn scratch(host: &Host) -> PathBuf {
     fs::canonicalize(&home).unwrap_or(home).join("scratch")
 }
 
-/// The demo's own sessions: those that work in the scratch directory.
+/// Returns the demo's own sessions: those with a working directory in the scratch directory.
 fn ours(fleet: &Fleet, scratch: &Path) -> Vec<Session> {
     let query = Query { history: Some(None), adapter: Some("demo".into()), ..Query::default() };
     let mut sessions = fleet.list(&query).sessions;
@@ -142,7 +142,7 @@ fn start(host: &Host, scratch: &Path) -> Result<Vec<String>, Failure> {
     Ok(ids)
 }
 
-/// Waits until every agent has come to the state it was cast for, by file events.
+/// Waits by file events until every agent is in its intended state.
 fn settle(fleet: &Fleet, ids: &[String]) {
     let host = &fleet.host;
     let home = demo::home(host);

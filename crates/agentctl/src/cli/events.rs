@@ -1,4 +1,4 @@
-//! `agentctl events`: what changes, one JSON object a line, for as long as somebody reads.
+//! `agentctl events`: prints changes, one JSON object a line, until the reader leaves.
 
 mod remote;
 
@@ -81,18 +81,18 @@ pub(super) fn cmd_events(ui: &mut Ui, fleet: &Fleet, args: &EventsArgs) -> Outco
     tell(ui, args, Local::begin(fleet, from, end)?)
 }
 
-/// What wakes whoever reads a stream.
-type How = Box<dyn Fn() + Send>;
+/// The function that wakes the reader of a stream.
+type WakeFunction = Box<dyn Fn() + Send>;
 
 /// Ends a stream from another thread.
 #[derive(Clone, Default)]
 struct End {
     over: Arc<AtomicBool>,
-    how: Arc<Mutex<Option<How>>>,
+    how: Arc<Mutex<Option<WakeFunction>>>,
 }
 
 impl End {
-    /// What wakes whoever reads the stream.
+    /// Sets the function that wakes the reader of the stream.
     fn does(&self, how: impl Fn() + Send + 'static) {
         *self.how.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(how));
     }
@@ -109,7 +109,7 @@ impl End {
     }
 }
 
-/// What a stream of events says.
+/// An item of a stream of events.
 enum StreamItem {
     Event(Box<Event>),
     /// An event as the daemon wrote it.
@@ -118,7 +118,7 @@ enum StreamItem {
     Trouble(String),
 }
 
-/// Prints what a stream says until it ends or nobody reads any more.
+/// Prints the items of a stream until it ends or the reader leaves.
 fn tell(
     ui: &mut Ui,
     args: &EventsArgs,
@@ -141,11 +141,11 @@ fn tell(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Events as this very process sees them.
+/// Events from this process's own watcher.
 struct Local {
     watcher: Watcher,
     waiting: VecDeque<StreamItem>,
-    /// What was told of the past, and may be seen to happen once more.
+    /// The ids of replayed events, which the watcher may report again.
     replayed: HashSet<String>,
     told: HashSet<String>,
     end: End,
@@ -165,7 +165,8 @@ impl Local {
             end,
         };
         local.hear(&seen.faults);
-        // Looked first, remembered second: what ends in between is seen twice rather than never.
+        // The look comes first and the replay second: an end in between is seen twice rather than
+        // never.
         for event in
             from.into_iter().flat_map(|from| replay::since(&fleet.host, fleet.adapters, from))
         {
@@ -175,7 +176,7 @@ impl Local {
         Ok(local)
     }
 
-    /// Each trouble is told when it begins; one that is over may begin again.
+    /// Reports each fault once when it begins; a fault that ended may be reported again later.
     fn hear(&mut self, faults: &[Fault]) {
         let place = |fault: &Fault| fault.root.as_deref().map(|r| format!(" ({r})"));
         let text =
@@ -217,7 +218,7 @@ impl Iterator for Local {
     }
 }
 
-/// Whoever interrupts it has read enough: that is no failure.
+/// Ends the stream on SIGINT and SIGTERM: an interrupt is not a failure.
 fn end_by_signal(end: End) -> Result<(), Failure> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
@@ -229,13 +230,13 @@ fn end_by_signal(end: End) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A reader that leaves is noticed at once, not with the next event.
+/// Ends the stream as soon as the reader leaves, not with the next event.
 fn end_with_reader(end: End) {
     std::thread::spawn(move || {
         let stdout = std::io::stdout();
         let fd = stdout.as_fd();
         loop {
-            // Nothing is asked for: what is told is that the other end is gone.
+            // No event is requested: poll reports the closed other end anyway.
             let mut fds = [PollFd::new(&fd, PollFlags::empty())];
             match poll(&mut fds, None) {
                 Err(rustix::io::Errno::INTR) => {}

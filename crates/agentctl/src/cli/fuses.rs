@@ -1,4 +1,4 @@
-//! `agentctl fuse set|extend|cancel`, `fuses`: what a person wants done when its time has come.
+//! `agentctl fuse set|extend|cancel`, `fuses`: timers with actions that a person sets.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,16 +23,16 @@ use crate::session_table;
 use crate::text::one_line;
 use crate::ui::Ui;
 
-/// So much of a label is kept, in characters.
-const LABEL_MOST: usize = 200;
-/// So much of a command, in bytes.
-const COMMAND_MOST: usize = 16 << 10;
-/// So much of an address, in bytes.
-const URL_MOST: usize = 2000;
-/// So long burns a fuse of which nothing else is said.
-const USUAL_TTL_MS: u64 = 10 * 60_000;
-/// The shortest beginning of an id that is looked for.
-const PREFIX_CHARS: usize = 4;
+/// Longest label, in characters.
+const MAX_LABEL_CHARS: usize = 200;
+/// Longest command, in bytes.
+const MAX_COMMAND_BYTES: usize = 16 << 10;
+/// Longest address, in bytes.
+const MAX_URL_BYTES: usize = 2000;
+/// Time to live of a fuse without any condition.
+const DEFAULT_TTL_MS: u64 = 10 * 60_000;
+/// Shortest prefix of an id that is accepted.
+const MIN_PREFIX_CHARS: usize = 4;
 
 /// Set, extend or cancel a fuse: a timer with actions
 #[derive(Subcommand)]
@@ -109,7 +109,7 @@ pub(super) struct CancelArgs {
     which: WhichArgs,
 }
 
-/// The fuse meant, as typed.
+/// The fuse, as typed.
 #[derive(Args)]
 struct WhichArgs {
     /// The directory, or the fuse's id or a prefix of it; the current directory if not given
@@ -138,15 +138,15 @@ fn action(text: &str) -> Result<Action, String> {
     match text.split_once(':') {
         None if text == "event" => Ok(Action::Event),
         None if text == "stop" => Ok(Action::Stop),
-        Some(("run", _)) if text.len() > COMMAND_MOST => {
-            Err(format!("it is longer than {COMMAND_MOST} bytes; write it into a script"))
+        Some(("run", _)) if text.len() > MAX_COMMAND_BYTES => {
+            Err(format!("it is longer than {MAX_COMMAND_BYTES} bytes; write it into a script"))
         }
         Some(("run", command)) => match shlex::split(command) {
             Some(argv) if !argv.is_empty() => Ok(Action::Run { argv }),
             Some(_) => Err("the command is empty".into()),
             None => Err("a quote in it does not end".into()),
         },
-        // Whether it can be sent to is looked at later: what is said here would repeat it.
+        // Whether the address can be used is checked later, in one place.
         Some(("webhook", url)) if ["https://", "http://"].iter().any(|s| url.starts_with(s)) => {
             Ok(Action::Webhook { url: url.to_owned() })
         }
@@ -174,17 +174,17 @@ pub(super) fn cmd_fuse(ui: &mut Ui, loaded: &Loaded, command: FuseCommand) -> Ou
     }
 }
 
-/// Makes sure that an event can be sent to an address, as far as that can be told without asking anybody.
+/// Checks that an event can be sent to an address, as far as that is known without a connection.
 fn check_address(configured: &[WebhookEndpoint], action: &Action) -> Result<(), Failure> {
     let Action::Webhook { url } = action else { return Ok(()) };
     let wrong = |why: String| Failure::new(Kind::Usage, format!("--on-expire: the address: {why}"));
     let unreadable = |why| wrong(why).hint("write it like https://example.org/path");
-    if url.len() > URL_MOST {
-        return Err(unreadable(format!("it is longer than {URL_MOST} bytes")));
+    if url.len() > MAX_URL_BYTES {
+        return Err(unreadable(format!("it is longer than {MAX_URL_BYTES} bytes")));
     }
     let endpoint = WebhookEndpoint::parse(url).map_err(unreadable)?;
     match endpoint.never() {
-        // What the configuration allows was checked there.
+        // The settings of a configured endpoint were checked with the configuration.
         Some(why) if !configured.iter().any(|known| known.is_at(&endpoint)) => Err(wrong(why).hint(
             "a [[webhooks]] with this url and allow_private = true admits this machine and private networks",
         )),
@@ -194,10 +194,10 @@ fn check_address(configured: &[WebhookEndpoint], action: &Action) -> Result<(), 
 
 fn cmd_set(ui: &mut Ui, fleet: &Fleet, args: SetArgs) -> Outcome {
     let host = &fleet.host;
-    let label = short("--label", args.label.as_deref(), LABEL_MOST)?;
+    let label = short("--label", args.label.as_deref(), MAX_LABEL_CHARS)?;
     let mut when = conditions(host, &args.when)?;
     if when.is_empty() {
-        when.ttl_ms = Some(USUAL_TTL_MS);
+        when.ttl_ms = Some(DEFAULT_TTL_MS);
     }
     let on_expire = if args.on_expire.is_empty() { vec![Action::Event] } else { args.on_expire };
     let on_expire = on_expire.into_iter().map(|action| findable(host, action));
@@ -239,7 +239,7 @@ fn cmd_extend(ui: &mut Ui, host: &Arc<Host>, args: &ExtendArgs) -> Outcome {
 fn cmd_cancel(ui: &mut Ui, host: &Arc<Host>, args: &CancelArgs) -> Outcome {
     let which = &args.which;
     let Some(fuse) = find(host, which)? else {
-        // One that cannot be read lies where it would lie if it could.
+        // An unreadable fuse is in the file where a readable one would be.
         if which.session.is_none() {
             let directory = directory(host, which.which.as_deref())?;
             let bound = Bound::Directory(directory.to_string_lossy().into_owned());
@@ -280,7 +280,7 @@ pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome
     Ok(super::answered(ui, &report.faults))
 }
 
-/// A fuse burns only while somebody is awake.
+/// Makes sure that a daemon runs: without it no fuse burns down.
 fn ensure_awake(ui: &mut Ui, host: &Host) {
     if host.var(marks::NO_DAEMON).is_some() {
         ui.warn("no daemon is started (AGENTCTL_NO_DAEMON): nothing happens until one runs");
@@ -316,7 +316,7 @@ fn conditions(host: &Host, args: &WhenArgs) -> Result<Conditions, Failure> {
     })
 }
 
-/// Returns the action with its program's whole path: it is run much later, by one who stands elsewhere.
+/// Returns the action with its program's absolute path: it is run much later, from another directory.
 fn findable(host: &Host, action: Action) -> Result<Action, Failure> {
     let Action::Run { mut argv } = action else { return Ok(action) };
     if let Some(program) = argv.first_mut() {
@@ -327,7 +327,7 @@ fn findable(host: &Host, action: Action) -> Result<Action, Failure> {
     Ok(Action::Run { argv })
 }
 
-/// The session a fuse is to be bound to.
+/// Returns the session to which a fuse is bound.
 fn session(fleet: &Fleet, text: &str) -> Result<Bound, Failure> {
     let (target, _faults) = super::target(fleet, text)?;
     let Some(locator) = target.session else {
@@ -337,7 +337,7 @@ fn session(fleet: &Fleet, text: &str) -> Result<Bound, Failure> {
     Ok(Bound::Session { adapter: target.adapter.to_owned(), root: target.root, id: locator.id })
 }
 
-/// The directory a fuse is to be bound to.
+/// Returns the directory to which a fuse is bound.
 fn place(ui: &mut Ui, host: &Host, given: Option<&Path>) -> Result<Bound, Failure> {
     let directory = directory(host, given)?;
     let name = shown(host, &directory);
@@ -352,14 +352,14 @@ fn place(ui: &mut Ui, host: &Host, given: Option<&Path>) -> Result<Bound, Failur
     }
 }
 
-/// Finds the one fuse that is meant.
+/// Finds the fuse that was named.
 fn find(host: &Host, args: &WhichArgs) -> Result<Option<Fuse>, Failure> {
     let (all, faults) = fuses::all(host);
     if let Some(blind) = faults.iter().find(|f| locks::is_blind(f)) {
         return Err(Failure::new(Kind::Unanswered, blind.message.clone()));
     }
     let begins = |id: &str, text: &str| {
-        id == text || (text.chars().count() >= PREFIX_CHARS && id.starts_with(text))
+        id == text || (text.chars().count() >= MIN_PREFIX_CHARS && id.starts_with(text))
     };
     let labelled =
         |f: &&Fuse| args.label.as_ref().is_none_or(|l| f.label.as_deref() == Some(l.trim()));
@@ -414,7 +414,7 @@ fn failed(error: FuseError) -> Failure {
 fn failed_one(host: &Host, fuse: &Fuse, error: FuseError) -> Failure {
     let name = name(host, fuse);
     match error {
-        // It burnt down, or somebody cancelled it, in this moment.
+        // It burnt down or was cancelled at this moment.
         FuseError::Missing => Failure::new(Kind::NotFound, format!("{name} is gone")),
         FuseError::Firing => Failure::new(Kind::Refused, format!("{name} has burnt down already"))
             .hint("what it asks for is being done; `agentctl fuses` shows how far it is"),
@@ -422,7 +422,7 @@ fn failed_one(host: &Host, fuse: &Fuse, error: FuseError) -> Failure {
     }
 }
 
-/// Names a fuse as a person would.
+/// Returns the name of a fuse for messages.
 fn name(host: &Host, fuse: &Fuse) -> String {
     let label = fuse.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
     one_line(&format!("the fuse on {}{label}", bound(host, fuse)))
@@ -448,7 +448,7 @@ fn say(ui: &mut Ui, host: &Host, what: &str, fuse: &Fuse) {
     ui.note(&one_line(&text));
 }
 
-/// Its conditions in a few words: `ttl 2h, idle 30m`.
+/// Returns its conditions in a few words: `ttl 2h, idle 30m`.
 fn when(fuse: &Fuse) -> String {
     let spans =
         [("ttl", fuse.ttl_ms), ("idle", fuse.idle_ms), ("max-runtime", fuse.max_runtime_ms)];
@@ -457,7 +457,7 @@ fn when(fuse: &Fuse) -> String {
     spans.chain(cost).collect::<Vec<_>>().join(", ")
 }
 
-/// A span as it was typed, or nearly so.
+/// Returns a span in the largest unit that divides it.
 fn span(ms: u64) -> String {
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
     let whole = units.into_iter().find(|(unit, _)| ms >= *unit && ms.is_multiple_of(*unit));

@@ -80,7 +80,7 @@ pub(super) fn cmd_launch(
     start(ui, fleet, defaults, args.flags, wanted)
 }
 
-/// Returns the agent that was named, configured, or else is installed.
+/// Returns the adapter that was named, is configured, or else is the first installed one.
 fn adapter(
     ui: &mut Ui,
     fleet: &Fleet,
@@ -95,7 +95,7 @@ fn adapter(
     Ok(chosen.adapter)
 }
 
-/// Returns what was asked for: typed, from stdin, or from a file.
+/// Returns the prompt: typed, from stdin, or from a file.
 pub(super) fn prompt(
     text: Option<&str>,
     file: Option<&std::path::Path>,
@@ -120,7 +120,7 @@ pub(super) fn prompt(
     Ok(bytes)
 }
 
-/// Launches, tells, and stays as long as it was asked to.
+/// Launches, reports, and stays as long as the flags ask for.
 pub(super) fn start(
     ui: &mut Ui,
     fleet: &Fleet,
@@ -146,14 +146,14 @@ pub(super) fn start(
     attend(ui, fleet, started, After { json, stay, wait_options })
 }
 
-/// How long a launch stays.
+/// How long a launch command stays.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stay {
-    /// It leaves once the id is told.
+    /// It exits once the id is printed.
     Not,
     /// Until the turn is over.
     Waiting,
-    /// Until then, showing what is said.
+    /// Until then, showing the conversation.
     Following,
 }
 
@@ -167,7 +167,7 @@ impl Stay {
     }
 }
 
-/// What is to be done once a session has begun.
+/// The tasks after a session has begun.
 #[derive(Clone, Copy)]
 struct After {
     json: bool,
@@ -175,7 +175,7 @@ struct After {
     wait_options: WaitOptions,
 }
 
-/// Tells the id, runs the hook, and stays as long as it was asked to.
+/// Prints the id, runs the hook, and stays as long as the flags ask for.
 fn attend(ui: &mut Ui, fleet: &Fleet, mut started: StartedSession, after: After) -> Outcome {
     for fault in &started.launched.faults {
         ui.warn_fault(fault);
@@ -185,15 +185,15 @@ fn attend(ui: &mut Ui, fleet: &Fleet, mut started: StartedSession, after: After)
     }
     let stays = after.stay != Stay::Not;
     if !started.has_hook() && !after.json && !stays {
-        // Its id is all that was asked for.
+        // Only the id is needed.
         return told(ui, &started.launched, None, after).map(|()| ExitCode::SUCCESS);
     }
     let target = fleet.find_started(&started);
     let session = target.as_ref().and_then(|target| fleet.inspect(target).session);
-    // One document: with --wait it is the session as it was when the turn was over.
+    // One document: with --wait it is the session at the end of the turn.
     let later = after.json && after.stay == Stay::Waiting;
     let said = if later { Ok(()) } else { told(ui, &started.launched, session.as_ref(), after) };
-    // A reader that has gone is no reason to leave out the rest.
+    // If the reader of stdout is gone, the rest is still done.
     if let Some(why) = fleet.run_on_create(&started, session.as_ref()) {
         ui.warn(&format!("the on-create hook failed: {why}"));
     }
@@ -245,7 +245,7 @@ fn told(
         _ => ui.line(&launched.session),
     };
     written.and_then(|()| ui.flush()).map_err(|error| {
-        // It lives, and somebody must be able to find it.
+        // The session lives, and the user must be able to find it.
         ui.note(&format!("session {}", launched.session));
         error.into()
     })

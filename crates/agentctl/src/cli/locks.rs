@@ -1,4 +1,5 @@
-//! `agentctl lock`, `unlock`, `locks`: a person's word about a directory, and who occupies one.
+//! `agentctl lock`, `unlock`, `locks`: manual locks of directories, and the agents that occupy
+//! directories.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,10 +19,10 @@ use crate::session_table;
 use crate::text::one_line;
 use crate::ui::Ui;
 
-/// So much of a reason is kept, in characters.
-const REASON_MOST: usize = 2000;
-/// So much of a name.
-const NAME_MOST: usize = 200;
+/// Longest reason, in characters.
+const MAX_REASON_CHARS: usize = 2000;
+/// Longest name, in characters.
+const MAX_NAME_CHARS: usize = 200;
 
 /// Keep launches out of a directory until it is unlocked
 ///
@@ -66,8 +67,8 @@ pub(super) fn cmd_lock(ui: &mut Ui, fleet: &Fleet, args: &LockArgs) -> Outcome {
     let host = &fleet.host;
     let directory = directory(host, args.directory.as_deref())?;
     let user = || host.var("USER").or_else(|| host.var("LOGNAME"));
-    let by = short("--by", args.by.as_deref().or_else(user), NAME_MOST)?;
-    let reason = short("--reason", args.reason.as_deref(), REASON_MOST)?;
+    let by = short("--by", args.by.as_deref().or_else(user), MAX_NAME_CHARS)?;
+    let reason = short("--reason", args.reason.as_deref(), MAX_REASON_CHARS)?;
     let until = args.ttl.map(|span| until(host, span)).transpose()?;
     let lock = locks::lock(host, &directory, by, reason, until)
         .map_err(|error| failure(host, &directory, error))?;
@@ -101,8 +102,8 @@ pub(super) fn cmd_locks(ui: &mut Ui, fleet: &Fleet, args: &LocksArgs) -> Outcome
     Ok(super::answered(ui, &report.faults))
 }
 
-/// Returns the real path of the directory meant. What "here" is must be known: no other directory is
-/// meant when this one has been removed.
+/// Returns the real path of the directory. Fails if the current directory is needed and was removed: no
+/// other directory may be used instead.
 pub(super) fn directory(host: &Host, given: Option<&Path>) -> Result<PathBuf, Failure> {
     match given {
         Some(path) if path.is_absolute() => Ok(locks::real_path(host, path)),
@@ -117,7 +118,7 @@ pub(super) fn directory(host: &Host, given: Option<&Path>) -> Result<PathBuf, Fa
     }
 }
 
-/// Returns a text that is given, not blank and not endless.
+/// Returns a text if it is given and not blank; an error if it is too long.
 pub(super) fn short(
     name: &str,
     text: Option<&str>,
@@ -167,7 +168,7 @@ pub(super) fn shown(host: &Host, directory: &Path) -> String {
     session_table::directory(host, &directory.to_string_lossy())
 }
 
-/// Who keeps a directory, and for how long yet.
+/// Returns the holder of a directory, and until when.
 fn who(holder: &Holder) -> String {
     let left = holder.until.map(|until| format!(" (until {})", local_minute(until)));
     one_line(&format!("{}{}", holder.what, left.unwrap_or_default()))

@@ -1,4 +1,4 @@
-//! `agentctl logs`: a conversation, as people or programs read it; `-f` follows it by file events.
+//! `agentctl logs`: prints a conversation for people or programs; `-f` follows it by file events.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(super) struct LogsArgs {
 pub(super) fn cmd_logs(ui: &mut Ui, fleet: &Fleet, args: &LogsArgs) -> Outcome {
     let (target, faults) = super::target(fleet, &args.id)?;
     let mut transcript = fleet.transcript(&target).map_err(failed)?;
-    // The watch stands before the first read, so that nothing written in between is missed.
+    // The watch is set before the first read, so that no message in between is missed.
     let watch = args.follow.then(|| transcript.watch());
     let form = match (args.json, args.raw) {
         (true, _) => Form::Json,
@@ -53,11 +53,11 @@ pub(super) fn cmd_logs(ui: &mut Ui, fleet: &Fleet, args: &LogsArgs) -> Outcome {
     let mut silent = false;
     loop {
         match &watch {
-            // An event wakes us at once; the long stop is for file systems that send none.
+            // An event wakes this loop at once; the long timeout is for file systems without events.
             Ok(watch) => drop(watch.wait(Duration::from_secs(5))),
             Err(_) => super::pause(Duration::from_secs(1)),
         }
-        // A server that does not answer now may do so later: that is said once.
+        // A server that does not answer now may answer later: this is reported once.
         match show(ui, form, &mut transcript, Part::More) {
             Err(failure) if failure.is_unanswered() => {
                 if !std::mem::replace(&mut silent, true) {
@@ -83,16 +83,16 @@ pub(super) enum Form {
     Raw,
 }
 
-/// Which messages are shown.
+/// The messages to show.
 #[derive(Clone, Copy)]
 pub(super) enum Part {
     /// The last ones.
     Last(usize),
-    /// Those written since.
+    /// The messages since the last call.
     More,
 }
 
-/// Shows a part of the conversation; says whether there was anything.
+/// Shows a part of the conversation; says whether there was any message.
 pub(super) fn show(
     ui: &mut Ui,
     form: Form,

@@ -119,7 +119,8 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Unlock(args) => with_fleet(ui, locks::cmd_unlock, &args),
         Command::Locks(args) => with_fleet(ui, locks::cmd_locks, &args),
         Command::Daemon(args) => {
-            // What is not safe is told by the command: a daemon in the background has only its log.
+            // Unsafe settings are reported by the command itself: a daemon in the background has only
+            // its log.
             let loaded = crate::config::load_all()?;
             daemon::cmd_daemon(ui, loaded, &args)
         }
@@ -144,15 +145,15 @@ fn with_fleet<A>(ui: &mut Ui, command: fn(&mut Ui, &Fleet, &A) -> Outcome, args:
     command(ui, &fleet, args)
 }
 
-/// Reads environment and configuration, and says what is not as safe as it should be.
+/// Reads environment and configuration, and warns about unsafe settings.
 fn loaded(ui: &mut Ui) -> Result<Loaded, Failure> {
     let loaded = crate::config::load_all()?;
     warn_of_settings(ui, &loaded);
     Ok(loaded)
 }
 
-/// Reads environment and configuration for a command that runs the hooks of the configuration: it is
-/// refused where another user could have written them.
+/// Reads environment and configuration for a command that runs the hooks of the configuration. It fails
+/// if another user could have written them.
 fn with_safe_commands(ui: &mut Ui) -> Result<Loaded, Failure> {
     let loaded = crate::config::load_all()?;
     loaded.check_commands()?;
@@ -166,14 +167,14 @@ fn warn_of_settings(ui: &mut Ui, loaded: &Loaded) {
     }
 }
 
-/// Help and version are answers; anything else was typed wrong.
+/// Help and version are answers; every other error is a usage error.
 fn usage(ui: &mut Ui, error: &clap::Error) -> Outcome {
     use clap::error::ErrorKind;
     let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if asked || !ui.wants_json() {
         let text = error.to_string();
         if crate::text::is_unsafe(&text) {
-            // An argument may be a title or a path that an agent chose.
+            // An argument may contain a title or a path that an agent chose.
             ui.note(&crate::text::clean(&text));
         } else {
             // Clap knows which stream and whether colour is wanted.
@@ -182,7 +183,7 @@ fn usage(ui: &mut Ui, error: &clap::Error) -> Outcome {
         return Ok(ExitCode::from(if asked { 0 } else { 2 }));
     }
     let text = error.to_string();
-    // What is missing stands on lines of its own below the first.
+    // The names of missing arguments are on lines of their own below the first.
     let first: Vec<&str> = text.lines().map(str::trim).take_while(|l| !l.is_empty()).collect();
     let first = first.join(" ");
     Err(Failure::new(Kind::Usage, first.trim_start_matches("error: "))
@@ -194,12 +195,12 @@ fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Finds the one session a person named.
+/// Finds the session that the user named.
 fn target(fleet: &Fleet, text: &str) -> Result<(Target, Vec<Fault>), Failure> {
     fleet.target(text).map_err(|not_one| unresolved(fleet, text, not_one))
 }
 
-/// The pace of a display, and of looking again where no file event can be had; never a guess about the world.
+/// Sleeps between two polls or redraws; never used to guess that something has happened.
 #[allow(clippy::disallowed_methods)]
 fn pause(time: Duration) {
     std::thread::sleep(time);

@@ -43,7 +43,7 @@ pub(super) fn cmd_resume(
     let found = found.map_err(|why| not_continued(fleet, &args.id, why))?;
     let prompt = prompt(Some(&args.message), None, "say something: resume ID MESSAGE")?;
     let Continuation { adapter, begin, cwd, from } = found;
-    // It continues as what it was: a name given at its launch stays with its run.
+    // The name that was given at the launch stays with the earlier run.
     let wanted = Wanted { adapter, prompt, begin, cwd, name: None, from: Some(from) };
     start(ui, fleet, defaults, args.flags, wanted)
 }

@@ -1,4 +1,4 @@
-//! `agentctl runs` and `agentctl prune`: what launches left behind, and removing it.
+//! `agentctl runs` and `agentctl prune`: lists and removes the folders of earlier launches.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -52,7 +52,7 @@ pub(super) fn cmd_runs(
     args: &RunsArgs,
 ) -> Outcome {
     let host = &fleet.host;
-    // What cannot be tidied can still be listed.
+    // A failed cleanup does not prevent the listing.
     let _untidied = Runs::of(host).evict(host, defaults.keep);
     let document = fleet.runs()?;
     if args.json {

@@ -1,4 +1,4 @@
-//! `agentctl schema`: the JSON schemas of everything we print, generated from the types themselves.
+//! `agentctl schema`: the JSON schemas of all documents, generated from the types themselves.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -35,12 +35,12 @@ pub(super) fn cmd_status(ui: &mut Ui, fleet: &Fleet, args: &StatusArgs) -> Outco
     Ok(super::answered(ui, &faults))
 }
 
-/// Looks at the one session a person named.
+/// Reads the session that the user named.
 pub(super) fn inspect(fleet: &Fleet, text: &str) -> Result<InspectedSession, Failure> {
     fleet.status(text).map_err(|not_one| unresolved(fleet, text, not_one))
 }
 
-/// Columns that names take.
+/// Width of the column of field names.
 const LABEL: usize = 14;
 
 fn lines(ui: &Ui, host: &Host, session: &Session) -> Vec<String> {
@@ -49,7 +49,7 @@ fn lines(ui: &Ui, host: &Host, session: &Session) -> Vec<String> {
     let mut field = |name: &str, value: Option<String>| {
         let Some(value) = value else { return };
         let room = ui.width().map_or(usize::MAX, |w| w.saturating_sub(LABEL).max(20));
-        // A painted status is short; its colour must not be counted.
+        // A coloured status is short; its escape codes must not be counted.
         let lines = if value.contains('\x1b') { vec![value] } else { wrap(&value, room) };
         for (index, line) in lines.iter().enumerate() {
             let label = if index == 0 { name } else { "" };

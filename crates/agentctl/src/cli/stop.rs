@@ -1,4 +1,4 @@
-//! `agentctl stop`: end sessions, and everything they have started.
+//! `agentctl stop`: ends sessions and all processes that they have started.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,7 +58,7 @@ pub(super) struct StopArgs {
 pub(super) fn cmd_stop(ui: &mut Ui, fleet: &Fleet, args: &StopArgs) -> Outcome {
     let targets = if args.all { all(ui, fleet, args)? } else { named(fleet, &args.ids)? };
     let options = Options { force: args.force, timeout: args.timeout.map(|Span(time)| time) };
-    // A source that could not be listed may hide sessions that were to be stopped.
+    // A source that could not be listed may hide sessions that should be stopped.
     let missing = args.all && !targets.faults.is_empty();
     let mut worst = if missing { Kind::Unanswered.exit_code() } else { 0 };
     let mut failed = None;
@@ -87,7 +87,7 @@ pub(super) fn cmd_stop(ui: &mut Ui, fleet: &Fleet, args: &StopArgs) -> Outcome {
     }
 }
 
-/// Tells what lives on and what could not be asked.
+/// Reports surviving processes and sources that could not be asked.
 fn told(ui: &mut Ui, args: &StopArgs, stopped: &Stopped, worst: u8) -> Outcome {
     let survive = !stopped.document.survivors.is_empty();
     let worst = if survive { worst.max(Kind::Failed.exit_code()) } else { worst };
@@ -108,7 +108,7 @@ fn named(fleet: &Fleet, ids: &[String]) -> Result<StopTargets, Failure> {
     found.map_err(|(text, not_one)| unresolved(fleet, text, not_one))
 }
 
-/// Lists what lives; a person at a terminal is asked before any of it is touched.
+/// Lists the live sessions; on a terminal the user must confirm.
 fn all(ui: &mut Ui, fleet: &Fleet, args: &StopArgs) -> Result<StopTargets, Failure> {
     let cwd = args.cwd.as_ref().map(|dir| {
         let real = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
@@ -147,12 +147,12 @@ fn exit_code(report: &Report) -> u8 {
         StopVerdict::Unknown(_) => Kind::Unanswered.exit_code(),
         StopVerdict::Failed(_) => Kind::Failed.exit_code(),
         StopVerdict::Stopped if report.lost_shim.is_some() => Kind::Failed.exit_code(),
-        // Whether something lives on is asked when all are through.
+        // Survivors are counted after all sessions were stopped.
         _ => 0,
     }
 }
 
-/// Names a session as a person would: `claude-code 2a658488`.
+/// Returns the name of a session for messages: `claude-code 2a658488`.
 fn name(target: &Target) -> String {
     let id = match (&target.session, target.pid) {
         (Some(locator), _) => locator.id.clone(),
@@ -217,7 +217,7 @@ fn say(ui: &mut Ui, target: &Target, report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Names what lives on. A session that was left alone has been named already.
+/// Reports surviving processes. A session that was left alone has been reported already.
 fn say_survivors(ui: &mut Ui, document: &StopDocument) {
     let left = |pid: u32| document.stopped.iter().flat_map(|s| &s.left).any(|l| l.pid == pid);
     for survivor in document.survivors.iter().filter(|s| !left(s.pid)) {
@@ -227,7 +227,7 @@ fn say_survivors(ui: &mut Ui, document: &StopDocument) {
     }
 }
 
-/// `(pid 6224 and 3 processes it had started)`
+/// Returns `(pid 6224 and 3 processes it had started)`.
 fn about(report: &Report) -> String {
     let agents = report.before.as_ref().map(|s| s.processes.as_slice()).unwrap_or_default();
     let agents = agents.iter().filter(|p| report.ended.iter().any(|e| e.pid == p.id.pid));

@@ -1,5 +1,5 @@
-//! A table whose last column but one is a path and whose last one is a sentence: these two give way when
-//! the terminal is narrow. Piped, every cell is whole.
+//! A table whose second to last column is a path and whose last column is a sentence: these two are
+//! shortened on a narrow terminal. Piped output is never shortened.
 
 use anstyle::Style;
 

@@ -1,4 +1,4 @@
-//! `agentctl wait`: blocks until sessions are where a script wants them, and says so by its exit code.
+//! `agentctl wait`: blocks until sessions reach a status; the exit code tells the result.
 
 use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -19,7 +19,7 @@ use crate::failure::{Failure, Kind, Outcome};
 use crate::text::one_line;
 use crate::ui::Ui;
 
-/// A follower looks whether its turn is over at least so often; words wake it at once.
+/// Longest interval between two checks whether the turn is over; new messages wake the loop at once.
 const FOLLOW_PACE: Duration = Duration::from_millis(100);
 
 /// Wait until a turn is over, or a status is reached
@@ -67,14 +67,14 @@ impl From<Wanted> for Until {
     }
 }
 
-/// What is shown on stdout.
+/// The output on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Show {
     /// One line for each session when it is decided.
     Lines,
     /// One JSON document at the end.
     Json,
-    /// Nothing: the exit code tells, and a word on stderr.
+    /// Nothing: the exit code tells, with a message on stderr.
     Nothing,
 }
 
@@ -117,7 +117,7 @@ pub(super) fn wait_for(
         ui.json(&fleet.wait_document(&waited))?;
     }
     let ended = ended(&waited, wait_options, show);
-    // The process ends now: taking the watches back would only delay it.
+    // The process exits now: removing the watches would only delay it.
     agentctl_core::kernel::leave_quickly();
     std::mem::forget(waited.watched);
     ended
@@ -130,8 +130,8 @@ fn ended(waited: &Waited, wait_options: WaitOptions, show: Show) -> Outcome {
     answer(waited, wait_options)
 }
 
-/// Shows a conversation as it is written until its turn is over; the exit code says how it ended. A
-/// transcript that is open already goes on from where it stands.
+/// Shows a conversation as it is written until its turn is over; the exit code tells how it ended. An
+/// open transcript continues at its position.
 pub(super) fn follow(
     ui: &mut Ui,
     fleet: &Fleet,
@@ -143,13 +143,13 @@ pub(super) fn follow(
     let (asked, theirs) = (fleet.clone(), target.clone());
     std::thread::spawn(move || {
         let waited = asked.wait(&[theirs], wait_options, &mut |_| {});
-        // Whoever followed may have gone.
+        // The receiver may have gone.
         let _unheard = sender.send(waited);
     });
     let mut watch: Option<Watch> = None;
     loop {
-        // Its end is looked for before its words, so that none of them is missed. Where no file event can
-        // wake us it is waited for meanwhile.
+        // The end is checked before the messages, so that no message is missed. Without a file watch
+        // this check also waits.
         let patience = if watch.is_some() { Duration::ZERO } else { FOLLOW_PACE };
         let waited = match ended.recv_timeout(patience) {
             Ok(waited) => Some(waited?),
@@ -215,7 +215,7 @@ fn say(ui: &mut Ui, show: Show, progress: &Progress<'_>) -> std::io::Result<()> 
     Ok(())
 }
 
-/// `2a658488  stopped  finished`
+/// Returns `2a658488  stopped  finished`.
 fn line(session: &Session) -> String {
     let ended = session.outcome.map(|outcome| match (outcome, reason(session)) {
         (Ended::Failed, Some(why)) => why,

@@ -1,7 +1,7 @@
-//! The agent itself: one session, one turn after the other, until there is nothing left to do.
+//! The agent itself: one session, one turn after the other, until its script ends.
 //!
 //! Exit codes: 0 finished, 1 failed, 130 interrupted, 143 terminated. SIGKILL leaves its live record
-//! behind and its last turn open, as it would with any agent.
+//! behind and its last turn open, as with any agent.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -23,7 +23,7 @@ use super::script::{self, Step};
 use crate::failure::{Failure, Kind, Outcome};
 
 const MODEL: &str = "demo-1";
-/// Most of a tool's output that is kept.
+/// Longest output of a tool that is kept, in bytes.
 const OUTPUT_BYTES: u64 = 64 << 10;
 
 /// Run the built-in demo agent
@@ -52,7 +52,7 @@ pub struct AgentArgs {
     tell: Option<String>,
 }
 
-/// What can happen while the agent waits.
+/// An event while the agent waits.
 enum Event {
     Signal(i32),
     Told(String),
@@ -211,7 +211,7 @@ impl Agent {
         format!("demo-{}-{}", std::process::id(), self.messages)
     }
 
-    /// Plays one turn to its end and returns the exit code it stands for.
+    /// Plays one turn to its end and returns the matching exit code.
     fn turn(&mut self, prompt: &str) -> io::Result<i32> {
         self.say_live("busy", None)?;
         let (id, at) = (self.id(), self.now());
@@ -255,7 +255,7 @@ impl Agent {
         Ok(Turn::Finished)
     }
 
-    /// Runs a command in a process group of its own; an interrupt takes the whole group along.
+    /// Runs a command in a process group of its own; an interrupt ends the whole group.
     fn tool(&mut self, command: String, read: &mut u64) -> io::Result<Option<i32>> {
         let (id, at, usage) = (self.id(), self.now(), spend(read, &command));
         let call = format!("call-{}", self.messages);
@@ -300,18 +300,19 @@ impl Agent {
         child.args(["-c", command]).process_group(0);
         child.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let mut running = child.spawn()?;
-        // The command holds the pipe's other end; without it the pipe ends with the tool.
+        // The command holds the write end of the pipe; without it the pipe ends with the tool.
         drop(child);
         let group = i32::try_from(running.id()).ok().and_then(Pid::from_raw);
         let sender = self.sender.clone();
         std::thread::spawn(move || {
             let mut text = Vec::new();
-            // What was said before a broken pipe was said; the rest is drained, or the tool would block.
+            // Output before a broken pipe counts; the rest is drained, because a full pipe would block
+            // the tool.
             let _said = said.by_ref().take(OUTPUT_BYTES).read_to_end(&mut text);
             let _drained = io::copy(&mut said, &mut io::sink());
             let is_error = running.wait().map_or(true, |status| !status.success());
             let text = String::from_utf8_lossy(&text).into_owned();
-            // Nobody waits any more after an interrupt.
+            // After an interrupt there is no receiver any more.
             let _unheard = sender.send(Event::ToolDone { text, is_error });
         });
         Ok(group)
@@ -347,7 +348,7 @@ impl Agent {
         }
     }
 
-    /// Waits for a while, or for ever; returns the signal that cut it short.
+    /// Waits for a time, or for ever; returns the signal that interrupted it.
     fn pause(&mut self, time: Option<Duration>) -> Option<i32> {
         let until = time.and_then(|t| Instant::now().checked_add(t));
         loop {
@@ -371,13 +372,14 @@ impl Agent {
     }
 }
 
-/// Signals and spoken words come in on the same channel, so that waiting is waiting for both.
+/// Starts the threads that send signals and received messages into one channel, so that one wait covers
+/// both.
 fn listen(home: &Home, pid: u32, sender: &Sender<Event>) -> io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let to = sender.clone();
     std::thread::spawn(move || {
         for signal in signals.forever() {
-            // The main thread is leaving already.
+            // The main thread is exiting already.
             let _leaving = to.send(Event::Signal(signal));
         }
     });
@@ -395,7 +397,7 @@ fn listen(home: &Home, pid: u32, sender: &Sender<Event>) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the agent as a SIGTERM would, unless it has ended before.
+/// Ends the agent like a SIGTERM, unless it has ended before.
 fn end_after(time: Duration, sender: &Sender<Event>) {
     let to = sender.clone();
     std::thread::spawn(move || {
@@ -407,7 +409,7 @@ fn end_after(time: Duration, sender: &Sender<Event>) {
     });
 }
 
-/// What the agent says aloud; a reader that has gone is no reason to stop working.
+/// Prints a line of the agent. If the reader of stdout is gone, the agent continues.
 fn speak(text: &str) {
     let _unheard = writeln!(io::stdout(), "{text}");
 }
@@ -416,7 +418,8 @@ fn usage_of(text: &str) -> u64 {
     50 + text.len() as u64 / 4
 }
 
-/// A model reads all that was said before from its cache and writes what is new into it.
+/// Counts the tokens of a step: all earlier text is read from the model's cache, new text is written
+/// into it.
 fn spend(read: &mut u64, text: &str) -> Usage {
     let output = 1 + text.len() as u64 / 4;
     let usage = Usage { input: 10, output, cache_read: *read, cache_write: output };

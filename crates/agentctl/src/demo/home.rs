@@ -15,7 +15,7 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Opens it, making it where needed, readable by its owner only.
+    /// Opens it, creates it if it is missing, readable by its owner only.
     pub(super) fn open(host: &Host) -> io::Result<Self> {
         let root = agentctl_core::adapters::demo::home(host);
         for dir in ["live", "sessions"] {
@@ -36,7 +36,7 @@ impl Home {
         self.root.join("live").join(format!("{pid}.json"))
     }
 
-    /// Replaces the live record: readers see the old one or the new one, whole.
+    /// Replaces the live record atomically: readers see the old one or the new one.
     pub(super) fn write_live(&self, pid: u32, live: &Live) -> io::Result<()> {
         let temporary = self.root.join("live").join(format!(".{pid}.tmp"));
         let mut file = OpenOptions::new()
@@ -50,10 +50,10 @@ impl Home {
         std::fs::rename(temporary, self.live(pid))
     }
 
-    /// Takes the live record and the socket away; a clean exit leaves neither.
+    /// Removes the live record and the socket; a clean exit leaves neither.
     pub(super) fn remove_live(&self, pid: u32) {
         for path in [self.live(pid), self.socket(pid)] {
-            // Gone already is as good.
+            // A missing file is no error.
             let _gone = std::fs::remove_file(path);
         }
     }

@@ -1,8 +1,8 @@
 //! The built-in demo agent: a real process with its own files, turns, tools, questions and errors.
 //!
-//! It needs no account, no key and no network: the prompt is its script. It is what `agentctl demo`
-//! starts, what people read who write an adapter, and the workload of the tests. It is written as an
-//! agent would be: it does not know that anyone watches.
+//! It needs no account, no key and no network: the prompt is its script. `agentctl demo` starts it,
+//! authors of adapters read it as an example, and the tests use it as a workload. It is written like a
+//! real agent: it does not know agentctl.
 
 pub mod agent;
 mod home;

@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-/// One thing the model makes the agent do.
+/// One step of the script.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
     /// Answer.
     Say(String),
     /// Run a shell command.
     Tool(String),
-    /// Take its time.
+    /// Wait.
     Delay(Duration),
     /// Fail the turn.
     Error(String),

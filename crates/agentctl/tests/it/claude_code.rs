@@ -9,7 +9,7 @@ pub(crate) const A: &str = "aaaaaaaa-0000-4000-8000-000000000001";
 pub(crate) const B: &str = "bbbbbbbb-0000-4000-8000-000000000002";
 const DOMAIN: &str = "linux:{machine}:pid:[{ns}]";
 
-/// What a live record says beside the process it names.
+/// Returns a live record with further fields.
 pub(crate) fn record(id: &str, cwd: &str, more: &Value) -> String {
     let mut record = json!({
         "sessionId": id, "cwd": cwd, "startedAt": 1_794_728_785_156_i64, "procStart": "{start}",
@@ -79,7 +79,7 @@ pub(crate) fn said(text: &str) -> Value {
 }
 
 #[test]
-fn what_the_live_record_says_is_what_is_shown() {
+fn the_status_of_the_live_record_is_shown() {
     sandboxed(|| {
         let cases = [
             // Its transcript has an entry of its own time.
@@ -130,7 +130,7 @@ fn what_the_live_record_says_is_what_is_shown() {
 }
 
 #[test]
-fn tools_refused_without_anyone_being_asked_are_noted() {
+fn tools_refused_by_a_rule_are_noted() {
     sandboxed(|| {
         let claude = Claude::new();
         let refused = json!({"type": "user", "permissionDecision": {"decision": "reject", "source": "config"},
@@ -162,7 +162,7 @@ fn escape_before_the_first_answer_is_no_killing() {
 }
 
 #[test]
-fn a_question_and_a_plan_are_told_from_a_permission() {
+fn a_question_and_a_plan_differ_from_a_permission() {
     sandboxed(|| {
         let question = json!({"questions": [{"question": "Which one?"}]});
         for (waiting_for, name, input, kind, detail) in [
@@ -223,7 +223,7 @@ fn retries_are_seen_with_and_without_a_terminal() {
 }
 
 #[test]
-fn a_live_process_with_a_record_nobody_can_read_is_not_missing() {
+fn a_live_process_with_an_unreadable_record_is_shown() {
     sandboxed(|| {
         let claude = Claude::new();
         let mut agent = claude.live(A, &json!({"status": "busy"}));
@@ -374,7 +374,7 @@ fn the_command_line_names_no_session() {
 }
 
 #[test]
-fn only_a_name_that_somebody_gave_is_a_name() {
+fn only_a_name_given_by_a_person_is_shown() {
     sandboxed(|| {
         for (source, name) in [("derived", Value::Null), ("user", "ws-5d".into())] {
             let claude = Claude::new();
@@ -523,7 +523,7 @@ fn subagents_work_under_their_parent() {
 }
 
 #[test]
-fn a_torn_record_of_a_live_process_proves_nobody_unserved() {
+fn a_torn_record_of_a_live_process_proves_no_session_unserved() {
     sandboxed(|| {
         let claude = Claude::new();
         // Older than the process: a session that was resumed and has not gone on yet.

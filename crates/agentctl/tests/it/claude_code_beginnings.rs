@@ -112,7 +112,7 @@ fn an_agent_in_another_pid_namespace_has_one_row_and_no_pid() {
 }
 
 #[test]
-fn on_its_way_out_it_is_unknown_not_killed() {
+fn a_process_that_is_exiting_is_unknown_not_killed() {
     sandboxed(|| {
         let claude = Claude::new();
         let mut agent = claude.live(A, &json!({"status": "busy"}));
@@ -148,7 +148,7 @@ fn on_its_way_out_it_is_unknown_not_killed() {
 }
 
 #[test]
-fn the_first_dialogs_are_told_apart() {
+fn the_first_dialogs_are_distinguished() {
     sandboxed(|| {
         let mut claude = Claude::new();
         claude.home.set("ANTHROPIC_API_KEY", "sk-ant-0123456789abcdefghijklmnop");

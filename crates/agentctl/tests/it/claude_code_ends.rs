@@ -78,7 +78,7 @@ fn a_structured_output_is_finished_once_the_process_has_left() {
     });
 }
 
-/// W4: what a process spent is the difference to what earlier ones had spent.
+/// W4: the cost of a process is the difference to the cost of earlier processes.
 #[test]
 fn a_budget_that_is_spent_is_a_failure_and_a_signal_is_not() {
     sandboxed(|| {
@@ -90,7 +90,7 @@ fn a_budget_that_is_spent_is_a_failure_and_a_signal_is_not() {
         let again = |total: f64| [vec![prompt("before"), cost(3.0)], run(total)].concat();
         assert_ended(&again(3.5), "killed", "");
         assert_ended(&again(4.5), "failed", "budget of $1");
-        // Versions before 2.1.280 do not write what was spent.
+        // Versions before 2.1.280 do not write the cost.
         let goodbye = json!({"type": "last-prompt", "lastPrompt": "x"});
         assert_ended(&[prompt("x"), budget.clone(), call(), goodbye], "unknown", "budget");
         // SIGTERM during a tool leaves an open call and the same goodbye, without any budget.
@@ -121,7 +121,7 @@ fn a_budget_that_a_result_or_the_last_answer_used_up_is_a_failure() {
         let with_answer = |total: f64| vec![prompt("x"), budget(1.0), said(), cost(total)];
         assert_ended(&with_answer(1.5), "failed", reached);
         assert_ended(&with_answer(0.5), "finished", "");
-        // A long line stands between the budget and the answer.
+        // A long line is between the budget and the answer.
         let bulk = attachment(&json!({"type": "prompt_snapshot", "zz": "x".repeat(400_000)}));
         let far = [prompt("x"), budget(1.0), bulk, said(), cost(1.5)];
         assert_ended(&far, "failed", reached);
@@ -137,7 +137,7 @@ fn a_budget_that_a_result_or_the_last_answer_used_up_is_a_failure() {
     });
 }
 
-/// W4: versions before 2.1.280 do not write what was spent.
+/// W4: versions before 2.1.280 do not write the cost.
 #[test]
 fn an_end_under_a_budget_is_unknown_where_the_cost_is_not_written() {
     sandboxed(|| {

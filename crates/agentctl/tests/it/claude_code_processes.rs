@@ -126,8 +126,8 @@ fn the_program_is_known_under_the_name_of_a_link() {
     });
 }
 
-/// W13: a copy of one version beside others. Under any other name only a record in a known home tells of it,
-/// which does not prove what the process is.
+/// W13: a copy of one version beside others. Under any other name only a record in a known home names
+/// it, which does not prove that the process is the agent.
 #[test]
 fn a_copy_that_is_named_after_its_version_is_known() {
     sandboxed(|| {

@@ -17,7 +17,7 @@ fn usage(input: u64, output: u64) -> Value {
 }
 
 /// Two messages. The API reports a small output figure first and the final one last; the largest figure
-/// of each field counts, in whatever order the lines stand.
+/// of each field counts, in any order of the lines.
 fn lines() -> Vec<Value> {
     let text = |text: &str| json!({"type": "text", "text": text});
     let call = json!({"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}});

@@ -93,7 +93,8 @@ fn without_a_status_the_transcript_decides() {
             (&["-p"][..], earlier, &open[..], "running", "tool"),
             (&stream[..], earlier, &open[..], "running", "tool"),
             (&stream[..], earlier, &over[..], "idle", "-"),
-            // The entries are an earlier process's: it has not taken the session up yet, or rests.
+            // The entries were written by an earlier process: this one has not taken the session up
+            // yet, or is idle.
             (&["-p"][..], later, &open[..], "running", "starting"),
             (&["-p"][..], later, &over[..], "running", "starting"),
             (&stream[..], later, &over[..], "idle", "-"),

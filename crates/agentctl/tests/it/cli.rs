@@ -87,7 +87,7 @@ fn no_match_and_several_matches_exit_4_with_what_to_do() {
 }
 
 #[test]
-fn what_may_hide_behind_a_failed_source_is_unknown_not_absent() {
+fn a_session_hidden_by_a_failed_source_is_unknown_not_absent() {
     sandboxed(|| {
         let home = planted();
         std::fs::remove_dir_all(home.path().join(".claude/projects")).expect("removed");
@@ -189,7 +189,7 @@ fn a_bad_configuration_names_file_line_and_key() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn a_closed_reader_is_no_error() {
     sandboxed(|| {
         let home = planted();
         let mut child = home
@@ -247,7 +247,7 @@ fn logs_have_one_shape_for_all_agents() {
 }
 
 #[test]
-fn following_shows_what_is_appended_and_only_whole_lines() {
+fn following_shows_appended_lines_once_they_are_complete() {
     sandboxed(|| {
         use std::io::{BufRead, Write};
         let home = planted();
@@ -281,7 +281,7 @@ fn following_shows_what_is_appended_and_only_whole_lines() {
 }
 
 #[test]
-fn watching_looks_again_until_nobody_reads() {
+fn watching_repeats_until_the_reader_leaves() {
     sandboxed(|| {
         use std::io::BufRead;
         let home = planted();

@@ -61,7 +61,7 @@ fn list(home: &TestHome) -> testkit::Output {
 }
 
 #[test]
-fn the_lock_says_alive_and_the_tail_says_what() {
+fn the_lock_shows_life_and_the_tail_shows_the_state() {
     sandboxed(|| {
         let complete = json!({"type": "task_complete", "turn_id": "t"});
         let question = json!({"questions": [{"question": "Which?"}]});
@@ -140,7 +140,7 @@ fn a_live_thread_whose_rollout_may_be_hidden_is_unknown_not_idle() {
 }
 
 #[test]
-fn a_thread_that_rests_in_a_server_is_history() {
+fn an_idle_thread_in_a_server_is_history() {
     sandboxed(|| {
         let home = home();
         rollout(&home, A, &[started(), json!({"type": "task_complete"})]);
@@ -155,7 +155,7 @@ fn a_thread_that_rests_in_a_server_is_history() {
 }
 
 #[test]
-fn the_lock_file_alone_says_nothing() {
+fn the_lock_file_alone_proves_nothing() {
     sandboxed(|| {
         let home = home();
         rollout(&home, A, &[started(), call("exec_command", &json!({"cmd": "sleep 60"}))]);
@@ -174,10 +174,10 @@ fn the_lock_file_alone_says_nothing() {
 }
 
 #[test]
-fn who_holds_a_thread_is_told_by_lock_and_descriptor() {
+fn the_holder_of_a_thread_is_found_by_lock_and_descriptor() {
     sandboxed(|| {
-        // `lock` and `open` are the fake agent's verbs. Where the kernel's list of locks leaves one out, the
-        // open file tells.
+        // `lock` and `open` are the fake agent's verbs. If the kernel's list of locks misses one, the
+        // open file shows the holder.
         for (name, verb) in [("codex", "lock"), ("codex", "open")] {
             let home = home();
             rollout(&home, A, &[started()]);
@@ -253,14 +253,14 @@ fn exec_is_starting_until_its_prompt_has_arrived() {
 }
 
 #[test]
-fn only_the_first_word_says_what_a_process_is() {
+fn only_the_first_word_decides_the_role_of_a_process() {
     sandboxed(|| {
         let home = home();
         rollout(&home, A, &[started(), json!({"type": "task_complete"})]);
         let terminal = exec(&home, &[A], &["-C", "exec", "-c", "x=app-server"]);
         let row = list(&home).session(A);
         assert_eq!((&row["status"], &row["hosted"]), (&"idle".into(), &false.into()));
-        // Where the thread works is what it wrote, not where its process stands.
+        // The directory of the thread comes from its record, not from its process.
         assert_eq!(row["cwd"], home.path().to_string_lossy().as_ref());
         assert_ne!(row["cwd"], home.path().join("ws").to_string_lossy().as_ref());
         drop(terminal);
@@ -356,7 +356,7 @@ pub(crate) fn serve_below(path: PathBuf, base: String, statuses: Value) {
 }
 
 #[test]
-fn many_threads_in_one_server_and_only_it_knows_who_waits() {
+fn only_the_server_knows_which_of_its_threads_wait() {
     sandboxed(|| {
         let home = home();
         rollout(

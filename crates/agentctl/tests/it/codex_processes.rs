@@ -103,13 +103,13 @@ fn only_a_server_that_a_terminal_is_connected_to_hides_it() {
         let client = start(&home, &["connect", socket]);
         assert_eq!(rows_of(&home, client.pid()), 0, "its thread lives in the server");
         assert_eq!(rows_of(&home, terminal.pid()), 1, "the other one is a client still of none");
-        // It was told to be a client of a server that may be anywhere.
+        // It is the client of a server at any address.
         let remote = start(&home, &["--remote", "ws://127.0.0.1:9"]);
         assert_eq!(rows_of(&home, remote.pid()), 0);
     });
 }
 
-/// W16: what serves something else, asks for something or mends something is no session.
+/// W16: subcommands that serve, query or repair something are no sessions.
 #[test]
 fn subcommands_are_no_sessions_wherever_they_stand() {
     sandboxed(|| {
@@ -167,9 +167,10 @@ fn subcommands_are_no_sessions_wherever_they_stand() {
     });
 }
 
-/// W13: the program is told by its file. A link of another name is Codex; its own helpers are not.
+/// W13: the program is recognised by its file. A link of another name is Codex; its own helpers are
+/// not.
 #[test]
-fn codex_is_told_by_its_program_file() {
+fn codex_is_recognised_by_its_program_file() {
     sandboxed(|| {
         let home = home();
         rollout(&home, A, &[started()]);
@@ -204,7 +205,7 @@ fn codex_is_told_by_its_program_file() {
     });
 }
 
-/// A terminal with a thread of its own keeps its row whatever else lives.
+/// A terminal with a thread of its own keeps its row, no matter which servers run.
 #[test]
 fn a_terminal_with_a_lock_has_its_row_beside_a_server_it_is_connected_to() {
     sandboxed(|| {

@@ -80,7 +80,7 @@ fn the_process_that_has_the_rollout_open_serves_it() {
 
 /// W2: one home, an old version and one with locks; an old server with two threads.
 #[test]
-fn open_rollouts_and_locks_tell_side_by_side() {
+fn open_rollouts_and_locks_are_both_used() {
     sandboxed(|| {
         const C: &str = "01a1de32-5fe1-74e1-aa0a-48f1eed298c1";
         let home = home();
@@ -211,7 +211,7 @@ fn a_rollout_that_another_program_writes_is_not_served() {
     });
 }
 
-/// W2: a container that shares the home. Its thread is served; its process is not ours to signal.
+/// W2: a container that shares the home. Its thread is served; its process must not be signalled.
 #[test]
 fn a_rollout_open_in_another_pid_namespace_is_served_without_a_process() {
     sandboxed(|| {
@@ -221,7 +221,7 @@ fn a_rollout_open_in_another_pid_namespace_is_served_without_a_process() {
             let lock = PathBuf::from(lock(&home, A));
             let held = if verb == "open" { &path } else { &lock };
             let script = ["exec", verb, text(held)];
-            // Made by one that lives here, and then run in there.
+            // The program is created by a process of this namespace, and then run in the other one.
             drop(home.agent("codex", "ws", &["exit", "0"]));
             let mut inner = std::process::Command::new("unshare");
             inner.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
@@ -278,7 +278,8 @@ fn a_rollout_open_in_another_mount_namespace_is_another_file() {
     });
 }
 
-/// W7: what is served and has lost its record is what its tools show, or unknown; never idle.
+/// W7: a served thread that has lost its record has the state that its tools show, or unknown; never
+/// idle.
 #[test]
 fn a_served_thread_whose_rollout_was_deleted_or_cut_is_not_idle() {
     sandboxed(|| {
@@ -354,7 +355,7 @@ fn a_served_thread_that_the_index_knows_and_that_has_no_rollout_is_not_idle() {
     });
 }
 
-/// W7: cut, and written to again since: what is left of it does not decide.
+/// W7: cut, and written to again since: the remaining lines do not decide.
 #[test]
 fn a_rollout_that_has_lost_its_beginning_decides_only_by_an_end_of_a_turn() {
     sandboxed(|| {
@@ -379,7 +380,7 @@ fn a_rollout_that_has_lost_its_beginning_decides_only_by_an_end_of_a_turn() {
 
 /// W7: cut in the middle of a line, and written to again since: that line is part of two.
 #[test]
-fn a_rollout_with_a_damaged_line_decides_only_by_what_stands_behind_it() {
+fn a_rollout_with_a_damaged_line_is_decided_by_the_lines_behind_it() {
     sandboxed(|| {
         for (behind, status) in [(vec![], "unknown"), (vec![started()], "running")] {
             let home = home();
@@ -399,7 +400,7 @@ fn a_rollout_with_a_damaged_line_decides_only_by_what_stands_behind_it() {
 
 /// W10: up to 0.142 a refused turn is `task_complete` without a message, and without an error.
 #[test]
-fn a_turn_that_ended_without_a_word_has_no_known_outcome() {
+fn a_turn_that_ended_without_an_answer_has_an_unknown_outcome() {
     sandboxed(|| {
         let said = |text: &str| json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]});
         let user = |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
@@ -452,7 +453,7 @@ fn a_turn_that_ended_without_a_word_has_no_known_outcome() {
             let row = listed.session(A);
             let told = (&row["status"], &row["outcome"]);
             assert_eq!(told, (&"stopped".into(), &outcome.into()), "{lines:?}");
-            // However it ended, it is the user's move while somebody has it open.
+            // Whatever the outcome was, the thread is idle while a process has it open.
             let _agent = opener(&home, &["resume"], &[&path]);
             assert_eq!(list(&home).session(A)["status"], "idle", "{lines:?}");
         }

@@ -31,7 +31,7 @@ fn until(home: &testkit::TestHome, id: &str, wanted: impl Fn(&Value) -> bool) ->
 }
 
 #[test]
-fn every_state_is_told_apart() {
+fn every_state_is_distinguished() {
     sandboxed(|| {
         let home = home();
         let _tool = start(&home, "tool", &["-p", "x [[tool:exec sleep 600]]"]);
@@ -128,7 +128,7 @@ fn a_record_counts_only_on_its_machine_and_in_its_boot() {
             r#"{"type":"exit","code":0,"at":"2026-01-01T00:00:02Z"}"#,
         ];
         for (machine, boot, status, exit) in [
-            // Somebody serves it again: how it once ended is no longer how it is.
+            // A process serves it again: the earlier outcome does not count any more.
             (None, "{boot}", "idle", Value::Null),
             (None, "another", "stopped", 0.into()),
             (Some("another"), "{boot}", "unknown", Value::Null),

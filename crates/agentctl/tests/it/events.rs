@@ -1,4 +1,4 @@
-//! `events`: what a stream says while sessions come, work, ask and go, seen with the demo agent.
+//! `events`: the stream while sessions start, work, ask and end, with the demo agent.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -79,7 +79,7 @@ impl Stream {
         line.and_then(|l| l.trim().parse().ok()).expect("a number")
     }
 
-    /// Waits until it has watched anew what its first looks showed, and sleeps.
+    /// Waits until it has armed its watches after its first looks, and sleeps.
     fn settled(&self) {
         let mut last = (self.switches(), Instant::now());
         eventually("it sleeps for a while", || {
@@ -95,7 +95,7 @@ impl Stream {
         self.lines.lock().expect("sound").clone()
     }
 
-    /// Returns the types that were told of a session, in their order.
+    /// Returns the event types of a session, in their order.
     pub(crate) fn kinds(&self, id: &str) -> Vec<String> {
         let own = self.heard().into_iter().filter(|event| event["session_id"] == id);
         let own = own.filter(|event| !event["session"].is_null());
@@ -103,7 +103,7 @@ impl Stream {
             .collect()
     }
 
-    /// Waits until these are the types that were told of a session, and returns the last event.
+    /// Waits until these are the event types of a session, and returns the last event.
     #[track_caller]
     pub(crate) fn until(&self, id: &str, kinds: &[&str]) -> Value {
         eventually(&format!("{kinds:?} is told of {id}"), || {
@@ -114,7 +114,7 @@ impl Stream {
         last.cloned().expect("one")
     }
 
-    /// Waits until this was told of a session last, whatever was seen on the way there.
+    /// Waits until this is the last event of a session, whatever came before it.
     #[track_caller]
     pub(crate) fn last(&self, id: &str, kind: &str) -> Value {
         eventually(&format!("{kind} is told of {id} last"), || {
@@ -142,7 +142,7 @@ impl Stream {
     }
 }
 
-/// Whoever fails shows what was heard.
+/// Prints the received events if the test fails.
 impl Drop for Stream {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -164,7 +164,7 @@ fn run_of(home: &TestHome, id: &str) -> String {
 }
 
 #[test]
-fn a_launched_session_is_told_from_its_beginning_to_its_exit_code() {
+fn a_launched_session_is_reported_from_start_to_exit_code() {
     sandboxed(|| {
         let home = home();
         // Nothing of any agent is there yet, not even a folder.
@@ -205,7 +205,7 @@ fn a_launched_session_is_told_from_its_beginning_to_its_exit_code() {
 }
 
 #[test]
-fn each_way_to_end_is_told_apart() {
+fn each_kind_of_end_is_distinguished() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
@@ -264,7 +264,7 @@ fn each_way_to_end_is_told_apart() {
 }
 
 #[test]
-fn a_session_born_and_gone_between_two_looks_is_told_from_its_run() {
+fn a_session_between_two_looks_is_reported_from_its_run() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
@@ -292,7 +292,7 @@ fn a_session_born_and_gone_between_two_looks_is_told_from_its_run() {
         };
         assert_eq!(short(stream.heard()), short(again.heard()));
         assert!(again.heard().iter().all(|e| e["late"] == false));
-        // And nothing of it is told again.
+        // No event of it is repeated.
         let other = launch(&home, "w", "x [[say:hello]]", &[]);
         again.last(&other, "stopped");
         assert_eq!(again.kinds(&id).len(), 2);
@@ -304,7 +304,7 @@ fn a_session_born_and_gone_between_two_looks_is_told_from_its_run() {
 }
 
 #[test]
-fn without_its_parent_the_end_is_told_and_the_code_is_not_known() {
+fn without_its_shim_the_end_is_reported_without_an_exit_code() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
@@ -329,7 +329,7 @@ fn without_its_parent_the_end_is_told_and_the_code_is_not_known() {
 }
 
 #[test]
-fn two_who_watch_agree_and_neither_needs_the_other() {
+fn two_watchers_agree_independently_of_each_other() {
     sandboxed(|| {
         let home = home();
         let (mut first, second) = (Stream::of(&home, &[]), Stream::of(&home, &[]));
@@ -345,14 +345,14 @@ fn two_who_watch_agree_and_neither_needs_the_other() {
         };
         first.until(&id, &["started", "waiting"]);
         second.until(&id, &["started", "waiting"]);
-        // One may have looked before the session had its name: then the lock was told before it.
+        // One stream may have looked before the session had its id: then its lock was reported earlier.
         let both: Vec<Value> =
             ids(&first).into_iter().filter(|i| ids(&second).contains(i)).collect();
-        // So may what was seen on the way to its question.
+        // The same is true of states before its question.
         assert!(!both.is_empty(), "{:?} {:?}", first.heard(), second.heard());
         first.signal(Signal::KILL);
         assert_eq!(first.code(), None);
-        // And everything of ours is gone while it goes on.
+        // All our files are deleted while it continues.
         std::fs::remove_dir_all(home.path().join(".local/state/agentctl")).expect("wiped");
         tell(&home, &id, "go");
         let again = eventually("it asks again", || {
@@ -370,7 +370,7 @@ fn two_who_watch_agree_and_neither_needs_the_other() {
 }
 
 #[test]
-fn a_reader_that_leaves_and_a_signal_end_it_well() {
+fn a_closed_reader_and_a_signal_end_it_with_success() {
     sandboxed(|| {
         let home = home();
         let mut command = home.command(&["events"]);
@@ -388,7 +388,7 @@ fn a_reader_that_leaves_and_a_signal_end_it_well() {
 }
 
 #[test]
-fn only_what_was_asked_for_is_told() {
+fn only_wanted_events_are_reported() {
     sandboxed(|| {
         let home = home();
         let types =
@@ -398,7 +398,7 @@ fn only_what_was_asked_for_is_told() {
         folder(&home, "w");
         let id = launch(&home, "w", "x [[ask:go?]] [[say:y]]", &[]);
         types.until(&id, &["waiting"]);
-        // Whoever has not seen it alive by then has seen nobody keep the directory.
+        // A stream that has not seen it alive by then has seen no occupied directory.
         eventually("everybody has seen it", || {
             all.heard().into_iter().find(|e| e["type"] == "lock.acquired")
         });
@@ -428,7 +428,7 @@ fn only_what_was_asked_for_is_told() {
 }
 
 #[test]
-fn locks_and_fuses_of_people_are_told() {
+fn manual_locks_and_fuses_are_reported() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
@@ -447,7 +447,7 @@ fn locks_and_fuses_of_people_are_told() {
         assert_eq!(lock["at"], lock["lock"]["since"]);
         assert_eq!(home.run(&["unlock", "w"]).code, Some(0));
         told("lock.released", 1);
-        // One that expires is free without anybody's doing.
+        // A lock that expires is released without a command.
         assert_eq!(home.run(&["lock", "w", "--ttl", "5s"]).code, Some(0));
         told("lock.acquired", 2);
         told("lock.released", 2);
@@ -471,7 +471,7 @@ fn while_nothing_happens_it_sleeps() {
         };
         let stream = Stream::of(&home, &[]);
         let before = stream.switches();
-        // Somebody else's files, our own reading, and what is written beside what matters.
+        // Files of other programs, our own reads, and files beside the watched ones.
         home.write("elsewhere/file", "x");
         assert_eq!(home.run(&["list", "--json"]).code, Some(0));
         home.write(".local/state/agentctl/notes", "x");
@@ -483,7 +483,7 @@ fn while_nothing_happens_it_sleeps() {
 }
 
 #[test]
-fn hooks_hear_of_the_callback() {
+fn hooks_receive_the_callback() {
     sandboxed(|| {
         let home = home();
         folder(&home, "w");

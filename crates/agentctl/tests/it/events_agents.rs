@@ -1,4 +1,4 @@
-//! `events` of every agent: what its own files and its own server tell, as edges.
+//! `events` of every agent: changes of its own files and its own server, as edges.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn rewrite(path: &str, change: &[(&str, Value)]) {
 }
 
 #[test]
-fn claude_code_is_told_by_its_live_record() {
+fn events_of_claude_code_come_from_its_live_record() {
     sandboxed(|| {
         let claude = Claude::new();
         // Its home is not there yet.
@@ -52,7 +52,7 @@ fn claude_code_is_told_by_its_live_record() {
         let over = stream.until(claude_code::A, &[&all[..], &["stopped"]].concat());
         assert_eq!(over["session"]["outcome"], "killed");
         assert_eq!(over["session"]["exit"], Value::Null);
-        // One whose last turn failed.
+        // A session whose last turn failed.
         let mut failed = claude_code::said("529 Overloaded");
         failed["isApiErrorMessage"] = true.into();
         claude.transcript(claude_code::B, &[prompt("fix it"), failed]);
@@ -68,7 +68,7 @@ fn claude_code_is_told_by_its_live_record() {
 }
 
 #[test]
-fn a_dialog_before_there_is_a_session_is_told_and_the_session_starts_once() {
+fn a_dialog_before_the_session_is_reported_and_the_session_starts_once() {
     sandboxed(|| {
         let claude = Claude::new();
         let stream = Stream::of(&claude.home, &[]);
@@ -97,7 +97,7 @@ fn a_dialog_before_there_is_a_session_is_told_and_the_session_starts_once() {
 }
 
 #[test]
-fn codex_is_told_by_its_lock_and_its_rollout() {
+fn events_of_codex_come_from_its_lock_and_its_rollout() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
@@ -115,7 +115,7 @@ fn codex_is_told_by_its_lock_and_its_rollout() {
         codex::rollout(&home, codex::A, &[begun.clone(), asks, over, begun.clone()]);
         let mut told = vec!["started", "waiting", "idle", "running"];
         stream.until(codex::A, &told);
-        // What it wrote cannot be found for a while.
+        // Its rollout cannot be found for a while.
         let day = home.path().join(".codex/sessions/2026/11/15");
         std::fs::rename(&day, home.path().join("elsewhere")).expect("moved");
         std::fs::write(&day, "a file in the directory's place").expect("written");
@@ -139,7 +139,7 @@ fn codex_is_told_by_its_lock_and_its_rollout() {
 }
 
 #[test]
-fn a_thread_in_a_server_is_told_by_the_servers_word() {
+fn events_of_a_hosted_thread_come_from_its_server() {
     sandboxed(|| {
         let home = home();
         codex::rollout(&home, codex::A, &[codex::started(), codex::asked("x")]);
@@ -148,7 +148,7 @@ fn a_thread_in_a_server_is_told_by_the_servers_word() {
         let active = json!({"type": "active", "activeFlags": []});
         let server = crate::wait_codex::Server::start(socket.clone(), idle.clone());
         let mut agent = codex::server(&home, &[codex::A], &socket);
-        // It rests there: nobody's work. No file changes from here on.
+        // It is idle there, which is not work. No file changes from here on.
         let stream = Stream::of(&home, &[]);
         server.change(active.clone());
         stream.until(codex::A, &["running"]);
@@ -165,7 +165,7 @@ fn a_thread_in_a_server_is_told_by_the_servers_word() {
 }
 
 #[test]
-fn opencode_is_told_by_its_database_and_its_log() {
+fn events_of_opencode_come_from_its_database_and_its_log() {
     sandboxed(|| {
         let (home, store, directory) = opencode::world();
         let stream = Stream::of(&home, &[]);
@@ -186,7 +186,7 @@ fn opencode_is_told_by_its_database_and_its_log() {
         store.message(opencode::A, 0, &opencode::answered("stop"));
         told.push("idle");
         stream.until(opencode::A, &told);
-        // What a version of tomorrow writes is not known.
+        // The format of a future version is not known.
         store.message(opencode::A, 0, &json!({"role": "overseer", "time": {"created": 1}}));
         told.push("unknown");
         stream.until(opencode::A, &told);
@@ -202,7 +202,7 @@ fn opencode_is_told_by_its_database_and_its_log() {
         agent.kill();
         told.push("error");
         assert_eq!(stream.until(opencode::A, &told)["session"]["outcome"], "failed");
-        // One whose last turn did not fail has stopped.
+        // A session whose last turn did not fail has stopped.
         store.session(opencode::B, &directory, None);
         let mut agent = opencode::agent(&home, &[], &[works_on("aaaa0002", opencode::B)]);
         stream.until(opencode::B, &["started", "idle"]);
@@ -222,7 +222,7 @@ fn add_to(file: &std::path::Path, parent: &str, id: &str, message: &Value) {
 }
 
 #[test]
-fn pi_is_told_by_its_session_file() {
+fn events_of_pi_come_from_its_session_file() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
@@ -242,13 +242,13 @@ fn pi_is_told_by_its_session_file() {
             );
             told.push("running");
             stream.until(id, &told);
-            // What a version of tomorrow writes is not known.
+            // The format of a future version is not known.
             let answer = |how: &str| json!({"role": "assistant", "content": [], "model": "m", "stopReason": how, "errorMessage": "529"});
             add_to(&file, "u1", "a1", &answer("a new word"));
             told.push("unknown");
             stream.until(id, &told);
             add_to(&file, "a1", "a2", &answer(how));
-            // After one that failed it may try again: that stays unknown.
+            // After a failure it may retry: that stays unknown.
             if how == "stop" {
                 told.push("idle");
                 stream.until(id, &told);
@@ -270,7 +270,7 @@ fn pi_is_told_by_its_session_file() {
 }
 
 #[test]
-fn the_demo_agent_is_told_by_its_live_record() {
+fn events_of_the_demo_agent_come_from_its_live_record() {
     sandboxed(|| {
         let home = home();
         let stream = Stream::of(&home, &[]);
@@ -305,7 +305,7 @@ fn the_demo_agent_is_told_by_its_live_record() {
                 told.push(word);
                 stream.until(state, &told);
             }
-            // Whoever wrote this cannot be seen from here.
+            // The writer of this record cannot be seen from here.
             for (machine, kind) in [(json!("another"), "unknown"), (Value::Null, "idle")] {
                 rewrite(&record, &[("machine_id", machine)]);
                 told.push(kind);
@@ -340,12 +340,12 @@ fn listened(home: &TestHome, gateway: &Gateway) -> Stream {
 }
 
 #[test]
-fn openclaw_is_told_by_its_gateways_word() {
+fn events_of_openclaw_come_from_its_gateway() {
     sandboxed(|| {
         let (gateway, id) = (Gateway::start(), openclaw::A);
         let home = openclaw::beside(&gateway, "");
         let stream = listened(&home, &gateway);
-        // A conversation of long ago goes on; one that begins now starts.
+        // An old conversation continues; a new one starts.
         serve(&gateway, vec![openclaw::row(id, Some("running"), true)]);
         stream.until(id, &["running"]);
         serve(&gateway, vec![openclaw::row(id, Some("failed"), false)]);
@@ -375,7 +375,7 @@ fn openclaw_is_told_by_its_gateways_word() {
 }
 
 #[test]
-fn a_gateway_that_fails_ends_nothing() {
+fn a_failing_gateway_ends_no_session() {
     sandboxed(|| {
         let (gateway, id) = (Gateway::start(), openclaw::A);
         gateway.world().rows = vec![openclaw::row(id, Some("running"), true)];
@@ -395,7 +395,7 @@ fn a_gateway_that_fails_ends_nothing() {
         stream.last(id, "unknown");
         let told = stream.kinds(id);
         assert!(told.iter().all(|kind| kind == "unknown" || kind == "running"), "{told:?}");
-        // What it did meanwhile is told when it is back.
+        // Changes meanwhile are reported when it is back.
         let mut done = openclaw::row(id, Some("done"), false);
         done["endedAt"] = 1_794_728_799_000_i64.into();
         gateway.world().rows = vec![done];
@@ -405,9 +405,9 @@ fn a_gateway_that_fails_ends_nothing() {
 }
 
 #[test]
-fn a_mute_gateway_holds_nobody_up() {
+fn a_silent_gateway_delays_no_other_agent() {
     sandboxed(|| {
-        // One that never says a word, and one that falls silent.
+        // A gateway that never answers, and a gateway that stops answering.
         let mute = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = mute.local_addr().expect("an address").port();
         let gateway = Gateway::start();
@@ -415,7 +415,7 @@ fn a_mute_gateway_holds_nobody_up() {
         let never = format!("[[openclaw.gateways]]\nurl = \"ws://127.0.0.1:{port}\"\n");
         for (table, falls_silent) in [(never, false), (openclaw::table(&gateway, ""), true)] {
             let claude = Claude::new();
-            // Longer than any test waits: whoever waited for it would tell nothing.
+            // Longer than any test waits: waiting for the gateway would report nothing.
             crate::configure(&claude.home, &[("gateway", "10m"), ("live", "10m")], &table);
             let stream = Stream::of(&claude.home, &[]);
             if falls_silent {

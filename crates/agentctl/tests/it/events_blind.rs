@@ -1,5 +1,5 @@
-//! `events` where the system tells little or nothing of files: it looks at a pace, and everybody who is
-//! asked says so.
+//! `events` where the kernel reports few or no file events: it polls, and every command that is asked
+//! reports that.
 
 use std::process::{Command, Stdio};
 
@@ -19,7 +19,7 @@ fn limit(what: &str, count: u32) -> String {
     )
 }
 
-/// What `doctor` says about how soon changes are seen.
+/// Returns the part of `doctor` about the delay of changes.
 fn changes(command: &mut Command) -> (String, String) {
     let output = command.stdin(Stdio::null()).output().expect("runs");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -30,7 +30,7 @@ fn changes(command: &mut Command) -> (String, String) {
 }
 
 #[test]
-fn where_the_limits_are_reached_it_looks_at_a_pace_and_says_which() {
+fn at_a_kernel_limit_it_polls_and_names_the_limit() {
     sandboxed(|| {
         for (what, count) in [("instances", 0), ("watches", 1)] {
             let mut home = home();
@@ -60,7 +60,7 @@ fn where_the_limits_are_reached_it_looks_at_a_pace_and_says_which() {
 }
 
 #[test]
-fn a_daemon_that_has_reached_a_limit_says_so_to_whoever_asks() {
+fn a_daemon_at_a_kernel_limit_reports_it() {
     sandboxed(|| {
         let mut home = home();
         let namespace = UserNamespace::with_inotify_limit("watches", 1);
@@ -100,7 +100,7 @@ const OVERFLOW: &str =
     "more files changed at once than the system keeps for us (fs.inotify.max_queued_events)";
 
 #[test]
-fn lost_file_events_are_made_up_for_and_owned_up_to() {
+fn lost_file_events_are_compensated_and_reported() {
     sandboxed(|| {
         let home = home();
         home.write(".local/state/agentctl/locks/.a", "");
@@ -115,7 +115,7 @@ fn lost_file_events_are_made_up_for_and_owned_up_to() {
         own.signal(Signal::STOP);
         signal(daemon, Signal::STOP);
         flood(&home);
-        // What happens now is in no event that anybody gets.
+        // No process gets an event for this change.
         tell(&home, &id, "go");
         own.signal(Signal::CONT);
         signal(daemon, Signal::CONT);
@@ -128,7 +128,7 @@ fn lost_file_events_are_made_up_for_and_owned_up_to() {
         let (state, detail) = changes(&mut home.command(&["doctor", "--json"]));
         assert_eq!(state, "degraded", "{detail}");
         assert!(detail.contains(OVERFLOW), "{detail}");
-        // And everything that follows is told, too.
+        // All later changes are reported, too.
         assert_eq!(home.run(&["lock", "w"]).code, Some(0));
         for stream in [&own, &told] {
             let locked = |e: &Value| e["type"] == "lock.acquired" && e["lock"]["kind"] == "manual";

@@ -1,4 +1,4 @@
-//! `events` beside a daemon that is killed, and beside others who tell the same.
+//! `events` beside a daemon that is killed, and beside other watchers that report the same.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -27,13 +27,13 @@ fn ended(home: &TestHome, id: &str) -> Value {
 }
 
 #[test]
-fn what_happens_while_no_daemon_lives_is_told_once_by_whoever_listens() {
+fn a_change_without_a_daemon_is_reported_once_by_each_listener() {
     sandboxed(|| {
         let claude = Claude::new();
         let home = &claude.home;
         let daemon = started(home);
         let all = Stream::of_daemon(home, &[]);
-        // Whoever wants nothing but ends must know of the beginnings all the same.
+        // A stream that wants only ends must know the starts too.
         let types = "fuse.set,fuse.cancelled,lock.released,stopped";
         let ends = Stream::of_daemon(home, &["--type", types]);
         let (ours, mine) = (folder(home, "ours"), folder(home, "mine"));
@@ -46,7 +46,7 @@ fn what_happens_while_no_daemon_lives_is_told_once_by_whoever_listens() {
         for directory in [&ours, &theirs, &mine] {
             eventually("it is told", || about(&all, "lock.acquired", directory).pop());
         }
-        // Whoever has heard this has heard all that was told before.
+        // A stream that has received this event has received all earlier ones.
         assert_eq!(home.run(&["fuse", "set", "mine", "--ttl", "2h"]).code, Some(0));
         let fuse = eventually("it is told", || about(&all, "fuse.set", &mine).pop());
         eventually("it is told", || about(&ends, "fuse.set", &mine).pop());
@@ -79,7 +79,7 @@ fn what_happens_while_no_daemon_lives_is_told_once_by_whoever_listens() {
             );
             stream.last(claude_code::A, "stopped");
         }
-        // And nothing of it again: what comes next is told after it.
+        // No event of it is repeated: the next event comes after it.
         let next = folder(home, "next");
         assert_eq!(home.run(&["lock", "next"]).code, Some(0));
         eventually("it is told", || about(&all, "lock.acquired", &next).pop());
@@ -100,7 +100,7 @@ fn what_happens_while_no_daemon_lives_is_told_once_by_whoever_listens() {
 }
 
 #[test]
-fn whoever_tells_it_and_whenever_an_edge_has_one_id_and_one_time() {
+fn every_reporter_gives_an_edge_the_same_id_and_time() {
     sandboxed(|| {
         let receiver = Receiver::always(Manner::Status(500));
         let home = home();
@@ -129,7 +129,7 @@ fn whoever_tells_it_and_whenever_an_edge_has_one_id_and_one_time() {
         for kind in ["session.started", "session.waiting", "session.error"] {
             assert_eq!(of(&live, kind), of(&own, kind), "{kind}");
         }
-        // What is remembered of it.
+        // The replay of it.
         let again = Stream::of(&home, &["--since", "1h"]);
         let through = Stream::of_daemon(&home, &["--since", "1h"]);
         for stream in [&again, &through] {
@@ -138,7 +138,7 @@ fn whoever_tells_it_and_whenever_an_edge_has_one_id_and_one_time() {
                 assert_eq!(of(stream, kind), of(&live, kind), "{kind}");
             }
         }
-        // What is told late of it, by the next daemon.
+        // The late report of it, by the next daemon.
         signal(daemon, Signal::KILL);
         receiver.from_now_on(Manner::Status(204));
         let late = eventually("it is told late", || {

@@ -1,5 +1,5 @@
 //! `events` of sessions in a home that only their own environment names: nothing there is watched, and
-//! nothing else happens that would make anybody look (W17).
+//! no other change causes a look (W17).
 
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ fn begins_and_ends(stream: &Stream, id: &str, begin: impl FnOnce() -> Agent) -> 
 
 /// Each agent's home is moved by a variable of its own process, and is not there when that begins.
 #[test]
-fn sessions_of_every_agent_in_homes_of_their_own_are_told() {
+fn sessions_of_every_agent_in_homes_of_their_own_are_reported() {
     sandboxed(|| {
         let watching = home();
         let stream = Stream::of(&watching, &[]);
@@ -63,7 +63,7 @@ fn sessions_of_every_agent_in_homes_of_their_own_are_told() {
     });
 }
 
-/// One that begins and ends before anybody looked is not told; one that follows is.
+/// A session that begins and ends before a look is not reported; a later one is.
 #[test]
 fn a_home_that_was_left_is_noticed_again() {
     sandboxed(|| {
@@ -72,7 +72,7 @@ fn a_home_that_was_left_is_noticed_again() {
         let claude = Claude::new();
         let live = || claude.live(claude_code::A, &json!({"status": "busy"}));
         claude.transcript(claude_code::A, &[prompt("fix it")]);
-        // Whether it was seen is the kernel's affair; whatever is told of it is in order.
+        // Whether it was seen depends on the kernel; the reported events are in order.
         live().kill();
         eventually("it is seen", || {
             let mut agent = live();
@@ -117,7 +117,7 @@ fn a_home_is_watched_on_after_the_process_that_named_it_has_ended() {
         });
         let sessions = claude.home.path().join(".claude/sessions");
         let inode = std::fs::metadata(&sessions).expect("there").ino();
-        // A later look sets the watches anew before it tells what it saw.
+        // A later look arms the watches before it reports.
         let other = Claude::new();
         begins_and_ends(&stream, claude_code::B, || {
             other.transcript(claude_code::B, &[prompt("fix it")]);
@@ -134,7 +134,7 @@ fn webhook(home: &TestHome, receiver: &Receiver) {
 }
 
 #[test]
-fn the_daemon_tells_them_too_and_rings_its_webhooks() {
+fn the_daemon_reports_them_too_and_calls_its_webhooks() {
     sandboxed(|| {
         let receiver = Receiver::always(Manner::Status(204));
         let watching = home();

@@ -38,10 +38,10 @@ fn details(stream: &Stream) -> Vec<Value> {
     heard.map(|e| e["session"]["reason"]["detail"].clone()).collect()
 }
 
-/// W19: the live record says that a human is needed before the transcript says for what; two prompts
-/// follow each other without a look between them that shows it at work.
+/// W19: the live record shows that a human is needed before the transcript shows why; two prompts
+/// follow each other without a look in between that shows work.
 #[test]
-fn each_prompt_of_claude_code_is_told_once() {
+fn each_prompt_of_claude_code_is_reported_once() {
     sandboxed(|| {
         let claude = Claude::new();
         let stream = Stream::of(&claude.home, &[]);
@@ -64,7 +64,7 @@ fn each_prompt_of_claude_code_is_told_once() {
         stream.until(id, &["started", "waiting", "waiting"]);
         says(&record, "busy");
         stream.until(id, &["started", "waiting", "waiting", "running"]);
-        // No detail at all: it is told all the same.
+        // Without any detail it is reported too.
         lines.push(result("t2"));
         claude.transcript(id, &lines);
         says(&record, "waiting");
@@ -82,9 +82,9 @@ fn each_prompt_of_claude_code_is_told_once() {
     });
 }
 
-/// W18: a server that speaks to its editor only, on its own stdin and stdout.
+/// W18: a server that talks to its editor only, on its own stdin and stdout.
 #[test]
-fn a_thread_that_rests_in_a_server_ends_with_it_and_starts_in_the_next() {
+fn an_idle_thread_ends_with_its_server_and_starts_in_the_next() {
     sandboxed(|| {
         let home = home();
         let complete = json!({"type": "task_complete", "turn_id": "t"});
@@ -110,7 +110,7 @@ fn a_thread_that_rests_in_a_server_ends_with_it_and_starts_in_the_next() {
         codex::rollout(&home, codex::A, &done);
         told.push("idle");
         stream.until(codex::A, &told);
-        // It is nobody's work, and keeps no directory.
+        // It is not work, and occupies no directory.
         assert_eq!(home.run(&["list", "--json"]).sessions().len(), 0);
         server.kill();
         told.push("stopped");

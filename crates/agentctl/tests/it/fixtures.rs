@@ -1,4 +1,4 @@
-//! Recorded homes of the real agents: what `list -a --json` makes of every session in them.
+//! Recorded homes of the real agents, and the row of `list -a --json` for every session in them.
 
 use std::path::PathBuf;
 
@@ -50,7 +50,7 @@ fn settled(home: &TestHome, args: &[&str]) -> Value {
     document
 }
 
-/// A line per session: who, how it stands, what it was asked.
+/// Returns a line per session: id, status and prompt.
 fn verdicts(document: &Value) -> String {
     let text = |v: &Value| v.as_str().unwrap_or("-").to_owned();
     let mut lines: Vec<String> = document["sessions"]
@@ -135,7 +135,7 @@ fn recorded_answers_of_openclaw() {
 }
 
 #[test]
-fn the_rollouts_of_codex_say_the_same_without_its_index() {
+fn the_rollouts_of_codex_give_the_same_answers_without_its_index() {
     sandboxed(|| {
         let home = planted("codex", "0.166.0");
         let document = settled(&home, &ALL);
@@ -193,7 +193,7 @@ fn tokens_and_cost_are_of_distinct_messages_and_only_complete() {
     sandboxed(|| {
         let home = planted("claude-code", "2.1.325");
         let status = |id: &str| home.run(&["status", id, "--json"]).json();
-        // With a subagent; the agent's own figure speaks of the same tokens.
+        // With a subagent; the agent's own figure includes the same tokens.
         let whole = status("45454545");
         assert_eq!(
             whole["tokens"],

@@ -96,7 +96,7 @@ impl Awake {
         Self { fuses, heard, host }
     }
 
-    /// Does what the daemon does after each look.
+    /// Passes a new look to the fuses, as the daemon does.
     fn look(&self) {
         self.fuses.looked(Arc::new(self.listing()));
     }

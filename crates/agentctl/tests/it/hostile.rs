@@ -32,7 +32,7 @@ fn good(home: &TestHome) {
     home.write(&PLACES[0].1(GOOD), claude);
 }
 
-/// What the good session looks like however much rubbish lies beside it.
+/// Asserts that the good session is shown correctly beside any rubbish.
 fn assert_good(listed: &testkit::Output, what: &str) {
     let row = listed.session(GOOD);
     assert_eq!(
@@ -47,7 +47,7 @@ fn list(home: &TestHome) -> testkit::Output {
 }
 
 #[test]
-fn what_is_no_regular_file_is_skipped_with_a_reason() {
+fn a_file_that_is_not_regular_is_skipped_with_a_reason() {
     sandboxed(|| {
         for &(adapter, place) in PLACES {
             let home = home();
@@ -91,7 +91,7 @@ fn what_is_no_regular_file_is_skipped_with_a_reason() {
 }
 
 #[test]
-fn rubbish_inside_a_transcript_is_passed_over() {
+fn rubbish_inside_a_transcript_is_skipped() {
     sandboxed(|| {
         let deep = format!(
             "{{\"type\":\"user\",\"message\":{}1{}}}\n",
@@ -149,7 +149,7 @@ fn rubbish_inside_a_transcript_is_passed_over() {
     });
 }
 
-/// Runs the program with an address space of 256 MiB: whoever wants a whole file in memory fails.
+/// Runs the program with an address space of 256 MiB: reading a whole file into memory fails.
 fn cramped(home: &TestHome, args: &[&str]) -> testkit::Output {
     let mut command = Command::new("sh");
     let script = "ulimit -v 262144; exec \"$@\"";
@@ -191,7 +191,7 @@ fn a_gigabyte_in_one_line_is_read_in_bounded_memory() {
 }
 
 #[test]
-fn tokens_are_told_only_if_every_line_was_counted() {
+fn tokens_are_known_only_if_every_line_was_counted() {
     sandboxed(|| {
         let at = "2026-11-15T08:00:00Z";
         let lines = [
@@ -232,7 +232,7 @@ fn tokens_are_told_only_if_every_line_was_counted() {
                 (&5.into(), &2.into()),
                 "{adapter}"
             );
-            // Longer than a line may be: nobody knows what it would have added.
+            // Longer than a line may be: its usage is unknown.
             let long = "x".repeat(9 << 20);
             home.write(&place(&id(1)), format!("{line}\n{{\"usage\":\"{long}\"}}\n"));
             assert_eq!(tokens(), Value::Null, "{adapter}");
@@ -248,12 +248,13 @@ fn tokens_are_told_only_if_every_line_was_counted() {
 }
 
 #[test]
-fn what_belongs_to_another_user_is_left_alone() {
+fn files_of_another_user_are_skipped() {
     sandboxed(|| {
         let home = home();
         good(&home);
         let path = home.write(&PLACES[0].1(&id(1)), "{}\n");
-        // Root may give a file away; anyone else may mount a stranger's in its place.
+        // Root may change the owner of a file; other users may mount a file of another user in its
+        // place.
         let given =
             Command::new("chown").arg("65534").arg(&path).status().expect("chown").success();
         if !given {
@@ -273,7 +274,7 @@ fn what_belongs_to_another_user_is_left_alone() {
 }
 
 #[test]
-fn what_may_not_be_read_is_unknown_not_stopped() {
+fn a_session_without_read_permission_is_unknown_not_stopped() {
     sandboxed(|| {
         use std::os::unix::fs::PermissionsExt;
         let home = home();
@@ -302,7 +303,7 @@ fn what_may_not_be_read_is_unknown_not_stopped() {
 }
 
 #[test]
-fn rubbish_among_the_live_records_hides_nobody() {
+fn rubbish_among_the_live_records_hides_no_session() {
     sandboxed(|| {
         let home = home();
         good(&home);
@@ -328,7 +329,7 @@ fn rubbish_among_the_live_records_hides_nobody() {
 }
 
 #[test]
-fn a_damaged_index_is_not_missed() {
+fn a_damaged_index_hides_no_session() {
     sandboxed(|| {
         for bytes in [
             b"not a database at all, but long enough to look like one".to_vec(),
@@ -346,7 +347,7 @@ fn a_damaged_index_is_not_missed() {
 }
 
 #[test]
-fn nothing_of_a_stranger_reaches_the_terminal_raw() {
+fn no_foreign_text_reaches_the_terminal_raw() {
     sandboxed(|| {
         let home = home();
         let evil = "\u{1b}]0;owned\u{7}\u{1b}]52;c;ZXZpbA==\u{7}\u{9b}31m\u{202e}gnp\u{200b}.exe\rOVER\u{7f}";

@@ -1,4 +1,4 @@
-//! Who keeps a directory: live sessions, whoever started them, and what a person said.
+//! Occupied and locked directories: by live sessions, however they were started, and by manual locks.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -74,7 +74,7 @@ fn assert_refused(answer: &Output, words: &[&str]) {
 }
 
 #[test]
-fn a_session_nobody_launched_through_us_keeps_others_out() {
+fn a_session_started_by_hand_occupies_its_directory() {
     sandboxed(|| {
         let home = home();
         let agent = ByHand::start(&home, "w", "by-hand");
@@ -98,13 +98,13 @@ fn a_session_nobody_launched_through_us_keeps_others_out() {
 }
 
 #[test]
-fn agents_of_every_kind_keep_a_directory_and_their_servers_do_not() {
+fn agents_of_every_kind_occupy_a_directory_and_their_servers_do_not() {
     sandboxed(|| {
         let claude = claude_code::Claude::new();
         let home = &claude.home;
         let _claude = claude.live(claude_code::A, &json!({"status": "idle"}));
         assert_refused(&enter(home, "ws"), &["claude-code", claude_code::A]);
-        // Codex records where it works; its process stands elsewhere.
+        // Codex records its directory; its process runs elsewhere.
         codex::rollout(home, codex::A, &[codex::started()]);
         let _codex = codex::exec(home, &[codex::A], &["exec"]);
         assert_refused(&enter(home, "."), &["codex", codex::A]);
@@ -118,7 +118,7 @@ fn agents_of_every_kind_keep_a_directory_and_their_servers_do_not() {
 }
 
 #[test]
-fn a_thread_in_a_server_keeps_its_own_directory_and_only_while_it_is_at_work() {
+fn a_hosted_thread_occupies_its_directory_only_while_it_works() {
     sandboxed(|| {
         let home = home();
         let busy = folder(&home, &codex::A[34..]);
@@ -139,7 +139,7 @@ fn a_thread_in_a_server_keeps_its_own_directory_and_only_while_it_is_at_work() {
 }
 
 #[test]
-fn where_an_agent_says_it_works_may_be_a_link() {
+fn the_directory_of_an_agent_may_be_a_link() {
     sandboxed(|| {
         let mut claude = claude_code::Claude::new();
         folder(&claude.home, "ws");
@@ -191,13 +191,13 @@ fn an_agent_may_start_a_helper_where_it_works() {
         let mut expected = vec![Value::from(outer.as_str()), Value::from(inner.as_str())];
         expected.sort_by_key(ToString::to_string);
         assert_eq!(ids, expected);
-        // Whoever comes from outside is none of theirs.
+        // A launch from outside is not exempt.
         assert_refused(&enter(&home, "w"), &[&outer, &inner]);
     });
 }
 
 #[test]
-fn a_lock_is_a_persons_word() {
+fn a_manual_lock_keeps_launches_out() {
     sandboxed(|| {
         let mut home = home();
         home.set("USER", "sam");
@@ -244,7 +244,7 @@ fn a_lock_is_a_persons_word() {
 }
 
 #[test]
-fn what_was_typed_wrong_is_said_in_one_sentence() {
+fn wrong_lock_input_is_reported_in_one_sentence() {
     sandboxed(|| {
         let home = home();
         folder(&home, "w");
@@ -279,7 +279,7 @@ fn what_was_typed_wrong_is_said_in_one_sentence() {
 }
 
 #[test]
-fn a_lock_that_has_expired_is_none() {
+fn an_expired_lock_does_not_count() {
     sandboxed(|| {
         let home = home();
         let past = |file: &Path| {
@@ -309,7 +309,7 @@ fn a_lock_that_has_expired_is_none() {
 }
 
 #[test]
-fn a_lock_that_cannot_be_read_locks_and_says_so() {
+fn an_unreadable_lock_counts_and_is_reported() {
     sandboxed(|| {
         let home = home();
         for name in ["w", "v"] {
@@ -353,7 +353,7 @@ fn rubbish_in_the_folder_hides_no_lock() {
         fs::write(folder.join("huge.json"), vec![b' '; 1 << 20]).expect("written");
         fs::write(folder.join("notes.txt"), "not ours").expect("written");
         let mut rubbish = 6;
-        // Somebody else's word about our directory, where this user may make one.
+        // A lock file of another user about our directory, where this user may create one.
         let foreign = folder.join("foreign.json");
         fs::write(&foreign, String::from_utf8_lossy(&mine).replace(&w, &v)).expect("written");
         if std::os::unix::fs::chown(&foreign, Some(12345), None).is_ok() {
@@ -373,7 +373,7 @@ fn rubbish_in_the_folder_hides_no_lock() {
 }
 
 #[test]
-fn a_directory_that_is_no_more_can_be_unlocked() {
+fn a_removed_directory_can_be_unlocked() {
     sandboxed(|| {
         let home = home();
         let w = folder(&home, "w");
@@ -390,7 +390,7 @@ fn a_directory_that_is_no_more_can_be_unlocked() {
 }
 
 #[test]
-fn a_full_disk_tears_no_lock() {
+fn a_full_disk_leaves_every_lock_whole() {
     sandboxed(|| {
         let home = home();
         let state = folder(&home, ".local/state/agentctl");
@@ -413,7 +413,7 @@ fn a_full_disk_tears_no_lock() {
         let left = fs::read_dir(PathBuf::from(&state).join("locks")).expect("listed").flatten();
         let left: Vec<_> = left.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
         assert!(!left.iter().any(|name| name.starts_with(".new")), "{left:?}");
-        // What is there can be taken away all the same, and then there is room.
+        // An existing lock can be removed on a full disk, which frees space.
         assert_done(&home.run(&["unlock", "w"]));
         fs::remove_file(filler).expect("removed");
         assert_done(&home.run(&["lock", "v"]));
@@ -422,7 +422,7 @@ fn a_full_disk_tears_no_lock() {
 }
 
 #[test]
-fn of_many_who_lock_at_once_exactly_one_does() {
+fn of_many_concurrent_locks_exactly_one_succeeds() {
     sandboxed(|| {
         let home = home();
         folder(&home, "w");

@@ -48,6 +48,7 @@ mod opencode_truth;
 mod pi;
 mod pi_control;
 mod pi_doubt;
+mod plain;
 mod protocol;
 mod races;
 mod readme;
@@ -84,9 +85,9 @@ fn home() -> TestHome {
     home
 }
 
-/// Writes a configuration. All limits are long, but for these: those whose passing is what is tested.
+/// Writes a configuration. All limits are long, except for the given ones, whose expiry is tested.
 fn configure(home: &TestHome, short: &[(&str, &str)], more: &str) {
-    // What stands in no table comes first.
+    // Keys without a table come first.
     let mut text = format!("{more}\n[deadline]\n");
     for name in ["live", "all", "launch", "gateway"] {
         let limit = short.iter().find(|(short, _)| *short == name).map_or("5m", |(_, limit)| limit);
@@ -103,7 +104,8 @@ fn fixtures_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testkit/fixtures")
 }
 
-/// A row without what may differ between `list` and `status`: tokens, cost, the moment of the look.
+/// Returns a row without the fields that may differ between `list` and `status`: tokens, cost, the time
+/// of the look.
 fn comparable(row: &Value) -> Value {
     let mut row = row.clone();
     row["tokens"] = Value::Null;

@@ -1,4 +1,4 @@
-//! OpenClaw through a gateway on loopback that a test scripts: what is seen, and how it is moved.
+//! OpenClaw through a scripted gateway on loopback: its rows, and its control.
 
 use serde_json::{Value, json};
 use testkit::gateway::{Gateway, Manner, TOKEN};
@@ -9,7 +9,7 @@ use crate::{assert_list_equals_status, configure, home};
 pub(crate) const A: &str = "aaaaaaaa-0000-4000-8000-000000000001";
 const B: &str = "bbbbbbbb-0000-4000-8000-000000000002";
 
-/// A row as the real gateway writes it, without what nobody reads.
+/// A row in the format of the real gateway, without unused fields.
 pub(crate) fn row(id: &str, status: Option<&str>, active: bool) -> Value {
     json!({
         "key": format!("agent:main:dashboard:{id}"), "sessionId": id, "agentId": "main",
@@ -68,7 +68,7 @@ fn has_active_run_decides() {
             assert_eq!(shown["native_key"], row["key"]);
             assert_eq!((&shown["pid"], &shown["cwd"]), (&Value::Null, &Value::Null));
             assert_list_equals_status(&home);
-            // What rests is no living work.
+            // An idle conversation is not a live session.
             let living = home.run(&["list", "--json"]).sessions().len();
             assert_eq!(living, usize::from(status == "running"), "{row}");
         }
@@ -81,7 +81,7 @@ fn has_active_run_decides() {
 }
 
 #[test]
-fn runs_in_the_background_end_and_say_how() {
+fn background_runs_end_with_an_outcome() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
@@ -115,7 +115,7 @@ fn runs_in_the_background_end_and_say_how() {
         let wanted = [
             ("stopped", "finished", "-", "a cron run"),
             ("error", "failed", "failure", "a cron run"),
-            // The row alone would have said that nothing is active.
+            // The row alone would show no active run.
             ("running", "-", "starting", "a cron run"),
             ("unknown", "-", "ambiguous", "a cron run"),
             ("stopped", "finished", "-", "a hook run"),
@@ -136,7 +136,7 @@ fn runs_in_the_background_end_and_say_how() {
 }
 
 #[test]
-fn subagents_stand_under_their_parent() {
+fn subagents_are_listed_under_their_parent() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
@@ -150,7 +150,7 @@ fn subagents_stand_under_their_parent() {
         let shown = all(&home);
         assert_eq!(shown.session(B)["parent"], A);
         assert_eq!(shown.session(B)["status"], "running");
-        // Its own turn is over, and yet it is at work: it is in the list of what lives.
+        // Its own turn is over, but a subagent works: it is in the list of live sessions.
         let living = home.run(&["list", "--json"]).session(A);
         assert_eq!(
             (&living["status"], &living["reason"]["kind"]),
@@ -167,13 +167,13 @@ fn subagents_stand_under_their_parent() {
 }
 
 #[test]
-fn what_is_not_listed_is_asked_for_before_it_counts_as_gone() {
+fn an_unlisted_session_is_asked_for_before_it_counts_as_gone() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
         gateway.world().rows = vec![row(A, Some("running"), true)];
         assert_eq!(home.run(&["status", A, "--json"]).json()["status"], "running");
-        // The gateway has it and hides it (incognito): nobody may say that it ended.
+        // The gateway has it and hides it (incognito): it must not be reported as ended.
         {
             let mut world = gateway.world();
             world.hidden = std::mem::take(&mut world.rows);
@@ -202,7 +202,7 @@ fn what_is_not_listed_is_asked_for_before_it_counts_as_gone() {
 }
 
 #[test]
-fn looking_asks_to_read_and_only_acting_to_write() {
+fn queries_request_read_scope_and_only_orders_write_scope() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
@@ -246,7 +246,7 @@ fn launch_resume_and_stop_are_the_gateways_own() {
         assert_eq!(params, wanted);
         assert_eq!(home.run(&["list", "--json"]).session(&id)["status"], "running");
         assert_eq!(home.run(&["status", "one", "--json"]).json()["id"], *id);
-        // A message whose answer was lost is sent under the same key: it is said once.
+        // A message whose answer was lost is sent again under the same key: it arrives once.
         gateway.world().lost_answers = 2;
         let resumed = home.run(&["resume", &id, "go on"]);
         assert_eq!(
@@ -270,12 +270,12 @@ fn launch_resume_and_stop_are_the_gateways_own() {
 }
 
 #[test]
-fn stopped_is_said_only_when_the_next_look_says_so() {
+fn stopped_is_reported_only_when_the_next_look_confirms_it() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
         let running = || vec![row(A, Some("running"), true)];
-        // Whoever did not begin a run may not end it.
+        // Only the client that began a run may end it.
         {
             let mut world = gateway.world();
             world.rows = running();
@@ -297,7 +297,7 @@ fn stopped_is_said_only_when_the_next_look_says_so() {
         let idle = home.run(&["stop", A, "--timeout", "300ms"]);
         assert_eq!(idle.code, Some(1), "{}", idle.stdout);
         assert!(!idle.stdout.contains("stopped openclaw"), "{}", idle.stdout);
-        // It took the request and was never heard of again: what became of it is not known.
+        // It took the request and did not answer any more: the result is not known.
         {
             let mut world = gateway.world();
             world.rows = running();
@@ -315,7 +315,7 @@ fn stopped_is_said_only_when_the_next_look_says_so() {
 }
 
 #[test]
-fn logs_show_what_is_being_said_and_follow() {
+fn logs_show_the_unfinished_answer_and_follow() {
     use std::io::{BufRead, BufReader};
     sandboxed(|| {
         let gateway = Gateway::start();
@@ -347,7 +347,7 @@ fn logs_show_what_is_being_said_and_follow() {
         assert_eq!(lines[1]["tool_calls"][0]["input"]["command"], "ls");
         assert_eq!(lines[2]["tool_results"][0]["text"], "a b");
         assert_eq!((&lines[3]["text"], &lines[3]["id"]), (&"I am about to".into(), &Value::Null));
-        // Tokens are of all that was said, not of the last run.
+        // Tokens are those of the whole conversation, not of the last run.
         let status = home.run(&["status", A, "--json"]).json();
         assert_eq!(
             status["tokens"],
@@ -411,7 +411,7 @@ fn waiting_ends_with_the_run_or_with_the_session() {
 }
 
 #[test]
-fn hung_up_on_it_looks_and_listens_again() {
+fn after_a_lost_connection_it_looks_and_subscribes_again() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");

@@ -1,5 +1,5 @@
-//! Gateways that want to know which device asks: told only then, by a key of our own, approved by
-//! somebody there. And runs that only the device that began them may end.
+//! Gateways that demand a device: shown only then, by a key of our own, approved by a person there. And
+//! runs that only the device that began them may end.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -26,7 +26,7 @@ fn fault(home: &TestHome) -> (Option<i32>, Value, String) {
     (listed.code, fault["code"].clone(), fault["message"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Takes the command that a message names, and does what it would do.
+/// Executes the approval command that a message names.
 fn approve(gateway: &Gateway, message: &str) {
     let command = message.split('`').nth(1).expect("a command");
     let request = command.strip_prefix("openclaw devices approve ").expect("that command");
@@ -34,7 +34,7 @@ fn approve(gateway: &Gateway, message: &str) {
 }
 
 #[test]
-fn a_gateway_that_demands_a_device_is_told_once_somebody_approved_it() {
+fn a_gateway_that_demands_a_device_answers_after_approval() {
     sandboxed(|| {
         for demand in [Demand::Strips, Demand::Refuses] {
             let gateway = Gateway::start();
@@ -65,7 +65,7 @@ fn a_gateway_that_demands_a_device_is_told_once_somebody_approved_it() {
             assert_eq!(launched.code, Some(0), "{}", launched.stderr);
             let stopped = home.run(&["stop", launched.stdout.trim()]);
             assert_eq!(stopped.code, Some(0), "{}", stopped.stderr);
-            // A run of somebody else's is theirs.
+            // A run of another client belongs to that client.
             assert_eq!(home.run(&["stop", A]).code, Some(1));
             // Taken back.
             gateway.world().devices.revoke_all();
@@ -75,7 +75,7 @@ fn a_gateway_that_demands_a_device_is_told_once_somebody_approved_it() {
             let known: std::collections::BTreeSet<String> =
                 devices(&gateway).iter().filter_map(Value::as_str).map(str::to_owned).collect();
             assert_eq!(known.len(), 1, "{known:?}");
-            // What the gateway gives the device is neither kept nor ever sent.
+            // The token that the gateway issues to the device is neither stored nor sent.
             let sent = format!("{:?}", gateway.world().asked);
             assert!(!sent.contains(DEVICE_TOKEN) && sent.contains(TOKEN));
             let kept = std::fs::read_to_string(home.at(KEY)).expect("read");
@@ -85,7 +85,7 @@ fn a_gateway_that_demands_a_device_is_told_once_somebody_approved_it() {
 }
 
 #[test]
-fn a_gateway_that_does_not_ask_is_told_of_a_device_only_where_a_run_begins() {
+fn a_device_is_shown_to_an_undemanding_gateway_only_to_begin_a_run() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
@@ -114,14 +114,15 @@ fn a_gateway_that_does_not_ask_is_told_of_a_device_only_where_a_run_begins() {
         let known = devices(&gateway).len();
         assert_eq!(home.run(&["list", "-a"]).code, Some(0));
         assert!(devices(&gateway)[known..].iter().all(Value::is_null));
-        // With leave, an administrator ends what others began; only then is that asked for.
+        // If the configuration allows it, the admin scope ends runs of other clients; it is requested
+        // only then.
         configure(&home, &[], &table(&gateway, "admin = true\n"));
         assert_eq!(home.run(&["stop", A]).code, Some(0));
     });
 }
 
 #[test]
-fn where_no_device_is_wanted_and_none_can_be_had_it_goes_without() {
+fn without_a_demand_an_unavailable_device_is_left_out() {
     sandboxed(|| {
         let gateway = Gateway::start();
         // Nothing can be written below this.
@@ -136,7 +137,7 @@ fn where_no_device_is_wanted_and_none_can_be_had_it_goes_without() {
         let (exit, code, message) = fault(&home);
         assert_eq!((exit, &code), (Some(3), &"auth".into()), "{message}");
         assert!(message.contains("openclaw-device.key cannot be made"), "{message}");
-        // It would have to be approved, but nobody asked for it.
+        // The device would need approval, but the gateway does not demand one.
         let gateway = Gateway::start();
         gateway.world().devices.demand = Demand::NoAndUnapproving;
         let home = beside(&gateway, "");
@@ -147,7 +148,7 @@ fn where_no_device_is_wanted_and_none_can_be_had_it_goes_without() {
 }
 
 #[test]
-fn a_key_that_others_could_read_or_that_is_none_is_not_used_and_not_replaced() {
+fn an_exposed_or_invalid_key_is_neither_used_nor_replaced() {
     sandboxed(|| {
         let gateway = Gateway::start();
         gateway.world().rows = vec![row(A, Some("running"), true)];
@@ -180,7 +181,7 @@ fn a_key_that_others_could_read_or_that_is_none_is_not_used_and_not_replaced() {
         std::os::unix::fs::symlink(home.at("elsewhere.key"), home.at(KEY)).expect("linked");
         assert!(fault(&home).2.contains("symbolic link"), "{}", fault(&home).2);
         assert!(devices(&gateway).iter().all(Value::is_null));
-        // One that is right is used as it is.
+        // A valid key is used unchanged.
         let home = beside(&gateway, "");
         home.write(KEY, &good);
         std::fs::set_permissions(home.at(KEY), std::fs::Permissions::from_mode(0o600))
@@ -190,14 +191,14 @@ fn a_key_that_others_could_read_or_that_is_none_is_not_used_and_not_replaced() {
 }
 
 #[test]
-fn a_device_is_made_once_is_another_to_each_gateway_and_its_message_is_harmless() {
+fn a_device_is_created_once_differs_per_gateway_and_its_message_is_cleaned() {
     sandboxed(|| {
         let (gateway, other) = (Gateway::start(), Gateway::start());
         let home = beside(&gateway, "");
         for gateway in [&gateway, &other] {
             gateway.world().devices.demand = Demand::Strips;
         }
-        // Many at once, all of them the first.
+        // Several processes create the first key at the same time.
         let many: Vec<_> =
             (0..8).map(|_| home.command(&["list"]).spawn().expect("started")).collect();
         for mut one in many {
@@ -214,7 +215,7 @@ fn a_device_is_made_once_is_another_to_each_gateway_and_its_message_is_harmless(
         assert_eq!(fault(&home).1, "pairing");
         let theirs = devices(&other);
         assert!(theirs.iter().any(Value::is_string) && !theirs.contains(&known[0]), "{theirs:?}");
-        // Somebody will paste it: what is no id does not get there.
+        // The user will paste this command: only a valid id is put into it.
         other.world().devices.pending.clear();
         other.world().devices.request_id = Some("x`; rm -rf ~ #".into());
         let message = fault(&home).2;
@@ -224,7 +225,7 @@ fn a_device_is_made_once_is_another_to_each_gateway_and_its_message_is_harmless(
 }
 
 #[test]
-fn what_a_server_cannot_heed_is_said_in_a_sentence() {
+fn an_option_that_a_server_does_not_support_is_reported() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let mut home = beside(&gateway, "");
@@ -265,7 +266,7 @@ fn what_a_server_cannot_heed_is_said_in_a_sentence() {
         let made = world.asked.iter().find(|(method, _)| method == "sessions.create");
         assert_eq!(made.expect("made").1["permissionMode"], "full");
         drop(world);
-        // What is configured for launches does not change what goes on.
+        // Defaults for launches do not change a session that continues.
         let table = format!(
             "model = \"m\"\npermissions = \"edits\"\n[[openclaw.gateways]]\nurl = \"{}\"\ntoken = \"{TOKEN}\"\n",
             gateway.url()

@@ -1,5 +1,5 @@
-//! Gateways that fail, lie, stall or are somebody else: a fault with its reason, exit 3, and no secret
-//! for anybody it is not meant for.
+//! Gateways that fail, lie, stall or belong to another user: a fault with its reason, exit 3, and the
+//! secret is sent to no other server.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -59,7 +59,7 @@ fn every_failure_is_a_fault_with_its_reason_and_nothing_is_called_stopped() {
         ];
         for (manner, code, message) in cases {
             gateway.behaves(manner);
-            // A test of silence is short; whoever speaks may take its time.
+            // A test of silence is short; a gateway that answers gets more time.
             let limit = if code == "timeout" { "600ms" } else { "30s" };
             configure(&home, &[("gateway", limit)], &table(&gateway, ""));
             let (exit, said, why, rows) = fault(&home);
@@ -110,7 +110,7 @@ fn a_list_that_changes_while_it_is_read_is_read_again() {
 }
 
 #[test]
-fn a_row_that_goes_while_the_list_is_read_hides_no_other() {
+fn a_row_removed_while_the_list_is_read_hides_no_other() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
@@ -132,7 +132,7 @@ fn a_row_that_goes_while_the_list_is_read_hides_no_other() {
 }
 
 #[test]
-fn nothing_is_said_to_what_does_not_begin_as_a_gateway_does() {
+fn nothing_is_sent_to_a_server_that_does_not_begin_like_a_gateway() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");
@@ -144,15 +144,15 @@ fn nothing_is_said_to_what_does_not_begin_as_a_gateway_does() {
 }
 
 #[test]
-fn a_secret_reaches_nobody_it_is_not_meant_for() {
+fn a_secret_is_sent_to_no_other_gateway() {
     sandboxed(|| {
         let (gateway, other) = (Gateway::start(), Gateway::start());
-        // A redirect is a failure: the other one is never spoken to.
+        // A redirect is a failure: the other server is never contacted.
         gateway.behaves(Manner::Redirect(other.port));
         let home = beside(&gateway, "");
         assert_eq!(fault(&home).0, Some(3));
         assert_eq!(other.world().connections, 0);
-        // What the environment holds is for the gateway that OpenClaw's own settings name, not for ours.
+        // The secret in the environment is for the gateway of OpenClaw's own settings, not for ours.
         gateway.behaves(Manner::Well);
         let mut home = home_of(&[], &format!("[[openclaw.gateways]]\nurl = \"{}\"\n", other.url()));
         home.write(
@@ -166,7 +166,7 @@ fn a_secret_reaches_nobody_it_is_not_meant_for() {
         assert_eq!(listed.json()["faults"][0]["code"], "auth");
         let told = other.world().asked.iter().any(|(_, params)| params.to_string().contains(TOKEN));
         assert!(!told, "{:?}", other.world().asked);
-        // What is no gateway is told nothing at all.
+        // A server that is not a gateway gets nothing at all.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let heard = std::thread::spawn(move || {
@@ -204,7 +204,7 @@ fn plain_text_stays_on_this_machine_and_certificates_are_checked() {
         // With leave it is tried, and takes no longer than it may.
         let home = home_of(&[("gateway", "500ms")], &format!("{far}insecure = true\n"));
         assert_ne!(fault(&home).1, "insecure");
-        // Whoever cannot prove who it is gets nothing: this one does not even speak TLS.
+        // A server without a valid certificate gets nothing: this one does not even speak TLS.
         let gateway = Gateway::start();
         let secure = format!(
             "[[openclaw.gateways]]\nurl = \"wss://127.0.0.1:{}\"\ntoken = \"{TOKEN}\"\n",
@@ -217,7 +217,7 @@ fn plain_text_stays_on_this_machine_and_certificates_are_checked() {
 }
 
 #[test]
-fn in_cipher_it_is_asked_if_its_certificate_is_vouched_for() {
+fn over_tls_a_gateway_with_a_trusted_certificate_is_asked() {
     sandboxed(|| {
         let gateway = Gateway::start();
         gateway.world().rows = vec![row(A, Some("running"), true)];
@@ -233,7 +233,7 @@ fn in_cipher_it_is_asked_if_its_certificate_is_vouched_for() {
         assert_eq!(listed.session(A)["status"], "running", "{}", listed.stderr);
         assert_eq!(listed.session(A)["root"], format!("wss://localhost:{port}"));
         let asked = gateway.world().asked.len();
-        // Nobody vouches for it; or it is vouched for under another name.
+        // The certificate has no trusted issuer, or another name.
         for (host, more) in [("localhost", ""), ("127.0.0.2", vouched.as_str())] {
             let (exit, code, why, rows) = fault(&home_of(&[], &at(host, more)));
             assert_eq!((exit, code.as_str(), rows), (Some(3), "certificate", 0), "{why}");
@@ -243,12 +243,12 @@ fn in_cipher_it_is_asked_if_its_certificate_is_vouched_for() {
 }
 
 #[test]
-fn a_certificate_that_was_named_itself_is_believed_and_no_other() {
+fn only_the_configured_certificate_is_trusted() {
     sandboxed(|| {
         let gateway = Gateway::start();
         gateway.world().rows = vec![row(A, Some("running"), true)];
         let port = testkit::tls::front(gateway.port);
-        // It carries another name, and here nobody vouches for it: it is the very one that was named.
+        // The certificate has another name and no trusted issuer, but it is the configured one.
         let table = |file: &std::path::Path| {
             format!(
                 "[[openclaw.gateways]]\nurl = \"wss://127.0.0.2:{port}\"\ntoken = \"{TOKEN}\"\nca_file = \"{}\"\n",
@@ -342,18 +342,18 @@ fn settings_of_openclaw_itself_are_read_and_followed() {
             torn.write(".openclaw/openclaw.json", text);
             assert_eq!(all(&torn).code, Some(3), "{text}");
         }
-        // Nobody has told us of a gateway: nothing is asked and nothing is said.
+        // No gateway is configured: no server is asked and nothing is printed.
         assert_eq!(all(&home()).code, Some(0));
     });
 }
 
 #[test]
-fn one_gateway_that_hangs_costs_the_other_nothing() {
+fn a_hanging_gateway_does_not_delay_another() {
     sandboxed(|| {
         let (well, mute) = (Gateway::start(), Gateway::start());
         well.world().rows = vec![row(A, Some("running"), true)];
         mute.behaves(Manner::Mute);
-        // Long enough for the one that answers.
+        // Long enough for the gateway that answers.
         let both = table(&mute, "") + &table(&well, "");
         let home = home_of(&[("gateway", "10s")], &both);
         let listed = home.run(&["list", "--json"]);
@@ -366,7 +366,7 @@ fn one_gateway_that_hangs_costs_the_other_nothing() {
 }
 
 #[test]
-fn what_a_gateway_writes_is_harmless() {
+fn no_text_of_a_gateway_controls_the_terminal() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");

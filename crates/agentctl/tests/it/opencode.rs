@@ -1,4 +1,5 @@
-//! OpenCode alive: processes told apart by their place in the shared log, their arguments, their tools.
+//! OpenCode alive: processes distinguished by their position in the shared log, their arguments, their
+//! tools.
 
 use std::path::PathBuf;
 
@@ -27,7 +28,7 @@ create table part (id text primary key, message_id text not null, session_id tex
 create index m on message (session_id, time_created, id);
 create index p on part (message_id, id);";
 
-/// A database that somebody is writing to.
+/// A database with a live writer.
 pub(crate) struct Store {
     pub(crate) connection: Connection,
     count: std::cell::Cell<i64>,
@@ -51,7 +52,7 @@ impl Store {
         self.session_made(id, directory, parent, 3_600_000);
     }
 
-    /// Adds a session that was made so many milliseconds ago.
+    /// Adds a session that was created this many milliseconds ago.
     pub(crate) fn session_made(
         &self,
         id: &str,
@@ -68,7 +69,7 @@ impl Store {
             .expect("a session");
     }
 
-    /// Adds a message, begun so many milliseconds ago, and returns its id.
+    /// Adds a message, begun this many milliseconds ago, and returns its id.
     pub(crate) fn message(&self, session: &str, ago_ms: i64, data: &Value) -> String {
         let (at, count) = (now_ms() - ago_ms, self.count.get());
         self.count.set(count + 1);
@@ -134,7 +135,7 @@ pub(crate) fn agent(home: &TestHome, args: &[&str], lines: &[String]) -> Agent {
     let (log, database) = (log(home), home.at(&format!("{DATA}/opencode.db")));
     let database = database.to_string_lossy().into_owned();
     let mut script: Vec<&str> = args.to_vec();
-    // What it serves is known from the moment in which it can serve anything.
+    // Its session must be in the log before it can serve anything.
     for line in lines {
         script.extend(["keep", &log, line]);
     }
@@ -161,7 +162,7 @@ pub(crate) fn said(row: &Value) -> (String, String) {
 }
 
 #[test]
-fn the_place_in_the_log_tells_processes_of_one_directory_apart() {
+fn the_log_position_distinguishes_processes_of_one_directory() {
     sandboxed(|| {
         let (home, store, directory) = world();
         let mut agents = Vec::new();
@@ -170,7 +171,7 @@ fn the_place_in_the_log_tells_processes_of_one_directory_apart() {
             let lines = [line(run, "message=init"), works_on(run, id)];
             agents.push((id, agent(&home, &["run", "hello"], &lines)));
         }
-        // Whoever writes last does not speak for the others.
+        // The last writer does not decide for the others.
         for (id, _) in &agents {
             store.message(id, 0, &working());
         }
@@ -209,7 +210,7 @@ fn a_terminal_serves_the_session_it_is_in_and_those_it_left_at_work() {
             store.message(id, 0, &message);
         }
         let listed = list(&home);
-        // It may have gone back there: nothing tells that before it is prompted.
+        // It may have gone back there: that shows only after the next prompt.
         let left = listed.session(A);
         assert_eq!((said(&left).0.as_str(), &left["pid"]), ("unknown", &Value::Null), "{left}");
         for (id, status) in [(B, "running"), (C, "idle")] {
@@ -221,7 +222,7 @@ fn a_terminal_serves_the_session_it_is_in_and_those_it_left_at_work() {
 }
 
 #[test]
-fn every_state_of_a_terminal_is_told_apart() {
+fn every_state_of_a_terminal_is_distinguished() {
     sandboxed(|| {
         let tool = |tool: &str, state: Value| json!({"type": "tool", "tool": tool, "state": state});
         let shell = tool(
@@ -270,7 +271,7 @@ fn every_state_of_a_terminal_is_told_apart() {
 }
 
 #[test]
-fn waiting_is_said_only_where_a_source_says_it() {
+fn waiting_is_reported_only_if_a_source_shows_it() {
     sandboxed(|| {
         let ask = |what: &str| {
             line(
@@ -292,7 +293,7 @@ fn waiting_is_said_only_where_a_source_says_it() {
             (terminal, vec![ask("bash"), went_on], &quiet, ("running", "tool")),
             // Nothing shows when a fetch has been allowed: it may be at it.
             (terminal, vec![ask("webfetch")], &quiet, ("running", "tool")),
-            // Without a terminal nobody is asked: it is refused at once.
+            // Without a terminal no user is asked: it is refused at once.
             (run, vec![ask("bash")], &quiet, ("running", "tool")),
         ];
         for (index, (args, lines, state, expected)) in cases.iter().enumerate() {
@@ -348,7 +349,7 @@ fn arguments_count_for_run_and_for_a_terminal_that_has_not_moved_on() {
             (("idle".into(), "-".into()), &terminal.pid().into())
         );
         terminal.kill();
-        // In a terminal somebody may go elsewhere.
+        // In a terminal the user may switch to another session.
         let mut moved = agent(&home, &["-s", A], &[works_on("aaaa0002", B)]);
         store.message(B, 0, &working());
         assert_eq!(list(&home).session(B)["pid"], moved.pid());
@@ -376,7 +377,7 @@ fn arguments_count_for_run_and_for_a_terminal_that_has_not_moved_on() {
             (Value::Null, ("running".into(), "starting".into()))
         );
         fork.kill();
-        // Two at once: one row, and both are named.
+        // Two at the same time: one row, and both are named.
         let one = agent(&home, &["run", "--session", A], &[]);
         let two = agent(&home, &["run", "-s", A], &[]);
         let row = list(&home).session(A);
@@ -404,7 +405,7 @@ fn a_process_of_which_nothing_is_known_leaves_its_directory_in_doubt() {
         assert_list_equals_status(&home);
         silent.kill();
         assert_eq!(list(&home).session(A)["status"], "stopped");
-        // What it has started gives it away.
+        // Its child process identifies it.
         store.message(A, 0, &asked());
         let database = home.at(&format!("{DATA}/opencode.db")).to_string_lossy().into_owned();
         let tool = "exec sleep 86399";
@@ -424,7 +425,7 @@ fn a_process_of_which_nothing_is_known_leaves_its_directory_in_doubt() {
 }
 
 #[test]
-fn a_session_nobody_has_written_of_yet_may_be_anybodys() {
+fn a_session_without_a_log_line_may_belong_to_any_process() {
     sandboxed(|| {
         let (home, store, directory) = world();
         let mut run = agent(&home, &["run", "x"], &[line("aaaa0001", "message=init")]);
@@ -438,7 +439,7 @@ fn a_session_nobody_has_written_of_yet_may_be_anybodys() {
         assert_list_equals_status(&home);
         run.kill();
         assert_eq!(list(&home).session(A)["status"], "stopped");
-        // Whoever has written since would have written of it.
+        // A process that has written since would have mentioned it.
         let _idle = agent(&home, &[], &[later_line("aaaa0002", "message=init")]);
         store.session_made(C, &directory, None, 0);
         assert_eq!(list(&home).session(C)["status"], "stopped");
@@ -524,7 +525,7 @@ fn helpers_clients_and_idle_servers_are_no_sessions() {
 }
 
 #[test]
-fn homes_are_where_the_environment_and_the_living_say() {
+fn homes_come_from_the_environment_and_from_live_processes() {
     sandboxed(|| {
         let (mut home, store, directory) = world();
         store.session(A, &directory, None);

@@ -88,7 +88,8 @@ fn a_session_without_its_first_prompt_is_not_idle() {
     });
 }
 
-/// Before 1.17 each process had a log of its own: one that no process has open tells what has ended.
+/// Before 1.17 each process had a log of its own: a log that no process has open belongs to an ended
+/// process.
 #[test]
 fn a_session_in_the_log_of_an_ended_process_was_not_begun_by_a_terminal() {
     sandboxed(|| {

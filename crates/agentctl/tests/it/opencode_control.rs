@@ -1,4 +1,4 @@
-//! OpenCode moved: what is run before it, where it stands, what it leaves behind.
+//! Control of OpenCode: its preparation, its directory, and its leftovers.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -9,8 +9,8 @@ use testkit::{TestHome, eventually, sandboxed};
 use crate::opencode::{A, B, DATA, Store, agent, answered, asked, list, working, works_on, world};
 use crate::stop::{lives, written_pid};
 
-/// A program that does what OpenCode does where a launch is concerned: it takes an empty session, then
-/// says which one it works on.
+/// A program that behaves like OpenCode in a launch: it takes an empty session, then names the session
+/// it works on.
 const PROGRAM: &str = r#"#!/bin/sh
 tr '\0' '\n' < /proc/$$/environ > "$HOME/environ.$1"
 case "$1" in
@@ -76,13 +76,13 @@ fn the_session_is_made_known_before_the_agent_is_started() {
             assert!(says("OPENCODE_PERMISSION={\"edit\":\"allow\"}"), "{step}: {environ}");
             assert!(!environ.contains("OPENCODE_PID="), "{step}: {environ}");
         }
-        // Before there is an agent there is no run that could be told from it.
+        // The preparation runs before there is an agent, so it carries no run marker.
         assert!(!read(&home, "environ.import").contains("AGENTCTL_RUN="));
     });
 }
 
 #[test]
-fn what_fails_before_the_agent_fails_the_launch() {
+fn a_failed_preparation_fails_the_launch() {
     sandboxed(|| {
         let home = crate::home();
         installed(&home);
@@ -92,7 +92,7 @@ fn what_fails_before_the_agent_fails_the_launch() {
         assert!(refused.stderr.contains("cannot import that"), "{}", refused.stderr);
         assert_eq!(read(&home, "arguments"), "", "the agent was not started");
         home.write("hangs", "");
-        // Long enough for the importer to say who it is.
+        // Long enough for the importer to start.
         crate::configure(&home, &[("launch", "10s")], "");
         let late = home.run(&["launch", "opencode", "-p", "x"]);
         assert_eq!((late.code, read(&home, "arguments").as_str()), (Some(1), ""));
@@ -132,7 +132,7 @@ fn a_session_is_continued_where_it_began_and_only_once() {
 }
 
 #[test]
-fn stopping_takes_what_it_started_along_and_nothing_of_others() {
+fn a_stop_ends_its_children_and_no_other_process() {
     sandboxed(|| {
         let (home, store, directory) = world();
         for id in [A, B] {
@@ -167,7 +167,7 @@ fn stopping_takes_what_it_started_along_and_nothing_of_others() {
 }
 
 #[test]
-fn a_conversation_is_told_once_and_only_what_will_not_change() {
+fn only_final_parts_of_a_conversation_are_shown_and_once() {
     sandboxed(|| {
         let (home, store, directory) = world();
         store.session(A, &directory, None);
@@ -205,7 +205,7 @@ fn a_conversation_is_told_once_and_only_what_will_not_change() {
     });
 }
 
-/// What is written later is told when it is whole, and nothing is told twice.
+/// Checks that later parts are shown once they are complete, and never twice.
 fn follow(home: &TestHome, connection: &Connection, open: &str) {
     use std::io::{BufRead, BufReader};
     let mut command = home.command(&["logs", A, "-f", "--json"]);

@@ -1,4 +1,4 @@
-//! OpenCode's server: many sessions, one process, and only that process says what each of them does.
+//! OpenCode's server: many sessions, one process, and only that process knows the state of each.
 
 use serde_json::{Value, json};
 use testkit::{Agent, TestHome, eventually, sandboxed};
@@ -6,7 +6,7 @@ use testkit::{Agent, TestHome, eventually, sandboxed};
 use crate::opencode::{A, B, DATA, Store, answered, line, list, log, working, works_on, world};
 use crate::stop::{lives, written_pid};
 
-/// A server that has worked on these sessions, and answers with what is in its folder.
+/// Starts a server that has worked on these sessions, and answers with the files of its folder.
 fn server(home: &TestHome, ids: &[&str]) -> Agent {
     let database = home.at(&format!("{DATA}/opencode.db")).to_string_lossy().into_owned();
     let (log, folder) = (log(home), home.at("answers/asked"));
@@ -45,7 +45,7 @@ fn hosted() -> (TestHome, Store, Agent) {
 }
 
 #[test]
-fn its_word_on_each_session_counts() {
+fn the_servers_answer_decides_each_session() {
     sandboxed(|| {
         let (home, store, agent) = hosted();
         let row = |id: &str| {
@@ -80,9 +80,9 @@ fn its_word_on_each_session_counts() {
         );
         assert_eq!(row(B), is("running", "retrying", "429"));
         assert_eq!(list(&home).session(B)["reason"]["until"], "2026-11-15T13:47:43.871Z");
-        // A request that was left over by an abort waits for nobody.
+        // A request that an abort left over is ignored.
         assert_eq!(row(A), is("idle", "-", "-"));
-        // At rest in a shared server: history until somebody moves it.
+        // Idle in a shared server: history until the next prompt.
         let live = home.run(&["list", "--json"]).sessions();
         assert_eq!(live.len(), 1, "{live:?}");
         crate::assert_list_equals_status(&home);
@@ -121,7 +121,7 @@ fn the_password_is_the_servers_own_and_every_question_names_its_folder() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_a_fault_and_its_log_speaks() {
+fn a_server_that_does_not_answer_is_a_fault_and_its_log_decides() {
     sandboxed(|| {
         let (home, store, agent) = hosted();
         std::fs::remove_file(home.path().join("answers/session.status")).expect("removed");
@@ -140,10 +140,10 @@ fn a_server_that_does_not_answer_is_a_fault_and_its_log_speaks() {
 }
 
 #[test]
-fn stopping_asks_the_server_and_signals_nobody() {
+fn a_stop_asks_the_server_and_sends_no_signal() {
     sandboxed(|| {
         let (home, store, mut agent) = hosted();
-        // It takes the request, and the turn goes on.
+        // It accepts the request, and the turn continues.
         says(&home, &format!("session.{A}.abort"), &json!(true));
         let stubborn = home.run(&["stop", A, "--timeout", "3s"]);
         assert_eq!(stubborn.code, Some(1), "{}", stubborn.stderr);
@@ -161,7 +161,7 @@ fn stopping_asks_the_server_and_signals_nobody() {
         let tool = written_pid(&home.path().join("answers/tool"));
         assert!(lives(tool), "it may be the other's");
         assert_eq!(list(&home).session(B)["status"], "running");
-        // Somebody else's tool in the same server carries the same mark.
+        // A tool of another session in the same server carries the same mark.
         let refused = home.run(&["stop", B, "--timeout", "300ms"]);
         assert_eq!(refused.code, Some(1), "the server knows no such route: {}", refused.stderr);
         assert!(lives(agent.pid()));

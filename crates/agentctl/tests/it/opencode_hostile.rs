@@ -1,4 +1,4 @@
-//! OpenCode's store as strangers may leave it.
+//! OpenCode's store with hostile content.
 
 use rusqlite::params;
 use testkit::{TestHome, sandboxed};
@@ -6,11 +6,11 @@ use testkit::{TestHome, sandboxed};
 use crate::opencode::{A, B, C, DATA, Store, answered, list, log, world};
 use crate::{assert_list_equals_status, home};
 
-/// What is wrong with a store, and how it is made so.
+/// A defect of a store, and the function that creates it.
 type Breaks = (&'static str, fn(&TestHome));
 
 #[test]
-fn a_store_that_cannot_be_read_is_a_fault_and_nobody_is_stopped() {
+fn an_unreadable_store_is_a_fault_and_stops_no_session() {
     sandboxed(|| {
         let broken: [Breaks; 4] = [
             ("no database", |home| {
@@ -46,7 +46,7 @@ fn a_store_that_cannot_be_read_is_a_fault_and_nobody_is_stopped() {
             assert!(listed.sessions().is_empty(), "{what}");
             assert!(listed.stderr.contains("opencode.db"), "{what}: {}", listed.stderr);
             assert_eq!(home.run(&["status", A]).code, Some(3), "{what}");
-            // Who lives is known all the same; what it does is not.
+            // The live process is known all the same; its state is not.
             let log = log(&home);
             let begun = ["keep", &log, "a line"];
             let mut agent =
@@ -59,7 +59,7 @@ fn a_store_that_cannot_be_read_is_a_fault_and_nobody_is_stopped() {
 }
 
 #[test]
-fn rubbish_in_a_database_costs_what_it_says_and_nothing_else() {
+fn rubbish_in_a_database_hides_only_its_own_row() {
     sandboxed(|| {
         let (home, store, directory) = world();
         for id in [A, B, C, "ses_number", "ses_deep"] {

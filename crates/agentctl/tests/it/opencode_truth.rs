@@ -124,8 +124,8 @@ fn spawn_with_only(
     agent
 }
 
-/// A process whose environment cannot be read, or names no home, may use the usual home: no session there is
-/// over while it lives, and nothing is signalled for it.
+/// A process whose environment cannot be read, or names no home, may use the default home: no session
+/// there is over while it lives, and nothing is signalled for it.
 #[test]
 fn a_process_whose_home_is_not_known_is_unknown_and_ends_no_session() {
     sandboxed(|| {
@@ -159,8 +159,8 @@ fn a_process_whose_home_is_not_known_is_unknown_and_ends_no_session() {
     });
 }
 
-/// The program file is also the runtime that installs plugins: as that it is no agent, whatever else its
-/// environment says.
+/// The program file is also the runtime that installs plugins: in that role it is no agent, whatever
+/// its environment contains.
 #[test]
 fn the_runtime_in_the_program_file_is_no_agent_without_a_home_either() {
     sandboxed(|| {
@@ -175,7 +175,7 @@ fn the_runtime_in_the_program_file_is_no_agent_without_a_home_either() {
     });
 }
 
-/// W8: the times of a message and of a process come from two clocks. Only the process's own log tells
+/// W8: the times of a message and of a process come from two clocks. Only the process's own log decides
 /// whether an open turn is its own.
 #[test]
 fn an_open_turn_is_judged_by_the_log_of_the_process_and_not_by_clocks() {
@@ -388,7 +388,7 @@ fn a_relative_data_folder_is_found() {
         home.set("XDG_DATA_HOME", "rel");
         let text = works_on("aaaa0001", A);
         let script = ["run", "x", "keep", &log, &text, "open", &database];
-        // One after the other: each is told by its place in the log.
+        // One after the other: each is recognised by its position in the log.
         let mut here = home.agent("opencode", "ws", &script);
         here.ready();
         let mut moved = home.agent("opencode", "elsewhere", &script);

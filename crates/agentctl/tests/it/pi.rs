@@ -1,6 +1,6 @@
-//! Pi alive: processes that say nothing about themselves, and what is told of them all the same.
+//! Pi alive: processes that reveal little, and the sessions they are joined to.
 //!
-//! A shell under Node's name runs a script called `pi`: to the kernel that looks as Pi does.
+//! A shell under Node's name runs a script called `pi`: to the kernel that looks like Pi.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub(crate) const B: &str = "01a1de32-5fe1-74e1-aa0a-48f1eed298c0";
 /// Long before any process of a test.
 const OLD: &str = "2026-01-15T07:53:25.730Z";
 
-/// Makes the program `pi`: its body is what `PI_BODY` says.
+/// Creates the program `pi`, which runs the file that `PI_BODY` names.
 pub(crate) fn install(home: &TestHome, version: &str) -> PathBuf {
     let node = home.at("bin/node");
     if !node.exists() {
@@ -31,19 +31,19 @@ pub(crate) fn install(home: &TestHome, version: &str) -> PathBuf {
     program
 }
 
-/// What every body may use: the time now, and a line of a file.
+/// Functions for every body: the time now, and the lines of a session file.
 pub(crate) const WORDS: &str = r#"now() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; }
 begin() { mkdir -p "$(dirname "$2")"; echo "{\"type\":\"session\",\"version\":3,\"id\":\"$1\",\"timestamp\":\"$(now)\",\"cwd\":\"$(pwd -P)\"}" >> "$2"; }
 user() { echo "{\"type\":\"message\",\"id\":\"u$2\",\"parentId\":null,\"timestamp\":\"$(now)\",\"message\":{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"$3\"}]}}" >> "$1"; }
 answer() { echo "{\"type\":\"message\",\"id\":\"a$2\",\"parentId\":\"u$2\",\"timestamp\":\"$(now)\",\"message\":{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"$3\"}],\"model\":\"m\",\"stopReason\":\"stop\"}}" >> "$1"; }
 "#;
 
-/// Writes what `pi` does; it then stays until its stdin is closed.
+/// Writes the body of `pi`; it then stays until its stdin is closed.
 fn body(home: &TestHome, text: &str) {
     home.write("body", format!("{WORDS}{text}\necho ready >&2\nread -r line\n"));
 }
 
-/// Starts `pi` in a directory and returns once it has done what it was to do.
+/// Starts `pi` in a directory and returns once it has run its body.
 pub(crate) fn start(home: &TestHome, cwd: &str, env: &[(&str, &str)], text: &str) -> Agent {
     start_into(home, cwd, env, text, Stdio::null())
 }
@@ -124,7 +124,7 @@ pub(crate) fn tool(id: &str) -> String {
 }
 
 #[test]
-fn what_its_tools_were_told_joins_it_and_the_tail_says_what_it_does() {
+fn the_environment_of_its_tools_joins_it_and_the_tail_gives_its_state() {
     sandboxed(|| {
         let system = message("s", None, &json!({"role": "system", "content": ""}));
         let call = json!({"type": "toolCall", "id": "c1", "name": "bash", "arguments": {"command": "make"}});
@@ -174,7 +174,7 @@ fn what_its_tools_were_told_joins_it_and_the_tail_says_what_it_does() {
 }
 
 #[test]
-fn place_and_time_join_what_nothing_else_does() {
+fn directory_and_time_join_a_process_without_other_evidence() {
     sandboxed(|| {
         let home = home();
         // One of the same directory that ended before.
@@ -199,7 +199,7 @@ fn place_and_time_join_what_nothing_else_does() {
 }
 
 #[test]
-fn an_older_session_is_continued_by_the_only_one_who_can() {
+fn an_older_session_belongs_to_the_only_possible_process() {
     sandboxed(|| {
         let home = home();
         session(&home, "ws", A, &[said("u", None, "before")]);
@@ -211,7 +211,7 @@ fn an_older_session_is_continued_by_the_only_one_who_can() {
             (&"running".into(), &agent.pid().into()),
             "{row}"
         );
-        // A second one in the same directory, and nobody knows which of them it is.
+        // With a second process in the same directory the session is ambiguous.
         let second = start(&home, "ws", &[], "true");
         let listed = list(&home);
         let row = listed.session(A);
@@ -232,11 +232,11 @@ fn an_older_session_is_continued_by_the_only_one_who_can() {
 }
 
 #[test]
-fn two_that_fit_are_never_told_apart_by_guessing() {
+fn two_possible_processes_are_never_joined_by_guessing() {
     sandboxed(|| {
         let home = home();
-        // At rest without a session, and one that was begun here later: by it (`/new`), or by another
-        // that has ended since.
+        // Idle without a session, and a session that was begun here later: by it (`/new`), or by
+        // another process that has ended since.
         let mut rests = start(&home, "ws", &[], "true");
         let row = list(&home).sessions();
         assert_eq!(
@@ -287,7 +287,7 @@ fn the_first_line_it_wrote_names_its_session() {
 }
 
 #[test]
-fn what_it_inherited_from_another_pi_tells_nothing_of_itself() {
+fn a_session_inherited_from_another_pi_is_ignored() {
     sandboxed(|| {
         let home = home();
         session(&home, "elsewhere", A, &[said("u", None, "x"), ended("a", "u", "stop")]);
@@ -314,7 +314,7 @@ fn the_path_from_the_last_line_is_the_conversation() {
         let row = list(&home).session(A);
         assert_eq!((&row["outcome"], &row["prompt"]), (&"killed".into(), &"first".into()));
         assert_eq!((&row["title"], &row["name"]), (&"named".into(), &"named".into()));
-        // The other branch goes on.
+        // The other branch continues.
         let mut more = lines.to_vec();
         more.push(json!({"type": "label", "id": "l", "parentId": "a2", "timestamp": OLD, "targetId": "u1"}));
         session(&home, "ws", A, &more);
@@ -327,7 +327,7 @@ fn the_path_from_the_last_line_is_the_conversation() {
 }
 
 #[test]
-fn the_last_answer_tells_how_a_turn_ended() {
+fn the_last_answer_decides_the_outcome_of_a_turn() {
     sandboxed(|| {
         let home = home();
         let cases = [
@@ -346,7 +346,7 @@ fn the_last_answer_tells_how_a_turn_ended() {
             session(&home, "p", A, &[said("u", None, "go on"), last]);
             assert_eq!(list(&home).session(A)["outcome"], outcome, "{how}: {why}");
         }
-        // A tool that ended after the last word was at work for a turn that goes on.
+        // A tool that ended after the last answer belongs to a turn that continues.
         let result = message(
             "r",
             Some("a"),
@@ -364,7 +364,7 @@ fn the_last_answer_tells_how_a_turn_ended() {
 }
 
 #[test]
-fn what_a_fork_copied_was_its_parents_to_pay() {
+fn tokens_copied_by_a_fork_count_for_its_parent() {
     sandboxed(|| {
         let home = home();
         let paid = |id: &str, at: &str| {
@@ -383,7 +383,7 @@ fn what_a_fork_copied_was_its_parents_to_pay() {
 }
 
 #[test]
-fn tools_that_were_told_different_sessions_tell_nothing() {
+fn tools_with_different_sessions_join_nothing() {
     sandboxed(|| {
         let home = home();
         for id in [A, B] {
@@ -424,7 +424,7 @@ fn the_end_of_a_long_file_is_enough_and_more_is_read_where_it_is_not() {
             lines.push(ended("b", "r", "stop"));
             assert_eq!(told(&lines), (json!("finished"), found, json!("m")), "{bytes}");
         }
-        // The end is one long line, and what decides stands before it; a name there is too far away.
+        // The end is one long line, and the deciding line is before it; a name there is too far away.
         for (bytes, found) in
             [(2_000, json!("late")), (40_000, Value::Null), (300_000, Value::Null)]
         {
@@ -442,7 +442,7 @@ fn a_moved_home_and_moved_sessions_are_found() {
         let moved = home.path().join("moved");
         let file = moved.join("sessions/--x--/2026-11-15T07-53-25-730Z_").display().to_string();
         let env = [("PI_CODING_AGENT_DIR", moved.to_str().expect("a path"))];
-        // Nobody told us; the process did.
+        // No setting of ours names it; the process does.
         let text = format!("f='{file}{A}.jsonl'; begin {A} \"$f\"; user \"$f\" 1 go; {}", tool(A));
         let mut agent = start(&home, "ws", &env, &text);
         let row = eventually("it is joined", || {
@@ -505,7 +505,7 @@ fn each_session_of_the_shared_store_is_shown_once() {
         assert_eq!(shown, expected, "{}", listed.stderr);
         assert_list_equals_status(&home);
         assert!(home.run(&["logs", "5f3a9c1e"]).stdout.contains("of rust"));
-        // What it keeps in databases is not read, and that is said.
+        // Sessions in databases are not read, and that is reported.
         home.write(
             &format!("{}/2026-11-15T07-53-25.730Z_5f3a9c1f.sqlite", folder(&home, "ws")),
             "",
@@ -518,7 +518,7 @@ fn each_session_of_the_shared_store_is_shown_once() {
 }
 
 #[test]
-fn the_port_in_rust_is_told_by_its_program_file() {
+fn the_rust_port_is_recognised_by_its_program_file() {
     sandboxed(|| {
         let home = home();
         session(&home, "ws", A, &[said("u", None, "of pi")]);
@@ -537,7 +537,7 @@ fn the_port_in_rust_is_told_by_its_program_file() {
         rust.ready();
         let row = list(&home).session(A);
         assert_eq!((&row["adapter"], &row["status"]), (&"pi".into(), &"running".into()), "{row}");
-        // One of two: nobody knows which, and it is not over either.
+        // One of two possible processes: it is ambiguous, and the session is not over either.
         let mut second = home.agent("pi", "ws", &[]);
         second.ready();
         let row = list(&home).session(A);

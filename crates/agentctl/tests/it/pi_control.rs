@@ -7,7 +7,7 @@ use crate::home;
 use crate::launched::{everyone, folder, status, until_stopped};
 use crate::pi::install;
 
-/// A Pi that keeps its session as the real one does: header first, then what it was asked, then a wait.
+/// A Pi that writes its session like the real one: the header, then the prompt, then a wait.
 fn pi(home: &TestHome, version: &str, ending: &str) {
     install(home, version);
     let text = r#"
@@ -69,7 +69,7 @@ fn the_id_is_chosen_where_the_version_allows_and_read_where_it_does_not() {
 }
 
 #[test]
-fn it_is_joined_to_its_session_though_everything_of_ours_is_gone() {
+fn it_is_joined_to_its_session_without_any_file_of_ours() {
     sandboxed(|| {
         let home = home();
         pi(&home, "1.5.0", "ask; while :; do sleep 1; done");
@@ -90,7 +90,7 @@ fn it_is_joined_to_its_session_though_everything_of_ours_is_gone() {
 }
 
 #[test]
-fn a_stop_is_sigterm_never_sigint_and_takes_the_tools_along() {
+fn a_stop_is_sigterm_never_sigint_and_ends_the_tools() {
     sandboxed(|| {
         let home = home();
         let mark = home.path().join("signal");
@@ -113,7 +113,7 @@ fn a_stop_is_sigterm_never_sigint_and_takes_the_tools_along() {
 }
 
 #[test]
-fn a_resume_goes_on_in_the_same_file_and_counts_only_if_it_grew() {
+fn a_resume_continues_the_same_file_and_counts_only_if_it_grew() {
     sandboxed(|| {
         let home = home();
         pi(&home, "1.5.0", "ask; answer");
@@ -128,7 +128,7 @@ fn a_resume_goes_on_in_the_same_file_and_counts_only_if_it_grew() {
         let lost = home.run(&["resume", &id, "into the void"]);
         assert_eq!(lost.code, Some(1), "{lost:?}");
         assert_eq!(prompts(&home, &id), ["go", "and on"]);
-        // One that is served is left alone.
+        // A served session is not resumed.
         pi(&home, "1.5.0", "ask; while :; do sleep 1; done");
         assert_eq!(home.run(&["resume", &id, "third"]).code, Some(0));
         let refused = home.run(&["resume", &id, "fourth"]);

@@ -1,4 +1,5 @@
-//! Pi, where place and time are all there is: what is not said of a session, and what no order acts on.
+//! Pi, where only directory and time are known: states that are not claimed, and joins on which no
+//! order acts.
 
 use serde_json::Value;
 use testkit::{TestHome, eventually, sandboxed};
@@ -16,11 +17,11 @@ fn startup(path: &str) -> String {
     )
 }
 
-/// What a process does that begins a session and takes its prompt so many seconds later.
+/// Returns the body of a process that begins a session and takes its prompt this many seconds later.
 fn prompted_after(home: &TestHome, id: &str, seconds: u32, then: &str) -> String {
     let path = place(home, "ws", id).display().to_string();
     let startup = startup(&path);
-    // Only the times that stand in the file count: nothing waits here.
+    // Only the times in the file count: nothing waits here.
     format!(
         "begin {id} '{path}'; {startup}; now() {{ date -u -d '+{seconds} sec' +%Y-%m-%dT%H:%M:%S.%3NZ; }}; user '{path}' 1 go; {then}"
     )
@@ -34,7 +35,7 @@ fn answer(home: &TestHome, id: &str) -> String {
 #[test]
 fn a_session_that_ended_beside_a_resting_terminal_is_not_given_to_it() {
     sandboxed(|| {
-        // The second one has written enough to have done a turn: then its prompt tells.
+        // The second one has written enough for a turn: then the time of its prompt decides.
         for terminal in ["true", NOISE] {
             let home = home();
             let rests = start(&home, "ws", &[], terminal);
@@ -75,7 +76,7 @@ fn a_session_that_was_killed_beside_a_resting_terminal_is_not_given_to_it() {
     });
 }
 
-/// W1: a command that stands open in the file and that no child of the process carries out.
+/// W1: an open command in the file that no child of the process runs.
 #[test]
 fn an_open_command_without_a_child_process_is_not_given_to_a_process() {
     sandboxed(|| {
@@ -152,7 +153,7 @@ fn an_inferred_join_is_refused_by_id_and_the_process_is_stopped_by_its_pid() {
     });
 }
 
-/// W1: what a tool was told proves the join.
+/// W1: the environment of a tool proves the join.
 #[test]
 fn a_join_by_the_environment_of_a_tool_is_proved() {
     sandboxed(|| {

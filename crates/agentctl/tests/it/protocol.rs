@@ -18,7 +18,7 @@ fn the_page_lists_every_method() {
     assert_eq!(listed, Request::METHODS, "docs/PROTOCOL.md and the enum differ");
 }
 
-/// A document without the moments of the look, and of `doctor` only what was looked at and how it stands.
+/// Returns a document without the times of the look, and of `doctor` only the checks and their states.
 fn comparable(mut document: Value) -> Value {
     for evidence in document["evidence"].as_array_mut().into_iter().flatten() {
         evidence["at"] = Value::Null;

@@ -328,7 +328,7 @@ fn settled(players: &[Player]) -> bool {
 }
 
 #[test]
-fn of_racing_launchers_at_most_one_gets_in_whatever_is_killed() {
+fn of_racing_launchers_at_most_one_gets_in_even_after_kills() {
     sandboxed(|| {
         let rounds = std::env::var("AGENTCTL_RACE_ROUNDS");
         let rounds: u32 = rounds.map_or(300, |n| n.parse().expect("a number"));

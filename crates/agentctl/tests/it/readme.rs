@@ -1,6 +1,6 @@
-//! The README's console blocks, executed: documentation cannot lie for long.
+//! The README's console blocks, executed, so that the README stays correct.
 //!
-//! A block holds `$ command` lines, each followed by what it prints: stdout, then stderr. `? N` names an
+//! A block holds `$ command` lines, each followed by its output: stdout, then stderr. `? N` names an
 //! exit code and shows stderr too; `[..]` stands for anything within a line, `...` for any lines.
 
 use std::path::PathBuf;

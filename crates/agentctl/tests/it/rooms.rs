@@ -65,7 +65,7 @@ fn rooms_named(tokens: &[Token], roots: &[&str], depth: usize) -> BTreeSet<Strin
     found
 }
 
-/// Says whether `::` stands here.
+/// Says whether there is a `::` here.
 fn is_path(tokens: &[Token], at: usize) -> bool {
     let colon = |i: usize| tokens.get(i).is_some_and(|t| t.is(':'));
     colon(at) && colon(at.wrapping_add(1))

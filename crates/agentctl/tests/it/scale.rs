@@ -1,4 +1,4 @@
-//! Many sessions of every agent: each told as it was made, and nothing of them kept.
+//! Many sessions of every agent: each is reported as generated, and no file is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ use crate::configure;
 use crate::openclaw::{all, row, table};
 use crate::{assert_list_equals_status, home};
 
-/// A home of all agents, what was made in it, and the gateway of those that are not files.
+/// A home of all agents, the manifest of its sessions, and the gateway of the remote ones.
 fn generated(sessions: usize) -> (TestHome, Manifest, Gateway) {
     let home = home();
     let plan = Plan { agents: ALL, sessions, seed: 11, now_ms: 1_794_730_000_000, largest: 0 };
@@ -49,7 +49,7 @@ fn assert_as_made(home: &TestHome, manifest: &Manifest) {
 }
 
 #[test]
-fn a_home_of_all_agents_is_told_as_it_was_made() {
+fn a_generated_home_of_all_agents_is_reported_correctly() {
     sandboxed(|| {
         let (home, manifest, _gateway) = generated(400);
         let before = picture(&home);
@@ -64,7 +64,7 @@ fn a_home_of_all_agents_is_told_as_it_was_made() {
             let status = home.run(&["status", &made.id, "--json"]).json();
             assert_eq!(status["tokens"]["output"], made.output_tokens, "{agent}: {}", made.id);
         }
-        // Somebody has the database open, and not all of it is in its place.
+        // A writer has the database open, and a part of its data is still in the write-ahead log.
         let database = home.path().join(".local/share/opencode/opencode.db");
         let writer = rusqlite::Connection::open(&database).expect("opened");
         writer.pragma_update(None, "wal_autocheckpoint", 0).expect("kept");
@@ -77,7 +77,7 @@ fn a_home_of_all_agents_is_told_as_it_was_made() {
 }
 
 #[test]
-fn a_home_of_all_agents_is_listed_as_each_is_shown() {
+fn list_and_status_agree_for_a_home_of_all_agents() {
     sandboxed(|| {
         let (home, _, _gateway) = generated(40);
         assert_list_equals_status(&home);
@@ -103,7 +103,7 @@ fn ten_thousand_remote_sessions_come_and_go_and_leave_nothing() {
         let file = home.path().join(".config/agentctl/config.toml");
         std::fs::create_dir(places[0].join("agentctl")).expect("made");
         std::fs::rename(file, places[0].join("agentctl/config.toml")).expect("moved");
-        // What is ours to keep is there: a run, and a person's lock.
+        // Our own state stays: a run, and a manual lock.
         let launched = home.run(&["launch", "demo", "-p", "hello"]);
         assert_eq!(launched.code, Some(0), "{}", launched.stderr);
         let id = launched.stdout.trim().to_owned();

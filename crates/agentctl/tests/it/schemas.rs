@@ -1,4 +1,4 @@
-//! The JSON schemas: those in `docs/schema` are current, and real answers keep to them.
+//! The JSON schemas: `docs/schema` is current, and real answers follow the schemas.
 
 use agentctl::daemon::status::DaemonStatus;
 use agentctl_core::ask::{
@@ -14,7 +14,7 @@ use testkit::{TestHome, sandboxed};
 use crate::source::workspace;
 use crate::{fixtures_dir, home};
 
-/// Compares a value with a schema and returns what does not fit. It knows the keywords that our schemas
+/// Compares a value with a schema and returns the violations. It knows the keywords that our schemas
 /// use; an object may have no property that the schema does not describe.
 struct Check<'a> {
     root: &'a Value,
@@ -102,7 +102,7 @@ impl Check<'_> {
     }
 }
 
-/// A choice of `oneOf` together with the properties that stand beside it.
+/// Returns a choice of `oneOf` merged with the properties beside it.
 fn merged(schema: &Value, choice: &Value) -> Value {
     let mut both = choice.clone();
     if let (Some(more), Some(own)) = (schema["properties"].as_object(), both.as_object_mut()) {

@@ -1,4 +1,4 @@
-//! What a person sees: a real pseudo-terminal of a given width.
+//! Output on a real pseudo-terminal of a given width.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,7 +10,7 @@ use testkit::{TestHome, sandboxed};
 
 use crate::{fixtures_dir, home};
 
-/// Runs the program on a terminal of this width and returns what it showed.
+/// Runs the program on a terminal of this width and returns its output.
 pub(crate) fn shown(home: &mut TestHome, columns: u16, args: &[&str]) -> String {
     let terminal: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).expect("granted");

@@ -1,4 +1,4 @@
-//! House rules as tests: a rule nobody runs is a wish.
+//! House rules as tests.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn no_file_outgrows_its_room() {
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_file_has_a_module_doc() {
     for (name, text) in sources() {
         assert!(text.starts_with("//! "), "{name} has no module doc");
     }
@@ -33,7 +33,7 @@ fn unsafe_lives_in_the_kernel_room_only() {
 }
 
 #[test]
-fn the_core_neither_prints_nor_looks_around() {
+fn the_core_neither_prints_nor_reads_its_surroundings() {
     for (name, text) in sources().iter().filter(|(n, _)| n.starts_with("crates/agentctl-core/src/"))
     {
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
@@ -57,10 +57,10 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
         .flatten()
     {
         let name = entry.file_name().to_string_lossy().trim_end_matches(".rs").to_owned();
-        // The registry itself, the vocabulary of control, the declarations, the launchers, the proof of a
-        // join, what a look remembers, and the homes.
+        // The registry itself, the types of control, the declarations, the launchers, the proof of a
+        // join, the cache of records, and the homes.
         let others =
-            ["mod", "claims", "control", "declared", "launchers", "proof", "recall", "root"];
+            ["mod", "claims", "control", "declared", "launchers", "proof", "cached", "root"];
         if others.contains(&name.as_str()) {
             continue;
         }

@@ -37,7 +37,7 @@ fn usage(text: &str) -> Result<(u64, u64), String> {
 
 fn main() -> io::Result<()> {
     let args = Args::parse();
-    // Before anybody can know that we are there: who sends a signal then must reach us.
+    // Registered before the address is printed, so that a signal sent after that is received.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let model = Model::start(Options { port: args.port, log: args.log, usage: args.usage })?;
     if let Some(path) = &args.port_file {
@@ -48,7 +48,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Puts the file in place by renaming, so that who waits for it never reads half of it.
+/// Puts the file in place by renaming, so that a reader never sees half of it.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".tmp");

@@ -1,4 +1,4 @@
-//! Anthropic Messages: what a request asks, and the answer as a message and as events.
+//! Anthropic Messages: reads a request, and writes the answer as a message and as events.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::exchange::{Answer, Asked, Event, Said, Turn, pieces};
 use super::http::id;
 use super::tools::Tool;
 
-/// What the client puts where a person stopped the turn.
+/// The text with which the client marks an interrupted turn.
 const INTERRUPTED: &str = "[Request interrupted by user";
 
 /// Reads the newest real prompt and counts the tool results behind it.
@@ -36,8 +36,8 @@ fn prompt(body: &Value) -> (String, usize) {
         let said = said.chain(blocks.iter().filter_map(|block| block["text"].as_str()));
         let texts: Vec<String> =
             said.map(without_reminders).filter(|text| !text.is_empty()).collect();
-        // The client joins what follows an interruption to the message before it: only what was said
-        // since counts, whatever the message holds besides.
+        // The client joins later messages to the interrupted one: only the texts after the interruption
+        // count.
         let stop = texts.iter().rposition(|text| text.starts_with(INTERRUPTED));
         let since = stop.map(|at| &texts[at + 1..]).filter(|since| !since.is_empty());
         match since {
@@ -50,7 +50,7 @@ fn prompt(body: &Value) -> (String, usize) {
     (String::new(), steps)
 }
 
-/// Drops what the client adds to prompts by itself.
+/// Removes the text that the client itself adds to prompts.
 pub(super) fn without_reminders(text: &str) -> String {
     const OPEN: &str = "<system-reminder>";
     const CLOSE: &str = "</system-reminder>";
@@ -94,7 +94,7 @@ pub(super) fn answer(turn: &Turn) -> Answer {
     let blocks = Value::from(blocks);
     let (input, output) = turn.tokens(&blocks);
     let usage = Usage { input, output, cache_read: 7, cache_write: 11, reasoning: 0 };
-    // Before the end only what went in is known; the real service says 1 or so.
+    // Before the end only the input is known; the real service reports an output of about 1.
     let early = Usage { output: 1, ..usage };
     let mut message = json!({
         "id": id("msg_"), "type": "message", "role": "assistant", "model": turn.model,
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_said_since_an_interruption_counts() {
+    fn only_messages_after_an_interruption_count() {
         let messages = json!([
             {"role": "user", "content": "[[tool:sleep 9]]"},
             {"role": "user", "content": [

@@ -1,4 +1,4 @@
-//! `OpenAI` chat completions: what a request asks, and the answer as a completion and as chunks.
+//! `OpenAI` chat completions: reads a request, and writes the answer as a completion and as chunks.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn prompt(body: &Value) -> (String, usize) {
             Some("tool" | "function") => steps += 1,
             Some("user") => {
                 let text = without_reminders(&text_of(&message["content"]));
-                // What an agent tells the model of itself is nobody's prompt.
+                // An agent's own context message is not a prompt.
                 if !text.is_empty() && !text.starts_with("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT") {
                     return (text, steps);
                 }
@@ -51,7 +51,7 @@ pub(super) fn answer(turn: &Turn) -> Answer {
         }
     };
     if let Some(think) = &turn.think {
-        // Not OpenAI's own; it is what the servers that do reason over this API agree on.
+        // Not OpenAI's own field; servers that reason over this API agree on it.
         message["reasoning_content"] = json!(think);
     }
     let (input, output) = turn.tokens(&message);

@@ -1,7 +1,7 @@
-//! One request from its bytes to the end of its answer: what all the APIs have in common.
+//! One request from its bytes to the end of its answer: the common part of all APIs.
 //!
-//! The position in a script follows from the request itself, so nothing is remembered between requests
-//! but how often a scripted error was already given.
+//! The position in a script follows from the request itself, so nothing is stored between requests
+//! except how often a scripted error was already sent.
 
 use std::io;
 use std::time::Duration;
@@ -15,23 +15,23 @@ use super::{Api, End, Request, Room, Usage, anthropic, chat, responses};
 
 const MODELS: [&str; 2] = ["claude-fake-1", "fake-codex-1"];
 
-/// A model whose name begins like this is refused as the vendors refuse one they do not have.
+/// Model names with this prefix are refused like unknown models of the vendors.
 const UNKNOWN: &str = "nosuch";
 
-/// What a request asks, whatever API it came by.
+/// The content of a request, independent of its API.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) prompt: String,
     /// How many tool results follow the prompt.
     pub(super) steps_done: usize,
     pub(super) tools: Vec<Tool>,
-    /// What the agent names its conversation by.
+    /// The agent's name of its conversation.
     pub(super) key: Option<String>,
     /// Whether the answer must be JSON.
     pub(super) wants_json: bool,
 }
 
-/// What the model says in one response.
+/// One response of the model.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) model: Value,
@@ -68,9 +68,9 @@ pub(super) struct Answer {
 pub(super) struct Event {
     name: Option<String>,
     data: String,
-    /// A piece of the text: these are what drips, and the first is where a cut comes.
+    /// A piece of the text: pieces are sent slowly with `drip`, and a cut comes after the first.
     piece: bool,
-    /// The end of a block: the rest of the answer comes later if the script has a pace.
+    /// The end of a block: with `pace` the rest of the answer comes later.
     ends_block: bool,
     usage: Option<Usage>,
 }
@@ -95,7 +95,7 @@ impl Event {
         Self { piece: true, ..self }
     }
 
-    /// Says that the event tells the client this usage.
+    /// Sets the usage that the event reports to the client.
     pub(super) fn reporting(self, usage: Usage) -> Self {
         Self { usage: Some(usage), ..self }
     }
@@ -128,7 +128,7 @@ pub(super) fn now_s() -> i64 {
     jiff::Timestamp::now().as_second()
 }
 
-/// What the connection is good for after an exchange.
+/// The state of the connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     KeepAlive,
@@ -206,7 +206,7 @@ fn api(method: &str, path: &str) -> Api {
 }
 
 impl Exchange<'_> {
-    /// Answers what is not the model's to answer.
+    /// Answers requests that need no model.
     fn inform(&mut self, api: Api) -> io::Result<After> {
         match api {
             Api::CountTokens => {
@@ -214,7 +214,7 @@ impl Exchange<'_> {
                 self.json(200, &json!({"input_tokens": tokens}))
             }
             Api::Models => self.json(200, &models()),
-            // Clients look whether somebody is there.
+            // Clients check that the server is reachable.
             _ if self.incoming.method == "HEAD" => self.json(200, &json!({})),
             _ => self.json(404, &anthropic::error("not_found_error", "no such path")),
         }
@@ -231,7 +231,7 @@ impl Exchange<'_> {
         Ok(After::KeepAlive)
     }
 
-    /// Does what the script says.
+    /// Runs the script.
     fn play(&mut self, api: Api, body: &Value, asked: &Asked) -> io::Result<After> {
         if let Some(model) = body["model"].as_str().filter(|m| m.starts_with(UNKNOWN)) {
             let (status, body) = match api {
@@ -320,7 +320,7 @@ impl Exchange<'_> {
     }
 }
 
-/// What is answered to a request for a title.
+/// Returns the answer to a request for a title.
 fn title(asked: &Asked) -> Script {
     let title = "Scripted title";
     let json = || json!({"title": title}).to_string();

@@ -1,6 +1,6 @@
 //! Just enough HTTP/1.1 for agents' clients: bodies with a length or in chunks, keep-alive, events.
 //!
-//! Streams of events end with the connection, so that a cut looks like what a broken proxy leaves.
+//! Streams of events end with the connection, so that a cut looks like a broken proxy.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -8,11 +8,11 @@ use std::net::{Shutdown, TcpStream};
 use serde_json::Value;
 use uuid::Uuid;
 
-/// No agent sends more than a few megabytes; what is larger is a mistake that should not fill memory.
+/// Longest body that is read: agents send a few megabytes at most.
 const BODY_LIMIT: usize = 64 << 20;
 const HEAD_LIMIT: usize = 64 << 10;
 const HEADERS_LIMIT: usize = 128;
-/// A chunk's size line has a few digits; this leaves room for extensions that nobody uses.
+/// Longest size line of a chunk: a few digits, with room for extensions.
 const CHUNK_LINE_LIMIT: usize = 1 << 10;
 
 /// One request, read to its end.
@@ -28,7 +28,7 @@ pub(super) struct Incoming {
 /// Why no request could be read.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// What came is no request: this status and these words are the answer.
+    /// The bytes are not a request: the answer has this status and text.
     Bad(u16, String),
     /// The connection is of no more use.
     Lost,
@@ -48,7 +48,7 @@ fn too_large() -> Trouble {
     Trouble::Bad(413, "the body is too large".to_owned())
 }
 
-/// What a head says about the request.
+/// The head of a request.
 struct Head {
     method: String,
     path: String,
@@ -63,7 +63,7 @@ enum Framing {
     Chunked,
 }
 
-/// A client's connection, and what it has sent ahead.
+/// A client's connection, and the bytes that it has sent ahead.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
@@ -144,7 +144,7 @@ impl Connection {
                 return Err(bad("a chunk is longer than it says"));
             }
         }
-        // Trailers: lines up to an empty one. Nobody here needs them.
+        // Trailers: lines up to an empty one, which are not used.
         while self.line()? != b"\r\n" {}
         Ok(body)
     }
@@ -205,13 +205,13 @@ impl Connection {
         self.stream.write_all(format!("{name}data: {data}\n\n").as_bytes())
     }
 
-    /// Waits until the client closes, or somebody shuts the connection down; what it still sends is lost.
+    /// Waits until the client closes, or the connection is shut down; further input is discarded.
     pub(super) fn wait_for_close(&mut self) {
         drop(io::copy(&mut self.stream, &mut io::sink()));
     }
 
-    /// Ends our side and lets the client finish: closing at once would take the answer back from a
-    /// client that is still sending.
+    /// Closes our side and lets the client finish: closing the connection at once would discard the
+    /// answer for a client that is still sending.
     pub(super) fn close_gently(&mut self) {
         drop(self.stream.shutdown(Shutdown::Write));
         self.wait_for_close();

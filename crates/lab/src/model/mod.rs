@@ -1,8 +1,8 @@
 //! The scripted model server: real agents talk to it instead of to a vendor.
 //!
 //! It speaks Anthropic Messages, `OpenAI` Responses and chat completions on loopback, whole and as
-//! events. What it does is written in the prompt (`script.rs` lists the directives), so a scenario knows
-//! beforehand what an agent was told, and afterwards, from [`Model::requests`], what it was told in fact.
+//! events. Its behaviour is written in the prompt (`script.rs` lists the directives), so a scenario
+//! knows the expected conversation beforehand, and the real one afterwards, from [`Model::requests`].
 
 mod anthropic;
 mod chat;
@@ -119,7 +119,7 @@ impl Drop for Model {
     }
 }
 
-/// What the threads of a server share.
+/// The state that the threads of a server share.
 #[derive(Debug)]
 struct Room {
     usage: Option<(u64, u64)>,
@@ -144,7 +144,7 @@ struct State {
 
 impl Room {
     fn state(&self) -> MutexGuard<'_, State> {
-        // A caller's condition may panic under the lock; what it looked at is still whole.
+        // A caller's condition may panic under the lock; the data is still consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -189,12 +189,12 @@ impl Room {
         };
         if let Ok(mut line) = serde_json::to_string(request) {
             line.push('\n');
-            // Under the lock, so that lines stay whole. A full disk must not change what agents see.
+            // Under the lock, so that lines stay whole. A full disk must not change the answers.
             drop(log.write_all(line.as_bytes()));
         }
     }
 
-    /// Returns the status to fail with after so many tools, and counts it.
+    /// Returns the error status of a request after this many tools, and counts it.
     fn fails(&self, prompt: &str, done: usize, failure: Option<Failure>) -> Option<u16> {
         let Failure { status, times, .. } = failure.filter(|f| done >= f.after)?;
         let Some(times) = times else { return Some(status) };
@@ -296,7 +296,7 @@ fn converse(room: &Room, stream: TcpStream) {
     room.leave(key);
 }
 
-/// Answers what was no request; where the next one would begin is unknown, so the connection ends.
+/// Answers an invalid request; the start of the next one is unknown, so the connection ends.
 fn reject(room: &Room, connection: &mut Connection, status: u16, why: &str) {
     let number = room.begin(Request::begun(Api::Other, "", ""));
     room.update(number, |record| record.status = status);

@@ -1,8 +1,8 @@
-//! What is remembered of every request, for scenarios to compare with what agents did.
+//! The record of every request, for scenarios to compare with the actions of agents.
 
 use serde::Serialize;
 
-/// What a request asked for.
+/// The API of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Api {
@@ -16,7 +16,7 @@ pub enum Api {
     CountTokens,
     /// `GET …/models`
     Models,
-    /// Anything else, also what was no HTTP at all.
+    /// Anything else, also invalid HTTP.
     Other,
 }
 
@@ -36,8 +36,8 @@ pub enum End {
     Stopped,
 }
 
-/// The tokens an answer reported, in that API's own sense: with `OpenAI` the input includes
-/// what was cached, with Anthropic it does not.
+/// The tokens an answer reported, in that API's own sense: with `OpenAI` the input includes cached
+/// tokens, with Anthropic it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Usage {
     /// Tokens in.
@@ -63,7 +63,7 @@ pub struct Request {
     pub method: String,
     /// Its path without the query; empty when it was no HTTP.
     pub path: String,
-    /// What it asked for.
+    /// Its API.
     pub api: Api,
     /// The model it named.
     pub model: Option<String>,
@@ -77,9 +77,9 @@ pub struct Request {
     pub side: bool,
     /// Whether it wanted events.
     pub stream: bool,
-    /// What the agent names the conversation by: a session, or a key for the cache.
+    /// The agent's name of the conversation: a session, or a key for the cache.
     pub key: Option<String>,
-    /// What the answer reported so far; none when it reported nothing.
+    /// The usage reported so far; none if none was reported.
     pub usage: Option<Usage>,
     /// The status of the answer; 0 while there is none.
     pub status: u16,

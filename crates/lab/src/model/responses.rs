@@ -1,4 +1,4 @@
-//! `OpenAI` Responses: what a request asks, and the answer as a response and as events.
+//! `OpenAI` Responses: reads a request, and writes the answer as a response and as events.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,8 @@ fn prompt(input: &Value) -> (String, usize) {
             steps += 1;
         } else if kind == "message" && item["role"] == "user" {
             let text = text_of(&item["content"]);
-            // What begins like markup is the client's own: `<environment_context>` and its like.
+            // Text that begins like markup is added by the client: `<environment_context>` and the
+            // like.
             if !text.is_empty() && !text.starts_with('<') {
                 return (text, steps);
             }
@@ -191,7 +192,7 @@ pub(super) fn error(kind: &str, message: &str) -> Value {
     json!({"error": {"type": kind, "code": kind, "message": message}})
 }
 
-/// Returns what is answered when there is no such model.
+/// Returns the error for an unknown model.
 pub(super) fn no_model(model: &str) -> Value {
     json!({"error": {
         "type": "invalid_request_error", "param": "model", "code": "model_not_found",

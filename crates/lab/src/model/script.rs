@@ -14,8 +14,8 @@
 //! | `[[hang]]` | takes the request and never answers |
 //! | `[[cut]]` | begins the final answer, then drops the connection |
 //!
-//! Brackets nest, so an argument may hold a subagent's script or a shell's `[[ -f x ]]`. What is never
-//! closed is plain text. JSON that ends in `]]` needs a space there: `[1, [2] ]`.
+//! Brackets nest, so an argument may hold a subagent's script or a shell's `[[ -f x ]]`. An unclosed
+//! directive is plain text. JSON that ends in `]]` needs a space there: `[1, [2] ]`.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const ECHOED_WORDS: usize = 12;
 /// One tool call that the script asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
-    /// A command, for whatever shell tool the agent offers.
+    /// A command for the agent's shell tool, whichever it has.
     Shell(String),
     /// A tool by its name, with its arguments.
     Call(String, Value),
@@ -46,7 +46,7 @@ pub(super) struct Failure {
     pub(super) after: usize,
 }
 
-/// What a prompt asks the model to do.
+/// The script of a prompt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Script {
     pub(super) steps: Vec<Step>,
@@ -132,7 +132,7 @@ fn directives(text: &str) -> (Vec<(&'static str, &str)>, String) {
     (found, plain)
 }
 
-/// Reads one directive behind its opening brackets: its kind, its argument, and what follows it.
+/// Reads one directive behind its opening brackets: its kind, its argument, and the rest.
 fn directive(inside: &str) -> Option<(&'static str, &str, &str)> {
     let kind = KINDS.into_iter().find(|kind| {
         inside
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_closed_directive_is_plain_text() {
+    fn an_unclosed_directive_is_plain_text() {
         for text in ["[[say:never closed", "[[sayings:x]]", "[[", "[[ say:x]]", "[[hang on]]"] {
             let script = Script::of(text).unwrap();
             assert_eq!(script, Script { answer: format!("ok: {text}"), ..Script::default() });

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// What agents call their shell, the more particular names first.
+/// The names of agents' shell tools, the more particular names first.
 const SHELLS: [&str; 13] = [
     "Bash",
     "bash",

@@ -1,5 +1,5 @@
-//! What is tried alike with several agents that were started by hand: claims, waits and whole bodies.
-//! What is ordered through agentctl is in [`super::control`].
+//! Parts that several agents share, for sessions started by hand: claims, waits and whole bodies.
+//! Orders through agentctl are in [`super::control`].
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -45,8 +45,8 @@ pub(super) fn until_state(
     })
 }
 
-/// Looks again and again until the model is asked this. What the rows may say, in their order, is asked
-/// before each look: nobody can know more than the agent has told by then.
+/// Looks again and again until the model gets this request. The allowed answers are computed before
+/// each look, from the facts that the agent has written by then.
 pub(super) fn starting(
     stage: &mut Stage,
     word: &str,
@@ -86,11 +86,11 @@ pub(super) fn paused(stage: &mut Stage, id: &str, agent: &Held) -> Result<(), Tr
     stage.expect("after SIGCONT", &running.because(None))
 }
 
-/// What makes a session of which [`logs`] is asked.
+/// The prompt of a session for [`logs`].
 pub(super) const SPEAKING: &str = "speaking [[tool:echo heard-$((40+2))]] [[say:all said]]";
 
-/// Compares what `logs` gives of a session with what was said in it: this prompt, one call of a tool of
-/// this name whose command stands in this field, what that gave, and the last answer.
+/// Compares `logs` of a session with its conversation: this prompt, one call of a tool of this name
+/// with its command in this field, its result, and the last answer.
 pub(super) fn logs(
     stage: &mut Stage,
     id: &str,

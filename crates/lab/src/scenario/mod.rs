@@ -36,7 +36,7 @@ pub fn all() -> impl Iterator<Item = &'static Scenario> {
     AGENTS.iter().flat_map(|agent| agent.scenarios.iter().copied().flatten())
 }
 
-/// What a scenario needs.
+/// The requirements of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing but processes and files: part of the core that CI plays.
@@ -54,7 +54,7 @@ pub enum Versions {
     Newest,
     /// All of them.
     Every,
-    /// This one and later ones, because earlier ones lack what it shows.
+    /// This version and later ones, because earlier ones lack the feature.
     Since(&'static str),
 }
 
@@ -65,11 +65,11 @@ pub struct Scenario {
     pub agent: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// What it shows, for the page.
+    /// Its description for the page.
     pub shows: &'static str,
-    /// What it needs.
+    /// Its requirements.
     pub needs: Needs,
-    /// Why `unknown` is the best that can be said, where no source exists.
+    /// Why `unknown` is the best possible answer, where no source exists.
     pub unknown_because: Option<&'static str>,
     /// Which promised versions it is played with.
     pub versions: Versions,
@@ -90,7 +90,7 @@ impl Scenario {
         self
     }
 
-    /// Says whether it belongs to what is played with this version when versions are compared.
+    /// Says whether it is played with this version when versions are compared.
     #[must_use]
     pub fn shows_version(&self, version: &str) -> bool {
         match self.versions {

@@ -1,5 +1,5 @@
-//! Situations that are alike for several agents and that only some machines show: wrappers, other mounts, an
-//! event stream beside a session, a `stop` whose answer is compared with what lives.
+//! Situations that several agents share and that only some machines have: wrappers, other mounts, an
+//! event stream beside a session, a `stop` whose answer is compared with the live processes.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub(super) fn one_alive(stage: &mut Stage, id: &str) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Compares that a program which only has an agent's name is not said to be at work or at rest.
+/// Checks that a program which only has an agent's name is reported neither as running nor as idle.
 pub(super) fn no_namesake(stage: &mut Stage, pid: u32) -> Result<(), Trouble> {
     let rows = stage.rows(&[])?;
     let holds = rows.iter().all(|r| r["pid"] != pid || r["status"] == "unknown");
@@ -46,8 +46,8 @@ pub(super) fn no_namesake(stage: &mut Stage, pid: u32) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Compares that nothing is listed as alive. A process whose arguments cannot be read may be `unknown` where
-/// the table of versions says so.
+/// Checks that no live session is listed. A process whose arguments cannot be read may be `unknown`
+/// where the table of versions allows it.
 pub(super) fn none_alive(stage: &mut Stage, moment: &str) -> Result<(), Trouble> {
     let rows = stage.rows(&[])?;
     let unknown = !rows.is_empty() && rows.iter().all(|row| row["status"] == "unknown");
@@ -113,14 +113,14 @@ pub(super) fn say(fifo: &Path, line: &Value) -> Result<(), Trouble> {
     file.write_all(format!("{line}\n").as_bytes()).map_err(|e| e.to_string())
 }
 
-/// An event stream that was begun before the sessions it tells about.
+/// An event stream that was begun before its sessions.
 pub(super) struct Events(Order);
 
 impl Events {
     /// Begins one and waits until it has looked for the first time.
     pub(super) fn begin(stage: &Stage) -> Result<Self, Trouble> {
         let order = stage.begin(&stage.home, &[], &["events"], b"")?;
-        // It says nothing by itself: a directory that is locked while it looks is told.
+        // It prints nothing by itself: a directory that is locked while it runs is reported.
         let mut probes = 0;
         stage.until("the event stream tells of a lock", || {
             probes += 1;

@@ -1,4 +1,4 @@
-//! What each API answers, whole and as events.
+//! The answers of each API, whole and as events.
 
 use super::*;
 

@@ -14,7 +14,7 @@ use lab::model::{Api, End, Model, Options, Request, Usage};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Far longer than any test may take: what waits for it must be interrupted.
+/// Far longer than any test may take: a wait for it must be interrupted.
 const LONG: &str = "100000";
 
 fn start() -> Model {
@@ -153,7 +153,7 @@ fn names(events: &[(String, Value)]) -> Vec<&str> {
     events.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-/// Joins what the events of this name say at this place.
+/// Joins the texts of the events of this name at this place.
 fn joined(events: &[(String, Value)], name: &str, place: &str) -> String {
     let of = events.iter().filter(|(n, _)| n == name);
     of.filter_map(|(_, data)| data.pointer(place).and_then(Value::as_str)).collect()

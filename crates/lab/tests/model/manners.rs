@@ -1,4 +1,4 @@
-//! Errors, cuts, delays, odd clients, and what is recorded of it all.
+//! Errors, cuts, delays, odd clients, and the record of them.
 
 use super::*;
 
@@ -84,7 +84,7 @@ fn a_cut_ends_in_the_middle_of_the_final_answer() {
     let cut: Vec<Request> =
         model.requests().into_iter().filter(|request| request.end == End::Cut).collect();
     assert_eq!(cut.len(), 6);
-    // Only Messages says something about usage before the end: what went in.
+    // Only Messages reports usage before the end: the input.
     let reported = |request: &&Request| request.usage.is_some();
     let early: Vec<&Request> = cut.iter().filter(reported).collect();
     assert_eq!(early.len(), 1);
@@ -124,7 +124,7 @@ fn a_pace_is_a_pause_behind_each_block_and_before_the_final_usage() {
 }
 
 #[test]
-fn whatever_waits_ends_when_the_model_is_dropped() {
+fn waiting_requests_end_when_the_model_is_dropped() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let model = Model::start(Options { log: Some(log.path().to_owned()), ..Options::default() })
         .expect("a port on loopback");
@@ -225,7 +225,7 @@ fn a_connection_is_kept_and_may_run_ahead() {
 }
 
 #[test]
-fn a_client_that_expects_to_be_asked_for_its_body_is() {
+fn an_expect_continue_header_is_answered() {
     let model = start();
     let text = String::from_utf8(request(CHAT, &chat("[[say:x]]", 0))).expect("text");
     let (head, body) = text.split_once("\r\n\r\n").expect("a head");
@@ -241,7 +241,7 @@ fn a_client_that_expects_to_be_asked_for_its_body_is() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_and_the_server_lives_on() {
+fn an_invalid_request_is_refused_and_the_server_continues() {
     let model = start();
     let head = "POST /v1/messages HTTP/1.1\r\n";
     let long = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(100_000));
@@ -283,7 +283,7 @@ fn what_is_no_request_is_refused_and_the_server_lives_on() {
 }
 
 #[test]
-fn models_tokens_and_a_look_whether_somebody_is_there() {
+fn models_token_counts_and_health_checks_are_answered() {
     let model = start();
     let models = get(&model, "/v1/models?limit=1000").json();
     assert!(models["data"].as_array().is_some_and(|data| data.len() == 2), "{models}");
@@ -321,7 +321,7 @@ fn a_title_is_asked_for_without_tools_and_does_not_run_the_script() {
 }
 
 #[test]
-fn what_is_recorded_is_what_was_said() {
+fn requests_are_recorded_as_they_were_received() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let options = Options { log: Some(log.path().to_owned()), usage: Some((123, 45)), port: 0 };
     let model = Model::start(options).expect("a port on loopback");
@@ -352,7 +352,7 @@ fn what_is_recorded_is_what_was_said() {
     }
     assert_eq!((first.method.as_str(), first.path.as_str()), ("POST", "/v1/messages"));
 
-    // The same numbers, read from what the client got.
+    // The same numbers, read from the client's answers.
     let number =
         |data: &Value, place: &str| data.pointer(place).and_then(Value::as_u64).expect("a number");
     let (_, told) = step.iter().find(|(name, _)| name == "message_delta").expect("usage");
@@ -383,7 +383,7 @@ fn what_is_recorded_is_what_was_said() {
     };
     assert_eq!(third.usage, Some(told));
 
-    // And the log says what memory says; a line is written just after the record has ended.
+    // The log agrees with memory; a line is written just after the record has ended.
     drop(model);
     let lines = std::fs::read_to_string(log.path()).expect("the log");
     let lines: Vec<Value> =

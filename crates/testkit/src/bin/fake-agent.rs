@@ -3,8 +3,8 @@
 //! - `write PATH TEXT`: writes a file; `{pid}`, `{start}`, `{ns}`, `{machine}`, `{boot}` stand for its own
 //! - `append PATH TEXT`: adds a line to a file
 //! - `keep PATH TEXT`: adds a line to a file and holds it
-//! - `answer FOLDER`: accepts HTTP on the loopback; `GET /a/b` is answered with the file `a.b`, and what
-//!   was asked is added to the file `asked`
+//! - `answer FOLDER`: accepts HTTP on the loopback; `GET /a/b` is answered with the file `a.b`, and the
+//!   request is added to the file `asked`
 //! - `serve-rpc SOCKET FILE`: accepts connections on a Unix socket; each line of JSON-RPC is answered with the
 //!   result that FILE, a JSON object, has for its method
 //! - `bequeath SOCKET`: listens on a Unix socket and leaves the listener to a `sleep` that it starts
@@ -18,22 +18,22 @@
 //! - `relay PATH`: listens on a Unix socket and passes each connection on to the socket `PATH.behind`
 //! - `connect PATH`: connects to a Unix socket and holds the connection
 //! - `remove PATH`: removes a file
-//! - `say TEXT`: says so, then goes on
+//! - `say TEXT`: prints the text, then continues
 //! - `exit CODE`: ends
-//! - `env NAME VALUE`: sets a variable for what it starts
-//! - `start SCRIPT`: starts a shell with this script as a child and goes on
+//! - `env NAME VALUE`: sets a variable for its children
+//! - `start SCRIPT`: starts a shell with this script as a child and continues
 //! - `fork`: forks a child that keeps every open file and never becomes another program; it dies with its
 //!   parent
 //! - `stay`: will stay when its stdin is closed, too
-//! - `reaper`: becomes the one that orphans below it are given to
-//! - `hide`: unmaps its own arguments before it says that it is ready, so that nobody can read them; then it
-//!   stays until somebody kills it
-//! - `be-gateway PATH`: is a gateway; its address is written to this file with `.url` behind it, and at the end
-//!   everything it was asked to the file itself
+//! - `reaper`: becomes the subreaper of its descendants
+//! - `hide`: unmaps its own arguments before it prints that it is ready, so that they cannot be read;
+//!   then it stays until it is killed
+//! - `be-gateway PATH`: is a gateway; its address is written to this file with the suffix `.url`, and
+//!   at the end all requests to the file itself
 //! - `mute`: listens on the loopback and never accepts
 //! - `deaf PATH`: listens on a Unix socket and never accepts, and has filled its queue
 //!
-//! At the end it says `ready <pid>` and stays until its stdin is closed or somebody kills it.
+//! At the end it prints `ready <pid>` and stays until its stdin is closed or it is killed.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 #![allow(unsafe_code)] // `hide` takes away memory of its own; `fork` stops a child before its `exec`
 
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
             "start" => {
                 let mut shell = Command::new("sh");
                 shell.arg("-c").arg(word()).envs(env.iter().cloned());
-                // It speaks to nobody: whoever waits for our words must not wait for its end.
+                // It does not inherit stdout: a reader of our output must not wait for its end.
                 shell.stdin(Stdio::null()).stdout(Stdio::null());
                 drop(shell.spawn().expect("started"));
             }
@@ -154,7 +154,7 @@ fn watch() -> File {
     File::from(watch.expect("a watch"))
 }
 
-/// Listens and never accepts; connects to itself until nobody else can.
+/// Listens and never accepts; connects to itself until its queue is full.
 fn deaf(path: &str) -> Vec<File> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
     let socket = |flags| {
@@ -295,7 +295,7 @@ fn relay(path: &str) {
     });
 }
 
-/// Passes on what one end says, and then that it has ended.
+/// Copies one direction of a connection, and then its end.
 fn pass_on(mut from: UnixStream, mut to: UnixStream) {
     let _broken = std::io::copy(&mut from, &mut to);
     for end in [from, to] {
@@ -303,7 +303,7 @@ fn pass_on(mut from: UnixStream, mut to: UnixStream) {
     }
 }
 
-/// Answers whoever asks, for as long as this process lives.
+/// Answers HTTP requests as long as this process lives.
 fn answer(folder: std::path::PathBuf) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
     std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! Which devices a gateway knows: it checks their signatures as the real one does, and somebody has to
-//! approve them where it demands to know who asks.
+//! The devices of a gateway: it checks their signatures like the real one, and a person has to approve
+//! them where it demands a device.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use ring::digest;
 use ring::signature::{ED25519, UnparsedPublicKey};
 use serde_json::{Value, json};
 
-/// What it says first on every connection.
+/// The nonce of every challenge.
 pub(super) const NONCE: &str = "a0f0c36e-nonce";
 pub(super) const SIGNED_AT: u64 = 1_794_728_952_863;
-/// What it gives a device that it lets in.
+/// The token for a device that is accepted.
 pub const DEVICE_TOKEN: &str = "device-token-that-nobody-keeps";
 
 /// Whether it wants to know which device asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Demand {
-    /// No, and approves of whoever says so, as on its own machine.
+    /// No, and approves every device by itself, as on its own machine.
     #[default]
     No,
-    /// No, and approves of nobody by itself.
+    /// No, and approves no device by itself.
     NoAndUnapproving,
     /// Lets the unknown in without any right, as off its own machine.
     Strips,
@@ -32,11 +32,11 @@ pub enum Demand {
 pub struct Devices {
     /// Whether it wants to know.
     pub demand: Demand,
-    /// What each is approved for.
+    /// The approved scopes of each device.
     pub approved: BTreeMap<String, Vec<String>>,
-    /// What somebody has to approve: request, device, scopes.
+    /// The pending approvals: request, device, scopes.
     pub pending: Vec<(String, String, Vec<String>)>,
-    /// Those that had been approved and are no more.
+    /// Devices whose approval was revoked.
     pub revoked: Vec<String>,
     /// Ids of requests are this instead of an honest one.
     pub request_id: Option<String>,
@@ -53,7 +53,7 @@ impl Devices {
         self.approved.insert(device, scopes);
     }
 
-    /// Takes back what was approved.
+    /// Revokes all approvals.
     pub fn revoke_all(&mut self) {
         self.revoked.extend(std::mem::take(&mut self.approved).into_keys());
     }
@@ -113,7 +113,7 @@ fn texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned)).collect()
 }
 
-/// Checks what a device says of itself, in the words of the real gateway.
+/// Checks the proof of a device, with the error texts of the real gateway.
 fn check(params: &Value) -> Result<(), &'static str> {
     let device = &params["device"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -4,14 +4,14 @@ use super::chance::Chance;
 use super::sheet::{Filler, Sheet, Tokens, words};
 use super::{Outcome, Written};
 
-/// What kind of transcript is wanted.
+/// The properties of a transcript.
 pub(super) struct Order<'a> {
     pub(super) id: &'a str,
     pub(super) cwd: &'a str,
     pub(super) start_ms: i64,
     pub(super) bytes: usize,
     pub(super) outcome: Outcome,
-    /// The subagent whose file this is.
+    /// The subagent of this file.
     pub(super) agent: Option<&'a str>,
 }
 
@@ -128,7 +128,7 @@ impl Transcript<'_> {
             let line = ATTACHMENT.replace("$B", kind);
             self.linked(&line);
         }
-        // What precedes the first answer is 80 to 140 kB, where the whole is not smaller.
+        // The lines before the first answer are 80 to 140 kB, if the whole is not smaller.
         let bulk = usize::try_from(self.sheet.chance.between(80 << 10, 140 << 10)).expect("small");
         let bulk = bulk.min(self.sheet.room(0) / 2);
         self.sheet.fill(b'F', bulk / 10);

@@ -4,7 +4,7 @@ use super::chance::Chance;
 use super::sheet::{Filler, Sheet, Tokens, words};
 use super::{Outcome, Written};
 
-/// What kind of rollout is wanted.
+/// The properties of a rollout.
 pub(super) struct Order<'a> {
     pub(super) id: &'a str,
     pub(super) cwd: &'a str,
@@ -180,7 +180,7 @@ impl Rollout<'_> {
         self.line("token_usage_record", USAGE);
     }
 
-    /// Draws the next response of the model and what it used.
+    /// Draws the next response of the model and its tokens.
     fn respond(&mut self) {
         let response = self.sheet.chance.hex(24);
         self.sheet.set(b'R', response);

@@ -1,4 +1,4 @@
-//! Codex's index of its threads, with its own schema, at rest: checkpointed, nobody has it open.
+//! Codex's index of its threads, with its own schema, at rest: checkpointed and not open.
 
 use std::io;
 use std::path::Path;

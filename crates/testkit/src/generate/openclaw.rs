@@ -1,4 +1,4 @@
-//! The rows of an OpenClaw gateway: no file, only what its list shows.
+//! The rows of an OpenClaw gateway: no file, only its list.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use super::{Agent, Draft, Made, Outcome};
 /// Makes a session and the rows its gateway lists for it, its subagent's among them.
 pub(super) fn session(mut draft: Draft, rows: &mut Vec<Value>) -> Made {
     let id = draft.chance.uuid4();
-    // Nobody kills a run there without the gateway's knowing: it says `killed`, which is an interruption.
+    // A gateway knows of every killed run: its status is `killed`, which is an interruption.
     let (status, outcome) = match draft.outcome {
         Outcome::Finished => ("done", Outcome::Finished),
         Outcome::Failed if draft.chance.percent(30) => ("timeout", Outcome::Failed),

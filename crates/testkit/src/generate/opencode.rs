@@ -1,4 +1,4 @@
-//! OpenCode's database, with its own schema, columns and texts, at rest: checkpointed, nobody has it open.
+//! OpenCode's database, with its own schema, columns and texts, at rest: checkpointed and not open.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Writing native lines from templates: `$A` to `$Z` stand for what is known of the session.
+//! Writes native lines from templates: `$A` to `$Z` stand for facts of the session.
 //!
 //! Big texts are cut from one prepared sheet of filler, already escaped, so that gigabytes are copied
 //! rather than composed.
@@ -18,7 +18,7 @@ const WORDS: &[&str] = &[
     "table", "target", "test", "thread", "token", "update", "value", "worker", "writer",
 ];
 
-/// A megabyte of text as it stands inside a JSON string, in blocks that can be cut anywhere between.
+/// A megabyte of text in the escaped form of a JSON string, in blocks that can be cut anywhere between.
 pub(super) struct Filler(Vec<u8>);
 
 impl Filler {
@@ -28,7 +28,7 @@ impl Filler {
         for number in 0..BLOCKS {
             let start = text.len();
             match number % 48 {
-                // What a transcript shows may itself look like a transcript.
+                // The text of a transcript may itself look like a transcript.
                 7 => text.extend(br#"{\"type\":\"user\",\"usage\":{\"input_tokens\":9"#),
                 19 => text.extend(br#"\t\"path\": \"src\\\\main\","#),
                 31 => text.extend("größe → naïve ✓ ".as_bytes()),
@@ -118,7 +118,7 @@ impl<'a> Sheet<'a> {
         slot.extend_from_slice(text);
     }
 
-    /// Puts what one slot holds, in quotes, into another.
+    /// Puts the content of one slot, in quotes, into another.
     pub(super) fn quote(&mut self, from: u8, to: u8) {
         let value = std::mem::take(&mut self.slots[usize::from(from - b'A')]);
         let slot = &mut self.slots[usize::from(to - b'A')];

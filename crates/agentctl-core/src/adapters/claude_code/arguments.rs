@@ -1,4 +1,5 @@
-//! What an argument list of Claude Code asks for: a session, or a subcommand that serves something else.
+//! Reads an argument list of Claude Code: it starts a session, or a subcommand that serves something
+//! else.
 //!
 //! Read as Claude Code 2.1.325 reads it: the subcommand is the first word that is neither an option nor an
 //! option's value. `-p` anywhere makes every word part of a prompt. The lists hold all promised versions.
@@ -11,7 +12,7 @@ const SUBCOMMANDS: [&str; 26] = [
     "setup-token", "stop", "ultrareview", "update", "upgrade",
 ];
 
-/// Words that are looked for only in the first place: what they start is not Claude Code's command line.
+/// Words that count only as the first argument: they start something other than a session.
 #[rustfmt::skip]
 const FIRST_WORDS: [&str; 20] = [
     "--version", "-v", "-V", "--help", "-h", "--update", "--upgrade", "--daemon-worker", "--chrome-native-host",
@@ -46,8 +47,8 @@ const OPTIONAL: [&str; 12] = [
     "--resume", "-r", "--teleport", "--worktree",
 ];
 
-/// Says whether a process with these arguments can serve a session. A spare and the host of a background
-/// session's terminal share the agent's program file and do not.
+/// Says whether a process with these arguments can serve a session. A spare process and the terminal
+/// host of a background session run the same program file and cannot.
 pub(super) fn may_serve_session(argv: &[String]) -> bool {
     let background = argv.iter().any(|a| a == "--bg-spare" || a == "--bg-pty-host");
     !background && subcommand(argv).is_none()
@@ -140,7 +141,7 @@ fn after_values<'r, 'a>(option: &str, rest: &'r [&'a str]) -> &'r [&'a str] {
                 rest
             }
         }
-        // Any other option takes one value, also one that we do not know: but never a subcommand's name.
+        // Any other option, also an unknown one, takes one value, but never the name of a subcommand.
         [value, tail @ ..] if is_value(value) && !is_unknown_before_subcommand(option, value) => {
             tail
         }

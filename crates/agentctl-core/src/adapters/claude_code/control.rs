@@ -1,5 +1,5 @@
-//! How Claude Code is moved. The session id is ours to choose; the prompt comes on stdin; the first
-//! structured line says which session it really is.
+//! Control of Claude Code. We choose the session id; the prompt comes on stdin; the first JSON line on
+//! stdout names the session that really began.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,14 +17,14 @@ use crate::host::Host;
 use crate::model::Session;
 use crate::native::file;
 
-/// What decides who pays; kept or taken by the setting `billing`.
+/// Variables that decide which account pays; the setting `billing` keeps or removes them.
 const BILLING: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"];
-/// A refusal for want of a login follows the first line within 70 ms.
+/// Time to wait for a login error after the first line; it follows within 70 ms.
 const LOGIN_GRACE: Duration = Duration::from_millis(500);
-/// The warning about a model it does not know follows the first line within 25 ms; on a busy machine
-/// within some hundred.
+/// Time to wait for the warning about an unknown model after the first line; it follows within 25 ms,
+/// on a busy machine within some hundred.
 const MODEL_GRACE: Duration = Duration::from_millis(500);
-/// After that warning the model server itself has to say whether it knows it.
+/// Time to wait for the model server after that warning: only the server's answer decides.
 const SERVER_GRACE: Duration = Duration::from_secs(5);
 
 impl Control for ClaudeCode {
@@ -90,7 +90,7 @@ impl Control for ClaudeCode {
     fn handshake(&self, host: &Host, order: &Order, words: &FirstWords<'_>) -> Handshake {
         let lines: Vec<Value> = words.json_lines().collect();
         let failed = lines.iter().find(|line| line["is_error"] == true);
-        // Asked for a conversation that is not there, it says so without a beginning.
+        // Asked for a conversation that does not exist, it writes the error without an `init` line.
         if let Some(first) = failed.and_then(|line| line["errors"][0].as_str()) {
             return Handshake::Failed(first.to_owned());
         }
@@ -169,13 +169,13 @@ impl Control for ClaudeCode {
     }
 }
 
-/// Says whether anything is in sight that Claude Code could log in with.
+/// Says whether there is a variable or file that Claude Code could log in with.
 fn logged_in(host: &Host) -> bool {
     VARIABLES.launch.iter().any(|key| VARIABLES.get(host, key).is_some())
         || home(host).join(".credentials.json").is_file()
 }
 
-/// Returns the home a Claude Code started from here would use.
+/// Returns the home that a Claude Code started with this environment would use.
 fn home(host: &Host) -> PathBuf {
     let moved = VARIABLES.get(host, "CLAUDE_CONFIG_DIR").map(PathBuf::from);
     moved.unwrap_or_else(|| host.home.join(".claude"))

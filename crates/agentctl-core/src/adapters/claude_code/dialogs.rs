@@ -1,4 +1,4 @@
-//! The dialogs that Claude Code shows before a session begins, as its own settings tell.
+//! The dialogs that Claude Code shows before a session begins, read from its settings.
 
 use serde::Deserialize;
 
@@ -7,7 +7,7 @@ use crate::kernel::Process;
 use crate::model::{Reason, ReasonKind};
 use crate::native::file;
 
-/// What Claude Code's own settings say must be answered before a session can begin.
+/// Returns the dialog that must be answered before a session can begin, from Claude Code's settings.
 pub(super) fn first_dialog(look: &Look, root: &Root, process: &Process) -> Option<Reason> {
     let beside = root.path.parent().map(|p| p.join(".claude.json"));
     let paths = [Some(root.path.join(".claude.json")), beside];
@@ -59,7 +59,8 @@ struct Project {
 }
 
 impl Settings {
-    /// The answer about a key is kept by its last twenty characters.
+    /// Says whether a key is neither approved nor rejected; answers are stored by the key's last 20
+    /// characters.
     fn knows_not_the_key(&self, look: &Look, process: &Process) -> bool {
         let values = look.host.kernel.environ(&process.id, &["ANTHROPIC_API_KEY"]);
         let key = values.ok().and_then(|mut v| v.pop()).flatten().filter(|k| !k.is_empty());

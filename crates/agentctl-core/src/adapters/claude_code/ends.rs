@@ -34,13 +34,13 @@ pub(super) fn may_be_ending(line: &[u8]) -> bool {
     FINDERS.iter().any(|kind| kind.find(beginning).is_some())
 }
 
-/// What a line behind the last message says about the end of the turn.
+/// The end of a turn that a line behind the last message reports.
 pub(super) enum Ending {
-    /// The turn ended so; with a note for the reader.
+    /// The turn ended like this; the text is a note for the user.
     Ended(Turn, Option<String>),
-    /// The result that was asked for was given: the end, once the process has taken its leave.
+    /// The structured output was given. The turn ended, provided the process wrote its exit lines.
     Output,
-    /// The process was given this many dollars to spend.
+    /// The process has a budget of this many dollars.
     Budget(f64),
 }
 
@@ -56,7 +56,7 @@ struct Attachment {
     tool_name: Option<String>,
 }
 
-/// Reads an attachment; `None` for one that says nothing about an end.
+/// Reads an attachment; `None` if it says nothing about an end.
 pub(super) fn of_attachment(raw: Option<&RawValue>) -> Option<Ending> {
     let attachment: Attachment = serde_json::from_str(raw?.get()).ok()?;
     let hook = attachment.hook_name.as_deref().unwrap_or("a hook");
@@ -84,7 +84,7 @@ pub(super) fn of_attachment(raw: Option<&RawValue>) -> Option<Ending> {
     }
 }
 
-/// Reads a `system` line; `None` for one that says nothing about an end.
+/// Reads a `system` line; `None` if it says nothing about an end.
 pub(super) fn of_system(line: &Line<'_>) -> Option<Ending> {
     match line.subtype.as_deref() {
         // The last command of a terminal does not change how its last turn ended.
@@ -100,7 +100,7 @@ pub(super) fn of_system(line: &Line<'_>) -> Option<Ending> {
     }
 }
 
-/// Reads the text of a `user` line; `None` for one that says nothing about an end.
+/// Reads the text of a `user` line; `None` if it says nothing about an end.
 pub(super) fn of_user(text: &str) -> Option<Ending> {
     let rest = text.strip_prefix(STOPPED_BY_HOOK)?;
     (rest.is_empty() || rest.starts_with(": "))
@@ -116,7 +116,7 @@ fn stopped_by(hook: &str, said: &str) -> String {
     }
 }
 
-/// The first version that is known to write limits, hooks and its leave behind the last message.
+/// The first version that is known to write limits, hooks and its exit lines behind the last message.
 const ENDS_SINCE: [u32; 3] = [2, 1, 100];
 /// The first version that is known to leave different files after SIGINT and after SIGTERM.
 const SIGNALS_SINCE: [u32; 3] = [2, 1, 280];
@@ -132,7 +132,7 @@ pub(super) struct Traces {
     pub(super) version: Option<[u32; 3]>,
     /// A prompt was taken from the queue behind the last message.
     pub(super) took_prompt: bool,
-    /// The process took its leave behind the last message, and wrote no cost.
+    /// The process wrote its exit lines behind the last message, and no cost.
     pub(super) left_without_cost: bool,
 }
 
@@ -168,11 +168,11 @@ impl Traces {
 /// Budget and cost of the process that wrote last, collected newest first.
 #[derive(Default)]
 pub(super) struct Money {
-    /// What the session had cost when the process left.
+    /// The cost of the session when the process exited.
     last: Option<f64>,
-    /// What it had cost when an earlier process left.
+    /// The cost of the session when an earlier process exited.
     earlier: Option<f64>,
-    /// What the process was given to spend.
+    /// The budget of the process.
     budget: Option<f64>,
     /// The newest message of the model.
     message: Option<String>,
@@ -181,7 +181,7 @@ pub(super) struct Money {
 }
 
 impl Money {
-    /// Takes a figure of what the session has cost; the first counts only if nothing came behind it.
+    /// Adds a cost figure; the first counts as the last one only if no message follows it.
     pub(super) fn add_cost(&mut self, total: Option<f64>, is_last: bool) {
         if self.last.is_none() && is_last {
             self.last = total;
@@ -191,14 +191,14 @@ impl Money {
         }
     }
 
-    /// Takes the budget that is written in front of every model call of a process that has one.
+    /// Adds the budget, which is written before every model call of a process that has one.
     pub(super) fn add_budget(&mut self, total: f64) {
         if !self.is_past_last_call {
             self.budget = self.budget.or(Some(total));
         }
     }
 
-    /// Takes notice of a message of the model: the budget of the last call stands behind the message before.
+    /// Notes a message of the model: the budget of the last call is written after the previous message.
     pub(super) fn add_message(&mut self, id: &str) {
         match &self.message {
             Some(newest) if newest != id => self.is_past_last_call = true,
@@ -207,12 +207,12 @@ impl Money {
         }
     }
 
-    /// Takes notice of a prompt: an earlier call is an earlier turn's.
+    /// Notes a prompt: earlier calls belong to an earlier turn.
     pub(super) fn add_prompt(&mut self) {
         self.is_past_last_call = true;
     }
 
-    /// Says whether no budget was seen, and an earlier line may still tell of one.
+    /// Says whether no budget was seen and an earlier line may still contain one.
     pub(super) fn seeks_budget(&self) -> bool {
         self.budget.is_none() && !self.is_past_last_call
     }
@@ -221,7 +221,8 @@ impl Money {
     pub(super) fn is_open(&self) -> bool {
         match (self.budget, self.last) {
             (None, _) => !self.is_past_last_call,
-            // The figure holds all earlier processes too: less than the budget is less for sure.
+            // The figure includes all earlier processes, so a figure below the budget proves that it
+            // was not spent.
             (Some(budget), Some(last)) => last >= budget && self.earlier.is_none(),
             (Some(_), None) => false,
         }
@@ -248,7 +249,7 @@ impl Money {
 /// The name of the tool by which the model gives the output that `--json-schema` asks for.
 const OUTPUT_TOOL: &str = "StructuredOutput";
 /// The number of outputs not matching the schema that ends a turn, unless the environment changes it.
-const OUTPUTS_MOST: u32 = 5;
+const MAX_OUTPUTS: u32 = 5;
 
 /// The structured outputs that the last turn gave, collected newest first.
 #[derive(Default)]
@@ -273,16 +274,16 @@ impl Outputs {
 
     /// Says whether an earlier line may still change the answer.
     pub(super) fn is_open(&self) -> bool {
-        self.is_last == Some(true) && self.count < OUTPUTS_MOST && !self.is_past_prompt
+        self.is_last == Some(true) && self.count < MAX_OUTPUTS && !self.is_past_prompt
     }
 
-    /// Decides about an open turn without an open call whose process left: an output that matched its schema
-    /// would have ended it.
+    /// Decides about an open turn without an open call whose process exited in order: an output that
+    /// matched its schema would have ended the turn.
     pub(super) fn decide(&self, open: Turn) -> Turn {
         if self.is_last != Some(true) {
             return open;
         }
-        if self.count >= OUTPUTS_MOST {
+        if self.count >= MAX_OUTPUTS {
             return Turn::Failed(format!(
                 "its output did not match the schema {} times",
                 self.count

@@ -1,4 +1,4 @@
-//! Which home a Claude Code process uses, as Claude Code itself finds it.
+//! The home of a Claude Code process, found by the same rules as Claude Code uses.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use crate::kernel::Process;
 /// Largest `/etc/passwd` that is read.
 const PASSWD_BYTES: u64 = 1 << 20;
 
-/// Returns the home a live process uses, as its environment and directory say.
+/// Returns the home a live process uses, from its environment and directory.
 pub(super) fn home_of(look: &Look, process: &Process) -> Option<PathBuf> {
     let named = named(look, process)?;
     if named.home.is_absolute() {
         return look.home(&named.home);
     }
-    // Claude Code takes a relative home, also an empty one, from the directory it stands in.
+    // Claude Code resolves a relative home, also an empty one, from its working directory.
     let record = Path::new("sessions").join(format!("{}.json", process.id.pid));
     let began_in = named.pwd.filter(|pwd| pwd.is_absolute());
     let directories: Vec<&PathBuf> = process.cwd.iter().chain(began_in.iter()).collect();
@@ -50,7 +50,7 @@ fn named(look: &Look, process: &Process) -> Option<Named> {
     Some(Named { home, pwd: pwd.as_ref().map(PathBuf::from) })
 }
 
-/// Returns the home directory that the system names for a user: a process without `HOME` uses that.
+/// Returns the home directory of a user from `/etc/passwd`, which a process without `HOME` uses.
 fn home_of_user(uid: u32) -> Option<PathBuf> {
     let mut text = String::new();
     let file = std::fs::File::open("/etc/passwd").ok()?;

@@ -31,7 +31,7 @@ pub(super) struct Line<'a> {
     /// Of `queue-operation` lines.
     #[serde(borrow)]
     pub(super) operation: Option<Cow<'a, str>>,
-    /// Who refused a tool call, if it was refused.
+    /// The refusal of a tool call: by a rule or by a person.
     #[serde(borrow)]
     permission_decision: Option<Decision<'a>>,
     #[serde(default)]
@@ -73,12 +73,12 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Parses a line; `None` for what is no JSON object of this shape.
+    /// Parses a line; `None` if it is not a JSON object of this shape.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         jsonl::parse(bytes)
     }
 
-    /// Says whether a tool call was refused by the rules, without anyone being asked.
+    /// Says whether a rule refused a tool call without asking the user.
     pub(super) fn was_refused_by_rule(&self) -> bool {
         let decision = self.permission_decision.as_ref();
         decision.is_some_and(|d| {
@@ -129,7 +129,7 @@ pub(super) struct Body<'a> {
     pub(super) usage: Option<Usage>,
 }
 
-/// The model name of what Claude Code says in the model's place.
+/// The model name in messages that Claude Code writes itself.
 pub(super) const SYNTHETIC: &str = "<synthetic>";
 
 impl Body<'_> {
@@ -189,7 +189,8 @@ impl From<Usage> for Tokens {
     }
 }
 
-/// Says whether a user line's text is what a person (or script) asked, not what the program added.
+/// Says whether the text of a user line is a prompt of a person or script, and not added by the
+/// program.
 pub(super) fn is_prompt(text: &str) -> bool {
     const ADDED: [&str; 7] = [
         "<command-name>",

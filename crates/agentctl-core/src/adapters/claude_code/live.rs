@@ -1,4 +1,4 @@
-//! Who lives: `sessions/<pid>.json`, verified against the kernel, and processes that have none.
+//! Live sessions: `sessions/<pid>.json`, verified against the kernel, and processes without a record.
 //!
 //! A record can be forged by every program that may write in the home. It joins a process only after
 //! [`prove`]; a record that names a process which does not pass makes its session `unknown`.
@@ -22,14 +22,14 @@ const RECORD_BYTES: u64 = 256 << 10;
 /// A record is truncated and written again: an empty or torn one is read again after this pause.
 const REWRITE_PAUSE: Duration = Duration::from_millis(2);
 /// The most pauses in one look at a home, for all its torn records together, before the records count as torn.
-const PAUSES: usize = 19;
+const MAX_PAUSES: usize = 19;
 /// The most skipped records that get a fault of their own; the others are counted in one fault.
-const FAULTS_MOST: usize = 16;
+const MAX_FAULTS: usize = 16;
 /// The kernel's name of an inotify descriptor. Every version opens one after it has written its record.
 const FILE_WATCH: &str = "anon_inode:inotify";
 /// The first version that is known to write a key before its record.
 const KEYS_SINCE: [u32; 3] = [2, 1, 280];
-/// Why a process of the agent's name is no proof of an agent.
+/// The reason why a process with the agent's name is not proved to be the agent.
 const NAMESAKE: &str =
     "only the name of its program file says that it is Claude Code: it has no record and no key";
 
@@ -61,7 +61,7 @@ pub(super) fn read(look: &Look, root: &Root) -> Found<Served> {
         look,
         root,
         found: Found::default(),
-        pauses: PAUSES,
+        pauses: MAX_PAUSES,
         empty: HashSet::new(),
         torn: HashSet::new(),
         told: HashSet::new(),
@@ -75,7 +75,7 @@ pub(super) fn read(look: &Look, root: &Root) -> Found<Served> {
     living.found
 }
 
-/// What one look at a home has found so far.
+/// The findings of one look at a home so far.
 struct Living<'a> {
     look: &'a Look,
     root: &'a Root,
@@ -86,7 +86,7 @@ struct Living<'a> {
     empty: HashSet<u32>,
     /// Processes whose record was still torn after the last pause.
     torn: HashSet<u32>,
-    /// Processes whose record says which session they serve, but does not prove it.
+    /// Processes whose record names a session, but does not prove that they serve it.
     told: HashSet<u32>,
 }
 
@@ -117,7 +117,7 @@ impl Living<'_> {
         }
     }
 
-    /// Says that the deadline passed before every record was read.
+    /// Adds the fault that the deadline passed before every record was read.
     fn out_of_time(&mut self) {
         self.found.whole = false;
         let message = "not every live record could be read in time".to_owned();
@@ -126,9 +126,9 @@ impl Living<'_> {
 
     /// Keeps the first faults of this home and counts the others in one more.
     fn bound_faults(&mut self) {
-        let more = self.found.faults.len().saturating_sub(FAULTS_MOST);
+        let more = self.found.faults.len().saturating_sub(MAX_FAULTS);
         if more > 0 {
-            self.found.faults.truncate(FAULTS_MOST);
+            self.found.faults.truncate(MAX_FAULTS);
             let message = format!("{more} more files in sessions were skipped");
             self.found.faults.push(fault(NAME, self.root, "skipped", message));
         }
@@ -176,7 +176,8 @@ impl Living<'_> {
         }
     }
 
-    /// The session of its process cannot be told: no session is proved to be unserved.
+    /// Adds an unreadable record. Its process may serve any session, so no session is proved to be
+    /// unserved.
     fn add_unreadable(&mut self, entry: &file::DirectoryEntry, pid: u32, skip: &file::Skip) {
         self.found.whole &= !self.may_be_claude(pid);
         self.found.faults.push(skipped(NAME, self.root, &entry.path, skip));
@@ -216,8 +217,8 @@ impl Living<'_> {
         }
     }
 
-    /// A record whose process is not here was left behind by SIGKILL. Without a pid domain it may as well
-    /// have been written in another pid namespace, as long as a Claude Code lives in one.
+    /// A record whose process is gone was left behind by SIGKILL. A record without a pid domain may
+    /// come from another pid namespace, if a Claude Code process lives in one.
     fn left_behind(&self, record: &LiveRecord) -> Writer {
         let mut elsewhere = self.look.table.processes.iter().filter(|p| p.elsewhere);
         match elsewhere.find(|p| program::is_suspect(p)) {
@@ -267,18 +268,18 @@ impl Living<'_> {
         if served.state.is_none() {
             // Versions before 2.1.280 write no status without a terminal; later ones within 170 ms.
             served.single_prompt = !streams || !older;
-            // A transcript without a turn of this process's own time: it has not been prompted yet.
+            // A transcript without a turn since this process began: it has not been prompted yet.
             served.unprompted = true;
         }
         served.cwd = record.cwd;
-        // A derived name is the directory's; only one that somebody gave is a name.
+        // A derived name is the name of the directory; only a name that a person or peer gave counts.
         let given = matches!(record.name_source.as_deref(), Some("user" | "peer"));
         served.name = record.name.filter(|_| given);
         served.started_at = record.started_at.and_then(Time::from_millis).or(served.started_at);
         self.found.rows.push(served);
     }
 
-    /// A record on a read-only file system says what was so when it could still be written.
+    /// Returns why a record is stale: on a read-only file system it shows an old state.
     fn stale_because(&self, process: &Process) -> Option<String> {
         let sessions = self.root.path.join("sessions");
         let refusal =
@@ -287,7 +288,7 @@ impl Living<'_> {
         shared.then(|| format!("its live record cannot be written: {refusal}"))
     }
 
-    /// A record that is empty, although its process lives: it is about to be written.
+    /// Notes an empty record of a live process: it is about to be written.
     fn add_empty(&mut self, pid: u32) {
         if self.may_be_claude(pid) {
             self.found.whole = false;
@@ -327,8 +328,8 @@ impl Living<'_> {
         }
     }
 
-    /// Says whether a record speaks for a process. Which of the processes of other pid namespaces wrote
-    /// which record cannot be told: one record of another namespace speaks for them all.
+    /// Says whether a record accounts for a process. Records of other pid namespaces cannot be matched
+    /// to processes, so one such record accounts for all processes of other namespaces.
     fn is_accounted_for(&self, process: &Process) -> bool {
         let is_elsewhere = |served: &Served| {
             let reason = served.state.as_ref().and_then(|s| s.reason.as_ref());
@@ -341,8 +342,8 @@ impl Living<'_> {
             || self.found.rows.iter().any(|s| s.by.contains(&process.id))
     }
 
-    /// Reads a record that was not there when the directory was listed; says whether one speaks for the
-    /// process now.
+    /// Reads a record that was written after the directory was listed; says whether a record accounts
+    /// for the process now.
     fn add_late_record(&mut self, process: &Process) -> bool {
         let pid = process.id.pid;
         if self.empty.contains(&pid) || self.torn.contains(&pid) {
@@ -354,7 +355,7 @@ impl Living<'_> {
             let entry = file::DirectoryEntry { name, path, kind: meta.file_type() };
             let faults = self.found.faults.len();
             self.add_records(vec![(&entry, pid)]);
-            // What is wrong with it was told when the directory was read.
+            // Faults of this record were already reported when the directory was read.
             self.found.faults.truncate(faults);
         }
         self.is_accounted_for(process)
@@ -394,14 +395,14 @@ fn parse(look: &Look, entry: &file::DirectoryEntry) -> Result<Parsed, file::Skip
 
 enum Domain {
     Ours,
-    /// The record does not name one: versions before 2.1.280.
+    /// The record does not name a domain: versions before 2.1.280.
     Unnamed,
     /// No process lives there any more.
     Deserted,
     Elsewhere(String),
 }
 
-/// `linux:<machine-id>:pid:[<namespace>]`: a pid means something only in the domain it was written in.
+/// Compares `linux:<machine-id>:pid:[<namespace>]` with ours: a pid is valid only in its own domain.
 fn domain(look: &Look, text: Option<&str>) -> Domain {
     let kernel = &look.host.kernel;
     let Some(text) = text else { return Domain::Unnamed };
@@ -411,7 +412,8 @@ fn domain(look: &Look, text: Option<&str>) -> Domain {
     let same_machine = kernel.machine_id().is_none_or(|own| machine == Some(own));
     match space {
         Some(space) if same_machine && space == kernel.pid_namespace() => Domain::Ours,
-        // From the machine's own namespace every process can be seen: an empty namespace is gone.
+        // From the machine's own namespace every process is visible, so a namespace without processes
+        // is gone.
         Some(space)
             if same_machine
                 && kernel.sees_whole_machine()
@@ -435,8 +437,8 @@ fn starting() -> State {
     State { status: Status::Running, reason: Some(Reason::of(ReasonKind::Starting)) }
 }
 
-/// Takes its session from a record that 2.1.150 writes before it has read the session that it resumes: the
-/// id is a new one, and no session ever has it.
+/// Removes the session id of a record that 2.1.150 writes before it has read the session that it
+/// resumes: the id is new, and no session ever has it.
 pub(super) fn forget_provisional_id(look: &Look, served: &mut Served) {
     let process = served.by.first().and_then(|id| look.host.kernel.process(id.pid).ok()?);
     if process.is_some_and(|process| arguments::resumes(&process.argv)) {
@@ -446,8 +448,8 @@ pub(super) fn forget_provisional_id(look: &Look, served: &mut Served) {
     }
 }
 
-/// Returns the state of a session whose record has no status and that has no transcript yet: one that is
-/// kept open for a stream of prompts rests until the first comes.
+/// Returns the state of a session whose record has no status and that has no transcript yet. A process
+/// that takes a stream of prompts is idle until the first one.
 pub(super) fn before_first_entry(served: &Served) -> State {
     if served.single_prompt { starting() } else { State { status: Status::Idle, reason: None } }
 }
@@ -469,7 +471,7 @@ fn state(status: &str, waiting_for: Option<&str>) -> State {
     State { status, reason }
 }
 
-/// Without detail the open tool call in the transcript says what for.
+/// Returns the reason for waiting. Without detail the open tool call in the transcript gives it.
 fn waiting(what: Option<&str>) -> Reason {
     match what {
         Some("permission prompt" | "sandbox request" | "worker request") => {
@@ -488,13 +490,14 @@ fn uses(look: &Look, root: &Root, process: &Process) -> bool {
     }
 }
 
-/// What there is of a process's live record.
+/// The traces of a process that has no live record.
 struct Unwritten {
     has_key: bool,
     is_empty: bool,
 }
 
-/// A live process without a live record: starting, at a first dialog, on its way out, or unable to write.
+/// Makes the claim for a live process without a record: starting, at a first dialog, exiting, or unable
+/// to write.
 fn unrecorded(look: &Look, root: &Root, process: &Process, unwritten: &Unwritten) -> Served {
     let mut served = Served::by(None, process);
     let has_key = unwritten.has_key;
@@ -513,9 +516,9 @@ fn unrecorded(look: &Look, root: &Root, process: &Process, unwritten: &Unwritten
         (None, false) => format!("pid {pid} has neither key nor record"),
     };
     served.evidence.push(look.evidence(format!("{NAME}:sessions/"), says));
-    // A wrapper that was only given the agent's name serves no session, also after its agent's end.
+    // A wrapper that only has the agent's name serves no session, also after its agent has ended.
     let is_namesake = !has_key && !unwritten.is_empty && program::is_namesake(process);
-    // Without an outstanding dialog it may also be on its way out, its record gone already.
+    // Without an outstanding dialog it may also be exiting, with its record already removed.
     served.may_serve = blocked.is_none() && !is_namesake;
     served.state = Some(match blocked {
         Some(reason) => State { status: Status::Waiting, reason: Some(reason) },
@@ -527,8 +530,8 @@ fn unrecorded(look: &Look, root: &Root, process: &Process, unwritten: &Unwritten
     served
 }
 
-/// Versions before 2.1.280 leave no file before their record: while a first dialog is outstanding they may be
-/// starting or waiting for its answer.
+/// Versions before 2.1.280 write no file before their record: while a first dialog is outstanding they
+/// may be starting or waiting for its answer.
 fn may_be_asking(look: &Look, root: &Root, process: &Process, has_key: bool) -> Option<State> {
     let writes_key = has_key || program::is_since(process, KEYS_SINCE);
     if writes_key || arguments::is_headless(&process.argv) {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::lines::{Block, Line, is_prompt};
 use crate::model::{Message, Role, ToolCall, ToolResult};
 
-/// Turns one line into messages; what is no part of the conversation gives none.
+/// Turns one line into messages; a line that is not part of the conversation gives none.
 pub(super) fn read(bytes: &[u8]) -> Vec<Message> {
     let Some(line) = Line::parse(bytes).filter(|l| !l.is_meta) else { return Vec::new() };
     let message = match line.kind.as_ref() {

@@ -1,8 +1,8 @@
-//! Claude Code, as it truly is: `sessions/<pid>.json` says who lives and what they do, the transcript
-//! in `projects/<slug>/<id>.jsonl` says the rest.
+//! Claude Code: `sessions/<pid>.json` lists the live sessions and their status, the transcript in
+//! `projects/<slug>/<id>.jsonl` holds the rest.
 //!
-//! A live record counts only if its process lives, began at the recorded tick and in our pid domain; it
-//! is left behind by SIGKILL and vanishes shortly before an orderly exit. argv is never asked for a
+//! A live record counts only if its process lives, began at the recorded tick and in our pid domain;
+//! SIGKILL leaves it behind, and an orderly exit removes it shortly before. argv is never used as a
 //! session id: `/clear` changes the id under the same process. Facts and versions:
 //! `docs/agents/claude-code.md`.
 
@@ -38,7 +38,7 @@ use crate::native::file;
 
 pub(super) const NAME: &str = "claude-code";
 
-/// The variables it reads. Each of those for a launch is something that Claude Code could log in with.
+/// The variables it reads. The `launch` variables are credentials of Claude Code.
 static VARIABLES: Variables = Variables {
     answers: &["CLAUDE_CONFIG_DIR"],
     launch: &[
@@ -91,7 +91,7 @@ impl Adapter for ClaudeCode {
 
     fn roots(&self, look: &Look) -> Vec<Root> {
         // The environment of a live process may move its home. A process that only may be Claude Code
-        // counts here: its home is looked at, and nothing in it is joined to that process.
+        // counts here: its home is read, and nothing in it is joined to that process.
         let homes = self.homes(&look.host);
         let home_of = |process: &Process| {
             if program::is_suspect(process) { home::home_of(look, process) } else { None }
@@ -135,8 +135,8 @@ impl Adapter for ClaudeCode {
     }
 }
 
-/// The folder of a directory's sessions: whatever is no letter or digit becomes `-`. Long names end in
-/// a hash that we do not compute.
+/// Returns the folder name of a directory's sessions: every character but letters and digits becomes
+/// `-`. Long names end in a hash, which is not computed here.
 fn slug(cwd: &str) -> Option<String> {
     const MOST: usize = 200;
     let unit = |u: u16| match u8::try_from(u) {
@@ -161,13 +161,13 @@ struct ClaudeStore<'a> {
     root: &'a Root,
     /// The sessions with a folder beside their transcript, once all were listed.
     folders: OnceLock<HashSet<String>>,
-    /// Where the transcripts of the living should be, once those were read.
+    /// The expected paths of the transcripts of live sessions, once the live records were read.
     served: OnceLock<HashMap<String, PathBuf>>,
-    /// The sessions that a live record names, once those were read.
+    /// The sessions that a live record names, once the live records were read.
     living: OnceLock<HashSet<String>>,
-    /// The living whose record has no status, once those were read.
+    /// The live sessions whose record has no status, once the live records were read.
     statusless: OnceLock<HashSet<String>>,
-    /// When the first process began that serves a session, by the session's id.
+    /// The start of the first process that serves a session, by session id.
     started: OnceLock<HashMap<String, Option<Time>>>,
     /// The subagents beside the transcripts of each project that was asked for.
     older: Mutex<HashMap<PathBuf, Arc<subagents::ByParent>>>,
@@ -184,7 +184,7 @@ impl ClaudeStore<'_> {
             .map_err(|skip| Found::fault(skipped(NAME, self.root, &directory, &skip)))
     }
 
-    /// Visits every transcript by name; what cannot be one is reported.
+    /// Visits every transcript by name; other files are reported as faults.
     fn each_transcript(
         &self,
         visit: &mut dyn FnMut(&str, &file::DirectoryEntry),
@@ -225,13 +225,13 @@ impl ClaudeStore<'_> {
                 }
             }
         }
-        // Who asks twice gets the first listing's answer; nothing here outlives the question.
+        // A second listing keeps the result of the first; nothing here outlives the question.
         let _known = self.folders.set(folders);
         found
     }
 
-    /// Looks for one session in every project, without listing what is in them. `None` where that does
-    /// not answer the question: for a part of an id, a subagent's id, a project that cannot be entered.
+    /// Looks for one session in every project, without listing the projects. `None` where that does not
+    /// answer the question: for a part of an id, a subagent's id, a project that cannot be entered.
     fn exact(&self, id: &str) -> Option<Vec<Locator>> {
         if !is_uuid(id) {
             return None;
@@ -256,10 +256,10 @@ impl ClaudeStore<'_> {
         Some(newest.into_iter().map(|(_, path)| locate(path)).collect())
     }
 
-    /// Looks through the folders of all sessions: a subagent's id does not name its parent.
+    /// Searches the folders of all sessions: a subagent's id does not name its parent.
     fn find_subagents(&self, prefix: &str) -> Vec<Locator> {
         let mut sessions = Vec::new();
-        // What could not be listed was told by the first pass over the same names.
+        // Faults were already reported by the first listing of the same names.
         let _told = self.each_transcript(&mut |id, entry| {
             let path = Some(entry.path.clone());
             sessions.push(Locator { id: id.to_owned(), path, parent: None });
@@ -296,8 +296,8 @@ impl ClaudeStore<'_> {
         Arc::clone(known.entry(project.to_owned()).or_insert_with(read))
     }
 
-    /// Says whether a transcript is an empty file that no live record names: versions up to 2.0 leave one
-    /// beside the session that they resume. It never was a session.
+    /// Says whether a transcript is an empty file that no live record names: versions up to 2.0 leave
+    /// one beside the session that they resume. It never was a session.
     fn is_empty_and_over(&self, locator: &Locator, record: &Record) -> bool {
         locator.parent.is_none()
             && record.stamp.as_ref().is_some_and(file::Stamp::is_empty)
@@ -312,8 +312,8 @@ impl ClaudeStore<'_> {
         started.is_some_and(|started| newest.is_some_and(|newest| newest < started))
     }
 
-    /// Takes from a record what an earlier process left: a turn where the live record has no status of its
-    /// own, and the turn of a subagent, which ended with its process.
+    /// Closes turns that an earlier process left open: of a session whose live record has no status,
+    /// and of a subagent, which ended with its process.
     fn leave_to_the_living(&self, locator: &Locator, record: &mut Record) {
         if !matches!(record.turn, Turn::Open { .. } | Turn::Undecided(_)) {
             return;
@@ -376,7 +376,7 @@ impl Store for ClaudeStore<'_> {
             }
         });
         rows.sort();
-        // The same session in two folders (a copied project) is one session: the newer file.
+        // The same session in two folders (a copied project) is listed once, with the newer file.
         rows.dedup_by(|other, kept| {
             let same = other.id == kept.id;
             if same && written(other) > written(kept) {
@@ -411,7 +411,7 @@ impl Store for ClaudeStore<'_> {
         if rows.is_empty() && listed.whole {
             rows = self.find_subagents(prefix);
         }
-        // A file that is no transcript of ours hides nothing that was asked for by name.
+        // A fault about another file hides no session that was asked for by name.
         let faults = if listed.whole { Vec::new() } else { listed.faults };
         Found { rows, faults, whole: listed.whole }
     }
@@ -431,7 +431,8 @@ impl Store for ClaudeStore<'_> {
     }
 
     fn open_child(&self, locator: &Locator) -> Option<Turn> {
-        // Versions with the older layout have no live record: their subagents are never asked for here.
+        // Versions with the older layout write no live record, so their subagents are never needed
+        // here.
         let path = locator.path.as_deref().filter(|_| locator.parent.is_none())?;
         let children = subagents::below(self.root, path, &locator.id, self.uid()).rows;
         let mut records = children.iter().map(|child| record::read(self.look, child, None));

@@ -1,8 +1,9 @@
-//! Which processes are Claude Code, and which of them can serve a session.
+//! Recognises the processes of Claude Code, and those of them that can serve a session.
 //!
-//! A process is told by its program file: the npm package, the native installer's folder, or a file called
-//! `claude`. Versions up to 2.1.100 run in Node.js and overwrite their own argument list, so nothing proves
-//! what they are: they are suspects, which can make an answer `unknown` but are never joined or signalled.
+//! A process is recognised by its program file: the npm package, the native installer's folder, or a
+//! file called `claude`. Versions up to 2.1.100 run in Node.js and overwrite their own argument list,
+//! so they cannot be proved: they are suspects, which can make an answer `unknown` but are never joined
+//! or signalled.
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
@@ -25,8 +26,8 @@ pub(super) fn is_candidate(comm: &str, exe_name: &str) -> bool {
     is_agent_name(comm) || is_agent_name(exe_name) || is_version(exe_name)
 }
 
-/// Says whether a process is the agent's own program, by its program file or script. `argv[0]` only tells
-/// the search tools apart, which are the same file.
+/// Says whether a process is the agent's own program, by its program file or script. `argv[0]` only
+/// excludes the search tools, which are the same file.
 pub(super) fn is_own_program(process: &Process) -> bool {
     is_program_file(process) || is_named_script(process)
 }
@@ -49,15 +50,15 @@ fn is_program_file(process: &Process) -> bool {
     own && !is_search_tool(process)
 }
 
-/// Says whether a process runs a script called `claude`. The kernel names such a process after the script,
-/// which tells it from a program that was only given a file of that name.
+/// Says whether a process runs a script called `claude`. The kernel names such a process after the
+/// script; a program that only got a file of that name as an argument has another name.
 fn is_named_script(process: &Process) -> bool {
     let named = process.argv.get(1).and_then(|path| path.rsplit('/').next());
     is_agent_name(&process.comm) && named.is_some_and(is_agent_name)
 }
 
-/// Says whether a process runs in an interpreter. Those versions write no start time, no status and, up to
-/// 2.0, no live record at all.
+/// Says whether a process runs in an interpreter. Those versions write no start time, no status and, up
+/// to 2.0, no live record at all.
 pub(super) fn is_interpreted(process: &Process) -> bool {
     process.exe.as_deref().is_some_and(is_interpreter)
 }
@@ -72,7 +73,7 @@ pub(super) fn is_namesake(process: &Process) -> bool {
     !process.exe.as_deref().is_none_or(layout)
 }
 
-/// Says whether a process runs this version or a later one, as far as the files beside its program tell.
+/// Says whether a process runs this version or a later one, according to the files beside its program.
 pub(super) fn is_since(process: &Process, version: [u32; 3]) -> bool {
     let told = process.exe.as_deref().and_then(|exe| version_beside(exe, PACKAGE));
     let numbers = told.map(|text| text.split('.').map_while(|part| part.parse().ok()).collect());
@@ -80,9 +81,10 @@ pub(super) fn is_since(process: &Process, version: [u32; 3]) -> bool {
         .is_some_and(|numbers: Vec<u32>| numbers.len() == 3 && numbers.as_slice() >= &version[..])
 }
 
-/// Returns the pids of the suspects that only wait for the real agent: a process below them is the same agent
-/// in another program file. A process that is known by its file's name alone (a shim, a copied shell) may
-/// have other programs in between; the agent's own package is a launcher only of its children.
+/// Returns the pids of the suspects that only wait for the real agent: a process below them is the same
+/// agent in another program file. A process that is recognised only by its file's name (a shim, a
+/// copied shell) may have other programs in between; the agent's own package is a launcher only of its
+/// children.
 pub(super) fn launchers(look: &Look) -> HashSet<u32> {
     let may_serve = |p: &&Process| is_suspect(p) && super::arguments::may_serve_session(&p.argv);
     let agents = look.table.processes.iter().filter(may_serve);
@@ -92,7 +94,8 @@ pub(super) fn launchers(look: &Look) -> HashSet<u32> {
     })
 }
 
-/// Nix keeps the program behind a wrapper that becomes it; a copy of one version is often named after it.
+/// Says whether a file name is the agent's. Nix hides the program behind a wrapper; copies are often
+/// named after their version.
 fn is_agent_name(name: &str) -> bool {
     matches!(name, "claude" | "claude.exe" | ".claude-wrapped" | ".claude-unwrapped")
         || name.strip_prefix("claude-").is_some_and(is_version)
@@ -158,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_told_by_its_package_or_its_versioned_folder() {
+    fn a_program_is_recognised_by_its_package_or_its_versioned_folder() {
         for own in [
             "/usr/lib/node_modules/@anthropic-ai/claude-code/cli.js",
             "/x/node_modules/@anthropic-ai/claude-code/bin/claude.exe",
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_of_any_name_to_a_versioned_program_deserves_a_closer_look() {
+    fn a_link_of_any_name_to_a_versioned_program_is_a_candidate() {
         assert!(is_candidate("cc", "2.1.325"));
         assert!(is_candidate("cc", "claude.exe"));
         assert!(is_candidate("claude", "node"));

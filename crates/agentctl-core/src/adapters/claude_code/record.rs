@@ -1,7 +1,7 @@
-//! What a transcript says: its head for the beginning, its tail for where the last turn stands.
+//! Reads a transcript: the head for its beginning, the tail for the state of the last turn.
 //!
 //! The windows are the same for every question, so a row of `list` equals `status`. Bulk lines
-//! (attachments, recorded requests) are passed over unparsed.
+//! (attachments, recorded requests) are skipped without parsing.
 
 use std::collections::HashSet;
 use std::io;
@@ -20,12 +20,12 @@ use crate::adapters::{Found, Look, Record, Turn};
 use crate::model::{Locator, Reason, ReasonKind, ToolCall, shorten};
 use crate::native::{file, jsonl};
 
-/// Read at once from either end; most transcripts need no more.
+/// Bytes read at once from either end; most transcripts need no more.
 const HEAD_CHUNK: usize = 4 << 10;
 const TAIL_CHUNK: usize = 8 << 10;
-/// How far back the model's name is looked for once the state is known.
+/// Bytes to search backwards for the model's name once the state is known.
 const MODEL_BYTES: u64 = 256 << 10;
-/// Lines over this size are parsed only if they can matter.
+/// Longer lines are parsed only if their kind is one that is read here.
 const BULK_BYTES: usize = 2 << 10;
 
 /// Reads one transcript; with its subagents given, also the tokens of them all.
@@ -67,14 +67,14 @@ fn read_file(look: &Look, path: &Path, children: Option<&Found<Locator>>) -> Rec
     record
 }
 
-/// `<slug>/<id>.jsonl`, as people find it.
+/// Returns `projects/<slug>/<id>.jsonl`, the name shown to users.
 fn short_name(path: &Path) -> String {
     let mut parts: Vec<_> = path.iter().rev().take(2).map(|p| p.to_string_lossy()).collect();
     parts.reverse();
     format!("projects/{}", parts.join("/"))
 }
 
-/// The first prompt, the directory, the beginning.
+/// Reads the first prompt, the directory and the start time.
 fn head(opened: &file::Opened, record: &mut Record) -> io::Result<()> {
     jsonl::head(&opened.file, HEAD_CHUNK, &mut |bytes| {
         if is_bulk(bytes) {
@@ -98,7 +98,7 @@ fn head(opened: &file::Opened, record: &mut Record) -> io::Result<()> {
     Ok(())
 }
 
-/// Says whether a long line cannot hold anything we read.
+/// Says whether a long line holds nothing that is read here.
 fn is_bulk(line: &[u8]) -> bool {
     static KINDS: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| {
         ["\"type\":\"user\"", "\"type\":\"assistant\"", "\"type\":\"system\""].map(Finder::new)
@@ -108,13 +108,13 @@ fn is_bulk(line: &[u8]) -> bool {
         && !ends::may_be_ending(line)
 }
 
-/// Says whether a line is a note that we do not read.
+/// Says whether a line is a note that is not read.
 fn says_nothing(line: &[u8]) -> bool {
     const NOTES: [&[u8]; 4] = [b"atis-latch", b"last-prompt", b"permission-mode", b"tools-used"];
     jsonl::own_type(line).is_some_and(|kind| NOTES.contains(&kind))
 }
 
-/// Says whether a line may tell of a refused tool call: most decisions are to accept.
+/// Says whether a line may contain a refused tool call: most decisions are to accept.
 fn may_be_refusal(line: &[u8]) -> bool {
     const ACCEPTED: &[u8] = b"\"permissionDecision\":{\"decision\":\"accept\"";
     static DECISION: LazyLock<Finder<'static>> =
@@ -122,7 +122,7 @@ fn may_be_refusal(line: &[u8]) -> bool {
     DECISION.find(line).is_some_and(|at| !line[at..].starts_with(ACCEPTED))
 }
 
-/// Says whether a line may be a title's: those begin with their type.
+/// Says whether a line may be a title: such lines begin with their type.
 fn may_be_title(line: &[u8]) -> bool {
     memmem::find(&line[..line.len().min(64)], b"-title\"").is_some()
 }
@@ -133,7 +133,7 @@ fn is_attachment(line: &[u8]) -> bool {
     jsonl::behind(line, &KEY).is_some()
 }
 
-/// What the end of a transcript says, collected newest first.
+/// The content of the end of a transcript, collected newest first.
 #[derive(Default)]
 struct Tail {
     decided: Option<Turn>,
@@ -152,9 +152,9 @@ struct Tail {
     ai_title: Option<String>,
     /// The file is a subagent's: all its lines are.
     is_subagent: bool,
-    /// The process took its leave behind the last message: it was not killed by SIGKILL.
+    /// The process wrote its exit lines behind the last message: it was not killed by SIGKILL.
     goodbye: bool,
-    /// Versions before 2.1.280 leave only this behind the last message.
+    /// The exit lines of versions before 2.1.280, behind the last message.
     farewell: bool,
     money: Money,
     outputs: Outputs,
@@ -164,9 +164,9 @@ struct Tail {
     version: Option<[u32; 3]>,
     /// A prompt was taken from the queue behind the last message.
     took_prompt: bool,
-    /// What a reader should know about the end.
+    /// Notes about the end for the user.
     notes: Vec<String>,
-    /// Tools refused without anyone being asked, newest first.
+    /// Tools that a rule refused without asking the user, newest first.
     refused: Vec<String>,
     last: Option<crate::model::Time>,
     over_budget: bool,
@@ -175,8 +175,8 @@ struct Tail {
 }
 
 impl Tail {
-    /// Reads the last window whole, since titles count only there; goes further back only for what it
-    /// did not say.
+    /// Reads the last window completely, since titles count only there; reads further back only for
+    /// facts that are still missing.
     fn read(&mut self, opened: &file::Opened) -> io::Result<()> {
         let (size, window) = (opened.size, TAIL_CHUNK as u64);
         let mut begin = size;
@@ -206,8 +206,8 @@ impl Tail {
         self.decided.is_some() && self.model.is_some() && !self.seeks_explanation()
     }
 
-    /// Says whether the end of a budget would explain how the last turn stands: it leaves a call without an
-    /// answer, a result without a next call, or a last answer that looks like any other.
+    /// Says whether a used-up budget would explain the state of the last turn: it leaves a call without
+    /// an answer, a result without a next call, or a last answer that looks like any other.
     fn may_be_out_of_budget(&self) -> bool {
         match &self.decided {
             _ if self.has_terminal == Some(true) || self.is_subagent => false,
@@ -217,7 +217,7 @@ impl Tail {
         }
     }
 
-    /// Says whether the process left although it had the result of its last call.
+    /// Says whether the process exited although it had the result of its last call.
     fn may_be_out_of_retries(&self) -> bool {
         self.has_left() && matches!(&self.decided, Some(Turn::Open { tool: None, .. }))
     }
@@ -250,8 +250,8 @@ impl Tail {
         }
     }
 
-    /// Says whether a line tells nothing of the budget of the last call, where only that is still sought. Most
-    /// lines are told by their beginning, without being parsed.
+    /// Says whether a line cannot contain the budget of the last call, where only that is still sought.
+    /// Most lines are recognised by their beginning, without parsing.
     fn is_beside_the_budget(&mut self, bytes: &[u8]) -> bool {
         let only_budget = matches!(self.decided, Some(Turn::Finished))
             && self.model.is_some()
@@ -265,7 +265,7 @@ impl Tail {
             Some(b"user") => holds(b"\"tool_use_id\""),
             Some(b"api-request" | b"api-request-blob" | b"queue-operation" | b"system") => true,
             Some(_) => false,
-            // The content of an attachment, or of a message of the model, stands before the type of its line.
+            // In attachments and in lines of the model the content comes before the type.
             None if is_attachment(bytes) => !ends::may_be_ending(bytes),
             None => match tokens::message_id(bytes) {
                 Some(id) if !holds(b"<synthetic>") && !holds(b"\"isSidechain\":true") => {
@@ -322,7 +322,7 @@ impl Tail {
         }
     }
 
-    /// Counts what may explain the end of the turn.
+    /// Counts facts that may explain the end of the turn.
     fn count(&mut self, line: &Line<'_>) {
         let Some(body) = line.message.as_ref().filter(|body| !body.is_synthetic()) else { return };
         self.has_terminal = self.has_terminal.or(Some(line.has_terminal()));
@@ -370,7 +370,7 @@ impl Tail {
                 Some(Turn::Failed(said.unwrap_or_else(|| "the model call failed".into())));
             return;
         }
-        // Filler that a resume puts in the model's place says nothing about the turn.
+        // Filler that a resume writes in the model's name says nothing about the turn.
         if body.is_synthetic() {
             return;
         }
@@ -389,7 +389,7 @@ impl Tail {
             });
         }
         match body.stop_reason.as_deref() {
-            // Parallel calls stand on lines of their own, before their results: look at them all.
+            // Parallel calls are on lines of their own, before their results: read them all.
             Some("tool_use") => self.calling = Some(id.to_owned()),
             Some(_) if self.calling.is_none() && self.answered.is_empty() => {
                 self.decided = Some(Turn::Finished);
@@ -418,7 +418,7 @@ impl Tail {
             self.money.add_prompt();
             self.outputs.add_prompt();
             self.decide_open();
-            // Escape before the first answer leaves no mark but an orderly end; so does SIGTERM.
+            // Escape before the first answer leaves no trace but an orderly exit; so does SIGTERM.
             if self.goodbye && line.has_terminal() {
                 let why =
                     "its last prompt has no answer and it left in order: interrupted or terminated";
@@ -427,12 +427,13 @@ impl Tail {
         }
     }
 
-    /// Says whether no message stands behind what is being looked at.
+    /// Says whether no message follows the line that is being read.
     fn nothing_since(&self) -> bool {
         self.decided.is_none() && self.calling.is_none() && self.answered.is_empty()
     }
 
-    /// Without a terminal every retry is written; with one only the repeated request shows it.
+    /// Counts attempts of a model call. Without a terminal every retry is written; with one only the
+    /// repeated request shows it.
     fn attempt(&mut self, line: &Line<'_>) {
         let Some(digest) = line.request_digest.as_deref() else { return };
         match &mut self.attempts {
@@ -517,7 +518,7 @@ impl Tail {
         record.model = self.model;
         record.open_call = self.waits_for;
         record.last_activity_at = self.last;
-        // A tool may have moved below the directory; a resume may have moved elsewhere.
+        // A tool may have changed to a directory below; a resume may have changed to another one.
         record.cwd = match (record.cwd.take(), self.cwd) {
             (Some(first), Some(last)) if !Path::new(&last).starts_with(&first) => Some(last),
             (first, last) => first.or(last),
@@ -527,7 +528,7 @@ impl Tail {
     }
 }
 
-/// The calls that only a human can answer.
+/// Returns the question of a call that only a human can answer.
 fn asks(call: &ToolCall) -> Option<Reason> {
     match call.name.as_str() {
         "AskUserQuestion" => {
@@ -543,8 +544,8 @@ fn asks(call: &ToolCall) -> Option<Reason> {
     }
 }
 
-/// Takes a name from `<id>/custom-title.json`, which `/rename` also writes, where the tail no longer
-/// reaches it.
+/// Takes a name from `<id>/custom-title.json`, which `/rename` also writes, where the tail does not
+/// contain it.
 pub(super) fn rename(path: &Path, uid: u32, record: &mut Record) {
     if record.name.is_none()
         && let Some(given) = renamed(path, uid)

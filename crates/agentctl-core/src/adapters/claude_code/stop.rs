@@ -1,7 +1,7 @@
-//! How a Claude Code session is ended, and what it marks.
+//! Stop of a Claude Code session, and the variables that mark its children.
 //!
-//! SIGTERM is its orderly end: it kills its tools, removes its live record and leaves. A background
-//! session is kept by Claude Code's own daemon, which would start it again: that one is asked.
+//! On SIGTERM it kills its tools, removes its live record and exits. A background session belongs to
+//! Claude Code's own daemon, which would start it again, so that daemon is asked.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::adapters::{Look, Root};
 use crate::model::{Session, is_session_id};
 use crate::native::file;
 
-/// It takes a quarter of a second; a busy machine gets more.
+/// An exit takes a quarter of a second; a busy machine gets more.
 const LADDER: &[(Signal, Duration)] = &[(Signal::TERM, Duration::from_secs(5))];
-/// A background session is known to its daemon by the beginning of its id.
+/// Length of the id prefix by which the daemon knows a background session.
 const SHORT: usize = 8;
 
 #[derive(Deserialize)]
@@ -45,18 +45,18 @@ pub(in crate::adapters) fn plan(look: &Look, root: &Root, session: &Session) -> 
     Stop::Run { program, args, set: moved.into_iter().collect() }
 }
 
-/// Returns the live record of a process if Claude Code's daemon keeps it.
+/// Returns the live record of a process if Claude Code's daemon owns it.
 fn background(look: &Look, root: &Root, pid: u32) -> Option<Kept> {
     let path = root.path.join("sessions").join(format!("{pid}.json"));
     let uid = look.host.kernel.uid();
-    // It is rewritten in place: a torn read is tried again.
+    // The record is rewritten in place, so a torn read is retried.
     let read = || file::read_small(&path, uid, 256 << 10).ok();
     let kept: Kept =
         (0..5).find_map(|_| read().and_then(|bytes| serde_json::from_slice(&bytes).ok()))?;
     kept.kind.as_deref().is_some_and(|kind| kind == "bg").then_some(kept)
 }
 
-/// Returns the job of a background session that was killed: its keeper starts it again within seconds.
+/// Returns the job of a background session that was killed: its daemon restarts it within seconds.
 fn crashed(look: &Look, root: &Root, session: &Session) -> Option<Kept> {
     let id = session.id.as_deref().filter(|_| session.processes.is_empty())?;
     let job = id.get(..SHORT)?;

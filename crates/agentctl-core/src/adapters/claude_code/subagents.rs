@@ -1,4 +1,4 @@
-//! Where the transcripts of subagents lie: below their session's folder, or, up to 2.0, beside the
+//! The places of the transcripts of subagents: below their session's folder, or, up to 2.0, beside the
 //! transcripts of sessions.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use crate::adapters::{Found, Root, skipped};
 use crate::model::{Locator, is_session_id};
 use crate::native::{file, jsonl};
 
-/// Read at once from a transcript's beginning.
+/// Bytes read at once from the beginning of a transcript.
 const HEAD_CHUNK: usize = 4 << 10;
 
 /// The subagents of one project folder, by the session they belong to.
@@ -44,7 +44,7 @@ pub(super) fn below(root: &Root, transcript: &Path, parent: &str, uid: u32) -> F
 /// session they belong to.
 pub(super) fn beside(project: &Path, uid: u32) -> ByParent {
     let mut found = ByParent::new();
-    // What cannot be listed was told when the project's sessions were.
+    // Faults were already reported when the project's sessions were listed.
     let entries = file::list_wanted(project, uid, &|name| id_of(name).is_some());
     for entry in entries.unwrap_or_default() {
         let (Some(id), Some(parent)) = (id_of(&entry.name), parent_of(&entry.path, uid)) else {

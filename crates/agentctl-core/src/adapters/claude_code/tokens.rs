@@ -17,12 +17,12 @@ use crate::adapters::{Found, Record};
 use crate::model::{Locator, Tokens};
 use crate::native::{file, jsonl};
 
-/// Longest line that may tell of costs.
+/// Longest line that is searched for a cost figure, in bytes.
 const COST_BYTES: usize = 64 << 10;
 
-/// The figures of a message stand within this many bytes behind the name of their field.
+/// Bytes behind the name of the field `usage` within which the figures of a message are expected.
 const FIGURES_BYTES: usize = 256;
-/// The most bytes of the output figure and its name.
+/// Bytes of the output figure and its name at most.
 const OUTPUT_BYTES: usize = 40;
 
 /// The part of a line that counting needs.
@@ -71,12 +71,13 @@ struct ModelUsage {
 struct Sum {
     /// By message id.
     messages: HashMap<String, Answer>,
-    /// The newest cost figure and the tokens it speaks of.
+    /// The newest cost figure and the tokens it includes.
     cost: Option<(f64, Tokens)>,
     oversized: u64,
 }
 
-/// Counts this transcript and its subagents'. What could not be counted whole stays unknown.
+/// Counts this transcript and its subagents'. A total that could not be counted completely stays
+/// unknown.
 pub(super) fn count(
     opened: &file::Opened,
     uid: u32,
@@ -105,11 +106,12 @@ pub(super) fn count(
         tokens
     });
     record.tokens = Some(tokens);
-    // The agent's own figure loses what a killed run spent; it counts only if it speaks of every token.
+    // The agent's own figure misses the cost of a killed run; it counts only if it includes every
+    // token.
     record.cost_usd = sum.cost.filter(|(_, of)| *of == tokens).map(|(cost, _)| whole_nanos(cost));
 }
 
-/// The figure is a sum of floating point numbers; what is below a billionth is noise.
+/// Rounds to a billionth: the figure is a sum of floating point numbers.
 fn whole_nanos(cost: f64) -> f64 {
     (cost * 1e9).round() / 1e9
 }
@@ -128,7 +130,7 @@ pub(super) fn message_id(line: &[u8]) -> Option<&str> {
     std::str::from_utf8(&id[..memchr::memchr(b'"', id)?]).ok()
 }
 
-/// Returns the text of the figures behind `"usage"`; nothing where the last of them stands too far behind.
+/// Returns the text of the figures behind `"usage"`; nothing where the last of them is too far behind.
 fn figures(usage: &[u8]) -> &[u8] {
     static OUTPUT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"output_tokens\":"));
     let head = &usage[..usage.len().min(FIGURES_BYTES)];
@@ -143,7 +145,7 @@ impl Sum {
         let usage = Finder::new(b"\"usage\"");
         let cost = Finder::new(b"\"cost-state\"");
         let pass = jsonl::lines(&opened.file, 0, &mut |line| {
-            // Most bytes are what tools printed: such a line is known by its beginning.
+            // Most bytes are the output of tools; such a line is recognised by its beginning.
             if jsonl::own_type(line) == Some(b"user") {
                 return;
             }
@@ -163,7 +165,7 @@ impl Sum {
         Ok(())
     }
 
-    /// Says whether a line repeats the figures of a message whose final ones were seen.
+    /// Says whether a line repeats the figures of a message whose final figures were seen.
     fn is_known(&self, line: &[u8], written: &[u8]) -> bool {
         let answer = message_id(line).and_then(|id| self.messages.get(id));
         !written.is_empty() && answer.is_some_and(|a| a.is_final && a.written == written)

@@ -1,8 +1,9 @@
-//! Where a change of a session shows: the live records, its transcript, its subagents' transcripts.
+//! The files that change with a session: the live records, its transcript, its subagents' transcripts.
 
 use std::path::{Path, PathBuf};
 
-/// Returns the places of a session with this transcript. Before it has one any new folder may be it.
+/// Returns the places of a session with this transcript. Before it has one, any new folder may be its
+/// folder.
 pub(super) fn places(root: &Path, transcript: Option<PathBuf>) -> Vec<PathBuf> {
     let mut places = vec![root.join("sessions")];
     match transcript {

@@ -1,5 +1,5 @@
-//! How Codex is moved: `codex exec` with the prompt on stdin. The id cannot be chosen; the first
-//! structured line tells it.
+//! Control of Codex: `codex exec` with the prompt on stdin. The id cannot be chosen; the first JSON
+//! line on stdout names it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use crate::host::Host;
 use crate::model::Session;
 use crate::native::file;
 
-/// A refusal for want of a key, or the warning about an unknown model, follows within 50 ms; on a busy
-/// machine within some hundred.
-const GRACE: Duration = Duration::from_millis(400);
-/// After that warning the model server itself has to say whether it knows it.
+/// Time to wait after the first line for an error about a missing key or the warning about an unknown
+/// model; it follows within 50 ms, on a busy machine within some hundred.
+const FIRST_LINE_GRACE: Duration = Duration::from_millis(400);
+/// Time to wait for the model server after that warning: only the server's answer decides.
 const SERVER_GRACE: Duration = Duration::from_secs(3);
 
 impl Control for Codex {
@@ -43,7 +43,7 @@ impl Control for Codex {
         let mut args: Vec<OsString> = ["exec", "--json"].map(Into::into).to_vec();
         let mut say = |words: &[&str]| args.extend(words.iter().map(Into::into));
         if let Some(model) = &order.model {
-            // One word: a name that begins with a dash is a name all the same.
+            // One word, so that a model name may begin with a dash.
             say(&[&format!("--model={model}")]);
         }
         match order.permissions {
@@ -75,7 +75,7 @@ impl Control for Codex {
     }
 
     fn longest_prompt(&self) -> Option<usize> {
-        // Beyond it a thread is begun, told, and not kept.
+        // With a longer prompt it begins a thread, names it, and does not save it.
         Some(1 << 20)
     }
 
@@ -85,7 +85,7 @@ impl Control for Codex {
         let Some(id) = started.and_then(|line| line["thread_id"].as_str()) else {
             return Handshake::Wait;
         };
-        // Asked for a thread it does not know, it may begin another one without a word.
+        // Asked for a thread it does not know, it may begin another one without an error.
         if let Begin::Resume(wanted) = &order.begin
             && wanted != id
         {
@@ -105,7 +105,7 @@ impl Control for Codex {
             (Some(_), _) if says("Model metadata for") => {
                 Handshake::Nearly(id.to_owned(), SERVER_GRACE)
             }
-            (Some(_), _) | (None, false) => Handshake::Nearly(id.to_owned(), GRACE),
+            (Some(_), _) | (None, false) => Handshake::Nearly(id.to_owned(), FIRST_LINE_GRACE),
             (None, true) => Handshake::Up(id.to_owned()),
         }
     }
@@ -152,12 +152,12 @@ impl Control for Codex {
     }
 }
 
-/// Returns the home a Codex started from here would use.
+/// Returns the home that a Codex started with this environment would use.
 fn home(host: &Host) -> PathBuf {
     VARIABLES.get(host, "CODEX_HOME").map_or_else(|| host.home.join(".codex"), PathBuf::from)
 }
 
-/// Says whether anything is in sight that Codex could log in with.
+/// Says whether there is a variable or file that Codex could log in with.
 fn logged_in(host: &Host, order: &Order) -> bool {
     let home = order.root.clone().unwrap_or_else(|| home(host));
     VARIABLES.launch.iter().any(|key| VARIABLES.get(host, key).is_some())

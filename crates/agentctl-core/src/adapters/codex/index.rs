@@ -1,7 +1,7 @@
-//! The `threads` index in `state_*.sqlite`: what a session is about, without opening its rollout.
+//! The `threads` index in `state_*.sqlite`: describes threads without opening their rollouts.
 //!
-//! It only describes; it never says who lives. Where it is missing, damaged or could not be opened
-//! without leaving a trace, the rollouts say the same.
+//! It only describes; it never shows which threads are live. Where it is missing, damaged or cannot be
+//! opened without leaving a trace, the rollouts hold the same facts.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -21,12 +21,12 @@ use crate::native::sqlite::{self, Connection, Params, Row as SqlRow, SqlResult};
 const TEXT_CHARS: usize = 400;
 /// Longest path that is taken from a row.
 const PATH_CHARS: usize = 4096;
-/// More threads than that are not taken from the index: what it does not describe, the rollouts do.
-const MOST_THREADS: usize = 200_000;
-/// More subagents than that are not shown below one thread.
-const MOST_CHILDREN: usize = 10_000;
+/// Most threads that are read from the index; threads beyond that are described by their rollouts.
+const MAX_THREADS: usize = 200_000;
+/// Most subagents that are shown below one thread.
+const MAX_CHILDREN: usize = 10_000;
 
-/// What the index says of one thread.
+/// The index row of one thread.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Row {
     pub(super) cwd: Option<String>,
@@ -44,9 +44,9 @@ pub(super) struct Index {
     basis: Option<FileVersion>,
     connection: Mutex<Connection>,
     select: String,
-    /// It says which thread started which.
+    /// It has the table of parent threads.
     edges: bool,
-    /// It keeps the names that people gave.
+    /// It has the names that users gave.
     names: bool,
     all: OnceLock<HashMap<String, Row>>,
 }
@@ -57,10 +57,11 @@ impl Index {
         let uid = look.host.kernel.uid();
         let path = newest(root, uid)?;
         let basis = look.basis(&path);
-        // An index that takes long is given up early enough for the rollouts to be read instead.
+        // An index that takes long is abandoned early enough for the rollouts to be read instead.
         let left = look.deadline.saturating_duration_since(Instant::now());
         let connection = sqlite::open(&path, uid, Instant::now() + left / 4).ok()?;
-        // What is no ordinary table is not read: then the rollouts say the same.
+        // Anything but an ordinary table (a view, a virtual table) is not read; the rollouts are read
+        // instead.
         let threads = sqlite::columns(&connection, "threads").ok()?;
         if !threads.contains("id") {
             return None;
@@ -76,8 +77,8 @@ impl Index {
     pub(super) fn load(&self, look: &Look) {
         self.all.get_or_init(|| {
             let rows = match home_limit::left() {
-                Some(left) => self.query("", [], left.min(MOST_THREADS)),
-                None => look.rows_in(&self.path, self.basis, || self.query("", [], MOST_THREADS)),
+                Some(left) => self.query("", [], left.min(MAX_THREADS)),
+                None => look.rows_in(&self.path, self.basis, || self.query("", [], MAX_THREADS)),
             };
             rows.unwrap_or_default().into_iter().collect()
         });
@@ -98,7 +99,7 @@ impl Index {
         if !self.names {
             return Vec::new();
         }
-        let found = self.query("where name = ?1", [name], MOST_CHILDREN).unwrap_or_default();
+        let found = self.query("where name = ?1", [name], MAX_CHILDREN).unwrap_or_default();
         found.into_iter().map(|(id, _)| id).collect()
     }
 
@@ -108,7 +109,7 @@ impl Index {
         }
         let sql = format!(
             "select child_thread_id from thread_spawn_edges where parent_thread_id = ?1 \
-             limit {MOST_CHILDREN}"
+             limit {MAX_CHILDREN}"
         );
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let read = || -> SqlResult<Vec<String>> {
@@ -128,13 +129,13 @@ impl Index {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let sql = format!("{} {clause} limit {most}", self.select);
         let mut statement = connection.prepare_cached(&sql)?;
-        // A row that is no thread costs itself only.
+        // A row that cannot be read is left out; the others count.
         let rows = statement.query_map(params, |row| Ok(read(row).ok()))?;
         rows.filter_map(Result::transpose).collect()
     }
 }
 
-/// Columns differ between versions: what is missing is null.
+/// Columns differ between versions: a missing column is selected as null.
 fn select(threads: &HashSet<String>, edges: bool) -> String {
     let column =
         |name: &str| if threads.contains(name) { name.to_owned() } else { "null".to_owned() };
@@ -163,13 +164,13 @@ fn select(threads: &HashSet<String>, edges: bool) -> String {
 }
 
 fn read(row: &SqlRow<'_>) -> SqlResult<(String, Row)> {
-    // A column of another type than expected is a fact we do not have.
+    // A column of another type than expected counts as missing.
     let text =
         |at: usize| row.get::<_, Option<String>>(at).ok().flatten().filter(|t| !t.is_empty());
     let number = |at: usize| row.get::<_, Option<i64>>(at).ok().flatten();
     let started_ms = number(7).or_else(|| number(8).and_then(|s| s.checked_mul(1000)));
     let (name, prompt) = (text(3), text(5).or_else(|| text(4)));
-    // Until somebody names it, the title is the prompt again.
+    // Until the user names a thread, its title repeats the prompt.
     let title = text(2).filter(|title| Some(title) != prompt.as_ref());
     Ok((
         row.get(0)?,
@@ -219,9 +220,9 @@ mod tests {
         crate::fleet::look(&Arc::new(host), &[], Duration::from_mins(20))
     }
 
-    /// S4: rows without number are not taken; a row that is no thread costs itself.
+    /// S4: the number of rows is limited; a row that cannot be read is left out alone.
     #[test]
-    fn the_number_of_rows_is_bounded() {
+    fn the_number_of_rows_is_limited() {
         let dir = tempfile::tempdir().expect("dir");
         let writer = Connection::open(dir.path().join("state_1.sqlite")).expect("made");
         let numbers = |most: usize| {
@@ -229,7 +230,7 @@ mod tests {
                 "with recursive n(x) as (select 1 union all select x + 1 from n where x < {most})"
             )
         };
-        let (threads, edges) = (numbers(MOST_THREADS + 10), numbers(MOST_CHILDREN + 10));
+        let (threads, edges) = (numbers(MAX_THREADS + 10), numbers(MAX_CHILDREN + 10));
         let sql = format!(
             "create table threads (id, name text);
              create table thread_spawn_edges (parent_thread_id text, child_thread_id primary key);
@@ -241,8 +242,8 @@ mod tests {
         drop(writer);
         let look = look();
         let index = Index::open(&look, dir.path()).expect("opened");
-        assert_eq!(index.children("thread-1").len(), MOST_CHILDREN);
+        assert_eq!(index.children("thread-1").len(), MAX_CHILDREN);
         index.load(&look);
-        assert_eq!(index.all.get().map(HashMap::len), Some(MOST_THREADS - 1));
+        assert_eq!(index.all.get().map(HashMap::len), Some(MAX_THREADS - 1));
     }
 }

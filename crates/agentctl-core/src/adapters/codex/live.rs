@@ -34,7 +34,8 @@ impl Candidate<'_> {
     }
 }
 
-/// Reads which processes serve the threads of a home, and asks the servers among them what they wait for.
+/// Reads which processes serve the threads of a home, and asks the servers among them for the status of
+/// their threads.
 pub(super) fn read(store: &CodexStore<'_>) -> Found<Served> {
     let (look, root) = (store.look, store.root);
     let candidates = candidates(look, root);
@@ -53,7 +54,7 @@ pub(super) fn read(store: &CodexStore<'_>) -> Found<Served> {
 /// Looks at every process of this user that runs Codex's program.
 fn candidates<'a>(look: &'a Look, root: &Root) -> Vec<Candidate<'a>> {
     let ours = |p: &&Process| is_codex(p) && p.uid == Some(look.host.kernel.uid());
-    // Until its `exec`, a child has every file of its parent open and serves nothing.
+    // Until its `exec`, a forked child has every file of its parent open and serves no thread.
     let is_fork = |p: &&Process| look.table.is_mere_fork(p);
     let processes = look.table.processes.iter().filter(ours).filter(|p| !is_fork(p));
     let candidates = processes.filter_map(|process| {
@@ -118,14 +119,15 @@ pub(super) fn served_by(id: &str, process: &Process) -> Served {
     served.hosted = !matches!(role, Role::Executes | Role::Terminal | Role::RemoteTerminal);
     served.single_prompt = role == Role::Executes;
     if served.hosted {
-        // A server works where its first client stood: that says nothing of its threads.
+        // A server runs in the directory of its first client, which is not the directory of its
+        // threads.
         (served.stands_in, served.started_at) = (None, None);
     }
     served
 }
 
-/// Makes the claim that a process serves this thread which is Codex and must not be signalled: it lives in
-/// another pid namespace. What the thread does, its record says.
+/// Makes the claim that a Codex process of another pid namespace serves this thread; it must not be
+/// signalled. The thread's record gives its state.
 pub(super) fn served_elsewhere(id: &str) -> Served {
     let mut served = Served::unseen(id.to_owned(), "");
     (served.state, served.unprompted) = (None, true);
@@ -146,7 +148,7 @@ fn add_openers(store: &CodexStore<'_>, candidates: &[Candidate<'_>], found: &mut
                 continue;
             }
             let mut served = match &candidate.proof {
-                // Where it sees other mounts, the same path may be another file.
+                // A process with other mounts may have another file under the same path.
                 Ok(()) if candidate.shares_mounts && file.path.starts_with(&store.root.path) => {
                     served_by(id, process)
                 }
@@ -170,8 +172,8 @@ fn add_openers(store: &CodexStore<'_>, candidates: &[Candidate<'_>], found: &mut
     }
 }
 
-/// The rollouts of a home. The folder of a day is listed once for all open files, so that a process with
-/// thousands of them does not cost thousands of lists.
+/// The rollouts of a home. The folder of a day is listed once for all open files, so a process with
+/// thousands of open rollouts does not cost thousands of listings.
 struct OwnRollouts<'a> {
     store: &'a CodexStore<'a>,
     days: HashMap<String, HashSet<String>>,
@@ -197,7 +199,7 @@ fn hosts<'a>(candidates: &[Candidate<'a>], found: &Found<Served>) -> Vec<&'a Pro
     candidates.iter().map(|c| c.process).filter(serves).collect()
 }
 
-/// Decides what a record says that is missing, deleted or cut while its thread is served.
+/// Decides the state of a served thread whose record is missing, deleted or cut.
 fn judge_record(store: &CodexStore<'_>, candidates: &[Candidate<'_>], served: &mut Served) {
     let Some(id) = served.id.clone().filter(|_| served.state.is_none()) else { return };
     let theirs = candidates.iter().filter(|c| served.by.contains(&c.process.id));
@@ -217,7 +219,7 @@ fn judge_record(store: &CodexStore<'_>, candidates: &[Candidate<'_>], served: &m
             served.state = Some(State { status: Status::Running, reason });
             says
         }
-        // It was started for one prompt, and leaves when that is done.
+        // It was started for one prompt and exits when that is done.
         None if served.single_prompt => {
             served.state = Some(State { status: Status::Running, reason: None });
             damage
@@ -254,14 +256,14 @@ fn add_threadless(look: &Look, candidates: &[Candidate<'_>], found: &mut Found<S
             (Role::Terminal, None) if !is_client(look, process, &servers) => {
                 found.rows.push(threadless(look, process));
             }
-            // A server without threads is no session; a client's thread has its row in its server.
+            // A server without threads is no session; a client's thread is listed with its server.
             _ => {}
         }
     }
 }
 
-/// Returns the pids of the processes that only wait for the real Codex below them: another program file, in
-/// the same kernel session. A Codex below a tool has a session of its own.
+/// Returns the pids of the processes that only wait for the real Codex below them: another program
+/// file, in the same kernel session. A Codex below a tool has a kernel session of its own.
 fn wrappers(look: &Look, candidates: &[Candidate<'_>]) -> HashSet<u32> {
     let serves = |process: &&Process| {
         matches!(role(process), Role::Executes | Role::Terminal | Role::RemoteTerminal)
@@ -272,8 +274,8 @@ fn wrappers(look: &Look, candidates: &[Candidate<'_>]) -> HashSet<u32> {
     })
 }
 
-/// Says whether a terminal is connected to a server of its home. Where the kernel does not say, a server
-/// that listens may be its server.
+/// Says whether a terminal is connected to a server of its home. Where the kernel does not show this,
+/// any server that listens may be its server.
 fn is_client(look: &Look, terminal: &Process, servers: &[&Process]) -> bool {
     let kernel = &look.host.kernel;
     servers.iter().any(|server| {
@@ -304,7 +306,7 @@ fn threadless(look: &Look, process: &Process) -> Served {
     without_thread(process, seen, Status::Unknown, Reason::with(ReasonKind::Ambiguous, why))
 }
 
-/// Makes the row of a process that sees other mounts and serves no thread that lies here: its home may be
+/// Makes the row of a process that sees other mounts and serves no thread of this home: its home may be
 /// another folder.
 fn hidden_home(look: &Look, process: &Process) -> Served {
     let why = "it lives in another mount namespace, and its home may not be the one that we see";

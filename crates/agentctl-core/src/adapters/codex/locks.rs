@@ -37,7 +37,8 @@ pub(super) fn read(
     let held = match look.host.kernel.file_locks(&|inode| inodes.contains(&inode)) {
         Ok(locks) => locks,
         Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-            // Another user may have made the list too long. The processes that have the files open are known.
+            // Another user may have made the list too long. The processes that have the files open are
+            // still known.
             let message = format!("not all locks of the machine could be read: {error}");
             found.faults.push(fault(NAME, root, "timeout", message));
             found.whole = false;
@@ -80,7 +81,7 @@ impl Locks<'_> {
         let source = format!("{NAME}:thread-writer-locks/{}", entry.name);
         let kernel = &self.look.host.kernel;
         for pid in self.pids(&meta) {
-            // The inode alone may be another file system's: the open descriptor settles it.
+            // The inode number alone may belong to another file system; the open descriptor decides.
             match (kernel.process(pid), self.has_open(pid, &meta)) {
                 (Ok(Some(process)), Ok(true)) => {
                     let mut served = self.joined(id, &process, meta.nlink());
@@ -103,13 +104,13 @@ impl Locks<'_> {
 
     /// Returns the processes that may hold the lock on this file.
     fn pids(&self, meta: &fs::Metadata) -> Vec<u32> {
-        // A shared lock is that of a process that tries it, as `outside` does.
+        // A shared lock belongs to a process that only tests the lock, as `outside` does.
         let is_this = |l: &&FileLock| l.inode == meta.ino() && l.kind == "FLOCK" && l.exclusive;
         let pids: Vec<u32> = self.held.iter().filter(is_this).filter_map(|lock| lock.pid).collect();
         if !pids.is_empty() {
             return pids;
         }
-        // The kernel's list may leave out a lock that is held; its holder has the file open.
+        // The kernel's list may miss a lock that is held; its holder has the file open.
         let pids = self.candidates.iter().map(|c| c.process.id.pid);
         pids.filter(|pid| self.has_open(*pid, meta).unwrap_or(false)).collect()
     }
@@ -126,8 +127,9 @@ impl Locks<'_> {
         }
     }
 
-    /// Joins the thread and the holder of its lock, if that is proved to be Codex of this home. A lock file
-    /// of several names is a link to another file, which the holder locked under its own name.
+    /// Joins the thread and the holder of its lock, if the holder is proved to be Codex of this home. A
+    /// lock file with several names is a hard link to another file, which the holder locked under its
+    /// own name.
     fn joined(&self, id: &str, process: &Process, names: u64) -> Served {
         let pid = process.id.pid;
         if names != 1 {
@@ -145,8 +147,8 @@ impl Locks<'_> {
     }
 }
 
-/// From a private pid namespace the holders outside it are not shown at all. Only there is the lock
-/// itself tried, for an instant and shared.
+/// Tests a lock whose holder the kernel does not show. Inside a private pid namespace, holders outside
+/// it are invisible; only there is the lock itself tried, shared and for an instant.
 fn outside(look: &Look, id: &str, entry: &file::DirectoryEntry, source: String) -> Option<Served> {
     let kernel = &look.host.kernel;
     if kernel.sees_whole_machine() {
@@ -156,7 +158,7 @@ fn outside(look: &Look, id: &str, entry: &file::DirectoryEntry, source: String) 
     if opened.file.try_lock_shared().is_ok() {
         return None;
     }
-    // Taken since the list was read, by a process that we can see: the next look names it.
+    // A visible process took the lock after the list was read: the next look finds it.
     let now = kernel.file_locks(&|inode| inode == opened.identity.1).unwrap_or_default();
     let visible = now.iter().any(|lock| lock.pid.is_some());
     let (kind, why) = if visible {

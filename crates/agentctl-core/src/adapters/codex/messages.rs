@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::rollout::{Line, Usage};
 use crate::model::{Message, Role, ToolCall, ToolResult};
 
-/// Turns one line into messages; what is no part of the conversation gives none.
+/// Turns one line into messages; a line that is not part of the conversation gives none.
 pub(super) fn read(bytes: &[u8]) -> Vec<Message> {
     let Some(line) = Line::parse(bytes) else { return Vec::new() };
     let message = match line.kind.as_ref() {
@@ -19,7 +19,7 @@ pub(super) fn read(bytes: &[u8]) -> Vec<Message> {
     message.map(|m| Message { at, ..m }).into_iter().collect()
 }
 
-/// Returns what the user asked, if this line is where they did.
+/// Returns the user's prompt, if this line holds one.
 pub(super) fn prompt(line: &Line<'_>) -> Option<String> {
     let payload: Value = line.payload()?;
     match payload["type"].as_str()? {
@@ -65,7 +65,7 @@ struct Item {
 fn item(line: &Line<'_>) -> Option<Message> {
     let item: Item = line.payload()?;
     match item.kind.as_str() {
-        // What the user said comes as an event; other `user` messages are put there by Codex itself.
+        // The user's messages are events; other `user` messages are added by Codex itself.
         "message" if item.role.as_deref() == Some("assistant") => {
             let text = Some(text_of(&item.content));
             Some(Message { id: item.id, text, ..Message::of(Role::Assistant) })

@@ -1,6 +1,6 @@
-//! Codex. The holder of the `flock` on `thread-writer-locks/<id>.lock`, or the process that has a thread's
-//! rollout open for writing, serves the thread. The tail of the rollout says what the thread does; the index
-//! in `state_*.sqlite` describes it without reading the rollout.
+//! Codex. The holder of the `flock` on `thread-writer-locks/<id>.lock`, or the process that has a
+//! thread's rollout open for writing, serves the thread. The tail of the rollout gives the state of the
+//! thread; the index in `state_*.sqlite` describes it without reading the rollout.
 //!
 //! A lock *file* proves nothing, the lock does. One app-server may hold the threads of many terminals:
 //! such sessions are hosted, and only that server knows whether a thread waits for its user. Facts and
@@ -42,7 +42,7 @@ pub(super) const NAME: &str = "codex";
 /// Length of a thread id, a UUID.
 const ID_CHARS: usize = 36;
 
-/// The variables it reads. Each of those for a launch is something that Codex could log in with.
+/// The variables it reads. The `launch` variables are credentials of Codex.
 static VARIABLES: Variables =
     Variables { answers: &["CODEX_HOME"], launch: &["OPENAI_API_KEY", "CODEX_API_KEY"] };
 
@@ -122,30 +122,30 @@ impl Adapter for Codex {
 struct CodexStore<'a> {
     look: &'a Look,
     root: &'a Root,
-    /// Opened when first needed, dropped with the question.
+    /// Opened when first needed, closed with the question.
     index: OnceLock<Option<Index>>,
     /// Children by parent, and whether all could be read; only where there is no index.
     families: OnceLock<(HashMap<String, Vec<Locator>>, bool)>,
-    /// Where each rollout lies; only where subagents are looked for.
+    /// The path of each rollout; only where subagents are searched.
     rollouts: OnceLock<HashMap<String, PathBuf>>,
 }
 
-/// `rollout-2026-11-15T07-44-24-<id>.jsonl`.
+/// Reads the id out of `rollout-2026-11-15T07-44-24-<id>.jsonl`.
 fn id_of(name: &str) -> Option<&str> {
     let stem = name.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
     let id = stem.get(stem.len().checked_sub(ID_CHARS)?..)?;
     is_session_id(id).then_some(id)
 }
 
-/// The folders in which a thread may lie that was born when its id says: the local day, which is at
-/// most one off.
+/// Returns the day folders that may hold a thread, from the time in its id: folders are named by the
+/// local day, which is at most one off.
 fn birth_days(id: &str) -> Vec<String> {
     let hex: String = id.chars().filter(|c| *c != '-').take(12).collect();
     let born_ms = i64::from_str_radix(&hex, 16).ok().filter(|_| id.len() == ID_CHARS);
     born_ms.map(days_around).unwrap_or_default()
 }
 
-/// The folders of the day of this time and of its neighbours.
+/// Returns the folders of the day of this time and of the days before and after it.
 fn days_around(ms: i64) -> Vec<String> {
     let day = |days: i64| {
         let at = Time::from_millis(ms.checked_add(days * 86_400_000)?)?;
@@ -170,7 +170,7 @@ impl CodexStore<'_> {
         self.index.get_or_init(|| Index::open(self.look, &self.root.path)).as_ref()
     }
 
-    /// Visits every rollout below `sessions/` by name; what cannot be one is reported.
+    /// Visits every rollout below `sessions/` by name; other files are reported as faults.
     fn each_rollout(
         &self,
         wanted: &dyn Fn(&str) -> bool,
@@ -190,7 +190,7 @@ impl CodexStore<'_> {
                 }
             };
             for entry in entries {
-                // Year, month, day: what stands in a day's place may hide what is asked for.
+                // Year, month, day: a file in the place of such a folder may hide sessions.
                 let is_step = depth < 3 && is_number(&entry.name);
                 if is_step && entry.kind.is_dir() {
                     pending.push((entry.path, depth + 1));
@@ -210,7 +210,7 @@ impl CodexStore<'_> {
         found
     }
 
-    /// Lists the rollouts once: one listing for each of many subagents would be quadratic.
+    /// Lists the rollouts once: a listing per subagent would be quadratic.
     fn rollouts(&self) -> &HashMap<String, PathBuf> {
         self.rollouts.get_or_init(|| {
             let mut paths = HashMap::new();
@@ -221,7 +221,7 @@ impl CodexStore<'_> {
         })
     }
 
-    /// Subagents may have subagents of their own.
+    /// Returns all subagents below a thread: subagents may have subagents of their own.
     fn descendants(&self, locator: &Locator) -> Found<Locator> {
         let mut all = self.children(locator);
         let mut known: HashSet<String> = all.rows.iter().map(|l| l.id.clone()).collect();
@@ -236,31 +236,32 @@ impl CodexStore<'_> {
         all
     }
 
-    /// Says whether this open file is the rollout of this thread in this home. Its path decides nothing: the
-    /// process that has it open may see other mounts.
+    /// Says whether this open file is the rollout of this thread in this home. Device and inode decide,
+    /// not the path: the process that has it open may see other mounts.
     fn is_own_rollout(&self, id: &str, open: &OpenFile) -> bool {
         let meta = self.rollout_by_birth(id).and_then(|path| std::fs::metadata(path).ok());
         meta.is_some_and(|meta| (meta.dev(), meta.ino()) == (open.device, open.inode))
     }
 
-    /// Says whether a thread has had a prompt, as the index says, and has no rollout in this home.
+    /// Says whether a thread has a row in the index, so it had a prompt, and has no rollout in this
+    /// home.
     fn lacks_rollout(&self, id: &str) -> bool {
         let prompted = || self.index().and_then(|index| index.row(id)).is_some();
-        // The index first: a look into the folders of days lists every rollout of that day.
+        // The index first: searching the folders of days lists every rollout of those days.
         prompted() && self.rollout_by_birth(id).is_none() && {
             let found = self.find(id);
             found.whole && found.rows.is_empty()
         }
     }
 
-    /// Returns the threads whose rollouts lie in the folder of this day.
+    /// Returns the threads whose rollouts are in the folder of this day.
     fn ids_of_day(&self, day: &str) -> HashSet<String> {
         let entries = file::list(&self.root.path.join("sessions").join(day), self.uid());
         let entries = entries.unwrap_or_default();
         entries.iter().filter_map(|entry| id_of(&entry.name)).map(str::to_owned).collect()
     }
 
-    /// Returns the rollout of a thread that lies in a folder of the day of its birth, which its id holds.
+    /// Returns the rollout of a thread from the folder of its day of birth, which its id contains.
     fn rollout_by_birth(&self, id: &str) -> Option<PathBuf> {
         birth_days(id).into_iter().find_map(|day| {
             let folder = self.root.path.join("sessions").join(day);
@@ -296,7 +297,7 @@ impl Store for CodexStore<'_> {
                 rows.push(Locator { id: id.to_owned(), path: Some(entry.path.clone()), parent });
             }
         });
-        // Subagents belong under their parent.
+        // Subagents are listed below their parent.
         rows.retain(|row: &Locator| row.parent.is_none());
         rows.sort();
         found.rows = rows;
@@ -345,7 +346,7 @@ impl Store for CodexStore<'_> {
             });
             return Found { rows: rows.collect(), ..Found::default() };
         }
-        // Without an index the first line of every rollout says whose child it is.
+        // Without an index the first line of every rollout names its parent.
         let by_parent = self.families.get_or_init(|| {
             let mut families: HashMap<String, Vec<Locator>> = HashMap::new();
             let listed = self.each_rollout(&|_| true, &mut |id, entry| {

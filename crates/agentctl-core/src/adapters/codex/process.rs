@@ -1,11 +1,11 @@
-//! Recognises the processes of Codex and what each was started for: a session, a server, a client, a helper.
+//! Recognises the processes of Codex and their roles: a session, a server, a client, a helper.
 
 use std::path::{Path, PathBuf};
 
 use crate::adapters::Look;
 use crate::kernel::Process;
 
-/// The names under which Codex's program runs itself for something else.
+/// The names under which Codex's program file runs as a helper.
 const HELPERS: [&str; 4] =
     ["codex-linux-sandbox", "codex-execve-wrapper", "apply_patch", "applypatch"];
 
@@ -28,14 +28,14 @@ const WITH_VALUE: [&str; 28] = [
     "--experimental-instructions-file", "--permission-profile",
 ];
 
-/// What a Codex process was started for.
+/// The role of a Codex process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// `codex exec`, `codex review`: one prompt, one thread.
     Executes,
     /// The terminal program.
     Terminal,
-    /// The terminal program as a client of a server that it was told the address of.
+    /// The terminal program as a client of a server whose address it was given.
     RemoteTerminal,
     /// A server of threads: `app-server`, `mcp-server`.
     Server,
@@ -48,8 +48,8 @@ pub(super) fn is_program_name(name: &str) -> bool {
     name == "codex" || name.starts_with("codex-x86_64-") || name.starts_with("codex-aarch64-")
 }
 
-/// Says whether a process runs Codex's program, and as the agent itself: its program file decides. Under
-/// the name of a helper, or with a helper's argument, the same file is something else.
+/// Says whether a process runs Codex's program as the agent itself: its program file decides. Under the
+/// name of a helper, or with a helper's argument, the same file does something else.
 pub(super) fn is_codex(process: &Process) -> bool {
     let name = process.exe.as_deref().and_then(Path::file_name);
     let first = process.argv.first().map_or("", String::as_str);
@@ -59,7 +59,7 @@ pub(super) fn is_codex(process: &Process) -> bool {
         && !process.argv.get(1).is_some_and(|word| word.starts_with("--codex-run-as-"))
 }
 
-/// Returns the home a live process uses, as its environment says. A relative one is below its directory.
+/// Returns the home a live process uses, from its environment. A relative home is below its directory.
 pub(super) fn home_of(look: &Look, process: &Process) -> Option<PathBuf> {
     let values = look.environ(process, &["CODEX_HOME", "HOME"]).ok()?;
     let home = match values.as_slice() {
@@ -71,7 +71,7 @@ pub(super) fn home_of(look: &Look, process: &Process) -> Option<PathBuf> {
     look.home(&if home.is_absolute() { home } else { process.cwd.as_deref()?.join(home) })
 }
 
-/// Returns what a process was started for, as its arguments say.
+/// Returns the role of a process, from its arguments.
 pub(super) fn role(process: &Process) -> Role {
     let words = Words::read(&process.argv);
     match words.command {
@@ -104,7 +104,7 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// The subcommand is the first word that is neither an option nor an option's value and that is one:
+    /// Finds the subcommand: the first known one that is neither an option nor an option's value.
     /// `codex -C exec` works in a folder of that name, and `codex prompt exec` runs `exec`.
     fn read(argv: &'a [String]) -> Self {
         let mut read = Self::default();

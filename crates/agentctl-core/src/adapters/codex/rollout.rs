@@ -1,4 +1,4 @@
-//! What a rollout says: its tail for where the last turn stands, its head only where no index describes it.
+//! Reads a rollout: its tail for the state of the last turn, its head only where no index describes it.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -17,16 +17,16 @@ use crate::adapters::{Found, Look, Record, Turn};
 use crate::model::{Locator, Reason, ReasonKind, Time, Tokens, ToolCall, shorten};
 use crate::native::{file, jsonl};
 
-/// The first line alone is about 22 KB; the prompt ends at 32 to 43 KB.
+/// Bytes read at once from the head: the first line is about 22 KB; the prompt ends at 32 to 43 KB.
 const HEAD_CHUNK: usize = 48 << 10;
 const META_CHUNK: usize = 24 << 10;
 const TAIL_CHUNK: usize = 4 << 10;
-/// A turn's end stands behind its calls, but for a few lines written out of order: calls without an end
-/// this far behind them are an open turn.
+/// Bytes behind a call without an end of the turn that make the turn count as open: the end follows its
+/// calls, except for a few lines written out of order.
 const OPEN_BYTES: u64 = 64 << 10;
-/// How far back the model's name is looked for once the state is known.
+/// Bytes to search backwards for the model's name once the state is known.
 const MODEL_BYTES: u64 = 256 << 10;
-/// Lines over this size are parsed only if they can matter.
+/// Longer lines are parsed only if their kind is one that is read here.
 const BULK_BYTES: usize = 2 << 10;
 
 /// One line of a rollout.
@@ -54,7 +54,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The fields of a payload that tell where a turn stands.
+/// The fields of a payload that show the state of a turn.
 #[derive(Deserialize)]
 struct Step<'a> {
     #[serde(rename = "type", borrow)]
@@ -73,28 +73,28 @@ struct Step<'a> {
     role: Option<Cow<'a, str>>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,
-    /// `task_complete`: present and null where the turn ended without an answer.
+    /// `task_complete`: present and null if the turn ended without an answer.
     #[serde(borrow, default, deserialize_with = "even_null")]
     last_agent_message: Option<&'a RawValue>,
-    /// `task_complete`: only versions that also write the `error` of a turn write this.
+    /// `task_complete`: written only by versions that also write the `error` of a turn.
     #[serde(borrow)]
     started_at: Option<&'a RawValue>,
 }
 
-/// Reads a field that is there, also where it is null.
+/// Reads a field that is present, also if it is null.
 fn even_null<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
 impl Step<'_> {
-    /// Says whether this `task_complete` may be the end of a turn that the model refused: up to 0.142 such an
-    /// end has no `error`, and no message either.
+    /// Says whether this `task_complete` may be the end of a turn that the model refused: up to 0.142
+    /// such an end has no `error`, and no message either.
     fn hides_failure(&self) -> bool {
         self.started_at.is_none() && self.last_agent_message.is_some_and(|m| m.get() == "null")
     }
 
-    /// Says whether this line shows that the turn did what it was for: an answer, even an empty one, a
-    /// command that the user typed, a summary.
+    /// Says whether this line shows that the turn succeeded: an answer, even an empty one, a command
+    /// that the user typed, a summary.
     fn is_answer(&self) -> bool {
         let says = |word: &str| self.content.is_some_and(|c| c.get().contains(word));
         match self.kind.as_deref() {
@@ -126,7 +126,7 @@ impl Meta {
     }
 }
 
-/// Reads one rollout's state; what the index row does not say is read from its head.
+/// Reads one rollout's record; facts that the index row does not have come from its head.
 pub(super) fn read(look: &Look, locator: &Locator, row: Option<Row>) -> Record {
     let indexed = row.is_some();
     let mut record = described(row.unwrap_or_default());
@@ -149,7 +149,7 @@ pub(super) fn read(look: &Look, locator: &Locator, row: Option<Row>) -> Record {
     }
 }
 
-/// Reads what the file itself says: its end, and its head where no index describes it.
+/// Reads the record from the file alone: its tail, and its head where no index describes it.
 fn read_file(look: &Look, path: &Path, indexed: bool) -> Record {
     let mut record = Record::default();
     let source = format!("{NAME}:{}", path.file_name().unwrap_or_default().to_string_lossy());
@@ -228,7 +228,7 @@ pub(super) fn parent_of(path: &Path, uid: u32) -> Option<String> {
     read.ok().and(parent)
 }
 
-/// What the end of a rollout says, collected newest first.
+/// The content of the end of a rollout, collected newest first.
 #[derive(Default)]
 struct Tail {
     decided: Option<Turn>,
@@ -244,7 +244,7 @@ struct Tail {
     at_work: bool,
     model: Option<String>,
     last: Option<Time>,
-    /// When the last turn ended. Settings may be written behind that, by a process that begins the next one.
+    /// The end of the last turn. A process that begins the next turn may write settings behind it.
     ended_at: Option<Time>,
     seen_bytes: u64,
     over_budget: bool,
@@ -256,7 +256,8 @@ impl Tail {
             if !is_bulk(bytes) {
                 match Line::parse(bytes) {
                     Some(line) => self.take(&line),
-                    // Codex writes whole lines: the file was cut within this one and written to again.
+                    // Codex writes complete lines: this file was cut inside a line and written to
+                    // again.
                     None if self.decided.is_none() && !is_json(bytes) => {
                         let why = "a line of its rollout is damaged";
                         self.decided = Some(Turn::Undecided(why.into()));
@@ -269,7 +270,8 @@ impl Tail {
             if self.decided.is_none() && open {
                 self.decided = Some(self.open());
             }
-            // The model stands at the beginning of a turn, which an index row spares us.
+            // The model is written at the beginning of a turn; with an index row that need not be
+            // reached.
             let enough = self.decided.is_some()
                 && (self.model.is_some() || model_known || self.seen_bytes >= MODEL_BYTES);
             if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -336,7 +338,7 @@ impl Tail {
         }
     }
 
-    /// Looks for the answer in a line before the end of the turn.
+    /// Searches a line before the end of the turn for the answer.
     fn look_for_answer(&mut self, step: &Step<'_>) {
         let other = matches!(
             step.kind.as_deref().unwrap_or_default(),
@@ -375,7 +377,8 @@ impl Tail {
         match self.decided.take() {
             Some(turn) => turn,
             None if self.ended_without_answer => over_without_answer(),
-            // Calls without an end of the turn behind them; the turn began before what was read.
+            // Calls without an end of the turn behind them; the turn began before the part that was
+            // read.
             None if self.at_work && (self.over_budget || lost_beginning) => self.open(),
             None if self.over_budget => {
                 Turn::Undecided("the last MiB of its rollout holds no turn".into())
@@ -394,7 +397,7 @@ fn is_json(line: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(line).is_ok()
 }
 
-/// Says whether a long line cannot hold anything the tail needs.
+/// Says whether a long line holds nothing that the tail needs.
 fn is_bulk(line: &[u8]) -> bool {
     const KINDS: [&[u8]; 7] = [
         b"\"task_",
@@ -411,7 +414,7 @@ fn is_bulk(line: &[u8]) -> bool {
 fn error_text(error: &RawValue) -> String {
     let value: serde_json::Value = serde_json::from_str(error.get()).unwrap_or_default();
     let text = value["message"].as_str().or(value.as_str()).unwrap_or("the turn failed");
-    // The model's server may have answered in JSON, which Codex repeats as it is.
+    // The model's server may have answered in JSON, which Codex repeats unchanged.
     let inner: Option<serde_json::Value> =
         text.find('{').and_then(|at| serde_json::from_str(&text[at..]).ok());
     let said =
@@ -426,7 +429,7 @@ struct UsageRecord<'a> {
     usage: Usage,
 }
 
-/// Tokens as Codex writes them: what came from a cache is part of the input.
+/// Tokens as Codex writes them: tokens from a cache are part of the input.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 #[allow(clippy::struct_field_names)] // the names are the format
@@ -449,7 +452,8 @@ impl From<Usage> for Tokens {
     }
 }
 
-/// Counts every distinct response of this rollout and its subagents'. A fork's own records only.
+/// Counts every distinct response of this rollout and its subagents'. Of a fork, only its own records
+/// count.
 pub(super) fn count(path: &Path, uid: u32, children: &Found<Locator>, record: &mut Record) {
     let mut seen = HashSet::new();
     let mut tokens = Tokens::default();
@@ -464,7 +468,7 @@ pub(super) fn count(path: &Path, uid: u32, children: &Found<Locator>, record: &m
         let pass = opened.and_then(|opened| {
             jsonl::lines(&opened.file, 0, &mut |bytes| {
                 answered |= !answered && spoken.find(bytes).is_some();
-                // Most bytes are what commands printed: such a line is known by its beginning.
+                // Most bytes are the output of commands; such a line is recognised by its beginning.
                 let kind = jsonl::own_type(bytes);
                 let counts = match kind {
                     Some(kind) => kind == b"token_usage_record",

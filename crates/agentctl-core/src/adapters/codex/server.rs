@@ -1,7 +1,8 @@
-//! Asking an app-server about the threads it hosts: only it knows whether one waits for a human.
+//! Asks an app-server about the threads it hosts: only the server knows whether a thread waits for a
+//! human.
 //!
-//! Reading without turns has no side effect; asking for turns writes files, so it is never done. Where
-//! there is no socket nothing is claimed; where there is one and it fails, that is a fault.
+//! Reading a thread without its turns has no side effect; asking for turns writes files, so it is never
+//! done. Without a socket nothing is claimed; a socket that fails is a fault.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -15,7 +16,7 @@ use crate::kernel::Process;
 use crate::model::{ProcId, Reason, ReasonKind, Session, Status};
 use crate::talk::{Pushing, RpcSocket, TalkError};
 
-/// Puts the servers' word to each thread they host.
+/// Sets the state of each hosted thread to its server's answer.
 pub(super) fn ask(look: &Look, root: &Root, hosts: &[&Process], found: &mut Found<Served>) {
     let mut servers = Vec::new();
     let mut rows: Vec<&mut Served> = found.rows.iter_mut().filter(|s| s.hosted).collect();
@@ -30,7 +31,7 @@ pub(super) fn ask(look: &Look, root: &Root, hosts: &[&Process], found: &mut Foun
     // All at once: a server that does not answer delays only its own sessions.
     let mut silent = Vec::new();
     while !servers.is_empty() {
-        let some: Vec<_> = servers.drain(..servers.len().min(AT_ONCE)).collect();
+        let some: Vec<_> = servers.drain(..servers.len().min(MAX_PARALLEL)).collect();
         silent.extend(std::thread::scope(|scope| {
             let asked: Vec<_> = some
                 .into_iter()
@@ -59,11 +60,11 @@ pub(super) struct Socket {
     server: ProcId,
 }
 
-/// So many servers are asked at once.
-const AT_ONCE: usize = 32;
+/// Most servers that are asked in parallel.
+const MAX_PARALLEL: usize = 32;
 
-/// Returns the socket that a server accepts connections on, if it is there: `--listen unix://PATH`; without
-/// a path it is the home's own socket.
+/// Returns the socket of `--listen unix://PATH`, if it exists; without a path it is the home's own
+/// socket.
 fn socket_of(root: &Root, host: &Process) -> Option<PathBuf> {
     let path = match host.argv.iter().find_map(|a| a.strip_prefix("unix://"))? {
         "" => root.path.join("app-server-control/app-server-control.sock"),
@@ -80,23 +81,23 @@ pub(super) fn socket_of_host(look: &Look, root: &Root, session: &Session) -> Opt
     Some(Socket { path, server: server.clone() })
 }
 
-/// What a conversation is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
-    /// A quick look.
-    Looks,
-    /// Something is wanted, which takes its time; some of it must be opted in to.
-    Acts,
+pub(super) enum Purpose {
+    /// A quick status query.
+    Query,
+    /// A request that takes longer, some of which need an opt-in.
+    Act,
 }
 
-/// Begins a conversation.
-pub(super) fn hello(look: &Look, to: &Socket, manner: Manner) -> Result<RpcSocket, TalkError> {
+/// Connects to a server and introduces us.
+pub(super) fn hello(look: &Look, to: &Socket, purpose: Purpose) -> Result<RpcSocket, TalkError> {
     let left = look.deadline.saturating_duration_since(Instant::now());
-    // A server that takes longer is not waited for: there may be others, and the rest is to be said.
+    // A shorter limit than the look's deadline: other servers and the answer itself need time too.
     let patience = look.host.deadlines.live / 8;
-    let (acts, limit) = match manner {
-        Manner::Looks => (false, patience),
-        Manner::Acts => (true, 12 * patience),
+    let (acts, limit) = match purpose {
+        Purpose::Query => (false, patience),
+        Purpose::Act => (true, 12 * patience),
     };
     let mut socket = RpcSocket::connect(&to.path, &look.host.kernel, &to.server, left.min(limit))?;
     introduce(&mut socket, acts)?;
@@ -104,12 +105,12 @@ pub(super) fn hello(look: &Look, to: &Socket, manner: Manner) -> Result<RpcSocke
 }
 
 fn converse(look: &Look, to: &Socket, served: &mut [&mut Served]) -> Result<(), TalkError> {
-    let mut socket = hello(look, to, Manner::Looks)?;
+    let mut socket = hello(look, to, Purpose::Query)?;
     for served in served {
         let Some(id) = served.id.clone() else { continue };
         let reply = match socket.ask("thread/read", &json!({ "threadId": id })) {
             Ok(reply) => reply,
-            // It was unloaded a moment ago: the next look will not see its lock either.
+            // The thread was unloaded a moment ago: the next look will not see its lock either.
             Err(TalkError::Refused(_)) => continue,
             Err(error) => return Err(error),
         };
@@ -122,7 +123,8 @@ fn converse(look: &Look, to: &Socket, served: &mut [&mut Served]) -> Result<(), 
     Ok(())
 }
 
-/// Says who we are. From then on the server says by itself when the status of a thread changes.
+/// Sends `initialize`. From then on the server sends a notification when the status of a thread
+/// changes.
 fn introduce(socket: &mut RpcSocket, experimental: bool) -> Result<(), TalkError> {
     let quiet = ["configWarning", "remoteControl/status/changed", "deprecationNotice"];
     let version = env!("CARGO_PKG_VERSION");
@@ -134,14 +136,14 @@ fn introduce(socket: &mut RpcSocket, experimental: bool) -> Result<(), TalkError
     socket.notify("initialized")
 }
 
-/// Returns the server that hosts a session, if it can be listened to.
+/// Returns the server that hosts a session, if it has a socket for notifications.
 pub(super) fn pushing(look: &Look, root: &Root, session: &Session) -> Option<Pushing> {
     let pid = session.pid.filter(|_| session.hosted)?;
     let host = look.table.process(pid)?;
     listening(look, root, host)
 }
 
-/// Returns the servers of a home that can be listened to.
+/// Returns the servers of a home that have a socket for notifications.
 pub(super) fn announcing(look: &Look, root: &Root) -> Vec<Pushing> {
     let theirs = |p: &&Process| {
         is_codex(p)
@@ -174,9 +176,9 @@ fn state(status: &Value) -> Option<State> {
             (Status::Waiting, Some(Reason::of(ReasonKind::Question)))
         }
         "active" => (Status::Running, None),
-        // After a failed turn the thread stays loaded: it is the user's move.
+        // After a failed turn the thread stays loaded and waits for the user.
         "idle" | "systemError" => (Status::Idle, None),
-        // Another server's view; the lock says otherwise.
+        // `notLoaded` and the like are another server's view; the lock proves the opposite.
         _ => return None,
     };
     Some(State { status, reason })

@@ -1,7 +1,7 @@
-//! How a Codex session is ended, and what it marks.
+//! Stop of a Codex session, and the variable that marks its children.
 //!
-//! SIGINT is its orderly end: `exec` writes down that the turn was aborted. SIGTERM ends it at once and
-//! leaves nothing. A thread in a shared server is ended there: the server is asked, never signalled.
+//! On SIGINT `exec` writes that the turn was aborted, and exits. SIGTERM ends it at once without a
+//! trace. A thread in a shared server is ended by a request to the server, which is never signalled.
 
 use std::time::Duration;
 
@@ -37,10 +37,10 @@ pub(in crate::adapters) fn marks(session: &Session) -> Vec<Mark> {
     id.map(|id| Mark { name: "CODEX_THREAD_ID", value: id.clone() }).collect()
 }
 
-/// Asks the server to abort whatever turn runs, and then to end the terminals that leaves behind.
+/// Asks the server to abort the current turn, and then to end the background terminals of the thread.
 ///
-/// No turn is named: the request for one that has just ended is never answered, and one that has just
-/// begun is meant too. An idle thread answers at once.
+/// No turn is named: a request for a turn that has just ended is never answered, and a turn that has
+/// just begun must be aborted too. An idle thread answers at once.
 pub(in crate::adapters) fn interrupt(
     look: &Look,
     root: &Root,
@@ -49,14 +49,14 @@ pub(in crate::adapters) fn interrupt(
     let id = session.id.as_deref().ok_or("it has no thread")?;
     let to = server::socket_of_host(look, root, session).ok_or("its server has no socket")?;
     let told = |error: TalkError| format!("its server did not do it: {error}");
-    let mut socket = server::hello(look, &to, server::Manner::Acts).map_err(told)?;
+    let mut socket = server::hello(look, &to, server::Purpose::Act).map_err(told)?;
     match socket.ask("turn/interrupt", &json!({ "threadId": id, "turnId": "" })) {
-        // A server that wants the turn named.
+        // A server that needs the id of the turn.
         Err(TalkError::Refused(_)) => name_and_abort(&mut socket, id).map_err(told)?,
         answer => drop(answer.map_err(told)?),
     }
-    // Ending them before the turn would only fail its tool. Not every server knows this; what it
-    // leaves is swept by its mark.
+    // Cleaning up before the turn is aborted would only make its tool fail. Not every server knows this
+    // request; processes that remain are found by their mark.
     let _unknown = socket.ask("thread/backgroundTerminals/clean", &json!({ "threadId": id }));
     Ok("the turn was interrupted".into())
 }

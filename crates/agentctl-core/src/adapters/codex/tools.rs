@@ -1,4 +1,4 @@
-//! The tools of a Codex process: what it does where its rollout cannot say.
+//! The tools of a Codex process: they show its work where its rollout does not.
 
 use crate::adapters::Look;
 use crate::kernel::Process;
@@ -6,7 +6,8 @@ use crate::model::{ProcId, shorten};
 
 /// Returns the command line of a tool that one of these processes runs for this thread.
 ///
-/// Codex gives its tools `CODEX_THREAD_ID`. What the process itself inherited was another Codex's.
+/// Codex gives its tools `CODEX_THREAD_ID`. A process that itself has this value inherited it from
+/// another Codex.
 pub(super) fn at_work(look: &Look, by: &[ProcId], id: &str) -> Option<String> {
     let kernel = &look.host.kernel;
     let thread_of = |process: &ProcId| {

@@ -1,13 +1,14 @@
-//! Where a change of a thread shows: the locks, and its rollout.
+//! The files that change with a thread: the locks, and its rollout.
 
 use std::path::{Path, PathBuf};
 
 use super::{birth_days, days_around};
 use crate::model::{Locator, Time};
 
-/// Returns where a thread shows that begins, or goes on: its lock is made, or one that was left lying
-/// is taken, which no file event tells; but the index is written then. A home without locks has only been
-/// used by versions up to 0.146, the oldest of which write rollouts only: the days around now are watched.
+/// Returns the files that change when a thread begins or continues: its lock file is created. Taking a
+/// lock file that already exists causes no file event, but the index is written then. A home without
+/// locks has only been used by versions up to 0.146, the oldest of which write rollouts only: the days
+/// around now are watched.
 pub(super) fn beginnings(root: &Path, now: Time) -> Vec<PathBuf> {
     let locks = root.join("thread-writer-locks");
     let mut places = vec![root.join("state_5.sqlite-wal")];
@@ -19,8 +20,8 @@ pub(super) fn beginnings(root: &Path, now: Time) -> Vec<PathBuf> {
     places
 }
 
-/// Returns the places of a thread. Before its first prompt it has no rollout: the days it may get one
-/// in are watched instead.
+/// Returns the places of a thread. Before its first prompt it has no rollout: the folders of the days
+/// in which it may get one are watched instead.
 pub(super) fn places(root: &Path, locator: &Locator) -> Vec<PathBuf> {
     let mut places = vec![root.join("thread-writer-locks")];
     match &locator.path {

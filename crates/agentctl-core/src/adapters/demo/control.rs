@@ -1,4 +1,4 @@
-//! How the demo agent is moved: as simply as an agent could be.
+//! Control of the demo agent, as simple as it can be.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl Control for Demo {
     }
 
     fn stop(&self, _look: &Look, _root: &Root, _session: &Session) -> Stop {
-        // SIGTERM is its orderly end, and it takes its tool along.
+        // On SIGTERM it exits in order and ends its tool.
         const LADDER: &[(Signal, Duration)] = &[(Signal::TERM, Duration::from_secs(2))];
         Stop::Signals(LADDER)
     }

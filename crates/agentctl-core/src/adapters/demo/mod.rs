@@ -1,7 +1,7 @@
-//! The built-in demo agent, read as any other agent is: from its own files and the kernel.
+//! The built-in demo agent, read like any other agent: from its own files and the kernel.
 //!
 //! Its home is `$XDG_DATA_HOME/agentctl-demo/`:
-//! `live/<pid>.json` says what a process is doing (rewritten by rename, removed on a clean exit, left
+//! `live/<pid>.json` holds the state of a process (rewritten by rename, removed on a clean exit, left
 //! behind by SIGKILL); `sessions/<id>.jsonl` is the conversation, append-only. This adapter is the
 //! example CONTRIBUTING.md walks through.
 
@@ -141,13 +141,13 @@ impl Adapter for Demo {
     }
 }
 
-/// `live/<pid>.json`: what a process says it is doing.
+/// `live/<pid>.json`: the state of a process in its own words.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[allow(missing_docs)] // the names are the format
 pub struct Live {
     pub start_ticks: u64,
     pub boot_id: String,
-    /// A shared home may be written by another machine.
+    /// The machine that wrote it: a home may be shared between machines.
     pub machine_id: Option<String>,
     pub pid_namespace: u64,
     pub session: String,
@@ -220,14 +220,14 @@ impl DemoStore<'_> {
         self.look.host.kernel.uid()
     }
 
-    /// Says whether a process keeps its files in this home, or may do so: the process of an unreadable
-    /// environment must not be overlooked.
+    /// Says whether a process uses this home, or may use it: a process whose environment cannot be read
+    /// must not be ignored.
     fn may_use_home(&self, process: &Process) -> bool {
         let home = Demo.home_of(self.look, process);
         home.is_none_or(|home| home == self.root.path)
     }
 
-    /// Says that a live record could not be read: whomever it names may be alive.
+    /// Adds the fault for an unreadable live record: the process it names may be alive.
     fn unread(&self, entry: &file::DirectoryEntry, skip: &file::Skip, found: &mut Found<Served>) {
         found.faults.push(skipped("demo", self.root, &entry.path, skip));
         found.whole = false;
@@ -403,7 +403,7 @@ fn read_head(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> 
             Ok(Line::Prompt { text, at, .. }) => {
                 record.started_at = Time::parse(&at);
                 record.prompt = Some(shorten(&text, 200));
-                // The directives are the script, not what it is about.
+                // The directives are the demo's script, not part of the title.
                 let gist = text.split("[[").next().filter(|g| !g.trim().is_empty());
                 record.title = Some(shorten(gist.unwrap_or(&text), 80));
                 return ControlFlow::Break(());
@@ -415,7 +415,7 @@ fn read_head(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> 
     Ok(())
 }
 
-/// Walks back to the line that says where the last turn stands.
+/// Reads backwards to the line that shows the state of the last turn.
 fn read_tail(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> {
     let mut answered = HashSet::new();
     let mut open_tool = None;
@@ -460,7 +460,7 @@ fn read_tail(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> 
         }
         (None, _) => Turn::None,
     };
-    // A process that went on after an earlier exit has not exited.
+    // A session that was continued after an earlier exit has not exited.
     if !matches!(record.turn, Turn::Finished | Turn::Failed(_) | Turn::Interrupted) {
         (record.exit, record.ended_at) = (None, None);
     }

@@ -1,8 +1,8 @@
-//! Moving sessions on a gateway: `sessions.create`, `sessions.send`, `sessions.abort`.
+//! Control of sessions on a gateway: `sessions.create`, `sessions.send`, `sessions.abort`.
 //!
-//! Write scope is asked for here and nowhere else, for one request at a time. What begins a run says
-//! which device begins it, since a gateway lets only that device end it again. Everything is asked for
-//! under a key of its own, so that asking twice after a lost connection does it once.
+//! Write scope is requested only here, for one request at a time. A request that begins a run proves
+//! our device, since a gateway lets only that device end the run. Every request has an idempotency key,
+//! so a retry after a lost connection acts once.
 
 use std::ffi::OsString;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::gateways::{self, Gateway};
-use super::wire::{Conversation, Scope, Shows, Trouble};
+use super::wire::{Conversation, GatewayError, Scope, Shows};
 use super::{NAME, OpenClaw};
 use crate::adapters::control::{
     Abilities, Begin, Begun, Control, FirstWords, Handshake, Order, Permissions, Refusal, Remote,
@@ -20,8 +20,8 @@ use crate::adapters::{Look, Root};
 use crate::host::Host;
 use crate::model::{Session, is_session_id};
 
-/// So often a message is sent under the same key before it is given up.
-const TRIES: usize = 3;
+/// Most attempts to send a message under the same key.
+const MAX_ATTEMPTS: usize = 3;
 
 impl Control for OpenClaw {
     fn abilities(&self) -> Abilities {
@@ -93,7 +93,7 @@ impl Remote for OpenClaw {
     }
 }
 
-/// Further arguments of a launch: which agent of the gateway, which gateway.
+/// Further arguments of a launch: the agent of the gateway and the gateway.
 #[derive(Default)]
 struct Extra {
     agent: Option<String>,
@@ -125,7 +125,7 @@ fn gateway(host: &Host, label: &str) -> Result<Gateway, Refusal> {
     })
 }
 
-/// The gateway of this name or address.
+/// Returns the gateway with this name or address.
 fn named(host: &Host, name: &str) -> Result<Gateway, Refusal> {
     let ours = host.gateways.get(NAME).into_iter().flatten();
     let url = ours.clone().find(|g| g.name.as_deref() == Some(name)).map(|g| g.url.clone());
@@ -133,7 +133,7 @@ fn named(host: &Host, name: &str) -> Result<Gateway, Refusal> {
     gateway(host, label.as_deref().unwrap_or(name))
 }
 
-/// The first there is.
+/// Returns the first configured gateway.
 fn usual(host: &Host) -> Result<Gateway, Refusal> {
     gateways::all(host).into_iter().next().ok_or_else(|| {
         let hint = "start one with `openclaw gateway`, or name one in [[openclaw.gateways]]";
@@ -146,17 +146,18 @@ fn connect(
     gateway: &Gateway,
     scope: Scope,
     shows: Shows,
-) -> Result<Conversation, Trouble> {
+) -> Result<Conversation, GatewayError> {
     let left = look.deadline.saturating_duration_since(Instant::now());
     Conversation::within(&look.host, gateway, scope, shows, left)
 }
 
-/// Has a run ended with the least that will do: a run is its beginner's, which is a connection or a
-/// device. Ours is tried when the gateway wants to know; whoever else's takes an administrator.
-fn abort(look: &Look, gateway: &Gateway, params: &Value) -> Result<Value, Trouble> {
+/// Aborts a run with the smallest scope that works. A run belongs to the connection or device that
+/// began it: our device is shown when the gateway demands it; a run of another client needs the admin
+/// scope.
+fn abort(look: &Look, gateway: &Gateway, params: &Value) -> Result<Value, GatewayError> {
     let mut talk = connect(look, gateway, Scope::Write, Shows::IfDemanded)?;
     let mut told = talk.ask("sessions.abort", params);
-    let is_refused = |told: &Result<Value, Trouble>| {
+    let is_refused = |told: &Result<Value, GatewayError>| {
         told.as_ref().is_err_and(|trouble| trouble.code == "refused")
     };
     if is_refused(&told) && !talk.is_device {
@@ -175,7 +176,7 @@ fn abort(look: &Look, gateway: &Gateway, params: &Value) -> Result<Value, Troubl
         }
         let hint = "the gateway lets only who began a run, or an administrator, end it: \
                     `admin = true` in its [[openclaw.gateways]] asks for that right";
-        Trouble { message: format!("{}; {hint}", trouble.message), ..trouble }
+        GatewayError { message: format!("{}; {hint}", trouble.message), ..trouble }
     })
 }
 
@@ -189,7 +190,7 @@ fn key_of(look: &Look, gateway: &Gateway, id: &str) -> Result<String, Unbegun> {
     }
 }
 
-/// Asks for something that is to happen once: a lost answer is asked for again under the same key.
+/// Sends a request that must act once: after a lost answer it is retried under the same key.
 fn once(
     look: &Look,
     gateway: &Gateway,
@@ -202,7 +203,7 @@ fn once(
     for attempt in 1.. {
         let mut keyed = true;
         let told = connect(look, gateway, scope, Shows::Device).and_then(|mut talk| {
-            // A session is made under a key for a device only.
+            // A gateway accepts a key for `sessions.create` only from a device.
             keyed = talk.is_device || method == "sessions.send";
             if keyed {
                 params["idempotencyKey"] = key.clone().into();
@@ -214,9 +215,9 @@ fn once(
             Err(trouble) if is_refusal(&trouble) && !heard => return Err(trouble.into()),
             Err(trouble) => trouble,
         };
-        heard |= trouble.mid_sentence;
+        heard |= trouble.may_have_arrived;
         let again = keyed || !heard;
-        if !again || attempt >= TRIES || Instant::now() >= look.deadline {
+        if !again || attempt >= MAX_ATTEMPTS || Instant::now() >= look.deadline {
             return Err(if heard {
                 let why = format!("whether it arrived is not known: {}", trouble.message);
                 Unbegun::Unclear(why)
@@ -231,7 +232,7 @@ fn once(
 fn send(look: &Look, gateway: &Gateway, key: &str, message: &str) -> Result<(), Unbegun> {
     let params = json!({"key": key, "message": message});
     let told = once(look, gateway, Scope::Write, "sessions.send", params)?;
-    // `started`, `in_flight`, or whatever it calls a message that it has: it has it.
+    // A `runId` means that the gateway has the message, whatever status it gives it.
     if told["runId"].is_string() {
         return Ok(());
     }
@@ -288,13 +289,13 @@ fn create(
     Ok(Begun { session: session.to_owned(), root: gateway.label() })
 }
 
-/// Says whether it is the last word, rather than silence.
-fn is_refusal(trouble: &Trouble) -> bool {
+/// Says whether the gateway refused, so that a retry is useless; other errors are lost connections.
+fn is_refusal(trouble: &GatewayError) -> bool {
     matches!(trouble.code, "refused" | "auth" | "pairing" | "insecure" | "certificate")
 }
 
-impl From<Trouble> for Unbegun {
-    fn from(trouble: Trouble) -> Self {
+impl From<GatewayError> for Unbegun {
+    fn from(trouble: GatewayError) -> Self {
         if is_refusal(&trouble) {
             return Self::Refused(Refusal { message: trouble.message, hint: None });
         }

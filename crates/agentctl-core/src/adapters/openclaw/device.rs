@@ -1,9 +1,10 @@
-//! Who we are to a gateway that wants to know: an Ed25519 key for each address, all of one kept secret.
+//! Our identity for gateways that demand one: an Ed25519 key per address, all derived from one secret.
 //!
-//! The secret is a person's credential, not a record of any session: one file beside the configuration,
-//! for this user only, made when it is first needed and never written again. The key of an address is
-//! derived from it, so a signature made for one gateway proves nothing to another. The token that a
-//! gateway gives a device is not kept: the configured secret and a signature get in each time.
+//! The secret is a credential of the user, not a record of any session: one file beside the
+//! configuration, readable by this user only, created when it is first needed and never written again.
+//! The key of an address is derived from it, so a signature for one gateway proves nothing to another.
+//! The token that a gateway issues to a device is not stored: the configured secret and a signature are
+//! sent each time.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,46 +24,46 @@ use crate::trust;
 
 /// The file, beside the configuration.
 const FILE: &str = "openclaw-device.key";
-/// What people who open the file should know.
+/// Explanation for people who open the file.
 const HEAD: &str = "# agentctl's own secret, by which OpenClaw gateways know this device. Removing it \
                     makes a new device, which has to be approved again.";
-/// Kept apart from whatever else may ever be derived from the same secret.
+/// Context of the key derivation, so that other keys derived from the same secret differ.
 const PURPOSE: &str = "agentctl openclaw device v1";
 const SECRET_BYTES: usize = 32;
-/// The file is this long at most.
+/// Longest file that is read, in bytes.
 const FILE_BYTES: u64 = 1024;
 
-/// Who we are to one gateway.
+/// Our identity for one gateway.
 pub(super) struct Device {
     pair: Ed25519KeyPair,
     /// The name by which the gateway knows it.
     pub(super) id: String,
 }
 
-/// What a signature is about, beside the device itself.
+/// The fields that a signature covers, beside the device itself.
 pub(super) struct Signed<'a> {
     pub(super) client: &'a Value,
     pub(super) role: &'a str,
     pub(super) scopes: &'a [&'a str],
-    /// The secret that is sent with it; empty where none is, or where it is a password.
+    /// The secret that is sent with it; empty if there is none, or if it is a password.
     pub(super) token: &'a str,
     pub(super) challenge: &'a Value,
 }
 
 impl Device {
-    /// Returns who we are to this gateway if the secret is there already.
+    /// Returns our identity for this gateway if the secret exists already.
     pub(super) fn kept(host: &Host, gateway: &Gateway) -> Result<Option<Self>, String> {
         read(host)?.map(|secret| Self::derived(&secret, &gateway.label())).transpose()
     }
 
-    /// Returns who we are to this gateway; makes the secret if there is none.
+    /// Returns our identity for this gateway; creates the secret if there is none.
     pub(super) fn of(host: &Host, gateway: &Gateway) -> Result<Self, String> {
         if let Some(device) = Self::kept(host, gateway)? {
             return Ok(device);
         }
         let unkept = |e: io::Error| format!("{} cannot be made: {e}", path(host).display());
         make(host).map_err(unkept)?;
-        // Whoever else made it at the same time may have been first: what is there counts.
+        // Another process may have created it at the same time: the file that exists counts.
         let made = Self::kept(host, gateway)?;
         made.ok_or_else(|| unkept(io::ErrorKind::NotFound.into()))
     }
@@ -76,7 +77,7 @@ impl Device {
         Ok(Self { pair, id })
     }
 
-    /// Returns the `device` of a connection: proof, for this challenge only.
+    /// Returns the `device` field of a connection: a proof that is valid for this challenge only.
     pub(super) fn proof(&self, signed: &Signed<'_>) -> Value {
         let text = |value: &Value| match value {
             Value::String(text) => text.clone(),
@@ -112,7 +113,7 @@ fn path(host: &Host) -> PathBuf {
     host.config().join(FILE)
 }
 
-/// Reads the secret; `None` when there is none. One that others could have read is none of ours.
+/// Reads the secret; `None` when there is none. A secret that other users could read is an error.
 fn read(host: &Host) -> Result<Option<Vec<u8>>, String> {
     let path = path(host);
     let unusable = |why: String| {
@@ -137,7 +138,7 @@ fn read(host: &Host) -> Result<Option<Vec<u8>>, String> {
     secret.filter(|s| s.len() == SECRET_BYTES && further.is_none()).map(Some).ok_or_else(rubbish)
 }
 
-/// Makes the secret: whole or not at all, and never in the place of one that is there.
+/// Creates the secret atomically, and never replaces one that exists.
 fn make(host: &Host) -> io::Result<()> {
     let path = path(host);
     trust::owned(&path, host.kernel.uid())?;
@@ -179,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_another_to_every_address_and_the_same_to_the_same() {
+    fn each_address_gets_a_device_of_its_own_that_stays_the_same() {
         let device = |secret: &[u8], address| Device::derived(secret, address).expect("a key");
         let (one, again) = (device(&[7; 32], "ws://a:1"), device(&[7; 32], "ws://a:1"));
         assert_eq!(one.id, again.id);
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn hexadecimal_text_is_read_back() {
         assert_eq!(unhex(&hex(&[0, 15, 16, 255])), Some(vec![0, 15, 16, 255]));
         for rubbish in ["0", "zz", "+1", "é0", "0 "] {
             assert_eq!(unhex(rubbish), None, "{rubbish}");

@@ -1,7 +1,7 @@
-//! Which gateways there are, and which secret belongs to which of them.
+//! The configured gateways, and the secret of each.
 //!
-//! Ours from the configuration, the one the environment names, and the one OpenClaw's own settings name.
-//! A secret is bound to the address it was found beside: no other gateway is ever sent it.
+//! Gateways come from our configuration, from the environment and from OpenClaw's own settings. A
+//! secret is bound to the address it was configured for and is never sent to another gateway.
 
 use std::path::{Path, PathBuf};
 
@@ -13,31 +13,32 @@ use crate::host::{Host, Secret};
 use crate::native::{file, json5};
 use crate::talk::{Endpoint, TlsOptions};
 
-/// The port of a gateway that nobody moved.
+/// The default port of a gateway.
 const PORT: u16 = 18_789;
-/// Settings and token files are small.
+/// Longest settings or token file that is read, in bytes.
 const SETTINGS_BYTES: u64 = 4 << 20;
 
 /// One gateway.
 #[derive(Clone)]
 pub(super) struct Gateway {
     pub(super) endpoint: Endpoint,
-    pub(super) manner: TlsOptions,
-    /// The configuration lets us end runs that others began.
+    pub(super) tls: TlsOptions,
+    /// Our configuration allows us to end runs of other clients.
     pub(super) admin: bool,
     source: Source,
 }
 
-/// Where its secret is found when it is needed.
+/// The place of its secret, which is read when it is needed.
 #[derive(Clone)]
 enum Source {
-    /// Where the configuration says; `None` when it says nothing.
+    /// The place that our configuration names; `None` if it names none.
     Ours(Option<Secret>),
     /// In the environment, then in OpenClaw's own settings.
     Theirs { settings: Option<PathBuf>, environment: bool, section: &'static str },
 }
 
-/// Returns every gateway, each address once; the first to name one decides about it.
+/// Returns every gateway, each address once; the first source that names an address decides its
+/// options.
 pub(super) fn all(host: &Host) -> Vec<Gateway> {
     let mut found: Vec<Gateway> = Vec::new();
     let mut add = |gateway: Option<Gateway>| {
@@ -49,7 +50,7 @@ pub(super) fn all(host: &Host) -> Vec<Gateway> {
     for ours in host.gateways.get(NAME).into_iter().flatten() {
         add(Endpoint::parse(&ours.url).ok().map(|endpoint| Gateway {
             endpoint,
-            manner: TlsOptions {
+            tls: TlsOptions {
                 insecure: ours.insecure,
                 authorities: ours.ca_file.clone(),
                 fingerprint: None,
@@ -59,7 +60,8 @@ pub(super) fn all(host: &Host) -> Vec<Gateway> {
         }));
     }
     add(theirs(host));
-    // Further state directories, each with settings of its own; the environment speaks of none of them.
+    // Further state directories with settings of their own; the environment variables do not apply to
+    // them.
     for directory in host.roots.get(NAME).into_iter().flatten() {
         let path = directory.join("openclaw.json");
         add(configured(host, &path, None, false));
@@ -67,14 +69,14 @@ pub(super) fn all(host: &Host) -> Vec<Gateway> {
     found
 }
 
-/// The gateway that OpenClaw's own commands would use here.
+/// Returns the gateway that OpenClaw's own commands would use here.
 fn theirs(host: &Host) -> Option<Gateway> {
     let settings = settings_path(host);
     if let Some(url) = VARIABLES.get(host, "OPENCLAW_GATEWAY_URL") {
-        // Only what stands beside it in the environment is meant for it.
+        // Only secrets from the environment are meant for an address from the environment.
         let source = Source::Theirs { settings: None, environment: true, section: "auth" };
         let endpoint = Endpoint::parse(url).ok()?;
-        return Some(Gateway { endpoint, manner: TlsOptions::default(), admin: false, source });
+        return Some(Gateway { endpoint, tls: TlsOptions::default(), admin: false, source });
     }
     let port = VARIABLES.get(host, "OPENCLAW_GATEWAY_PORT").and_then(|p| p.parse().ok());
     let told = ["OPENCLAW_GATEWAY_TOKEN", "OPENCLAW_GATEWAY_PASSWORD"];
@@ -91,7 +93,7 @@ fn is_there(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok()
 }
 
-/// Where OpenClaw keeps its settings.
+/// Returns the path of OpenClaw's settings.
 fn settings_path(host: &Host) -> PathBuf {
     if let Some(path) = VARIABLES.get(host, "OPENCLAW_CONFIG_PATH") {
         return expand(host, path);
@@ -118,12 +120,12 @@ fn expand(host: &Host, path: &str) -> PathBuf {
     }
 }
 
-/// Reads which gateway these settings speak of: the local one, or the remote one they were pointed at.
+/// Returns the gateway of these settings: the local one, or the remote one that they name.
 fn configured(host: &Host, path: &Path, port: Option<u16>, environment: bool) -> Option<Gateway> {
     if !environment && !is_there(path) {
         return None;
     }
-    // Settings that cannot be read are told when the secret is asked for.
+    // Unreadable settings are reported when the secret is read.
     let settings = read(host, path).unwrap_or_default();
     let gateway = &settings["gateway"];
     let remote = gateway["remote"]["url"].as_str().filter(|_| gateway["mode"] == "remote");
@@ -137,20 +139,20 @@ fn configured(host: &Host, path: &Path, port: Option<u16>, environment: bool) ->
             (Endpoint::parse(&format!("{scheme}://127.0.0.1:{port}")).ok()?, "auth")
         }
     };
-    // What OpenClaw itself would trust: the certificate it made for its own gateway.
+    // OpenClaw itself trusts the certificate that it made for its own gateway; so do we.
     let certificate = gateway["tls"]["certPath"].as_str().map(|p| expand(host, p));
     let made = path.parent().map(|d| d.join("gateway/tls/gateway-cert.pem"));
     let authorities = certificate.or(made).filter(|p| endpoint.is_loopback() && p.is_file());
     let settings = Some(path.to_owned());
     let source = Source::Theirs { settings, environment, section };
     let fingerprint = gateway["remote"]["tlsFingerprint"].as_str().filter(|_| section == "remote");
-    // One that cannot be read is nobody's: it is not as if none had been wanted.
+    // An unreadable fingerprint matches no certificate; it must not count as a missing one.
     let fingerprint = fingerprint.map(|text| fingerprint_of(text).unwrap_or_default());
-    let manner = TlsOptions { insecure: false, authorities, fingerprint };
-    Some(Gateway { endpoint, manner, admin: false, source })
+    let tls = TlsOptions { insecure: false, authorities, fingerprint };
+    Some(Gateway { endpoint, tls, admin: false, source })
 }
 
-/// Reads a SHA-256 as people write it: `AB:CD:…`, `abcd…`, with or without its name before it.
+/// Reads a SHA-256 in the usual spellings: `AB:CD:…`, `abcd…`, with or without the prefix `sha256:`.
 fn fingerprint_of(text: &str) -> Option<[u8; 32]> {
     let text = text.trim().to_ascii_lowercase();
     let text =
@@ -173,7 +175,8 @@ impl Gateway {
         self.endpoint.to_string()
     }
 
-    /// Returns the `auth` of a connection; `None` when no secret is known, or why it cannot be had.
+    /// Returns the `auth` field of a connection; `None` without a secret; an error if it cannot be
+    /// read.
     pub(super) fn auth(&self, host: &Host) -> Result<Option<Value>, String> {
         let secret = match &self.source {
             Source::Ours(None) => None,
@@ -199,7 +202,7 @@ impl Gateway {
 }
 
 fn secret_in(host: &Host, section: &Value) -> Result<Option<(&'static str, String)>, String> {
-    // With both set, its mode says which one counts.
+    // With both set, its mode decides.
     let fields = match section["mode"].as_str() {
         Some("password") => ["password", "token"],
         _ => ["token", "password"],
@@ -209,7 +212,7 @@ fn secret_in(host: &Host, section: &Value) -> Result<Option<(&'static str, Strin
             Value::Null => {}
             Value::String(text) if text.is_empty() => {}
             Value::String(text) => return Ok(Some((field, substituted(host, text)?))),
-            // A reference: only one to a variable can be followed without running anything.
+            // A reference: only one to a variable can be resolved without running a program.
             reference if reference["source"] == "env" => {
                 let name = reference["id"].as_str().unwrap_or_default();
                 let value = variable_named_by_settings(host, name).map(str::to_owned);
@@ -227,7 +230,7 @@ fn secret_in(host: &Host, section: &Value) -> Result<Option<(&'static str, Strin
     Ok(None)
 }
 
-/// `${NAME}` stands for a variable, as OpenClaw reads its settings.
+/// Replaces `${NAME}` by the variable, as OpenClaw does in its settings.
 fn substituted(host: &Host, text: &str) -> Result<String, String> {
     match text.strip_prefix("${").and_then(|t| t.strip_suffix('}')) {
         Some(name) => variable_named_by_settings(host, name)

@@ -1,29 +1,29 @@
-//! What was said in a session: `chat.history`, page by page, with the answer that is being given.
+//! The conversation of a session: `chat.history`, page by page, with the answer that is being written.
 //!
 //! Each message is one native line; [`read`] turns a line into messages of the common shape. A row of
-//! the list counts the last run only, so tokens are summed here, over all that was said.
+//! the list counts the last run only, so tokens are summed here, over the whole conversation.
 
 use serde_json::{Value, json};
 
-use super::wire::{Conversation as Talk, Trouble};
+use super::wire::{Conversation as Talk, GatewayError};
 use crate::adapters::Conversation;
 use crate::model::{Message, Role, Time, Tokens, ToolCall, ToolResult};
 
-/// Messages asked for at once: the most a gateway gives.
-const PAGE: u64 = 1_000;
-/// A conversation longer than this is not read to its beginning.
-const MOST: usize = 100_000;
+/// Messages per request: the most that a gateway gives.
+const PAGE_MESSAGES: u64 = 1_000;
+/// Most messages of a conversation that are read.
+const MAX_MESSAGES: usize = 100_000;
 
-/// Reads a whole conversation, oldest message first; `whole` says that nothing is missing.
-pub(super) fn all(talk: &mut Talk, key: &str) -> Result<(Conversation, bool), Trouble> {
+/// Reads a whole conversation, oldest message first; the flag is true if no message is missing.
+pub(super) fn all(talk: &mut Talk, key: &str) -> Result<(Conversation, bool), GatewayError> {
     let nonsense =
-        |what: &str| Trouble::new("protocol", format!("the gateway spoke nonsense: {what}"));
+        |what: &str| GatewayError::new("protocol", format!("the gateway spoke nonsense: {what}"));
     // The newest page comes first, each page in order.
     let mut pages: Vec<Vec<Vec<u8>>> = Vec::new();
     let mut unfinished = None;
     let (mut offset, mut count) = (0, 0);
     loop {
-        let params = json!({"sessionKey": key, "limit": PAGE, "offset": offset});
+        let params = json!({"sessionKey": key, "limit": PAGE_MESSAGES, "offset": offset});
         let page = talk.ask("chat.history", &params)?;
         let messages = page["messages"].as_array().ok_or_else(|| nonsense("no messages"))?;
         if offset == 0 {
@@ -41,7 +41,7 @@ pub(super) fn all(talk: &mut Talk, key: &str) -> Result<(Conversation, bool), Tr
         if next <= offset || messages.is_empty() {
             return Err(nonsense("its pages lead nowhere"));
         }
-        if count > MOST {
+        if count > MAX_MESSAGES {
             let lines = pages.into_iter().rev().flatten().collect();
             return Ok((Conversation { lines, unfinished }, false));
         }
@@ -49,7 +49,7 @@ pub(super) fn all(talk: &mut Talk, key: &str) -> Result<(Conversation, bool), Tr
     }
 }
 
-/// The tokens and the cost of what was said; cost only where every counted message has one.
+/// The tokens and the cost of a conversation; cost only where every counted message has one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
     pub(super) tokens: Tokens,
@@ -57,7 +57,7 @@ pub(super) struct Spent {
     pub(super) priced: bool,
 }
 
-/// Adds up what was said, each message once.
+/// Sums the tokens and cost of a conversation, each message once.
 pub(super) fn spent(lines: &[Vec<u8>]) -> Spent {
     let mut spent = Spent { priced: true, ..Spent::default() };
     let mut seen = std::collections::HashSet::new();

@@ -1,8 +1,9 @@
-//! OpenClaw, as its gateway says: sessions on a server, without a process of ours, without a file.
+//! OpenClaw: sessions on a gateway, without a process or file on this machine.
 //!
-//! A session is a conversation there; each turn is a run. `hasActiveRun` decides whether it works. What
-//! a gateway does not list is asked for by name before it counts as gone, and a gateway that does not
-//! answer is a fault: it says nothing about any session. Facts and versions: `docs/agents/openclaw.md`.
+//! A session is a conversation there; each turn is a run. `hasActiveRun` decides whether it is running.
+//! A session that a gateway does not list is asked for by id before it counts as gone, and a gateway
+//! that does not answer is a fault: it says nothing about any session. Facts and versions:
+//! `docs/agents/openclaw.md`.
 
 mod control;
 mod device;
@@ -17,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use gateways::Gateway;
 use rows::{Row, Snapshot};
 use serde_json::json;
-use wire::{Conversation as Talk, Scope, Shows, Trouble};
+use wire::{Conversation as Talk, GatewayError, Scope, Shows};
 
 use super::control::Control;
 use super::{
@@ -30,7 +31,7 @@ use crate::model::{Fault, Locator, Message, Session, Tokens, is_session_id};
 use crate::talk::Pushing;
 
 pub(super) const NAME: &str = "openclaw";
-/// A text this long may be a whole session id.
+/// Shortest text that may be a complete session id.
 const WHOLE_ID: usize = 32;
 
 /// The variables it reads.
@@ -116,15 +117,15 @@ struct OpenClawStore<'a> {
     look: &'a Look,
     label: String,
     gateway: Option<Gateway>,
-    /// Asked for once, dropped with the question.
-    snapshot: OnceLock<Result<Snapshot, Trouble>>,
+    /// Read once, dropped with the question.
+    snapshot: OnceLock<Result<Snapshot, GatewayError>>,
 }
 
 impl OpenClawStore<'_> {
-    fn talk(&self) -> Result<Talk, Trouble> {
+    fn talk(&self) -> Result<Talk, GatewayError> {
         match &self.gateway {
             Some(gateway) => Talk::begin(self.look, gateway, Scope::Read),
-            None => Err(Trouble::new("failed", "no gateway of this address is configured")),
+            None => Err(GatewayError::new("failed", "no gateway of this address is configured")),
         }
     }
 
@@ -134,7 +135,7 @@ impl OpenClawStore<'_> {
     }
 
     fn skipped(&self, snapshot: &Snapshot) -> Vec<Fault> {
-        let fault = |why: &String| Trouble::new("skipped", why.clone()).fault(&self.label);
+        let fault = |why: &String| GatewayError::new("skipped", why.clone()).fault(&self.label);
         snapshot.skipped.iter().map(fault).collect()
     }
 
@@ -143,32 +144,33 @@ impl OpenClawStore<'_> {
         Locator { id: row.id.clone(), path: None, parent }
     }
 
-    /// Asks for a session that the list does not show; `None` when the gateway says that it has none.
-    fn unlisted(&self, id: &str) -> Result<Option<String>, Trouble> {
+    /// Asks for a session that the list does not contain; `None` if the gateway answers that it has
+    /// none.
+    fn unlisted(&self, id: &str) -> Result<Option<String>, GatewayError> {
         let mut talk = self.talk()?;
         let asked = json!({"sessionId": id, "allowMissing": true});
         let resolved = talk.ask("sessions.resolve", &asked)?;
         let key = match (resolved["ok"].as_bool(), resolved["key"].as_str()) {
             (Some(false), _) => return Ok(None),
             (Some(true), Some(key)) => key.to_owned(),
-            _ => return Err(Trouble::new("protocol", "sessions.resolve did not say")),
+            _ => return Err(GatewayError::new("protocol", "sessions.resolve did not say")),
         };
         let described = talk.ask("sessions.describe", &json!({"key": key}))?;
         match described.get("session") {
             Some(session) if session.is_null() => Ok(None),
             Some(session) if session["sessionId"] == id => Ok(Some(key)),
-            // The key has been given to another session since.
+            // The key belongs to another session now.
             Some(session) if session.is_object() => Ok(None),
-            _ => Err(Trouble::new("protocol", "sessions.describe did not say")),
+            _ => Err(GatewayError::new("protocol", "sessions.describe did not say")),
         }
     }
 
-    /// Sums what was said in a session and below it.
+    /// Sums the tokens and cost of a session and its subagents.
     fn count(
         &self,
         snapshot: &Snapshot,
         row: &Row,
-    ) -> Result<Option<(Tokens, Option<f64>)>, Trouble> {
+    ) -> Result<Option<(Tokens, Option<f64>)>, GatewayError> {
         let mut talk = self.talk()?;
         let (mut tokens, mut cost, mut priced) = (Tokens::default(), 0.0, true);
         let mut pending = vec![row];
@@ -275,7 +277,7 @@ impl Store for OpenClawStore<'_> {
         if let Some(row) = snapshot.row(&locator.id) {
             return self.describe(snapshot, row, depth);
         }
-        // Not listed is not gone: the gateway is asked for it by name.
+        // A session that is not listed may still exist: the gateway is asked for it by id.
         match self.unlisted(&locator.id) {
             Ok(None) => Record { absent: true, ..Record::default() },
             Ok(Some(key)) => Record {
@@ -296,16 +298,16 @@ impl Store for OpenClawStore<'_> {
     }
 
     fn conversation(&self, locator: &Locator) -> Option<Result<Conversation, Fault>> {
-        let said = || -> Result<Conversation, Trouble> {
+        let said = || -> Result<Conversation, GatewayError> {
             let key = match self.snapshot() {
                 Ok(snapshot) => snapshot.row(&locator.id).map(|row| row.key.clone()),
-                Err(fault) => return Err(Trouble::new(fault.code, fault.message)),
+                Err(fault) => return Err(GatewayError::new(fault.code, fault.message)),
             };
             let key = match key {
                 Some(key) => key,
                 None => self
                     .unlisted(&locator.id)?
-                    .ok_or_else(|| Trouble::new("gone", "the gateway no longer has it"))?,
+                    .ok_or_else(|| GatewayError::new("gone", "the gateway no longer has it"))?,
             };
             Ok(history::all(&mut self.talk()?, &key)?.0)
         };
@@ -322,12 +324,12 @@ impl Store for OpenClawStore<'_> {
 }
 
 impl OpenClawStore<'_> {
-    /// Returns how the gateway is listened to: it speaks of all its sessions.
+    /// Returns the connection for notifications: the gateway sends them for all its sessions.
     fn listening(&self) -> Option<Pushing> {
         let gateway = self.gateway.clone()?;
         let host: Arc<Host> = Arc::clone(&self.look.host);
         Some(Pushing::new(self.label.clone(), move |limit| {
-            let refused = |trouble: Trouble| crate::talk::TalkError::Refused(trouble.message);
+            let refused = |trouble: GatewayError| crate::talk::TalkError::Refused(trouble.message);
             let shows = Shows::IfDemanded;
             Talk::within(&host, &gateway, Scope::Read, shows, limit).map_err(refused)?.listen()
         }))

@@ -1,38 +1,38 @@
-//! The sessions of a gateway at one moment: its whole list or none of it.
+//! A snapshot of the sessions of a gateway: its whole list or nothing.
 //!
 //! Pages are read on one connection until the gateway says that there are no more. A list that changed
-//! while it was read is read again; one that repeats itself, never ends or does not add up is a fault.
-//! A row's `hasActiveRun` decides; the rest describes.
+//! while it was read is read again; a list with repeated rows, without an end or with a wrong total is
+//! a fault. A row's `hasActiveRun` decides the status; the other fields describe.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::wire::{Conversation, Trouble};
+use super::wire::{Conversation, GatewayError};
 use crate::adapters::{Look, Record, Served, State, Turn};
 use crate::model::{Outcome, Reason, ReasonKind, Status, Time, is_session_id, shorten};
 
-/// Rows asked for at once: one page for nearly everybody, and then nothing changes in between.
-const PAGE: usize = 1_000;
-/// A list that changes while it is read is read again so many times.
-const PASSES: usize = 6;
-/// More rows than any gateway has.
-const MOST: usize = 100_000;
-/// Jobs asked for at once: the most a gateway gives.
-const JOBS: u64 = 200;
-/// So many conversations are asked for their last message in one look.
-const ASKED: usize = 500;
-/// Longest text of a row that is kept.
-const TEXT: usize = 500;
+/// Rows per request: one page is enough for most gateways, so nothing changes between pages.
+const PAGE_ROWS: usize = 1_000;
+/// Most attempts to read a list that changes while it is read.
+const MAX_LIST_READS: usize = 6;
+/// Most rows of a gateway that are read.
+const MAX_ROWS: usize = 100_000;
+/// Jobs per request: the most that a gateway gives.
+const PAGE_JOBS: u64 = 200;
+/// Most conversations whose last message is read in one look.
+const MAX_HISTORY_REQUESTS: usize = 500;
+/// Longest text of a row that is kept, in characters.
+const TEXT_CHARS: usize = 500;
 
-/// What a session is for.
+/// The kind of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A conversation: it rests until somebody speaks.
+    /// A conversation: it is idle until the next message.
     Conversation,
     /// A scheduled run.
     Cron,
-    /// A run that somebody's request started.
+    /// A run that a request from outside started.
     Hook,
     /// A session of another session.
     Subagent,
@@ -64,11 +64,11 @@ fn time(value: &Value) -> Option<Time> {
 }
 
 fn text(value: &Value) -> Option<String> {
-    value.as_str().filter(|t| !t.trim().is_empty()).map(|t| shorten(t, TEXT))
+    value.as_str().filter(|t| !t.trim().is_empty()).map(|t| shorten(t, TEXT_CHARS))
 }
 
 impl Row {
-    /// Reads a row; what has no usable session id is named instead.
+    /// Reads a row; a row without a usable session id is an error that names it.
     fn of(row: &Value, key: &str) -> Result<Self, String> {
         let id = row["sessionId"].as_str().filter(|id| is_session_id(id));
         let id = id.ok_or_else(|| format!("{} has no usable session id", shorten(key, 80)))?;
@@ -76,7 +76,7 @@ impl Row {
         let kind = match (row["classification"].as_str(), row["createdVia"].as_str()) {
             _ if spawned => Kind::Subagent,
             (Some("hook"), _) | (_, Some("hook")) => Kind::Hook,
-            // A request's run looks like a scheduled one; only the list of jobs tells them apart.
+            // A hook run looks like a scheduled run; only the list of jobs tells them apart.
             (Some("cron"), _) | (_, Some("cron")) => Kind::Cron,
             _ => Kind::Conversation,
         };
@@ -100,20 +100,20 @@ impl Row {
         })
     }
 
-    /// Says whether it was touched since then; what is at work always was.
+    /// Says whether it changed since that time; an active session always counts.
     pub(super) fn is_since(&self, since_ms: Option<i64>) -> bool {
         let since = since_ms.unwrap_or(i64::MIN);
         self.active != Some(false) || self.updated_at.is_none_or(|at| at.millis() >= since)
     }
 
-    /// Says whether it is a run of which its row says neither that it goes on nor how it ended: before
-    /// the first seconds are over and after its end the two look alike.
+    /// Says whether the row of a run says neither that it is active nor how it ended: in the first
+    /// seconds and after the end such rows look alike.
     fn is_silent(&self) -> bool {
         self.kind != Kind::Conversation && self.status.is_none() && self.active == Some(false)
     }
 
-    /// How its last run ended; `None` while one is active, or when there has been none.
-    fn outcome(&self, word: Option<&Word>) -> Option<Outcome> {
+    /// Returns how its last run ended; `None` while a run is active, or before the first run.
+    fn outcome(&self, word: Option<&RunState>) -> Option<Outcome> {
         if self.active != Some(false) {
             return None;
         }
@@ -123,13 +123,13 @@ impl Row {
             Some("killed") => Some(Outcome::Interrupted),
             Some(_) => Some(Outcome::Unknown),
             None => match word {
-                Some(Word::Ended(outcome, _)) => Some(*outcome),
+                Some(RunState::Ended(outcome, _)) => Some(*outcome),
                 _ => None,
             },
         }
     }
 
-    fn state(&self, outcome: Option<Outcome>, word: Option<&Word>) -> State {
+    fn state(&self, outcome: Option<Outcome>, word: Option<&RunState>) -> State {
         let ends = self.archived || self.kind != Kind::Conversation;
         let (status, reason) = match self.active {
             None => {
@@ -143,10 +143,10 @@ impl Row {
             Some(false) if self.active_below && ends => {
                 (Status::Running, Some(Reason::of(ReasonKind::Subagents)))
             }
-            Some(false) if self.is_silent() && word == Some(&Word::Works) => {
+            Some(false) if self.is_silent() && word == Some(&RunState::Works) => {
                 (Status::Running, Some(Reason::of(ReasonKind::Starting)))
             }
-            Some(false) if self.is_silent() && !matches!(word, Some(Word::Ended(..))) => {
+            Some(false) if self.is_silent() && !matches!(word, Some(RunState::Ended(..))) => {
                 let why = "the gateway does not say whether its run is about to begin or is over";
                 (Status::Unknown, Some(Reason::with(ReasonKind::Ambiguous, why)))
             }
@@ -156,7 +156,7 @@ impl Row {
             }
             Some(false) if ends && outcome == Some(Outcome::Failed) => {
                 let told = match word {
-                    Some(Word::Ended(_, why)) => why.clone(),
+                    Some(RunState::Ended(_, why)) => why.clone(),
                     _ => None,
                 };
                 let why = self.error.clone().or(told).unwrap_or_else(|| "its run failed".into());
@@ -168,11 +168,11 @@ impl Row {
         State { status, reason }
     }
 
-    /// Makes the gateway's claim about it.
-    pub(super) fn claim(&self, look: &Look, word: Option<&Word>) -> Served {
+    /// Makes the gateway's claim about the session.
+    pub(super) fn claim(&self, look: &Look, word: Option<&RunState>) -> Served {
         let outcome = self.outcome(word);
         let state = self.state(outcome, word);
-        // While anything of it is at work, nothing has ended.
+        // While a part of it is active, no outcome counts.
         let outcome = outcome.filter(|_| state.status != Status::Running);
         let mut claim = Served::kept(self.id.clone(), state, outcome);
         let active = match self.active {
@@ -194,7 +194,7 @@ impl Row {
         claim
     }
 
-    /// Describes it.
+    /// Makes the session's record.
     pub(super) fn record(&self, parent: Option<String>) -> Record {
         let mut notes = Vec::new();
         match self.kind {
@@ -228,18 +228,18 @@ impl Row {
     }
 }
 
-/// What another source says about a run of which its row says nothing.
+/// The state of a run from another source, where its row does not show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum RunState {
     /// It goes on.
     Works,
     /// It is over, and how; with the reason where it failed.
     Ended(Outcome, Option<String>),
-    /// Nothing.
+    /// The source says nothing.
     Nothing,
 }
 
-impl Word {
+impl RunState {
     fn says(&self) -> String {
         match self {
             Self::Works => "the job is at work".into(),
@@ -248,7 +248,7 @@ impl Word {
         }
     }
 
-    /// What the list of jobs says about the last run of one.
+    /// Reads the state of a job's last run from the list of jobs.
     fn of_job(state: &Value) -> Self {
         if state["runningAtMs"].is_i64() || state["runningAtMs"].is_u64() {
             return Self::Works;
@@ -261,7 +261,7 @@ impl Word {
         }
     }
 
-    /// What the last message of a conversation says about a run that answers once.
+    /// Reads the state of a run that answers once from the last message of its conversation.
     fn of_history(history: &Value) -> Self {
         let last = history["messages"].as_array().and_then(|messages| messages.last());
         let Some(last) = last.filter(|message| message["role"] == "assistant") else {
@@ -276,22 +276,22 @@ impl Word {
     }
 }
 
-/// What a gateway has, all of it.
+/// All sessions of a gateway.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     /// Ordered by session id.
     pub(super) rows: Vec<Row>,
     by_key: HashMap<String, usize>,
-    /// Rows that cannot be shown, each with why.
+    /// Rows that cannot be shown, each with its reason.
     pub(super) skipped: Vec<String>,
-    /// What was said elsewhere about runs whose rows are silent, by key.
-    words: HashMap<String, Word>,
+    /// The states of runs from other sources, by key, for rows that do not show them.
+    words: HashMap<String, RunState>,
 }
 
 impl Snapshot {
     /// Reads the whole list.
-    pub(super) fn read(conversation: &mut Conversation) -> Result<Self, Trouble> {
-        for _ in 0..PASSES {
+    pub(super) fn read(conversation: &mut Conversation) -> Result<Self, GatewayError> {
+        for _ in 0..MAX_LIST_READS {
             if let Some(mut snapshot) = pass(conversation)? {
                 snapshot.rows.sort_by(|a, b| (&a.id, &a.key).cmp(&(&b.id, &b.key)));
                 let keys = snapshot.rows.iter().enumerate();
@@ -301,27 +301,27 @@ impl Snapshot {
             }
         }
         let what = "its list of sessions changed each time it was read, or does not add up";
-        Err(Trouble::new("partial", what))
+        Err(GatewayError::new("partial", what))
     }
 
-    /// Rows of scheduled and requested runs say neither that they are about to begin nor how they ended.
-    /// The list of jobs says it for the one, the last message for the other.
-    fn ask_elsewhere(&mut self, conversation: &mut Conversation) -> Result<(), Trouble> {
+    /// Reads the states that rows of cron and hook runs lack: whether they are about to begin, and how
+    /// they ended. The list of jobs has it for cron runs, the last message for hook runs.
+    fn ask_elsewhere(&mut self, conversation: &mut Conversation) -> Result<(), GatewayError> {
         if !self.rows.iter().any(|row| row.kind == Kind::Cron) {
             return self.ask_for_messages(conversation);
         }
-        let mut jobs: HashMap<String, Word> = HashMap::new();
+        let mut jobs: HashMap<String, RunState> = HashMap::new();
         let mut offset = 0;
         loop {
-            let asked = json!({"includeDisabled": true, "limit": JOBS, "offset": offset});
+            let asked = json!({"includeDisabled": true, "limit": PAGE_JOBS, "offset": offset});
             let page = conversation.ask("cron.list", &asked)?;
             for job in page["jobs"].as_array().into_iter().flatten() {
                 if let Some(id) = job["id"].as_str() {
-                    jobs.insert(id.to_owned(), Word::of_job(&job["state"]));
+                    jobs.insert(id.to_owned(), RunState::of_job(&job["state"]));
                 }
             }
             let next = page["nextOffset"].as_u64().filter(|next| *next > offset);
-            match next.filter(|_| page["hasMore"] == true && jobs.len() < MOST) {
+            match next.filter(|_| page["hasMore"] == true && jobs.len() < MAX_ROWS) {
                 Some(next) => offset = next,
                 None => break,
             }
@@ -339,14 +339,19 @@ impl Snapshot {
         self.ask_for_messages(conversation)
     }
 
-    fn ask_for_messages(&mut self, conversation: &mut Conversation) -> Result<(), Trouble> {
+    fn ask_for_messages(&mut self, conversation: &mut Conversation) -> Result<(), GatewayError> {
         let silent = |row: &&Row| row.is_silent() && row.kind != Kind::Cron;
-        let keys: Vec<String> =
-            self.rows.iter().filter(silent).take(ASKED).map(|row| row.key.clone()).collect();
+        let keys: Vec<String> = self
+            .rows
+            .iter()
+            .filter(silent)
+            .take(MAX_HISTORY_REQUESTS)
+            .map(|row| row.key.clone())
+            .collect();
         for key in keys {
             let asked = json!({"sessionKey": key, "limit": 1});
             let history = conversation.ask("chat.history", &asked)?;
-            self.words.insert(key, Word::of_history(&history));
+            self.words.insert(key, RunState::of_history(&history));
         }
         Ok(())
     }
@@ -363,22 +368,22 @@ impl Snapshot {
         self.beginning(id).first().filter(|row| row.id == id)
     }
 
-    /// Returns the session that a row was spawned by, if the gateway still has it.
+    /// Returns the parent session of a row, if the gateway still has it.
     pub(super) fn parent(&self, row: &Row) -> Option<&Row> {
         let key = row.spawned_by.as_ref()?;
         self.by_key.get(key).map(|at| &self.rows[*at]).filter(|above| above.id != row.id)
     }
 
-    /// Returns what another source says about a row that is silent.
-    pub(super) fn word(&self, row: &Row) -> Option<&Word> {
+    /// Returns the state of a run from another source.
+    pub(super) fn word(&self, row: &Row) -> Option<&RunState> {
         self.words.get(&row.key)
     }
 }
 
-/// Reads the list once; `None` when it changed meanwhile.
-fn pass(conversation: &mut Conversation) -> Result<Option<Snapshot>, Trouble> {
+/// Reads the list once; `None` if it changed meanwhile.
+fn pass(conversation: &mut Conversation) -> Result<Option<Snapshot>, GatewayError> {
     let nonsense =
-        |what: &str| Trouble::new("protocol", format!("the gateway spoke nonsense: {what}"));
+        |what: &str| GatewayError::new("protocol", format!("the gateway spoke nonsense: {what}"));
     let mut snapshot = Snapshot::default();
     let mut keys: HashSet<String> = HashSet::new();
     let (mut offset, mut total) = (0, None);
@@ -386,7 +391,7 @@ fn pass(conversation: &mut Conversation) -> Result<Option<Snapshot>, Trouble> {
         let page = conversation.ask(
             "sessions.list",
             &json!({
-                "limit": PAGE,
+                "limit": PAGE_ROWS,
                 "offset": offset,
                 "archived": "all",
                 "includeDerivedTitles": true,
@@ -416,7 +421,7 @@ fn pass(conversation: &mut Conversation) -> Result<Option<Snapshot>, Trouble> {
         if !more {
             return Ok((keys.len() as u64 == count).then_some(snapshot));
         }
-        if keys.len() > MOST {
+        if keys.len() > MAX_ROWS {
             return Err(nonsense("its list of sessions does not end"));
         }
         let next = page["nextOffset"].as_u64().filter(|next| *next > offset && !rows.is_empty());

@@ -1,6 +1,6 @@
-//! One conversation with a gateway: protocol 4, the least scope that will do, one time limit for all.
+//! One connection to a gateway: protocol 4, the smallest scope that works, one deadline for everything.
 //!
-//! Whatever goes wrong becomes a fault with its reason. None of it is ever an answer about a session.
+//! Every error becomes a fault with its reason, never an answer about a session.
 
 use std::time::{Duration, Instant};
 
@@ -14,25 +14,25 @@ use crate::host::Host;
 use crate::model::{Fault, is_session_id, shorten};
 use crate::talk::{JsonSocket, TalkError};
 
-/// The protocol that was observed, and no other.
+/// The only protocol version that was observed.
 const PROTOCOL: u64 = 4;
 const ROLE: &str = "operator";
-/// Left for telling what went wrong before whoever asked stops listening.
-const RESERVE: Duration = Duration::from_millis(150);
+/// Time reserved before the look's deadline to report a gateway that does not answer.
+const REPORT_RESERVE: Duration = Duration::from_millis(150);
 
-/// How often a gateway says something that does not say how often.
+/// Interval of a gateway's ticks if it does not announce one.
 const TICK: Duration = Duration::from_secs(30);
-/// Two of these missed are enough, and a little for the way.
-const GRACE: Duration = Duration::from_secs(5);
+/// Extra time beyond two missed ticks before a gateway counts as silent.
+const TICK_GRACE: Duration = Duration::from_secs(5);
 
-/// What a conversation is for.
+/// The scope that a connection asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// Looking.
+    /// Read only.
     Read,
-    /// Something is wanted.
+    /// Begin, continue or abort runs.
     Write,
-    /// A run is to be ended that somebody else began, and the configuration allows it.
+    /// Abort a run of another client; only if the configuration allows it.
     Admin,
 }
 
@@ -46,29 +46,29 @@ impl Scope {
     }
 }
 
-/// Whether a gateway is told which device asks.
+/// Whether our device is shown to a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shows {
-    /// Only if it wants to know.
+    /// Only if the gateway demands it.
     IfDemanded,
-    /// If we have ever been a device: it may have begun the run that is spoken of.
+    /// If we have a device: it may have begun the run in question.
     IfKept,
-    /// Yes, unless it does not matter to the gateway and cannot be had.
+    /// Always, unless the gateway does not demand it and the key cannot be created.
     Device,
 }
 
-/// Why a gateway did not answer: a stable word, and a sentence.
+/// The error of a gateway: a stable code, and a sentence.
 #[derive(Clone, Debug)]
-pub(super) struct Trouble {
+pub(super) struct GatewayError {
     pub(super) code: &'static str,
     pub(super) message: String,
-    /// It may have heard us all the same.
-    pub(super) mid_sentence: bool,
+    /// The request was sent: the gateway may have acted on it.
+    pub(super) may_have_arrived: bool,
 }
 
-impl Trouble {
+impl GatewayError {
     pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), mid_sentence: false }
+        Self { code, message: message.into(), may_have_arrived: false }
     }
 
     pub(super) fn fault(&self, label: &str) -> Fault {
@@ -77,7 +77,7 @@ impl Trouble {
     }
 }
 
-impl From<TalkError> for Trouble {
+impl From<TalkError> for GatewayError {
     fn from(error: TalkError) -> Self {
         let (code, message) = match &error {
             TalkError::Unreachable(error) => match error.kind() {
@@ -108,51 +108,55 @@ impl From<TalkError> for Trouble {
             TalkError::OtherProcess(_) => ("foreign", error.to_string()),
             TalkError::Foreign(_) | TalkError::Refused(_) => ("refused", error.to_string()),
         };
-        let mid_sentence = !matches!(
+        let may_have_arrived = !matches!(
             error,
             TalkError::Unreachable(_)
                 | TalkError::Insecure
                 | TalkError::Certificate(_)
                 | TalkError::Stranger(_)
         );
-        Self { code, message, mid_sentence }
+        Self { code, message, may_have_arrived }
     }
 }
 
-/// A conversation that was let in.
+/// An accepted connection.
 pub(super) struct Conversation {
     socket: JsonSocket,
     next_id: u64,
     /// The gateway's version.
     pub(super) version: Option<String>,
-    /// It was told which device asks.
+    /// Our device was shown to the gateway.
     pub(super) is_device: bool,
-    /// It says something at least this often.
+    /// The gateway sends something at least this often.
     tick: Duration,
 }
 
 impl Conversation {
-    /// Connects within what is left of a look.
-    pub(super) fn begin(look: &Look, gateway: &Gateway, scope: Scope) -> Result<Self, Trouble> {
+    /// Connects within the remaining time of a look.
+    pub(super) fn begin(
+        look: &Look,
+        gateway: &Gateway,
+        scope: Scope,
+    ) -> Result<Self, GatewayError> {
         let left = look.deadline.saturating_duration_since(Instant::now());
-        let limit = left.saturating_sub(RESERVE).min(look.host.deadlines.gateway);
+        let limit = left.saturating_sub(REPORT_RESERVE).min(look.host.deadlines.gateway);
         Self::within(&look.host, gateway, scope, Shows::IfDemanded, limit)
     }
 
-    /// Connects within a time that bounds the whole conversation. A gateway that is still starting is
-    /// asked again as long as there is time; one that wants to know which device asks is told.
+    /// Connects within a limit for the whole connection. A gateway that is still starting is retried
+    /// until then; a gateway that demands a device gets it.
     pub(super) fn within(
         host: &Host,
         gateway: &Gateway,
         scope: Scope,
         shows: Shows,
         limit: Duration,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, GatewayError> {
         let until = Instant::now() + limit;
-        let unusable = |why: String| Trouble::new("auth", why);
+        let unusable = |why: String| GatewayError::new("auth", why);
         let auth = gateway.auth(host).map_err(unusable)?;
         let mut device = match shows {
-            // Whoever is not on this machine has always wanted to know.
+            // A gateway on another machine always demands a device.
             Shows::IfDemanded if gateway.endpoint.is_loopback() => None,
             Shows::IfDemanded | Shows::IfKept => Device::kept(host, gateway).map_err(unusable)?,
             Shows::Device => match Device::kept(host, gateway).map_err(unusable)? {
@@ -167,7 +171,7 @@ impl Conversation {
                 return Err(TalkError::Late.into());
             }
             let mut conversation = Self {
-                socket: JsonSocket::endpoint(&gateway.endpoint, &gateway.manner, left)?,
+                socket: JsonSocket::endpoint(&gateway.endpoint, &gateway.tls, left)?,
                 next_id: 0,
                 version: None,
                 is_device: device.is_some(),
@@ -186,12 +190,12 @@ impl Conversation {
                     device = Some(Device::of(host, gateway).map_err(unusable)?);
                     optional = false;
                 }
-                // It did not ask who we are, so it may let us in without.
+                // The gateway did not demand a device, so it may accept us without one.
                 Err(Refused::Unapproved(_)) if optional => {
                     device = None;
                     optional = false;
                 }
-                Err(Refused::Unapproved(trouble) | Refused::Trouble(trouble)) => {
+                Err(Refused::Unapproved(trouble) | Refused::GatewayError(trouble)) => {
                     return Err(trouble);
                 }
             }
@@ -205,17 +209,20 @@ impl Conversation {
         scope: Scope,
         device: Option<&Device>,
     ) -> Result<(), Refused> {
-        // Nothing is said before the gateway has spoken first: what is no gateway is told no secret.
-        let first = self.socket.receive().map_err(Trouble::from)?;
+        // We send nothing before the challenge: another kind of server gets no secret.
+        let first = self.socket.receive().map_err(GatewayError::from)?;
         if first["event"] != "connect.challenge" {
             let what = "it did not begin with a challenge";
-            return Err(
-                Trouble::new("protocol", format!("the gateway spoke nonsense: {what}")).into()
-            );
+            return Err(GatewayError::new(
+                "protocol",
+                format!("the gateway spoke nonsense: {what}"),
+            )
+            .into());
         }
-        // What speaks like a gateway may be anybody's: any user may listen on the loopback.
+        // Any user may listen on the loopback, so the owner of the listener is checked before a secret
+        // is sent.
         if auth.is_some() || device.is_some() {
-            self.socket.check_listener(&host.kernel).map_err(Trouble::from)?;
+            self.socket.check_listener(&host.kernel).map_err(GatewayError::from)?;
         }
         let client = json!({
             "id": "cli",
@@ -241,7 +248,7 @@ impl Conversation {
             let (client, role, scopes) = (&client, ROLE, scope.words());
             params["device"] = device.proof(&Signed { client, role, scopes, token, challenge });
         }
-        let hello = match self.exchange("connect", &params).map_err(Trouble::from)? {
+        let hello = match self.exchange("connect", &params).map_err(GatewayError::from)? {
             Ok(hello) => hello,
             Err(error) => return Err(refused(&error, auth.is_some(), device)),
         };
@@ -249,18 +256,18 @@ impl Conversation {
             let spoken = &hello["protocol"];
             let what =
                 format!("the gateway speaks protocol {spoken}; this build speaks {PROTOCOL}");
-            return Err(Trouble::new("protocol", what).into());
+            return Err(GatewayError::new("protocol", what).into());
         }
         let granted = hello["auth"]["scopes"].as_array().map(Vec::as_slice).unwrap_or_default();
         if let Some(missing) =
             scope.words().iter().find(|word| !granted.iter().any(|g| g == **word))
         {
-            // Off its own machine a gateway lets the unknown in, and lets them do nothing.
+            // A gateway on another machine accepts unknown clients, but gives them no scope.
             if device.is_none() {
                 return Err(Refused::Unknown);
             }
             let what = format!("the gateway let us in, yet without {missing}");
-            return Err(Trouble::new("auth", what).into());
+            return Err(GatewayError::new("auth", what).into());
         }
         let tick =
             hello["policy"]["tickIntervalMs"].as_u64().filter(|ms| (100..=600_000).contains(ms));
@@ -269,15 +276,15 @@ impl Conversation {
         Ok(())
     }
 
-    /// Asks one question; the gateway's refusal of it is the inner error.
-    pub(super) fn ask(&mut self, method: &str, params: &Value) -> Result<Value, Trouble> {
+    /// Sends one request; a refusal by the gateway is an error too.
+    pub(super) fn ask(&mut self, method: &str, params: &Value) -> Result<Value, GatewayError> {
         match self.exchange(method, params)? {
             Ok(payload) => Ok(payload),
             Err(error) => Err(said(method, &error)),
         }
     }
 
-    /// Waits for the answer to one request, passing over events and late answers to others.
+    /// Waits for the answer to one request; skips events and late answers to other requests.
     fn exchange(
         &mut self,
         method: &str,
@@ -298,16 +305,16 @@ impl Conversation {
         }
     }
 
-    /// Goes on listening only, to what says that some session changed, or that something was not heard.
+    /// Subscribes to notifications: that some session changed, or that events were lost.
     pub(super) fn listen(mut self) -> Result<crate::talk::Pushes, TalkError> {
         match self.exchange("sessions.subscribe", &json!({}))? {
-            Ok(_) => self.socket.listen(matters(), Some(self.tick * 2 + GRACE)),
+            Ok(_) => self.socket.listen(matters(), Some(self.tick * 2 + TICK_GRACE)),
             Err(error) => Err(TalkError::Refused(said("sessions.subscribe", &error).message)),
         }
     }
 }
 
-/// Says of each event whether it is a reason to look: what changed, or a gap in the count of events.
+/// Decides for each event whether it is a reason to look: a change, or a gap in the event numbers.
 fn matters() -> impl FnMut(&str) -> bool + Send {
     #[derive(serde::Deserialize)]
     struct Event<'a> {
@@ -328,36 +335,36 @@ fn matters() -> impl FnMut(&str) -> bool + Send {
 }
 
 enum Refused {
-    /// It will be ready later.
-    Later(Duration, Trouble),
-    /// It wants to know which device asks.
+    /// Retry after this pause: the gateway is starting.
+    Later(Duration, GatewayError),
+    /// It demands a device.
     Unknown,
-    /// Somebody there has to approve this device first.
-    Unapproved(Trouble),
-    Trouble(Trouble),
+    /// A person has to approve this device first.
+    Unapproved(GatewayError),
+    GatewayError(GatewayError),
 }
 
-impl From<Trouble> for Refused {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
+impl From<GatewayError> for Refused {
+    fn from(trouble: GatewayError) -> Self {
+        Self::GatewayError(trouble)
     }
 }
 
-/// What a refused connection means: by its codes, never by its words.
+/// Interprets a refused connection by its codes, never by its texts.
 fn refused(error: &Value, had_secret: bool, device: Option<&Device>) -> Refused {
     let detail = error["details"]["code"].as_str();
     let code = detail.or_else(|| error["code"].as_str()).unwrap_or("no reason");
     let trouble = match code {
         "UNAVAILABLE" => {
             let pause = error["retryAfterMs"].as_u64().unwrap_or(500).clamp(20, 5_000);
-            let trouble = Trouble::new("unreachable", "the gateway is still starting");
+            let trouble = GatewayError::new("unreachable", "the gateway is still starting");
             return Refused::Later(Duration::from_millis(pause), trouble);
         }
         "PROTOCOL_MISMATCH" => {
             let spoken = &error["details"]["expectedProtocol"];
             let what =
                 format!("the gateway speaks protocol {spoken}; this build speaks {PROTOCOL}");
-            Trouble::new("protocol", what)
+            GatewayError::new("protocol", what)
         }
         "DEVICE_IDENTITY_REQUIRED" | "NOT_PAIRED" if had_secret && device.is_none() => {
             return Refused::Unknown;
@@ -371,18 +378,21 @@ fn refused(error: &Value, had_secret: bool, device: Option<&Device>) -> Refused 
             } else {
                 format!("the gateway wants credentials, and none are configured ({code})")
             };
-            Trouble::new("auth", what)
+            GatewayError::new("auth", what)
         }
         _ => {
             let said = error["message"].as_str().unwrap_or_default();
-            Trouble::new("refused", format!("the gateway refused the connection: {code}: {said}"))
+            GatewayError::new(
+                "refused",
+                format!("the gateway refused the connection: {code}: {said}"),
+            )
         }
     };
-    Refused::Trouble(trouble)
+    Refused::GatewayError(trouble)
 }
 
-/// Says who has to approve what, and with which command.
-fn unapproved(details: &Value, device: &Device) -> Trouble {
+/// Makes the error that names the missing approval and the command that gives it.
+fn unapproved(details: &Value, device: &Device) -> GatewayError {
     let short = &device.id[..12];
     let state = match details["reason"].as_str() {
         Some("not-paired") | None => format!("does not know this device ({short}) yet"),
@@ -393,21 +403,21 @@ fn unapproved(details: &Value, device: &Device) -> Trouble {
         }
         Some(_) => format!("no longer approves of this device ({short})"),
     };
-    // Somebody will type it: nothing but an id gets there.
+    // The user will type this command, so only a valid id is put into it.
     let request = details["requestId"].as_str().filter(|id| is_session_id(id));
     let todo = match request {
         Some(id) => format!("`openclaw devices approve {id}` on its machine approves it"),
         None => "`openclaw devices list` on its machine shows what to approve".to_owned(),
     };
-    Trouble::new("pairing", format!("the gateway {state}: {todo}"))
+    GatewayError::new("pairing", format!("the gateway {state}: {todo}"))
 }
 
-fn said(method: &str, error: &Value) -> Trouble {
+fn said(method: &str, error: &Value) -> GatewayError {
     let detail = error["details"]["code"].as_str();
     let code = detail.or_else(|| error["code"].as_str()).unwrap_or("no reason");
     let message = error["message"].as_str().unwrap_or("no reason given");
     let word = if code == "MISSING_SCOPE" || code == "FORBIDDEN" { "auth" } else { "refused" };
-    Trouble::new(word, format!("the gateway refused {method}: {message}"))
+    GatewayError::new(word, format!("the gateway refused {method}: {message}"))
 }
 
 #[cfg(test)]
@@ -415,7 +425,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_and_a_gap_are_reasons_to_look_and_nothing_else_is() {
+    fn only_a_change_or_a_gap_is_a_reason_to_look() {
         let mut matters = matters();
         let mut hear = |event: &str, seq: u64| {
             matters(

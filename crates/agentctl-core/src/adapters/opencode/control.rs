@@ -1,7 +1,8 @@
-//! How OpenCode is moved: `opencode run` with the prompt on stdin, in a session whose id we chose.
+//! Control of OpenCode: `opencode run` with the prompt on stdin, in a session whose id we chose.
 //!
-//! `run` says nothing before the model does, so the id is made known beforehand: `opencode import` takes
-//! an empty session under the id it is given. From then on the id stands in the agent's arguments.
+//! `run` prints nothing before the model answers, so the session is created beforehand: `opencode
+//! import` takes an empty session under the id it is given. From then on the id is in the agent's
+//! arguments.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -54,12 +55,12 @@ impl Control for OpenCode {
             args.extend(["--session", id].map(Into::into));
         }
         if let Some(model) = &order.model {
-            // One word: a name that begins with a dash is a name all the same.
+            // One word, so that a model name may begin with a dash.
             args.push(format!("--model={model}").into());
         }
         let mut set = elsewhere(host, order);
-        // It believes this variable before it asks where it is. One that names another folder makes
-        // `run` listen there and never hear of its own session.
+        // OpenCode trusts this variable more than its working directory. If it names another folder,
+        // `run` listens there and never receives the events of its own session.
         set.push(("PWD".into(), order.cwd.to_string_lossy().into_owned()));
         match order.permissions {
             Permissions::Default => {}
@@ -79,7 +80,7 @@ impl Control for OpenCode {
                 "slug": SLUG,
                 "projectID": "global",
                 "directory": order.cwd.to_string_lossy(),
-                // With this title OpenCode finds one of its own later.
+                // OpenCode replaces this title by a generated one later.
                 "title": format!("New session - {now}"),
                 "version": "1.0.0",
                 "time": { "created": now.millis(), "updated": now.millis() },
@@ -107,7 +108,7 @@ impl Control for OpenCode {
         Handshake::Wait
     }
 
-    /// It serves its session from its first moment on; an unknown model is refused seconds later.
+    /// It serves its session from the start; an unknown model is refused seconds later.
     fn is_up(&self, session: &Session) -> bool {
         session.reason.as_ref().is_none_or(|reason| reason.kind != ReasonKind::Starting)
     }
@@ -153,7 +154,7 @@ fn error(said: &Value) -> String {
     }
 }
 
-/// Makes an id as OpenCode makes them: newer sessions sort first.
+/// Makes an id in OpenCode's format: newer sessions sort first.
 fn new_id(now: Time) -> String {
     const SIGNS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let moment = !(now.millis().cast_unsigned() << 12) & 0xFFFF_FFFF_FFFF;
@@ -162,7 +163,8 @@ fn new_id(now: Time) -> String {
     format!("ses_{moment:012x}{}", chance.collect::<String>())
 }
 
-/// From another directory the turn would go on in the session's own, and `run` would never end.
+/// Refuses another directory: the turn would run in the session's own directory, and `run` would never
+/// end.
 fn own_directory(host: &Host, order: &Order, id: &str) -> Result<(), Refusal> {
     let root = order.root.clone().unwrap_or_else(|| Home::usual(host).root);
     let deadline = std::time::Instant::now() + host.deadlines.live;
@@ -176,7 +178,7 @@ fn own_directory(host: &Host, order: &Order, id: &str) -> Result<(), Refusal> {
     Err(Refusal::new(message, "leave --cwd out"))
 }
 
-/// A session of another home is continued there.
+/// Returns the variables that make it continue a session of another home there.
 fn elsewhere(host: &Host, order: &Order) -> Vec<(String, String)> {
     let usual = Home::usual(host);
     let Some(root) = order.root.as_ref().filter(|root| **root != usual.root) else {
@@ -195,7 +197,7 @@ fn elsewhere(host: &Host, order: &Order) -> Vec<(String, String)> {
     }
 }
 
-/// Adds one permission to those that are set already.
+/// Returns the permissions that are set already, plus `edit`.
 fn edits(host: &Host) -> String {
     let set =
         VARIABLES.get(host, "OPENCODE_PERMISSION").and_then(|text| serde_json::from_str(text).ok());
@@ -210,7 +212,7 @@ mod tests {
     use crate::model::is_session_id;
 
     #[test]
-    fn an_id_is_one_of_theirs_and_newer_ones_sort_first() {
+    fn an_id_has_the_agents_format_and_newer_ids_sort_first() {
         let at = |ms: i64| new_id(Time::from_millis(ms).expect("a time"));
         // 1794728706782 is `e21d53d21ffe` in a session that OpenCode made itself.
         let (earlier, later) = (at(1_794_728_706_782), at(1_794_728_706_783));

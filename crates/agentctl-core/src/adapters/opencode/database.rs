@@ -1,7 +1,7 @@
 //! `opencode.db`: every session, message and part since 1.2.
 //!
 //! Opened for one question, read-only, leaving nothing behind. Sessions are read one by one and none is
-//! kept. Columns differ between versions; what is missing is a fact we do not have.
+//! kept. Columns differ between versions; a missing column is a missing fact.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -20,30 +20,30 @@ use crate::native::sqlite::{self, Connection, Params, Row as SqlRow, SqlResult, 
 const TEXT_CHARS: usize = 400;
 /// Longest path that is taken from a row.
 const PATH_CHARS: usize = 4096;
-/// More sessions than that are not read.
-const MOST: usize = 200_000;
-/// So many sessions are read from one view of the database: beginning a new one costs as much as reading.
-const TOGETHER: usize = 64;
-/// A message with more parts is not read further.
-const MOST_PARTS: usize = 2_000;
-/// Nor is one whose parts are larger together.
+/// Most sessions that are read.
+const MAX_SESSIONS: usize = 200_000;
+/// Sessions that are read in one transaction: beginning a new one costs as much as reading one.
+const ROWS_PER_TRANSACTION: usize = 64;
+/// Most parts of a message that are read.
+const MAX_PARTS: usize = 2_000;
+/// Most bytes of the parts of a message that are read.
 const PARTS_BYTES: usize = 32 << 20;
-/// A session with more messages is not counted.
-const MOST_MESSAGES: usize = 1_000_000;
-/// A larger conversation is not shown.
+/// Most messages of a session that are counted.
+const MAX_MESSAGES: usize = 1_000_000;
+/// Longest conversation that is shown, in bytes.
 const CONVERSATION_BYTES: usize = 512 << 20;
 
-/// The short name of sessions that a launch makes known before there is a process.
+/// The slug of sessions that a launch creates before there is a process.
 pub(super) const SLUG: &str = "agentctl";
 
-/// A session that somebody has just made.
+/// A session that was just created.
 pub(super) struct Made {
     pub(super) id: String,
     pub(super) folder: String,
     pub(super) at: i64,
 }
 
-/// What the database says of one session.
+/// The database's row of one session.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     pub(super) id: String,
@@ -59,7 +59,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Returns what it says as a record; tokens are its own only.
+    /// Returns it as a record; the tokens are the session's own, without its subagents'.
     pub(super) fn record(self) -> Record {
         let newest = self.newest.as_ref();
         let asked = newest.and_then(|n| n.info.as_ref()).and_then(Info::model);
@@ -91,14 +91,14 @@ pub(super) struct Database {
     connection: Mutex<Connection>,
     select: String,
     by_id: String,
-    /// Those that nobody reads with at the moment: each thread has one of its own.
+    /// Connections that no thread uses at the moment: each thread takes one of its own.
     readers: Mutex<Vec<Reader>>,
 }
 
-/// Reads sessions one after the other.
+/// Reads sessions one after the other, several in one transaction.
 struct Reader {
     connection: Connection,
-    /// How many more may be read from the view that was begun last.
+    /// Sessions that may still be read in the current transaction.
     left: usize,
 }
 
@@ -109,7 +109,7 @@ impl Reader {
                 self.connection.execute_batch("commit")?;
             }
             self.connection.execute_batch("begin")?;
-            self.left = TOGETHER;
+            self.left = ROWS_PER_TRANSACTION;
         }
         self.left -= 1;
         Ok(query(&self.connection, sql, [id])?.pop())
@@ -117,12 +117,13 @@ impl Reader {
 }
 
 impl Database {
-    /// Opens one; `Missing` also where the file holds no sessions yet. No statement outlasts the deadline.
+    /// Opens a database; `Missing` also where it holds no sessions yet. No statement outlasts the
+    /// deadline.
     pub(super) fn open(path: &Path, uid: u32, deadline: Instant) -> Result<Self, StoreError> {
         let connection = sqlite::open(path, uid, deadline)?;
         let columns = sqlite::columns(&connection, "session")?;
         if !columns.contains("id") {
-            // Something else of that name is no empty store.
+            // A view or the like under that name is an error, not an empty store.
             return Err(if sqlite::has_name(&connection, "session")? {
                 StoreError::NotTables("session")
             } else {
@@ -146,7 +147,7 @@ impl Database {
         })
     }
 
-    /// Returns where it lies.
+    /// Returns its path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -156,31 +157,32 @@ impl Database {
         self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy()
     }
 
-    /// Returns the sessions written since then, subagents left out.
+    /// Returns the sessions written since that time, subagents left out.
     pub(super) fn history(&self, since_ms: Option<i64>) -> SqlResult<Found<Locator>> {
-        // A session's own time is not moved by every message.
+        // Not every message updates the time of its session.
         let sql = "select id from session s where parent_id is null and (?1 is null \
                    or time_updated >= ?1 or (select m.time_updated from message m \
                    where m.session_id = s.id order by m.time_created desc, m.id desc limit 1) >= ?1) \
                    order by id limit ?2";
-        self.ids(sql, (since_ms, i64::try_from(MOST).unwrap_or(i64::MAX)))
+        self.ids(sql, (since_ms, i64::try_from(MAX_SESSIONS).unwrap_or(i64::MAX)))
     }
 
-    /// Returns the sessions of a folder, and those of any folder that were written since then.
+    /// Returns the sessions of a folder, and the sessions of any folder that were written since that
+    /// time.
     pub(super) fn in_or_since(&self, folder: &str, since_ms: i64) -> SqlResult<Found<Locator>> {
         let sql = "select id from session s where parent_id is null and (directory = ?1 \
                    or time_updated >= ?2 or (select m.time_updated from message m \
                    where m.session_id = s.id order by m.time_created desc, m.id desc limit 1) >= ?2) \
                    order by id limit ?3";
-        self.ids(sql, (folder, since_ms, i64::try_from(MOST).unwrap_or(i64::MAX)))
+        self.ids(sql, (folder, since_ms, i64::try_from(MAX_SESSIONS).unwrap_or(i64::MAX)))
     }
 
-    /// Returns the sessions whose id begins so.
+    /// Returns the sessions whose id begins with this text.
     pub(super) fn find(&self, prefix: &str) -> SqlResult<Found<Locator>> {
         let sql = "select id from session where substr(id, 1, length(?1)) = ?1 order by id \
                    limit ?2";
         let exact = "select id from session where id = ?1 limit ?2";
-        let most = i64::try_from(MOST).unwrap_or(i64::MAX);
+        let most = i64::try_from(MAX_SESSIONS).unwrap_or(i64::MAX);
         let found = self.ids(exact, (prefix, most))?;
         if found.rows.is_empty() { self.ids(sql, (prefix, most)) } else { Ok(found) }
     }
@@ -196,16 +198,16 @@ impl Database {
             if !home_limit::take() {
                 return Err(sqlite::too_big(home_limit::TOO_MANY.into()));
             }
-            // An id that cannot be one is nobody's session.
+            // A row with an invalid id is left out.
             if let Some(id) = row.get::<_, String>(0).ok().filter(|id| is_session_id(id)) {
                 found.rows.push(Locator { id, path: Some(self.path.clone()), parent: None });
             }
         }
-        found.whole = seen < MOST;
+        found.whole = seen < MAX_SESSIONS;
         Ok(found)
     }
 
-    /// Returns one session, as it was a few others ago at most. Threads do not wait for each other.
+    /// Returns one session, up to one transaction old. Threads do not wait for each other.
     pub(super) fn row(&self, id: &str) -> SqlResult<Option<Row>> {
         let kept = || self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = kept().pop();
@@ -219,13 +221,14 @@ impl Database {
         Ok(row)
     }
 
-    /// Returns one session as it is now.
+    /// Returns one session in its current state.
     pub(super) fn fresh(&self, id: &str) -> SqlResult<Option<Row>> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(query(&connection, &self.by_id, [id])?.pop())
     }
 
-    /// Returns the session that a subagent works for in the end; itself where it is none.
+    /// Returns the session at the top of a subagent's chain of parents; the id itself if it has no
+    /// parent.
     pub(super) fn top(&self, id: &str) -> String {
         let sql = "select parent_id from session where id = ?1 limit 1";
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
@@ -252,7 +255,8 @@ impl Database {
         Ok(found)
     }
 
-    /// Returns the sessions made since then, with their folders, but for those that a launch made known.
+    /// Returns the sessions created since that time, with their folders, without those that a launch
+    /// created.
     pub(super) fn made_since(&self, since_ms: i64) -> SqlResult<Vec<Made>> {
         let sql = "select id, directory, time_created from session where time_created >= ?1 \
                    and parent_id is null and slug <> ?2 limit 1000";
@@ -263,7 +267,8 @@ impl Database {
         statement.query_map((since_ms, SLUG), read)?.collect()
     }
 
-    /// Returns the open turns of what runs in a directory since then: who they belong to is not known.
+    /// Returns the sessions with an open turn in a directory, written since that time. The process that
+    /// serves them is not known.
     pub(super) fn open_since(&self, directory: &str, since_ms: i64) -> SqlResult<Vec<Row>> {
         let clause = "where s.directory = ?1 and s.parent_id is null and m.time_updated >= ?2 \
                       limit 100";
@@ -274,7 +279,7 @@ impl Database {
         Ok(rows.into_iter().filter(open).collect())
     }
 
-    /// Returns the tokens and the cost of a session and all that worked for it.
+    /// Returns the tokens and the cost of a session and all its subagents.
     pub(super) fn spent(&self, id: &str) -> SqlResult<Option<(Tokens, f64)>> {
         let (mut tokens, mut cost) = (Tokens::default(), 0.0);
         let mut pending = vec![id.to_owned()];
@@ -286,7 +291,7 @@ impl Database {
             let Some(row) = self.fresh(&id)? else { return Ok(None) };
             let own = match (row.tokens, row.cost) {
                 (Some(tokens), Some(cost)) => (tokens, cost),
-                // Before 1.18 only the messages say it.
+                // Before 1.18 only the messages have it.
                 _ => match self.counted(&id)? {
                     Some(counted) => counted,
                     None => return Ok(None),
@@ -302,7 +307,7 @@ impl Database {
     fn counted(&self, id: &str) -> SqlResult<Option<(Tokens, f64)>> {
         let sql = format!(
             "select case when octet_length(data) <= {ENTRY_BYTES} then data end from message \
-             where session_id = ?1 limit {MOST_MESSAGES}"
+             where session_id = ?1 limit {MAX_MESSAGES}"
         );
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let mut statement = connection.prepare_cached(&sql)?;
@@ -312,16 +317,16 @@ impl Database {
             let Some(info) = text?.and_then(|t| serde_json::from_str::<Info>(&t).ok()) else {
                 return Ok(None);
             };
-            // Only what is counted is kept.
+            // Only the fields that are counted are kept.
             if info.role == "assistant" {
                 let (role, tokens, cost) = (info.role, info.tokens, info.cost);
                 infos.push(Info { role, cost, tokens, ..Info::default() });
             }
         }
-        Ok((infos.len() < MOST_MESSAGES).then(|| sum(infos.iter())))
+        Ok((infos.len() < MAX_MESSAGES).then(|| sum(infos.iter())))
     }
 
-    /// Returns the messages of a session with their parts, oldest first, as their own texts.
+    /// Returns the messages of a session with their parts, oldest first, as stored text.
     pub(super) fn conversation(&self, id: &str) -> SqlResult<Vec<Stored>> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let sql = format!(
@@ -361,7 +366,7 @@ impl Database {
     }
 }
 
-/// Takes from what may still be read; fails when nothing of it is left.
+/// Subtracts from the remaining budget; fails if it is exceeded.
 fn spend(budget: usize, bytes: usize) -> SqlResult<usize> {
     budget.checked_sub(bytes).ok_or_else(|| {
         let why = format!("the conversation is larger than {CONVERSATION_BYTES} bytes");
@@ -369,7 +374,7 @@ fn spend(budget: usize, bytes: usize) -> SqlResult<usize> {
     })
 }
 
-/// Puts the id, which is a column, into the text that it belongs to.
+/// Inserts the id, which is a column, into the JSON text of its row.
 fn with_id(data: &str, id: &str) -> String {
     match data.strip_prefix('{') {
         Some(rest) if rest.trim_start().starts_with('}') => format!("{{\"id\":\"{id}\"}}"),
@@ -378,7 +383,7 @@ fn with_id(data: &str, id: &str) -> String {
     }
 }
 
-/// Reads sessions, with the parts of those whose newest message does not say enough.
+/// Reads sessions, and the parts of those whose newest message is not enough to decide.
 fn query(connection: &Connection, sql: &str, params: impl Params) -> SqlResult<Vec<Row>> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows: Vec<Row> =
@@ -395,7 +400,7 @@ fn query(connection: &Connection, sql: &str, params: impl Params) -> SqlResult<V
 fn add_parts(connection: &Connection, newest: &mut Newest) -> SqlResult<()> {
     let sql = format!(
         "select time_updated, case when octet_length(data) <= {ENTRY_BYTES} then data end \
-         from part where message_id = ?1 order by id limit {MOST_PARTS}"
+         from part where message_id = ?1 order by id limit {MAX_PARTS}"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([&newest.id])?;
@@ -412,7 +417,7 @@ fn add_parts(connection: &Connection, newest: &mut Newest) -> SqlResult<()> {
     Ok(())
 }
 
-/// Columns differ between versions: what is missing is null.
+/// Columns differ between versions: a missing column is selected as null.
 fn select(session: &HashSet<String>) -> String {
     let column = |name: &str| {
         if session.contains(name) { format!("s.{name}") } else { "null".to_owned() }
@@ -431,7 +436,7 @@ fn select(session: &HashSet<String>) -> String {
         "tokens_cache_write",
     ];
     let numbers = numbers.map(column).join(", ");
-    // The first text of the first message; `json_extract` alone fails on what is no JSON.
+    // The first text of the first message; `json_extract` alone fails on text that is not JSON.
     let prompt = format!(
         "(select case when json_valid(p.data) then \
           substr(json_extract(p.data, '$.text'), 1, {TEXT_CHARS}) end \
@@ -453,7 +458,7 @@ fn select(session: &HashSet<String>) -> String {
 }
 
 fn read(row: &SqlRow<'_>) -> Row {
-    // A column of another type than expected is a fact we do not have.
+    // A column of another type than expected counts as missing.
     let text =
         |at: usize| row.get::<_, Option<String>>(at).ok().flatten().filter(|t| !t.is_empty());
     let number = |at: usize| row.get::<_, Option<i64>>(at).ok().flatten();
@@ -493,7 +498,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_one_by_one_is_soon_new_and_what_is_asked_for_by_itself_at_once() {
+    fn batched_reads_are_soon_fresh_and_single_reads_at_once() {
         let dir = tempfile::tempdir().expect("dir");
         let path = dir.path().join("opencode.db");
         let writer = Connection::open(&path).expect("made");
@@ -511,7 +516,7 @@ mod tests {
         assert_eq!(title(database.row("ses_a")).as_deref(), Some("old"));
         writer.execute_batch("update session set title = 'new'").expect("changed");
         assert_eq!(title(database.fresh("ses_a")).as_deref(), Some("new"));
-        let read = (0..TOGETHER).map(|_| title(database.row("ses_a")));
+        let read = (0..ROWS_PER_TRANSACTION).map(|_| title(database.row("ses_a")));
         assert_eq!(read.last().flatten().as_deref(), Some("new"));
     }
 }

@@ -1,5 +1,5 @@
-//! Messages and their parts, as the database and the old files hold them alike; and what the newest of
-//! them says about the last turn.
+//! Messages and their parts, which the database and the old files store alike, and the state of the
+//! last turn from the newest of them.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,10 +7,10 @@ use serde_json::Value;
 use crate::adapters::Turn;
 use crate::model::{Reason, ReasonKind, Time, Tokens, ToolCall, shorten};
 
-/// A longer entry is not read.
+/// Longest entry that is read, in bytes.
 pub(super) const ENTRY_BYTES: u64 = 1 << 20;
 
-/// What a message says of itself.
+/// The metadata of a message.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Info {
@@ -29,7 +29,7 @@ pub(super) struct Info {
     pub(super) tokens: Option<Spent>,
 }
 
-/// The model somebody chose.
+/// The model that the user chose.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Model {
     #[serde(rename = "providerID")]
@@ -39,7 +39,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Returns it as `--model` takes it.
+    /// Returns it in the format of `--model`.
     pub(super) fn word(&self) -> String {
         format!("{}/{}", self.provider, self.name)
     }
@@ -56,7 +56,7 @@ pub(super) struct Times {
     pub(super) end: Option<i64>,
 }
 
-/// Why a message came to its end.
+/// The error that ended a message.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Failure {
@@ -65,7 +65,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Returns what was said, or at least its name.
+    /// Returns its message, or its name if it has none.
     pub(super) fn text(&self) -> String {
         let said = self.data["message"].as_str().filter(|m| !m.is_empty());
         match (said, self.data["statusCode"].as_u64()) {
@@ -83,7 +83,7 @@ impl Failure {
     }
 }
 
-/// Tokens of one step. What was thought is not part of `output`.
+/// Tokens of one step. Reasoning tokens are not part of `output`.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Spent {
@@ -128,7 +128,7 @@ pub(super) struct Part {
     pub(super) tokens: Option<Spent>,
 }
 
-/// How far a tool call has come.
+/// The state of a tool call.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ToolState {
@@ -150,8 +150,8 @@ impl Part {
         self.is_tool() && matches!(self.state.status.as_str(), "pending" | "running")
     }
 
-    /// Says whether nothing shows yet that the tool itself has begun: a shell command writes what it
-    /// printed so far within a second.
+    /// Says whether there is no sign that the tool itself has begun: a shell command writes its output
+    /// so far within a second.
     pub(super) fn has_not_begun(&self) -> bool {
         self.is_open() && self.state.metadata.is_none()
     }
@@ -169,7 +169,7 @@ impl Part {
         self.state.input["command"].as_str().filter(|_| self.is_open())
     }
 
-    /// Says whether a person refused it, which ends the turn without a further word.
+    /// Says whether the user refused it, which ends the turn without a further message.
     fn is_refused(&self) -> bool {
         const REFUSALS: [&str; 2] = [
             "The user rejected permission to use this specific tool call.",
@@ -196,17 +196,17 @@ pub(super) struct Newest {
     pub(super) updated: i64,
     /// `None` when it could not be read.
     pub(super) info: Option<Info>,
-    /// Its parts, where it has to be known more closely.
+    /// Its parts, where the message alone does not decide.
     pub(super) parts: Vec<Part>,
 }
 
 impl Newest {
-    /// Says whether the parts must be known to tell where the turn stands.
+    /// Says whether the parts are needed to know the state of the turn.
     pub(super) fn needs_parts(&self) -> bool {
         self.info.as_ref().is_some_and(Info::is_unsettled)
     }
 
-    /// Says where the turn stands.
+    /// Returns the state of the turn.
     pub(super) fn turn(&self) -> Turn {
         let Some(info) = &self.info else {
             return Turn::Undecided("its newest message could not be read".into());
@@ -235,7 +235,7 @@ impl Newest {
         }
         match &info.finish {
             Some(_) => Turn::Finished,
-            // Ended while a failed model call was about to be tried again.
+            // The turn was ended while a failed model call was about to be retried.
             None => Turn::Interrupted,
         }
     }
@@ -245,7 +245,7 @@ impl Newest {
         self.parts.iter().rev().find(|part| part.is_open())?.call().id
     }
 
-    /// Returns the tool call that somebody refused.
+    /// Returns the tool call that the user refused.
     pub(super) fn refused(&self) -> Option<String> {
         self.parts.iter().find(|part| part.is_refused()).map(|part| part.call().gist())
     }
@@ -257,13 +257,14 @@ impl Newest {
 }
 
 impl Info {
-    /// A step that asked for tools is followed by another one, unless one of them was refused.
+    /// Says whether the message alone does not decide: a step that called tools is followed by another
+    /// one, unless a call was refused.
     fn is_unsettled(&self) -> bool {
         let more = matches!(self.finish.as_deref(), Some("tool-calls" | "unknown"));
         self.role == "user" || (self.error.is_none() && (self.time.completed.is_none() || more))
     }
 
-    /// Returns the model in the words of `--model`.
+    /// Returns the model in the format of `--model`.
     pub(super) fn model(&self) -> Option<String> {
         match (&self.provider_id, &self.model_id) {
             (Some(provider), Some(model)) => Some(format!("{provider}/{model}")),
@@ -272,7 +273,7 @@ impl Info {
     }
 }
 
-/// Adds up what the answers of a session cost.
+/// Sums the tokens and cost of the answers of a session.
 pub(super) fn sum<'a>(messages: impl Iterator<Item = &'a Info>) -> (Tokens, f64) {
     let (mut tokens, mut cost) = (Tokens::default(), 0.0);
     for info in messages.filter(|info| info.role == "assistant") {
@@ -282,7 +283,7 @@ pub(super) fn sum<'a>(messages: impl Iterator<Item = &'a Info>) -> (Tokens, f64)
     (tokens, cost)
 }
 
-/// Returns a title, unless it is the one every session begins with.
+/// Returns a title, unless it is the default title of a new session.
 pub(super) fn title(text: Option<String>) -> Option<String> {
     text.filter(|t| !t.is_empty() && !t.starts_with("New session - "))
 }

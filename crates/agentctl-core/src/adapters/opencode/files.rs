@@ -1,6 +1,6 @@
-//! `storage/`: one JSON file per session, message and part, as versions before 1.2 kept them.
+//! `storage/`: one JSON file per session, message and part, written by versions before 1.2.
 //!
-//! Read only where there is no database: 1.2 took them over and left them lying.
+//! Read only where there is no database: 1.2 imported these files and left them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -32,9 +32,9 @@ struct Session {
 pub(super) struct Files<'a> {
     root: &'a Root,
     uid: u32,
-    /// A database has taken them over: nothing in them counts.
+    /// A database has imported these files, so they are ignored.
     taken_over: bool,
-    /// Every subagent and whose it is; read once.
+    /// The parent of every subagent; read once.
     parents: OnceLock<(HashMap<String, String>, bool)>,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Files<'a> {
         self.root.path.join("storage")
     }
 
-    /// Returns the sessions that are wanted, by name.
+    /// Returns the wanted sessions, from file names.
     pub(super) fn sessions(
         &self,
         since_ms: Option<i64>,
@@ -81,7 +81,7 @@ impl<'a> Files<'a> {
         found
     }
 
-    /// As [`Files::sessions`], subagents left out.
+    /// Like [`Files::sessions`], without subagents.
     pub(super) fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
         let mut found = self.sessions(since_ms, &|_| true);
         found.rows.retain(|locator| !self.parents().0.contains_key(&locator.id));
@@ -155,7 +155,7 @@ impl<'a> Files<'a> {
         })
     }
 
-    /// Returns the ids in a folder, oldest first: they begin with the time of their birth.
+    /// Returns the ids in a folder, oldest first: ids begin with their creation time.
     fn names(&self, directory: &Path) -> Result<Vec<String>, String> {
         let entries = file::list(directory, self.uid).map_err(|skip| skip.to_string())?;
         let names = entries.into_iter().filter(|e| e.kind.is_file()).filter_map(|e| {
@@ -216,7 +216,7 @@ impl<'a> Files<'a> {
         children.whole.then(|| sum(infos.iter()))
     }
 
-    /// Returns the messages of a session with their parts, oldest first, as their own texts.
+    /// Returns the messages of a session with their parts, oldest first, as stored text.
     pub(super) fn conversation(&self, id: &str) -> Result<Vec<Stored>, String> {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let names = self.names(&self.storage().join("message").join(id))?;

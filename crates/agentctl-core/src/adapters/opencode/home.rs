@@ -1,4 +1,4 @@
-//! Where OpenCode keeps its sessions, for us and for each live process; and what a process is there for.
+//! The homes of OpenCode, of the user and of each live process; and the role of a process.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use crate::host::Host;
 use crate::kernel::Process;
 use crate::native::file;
 
-/// Its usual database.
+/// The name of its default database.
 const DATABASE: &str = "opencode.db";
 
 /// The data folder and the database of one OpenCode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Home {
-    /// The folder of everything it keeps.
+    /// The folder of all its data.
     pub(super) data: PathBuf,
-    /// What names it: the folder, or the database where that is another one.
+    /// The path that names it in answers: the folder, or the database if that is another one.
     pub(super) root: PathBuf,
 }
 
@@ -31,13 +31,13 @@ impl Home {
         Self { data, root }
     }
 
-    /// Returns the home an OpenCode started from here would use.
+    /// Returns the home that an OpenCode started with this environment would use.
     pub(super) fn usual(host: &Host) -> Self {
         let data = host.xdg("XDG_DATA_HOME", ".local/share").join("opencode");
         Self::new(data, VARIABLES.get(host, "OPENCODE_DB"))
     }
 
-    /// Returns the home a live process uses, as its environment and its open database say.
+    /// Returns the home a live process uses, from its environment and its open database.
     pub(super) fn of(look: &Look, process: &Process) -> Uses {
         let names = ["OPENCODE_DB", "XDG_DATA_HOME", "HOME", "BUN_BE_BUN"];
         let Ok(values) = look.environ(process, &names) else {
@@ -55,7 +55,7 @@ impl Home {
             Some(data) => relative(look, process, &data.join("opencode")),
             None => home.as_deref().map(|home| Path::new(home).join(".local/share/opencode")),
         };
-        // A folder or a database that cannot be resolved is as good as none.
+        // A folder or a database whose path cannot be resolved counts as unknown.
         let names = |path: &Path| look.home(path).is_some();
         let is_reachable = |data: &PathBuf| {
             names(data) && database.as_deref().is_none_or(|name| names(&data.join(name)))
@@ -73,8 +73,8 @@ impl Home {
         Uses::Known(Self::new(data, database.as_deref()))
     }
 
-    /// Returns the home in which a process is shown whose environment does not name one: that of the database
-    /// it has open, otherwise the usual one.
+    /// Returns the home in which a process is shown whose environment does not name one: the home of
+    /// the database it has open, otherwise the default one.
     fn assumed(look: &Look, process: &Process) -> Self {
         let opened = open_databases(look, process);
         let named = opened.first().and_then(|path| Some((path.parent()?, path.file_name()?)));
@@ -92,8 +92,8 @@ pub(super) enum Uses {
     None,
     /// This one: its environment names it.
     Known(Home),
-    /// Its environment cannot be read or does not name one. The process is shown in this home, is not proved
-    /// to use it, and may serve any session of it.
+    /// Its environment cannot be read or does not name one. The process is shown in this home, is not
+    /// proved to use it, and may serve any session of it.
     Unknown(Home),
 }
 
@@ -125,8 +125,8 @@ pub(super) fn open_databases(look: &Look, process: &Process) -> Vec<PathBuf> {
     opened.into_iter().map(|file| file.path).collect()
 }
 
-/// Resolves a relative data folder as the process does: below the directory it stood in when it opened its
-/// log or its database, which may not be the one it stands in now.
+/// Resolves a relative data folder like the process did: below its working directory at the time when
+/// it opened its log or its database, which may have changed since.
 fn relative(look: &Look, process: &Process, data: &Path) -> Option<PathBuf> {
     let is_inside = |path: &Path| {
         let folder = path.ancestors().skip(1).take(2).find(|folder| folder.ends_with(data));
@@ -137,7 +137,7 @@ fn relative(look: &Look, process: &Process, data: &Path) -> Option<PathBuf> {
     folder.or_else(|| Some(process.cwd.as_ref()?.join(data)))
 }
 
-/// Versions off the beaten track keep a database of their own: `opencode-<channel>.db`.
+/// Returns the databases of release channels: `opencode-<channel>.db`.
 fn channels(data: &Path, uid: u32) -> Vec<PathBuf> {
     let is_channel =
         |name: &str| name.strip_suffix(".db").is_some_and(|n| n.starts_with("opencode-"));
@@ -158,18 +158,18 @@ pub(super) fn database(root: &Path) -> PathBuf {
     if root.is_dir() { root.join(DATABASE) } else { root.to_owned() }
 }
 
-/// Says whether a folder has a database of whatever name: then its old files are history.
+/// Says whether a folder has a database of any channel: then its old files are ignored.
 pub(super) fn has_database(root: &Path, uid: u32) -> bool {
     database(root).exists() || !channels(root, uid).is_empty()
 }
 
-/// Returns where its homes are, or will be.
+/// Returns the paths of its homes, existing or not.
 pub(super) fn homes(host: &Host) -> Vec<PathBuf> {
     let configured = host.roots.get(NAME).cloned().unwrap_or_default();
     std::iter::once(Home::usual(host).data).chain(configured).collect()
 }
 
-/// Returns every home: the usual one, configured ones, and those that live processes use.
+/// Returns every home: the default one, configured ones, and homes that live processes use.
 pub(super) fn roots(adapter: &dyn Adapter, look: &Look) -> Vec<Root> {
     let host = &look.host;
     let usual = Home::usual(host);
@@ -196,8 +196,8 @@ pub(super) fn roots(adapter: &dyn Adapter, look: &Look) -> Vec<Root> {
     with_homes_of_the_living(look, roots, &known, &home_of)
 }
 
-/// Says whether a program of this name is the agent: npm keeps it as `opencode.exe`, before 1.18 as
-/// `.opencode` behind a wrapper; releases bear the name of their machine.
+/// Says whether a program of this name is the agent: npm installs it as `opencode.exe`, before 1.18 as
+/// `.opencode` behind a wrapper; the names of releases contain the platform.
 pub(super) fn is_its_name(name: &str) -> bool {
     let name = name.strip_prefix('.').unwrap_or(name);
     let rest = name.strip_prefix("opencode");
@@ -208,16 +208,16 @@ pub(super) fn is_its_name(name: &str) -> bool {
     })
 }
 
-/// Says whether a candidate is the agent itself, by its program file. A link or an argument of its name is
-/// no proof.
+/// Says whether a candidate is the agent itself, by its program file. A link or an argument with its
+/// name is no proof.
 pub(super) fn is_opencode(process: &Process) -> bool {
     let name = process.exe.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
     name.is_some_and(is_its_name)
 }
 
-/// Returns the pids of the programs of the agent's name that have started the agent, a child or, in the same
-/// kernel session, a process further down: another program file. A launcher only waits if it has not opened
-/// the database itself.
+/// Returns the pids of programs with the agent's name and another program file that have started the
+/// agent: their child or, in the same kernel session, a process further down. A launcher only waits if
+/// it has not opened the database itself.
 pub(super) fn launchers(look: &Look) -> HashSet<u32> {
     let agents = look.table.processes.iter().filter(|process| is_opencode(process));
     crate::adapters::launchers::launchers(look, agents, &|above, agent, steps| {
@@ -227,16 +227,16 @@ pub(super) fn launchers(look: &Look) -> HashSet<u32> {
     })
 }
 
-/// What a process is there for.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// `opencode run`: one prompt, one session.
     Run,
     /// The terminal program.
     Terminal,
-    /// `serve`, `web`, `acp`: sessions of whoever asks.
+    /// `serve`, `web`, `acp`: sessions of its clients.
     Server,
-    /// It works in somebody else's process.
+    /// Its session runs in a server process.
     Client,
     /// One-shot helpers.
     Other,
@@ -270,13 +270,13 @@ impl Role {
             Some("serve" | "web" | "acp") => Self::Server,
             Some("attach") => Self::Client,
             Some(word) if OTHERS.contains(&word) => Self::Other,
-            // Anything else is the folder it works in.
+            // Any other word is the folder it works in.
             _ => Self::Terminal,
         }
     }
 }
 
-/// The first word that is neither an option nor an option's value.
+/// Returns the first word that is neither an option nor an option's value.
 fn command(process: &Process) -> Option<&str> {
     let mut words = process.argv.iter().skip(1);
     while let Some(word) = words.next() {
@@ -289,7 +289,7 @@ fn command(process: &Process) -> Option<&str> {
     None
 }
 
-/// Returns the value of an option, before the words that follow `--`.
+/// Returns the value of an option among the words before `--`.
 fn option<'a>(process: &'a Process, names: &[&str]) -> Option<&'a str> {
     let words = process.argv.iter().skip(1).take_while(|word| *word != "--");
     let words: Vec<&String> = words.collect();
@@ -302,14 +302,14 @@ fn option<'a>(process: &'a Process, names: &[&str]) -> Option<&'a str> {
     })
 }
 
-/// Returns the session a process was told to continue, if it stays in that one.
+/// Returns the session that the arguments of a process name, if it does not fork it.
 pub(super) fn told_session(process: &Process) -> Option<&str> {
     let forks = process.argv.iter().any(|a| a == "--fork" || a == "--fork=true");
     let id = option(process, &["-s", "--session"]).filter(|_| !forks)?;
     (id.starts_with("ses") && crate::model::is_session_id(id)).then_some(id)
 }
 
-/// Says whether a process was told to continue a session without naming it.
+/// Says whether a process was told to continue the last session, without its id.
 pub(super) fn continues_some(process: &Process) -> bool {
     process.argv.iter().any(|a| a == "-c" || a == "--continue")
 }

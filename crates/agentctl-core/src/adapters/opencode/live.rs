@@ -1,8 +1,8 @@
-//! Who lives: which session each process serves, by its arguments, by what it wrote into the shared log,
-//! by what it answers on its port, by the tool it has started.
+//! Live sessions: the session of each process, from its arguments, its lines in the shared log, its
+//! answers on its port, or the tool it has started.
 //!
-//! Folder and time alone join nothing: a process that none of these explains may be serving a session of
-//! its folder, and then neither is known.
+//! Folder and time alone join nothing: a process without any of these may serve a session of its
+//! folder, and then the state of both is unknown.
 
 mod unjoined;
 mod unwritten;
@@ -15,9 +15,9 @@ use super::entry::{Newest, Part};
 use super::home::{
     Home, Role, continues_some, database, has_open, is_opencode, launchers, told_session,
 };
-use super::log::{self, Heard, Spoken};
+use super::log::{self, LogReading, MentionedSession};
 use super::program::{namesake, unseen_home};
-use super::server::{self, Word};
+use super::server::{self, ServerAnswer};
 use super::{Backend, NAME, OpenCode};
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, Turn, fault};
@@ -25,25 +25,25 @@ use crate::kernel::{Process, deadline};
 use crate::model::{Reason, ReasonKind, Status};
 use crate::talk::TalkError;
 
-/// A start time has a grain of 10 ms, and the clocks differ a little.
+/// Tolerance between a start time and other clocks: start times have a grain of 10 ms.
 const GRAIN_MS: i64 = 20;
 
-/// Permissions whose use shows at once: the tool is done in a moment, or writes that it has begun. Of
-/// others nothing tells whether it still asks or is at it.
+/// Permissions whose use becomes visible at once: the tool ends within a moment, or writes that it has
+/// begun. With other permissions, a pending question and a running tool look alike.
 #[rustfmt::skip]
-const SHOWS: [&str; 17] = [
+const VISIBLE_AT_ONCE: [&str; 17] = [
     "bash", "edit", "write", "patch", "apply_patch", "read", "glob", "grep", "list", "task",
     "todowrite", "todoread", "skill", "external_directory", "doom_loop", "plan_enter", "plan_exit",
 ];
 
-/// What is said where nobody tells whether a permission that was asked for has been given.
+/// The reason for doubt where nothing shows whether a requested permission was given.
 pub(super) const DOUBT: &str =
     "its open tool asked for a permission; only its terminal shows whether that was given";
 
-/// What is said of the session that a terminal wrote of last, where it has written of others before.
+/// The reason for doubt about the last session of a terminal that has been in other sessions before.
 pub(super) const SWITCHED: &str = "its terminal has been in another session before and may have gone back there: that shows only once it is prompted";
 
-/// Sessions of which something is noted.
+/// A set of session ids that threads share.
 #[derive(Debug, Default)]
 pub(super) struct Noted(Mutex<HashSet<String>>);
 
@@ -52,22 +52,23 @@ impl Noted {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
     }
 
-    /// Says whether that was noted of a session.
+    /// Says whether a session is in the set.
     pub(super) fn holds(&self, id: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 }
 
-/// The sessions of which the living do not tell enough.
+/// The sessions whose live sources do not decide their state.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
-    /// A permission was asked for, and nothing shows whether it was given.
+    /// A permission was requested, and nothing shows whether it was given.
     pub(super) asked: Noted,
     /// Their terminal has been in another session, too.
     pub(super) switched: Noted,
 }
 
-/// Reads who serves what in a home. Where nobody lives the store is not even opened.
+/// Reads which processes serve which sessions of a home. Without a live process the store is not
+/// opened.
 pub(super) fn read<'a>(
     look: &Look,
     root: &Root,
@@ -110,10 +111,10 @@ pub(super) fn read<'a>(
     for (process, home, proof) in proofs {
         let heard = log::read(&look.host.kernel, process, &home.data);
         let role = Role::of(process);
-        all.push(One { look, root, backend, doubts, process, role, heard, home, proof });
+        all.push(AgentProcess { look, root, backend, doubts, process, role, heard, home, proof });
     }
     let mut silent = Vec::new();
-    for some in all.chunks(AT_ONCE) {
+    for some in all.chunks(MAX_PARALLEL) {
         let words = ask_all(some);
         for (one, (claims, word)) in some.iter().zip(words) {
             if matches!(word, Some(Err(_))) {
@@ -129,16 +130,16 @@ pub(super) fn read<'a>(
     found
 }
 
-/// So many processes are asked at once.
-const AT_ONCE: usize = 32;
+/// Most processes that are asked in parallel.
+const MAX_PARALLEL: usize = 32;
 
-/// What a process claims, and what it says on its port where it has one.
-type Answer = (BTreeMap<String, Claim>, Option<Result<Word, TalkError>>);
+/// The claims of a process, and the answer of its port if it has one.
+type Answer = (BTreeMap<String, Claim>, Option<Result<ServerAnswer, TalkError>>);
 
-/// Asks these processes at once: one that listens and says nothing costs its own sessions and nobody else's
-/// time.
-fn ask_all(some: &[One<'_>]) -> Vec<Answer> {
-    let answer = |one: &One<'_>| {
+/// Asks these processes in parallel: a process that listens and does not answer delays only its own
+/// sessions.
+fn ask_all(some: &[AgentProcess<'_>]) -> Vec<Answer> {
+    let answer = |one: &AgentProcess<'_>| {
         deadline::set(one.look.deadline);
         let claims = one.claims();
         let word = one.word(&claims);
@@ -154,33 +155,33 @@ fn ask_all(some: &[One<'_>]) -> Vec<Answer> {
     })
 }
 
-/// One process under question.
-struct One<'a> {
+/// One process of a home, with its log lines and its proof.
+struct AgentProcess<'a> {
     look: &'a Look,
     root: &'a Root,
     backend: &'a Backend<'a>,
     doubts: &'a Doubts,
     process: &'a Process,
     role: Role,
-    heard: Heard,
+    heard: LogReading,
     home: Home,
-    /// Whether it is the agent of this home: nothing is joined to it otherwise.
+    /// Whether it is the agent of this home; otherwise nothing is joined to it.
     proof: Result<(), Unproved>,
 }
 
-/// Why a session counts as served.
+/// The reason why a session counts as served.
 struct Claim {
     source: String,
     says: String,
-    /// The model call failed, and it has not been tried again since.
+    /// The model call failed, and there was no retry since.
     failed_call: Option<String>,
 }
 
-impl One<'_> {
+impl AgentProcess<'_> {
     fn claim(
         &self,
         mut claims: BTreeMap<String, Claim>,
-        word: Option<Result<Word, TalkError>>,
+        word: Option<Result<ServerAnswer, TalkError>>,
         found: &mut Found<Served>,
     ) {
         let answered = matches!(word, Some(Ok(_)));
@@ -208,7 +209,8 @@ impl One<'_> {
         }
     }
 
-    /// A session that a process names which is not proved to be the agent of this home.
+    /// Makes the claim for a session that is named by a process which is not proved to be the agent of
+    /// this home.
     fn unproved(&self, id: String, claim: Claim, unproved: &Unproved) -> Served {
         let why = format!("pid {} names it, but {unproved}", self.process.id.pid);
         let mut served = Served::unseen(id, why);
@@ -216,8 +218,8 @@ impl One<'_> {
         served
     }
 
-    /// The sessions that a terminal has been in before: it may be back in one of them, and nothing tells
-    /// that before it is prompted there.
+    /// Returns the earlier sessions of a terminal: it may be back in one of them, which shows only
+    /// after the next prompt.
     fn left(&self, claims: &BTreeMap<String, Claim>) -> Vec<Served> {
         if self.role != Role::Terminal {
             return Vec::new();
@@ -247,7 +249,7 @@ impl One<'_> {
         ids.into_iter().map(doubted).collect()
     }
 
-    /// The sessions of this process, by its arguments and by the log.
+    /// Returns the sessions of this process, from its arguments and the log.
     fn claims(&self) -> BTreeMap<String, Claim> {
         let mut claims = BTreeMap::new();
         let pid = self.process.id.pid;
@@ -265,7 +267,7 @@ impl One<'_> {
         let newest = spoken.last().map(|last| self.backend.top(&last.id));
         for spoken in spoken {
             let top = self.backend.top(&spoken.id);
-            // A terminal stays in the session it was last in; others it left go on only if at work.
+            // A terminal stays in its last session; earlier sessions count only if a turn is open.
             let counts =
                 self.role == Role::Server || spoken.at_work || Some(&top) == newest.as_ref();
             if !counts {
@@ -287,8 +289,8 @@ impl One<'_> {
         claims
     }
 
-    /// What the process says on its port, if it has one.
-    fn word(&self, claims: &BTreeMap<String, Claim>) -> Option<Result<Word, TalkError>> {
+    /// Asks the process on its port, if it has one.
+    fn word(&self, claims: &BTreeMap<String, Claim>) -> Option<Result<ServerAnswer, TalkError>> {
         if self.role == Role::Run || self.proof.is_err() {
             return None;
         }
@@ -299,7 +301,7 @@ impl One<'_> {
         let mut folders: Vec<String> =
             claims.keys().filter_map(|id| self.backend.row(id).ok()??.directory).collect();
         if self.heard.told().is_none() && folders.is_empty() {
-            // The log tells nothing: it was certainly asked about the folder it stands in.
+            // The log names no session: the folder in which it runs is certainly open there.
             folders.extend(self.process.cwd.iter().map(|c| c.to_string_lossy().into_owned()));
         }
         folders.sort();
@@ -307,12 +309,12 @@ impl One<'_> {
         Some(server::ask(self.look, &server, &folders))
     }
 
-    /// Makes a fault of a server that did not answer.
+    /// Turns the error of a server that did not answer into a fault.
     fn heard_or_fault(
         &self,
-        word: Result<Word, TalkError>,
+        word: Result<ServerAnswer, TalkError>,
         found: &mut Found<Served>,
-    ) -> Option<Word> {
+    ) -> Option<ServerAnswer> {
         match word {
             Ok(word) => Some(word),
             Err(error) => {
@@ -327,7 +329,7 @@ impl One<'_> {
         }
     }
 
-    /// The session whose open command is what this process has started.
+    /// Returns the session whose open command was started by this process.
     fn by_tool(&self) -> Option<(String, Claim)> {
         if self.heard.told().is_some_and(|told| !told.cut) || !self.has_begun() {
             return None;
@@ -342,21 +344,21 @@ impl One<'_> {
         let (pid, tools) = (self.process.id.pid, self.tools());
         let fits = |command: &str| tools.iter().find(|(_, words)| words == command);
         let fitting: Vec<_> = rows.iter().filter_map(|(row, c)| Some((row, fits(c)?.0))).collect();
-        // Two that fit are two that may be.
+        // Two sessions that fit are ambiguous.
         let [(row, tool)] = fitting.as_slice() else { return None };
         let source = "kernel:process table".to_owned();
         let says = format!("its open command is pid {tool}, which pid {pid} has started");
         Some((row.id.clone(), Claim { source, says, failed_call: None }))
     }
 
-    /// What this process has started: pids and commands.
+    /// Returns the child processes: pids and commands.
     fn tools(&self) -> Vec<(u32, String)> {
         let ours = |p: &&Process| p.parent_pid == self.process.id.pid;
         let below = self.look.everyone().processes.iter().filter(ours);
         below.map(|p| (p.id.pid, shell_words(p))).collect()
     }
 
-    fn served(&self, id: String, claim: Claim, word: Option<&Word>) -> Served {
+    fn served(&self, id: String, claim: Claim, word: Option<&ServerAnswer>) -> Served {
         let known = self.backend.row(&id);
         let blind = known.is_err();
         let row = known.unwrap_or_default();
@@ -366,7 +368,7 @@ impl One<'_> {
         served.single_prompt = self.role == Role::Run;
         served.unprompted = true;
         if self.role != Role::Run {
-            // Where a server or a terminal stands says nothing of its sessions' folder.
+            // The directory of a server or a terminal is not the directory of its sessions.
             (served.stands_in, served.started_at) = (None, None);
         }
         served.evidence.push(self.look.evidence(claim.source, claim.says));
@@ -383,7 +385,7 @@ impl One<'_> {
             return served;
         }
         if blind {
-            // Its record decides, or says that it cannot be read.
+            // Its record decides, or is reported as unreadable.
             return served;
         }
         let (state, says) = self.silent(&id, newest, claim.failed_call);
@@ -394,8 +396,9 @@ impl One<'_> {
         served
     }
 
-    /// The state of a session whose process was asked. A subagent's wait is its session's wait.
-    fn heard(&self, id: &str, word: &Word) -> State {
+    /// Returns the state of a session from its server's answer. A waiting subagent makes its session
+    /// wait.
+    fn heard(&self, id: &str, word: &ServerAnswer) -> State {
         let family = word.at_work.iter().filter(|(at, _)| self.backend.top(at) == id);
         let states: Vec<(&String, &State)> = family.collect();
         let waits = states.iter().find(|(_, s)| s.status == Status::Waiting);
@@ -406,7 +409,8 @@ impl One<'_> {
         }
     }
 
-    /// The state of a session whose process could not be asked; `None` where its record decides.
+    /// Returns the state of a session whose process could not be asked; `None` where its record
+    /// decides.
     fn silent(
         &self,
         id: &str,
@@ -416,11 +420,11 @@ impl One<'_> {
         let answers = |n: &Newest| n.info.as_ref().is_none_or(|i| i.role == "assistant");
         let running = |reason| Some(State { status: Status::Running, reason: Some(reason) });
         match (self.role, newest) {
-            // The prompt it was started for is not there yet, or nothing answers it yet.
+            // The prompt it was started for is not written yet, or has no answer yet.
             (Role::Run, newest) if !newest.is_some_and(|n| answers(n) && self.is_own(id, n)) => {
                 return (running(Reason::of(ReasonKind::Starting)), None);
             }
-            // A terminal makes a session when it is prompted, and writes the prompt down later.
+            // A terminal creates a session for a prompt, and writes the prompt later.
             (Role::Terminal, None) if self.spoken(id).is_some_and(|s| s.only_made) => {
                 let why = "its terminal has made it for a prompt that is not in the database yet";
                 let reason = Some(Reason::with(ReasonKind::Ambiguous, why));
@@ -440,8 +444,8 @@ impl One<'_> {
         let asking = self.heard.told().and_then(|told| told.asking.clone());
         if let Some(what) = asking.filter(|_| self.role != Role::Run && self.waits(id, newest)) {
             let (permission, _) = what.split_once(':').unwrap_or((&what, ""));
-            // A process that could not be read may be the tool that was allowed.
-            if SHOWS.contains(&permission) && self.look.everyone().gaps.is_empty() {
+            // A process that could not be read may be the tool that was permitted.
+            if VISIBLE_AT_ONCE.contains(&permission) && self.look.everyone().gaps.is_empty() {
                 let says = format!("it asks for permission ({what}), and has not gone on since");
                 let reason = Some(Reason::with(ReasonKind::Permission, &what));
                 return (Some(State { status: Status::Waiting, reason }), Some(says));
@@ -455,28 +459,28 @@ impl One<'_> {
         (None, None)
     }
 
-    fn spoken(&self, id: &str) -> Option<&Spoken> {
+    fn spoken(&self, id: &str) -> Option<&MentionedSession> {
         self.heard.told()?.sessions.iter().find(|spoken| spoken.id == id)
     }
 
-    /// Says whether a message is of the time of this process, as its own log says. Where the log says
-    /// nothing of the session, the times of the message and of the process are compared.
+    /// Says whether a message was written in the lifetime of this process, according to its log. Where
+    /// the log does not mention the session, the times of the message and of the process are compared.
     fn is_own(&self, id: &str, newest: &Newest) -> bool {
         let start = self.process.started_at.map_or(0, crate::model::Time::millis);
         self.spoken(id).is_some_and(|s| s.begun_here) || newest.created + GRAIN_MS >= start
     }
 
-    /// The state of a session whose open turn may have been left by a process that died; `None` where the
-    /// turn is over or this process's own.
+    /// Returns the state of a session whose open turn may have been left by a process that died; `None`
+    /// if the turn is over or belongs to this process.
     ///
-    /// The times of a message and of a process come from two clocks, or from one that was set. So the log
-    /// of this very process decides, and a tool that it has started.
+    /// The times of a message and of a process come from different clocks, or from a clock that was
+    /// set. So the log of this process decides, and a tool that it has started.
     fn left_open(&self, id: &str, newest: &Newest) -> Option<(Option<State>, Option<String>)> {
         if !matches!(newest.turn(), Turn::Open { .. }) {
             return None;
         }
-        // The log is written a moment later than the database, so the end of an earlier turn here does not
-        // mean that no other has begun.
+        // The log is written a moment later than the database, so the end of an earlier turn here does
+        // not mean that no other turn has begun.
         if self.spoken(id).is_some_and(|s| s.at_work || s.begun_here) {
             return None;
         }
@@ -487,8 +491,8 @@ impl One<'_> {
         let pid = self.process.id.pid;
         let written = self.heard.told().filter(|told| !told.cut);
         let start = self.process.started_at.map_or(0, crate::model::Time::millis);
-        // Both times are those of the agent; before 1.18 its lines have none that is fine enough.
-        let later = |told: &log::Told| match told.until {
+        // Both times come from the agent; before 1.18 its log lines have no fine enough time.
+        let later = |told: &log::LogFacts| match told.until {
             Some(until) => newest.created < until.millis(),
             None => newest.created + GRAIN_MS < start,
         };
@@ -502,8 +506,8 @@ impl One<'_> {
         Some((Some(State { status: Status::Unknown, reason }), Some(why)))
     }
 
-    /// Says whether this process has started a tool that lives: its tools carry its pid. `None` where not all
-    /// processes could be read, or not the environment of a child.
+    /// Says whether this process has a live tool: its tools carry its pid. `None` if not all processes
+    /// could be read, or not the environment of a child.
     fn has_tool(&self) -> Option<bool> {
         let kernel = &self.look.host.kernel;
         let pid = self.process.id.pid.to_string();
@@ -514,7 +518,7 @@ impl One<'_> {
             let values = kernel.environ(&child.id, &["OPENCODE_PID", "PATH", "HOME"]);
             match values.unwrap_or_default().as_slice() {
                 [Some(value), ..] if *value == pid => return Some(true),
-                // A process that has unmapped its environment looks like one that has none.
+                // A process that has unmapped its environment looks like a process without one.
                 values if values.iter().all(Option::is_none) => {
                     is_whole &= self.look.has_ended(child);
                 }
@@ -524,7 +528,8 @@ impl One<'_> {
         is_whole.then_some(false)
     }
 
-    /// A tool of the session, or of one that works for it, has been called and shows no sign of life.
+    /// Says whether a tool of the session or of its subagents was called and shows no sign that it
+    /// runs.
     fn waits(&self, id: &str, newest: Option<&Newest>) -> bool {
         let rows = self.backend.descendants(id);
         let newest = newest.into_iter().chain(rows.iter().filter_map(|row| row.newest.as_ref()));
@@ -533,7 +538,7 @@ impl One<'_> {
         if held.is_empty() {
             return false;
         }
-        // A command that has just been allowed runs before it is written down that it does.
+        // A command that was just permitted runs before the database says so.
         let tools = self.tools();
         let runs = |part: &&Part| part.command().is_some_and(|c| tools.iter().any(|t| t.1 == c));
         !held.iter().all(runs)
@@ -546,12 +551,13 @@ impl One<'_> {
     }
 }
 
-/// The shell command a session is in.
+/// Returns the shell command that a session runs.
 fn command_of(newest: &Newest) -> Option<&str> {
     newest.parts.iter().find_map(Part::command)
 }
 
-/// What a shell was told, or what it became: it executes its last command itself.
+/// Returns the command of a shell process, or the command that it became: a shell executes its last
+/// command itself.
 fn shell_words(process: &Process) -> String {
     match process.argv.as_slice() {
         [_, flag, command] if flag == "-c" => command.clone(),

@@ -1,8 +1,8 @@
 //! `log/opencode.log`: all processes write into it, each line with the `run` of its process.
 //!
-//! No line has a pid. But the kernel knows how far each process has come in the file, and that is the
-//! end of the line it wrote last. That line's `run` is the process's own; the sessions of that run are
-//! those it serves.
+//! No line has a pid. But the kernel knows the file position of each process, which is the end of the
+//! line that it wrote last. The `run` in that line identifies the process; the sessions of that run are
+//! the ones it serves.
 
 use std::fs::File;
 use std::io;
@@ -13,92 +13,93 @@ use crate::kernel::{Kernel, Process};
 use crate::model::{Time, is_session_id};
 use crate::native::file;
 
-/// So much of the log before a process's last line is read at first, and at most.
+/// Bytes of the log before a process's last line that are read first, and at most.
 const WINDOW: u64 = 1 << 20;
-const WINDOW_MOST: u64 = 16 << 20;
-/// So many logs of single processes are looked at.
-const MOST_LOGS: usize = 32;
+const MAX_WINDOW: u64 = 16 << 20;
+/// Most logs of single processes that are opened.
+const MAX_LOGS: usize = 32;
 
-/// What a process has written about itself.
+/// The facts that a process has written to the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
-    /// Its sessions, subagents among them, the one it mentioned last at the end.
-    pub(super) sessions: Vec<Spoken>,
-    /// It asked for a permission, and no turn has gone on since.
+pub(super) struct LogFacts {
+    /// Its sessions, with subagents, the last mentioned one at the end.
+    pub(super) sessions: Vec<MentionedSession>,
+    /// It requested a permission, and no turn has continued since.
     pub(super) asking: Option<String>,
-    /// There is more of it than was read.
+    /// The log contains earlier lines of it that were not read.
     pub(super) cut: bool,
-    /// When it wrote its last line. What it did later it has not written down yet.
+    /// The time of its last line. Later actions are not written yet.
     pub(super) until: Option<Time>,
 }
 
-/// A session of which a process has spoken.
+/// A session that a process has mentioned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spoken {
+pub(super) struct MentionedSession {
     pub(super) id: String,
-    /// A turn of it was begun here, and its end was not told.
+    /// A turn of it was begun here, and its end was not written.
     pub(super) at_work: bool,
-    /// It was made here, or a turn of it was begun here: an open turn of it is not an older process's.
+    /// It was created here, or a turn of it was begun here: an open turn of it does not belong to an
+    /// older process.
     pub(super) begun_here: bool,
-    /// It was made here, and nothing else was told of it.
+    /// It was created here, and nothing else was written about it.
     pub(super) only_made: bool,
-    /// The model call failed, and it has not been tried again since.
+    /// The model call failed, and there was no retry since.
     pub(super) failed_call: Option<String>,
 }
 
-/// What could be learnt of a process from the log.
+/// The result of reading the log for a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
-    /// It has written.
-    Told(Told),
+pub(super) enum LogReading {
+    /// It has written lines.
+    Written(LogFacts),
     /// It has written nothing (yet).
     Nothing,
-    /// Whether it has cannot be told.
+    /// The log or the file position cannot be read.
     Unreadable,
 }
 
-impl Heard {
-    pub(super) fn told(&self) -> Option<&Told> {
+impl LogReading {
+    pub(super) fn told(&self) -> Option<&LogFacts> {
         match self {
-            Self::Told(told) => Some(told),
+            Self::Written(told) => Some(told),
             _ => None,
         }
     }
 }
 
-/// Returns what a process has written.
-pub(super) fn read(kernel: &Kernel, process: &Process, data: &Path) -> Heard {
+/// Reads the log lines of a process.
+pub(super) fn read(kernel: &Kernel, process: &Process, data: &Path) -> LogReading {
     let shared = match file::open(&data.join("log/opencode.log"), kernel.uid()) {
         Ok(opened) => opened,
         Err(file::Skip::Missing) => return own(kernel, process, data),
-        Err(_) => return Heard::Unreadable,
+        Err(_) => return LogReading::Unreadable,
     };
     match reached(kernel, process, &shared) {
-        Err(_) => Heard::Unreadable,
-        // It has several descriptors on the file; those it never wrote through are at the beginning.
+        Err(_) => LogReading::Unreadable,
+        // It has several descriptors of the file; unused ones are at the beginning.
         Ok(Some(end)) if end > 0 => heard(&shared.file, end),
-        Ok(Some(_)) => Heard::Nothing,
+        Ok(Some(_)) => LogReading::Nothing,
         Ok(None) => own(kernel, process, data),
     }
 }
 
-/// Returns how far a process has come in a file; `None` when it has it not open.
+/// Returns the file position of a process; `None` if it does not have the file open.
 fn reached(kernel: &Kernel, process: &Process, file: &file::Opened) -> io::Result<Option<u64>> {
     let (device, inode) = file.identity;
     Ok(kernel.positions(&process.id, device, inode)?.into_iter().max())
 }
 
-/// Returns the logs of single processes, the newest first. Before 1.17 each process had a log of its own, named
-/// by its time.
+/// Returns the logs of single processes, the newest first. Before 1.17 each process had a log of its
+/// own, named by its start time.
 fn own_logs(data: &Path, uid: u32) -> impl Iterator<Item = file::Opened> {
     let is_old = |name: &str| name.starts_with(|c: char| c.is_ascii_digit());
     let mut entries = file::list_wanted(&data.join("log"), uid, &is_old).unwrap_or_default();
     entries.sort_by(|a, b| b.name.cmp(&a.name));
-    entries.into_iter().take(MOST_LOGS).filter_map(move |entry| file::open(&entry.path, uid).ok())
+    entries.into_iter().take(MAX_LOGS).filter_map(move |entry| file::open(&entry.path, uid).ok())
 }
 
-/// Says whether the log of a single process names a session, and none of these processes has that log open: a
-/// process that has ended wrote of it.
+/// Says whether the log of a single process names a session, and none of these processes has that log
+/// open: then a process that has ended wrote it.
 pub(super) fn is_of_the_ended(kernel: &Kernel, living: &[&Process], data: &Path, id: &str) -> bool {
     let id = memchr::memmem::Finder::new(id.as_bytes());
     let mut naming = own_logs(data, kernel.uid()).filter(|log| id.find(&tail_of(log)).is_some());
@@ -108,26 +109,26 @@ pub(super) fn is_of_the_ended(kernel: &Kernel, living: &[&Process], data: &Path,
     naming.any(|log| !is_open(&log))
 }
 
-/// Returns what a process has written into a log of its own.
-fn own(kernel: &Kernel, process: &Process, data: &Path) -> Heard {
+/// Reads the log that belongs to a single process.
+fn own(kernel: &Kernel, process: &Process, data: &Path) -> LogReading {
     for opened in own_logs(data, kernel.uid()) {
         if matches!(reached(kernel, process, &opened), Ok(Some(_))) {
-            let mut told = Told { cut: opened.size > WINDOW, ..Told::default() };
+            let mut told = LogFacts { cut: opened.size > WINDOW, ..LogFacts::default() };
             for line in tail_of(&opened).split(|b| *b == b'\n') {
                 told.take(&Line::parse_old(line));
             }
-            return Heard::Told(told);
+            return LogReading::Written(told);
         }
     }
-    Heard::Nothing
+    LogReading::Nothing
 }
 
-fn heard(log: &File, end: u64) -> Heard {
+fn heard(log: &File, end: u64) -> LogReading {
     let mut window = WINDOW;
     loop {
-        let Some(told) = told(log, end, window) else { return Heard::Unreadable };
-        if !told.cut || !told.sessions.is_empty() || window >= WINDOW_MOST {
-            return Heard::Told(told);
+        let Some(told) = told(log, end, window) else { return LogReading::Unreadable };
+        if !told.cut || !told.sessions.is_empty() || window >= MAX_WINDOW {
+            return LogReading::Written(told);
         }
         window *= 4;
     }
@@ -138,7 +139,7 @@ pub(super) fn length(data: &Path, uid: u32) -> u64 {
     file::open(&data.join("log/opencode.log"), uid).map_or(0, |opened| opened.size)
 }
 
-/// Returns the last part of the shared log up to this length: what any process had written by then.
+/// Returns the end of the shared log up to this length: the lines that were written by then.
 pub(super) fn tail(data: &Path, uid: u32, length: u64) -> Vec<u8> {
     match file::open(&data.join("log/opencode.log"), uid) {
         Ok(opened) => part_before(&opened, length.min(opened.size)),
@@ -159,12 +160,12 @@ fn part_before(opened: &file::Opened, end: u64) -> Vec<u8> {
     }
 }
 
-fn told(log: &File, end: u64, window: u64) -> Option<Told> {
+fn told(log: &File, end: u64, window: u64) -> Option<LogFacts> {
     let begin = end.saturating_sub(window);
     let mut bytes = vec![0; usize::try_from(end - begin).ok()?];
     log.read_exact_at(&mut bytes, begin).ok()?;
     let text = bytes.strip_suffix(b"\n")?;
-    // A line that began before the window is not a line.
+    // The first line began before the window and is cut.
     let text = match begin {
         0 => text,
         _ => &text[memchr::memchr(b'\n', text)? + 1..],
@@ -177,8 +178,8 @@ fn told(log: &File, end: u64, window: u64) -> Option<Told> {
     Some(told)
 }
 
-fn gather(text: &[u8], run: &str) -> Told {
-    let mut told = Told::default();
+fn gather(text: &[u8], run: &str) -> LogFacts {
+    let mut told = LogFacts::default();
     let mark = format!(" run={run} ");
     let mark = memchr::memmem::Finder::new(mark.as_bytes());
     let lines = text.split(|b| *b == b'\n').filter(|line| mark.find(line).is_some());
@@ -191,7 +192,7 @@ fn gather(text: &[u8], run: &str) -> Told {
     told
 }
 
-impl Told {
+impl LogFacts {
     fn take(&mut self, line: &Line) {
         let message = line.message.as_deref().unwrap_or_default();
         if message == "asking" {
@@ -205,7 +206,7 @@ impl Told {
             });
             return;
         }
-        // Titles are made on the side.
+        // Titles are generated by a side call, which is not a turn.
         let aside = line.agent.as_deref() == Some("title");
         let named = match message {
             "created" => line.id.as_deref(),
@@ -214,7 +215,7 @@ impl Told {
         let Some(id) = named.filter(|id| is_session_id(id) && !aside) else { return };
         let mut spoken = match self.sessions.iter().position(|s| s.id == id) {
             Some(at) => self.sessions.remove(at),
-            None => Spoken { id: id.to_owned(), ..Spoken::default() },
+            None => MentionedSession { id: id.to_owned(), ..MentionedSession::default() },
         };
         spoken.only_made = message == "created";
         spoken.begun_here |= matches!(message, "created" | "loop" | "stream" | "process");
@@ -233,7 +234,7 @@ impl Told {
     }
 }
 
-/// The fields of a line that we use: `key=value`, a value with blanks in it quoted as in JSON.
+/// The fields of a line that are used: `key=value`, a value with blanks is quoted as in JSON.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Line {
     timestamp: Option<String>,
@@ -271,7 +272,7 @@ impl Line {
                     continue;
                 }
             };
-            // The first of a name counts: what follows may be somebody's text.
+            // The first field of a name counts: later ones may be part of a user's text.
             field.get_or_insert(value);
             rest = after;
         }
@@ -280,8 +281,8 @@ impl Line {
 }
 
 impl Line {
-    /// `INFO  2026-11-15T14:57:16 +0ms service=session.prompt step=0 sessionID=ses_… loop`: what
-    /// happened is the last word.
+    /// Parses `INFO  2026-11-15T14:57:16 +0ms service=session.prompt step=0 sessionID=ses_… loop`: the
+    /// last word is the event.
     fn parse_old(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let field = |name: &str| {
@@ -347,7 +348,7 @@ timestamp=T level=INFO run=aa message=stream session.id=ses_one small=true agent
     }
 
     #[test]
-    fn what_goes_on_asks_no_more() {
+    fn a_turn_that_continues_ends_the_permission_request() {
         let more = format!(
             "{LOG}timestamp=T level=INFO run=aa message=loop session.id=ses_one step=1\n\
             timestamp=T level=ERROR run=aa message=\"stream error\" session.id=ses_one agent=build error.error=\"AI_APICallError: 429\"\n"
@@ -363,8 +364,8 @@ timestamp=T level=INFO run=aa message=stream session.id=ses_one small=true agent
     }
 
     #[test]
-    fn the_old_form_tells_the_same() {
-        let mut told = Told::default();
+    fn the_old_log_format_gives_the_same_facts() {
+        let mut told = LogFacts::default();
         let lines = [
             "INFO  2026-11-15T14:57:16 +8ms service=session id=ses_one slug=x title=a loop created",
             "INFO  2026-11-15T14:57:16 +0ms service=server method=POST path=/session/ses_bad/message request",
@@ -392,8 +393,9 @@ timestamp=T level=INFO run=aa message=stream session.id=ses_one small=true agent
         let ends: Vec<u64> =
             memchr::memchr_iter(b'\n', LOG.as_bytes()).map(|at| at as u64 + 1).collect();
         let first = |end: u64, window: u64| told(&log, end, window).map(|t| t.sessions);
-        let names =
-            |sessions: Vec<Spoken>| -> Vec<String> { sessions.into_iter().map(|s| s.id).collect() };
+        let names = |sessions: Vec<MentionedSession>| -> Vec<String> {
+            sessions.into_iter().map(|s| s.id).collect()
+        };
         assert_eq!(first(ends[0], WINDOW), Some(vec![]));
         assert_eq!(names(first(ends[2], WINDOW).expect("told")), ["ses_two"]);
         assert_eq!(names(first(ends[3], WINDOW).expect("told")), ["ses_one"]);

@@ -1,7 +1,7 @@
-//! A conversation as lines: one for what was said, one for a tool call, one for its result.
+//! A conversation as lines: one per text, one per tool call, one per result.
 //!
-//! OpenCode writes a message anew while it grows. So a line is made only of what will not change any
-//! more, in the order in which it was begun: what stands in a line once is never said again.
+//! OpenCode rewrites a message while it grows. So a line is made only of parts that will not change any
+//! more, in the order in which they were begun: a line that was shown is never repeated.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::entry::{Info, Part};
 use crate::adapters::Conversation;
 use crate::model::{Message, Role, Time, ToolResult};
 
-/// One line: what a message is, one of its parts, and which half of a tool call it tells.
+/// One line: the message, one of its parts, and whether it is a tool call or its result.
 #[derive(Deserialize)]
 struct Line {
     info: Info,
@@ -19,7 +19,7 @@ struct Line {
     tells: String,
 }
 
-/// A message as the stores hold it: its id, its own text, those of its parts.
+/// A stored message: its id, its own text, the texts of its parts.
 pub(super) type Stored = (String, String, Vec<String>);
 
 /// Makes lines of messages and their parts, oldest first.
@@ -28,7 +28,7 @@ pub(super) fn lines(messages: &[Stored]) -> Conversation {
     for (at, (_, data, parts)) in messages.iter().enumerate() {
         let Ok(info) = serde_json::from_str::<Value>(data) else { continue };
         let Ok(read) = serde_json::from_str::<Info>(data) else { continue };
-        // What is followed by another message was given up, however open it looks.
+        // A message that is followed by another one will not change any more, even if it looks open.
         let over = read.time.completed.is_some() || read.role == "user" || at + 1 < messages.len();
         for text in parts {
             let Ok(raw) = serde_json::from_str::<Value>(text) else { continue };
@@ -56,7 +56,7 @@ pub(super) fn lines(messages: &[Stored]) -> Conversation {
     all
 }
 
-/// A tool call as it was made: what becomes of it is another line.
+/// Returns a tool call without its result, which is another line.
 fn called(part: &Value) -> Value {
     let state = &part["state"];
     json!({
@@ -67,7 +67,8 @@ fn called(part: &Value) -> Value {
     })
 }
 
-/// Of the message only what was there from the beginning, so that the line never changes.
+/// Makes a line. Of the message it contains only fields that never change, so that the line never
+/// changes.
 fn line(info: &Value, part: Option<&Value>, tells: &str) -> Vec<u8> {
     let mut short = serde_json::Map::new();
     for key in ["id", "sessionID", "role", "agent", "modelID", "providerID", "model"] {
@@ -106,7 +107,7 @@ fn message(line: Line) -> Option<Message> {
         return Some(Message { text: Some(said), ..base(Role::System, info.time.completed) });
     };
     match (part.kind.as_str(), tells.as_str()) {
-        // Put there by OpenCode itself: the content of a file somebody named, a reminder.
+        // Added by OpenCode itself: the content of a file that the user named, a reminder.
         ("text", _) if part.synthetic => None,
         ("text", _) => Some(Message { text: part.text, model, ..base(role, part.time.start) }),
         ("step-finish", _) => {

@@ -1,5 +1,5 @@
-//! OpenCode, as it truly is: `opencode.db` says what sessions there are and how far they came; the
-//! shared log, read at the place each process has reached in it, says who serves which.
+//! OpenCode: `opencode.db` holds the sessions and their state; the shared log, read at the file
+//! position of each process, shows which process serves which session.
 //!
 //! Terminals and `run` have a process of their own; `serve` and `acp` host many sessions and are asked
 //! on their port. Facts and versions: `docs/agents/opencode.md`.
@@ -101,14 +101,14 @@ impl Adapter for OpenCode {
     }
 }
 
-/// The store does not say how far a session has come in a way that its processes could be judged by.
+/// The store cannot be read well enough to judge the processes by it.
 struct Blind;
 
-/// Where the sessions of a home are.
+/// The storage of a home's sessions.
 enum Backend<'a> {
     /// Since 1.2.
     Database(Box<Database>, Option<FileVersion>),
-    /// Before.
+    /// Before 1.2.
     Files(Files<'a>),
     /// There is a database, and it cannot be read.
     Broken(String),
@@ -121,7 +121,7 @@ impl<'a> Backend<'a> {
         let basis = look.basis(&path);
         match Database::open(&path, uid, look.deadline) {
             Ok(database) => Self::Database(Box::new(database), basis),
-            // Old files beside a database were taken over by it, or are nobody's any more.
+            // Old files beside a database were imported by it or are obsolete.
             Err(StoreError::Missing) => {
                 let taken_over = home::has_database(&root.path, uid);
                 Self::Files(Files::new(root, uid, taken_over))
@@ -133,7 +133,8 @@ impl<'a> Backend<'a> {
         }
     }
 
-    /// Returns the session that a subagent works for in the end; itself where it is none.
+    /// Returns the session at the top of a subagent's chain of parents; the id itself if it has no
+    /// parent.
     fn top(&self, id: &str) -> String {
         match self {
             Self::Database(database, _) => database.top(id),
@@ -141,7 +142,8 @@ impl<'a> Backend<'a> {
         }
     }
 
-    /// Returns a session as it is now; fails where the living cannot be compared with it.
+    /// Returns a session in its current state; fails where the live processes cannot be compared with
+    /// it.
     fn row(&self, id: &str) -> Result<Option<Row>, Blind> {
         match self {
             Self::Database(database, _) => database.fresh(id).map_err(|_| Blind),
@@ -156,7 +158,8 @@ impl<'a> Backend<'a> {
         }
     }
 
-    /// Returns the sessions of a folder, and those of any folder that were written since then.
+    /// Returns the sessions of a folder, and the sessions of any folder that were written since that
+    /// time.
     fn in_or_since(&self, directory: &str, since_ms: i64) -> Vec<String> {
         let Self::Database(database, _) = self else { return Vec::new() };
         let found = database.in_or_since(directory, since_ms).unwrap_or_default();
@@ -172,7 +175,7 @@ impl<'a> Backend<'a> {
         }
     }
 
-    /// Returns everything that works for a session.
+    /// Returns all subagents of a session.
     fn descendants(&self, id: &str) -> Vec<Row> {
         let Self::Database(database, _) = self else { return Vec::new() };
         let mut rows: Vec<Row> = Vec::new();
@@ -193,9 +196,9 @@ impl<'a> Backend<'a> {
 struct OpenCodeStore<'a> {
     look: &'a Look,
     root: &'a Root,
-    /// Opened when first needed, dropped with the question.
+    /// Opened when first needed, closed with the question.
     backend: OnceLock<Backend<'a>>,
-    /// Sessions of which the living do not tell enough.
+    /// Sessions whose live sources do not decide their state.
     doubts: Doubts,
 }
 
@@ -266,7 +269,7 @@ impl Store for OpenCodeStore<'_> {
                     let spent = whole.then(|| database.spent(&locator.id).ok().flatten());
                     (record, spent.flatten())
                 }
-                // Named by a process before it was written.
+                // A process named it before it was written to the database.
                 Ok(None) => return Record::default(),
                 Err(error) => return Self::unreadable(error.to_string()),
             },

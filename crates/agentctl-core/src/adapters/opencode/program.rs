@@ -1,6 +1,7 @@
-//! Whether a process that bears OpenCode's name is OpenCode, and what is said of it until that is known.
+//! Decides whether a process with OpenCode's name is OpenCode, and makes the row of one that is not
+//! proved.
 //!
-//! A copy of a shell called `opencode` and a native wrapper that has not started its agent yet bear the
+//! A copy of a shell called `opencode` and a native wrapper that has not started its agent yet have the
 //! name, too.
 
 use std::path::Path;
@@ -12,8 +13,8 @@ use crate::kernel::Process;
 use crate::model::{Reason, ReasonKind, Status};
 use crate::native::{bun, file};
 
-/// Says whether a process is OpenCode: a program file of its name which holds a Bun program or lies in
-/// its package, or which has opened a log or a database of OpenCode.
+/// Says whether a process is OpenCode: its program file has the name, and contains a Bun program or is
+/// in the package, or the process has opened a log or a database of OpenCode.
 pub(super) fn is_own(look: &Look, process: &Process) -> bool {
     if !is_opencode(process) {
         return false;
@@ -24,7 +25,7 @@ pub(super) fn is_own(look: &Look, process: &Process) -> bool {
         || process.exe.as_deref().is_some_and(|exe| version_beside(exe, "opencode-ai").is_some())
 }
 
-/// Says whether a process has a database or a log of OpenCode open, of whichever home.
+/// Says whether a process has a database or a log of OpenCode open, of any home.
 fn has_opened_home(look: &Look, process: &Process) -> bool {
     let is_log = |path: &Path| path.parent().is_some_and(|folder| folder.ends_with("opencode/log"));
     let is_its_file = |path: &Path| is_database(path) || is_log(path);
@@ -37,8 +38,8 @@ fn is_database(path: &Path) -> bool {
         && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("opencode"))
 }
 
-/// The row of a process that bears OpenCode's name and is not proved to be OpenCode. It casts no doubt on
-/// any session: it may be a wrapper whose agent has ended, or another program altogether.
+/// Makes the row of a process that has OpenCode's name and is not proved to be OpenCode. It makes no
+/// session doubtful: it may be a wrapper whose agent has ended, or another program.
 pub(super) fn namesake(look: &Look, process: &Process, home: &Home) -> Option<Served> {
     if Role::of(process) == Role::Server {
         return None;
@@ -57,7 +58,7 @@ pub(super) fn namesake(look: &Look, process: &Process, home: &Home) -> Option<Se
     Some(served)
 }
 
-/// Returns why what this process keeps cannot be seen from here, where that is so: then it is not known
+/// Returns why the files of this process cannot be seen from here, if that is so: then it is not known
 /// to be starting.
 pub(super) fn unseen_home(look: &Look, process: &Process, home: &Home) -> Option<Reason> {
     let kernel = &look.host.kernel;

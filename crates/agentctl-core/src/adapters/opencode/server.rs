@@ -1,9 +1,9 @@
-//! Asking a process that listens: only it knows whether a session waits for a permission or an answer,
-//! or is about to try a failed model call again.
+//! Asks a process on its port: only the process knows whether a session waits for a permission or an
+//! answer, or is about to retry a failed model call.
 //!
-//! A question concerns one folder, and one about a folder the server has not opened would open it. So
-//! only folders are asked about in which it has worked. The password is read from the environment of
-//! that very process and sent to no other.
+//! A question about a folder that the server has not opened would open it, so only folders are asked
+//! about in which it has worked. The password is read from the environment of that very process and
+//! sent to no other.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,10 +17,10 @@ use crate::model::{Reason, ReasonKind, Status, Time, shorten};
 use crate::talk::TalkError;
 use crate::talk::http::Http;
 
-/// More folders than that are not asked about.
-const MOST_FOLDERS: usize = 16;
+/// Most folders that are asked about.
+const MAX_FOLDERS: usize = 16;
 
-/// Returns the server that a process is; `None` if it does not listen on the loopback.
+/// Returns the server of a process; `None` if it does not listen on the loopback.
 pub(super) fn of(look: &Look, process: &Process) -> io::Result<Option<Http>> {
     let kernel = &look.host.kernel;
     let Some(at) = kernel.listening(&process.id)?.into_iter().next() else { return Ok(None) };
@@ -32,22 +32,26 @@ pub(super) fn of(look: &Look, process: &Process) -> io::Result<Option<Http>> {
     Ok(Some(Http { at, login, kernel: kernel.clone() }))
 }
 
-/// What a server says of the sessions in some folders. Those it does not name are at rest.
+/// A server's answer about the sessions of some folders. Sessions that it does not name are idle.
 #[derive(Debug, Default)]
-pub(super) struct Word {
-    /// Its sessions at work, subagents among them.
+pub(super) struct ServerAnswer {
+    /// Its active sessions, subagents included.
     pub(super) at_work: HashMap<String, State>,
     /// The folders that were asked about.
     pub(super) folders: Vec<String>,
 }
 
 /// Asks a server about these folders.
-pub(super) fn ask(look: &Look, server: &Http, folders: &[String]) -> Result<Word, TalkError> {
+pub(super) fn ask(
+    look: &Look,
+    server: &Http,
+    folders: &[String],
+) -> Result<ServerAnswer, TalkError> {
     let left = look.deadline.saturating_duration_since(Instant::now());
-    // A server that takes longer is not waited for: there may be others, and the rest is to be said.
+    // A shorter limit than the look's deadline: other servers and the answer itself need time too.
     let until = Instant::now() + left.min(look.host.deadlines.live / 4);
-    let mut word = Word::default();
-    for folder in folders.iter().take(MOST_FOLDERS) {
+    let mut word = ServerAnswer::default();
+    for folder in folders.iter().take(MAX_FOLDERS) {
         let get = |route: &str| {
             let path = format!("{route}?directory={}", escape(folder));
             server.get(&path, until.saturating_duration_since(Instant::now()))
@@ -58,7 +62,7 @@ pub(super) fn ask(look: &Look, server: &Http, folders: &[String]) -> Result<Word
         for request in get("/permission")?.as_array().into_iter().flatten() {
             word.needed(request, Reason::with(ReasonKind::Permission, permission(request)));
         }
-        // A version without questions asks none.
+        // Older versions have no such route and never ask questions.
         let questions = get("/question").unwrap_or_default();
         for request in questions.as_array().into_iter().flatten() {
             let text = request["questions"][0]["question"].as_str().map(|q| shorten(q, 160));
@@ -69,8 +73,8 @@ pub(super) fn ask(look: &Look, server: &Http, folders: &[String]) -> Result<Word
     Ok(word)
 }
 
-impl Word {
-    /// Counts a request of a session at work: after an abort it stays in the list, and nobody waits.
+impl ServerAnswer {
+    /// Counts a request only if its session is active: after an abort the request stays in the list.
     fn needed(&mut self, request: &Value, reason: Reason) {
         let state = request["sessionID"].as_str().and_then(|id| self.at_work.get_mut(id));
         if let Some(state) = state {

@@ -1,8 +1,8 @@
-//! How an OpenCode session is ended, and what it marks.
+//! Stop of an OpenCode session, and the variable that marks its children.
 //!
-//! `run` has no handler: SIGTERM ends it at once, in the middle of its turn, and its tools live on in
-//! sessions of their own; they carry its pid. A terminal aborts its turn and leaves. A session in a
-//! server is aborted there: the server is asked, never signalled.
+//! `run` has no signal handler: SIGTERM ends it in the middle of its turn, and its tools continue in
+//! kernel sessions of their own; they carry its pid. A terminal aborts its turn and exits. A session in
+//! a server is aborted by a request to the server, which is never signalled.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::model::Session;
 use crate::talk::http::Http;
 
 const LADDER: &[(Signal, Duration)] = &[(Signal::TERM, Duration::from_secs(3))];
-/// An abort waits for the tool to die.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit of an abort: it waits until the tool has ended.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns how to stop this session.
 pub(super) fn plan(look: &Look, session: &Session) -> Stop {
@@ -45,7 +45,7 @@ pub(super) fn interrupt(look: &Look, session: &Session) -> Result<String, String
     let server = server_of(look, session).ok_or("its server does not listen")?;
     let folder = session.cwd.as_deref().map(|cwd| format!("?directory={}", escape(cwd)));
     let path = format!("/session/{}/abort{}", escape(id), folder.unwrap_or_default());
-    let answer = server.post(&path, PATIENCE);
+    let answer = server.post(&path, ABORT_TIMEOUT);
     answer.map_err(|error| format!("its server did not do it: {error}"))?;
     Ok("the turn was aborted".into())
 }

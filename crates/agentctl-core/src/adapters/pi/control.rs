@@ -1,4 +1,4 @@
-//! How Pi is moved: one prompt on stdin, its events as JSON on stdout, of which the first line names the
+//! Control of Pi: one prompt on stdin, its events as JSON on stdout, of which the first line names the
 //! session.
 //!
 //! Since 0.76 the id may be chosen. Before that it is read from that first line: we write no file into
@@ -26,12 +26,12 @@ use crate::native::file;
 const CHOOSES_ID: [u64; 2] = [0, 76];
 /// The first version that takes a name.
 const TAKES_NAME: [u64; 2] = [0, 78];
-/// Behind the first line comes the turn's first event, or a refusal for want of a key.
-const GRACE: Duration = Duration::from_secs(3);
+/// Time to wait after the first line for the turn's first event, or for an error about a missing key.
+const FIRST_EVENT_GRACE: Duration = Duration::from_secs(3);
 
-/// How both programs are asked to stop.
+/// The signals that stop both programs.
 ///
-/// SIGTERM takes the tools along, in less than 0.1 s. SIGINT would leave them running.
+/// On SIGTERM they end their tools, in less than 0.1 s. SIGINT would leave the tools running.
 pub(in crate::adapters) const LADDER: &[(Signal, Duration)] =
     &[(Signal::TERM, Duration::from_secs(3))];
 
@@ -65,8 +65,8 @@ impl Control for Pi {
                 Some(id)
             }
             Begin::New => None,
-            // By its file: an id is looked for in the project only, and elsewhere Pi asks to fork it, hears
-            // nothing and leaves with exit code 0.
+            // By its file: Pi looks for an id in the project only; elsewhere it offers to fork the
+            // session, gets no answer and exits with code 0.
             Begin::Resume(id) => {
                 args.extend(["--session".into(), file_of(host, order, Kind::Pi, id)?.into()]);
                 Some(id.clone())
@@ -98,7 +98,7 @@ impl Control for Pi {
     }
 
     fn own_variables(&self) -> &'static [&'static str] {
-        // PI_PROVIDER and PI_MODEL are also settings of `pi_agent_rust`, made by a person.
+        // PI_PROVIDER and PI_MODEL are not listed: users also set them for `pi_agent_rust`.
         &["PI_CODING_AGENT", "PI_SESSION_ID", "PI_SESSION_FILE", "PI_REASONING_LEVEL", "AI_AGENT"]
     }
 }
@@ -110,7 +110,7 @@ fn installed(host: &Host) -> Result<(PathBuf, Option<String>), Refusal> {
         if let Some(version) = version(&program) {
             return Ok((program, Some(version)));
         }
-        // A script is Pi's launcher of some other installation; a program file is not Pi.
+        // A script is Pi's launcher of another kind of installation; a program file is not Pi.
         if first.is_none() && is_script(&program) {
             first = Some(program);
         }
@@ -137,7 +137,7 @@ fn is_since(version: Option<&str>, wanted: [u64; 2]) -> bool {
     numbers.len() == 2 && numbers[..] >= wanted[..]
 }
 
-/// Returns the home an order is about.
+/// Returns the home of an order.
 fn root_of(host: &Host, order: &Order) -> Root {
     let path = order.root.clone().unwrap_or_else(|| home(host));
     Root::known(file::resolve_root(&path))
@@ -157,7 +157,7 @@ pub(in crate::adapters) fn file_of(
     })
 }
 
-/// A session of another home is continued there.
+/// Returns the variable that makes it continue a session of another home there.
 pub(in crate::adapters) fn moved_home(host: &Host, order: &Order) -> Vec<(String, String)> {
     let root = root_of(host, order);
     let moved = root.path != file::resolve_root(&home(host));
@@ -165,7 +165,8 @@ pub(in crate::adapters) fn moved_home(host: &Host, order: &Order) -> Vec<(String
     set.into_iter().collect()
 }
 
-/// The first line is the session's header; it is printed before any model is asked.
+/// Interprets the first output: the first line is the session's header, printed before any model is
+/// asked.
 pub(in crate::adapters) fn handshake(order: &Order, words: &FirstWords<'_>) -> Handshake {
     let lines: Vec<Value> = words.json_lines().take(32).collect();
     let Some(id) = lines.iter().find(|l| l["type"] == "session").and_then(|l| l["id"].as_str())
@@ -177,16 +178,20 @@ pub(in crate::adapters) fn handshake(order: &Order, words: &FirstWords<'_>) -> H
     {
         return Handshake::Failed(format!("no session {wanted}; it began {id} instead"));
     }
-    // Its last words are where to read about it; the sentence itself stands before them.
+    // The last line only points to the documentation; the error itself is printed before it.
     let said = String::from_utf8_lossy(words.stderr);
     if let Some(refusal) = said.lines().find(|line| line.starts_with("No API key")) {
         return Handshake::Failed(refusal.to_owned());
     }
     let begun = lines.iter().any(|l| l["type"] == "agent_start");
-    if begun { Handshake::Up(id.to_owned()) } else { Handshake::Nearly(id.to_owned(), GRACE) }
+    if begun {
+        Handshake::Up(id.to_owned())
+    } else {
+        Handshake::Nearly(id.to_owned(), FIRST_EVENT_GRACE)
+    }
 }
 
-/// Returns what to do about the last words of a launch that failed.
+/// Returns a hint for the user, from the last output of a failed launch.
 pub(in crate::adapters) fn advice(words: &str) -> Option<&'static str> {
     let said = |text: &str| words.contains(text);
     if said("API key") || said("/login") || said("not authenticated") {

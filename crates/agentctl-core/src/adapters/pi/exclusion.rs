@@ -1,34 +1,34 @@
 //! Facts that rule out that a process wrote the session which its directory and start time suggest.
 //!
-//! Pure. Nothing here proves that a process did write a session: a pair that is not ruled out is inferred,
-//! shown as such, and no order acts on it. See docs/adr/0033-what-pi-does-not-say.md.
+//! Pure. Nothing here proves that a process did write a session: a pair that is not ruled out is
+//! inferred, shown as such, and no order acts on it. See docs/adr/0033-what-pi-does-not-say.md.
 
 use crate::adapters::Turn;
 use crate::model::Time;
 
-/// The grain in which the kernel notes when a terminal last showed something.
+/// Granularity, in seconds, of the kernel's time of a terminal's last output.
 const TERMINAL_GRAIN_SECONDS: i64 = 8;
-/// `pi -p` sends its prompt as soon as it has started: within 0.1 s, and always in less time than the
-/// start itself took. A person takes longer.
+/// Shortest time in which a person sends a first prompt. `pi -p` sends its prompt as soon as it has
+/// started: within 0.1 s, and always in less time than the start itself took.
 const PERSON_MS: i64 = 250;
 
-/// What the kernel says about a process. What it does not say rules nothing out.
+/// The kernel's facts about a process. A missing fact rules nothing out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Facts {
-    /// The bytes it has written since it began, of whatever kind.
+    /// The bytes it has written since it began, of any kind.
     pub(super) written_bytes: Option<u64>,
-    /// The second in which its terminal last showed something; `None` where it has no terminal.
+    /// The second of the last output on its terminal; `None` if it has no terminal.
     pub(super) shown_seconds: Option<i64>,
     /// It has a child process.
     pub(super) has_child: bool,
-    /// The second in which this was asked.
+    /// The second in which the kernel was asked.
     pub(super) now_seconds: i64,
 }
 
-/// What a session file says about the process that wrote it.
+/// The facts of a session file about the process that wrote it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trace {
-    /// Where the last turn stands.
+    /// The state of the last turn.
     pub(super) turn: Turn,
     /// The bytes that were added since the process began.
     pub(super) bytes: u64,
@@ -36,8 +36,8 @@ pub(super) struct Trace {
     pub(super) system_bytes: u64,
     /// The newest entry.
     pub(super) last: Option<Time>,
-    /// For a session that began with the process: how long the start took, and how long its first prompt
-    /// was waited for after that, in milliseconds.
+    /// For a session that began with the process: the duration of the start, and the time from then to
+    /// its first prompt, in milliseconds.
     pub(super) start: Option<(i64, i64)>,
 }
 
@@ -52,9 +52,9 @@ impl Trace {
     }
 }
 
-/// Returns why this process cannot be, or need not be, the one that wrote that session.
+/// Returns why this process cannot be, or need not be, the writer of that session.
 pub(super) fn reason(process: Facts, session: &Trace) -> Option<&'static str> {
-    // A turn that is over has sent a request, and that repeats Pi's own prompt.
+    // A finished turn has sent a request, which repeats Pi's own prompt.
     let request = if session.is_at_rest() { session.system_bytes } else { 0 };
     if process.written_bytes.is_some_and(|written| written < session.bytes + request) {
         return Some("it has written fewer bytes since its start than this session took");
@@ -65,7 +65,7 @@ pub(super) fn reason(process: Facts, session: &Trace) -> Option<&'static str> {
         if bucket(shown) < bucket(last) {
             return Some("its terminal has shown nothing since this session was last written");
         }
-        // While it works its terminal shows that it does, several times a second.
+        // While it works, its terminal output changes several times a second.
         if !session.is_at_rest() && bucket(shown) + 1 < bucket(process.now_seconds) {
             return Some("its terminal does not show that it works");
         }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn fewer_bytes_than_the_session_took_rule_a_process_out() {
         let few = |count| Facts { written_bytes: Some(count), ..terminal() };
-        // A fresh terminal, as it was measured; enough for the file and not for the request.
+        // A fresh terminal, as measured; enough for the file and not for the request.
         for count in [4_509, 8_603, 6_693 + 5_484 - 1] {
             assert!(reason(few(count), &finished()).is_some(), "{count}");
         }
@@ -140,7 +140,7 @@ mod tests {
         // The kernel notes the time only every eight seconds.
         let soon = Trace { last: Time::from_millis((START + 7) * 1000), ..finished() };
         assert_eq!(reason(still, &soon), None);
-        // An open turn moves something on the screen.
+        // An open turn changes the screen.
         let long_ago = Facts { now_seconds: START + 60, ..terminal() };
         assert!(reason(long_ago, &open(None)).is_some());
     }
@@ -155,7 +155,7 @@ mod tests {
         for start in [(145, 1_000), (258, 3_160), (31, 400)] {
             assert_eq!(reason(terminal(), &sent(start)), None, "{start:?}");
         }
-        // One that goes on has not ended.
+        // A session whose turn continues has not ended.
         let goes_on = Trace { start: Some((106, 12)), ..open(None) };
         assert_eq!(reason(Facts { now_seconds: START + 31, ..terminal() }, &goes_on), None);
     }

@@ -1,7 +1,7 @@
 //! The lines of a Pi session file: the header, and the entries of its tree.
 //!
 //! Format version 3 in every version seen, and in `pi_agent_rust` too. Unknown types and fields are
-//! passed over; a line that is not of this shape is no line of ours.
+//! skipped; a line of another shape is ignored.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -14,9 +14,9 @@ use super::Kind;
 use crate::model::{Time, Tokens, is_session_id};
 use crate::native::{file, jsonl};
 
-/// A header is some 200 bytes; one of `pi_agent_rust` some more.
+/// Bytes read at once for a header, which has some 200 bytes; that of `pi_agent_rust` some more.
 const HEADER_CHUNK: usize = 1 << 10;
-/// As much of an id as `pi_agent_rust` puts into a file's name.
+/// Length of the id prefix that `pi_agent_rust` puts into a file's name.
 const SHORT_ID: usize = 8;
 
 /// The first line of a session file.
@@ -28,7 +28,7 @@ pub(in crate::adapters) struct Header {
     /// The session's id.
     pub(super) id: String,
     timestamp: Option<String>,
-    /// Where it works.
+    /// The working directory of the session.
     pub(super) cwd: Option<String>,
     /// The file it was forked from.
     #[serde(alias = "branchedFrom")]
@@ -56,10 +56,11 @@ impl Header {
         self.timestamp.as_deref().and_then(Time::parse)
     }
 
-    /// Says which of the two programs began the file.
+    /// Returns which of the two programs began the file.
     ///
-    /// `pi_agent_rust` names a file by the first eight characters of its id, Pi by all of it. A file that
-    /// a person named is told by the fields that only `pi_agent_rust` writes into a header.
+    /// `pi_agent_rust` names a file by the first eight characters of its id, Pi by the whole id. A file
+    /// with a name chosen by the user is recognised by the fields that only `pi_agent_rust` writes into
+    /// a header.
     pub(super) fn kind(&self, name: &str) -> Kind {
         match stamped(name) {
             Some(id) if id == self.id => Kind::Pi,
@@ -93,7 +94,7 @@ pub(super) fn stamped(name: &str) -> Option<&str> {
     (digits && is_session_id(id)).then_some(id)
 }
 
-/// Says whether a text is shaped like a UUID: then a file's name is proof enough of whose it is.
+/// Says whether a text is shaped like a UUID: only Pi names files like that.
 pub(super) fn is_uuid(text: &str) -> bool {
     let dash = |at: usize| matches!(at, 8 | 13 | 18 | 23);
     text.len() == 36
@@ -124,7 +125,7 @@ pub(super) struct Entry<'a> {
     pub(super) name: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) target_id: Option<Cow<'a, str>>,
-    /// What a context edit puts in its target's place; `null` takes it out.
+    /// The text that a context edit puts in place of its target; `null` removes the target.
     #[serde(borrow)]
     pub(super) replacement: Option<&'a RawValue>,
     /// Tokens of a compaction, of a branch summary, or of a `usage` entry.
@@ -148,7 +149,7 @@ impl<'a> Entry<'a> {
         serde_json::from_str(self.message?.get()).ok()
     }
 
-    /// Returns what it cost, if it cost anything.
+    /// Returns its tokens, if it used any.
     pub(super) fn usage(&self) -> Option<Usage> {
         match self.kind.as_ref() {
             "message" => {
@@ -168,7 +169,7 @@ struct Spent<'a> {
     usage: Option<Usage>,
 }
 
-/// Tokens as Pi writes them: what came from a cache is not part of the input.
+/// Tokens as Pi writes them: tokens from a cache are not part of the input.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Usage {
@@ -203,7 +204,7 @@ impl From<Usage> for Tokens {
     }
 }
 
-/// The part of a message that tells where a turn stands.
+/// The part of a message that shows the state of a turn.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Step<'a> {

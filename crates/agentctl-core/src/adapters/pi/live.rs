@@ -1,4 +1,5 @@
-//! Who serves what: by what its tools were told, by what it said first, or by where and when it began.
+//! Live sessions: from the environment of a process's tools, from its first output, or from its
+//! directory and start time.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -15,15 +16,15 @@ use crate::marks;
 use crate::model::{Evidence, Join, Reason, ReasonKind, Status, Time, is_session_id};
 use crate::native::{file, jsonl};
 
-/// A process's start time has a grain of 10 ms, and the clocks it is reckoned from differ a little.
+/// Tolerance between a start time and other clocks: start times have a grain of 10 ms.
 const GRAIN_MS: i64 = 20;
 
-/// A session that the tools of a live process were told.
+/// A session that the environment of a live process's tool names.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct NamedByTool {
     /// The process.
     pid: u32,
-    /// The tool that says so.
+    /// The pid of the tool.
     by: u32,
     /// The session.
     pub(super) id: String,
@@ -31,7 +32,7 @@ pub(super) struct Told {
     pub(super) file: Option<PathBuf>,
 }
 
-/// A session file that was written lately.
+/// A session file that was written recently.
 #[derive(Clone, Debug)]
 pub(super) struct Written {
     pub(super) id: String,
@@ -39,11 +40,11 @@ pub(super) struct Written {
     pub(super) path: PathBuf,
 }
 
-/// Such a file with what tells whose work it may be.
+/// Such a file with the facts that decide which process may have written it.
 struct Dated {
     id: String,
     path: PathBuf,
-    /// Where its session works; `None` where that could not be read.
+    /// The working directory of its session; `None` where that could not be read.
     directory: Option<String>,
     times: owners::File,
 }
@@ -54,16 +55,16 @@ impl Dated {
     }
 }
 
-/// A process of this home of which nothing is certain.
+/// A process of this home whose session is not certain.
 struct Open<'a> {
     process: &'a Process,
     kind: Kind,
     joined: Option<Joined>,
-    /// Why it was not joined to the one session that its place and time suggest.
+    /// Why it was not joined to the one session that its directory and start time suggest.
     ruled_out: Option<&'static str>,
 }
 
-/// The session that place and time give to a process.
+/// The session that is inferred from a process's directory and start time.
 struct Joined {
     id: String,
     kind: Kind,
@@ -74,7 +75,7 @@ struct Joined {
 
 impl Open<'_> {
     fn directory(&self) -> Option<String> {
-        // What another mount namespace calls by this name may be another place.
+        // In another mount namespace this path may be another directory.
         let place = self.process.cwd.as_ref().filter(|_| !self.process.elsewhere);
         place.map(|cwd| cwd.to_string_lossy().into_owned())
     }
@@ -85,7 +86,7 @@ impl Open<'_> {
     }
 }
 
-/// Returns the live processes of both kinds that keep their sessions in this home.
+/// Returns the live processes of both kinds that use this home.
 fn processes<'a>(look: &'a Look, root: &Root) -> Vec<(&'a Process, Kind, Surroundings)> {
     let launchers = launchers(look);
     let all = look.table.processes.iter().filter_map(|process| {
@@ -100,8 +101,8 @@ fn processes<'a>(look: &'a Look, root: &Root) -> Vec<(&'a Process, Kind, Surroun
     all.collect()
 }
 
-/// Says whether a process is a child that has not yet become its own program. An agent that was started
-/// by another one looks the same but for its environment.
+/// Says whether a process is a child that has not called `exec` yet. An agent that was started by
+/// another one looks the same except for its environment.
 fn is_fork(look: &Look, process: &Process) -> bool {
     if !look.table.is_mere_fork(process) {
         return false;
@@ -115,13 +116,13 @@ fn is_fork(look: &Look, process: &Process) -> bool {
 /// The children of this home's processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Children {
-    /// What they were told.
-    pub(super) told: Vec<Told>,
-    /// The processes that have any.
+    /// The sessions that their environment names.
+    pub(super) told: Vec<NamedByTool>,
+    /// The processes that have children.
     parents: HashSet<u32>,
 }
 
-/// Asks the tools of this home's processes which session they work for.
+/// Reads from the environment of this home's tools which session they work for.
 pub(super) fn children(look: &Look, root: &Root) -> Children {
     let mut found = Children::default();
     let agents = processes(look, root);
@@ -135,27 +136,32 @@ pub(super) fn children(look: &Look, root: &Root) -> Children {
         let names = ["PI_SESSION_ID", "PI_SESSION_FILE"];
         let Ok(values) = look.host.kernel.environ(&child.id, &names) else { continue };
         let [Some(id), path] = values.as_slice() else { continue };
-        // What the agent itself inherited was told by the one that started it.
+        // A value that the agent itself inherited comes from the agent that started it.
         if surroundings.inherited.as_ref() == Some(id) || !is_session_id(id) {
             continue;
         }
         let path = path.as_deref().map(PathBuf::from).filter(|path| path.is_absolute());
-        found.told.push(Told { pid: agent.id.pid, by: child.id.pid, id: id.clone(), file: path });
+        found.told.push(NamedByTool {
+            pid: agent.id.pid,
+            by: child.id.pid,
+            id: id.clone(),
+            file: path,
+        });
     }
     found
 }
 
-/// What is certain about a process.
+/// The certain facts about a process.
 struct Certain {
     id: String,
     evidence: Evidence,
-    /// It was started for one prompt; whether it has said that it works on it.
+    /// It was started for one prompt; the value says whether its turn has begun.
     single_prompt: Option<bool>,
-    /// A tool of it says so, and that tool is at work.
+    /// A running tool of it names the session.
     in_tool: bool,
 }
 
-/// Reads who serves what in one home.
+/// Reads which processes serve which sessions of one home.
 pub(super) fn read(store: &PiStore<'_>, found: &mut Found<Served>) {
     let mut open = Vec::new();
     let mut claimed = HashSet::new();
@@ -171,7 +177,7 @@ pub(super) fn read(store: &PiStore<'_>, found: &mut Found<Served>) {
             continue;
         };
         claimed.insert(certain.id.clone());
-        // Whoever works on it, a session belongs to the one that began it.
+        // A session belongs to the program that began it, whichever of the two serves it now.
         if store.beginner(&certain.id).unwrap_or(kind) == store.kind {
             found.rows.push(served(store, process, kind, certain));
         }
@@ -191,7 +197,7 @@ pub(super) fn read(store: &PiStore<'_>, found: &mut Found<Served>) {
     }
 }
 
-/// Makes the row of a session that its process itself, or a tool of it, names.
+/// Makes the row of a session that its process or a tool of it names.
 fn served(store: &PiStore<'_>, process: &Process, kind: Kind, certain: Certain) -> Served {
     let Certain { id, evidence, single_prompt, in_tool } = certain;
     let proved = prove(kind.adapter(), store.look, store.root, process);
@@ -205,12 +211,12 @@ fn served(store: &PiStore<'_>, process: &Process, kind: Kind, certain: Certain) 
     let mut served = Served::by(Some(id), process);
     served.single_prompt = single_prompt.is_some();
     served.unprompted = single_prompt.is_some();
-    // It works through its one prompt and leaves: until then the turn is not over, whatever another
-    // writer put last. Older versions write nothing at all before the first answer.
+    // It works through its one prompt and exits: until then the turn is not over, no matter what
+    // another writer wrote last. Older versions write nothing before the first answer.
     if single_prompt == Some(true) {
         served.state = running(None);
     }
-    // Without a file that tells where its turn stands (`--no-session`, deleted, cut short) it is in the
+    // Without a file that shows the state of its turn (`--no-session`, deleted, cut short) it runs the
     // tool that names it.
     if in_tool && !served.id.as_deref().is_some_and(|id| has_turn(store, id)) {
         served.state = running(Some(Reason::of(ReasonKind::Tool)));
@@ -219,7 +225,7 @@ fn served(store: &PiStore<'_>, process: &Process, kind: Kind, certain: Certain) 
     served
 }
 
-/// Says whether the file of a session tells where its last turn stands.
+/// Says whether the file of a session shows the state of its last turn.
 fn has_turn(store: &PiStore<'_>, id: &str) -> bool {
     let rows = store.find(id).rows;
     let path = rows.iter().find(|l| l.id == *id).and_then(|l| l.path.as_ref());
@@ -227,8 +233,8 @@ fn has_turn(store: &PiStore<'_>, id: &str) -> bool {
     turn.is_some_and(|turn| !matches!(turn, Turn::None | Turn::Undecided(_) | Turn::Unreadable(_)))
 }
 
-/// Versions before 0.8x try a failed model call again without a word in the file: while the process
-/// lives, a failure that stands last may be the end of the turn or a pause in it.
+/// Marks failed turns as doubtful: versions before 0.8x retry a failed model call without writing that.
+/// While the process lives, a failure at the end may be the end of the turn or a pause in it.
 pub(super) fn doubt_failures(store: &PiStore<'_>, found: &mut Found<Served>) {
     for served in found.rows.iter_mut().filter(|s| s.state.is_none() && !s.by.is_empty()) {
         let Some(id) = &served.id else { continue };
@@ -244,18 +250,18 @@ pub(super) fn doubt_failures(store: &PiStore<'_>, found: &mut Found<Served>) {
     }
 }
 
-/// Says what the process itself, or what it started, tells of its session.
+/// Returns the session that the process itself or its tool names.
 fn certain(store: &PiStore<'_>, process: &Process) -> Option<Certain> {
     let look = store.look;
     let pid = process.id.pid;
     let mut told = store.children().told.iter().filter(|told| told.pid == pid);
     if let Some(first) = told.next() {
-        // Two tools that say different things: what it does now cannot be told from them.
+        // Two tools name different sessions: the current one is not known.
         if told.any(|other| other.id != first.id) {
             return None;
         }
-        // A tool can name any session to what it starts. Pi writes the call of a tool into the file of its
-        // session, so a file that was not written since the process began is not its session.
+        // A tool can set any session for its children. Pi writes the call of a tool into the file of
+        // its session, so a file that was not written since the process began is not its session.
         if !may_have_written(store, process, &first.id) {
             return None;
         }
@@ -271,11 +277,11 @@ fn certain(store: &PiStore<'_>, process: &Process) -> Option<Certain> {
     let then = if said.begun { "; its turn has begun" } else { "" };
     let says = format!("the first line pid {pid} wrote there names session {id}{how}{then}");
     let evidence = look.evidence("kernel:stdout of the process", says);
-    // Only `--mode json` begins like that, and that works through one prompt.
+    // Only `--mode json` prints a header first, and it works through one prompt.
     Some(Certain { id, evidence, single_prompt: Some(said.begun), in_tool: false })
 }
 
-/// Says whether the file of a session was written since a process began, or is not there at all.
+/// Says whether the file of a session was written since a process began, or does not exist.
 fn may_have_written(store: &PiStore<'_>, process: &Process, id: &str) -> bool {
     let rows = store.find(id).rows;
     let Some(path) = rows.iter().find(|l| l.id == *id).and_then(|l| l.path.as_ref()) else {
@@ -288,8 +294,8 @@ fn may_have_written(store: &PiStore<'_>, process: &Process, id: &str) -> bool {
     }
 }
 
-/// What a process has said first.
-struct Said {
+/// The first output of a process.
+struct FirstOutput {
     header: Header,
     launched: bool,
     begun: bool,
@@ -297,9 +303,9 @@ struct Said {
 
 /// Returns the session that a process named in the first line of its output.
 ///
-/// The file must be this process's alone: it was opened for it by a launch of ours, or it is no older
-/// than the process. One that was appended to may begin with the words of another.
-fn said(look: &Look, process: &Process) -> Option<Said> {
+/// The output file must belong to this process alone: a launch of ours opened it, or it is no older
+/// than the process. A file that is appended to may begin with the output of another process.
+fn said(look: &Look, process: &Process) -> Option<FirstOutput> {
     let output = look.host.kernel.stdout_file(&process.id).ok()??;
     let launched = marks::marker_of(&look.host, process).is_some_and(|m| m.names(&process.id));
     if !launched {
@@ -319,13 +325,14 @@ fn said(look: &Look, process: &Process) -> Option<Said> {
         header = Header::parse(line);
         if header.is_some() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
-    Some(Said { header: read.ok().and(header)?, launched, begun })
+    Some(FirstOutput { header: read.ok().and(header)?, launched, begun })
 }
 
-/// Reads when a session began and when it was last written; one that has gone is none.
+/// Reads when a session began and when it was last written; `None` if its file is gone.
 fn dated(store: &PiStore<'_>, written: Written) -> Option<Dated> {
     let Written { id, kind, path } = written;
-    // What cannot be read may be anything: it joins to nobody and keeps others from being sure.
+    // An unreadable file may belong to any process: it is joined to none, and keeps others from being
+    // joined.
     let unread = owners::File { kind, began_ms: i64::MAX, last_ms: i64::MAX };
     let header = match lines::header_of(&path, store.uid()) {
         Ok(Some(header)) => header,
@@ -342,8 +349,8 @@ fn dated(store: &PiStore<'_>, written: Written) -> Option<Dated> {
     Some(Dated { id, path, directory: header.cwd, times })
 }
 
-/// Joins the processes of one directory to its sessions, where only one reading fits and nothing rules it
-/// out.
+/// Joins the processes of one directory to its sessions, where only one assignment fits and nothing
+/// rules it out.
 fn join_in(store: &PiStore<'_>, directory: &str, open: &mut [Open<'_>], files: &[Dated]) {
     let files: Vec<&Dated> = files.iter().filter(|f| f.works_in(directory)).collect();
     let mut here: Vec<&mut Open<'_>> =
@@ -376,7 +383,7 @@ fn join_in(store: &PiStore<'_>, directory: &str, open: &mut [Open<'_>], files: &
     }
 }
 
-/// Asks the kernel what may rule out that a process wrote a session.
+/// Reads the kernel's facts that may rule out that a process wrote a session.
 fn facts(store: &PiStore<'_>, process: &Process) -> exclusion::Facts {
     let kernel = &store.look.host.kernel;
     exclusion::Facts {
@@ -387,7 +394,7 @@ fn facts(store: &PiStore<'_>, process: &Process) -> exclusion::Facts {
     }
 }
 
-/// Adds the row of a process of which nothing was certain, or the doubt it casts on a session.
+/// Adds the row of a process whose session was not certain, or the doubt that it causes for a session.
 fn add(
     store: &PiStore<'_>,
     process: &Open<'_>,
@@ -415,8 +422,8 @@ fn add(
     doubt(store, process, (open, files), why, found);
 }
 
-/// Says of the sessions that a process may have written since its start, and that no process is joined to,
-/// that they may be open in it.
+/// Marks the sessions that a process may have written since its start, and that are joined to no
+/// process: they may be open in it.
 fn doubt(
     store: &PiStore<'_>,
     process: &Open<'_>,
@@ -442,7 +449,7 @@ fn doubt(
     }
 }
 
-/// A process that runs Pi's script and has not come to its first line: it serves nothing yet.
+/// Makes the row of a process that runs Pi's script and has not set its title: it serves nothing yet.
 fn starting(look: &Look, process: &Process) -> Served {
     let mut served = Served::by(None, process);
     let says = format!("pid {} has not given itself its title yet", process.id.pid);
@@ -452,7 +459,8 @@ fn starting(look: &Look, process: &Process) -> Served {
     served
 }
 
-/// A process whose session is not known: it may serve any of its directory that nobody else does.
+/// Makes the row of a process whose session is not known: it may serve any unserved session of its
+/// directory.
 fn unjoined(look: &Look, open: &Open<'_>) -> Served {
     let mut served = Served::by(None, open.process);
     (served.may_serve, served.may_have_resumed) = (true, true);

@@ -19,13 +19,13 @@ struct Said {
     tool_call_id: Option<String>,
     #[serde(default)]
     is_error: bool,
-    // A command the person ran themselves (`!command`).
+    // A command that the user ran directly (`!command`).
     command: Option<String>,
     output: Option<String>,
     exit_code: Option<i64>,
 }
 
-/// Turns one line into messages; what is no part of the conversation gives none.
+/// Turns one line into messages; a line that is not part of the conversation gives none.
 pub(in crate::adapters) fn read(line: &[u8]) -> Vec<Message> {
     let Some(entry) = Entry::parse(line) else { return Vec::new() };
     let Some(said) = entry.message::<Said>() else { return Vec::new() };
@@ -51,7 +51,7 @@ fn shaped(said: Said) -> Option<Message> {
             let result = ToolResult { id: None, text, is_error: failed };
             Some(Message { tool_results: vec![result], ..Message::of(Role::Tool) })
         }
-        // The prompt Pi itself gives the model is no part of the conversation.
+        // Pi's own system prompt is not part of the conversation.
         _ => None,
     }
 }

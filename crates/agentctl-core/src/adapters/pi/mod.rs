@@ -1,11 +1,11 @@
-//! Pi, as it truly is: append-only session files below `~/.pi/agent/sessions/`, and processes that say
-//! almost nothing about themselves.
+//! Pi: append-only session files below `~/.pi/agent/sessions/`, and processes that reveal almost
+//! nothing.
 //!
-//! Pi keeps no live record, holds no file open and erases its own arguments, so a process is joined to a
-//! session by what its tools were told, by what it said itself, or by where and when it began; never by a
-//! guess between two. `pi_agent_rust` keeps its sessions in the same place and in the same format: the
-//! store in this folder serves both, and every file belongs to the one that began it. Facts and versions:
-//! `docs/agents/pi.md`.
+//! Pi keeps no live record, holds no file open and overwrites its own arguments, so a process is joined
+//! to a session by the environment of its tools, by its own output, or by its directory and start time;
+//! never by a guess between two. `pi_agent_rust` keeps its sessions in the same place and format: the
+//! store in this folder serves both, and every file belongs to the program that began it. Facts and
+//! versions: `docs/agents/pi.md`.
 
 mod control;
 mod exclusion;
@@ -35,7 +35,7 @@ use crate::model::Message;
 pub(super) const PACKAGES: [&str; 2] =
     ["@earendil-works/pi-coding-agent", "@mariozechner/pi-coding-agent"];
 
-/// Which of the two programs that share a store.
+/// One of the two programs that share a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Pi itself, on Node or as one file with a runtime of its own.
@@ -108,7 +108,7 @@ impl Adapter for Pi {
     }
 
     fn installation(&self, host: &Host) -> Installation {
-        // A program of that name without Pi's package around it is another one.
+        // A program of that name without Pi's package around it is another program.
         let found = programs(host).find_map(|program| {
             let version = PACKAGES.iter().find_map(|name| version_beside(&program, name))?;
             Some((program, version))

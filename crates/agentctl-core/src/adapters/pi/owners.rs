@@ -1,55 +1,56 @@
-//! Which of several processes works on which of several files, where nothing but place and time tells.
+//! Assigns session files to processes where only directory and time are known.
 //!
-//! Pure: no file is read here. A pair is named only if there is no other way to read the facts; two
-//! processes that fit one file, or two files that fit one process, are left unjoined.
+//! Pure: no file is read here. A pair is named only if no other assignment fits; two processes that fit
+//! one file, or two files that fit one process, stay unjoined.
 
 use super::Kind;
 
-/// A session's header carries the moment it began: 0.2 to 2.2 s after its process did, on a loaded
-/// machine. A header this much later is another session's, or one that was begun later (`/new`).
+/// Longest time between the start of a process and its session's header: 0.2 to 2.2 s were measured on
+/// a loaded machine. A later header belongs to another session, or to one that was begun later
+/// (`/new`).
 const BEGINS_WITHIN_MS: i64 = 5_000;
-/// A process's start time has a grain of 10 ms, and the clocks it is reckoned from differ a little.
+/// Tolerance between a start time and other clocks: start times have a grain of 10 ms.
 const GRAIN_MS: i64 = 20;
 
-/// A process of which nothing else is known: what it is and when it began.
+/// A process: its kind and its start time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Process {
     pub(super) kind: Kind,
     pub(super) began_ms: i64,
 }
 
-/// A session file of the same directory that nobody is known to serve.
+/// A session file of the same directory that no process is known to serve.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct File {
-    /// Which program began it.
+    /// The program that began it.
     pub(super) kind: Kind,
-    /// When the session began, as its header says.
+    /// When the session began, from its header.
     pub(super) began_ms: i64,
     /// Its newest entry.
     pub(super) last_ms: i64,
 }
 
 impl Process {
-    /// The file may have been written by this process.
+    /// Says whether this process may have written the file.
     pub(super) fn may_serve(self, file: File) -> bool {
         file.last_ms.saturating_add(GRAIN_MS) >= self.began_ms
             && (self.kind == file.kind || self.continued(file))
     }
 
-    /// The session began when the process did.
+    /// Says whether the session began with the process.
     fn began(self, file: File) -> bool {
         let moment = self.began_ms - GRAIN_MS..=self.began_ms + BEGINS_WITHIN_MS;
         self.kind == file.kind && moment.contains(&file.began_ms)
     }
 
-    /// The session is older than the process, which may have continued it.
+    /// Says whether the session is older than the process, which may have continued it.
     fn continued(self, file: File) -> bool {
         file.began_ms < self.began_ms - GRAIN_MS
             && file.last_ms.saturating_add(GRAIN_MS) >= self.began_ms
     }
 }
 
-/// Says for each process of one directory which file is its own, as far as that is certain.
+/// Returns for each process of one directory the index of its file, where that is certain.
 pub(super) fn decide(processes: &[Process], files: &[File]) -> Vec<Option<usize>> {
     let begun: Vec<Option<usize>> =
         processes.iter().map(|process| begun_alone(*process, processes, files)).collect();
@@ -58,7 +59,8 @@ pub(super) fn decide(processes: &[Process], files: &[File]) -> Vec<Option<usize>
     let settle = |(process, begun): (&Process, &Option<usize>)| {
         let mut free = (0..files.len()).filter(|f| process.may_serve(files[*f]) && !is_taken(f));
         match *begun {
-            // A process writes one session at a time: were it at another one now, that would be newer.
+            // A process writes one session at a time: if it had moved to another one, that file would
+            // be newer.
             Some(own) => free.all(|f| files[f].last_ms <= files[own].last_ms).then_some(own),
             None => {
                 let only = free.next().filter(|_| free.next().is_none() && unsettled == 1)?;
@@ -69,7 +71,7 @@ pub(super) fn decide(processes: &[Process], files: &[File]) -> Vec<Option<usize>
     processes.iter().zip(&begun).map(settle).collect()
 }
 
-/// Returns the one file that began with this process, if no other process began with it too.
+/// Returns the only file that began with this process, if no other process began with it too.
 fn begun_alone(process: Process, all: &[Process], files: &[File]) -> Option<usize> {
     let mut begun = (0..files.len()).filter(|f| process.began(files[*f]));
     let own = begun.next().filter(|_| begun.next().is_none())?;
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_together_belongs_together() {
+    fn a_session_that_began_with_a_process_is_its_own() {
         let two = [process(1_000), process(60_000)];
         let files = [file(1_400, 90_000), file(60_900, 80_000)];
         assert_eq!(decide(&two, &files), [Some(0), Some(1)]);
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_fit_are_not_told_apart() {
+    fn an_ambiguous_pair_is_not_joined() {
         // Two processes, one file.
         let close = [process(1_000), process(2_000)];
         assert_eq!(decide(&close, &[file(2_500, 9_000)]), [None, None]);
@@ -119,7 +121,7 @@ mod tests {
         let beside = file(50_000, 60_000);
         assert_eq!(decide(&own, &[file(1_300, 40_000), beside]), [None]);
         assert_eq!(decide(&own, &[file(1_300, 70_000), beside]), [Some(0)]);
-        // It has none of its own: the other may be `/new`, or somebody else's.
+        // It has no file of its own: the other may be `/new`, or belong to another process.
         assert_eq!(decide(&own, &[beside]), [None]);
     }
 

@@ -1,4 +1,4 @@
-//! Which processes are Pi's, whose store they write, and what their environment says.
+//! Recognises the processes of Pi, and reads their home from their environment.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -13,28 +13,29 @@ use crate::native::real_path::{Unresolved, real_path};
 /// Programs that run Pi's JavaScript.
 const RUNTIMES: [&str; 3] = ["node", "nodejs", "bun"];
 
-/// Says whether a process may be one of the two. For its first moments, up to two seconds on a loaded
-/// machine, Pi is called as Node is.
+/// Says whether a process may be one of the two. In its first moments, up to two seconds on a loaded
+/// machine, Pi has the name of Node.
 pub(in crate::adapters) fn is_candidate(brief: Brief<'_>) -> bool {
     let exe = brief.exe_name;
     let starting = RUNTIMES.contains(&exe) && [exe, "MainThread"].contains(&brief.comm);
     brief.comm == "pi" || exe == "pi" || starting
 }
 
-/// Says which of the two a process is. A process whose program file cannot be read is shown by its title
-/// and proves nothing: see [`is_own_program`].
+/// Returns which of the two a process is. A process whose program file cannot be read is recognised by
+/// its title, which proves nothing: see [`is_own_program`].
 pub(in crate::adapters) fn kind_of(process: &Process) -> Option<Kind> {
     let Some(exe) = process.exe.as_deref() else { return is_titled(process).then_some(Kind::Pi) };
     let name = exe.file_name()?.to_string_lossy();
     let name = name.as_ref();
     if RUNTIMES.contains(&name) {
-        // Node under another name (`exec -a pi node`, a link `pi`) has neither Pi's title nor its script.
+        // Node under another name (`exec -a pi node`, a link `pi`) has neither Pi's title nor its
+        // script.
         return (is_titled(process) || runs_script(process)).then_some(Kind::Pi);
     }
     if name != "pi" {
         return None;
     }
-    // Pi is also published as one file with its runtime inside; its package lies beside it.
+    // Pi is also published as one file with its runtime inside; its package is beside it.
     Some(if is_packaged(exe) { Kind::Pi } else { Kind::PiRust })
 }
 
@@ -43,8 +44,8 @@ pub(in crate::adapters) fn is_own_program(process: &Process, kind: Kind) -> bool
     process.exe.is_some() && kind_of(process) == Some(kind)
 }
 
-/// Returns the pids of the native programs called `pi` that only wait for the Pi they have started. What an
-/// agent starts as a tool leads a session of its own.
+/// Returns the pids of the native programs called `pi` that only wait for the Pi they have started. An
+/// agent that runs as a tool has a kernel session of its own.
 pub(super) fn launchers(look: &Look) -> HashSet<u32> {
     let agents = look.table.processes.iter().filter(|process| kind_of(process).is_some());
     crate::adapters::launchers::launchers(look, agents, &|above, agent, _| {
@@ -54,8 +55,8 @@ pub(super) fn launchers(look: &Look) -> HashSet<u32> {
     })
 }
 
-/// Pi overwrites its arguments by its title, padded to their length with spaces or nothing, and gives the
-/// kernel the same name.
+/// Says whether a process has Pi's title: Pi overwrites its arguments by it, padded to their length
+/// with spaces or nothing, and gives the kernel the same name.
 fn is_titled(process: &Process) -> bool {
     let mut words = process.argv.iter();
     process.comm == "pi"
@@ -63,14 +64,14 @@ fn is_titled(process: &Process) -> bool {
         && words.all(|w| w.trim().is_empty())
 }
 
-/// Says whether a process is Pi's script before its first own line: it has no title yet, and has read no
-/// session.
+/// Says whether a process is Pi's script before its first own line: it has no title yet, and has read
+/// no session.
 pub(super) fn is_starting(process: &Process) -> bool {
     process.comm != "pi" && runs_script(process)
 }
 
-/// Says whether a process that starts will manage packages or print something, and serve no session. Pi
-/// takes these words only in the first place; once it has its title they cannot be read any more.
+/// Says whether a starting process will manage packages or print something, and serve no session. Pi
+/// accepts these words only as the first argument; once it has its title they cannot be read any more.
 pub(super) fn is_package_command(process: &Process) -> bool {
     const COMMANDS: [&str; 6] = ["install", "remove", "uninstall", "update", "list", "config"];
     const PRINTS: [&str; 6] = ["--help", "-h", "--version", "-v", "--list-models", "--export"];
@@ -80,13 +81,13 @@ pub(super) fn is_package_command(process: &Process) -> bool {
         || std::iter::once(first).chain(words).any(|word| PRINTS.contains(&word.as_str()))
 }
 
-/// Says whether the script that a runtime was told to run lies in one of Pi's packages.
+/// Says whether the script that a runtime executes is in one of Pi's packages.
 fn runs_script(process: &Process) -> bool {
     let Some(script) = process.argv.iter().skip(1).find(|word| !word.starts_with('-')) else {
         return false;
     };
     let script = process.cwd.as_deref().unwrap_or(Path::new("/")).join(script);
-    // Node runs many programs: only those that are called so are worth a look around them.
+    // Node runs many programs: only scripts with such a name are worth reading the files around them.
     let called = script.file_name().is_some_and(|name| name == "pi")
         || script.to_string_lossy().contains("pi-coding-agent");
     called && is_packaged(&script)
@@ -110,7 +111,7 @@ fn expanded(path: &str, home: &Path) -> PathBuf {
     }
 }
 
-/// Returns the home a Pi started from here would use.
+/// Returns the home that a Pi started with this environment would use.
 pub(in crate::adapters) fn home(host: &Host) -> PathBuf {
     match VARIABLES.get(host, "PI_CODING_AGENT_DIR") {
         Some(moved) => expanded(moved, &host.home),
@@ -118,7 +119,7 @@ pub(in crate::adapters) fn home(host: &Host) -> PathBuf {
     }
 }
 
-/// Returns where the homes of both programs are, or will be: they share them.
+/// Returns the paths of the homes that both programs share, existing or not.
 pub(in crate::adapters) fn homes(host: &Host) -> Vec<PathBuf> {
     let mut paths = vec![host.home.join(".pi/agent"), home(host)];
     for kind in [Kind::Pi, Kind::PiRust] {
@@ -132,25 +133,25 @@ pub(in crate::adapters) fn home_of(look: &Look, process: &Process) -> Option<Pat
     Surroundings::of(look, process)?.home
 }
 
-/// Returns the homes of both programs that are there.
+/// Returns the existing homes of both programs.
 pub(in crate::adapters) fn roots(look: &Look) -> Vec<Root> {
     let known = homes(&look.host);
     let launchers = launchers(look);
     let living = |process: &Process| {
         let home = home_of(look, process).filter(|_| !launchers.contains(&process.id.pid))?;
-        // Another program may be called `pi`: without a home of ours it is a stranger.
+        // Another program may be called `pi`: without an existing home it is ignored.
         (kind_of(process) == Some(Kind::Pi) || home.is_dir()).then_some(home)
     };
     with_homes_of_the_living(look, existing_roots(known.clone()), &known, &living)
 }
 
-/// What the environment of a process says about where it keeps its sessions.
+/// The environment of a process, as far as it decides the place of its sessions.
 pub(super) struct Surroundings {
-    /// Its home; `None` where its environment cannot be read, and it may be any.
+    /// Its home; `None` if its environment cannot be read, so that it may be any.
     home: Option<PathBuf>,
-    /// Where its sessions are, if they were moved away from there.
+    /// The directory of its sessions, if it was moved out of the home.
     pub(super) sessions: Option<PathBuf>,
-    /// The session of the Pi that started it, where one did: what it inherited tells nothing of itself.
+    /// The session of the Pi that started it, if any: an inherited value does not name its own session.
     pub(super) inherited: Option<String>,
 }
 
@@ -159,14 +160,14 @@ impl Surroundings {
         let moved = sessions_variable(kind_of(process)?);
         let names = ["PI_CODING_AGENT_DIR", "HOME", moved, "PI_SESSION_ID"];
         let Ok(values) = look.environ(process, &names) else {
-            // A live agent must not be overlooked because it hides.
+            // A live agent must not be ignored because its environment is unreadable.
             let hidden = Self { home: None, sessions: None, inherited: None };
             return (!look.has_ended(process)).then_some(hidden);
         };
         let [directory, home, sessions, inherited] = <[_; 4]>::try_from(values).ok()?;
         let user = home.map_or_else(|| look.host.home.clone(), PathBuf::from);
         let said = |text: Option<String>| text.filter(|t| !t.is_empty());
-        // Pi takes a relative path as its own directory has it, and stays in that directory.
+        // Pi resolves a relative path from its working directory, and stays in that directory.
         let placed = |text: String| {
             let path = expanded(&text, &user);
             look.home(&if path.is_absolute() { path } else { process.cwd.as_ref()?.join(path) })
@@ -178,13 +179,13 @@ impl Surroundings {
         })
     }
 
-    /// Says whether sessions of this process lie, or may lie, in this home.
+    /// Says whether sessions of this process are, or may be, in this home.
     pub(super) fn belongs_to(&self, root: &Root) -> bool {
         self.home.as_ref().is_none_or(|home| *home == root.path)
     }
 }
 
-/// The variable that moves the sessions of one of the two.
+/// Returns the variable that moves the sessions of one of the two.
 fn sessions_variable(kind: Kind) -> &'static str {
     match kind {
         Kind::Pi => "PI_CODING_AGENT_SESSION_DIR",
@@ -192,7 +193,7 @@ fn sessions_variable(kind: Kind) -> &'static str {
     }
 }
 
-/// Returns the directories in which sessions of a home may lie.
+/// Returns the directories that may hold sessions of a home.
 pub(super) fn session_directories(look: &Look, root: &Root) -> Vec<PathBuf> {
     let mut found = directories_of(&look.host, root);
     for process in &look.table.processes {
@@ -204,7 +205,7 @@ pub(super) fn session_directories(look: &Look, root: &Root) -> Vec<PathBuf> {
     distinct(found)
 }
 
-/// The same, as far as it can be told without looking at processes.
+/// Returns the same directories, as far as they are known without looking at processes.
 pub(in crate::adapters) fn directories_of(host: &Host, root: &Root) -> Vec<PathBuf> {
     let mut found = vec![root.path.join("sessions")];
     if file::resolve_root(&home(host)) == root.path {
@@ -213,7 +214,7 @@ pub(in crate::adapters) fn directories_of(host: &Host, root: &Root) -> Vec<PathB
             found.extend(moved.map(|moved| expanded(moved, &host.home)));
         }
     }
-    // A relative one depends on where Pi was started; such sessions are found while it lives.
+    // A relative directory depends on where Pi was started; such sessions are found while it lives.
     let settings = file::read_small(&root.path.join("settings.json"), host.kernel.uid(), 1 << 20);
     let settings: Option<serde_json::Value> =
         settings.ok().and_then(|text| serde_json::from_slice(&text).ok());

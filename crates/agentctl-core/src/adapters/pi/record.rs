@@ -1,7 +1,7 @@
-//! What a Pi session file says: its head for where it began, its tail for where the last turn stands.
+//! Reads a Pi session file: its head for the beginning, its tail for the state of the last turn.
 //!
-//! Entries are a tree. The current branch is the path from the last line up the `parentId`s; a turn that
-//! lies beside that path has left the conversation.
+//! Entries are a tree. The current branch is the path from the last line up the `parentId`s; a turn
+//! outside that path is not part of the conversation any more.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -18,13 +18,15 @@ use crate::adapters::{Look, Record, Turn};
 use crate::model::{Locator, Time, Tokens, ToolCall, shorten};
 use crate::native::{file, jsonl};
 
-/// Header, settings and, in newer versions, some 6 KB of Pi's own prompt precede the first message.
+/// Bytes read at once from the head: header, settings and, in newer versions, some 6 KB of Pi's own
+/// prompt precede the first message.
 const HEAD_CHUNK: usize = 12 << 10;
-/// The end decides nearly every session, and a name given later is looked for no further.
+/// Bytes read at once from the tail: they decide nearly every session, and a later name is searched no
+/// further.
 const TAIL_CHUNK: usize = 16 << 10;
-/// Enough to find the newest time.
+/// Bytes read at once for the newest time.
 const LAST_CHUNK: usize = 4 << 10;
-/// What an interrupted model call may leave as the message of an error.
+/// Error messages that an interrupted model call may leave.
 const ABORTED: [&str; 2] = ["operation was aborted", "Request was aborted"];
 
 /// Reads one session's file.
@@ -102,19 +104,19 @@ pub(super) fn last_activity(opened: &file::Opened) -> io::Result<Option<Time>> {
     Ok(last)
 }
 
-/// Returns the failure that stands last in a file of a version that writes down no retries.
+/// Returns the failure at the end of a file whose version writes no retries.
 pub(super) fn silent_failure(path: &Path, uid: u32) -> Option<String> {
     let opened = file::open(path, uid).ok()?;
     let (mut head, mut tail) = (Head::default(), Tail::default());
     head.read(&opened).and_then(|()| tail.read(&opened)).ok()?;
-    // Whoever writes down its own prompt writes down its retries too.
+    // Versions that write their own prompt also write their retries.
     match tail.turn() {
         Turn::Failed(why) if !head.prompted && !tail.prompted => Some(shorten(&why, 160)),
         _ => None,
     }
 }
 
-/// Returns where the last turn of a session file stands; `None` where it cannot be read.
+/// Returns the state of the last turn of a session file; `None` where it cannot be read.
 pub(super) fn turn(path: &Path, uid: u32) -> Option<Turn> {
     let opened = file::open(path, uid).ok()?;
     let mut tail = Tail::default();
@@ -122,8 +124,8 @@ pub(super) fn turn(path: &Path, uid: u32) -> Option<Turn> {
     Some(tail.turn())
 }
 
-/// Reads what a session file says about the process that wrote it: all of it, or what was added since
-/// then, in milliseconds.
+/// Reads the facts of a session file about the process that wrote it: from the whole file, or from the
+/// entries since that time, in milliseconds.
 pub(super) fn trace(path: &Path, uid: u32, since: Option<i64>) -> Option<Trace> {
     let opened = file::open(path, uid).ok()?;
     let (mut head, mut tail) = (Head::default(), Tail::default());
@@ -141,7 +143,7 @@ pub(super) fn trace(path: &Path, uid: u32, since: Option<i64>) -> Option<Trace> 
     Some(Trace { turn, bytes, system_bytes, last: tail.last, start })
 }
 
-/// Counts the bytes of the entries that were added since then.
+/// Counts the bytes of the entries that were added since that time.
 fn bytes_since(opened: &file::Opened, since: i64) -> io::Result<u64> {
     let mut bytes = 0;
     jsonl::tail(&opened.file, opened.size, TAIL_CHUNK, &mut |line| {
@@ -159,11 +161,11 @@ fn bytes_since(opened: &file::Opened, since: i64) -> io::Result<u64> {
 struct Head {
     /// Pi's own prompt is in the file.
     prompted: bool,
-    /// The size of that.
+    /// The size of that prompt.
     system_bytes: u64,
     /// When the last entry before the first message was made.
     started_at: Option<Time>,
-    /// When the first message of a person was made.
+    /// When the user's first message was made.
     prompted_at: Option<Time>,
     header: Option<Header>,
     name: Option<String>,
@@ -177,7 +179,7 @@ impl Head {
         jsonl::head(&opened.file, HEAD_CHUNK, &mut |line| {
             if std::mem::take(&mut first) {
                 self.header = Header::parse(line);
-                // Without one it is no session of ours, however the rest looks.
+                // Without a header it is not a Pi session, no matter what follows.
                 return if self.header.is_some() {
                     ControlFlow::Continue(())
                 } else {
@@ -214,33 +216,33 @@ fn named(entry: &Entry<'_>) -> Option<String> {
     entry.name.as_deref().map(|n| shorten(n, 200)).filter(|n| !n.is_empty())
 }
 
-/// The entry a path goes on with.
+/// The next entry of the path.
 #[derive(Default)]
 enum Next {
-    /// The last line, whichever it is.
+    /// The last line, of any kind.
     #[default]
     Last,
-    /// The parent of the one before.
+    /// The parent of the previous entry.
     Parent(String),
-    /// None: the root was passed.
+    /// None: the path has passed the root.
     Nothing,
 }
 
-/// What the end of a file says, collected newest first along the current branch.
+/// The content of the end of a file, collected newest first along the current branch.
 #[derive(Default)]
 struct Tail {
-    /// Where the path goes on.
+    /// The entry with which the path continues.
     next: Next,
     decided: Option<Turn>,
     answered: HashSet<String>,
-    /// Entries taken out of the conversation: a failed answer that is tried again.
+    /// Entries removed from the conversation: a failed answer that is retried.
     withdrawn: HashSet<String>,
     at_work: bool,
-    /// Pi's own prompt was passed.
+    /// Pi's own prompt was read.
     prompted: bool,
     model: Option<String>,
     chosen_model: Option<String>,
-    /// The newest name there is, on whichever branch.
+    /// The newest name, on any branch.
     name: Option<String>,
     named: bool,
     last: Option<Time>,
@@ -253,7 +255,7 @@ impl Tail {
         let window = TAIL_CHUNK as u64;
         jsonl::tail_from(&opened.file, opened.size, TAIL_CHUNK, window, &mut |_, line| {
             let known = self.decided.is_some() && self.model.is_some();
-            // Only a name can still be of interest.
+            // Only a name can still be missing.
             if (!known || is_naming(line))
                 && let Some(entry) = Entry::parse(line)
             {
@@ -265,7 +267,7 @@ impl Tail {
         if self.decided.is_some() || opened.size <= window {
             return Ok(());
         }
-        // What is read again decides alone.
+        // The second pass reads everything again and decides alone.
         let (name, named) = (self.name.take(), true);
         *self = Self { name, named, ..Self::default() };
         let ended = jsonl::tail(&opened.file, opened.size, 4 * TAIL_CHUNK, &mut |line| {
@@ -279,7 +281,7 @@ impl Tail {
     }
 
     fn visit(&mut self, entry: &Entry<'_>) {
-        // A header may stand there twice: an older Pi writes its own behind one it was given.
+        // A header may be there twice: an older Pi writes its own behind one it was given.
         if entry.kind == "session" {
             return;
         }
@@ -339,7 +341,7 @@ impl Tail {
                 let withdrawn = entry.id.as_deref().is_some_and(|id| self.withdrawn.contains(id));
                 self.decided = Some(self.answer(step, withdrawn));
             }
-            // Pi's own prompt, commands a person ran themselves, what extensions put in.
+            // Pi's own prompt, commands that the user ran directly, entries of extensions.
             _ => {}
         }
     }
@@ -362,7 +364,7 @@ impl Tail {
                     |c: &ToolCall| c.id.as_ref().is_none_or(|id| !self.answered.contains(id));
                 open(calls.into_iter().find(is_open).map(|c| c.gist()))
             }
-            // Whatever was said last, its tools were at work after it.
+            // Tools ran after this answer, so the turn is open.
             _ if self.at_work => open(None),
             "stop" => Turn::Finished,
             "length" => {
@@ -396,7 +398,7 @@ fn is_naming(line: &[u8]) -> bool {
     )
 }
 
-/// Counts every distinct entry that cost something. What a fork copied was its parent's to pay.
+/// Counts every distinct entry with tokens. Entries that a fork copied belong to its parent.
 fn count(opened: &file::Opened, header: Option<&Header>, record: &mut Record) {
     let born = header.filter(|h| h.parent_session.is_some()).and_then(Header::at);
     let mut seen = HashSet::new();

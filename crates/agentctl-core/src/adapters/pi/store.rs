@@ -1,7 +1,8 @@
-//! One home of Pi and `pi_agent_rust`, open for one question: which files are whose.
+//! One home of Pi and `pi_agent_rust`, open for one question: assigns each file to one of the two
+//! programs.
 //!
-//! A name like `<time>_<uuid>.jsonl` is Pi's without a look inside. Others are decided by their header, so
-//! every file is shown by exactly one of the two adapters.
+//! A name like `<time>_<uuid>.jsonl` is Pi's without reading the file. Others are decided by their
+//! header, so every file is shown by exactly one of the two adapters.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -21,7 +22,7 @@ pub(in crate::adapters) struct PiStore<'a> {
     pub(super) look: &'a Look,
     pub(super) root: &'a Root,
     directories: OnceLock<Vec<PathBuf>>,
-    /// Those of them that the user's settings name.
+    /// The directories that the user's settings name.
     known_directories: OnceLock<Vec<PathBuf>>,
     children: OnceLock<live::Children>,
 }
@@ -39,7 +40,7 @@ impl<'a> PiStore<'a> {
         }
     }
 
-    /// Opens the same home for the other one, or the same again, with what is known already.
+    /// Opens the same home for either of the two programs, keeping the cached facts.
     fn sibling(&self, kind: Kind) -> PiStore<'a> {
         let (directories, children) = (self.directories.clone(), self.children.clone());
         let known_directories = self.known_directories.clone();
@@ -47,7 +48,7 @@ impl<'a> PiStore<'a> {
     }
 }
 
-/// A session file as its name, and where needed its header, tells it.
+/// A session file, identified by its name and, where needed, its header.
 struct Named {
     id: String,
     kind: Kind,
@@ -62,12 +63,12 @@ impl PiStore<'_> {
         self.directories.get_or_init(|| process::session_directories(self.look, self.root))
     }
 
-    /// What the tools of live processes were told: sessions may lie where only they say so.
+    /// Returns the sessions that the environment of tools names: some files are known only from there.
     pub(super) fn children(&self) -> &live::Children {
         self.children.get_or_init(|| live::children(self.look, self.root))
     }
 
-    /// Visits the session files of this kind that are wanted by their name, in the folders that are.
+    /// Visits the session files of this kind with a wanted name in the wanted folders.
     fn each(
         &self,
         folders: Folders<'_>,
@@ -79,14 +80,14 @@ impl PiStore<'_> {
         for directory in self.directories() {
             each_file(directory, folders, self.uid(), &mut |listed| match listed {
                 Listed::Skipped(path, skip) => {
-                    // A name that is no directory hides no session of a directory.
+                    // A file in place of a directory may hide sessions.
                     found.faults.push(skipped(self.kind.name(), self.root, &path, &skip));
                     found.whole = false;
                 }
                 Listed::Database => databases += 1,
                 Listed::File(entry) if !wanted(&entry) => {}
                 Listed::File(entry) if !entry.kind.is_file() => {
-                    // Reported once: by the one whose names look like that.
+                    // Reported once: by the program whose files have such names.
                     if self.kind == kind_by_name(&entry.name).unwrap_or(Kind::Pi) {
                         let kind = self.kind.name();
                         found.faults.push(not_regular(kind, self.root, &entry, self.uid()));
@@ -111,8 +112,8 @@ impl PiStore<'_> {
 }
 
 impl PiStore<'_> {
-    /// Lists the files of both programs that were written since then for one of these directories: a
-    /// process of one may continue a session of the other.
+    /// Lists the files of both programs that were written since that time for one of these directories:
+    /// a process of one program may continue a session of the other.
     pub(super) fn written(
         &self,
         since: i64,
@@ -134,13 +135,13 @@ impl PiStore<'_> {
         written
     }
 
-    /// Returns which of the two began this session, if its file is there.
+    /// Returns which of the two began this session, if its file exists.
     pub(super) fn beginner(&self, id: &str) -> Option<Kind> {
         let holds = |kind: &Kind| self.sibling(*kind).find(id).rows.iter().any(|row| row.id == id);
         [Kind::Pi, Kind::PiRust].into_iter().find(holds)
     }
 
-    /// Looks for a session in the folders of those directories where somebody works.
+    /// Looks for a session in the folders of the directories in which agents run.
     fn near_the_living(&self, id: &str) -> Option<Locator> {
         let agents = self.look.table.processes.iter().filter(|p| process::kind_of(p).is_some());
         let places = agents.filter_map(|p| p.cwd.as_ref()).map(|cwd| cwd.to_string_lossy().into());
@@ -155,11 +156,11 @@ impl PiStore<'_> {
     }
 }
 
-/// Which folders are looked into.
+/// The folders that are searched.
 #[derive(Clone, Copy)]
 enum Folders<'a> {
     All,
-    /// Those in which sessions of these directories lie.
+    /// The folders of the sessions of these directories.
     Of(&'a [String]),
 }
 
@@ -174,12 +175,12 @@ impl Folders<'_> {
 
 enum Listed {
     File(file::DirectoryEntry),
-    /// A session that `pi_agent_rust` was told to keep in a database.
+    /// A session that `pi_agent_rust` keeps in a database.
     Database,
     Skipped(PathBuf, file::Skip),
 }
 
-/// Lists what may be session files: right in a directory, or one folder below it.
+/// Lists the possible session files: in a directory itself, or one folder below it.
 fn each_file(directory: &Path, folders: Folders<'_>, uid: u32, visit: &mut dyn FnMut(Listed)) {
     let is_session = |name: &str| name.strip_suffix(".jsonl").is_some() || is_database(name);
     let wanted = |name: &str| (is_project(name) && folders.hold(name)) || is_session(name);
@@ -206,7 +207,7 @@ fn each_file(directory: &Path, folders: Folders<'_>, uid: u32, visit: &mut dyn F
     }
 }
 
-/// Returns whose a file is, where its name alone is proof.
+/// Returns the program of a file, where its name alone proves it.
 fn kind_by_name(name: &str) -> Option<Kind> {
     stamped(name).filter(|id| lines::is_uuid(id)).map(|_| Kind::Pi)
 }
@@ -217,7 +218,7 @@ fn named(entry: &file::DirectoryEntry, uid: u32) -> Result<Named, file::Skip> {
     }
     match lines::header_of(&entry.path, uid)? {
         Some(header) => Ok(Named { kind: header.kind(&entry.name), id: header.id }),
-        // It has been made and its header is not whole yet, or it is none at all.
+        // The file is new and its header is not complete yet, or it is not a session file.
         None => match stamped(&entry.name) {
             Some(id) => Ok(Named { id: id.to_owned(), kind: Kind::Pi }),
             None => Err(file::Skip::Other("it has no session header".into())),
@@ -225,7 +226,7 @@ fn named(entry: &file::DirectoryEntry, uid: u32) -> Result<Named, file::Skip> {
     }
 }
 
-/// Finds the file of a session in a home: what a new process of it is told to open.
+/// Finds the file of a session in a home, which a new process is told to open.
 pub(in crate::adapters) fn session_file(
     host: &Host,
     root: &Root,
@@ -249,7 +250,8 @@ pub(in crate::adapters) fn session_file(
     found
 }
 
-/// Returns the folder of a directory's sessions. Several directories may share one: it is never read back.
+/// Returns the folder name of a directory's sessions. Several directories may share one, so it is never
+/// read back.
 fn slug(directory: &str) -> String {
     let bare = directory.strip_prefix(['/', '\\']).unwrap_or(directory);
     format!("--{}--", bare.replace(['/', '\\', ':'], "-"))
@@ -267,7 +269,7 @@ fn is_project(name: &str) -> bool {
 /// Says whether a file of this name may hold a session whose id begins like that.
 fn may_hold(name: &str, prefix: &str) -> bool {
     match stamped(name) {
-        // Only the beginning of the id may stand in the name.
+        // The name may contain only the beginning of the id.
         Some(id) => id.starts_with(prefix) || prefix.starts_with(id),
         None => true,
     }
@@ -293,7 +295,7 @@ impl Store for PiStore<'_> {
     }
 
     fn find(&self, prefix: &str) -> Found<Locator> {
-        // An id of a person's choice may stand in several projects; a UUID stands for one session.
+        // An id that the user chose may exist in several projects; a UUID names one session.
         if let Some(exact) = lines::is_uuid(prefix).then(|| self.near_the_living(prefix)).flatten()
         {
             return Found { rows: vec![exact], ..Found::default() };
@@ -345,7 +347,7 @@ impl Store for PiStore<'_> {
     fn watched(&self, locator: &Locator) -> Vec<PathBuf> {
         match &locator.path {
             Some(path) => vec![path.clone()],
-            // It is written with its first message, in a folder that may not be there yet.
+            // It is written with its first message, in a folder that may not exist yet.
             None => self.directories().to_vec(),
         }
     }

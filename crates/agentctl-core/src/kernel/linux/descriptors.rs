@@ -1,5 +1,5 @@
-//! What the open descriptors of a process say: its files, how far it has come in them, where it listens,
-//! and what it is connected to.
+//! The open descriptors of a process: its files, its positions in them, the addresses on which it
+//! listens, and its connections.
 
 use std::collections::HashSet;
 use std::io;
@@ -18,19 +18,19 @@ use crate::model::ProcId;
 
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
-/// Of a process with more descriptors none is read: each costs several system calls, and a process can open
-/// enough of them to use up the time of every look.
-const DESCRIPTORS_MOST: usize = 4096;
+/// Most descriptors of a process that are read; a process with more is an error. Each costs several
+/// system calls, and a process could open enough of them to use up the time of every look.
+const MAX_DESCRIPTORS: usize = 4096;
 
 impl Kernel {
-    /// Returns how far a process has come in this very file, for each descriptor it has on it.
+    /// Returns the position of a process in this file, for each of its descriptors of the file.
     pub fn positions(&self, id: &ProcId, device: u64, inode: u64) -> io::Result<Vec<u64>> {
         let directory = open_process_directory(id.pid)?;
         let descriptors = descriptors(&directory)?;
         let mut found = Vec::new();
         for name in names(&descriptors)? {
             deadline::check()?;
-            // A descriptor closed meanwhile has no position any more.
+            // A descriptor that was closed meanwhile has no position any more.
             let Ok(stat) = statat(&descriptors, name.as_str(), AtFlags::empty()) else { continue };
             if (stat.st_dev, stat.st_ino) != (device, inode) {
                 continue;
@@ -55,17 +55,17 @@ impl Kernel {
         let mut found = Vec::new();
         for name in names(&descriptors)? {
             deadline::check()?;
-            // A descriptor closed meanwhile has no link any more. One that must not be read is an error: the
-            // kernel lists the descriptors also where it hides them.
+            // A descriptor that was closed meanwhile has no link any more. A descriptor that must not
+            // be read is an error: the kernel lists descriptors even if it hides their targets.
             let Some(path) = gone_is_none(read_link_at(&descriptors, &name))? else { continue };
             if !wanted(&path) {
                 continue;
             }
-            // The position before the size: a process that writes meanwhile is never beyond its end.
+            // The position before the size: so a process that writes meanwhile is never beyond the end.
             let text =
                 read_beginning_at(directory.as_fd(), &format!("fdinfo/{name}")).unwrap_or_default();
             let Ok(stat) = statat(&descriptors, name.as_str(), AtFlags::empty()) else { continue };
-            // The mode of the link itself says how the file was opened.
+            // The mode of the link itself shows how the file was opened.
             let link = statat(&descriptors, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
             found.push(OpenFile {
                 path,
@@ -81,7 +81,7 @@ impl Kernel {
         Ok(found)
     }
 
-    /// Says whether a process has this very file open.
+    /// Says whether a process has this file open.
     pub fn has_open(&self, pid: u32, device: u64, inode: u64) -> io::Result<bool> {
         Ok(self.open_inodes(pid)?.contains(&(device, inode)))
     }
@@ -92,7 +92,8 @@ impl Kernel {
         let mut found = HashSet::new();
         for name in names(&descriptors)? {
             deadline::check()?;
-            // A descriptor closed meanwhile has no file any more. One that must not be read is an error.
+            // A descriptor that was closed meanwhile has no file any more. A descriptor that must not
+            // be read is an error.
             let stat = statat(&descriptors, name.as_str(), AtFlags::empty());
             let stat = gone_is_none(stat.map_err(io::Error::from))?;
             found.extend(stat.map(|stat| (stat.st_dev, stat.st_ino)));
@@ -100,9 +101,9 @@ impl Kernel {
         Ok(found)
     }
 
-    /// Returns the addresses of this machine's loopback on which a process accepts connections.
+    /// Returns the loopback addresses on which a process accepts connections.
     ///
-    /// A process with a network of its own accepts none that we could make.
+    /// A process in another network namespace accepts none from us.
     pub fn listening(&self, id: &ProcId) -> io::Result<Vec<SocketAddr>> {
         let directory = open_process_directory(id.pid)?;
         let network = |path: &str| statat(rustix::fs::CWD, path, AtFlags::empty());
@@ -122,7 +123,7 @@ impl Kernel {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
-            // Sockets of all users are listed: the table is as long as they make it.
+            // The table lists the sockets of all users, so its length is not limited.
             each_line(table, |row| {
                 let row = listener(row).filter(|(_, inode)| sockets.contains(inode));
                 found.extend(row.map(|(at, _)| at));
@@ -142,7 +143,7 @@ impl Kernel {
         Ok(pairs.iter().any(|(one, other)| ours.contains(one) && theirs.contains(other)))
     }
 
-    /// Still there after the read, so it was there when the directory was opened.
+    /// Checks that the process still exists after a read, so it existed when the directory was opened.
     pub(super) fn still(&self, id: &ProcId) -> io::Result<()> {
         match self.process(id.pid)? {
             Some(now) if same_process(&now.id, id) => Ok(()),
@@ -175,8 +176,8 @@ fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
     for entry in rustix::fs::Dir::read_from(directory)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if name.bytes().all(|b| b.is_ascii_digit()) {
-            if names.len() == DESCRIPTORS_MOST {
-                return Err(io::Error::other(format!("there are more than {DESCRIPTORS_MOST}")));
+            if names.len() == MAX_DESCRIPTORS {
+                return Err(io::Error::other(format!("there are more than {MAX_DESCRIPTORS}")));
             }
             names.push(name);
         }
@@ -193,7 +194,7 @@ fn socket_inode(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Reads one row of `/proc/net/tcp` or `tcp6`: where it listens, by the way we can reach it.
+/// Reads one row of `/proc/net/tcp` or `tcp6`: the address at which we can reach the listener.
 fn listener(row: &str) -> Option<(SocketAddr, u64)> {
     let mut fields = row.split_ascii_whitespace().skip(1);
     let (address, port) = fields.next()?.split_once(':')?;
@@ -204,7 +205,7 @@ fn listener(row: &str) -> Option<(SocketAddr, u64)> {
     (state == LISTEN).then_some((SocketAddr::new(address, port), inode))
 }
 
-/// Words of four bytes, each in the byte order of the machine.
+/// Reads words of four bytes, each in the byte order of the machine.
 pub(super) fn parse_address(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| {
         let word = u32::from_str_radix(hex.get(at..at + 8)?, 16).ok()?;
@@ -221,7 +222,8 @@ pub(super) fn parse_address(hex: &str) -> Option<IpAddr> {
     }
 }
 
-/// Whoever listens everywhere listens on the loopback; who listens elsewhere only is not ours to ask.
+/// Returns the loopback address of a listener: a listener on all addresses is reachable there; other
+/// addresses are not asked.
 fn reachable(address: IpAddr) -> Option<IpAddr> {
     let address = address.to_canonical();
     match address {
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_is_seen_and_another_process_of_that_pid_is_not() {
+    fn a_listener_is_found_and_a_reused_pid_is_not() {
         let kernel = Kernel::open().expect("a kernel");
         let (four, six) = (TcpListener::bind("127.0.0.1:0"), TcpListener::bind("[::1]:0"));
         for listener in [four, six].into_iter().flatten() {
@@ -314,12 +316,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_loopback_reaches_is_named() {
+    fn only_loopback_addresses_are_returned() {
         let row = |address: &str, state: &str| {
             format!("   0: {address}:1000 00000000:0000 {state} 00000000:00000000 00:0 0 0 0 77 1")
         };
         let at = |text: String| listener(&text).map(|(at, inode)| (at.to_string(), inode));
-        // The byte order of these is the machine's own.
+        // These are in the machine's own byte order.
         let v4 = |a: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(a));
         assert_eq!(at(row(&v4([127, 0, 0, 1]), "0A")), Some(("127.0.0.1:4096".into(), 77)));
         assert_eq!(at(row(&v4([0, 0, 0, 0]), "0A")), Some(("127.0.0.1:4096".into(), 77)));

@@ -10,14 +10,14 @@ use rustix::io::Errno;
 use super::{Held, Kernel};
 use crate::model::ProcId;
 
-/// Waits for the exit of processes that need not be ours. A wake-up is a hint to look again.
+/// Waits for the exit of processes that need not be our children. A wake-up is a hint to look again.
 #[derive(Debug, Default)]
 pub struct ExitWatch {
     held: Vec<Held>,
 }
 
 impl ExitWatch {
-    /// Begins to watch a process; returns `false` when it is gone already.
+    /// Begins to watch a process; returns `false` if it is gone already.
     pub fn add(&mut self, kernel: &Kernel, id: &ProcId) -> io::Result<bool> {
         let held = kernel.hold(id)?;
         let lives = held.is_some();
@@ -25,17 +25,18 @@ impl ExitWatch {
         Ok(lives)
     }
 
-    /// Goes on watching these only.
+    /// Stops watching all other processes.
     pub fn keep(&mut self, wanted: &dyn Fn(&ProcId) -> bool) {
         self.held.retain(|held| wanted(&held.id));
     }
 
-    /// Blocks until at least one watched process has exited, or the time is up; forgets those it returns.
+    /// Blocks until at least one watched process has exited or the timeout has passed; stops watching
+    /// the returned ones.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<ProcId>> {
         self.wait_beside(&[], timeout)
     }
 
-    /// Does the same, and also returns when one of these can be read.
+    /// Does the same, and also returns when one of these descriptors is readable.
     pub fn wait_beside(
         &mut self,
         others: &[BorrowedFd<'_>],

@@ -1,7 +1,7 @@
-//! Memory of somebody who lives long: what a large answer needed is not what the next one will.
+//! Heap tuning for the daemon: few malloc arenas, and `malloc_trim` after a large answer.
 
-/// Makes all threads take their memory from few places, so that what one has freed serves the next. To be
-/// called before there are threads.
+/// Limits the number of malloc arenas, so that memory freed by one thread can be used by another. Must
+/// be called before there are threads.
 pub fn keep_memory_together() {
     #[cfg(target_env = "gnu")]
     {
@@ -14,7 +14,7 @@ pub fn keep_memory_together() {
     }
 }
 
-/// Returns to the system what is free in the heap, if this process holds more than so many bytes.
+/// Returns free heap memory to the system if this process uses more than `above` bytes.
 pub fn give_back_memory(above: u64) {
     #[cfg(target_env = "gnu")]
     {
@@ -22,7 +22,7 @@ pub fn give_back_memory(above: u64) {
             fn malloc_trim(pad: usize) -> i32;
         }
         if resident().is_some_and(|bytes| bytes > above) {
-            // SAFETY: it takes no pointer and touches only what is free.
+            // SAFETY: it takes no pointer and touches only free memory.
             let _given = unsafe { malloc_trim(0) };
         }
     }

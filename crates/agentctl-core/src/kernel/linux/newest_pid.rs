@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// The newest pid that was given out in the observer's pid namespace, as `/proc/loadavg` says.
+/// The newest pid that was given out in the observer's pid namespace, from `/proc/loadavg`.
 ///
-/// It moves when a process or a thread begins there or in a namespace below. It does not move when a
-/// process becomes another program, nor for a process that was given its pid by name (`clone3` with
-/// `set_tid`, as a restored checkpoint is).
+/// It changes when a process or a thread begins there or in a namespace below. It does not change on
+/// `exec`, nor for a process whose pid was chosen (`clone3` with `set_tid`, as for a restored
+/// checkpoint).
 #[derive(Debug)]
 pub struct NewestPid(File);
 

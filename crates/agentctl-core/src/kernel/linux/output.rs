@@ -1,4 +1,5 @@
-//! What a process has put out so far: how many bytes, and when its terminal last showed any.
+//! The output of a process so far: the number of bytes, and the time of the last output on its
+//! terminal.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,8 +11,8 @@ use super::{Kernel, open_process_directory, read_at};
 use crate::model::ProcId;
 
 impl Kernel {
-    /// Returns how many bytes a process has handed to `write` calls since it began, to files, pipes,
-    /// sockets and terminals alike. Children that it has waited for are counted with it.
+    /// Returns the bytes that a process has passed to `write` calls since it began, to files, pipes,
+    /// sockets and terminals alike. Children that it has waited for are included.
     pub fn written_bytes(&self, id: &ProcId) -> io::Result<u64> {
         let directory = open_process_directory(id.pid)?;
         let text = read_at(directory.as_fd(), "io")?;
@@ -21,8 +22,8 @@ impl Kernel {
         count.ok_or_else(|| io::Error::other("the kernel does not count what a process writes"))
     }
 
-    /// Returns the second of the wall clock at which the terminal that is a process's standard output
-    /// last showed something, which the kernel notes once in eight seconds; `None` where its output is no
+    /// Returns the second of the wall clock of the last output on the terminal that is a process's
+    /// standard output. The kernel updates this time every eight seconds. `None` if its output is no
     /// terminal.
     pub fn terminal_output_at(&self, id: &ProcId) -> io::Result<Option<i64>> {
         let directory = open_process_directory(id.pid)?;

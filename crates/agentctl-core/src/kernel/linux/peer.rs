@@ -30,7 +30,7 @@ impl Kernel {
         Ok(socket_peercred(socket)?.uid.as_raw())
     }
 
-    /// Returns the user whom a process belongs to; `None` when it has gone.
+    /// Returns the owner of a process; `None` if it is gone.
     pub fn owner(&self, pid: u32) -> io::Result<Option<u32>> {
         match std::fs::metadata(format!("/proc/{pid}")) {
             Ok(meta) => Ok(Some(meta.uid())),
@@ -39,23 +39,23 @@ impl Kernel {
         }
     }
 
-    /// Returns the process that called `listen`, or `connect`, on the other end; `None` when it has gone.
+    /// Returns the process that called `listen`, or `connect`, on the other end; `None` if it is gone.
     ///
-    /// Its pid may belong to another process by now. The kernel's own handle tells them apart; before
-    /// Linux 6.5 there is none, and the caller must make sure that the process is the one it means.
+    /// Its pid may belong to another process by now. The kernel's pidfd of the peer tells them apart;
+    /// before Linux 6.5 there is none, and the caller must check that the process is the expected one.
     pub fn peer(&self, socket: impl AsFd) -> io::Result<Option<Process>> {
         match peer_handle(&socket) {
             Ok(handle) => {
                 let Some(pid) = pid_of(&handle)? else { return Ok(None) };
                 let process = self.process(pid)?;
-                // It lives after the look, so that was what was looked at.
+                // The process still lives after the read, so the data is its own.
                 Ok(if has_exited(&handle)? { None } else { process })
             }
             Err(error) if error.raw_os_error() == Some(Errno::NOPROTOOPT.raw_os_error()) => {
                 let pid = socket_peercred(&socket)?.pid.as_raw_nonzero().get();
                 u32::try_from(pid).map_or(Ok(None), |pid| self.process(pid))
             }
-            // It has gone, or cannot be named from here.
+            // It is gone, or not visible from here.
             Err(_) => Ok(None),
         }
     }
@@ -76,10 +76,10 @@ fn peer_handle(socket: &impl AsFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(handle) })
 }
 
-/// Returns the pid of the process that a handle names, while it has one.
+/// Returns the pid of the process of a handle, while it has one.
 fn pid_of(handle: &OwnedFd) -> io::Result<Option<u32>> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", handle.as_raw_fd()))?;
     let pid = text.lines().find_map(|line| line.strip_prefix("Pid:"));
-    // It is -1 of one that has gone, and 0 of one in a namespace that we do not see.
+    // -1 for a process that is gone, 0 for a process in a namespace that we do not see.
     Ok(pid.and_then(|pid| pid.trim().parse().ok()).filter(|pid| *pid > 0))
 }

@@ -1,7 +1,7 @@
-//! Which user serves a connection on the loopback.
+//! The owner of the server end of a connection on the loopback.
 //!
-//! Any user of the machine may listen on a port of the loopback that nobody holds at the moment. The kernel
-//! lists both ends of such a connection, each with the user whose socket it is.
+//! Any user of the machine may listen on a free port of the loopback. The kernel lists both ends of a
+//! connection, each with the owner of the socket.
 
 use std::fs::File;
 use std::io;
@@ -14,11 +14,12 @@ use super::{Kernel, each_line};
 const LISTEN: &str = "0A";
 
 impl Kernel {
-    /// Returns the user who serves the connection from `ours` to `theirs`, an address of the loopback; `None`
-    /// where that cannot be told, because nobody in this network has the other end, or several might.
+    /// Returns the owner of the server end of the connection from `ours` to `theirs`, an address of the
+    /// loopback; `None` if that is unknown, because the other end is not in this network namespace, or
+    /// is ambiguous.
     ///
-    /// Once somebody has accepted it, the connection has a row of its own. Before, whoever listens there may
-    /// accept it: then all who do must be one user.
+    /// An accepted connection has a row of its own. Before that, any listener on the address may accept
+    /// it: then all of them must belong to one user.
     pub fn serving_uid(&self, ours: SocketAddr, theirs: SocketAddr) -> io::Result<Option<u32>> {
         let (ours, theirs) = (canonical(ours), canonical(theirs));
         let (mut exactly, mut everywhere): (Vec<u32>, Vec<u32>) = Default::default();
@@ -46,7 +47,7 @@ impl Kernel {
                 }
             })?;
         }
-        // Who listens on the very address is given the connection before who listens on all of them.
+        // The kernel prefers a listener on the exact address to a listener on all addresses.
         let mut listening = if exactly.is_empty() { everywhere } else { exactly };
         listening.sort_unstable();
         listening.dedup();
@@ -82,8 +83,8 @@ impl Row {
         Some(Self { local, remote, state, uid, inode })
     }
 
-    /// Says whether it is that end of that connection, and in the hands of a process. The end that nobody has
-    /// accepted yet has no inode, and no user of its own on many kernels.
+    /// Says whether it is that end of that connection, and accepted by a process. An end that is not
+    /// accepted yet has no inode, and on many kernels no user.
     fn is_connection(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         self.inode != 0 && self.local == local && self.remote == remote
     }
@@ -92,10 +93,10 @@ impl Row {
         self.state == LISTEN
     }
 
-    /// Says whether it is meant for every address, this one among them.
+    /// Says whether it listens on every address, including this one.
     fn is_everywhere(&self, at: SocketAddr) -> bool {
         let ip = self.local.ip();
-        // Who listens on every address of IPv6 mostly does so for IPv4, too.
+        // A listener on every IPv6 address usually accepts IPv4, too.
         ip.is_unspecified() && (ip.is_ipv6() || at.is_ipv4()) && self.local.port() == at.port()
     }
 }
@@ -112,9 +113,9 @@ mod tests {
 
     use super::*;
 
-    /// S6: the user is told before anybody has accepted the connection, and afterwards.
+    /// S6: the user is known before the connection is accepted, and afterwards.
     #[test]
-    fn a_connection_is_served_by_the_one_who_listens() {
+    fn a_connection_is_served_by_the_user_of_its_listener() {
         let kernel = Kernel::open().expect("a kernel");
         for at in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
             let Ok(listener) = TcpListener::bind(at) else { continue };
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_nobody_has_accepted_has_no_user() {
+    fn a_connection_that_is_not_accepted_has_no_user() {
         let row = "   5: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 0 1";
         let row = Row::parse(row).expect("a row");
         let end = |port| SocketAddr::new([127, 0, 0, 1].into(), port);

@@ -1,6 +1,6 @@
-//! The texts in which the kernel describes a process: `/proc/<pid>/stat` and `/proc/<pid>/status`.
+//! Parsers for the kernel's descriptions of a process: `/proc/<pid>/stat` and `/proc/<pid>/status`.
 
-/// The fields of a `/proc/<pid>/stat` line that we use.
+/// The fields of a `/proc/<pid>/stat` line that are used.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) comm: String,
@@ -11,7 +11,7 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// Splits from the right of the name: it may hold any byte, `)` included.
+    /// Parses a line. The name may contain any byte, `)` included, so the last `)` ends it.
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let open = memchr::memchr(b'(', line)?;
         let close = memchr::memrchr(b')', line)?;
@@ -34,8 +34,8 @@ impl Stat {
     }
 }
 
-/// Reads the second number of the line `Uid:` in `/proc/<pid>/status`. The owner of `/proc/<pid>` is not
-/// asked: it is root for a process that may not be dumped, whatever its user.
+/// Reads the second number of the line `Uid:` in `/proc/<pid>/status`. The owner of the directory
+/// `/proc/<pid>` is not used: it is root for every process that may not be dumped.
 pub(super) fn effective_uid(status: &[u8]) -> Option<u32> {
     let line = status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
     std::str::from_utf8(line).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()

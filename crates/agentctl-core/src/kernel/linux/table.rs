@@ -1,9 +1,10 @@
-//! Reading many processes within a deadline, whatever single ones among them do to hinder it.
+//! Reads many processes within a deadline, even if single processes block the reading.
 //!
-//! Arguments and environment are read from the memory of the process itself, and the kernel waits for that
-//! memory: a process that has mapped a file of a file system which never answers there is read for ever.
-//! So processes are read on a thread that can be left behind. The processes whose reading hangs are named
-//! as gaps and are not read again while a thread still hangs in them; all others are read.
+//! Arguments and environment are read from the memory of the process itself, and the kernel waits for
+//! that memory: if a process has mapped a file there from a file system that never answers, the read
+//! never returns. So processes are read on a thread that can be abandoned. The processes whose reading
+//! hangs are reported as gaps and are not read again while a thread still hangs in them; all others are
+//! read.
 
 use std::collections::HashSet;
 use std::io;
@@ -13,14 +14,16 @@ use std::time::{Duration, Instant};
 
 use super::{Brief, Kernel, Process, Table, gone_is_none, open_process_directory, read_at};
 
-/// The processes of one table that are becoming another program are waited for so long, all together.
-const FORMING: Duration = Duration::from_millis(100);
-/// A process that takes this part of the time that is left hangs: however many do, time is left for the rest.
-const HANGS_PART: u32 = 8;
-/// No process hangs that takes less: on a busy machine the reading thread may have to wait for its turn.
-const HANGS_LEAST: Duration = Duration::from_millis(100);
-/// With this many threads that hang, the rest of the table is not read.
-const HANGING_MOST: usize = 64;
+/// Longest wait for all processes of one table that are in `execve`, together.
+const EXECVE_WAIT: Duration = Duration::from_millis(100);
+/// A read hangs if it takes this fraction of the remaining time (1/n), so that time is left for the
+/// other processes.
+const HANG_FRACTION: u32 = 8;
+/// Shortest duration after which a read counts as hanging: on a busy machine the reading thread may not
+/// be scheduled.
+const MIN_HANG_TIME: Duration = Duration::from_millis(100);
+/// Most hanging threads; beyond that the rest of the table is not read.
+const MAX_HANGING: usize = 64;
 
 /// The processes in which a thread of ours hangs.
 static HANGING: Mutex<Option<HashSet<u32>>> = Mutex::new(None);
@@ -30,7 +33,7 @@ fn hanging<T>(with: impl FnOnce(&mut HashSet<u32>) -> T) -> T {
     with(hanging.get_or_insert_default())
 }
 
-/// What a reading thread shares with the one that waits for it.
+/// The state that a reading thread shares with the waiting one.
 struct Reading<F> {
     kernel: Kernel,
     pids: Vec<u32>,
@@ -46,9 +49,9 @@ struct Answers {
     /// A process could not be read in time.
     late: bool,
     done: bool,
-    /// The place of the process that is being read.
+    /// The index of the process that is being read.
     at: usize,
-    /// The number of the thread that is listened to; the others were left behind.
+    /// The number of the current reading thread; the others were abandoned.
     thread: usize,
 }
 
@@ -57,7 +60,7 @@ impl<F: Fn(&Kernel, u32) -> io::Result<Option<Process>> + Send + Sync + 'static>
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the processes from this place on, as long as somebody listens to this thread.
+    /// Reads the processes from this index on, until this thread is abandoned.
     fn read_from(&self, first: usize, thread: usize) {
         for (place, pid) in self.pids.iter().enumerate().skip(first) {
             {
@@ -94,9 +97,9 @@ impl<F: Fn(&Kernel, u32) -> io::Result<Option<Process>> + Send + Sync + 'static>
         builder.spawn(move || reading.read_from(first, thread)).map(|_| ())
     }
 
-    /// Waits until all are read; goes on behind a process whose reading hangs.
+    /// Waits until all are read; continues behind a process whose reading hangs, on a new thread.
     fn watch(self: &Arc<Self>, until: Instant) -> io::Result<()> {
-        let patience_of = |left: Duration| (left / HANGS_PART).max(HANGS_LEAST);
+        let patience_of = |left: Duration| (left / HANG_FRACTION).max(MIN_HANG_TIME);
         let mut patience = patience_of(until.saturating_duration_since(Instant::now()));
         self.begin(0, 0)?;
         let (mut last, mut since) = (0, Instant::now());
@@ -120,7 +123,7 @@ impl<F: Fn(&Kernel, u32) -> io::Result<Option<Process>> + Send + Sync + 'static>
             let mut many = false;
             if alike >= patience {
                 found.gaps.push(format!("reading process {pid} hangs"));
-                many = hanging(|pids| pids.insert(pid) && pids.len() >= HANGING_MOST);
+                many = hanging(|pids| pids.insert(pid) && pids.len() >= MAX_HANGING);
             }
             if left.is_zero() || many {
                 let rest = self.pids.len() - at;
@@ -143,8 +146,8 @@ impl<F: Fn(&Kernel, u32) -> io::Result<Option<Process>> + Send + Sync + 'static>
 }
 
 impl Kernel {
-    /// Reads the process table in two stages, owner first, details only for those `wanted` asks for. It
-    /// ends in time; what could not be read by then is a gap.
+    /// Reads the process table in two stages: owner first, details only for processes that `wanted`
+    /// accepts. It returns by the deadline; processes that could not be read by then are gaps.
     pub fn table(
         &self,
         until: Instant,
@@ -158,7 +161,7 @@ impl Kernel {
         }
     }
 
-    /// Reads these processes, each as `one` does, on a thread that is left behind when it hangs.
+    /// Reads these processes, each with `one`, on a thread that is abandoned if it hangs.
     pub(super) fn read_within(
         &self,
         until: Instant,
@@ -184,9 +187,10 @@ impl Kernel {
         table
     }
 
-    /// Reads those again that are becoming another program, until they have or the time for all is up.
+    /// Reads the processes that are in `execve` again, until they have arguments or the timeout has
+    /// passed.
     fn wait_for_arguments(&self, until: Instant, table: &mut Table) {
-        let until = until.min(Instant::now() + FORMING);
+        let until = until.min(Instant::now() + EXECVE_WAIT);
         let mut forming: Vec<usize> = Vec::new();
         forming.extend((0..table.processes.len()).filter(|at| is_forming(&table.processes[*at])));
         while !forming.is_empty() && Instant::now() < until {
@@ -211,15 +215,14 @@ pub(super) fn unlisted(error: &io::Error) -> Table {
     Table { gaps, late: true, ..Table::default() }
 }
 
-/// Says whether a process is becoming another program: `execve` fills in last where the arguments are. A
-/// process whose arguments are there and cannot be read has hidden them, and will not show them later.
+/// Says whether a process is in `execve`, which sets the address of the arguments last. A process whose
+/// arguments exist and cannot be read has hidden them, and will not show them later.
 fn is_forming(process: &Process) -> bool {
     let nothing = process.argv.iter().all(String::is_empty);
     nothing && process.exe.is_some() && super::arguments_are_missing(process.id.pid)
 }
 
-/// Looks whether the environment of a process can be read, too: whoever asks for that later cannot leave
-/// the question behind.
+/// Also reads the environment once: a later reader has no thread that can be abandoned.
 fn readable(pid: u32, process: Option<Process>) -> io::Result<Option<Process>> {
     if process.is_some()
         && let Some(directory) = gone_is_none(open_process_directory(pid))?
@@ -235,10 +238,10 @@ mod tests {
 
     use super::*;
 
-    /// S5: a process that is read for ever costs itself, within the deadline, and is not read again while
-    /// the thread that was left behind hangs in it.
+    /// S5: a process whose reading hangs costs only itself, within the deadline, and is not read again
+    /// while the abandoned thread hangs in it.
     #[test]
-    fn a_process_that_is_read_for_ever_costs_itself_only() {
+    fn a_process_whose_reading_hangs_hides_no_other() {
         static OPEN: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
         static ENTERED: AtomicUsize = AtomicUsize::new(0);
         const HANGS: u32 = u32::MAX;
@@ -271,7 +274,7 @@ mod tests {
         assert!(look(Duration::from_mins(5)).gaps.is_empty(), "it is read again once it can be");
     }
 
-    /// S5: however many processes hang, time is left to read the others.
+    /// S5: time is left for the other processes, no matter how many hang.
     #[test]
     fn ten_processes_that_hang_leave_time_for_the_others() {
         const HANGING: u32 = 10;

@@ -1,4 +1,4 @@
-//! Which Unix sockets are connected to each other: `/proc` does not say, the kernel's socket diagnosis does.
+//! Pairs of connected Unix sockets: `/proc` does not show them, the kernel's socket diagnosis does.
 
 use std::io;
 
@@ -18,8 +18,8 @@ const UDIAG_SHOW_PEER: u32 = 4;
 const UNIX_DIAG_PEER: u16 = 2;
 const HEADER_BYTES: usize = 16;
 const SOCKET_BYTES: usize = 16;
-/// No machine has so many pages of sockets; a kernel that never ends its list is not waited for.
-const MOST_PAGES: usize = 10_000;
+/// Most pages of sockets that are read, in case the kernel never ends its list.
+const MAX_PAGES: usize = 10_000;
 
 /// Returns the inode numbers of the connected Unix sockets of this network namespace, each with its peer's.
 pub(super) fn pairs() -> io::Result<Vec<(u64, u64)>> {
@@ -32,9 +32,9 @@ pub(super) fn pairs() -> io::Result<Vec<(u64, u64)>> {
     sendto(&socket, &request(), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut found = Vec::new();
     let mut page = vec![0; 64 << 10];
-    for _ in 0..MOST_PAGES {
+    for _ in 0..MAX_PAGES {
         deadline::check()?;
-        // The answer is ready when the request has been taken: this does not block.
+        // The answer is complete when the request was accepted: this does not block.
         let (count, _) = recv(&socket, page.as_mut_slice(), RecvFlags::empty())?;
         if read_page(&page[..count], &mut found)? {
             return Ok(found);
@@ -52,7 +52,7 @@ fn request() -> Vec<u8> {
     bytes.extend([0; 8]);
     // Family, protocol and two bytes of padding.
     bytes.extend([1, 0, 0, 0]);
-    // Sockets in every state, whatever their inode.
+    // Sockets in every state, with any inode.
     bytes.extend(u32::MAX.to_ne_bytes());
     bytes.extend(0_u32.to_ne_bytes());
     bytes.extend(UDIAG_SHOW_PEER.to_ne_bytes());

@@ -29,7 +29,7 @@ impl Kernel {
         if done == 0 { Ok(uid) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Returns the user whom a process belongs to. Not told on macOS.
+    /// Returns the owner of a process; fails on macOS.
     pub fn owner(&self, _pid: u32) -> io::Result<Option<u32>> {
         Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -37,8 +37,8 @@ impl Kernel {
         ))
     }
 
-    /// Returns the process on the other end; `None` when it has gone. Its pid may belong to another process
-    /// by now: the caller must make sure that the process is the one it means.
+    /// Returns the process on the other end; `None` if it is gone. Its pid may belong to another
+    /// process by now: the caller must check that the process is the expected one.
     pub fn peer(&self, socket: impl AsFd) -> io::Result<Option<Process>> {
         let mut pid: c_int = 0;
         let mut length = u32::try_from(size_of::<c_int>()).unwrap_or(4);

@@ -1,4 +1,4 @@
-//! The questions that macOS does not answer. Each fails; none is answered with "nothing".
+//! The questions that macOS does not answer. Each fails; none returns an empty answer.
 
 use std::io;
 use std::path::Path;
@@ -12,12 +12,12 @@ fn unsupported(why: &'static str) -> io::Error {
 }
 
 impl Kernel {
-    /// Fails: macOS does not show what a process writes its output to.
+    /// Fails: macOS does not show the standard output of a process.
     pub fn stdout_file(&self, _id: &ProcId) -> io::Result<Option<std::fs::File>> {
         Err(unsupported("macOS does not show what a process writes its output to"))
     }
 
-    /// Fails: macOS does not tell who holds a file lock.
+    /// Fails: macOS does not show the holder of a file lock.
     pub fn file_locks(&self, _wanted: &dyn Fn(u64) -> bool) -> io::Result<Vec<FileLock>> {
         Err(unsupported("macOS does not tell which process holds a file lock"))
     }
@@ -32,22 +32,22 @@ impl Kernel {
         Err(unsupported("the open files of other processes are not read on macOS"))
     }
 
-    /// Fails: how far other processes have come in a file is not read on macOS.
+    /// Fails: the file positions of other processes are not read on macOS.
     pub fn positions(&self, _id: &ProcId, _device: u64, _inode: u64) -> io::Result<Vec<u64>> {
         Err(unsupported("the open files of other processes are not read on macOS"))
     }
 
-    /// Fails: what other processes have written is not counted on macOS.
+    /// Fails: the bytes written by other processes are not counted on macOS.
     pub fn written_bytes(&self, _id: &ProcId) -> io::Result<u64> {
         Err(unsupported("what other processes have written is not counted on macOS"))
     }
 
-    /// Fails: the terminals of other processes are not looked at on macOS.
+    /// Fails: the terminals of other processes are not read on macOS.
     pub fn terminal_output_at(&self, _id: &ProcId) -> io::Result<Option<i64>> {
         Err(unsupported("the terminals of other processes are not looked at on macOS"))
     }
 
-    /// Fails: other processes' open files are not read on macOS.
+    /// Fails: the open files of other processes are not read on macOS.
     pub fn open_files(
         &self,
         _id: &ProcId,
@@ -56,18 +56,18 @@ impl Kernel {
         Err(unsupported("the open files of other processes are not read on macOS"))
     }
 
-    /// Fails: who is connected to whom is not read on macOS.
+    /// Fails: the connections of other processes are not read on macOS.
     pub fn is_connected(&self, _client: &ProcId, _server: &ProcId) -> io::Result<bool> {
         Err(unsupported("the sockets of other processes are not read on macOS"))
     }
 
-    /// Fails: who listens where is not read on macOS.
+    /// Fails: the listening sockets of other processes are not read on macOS.
     pub fn listening(&self, _id: &ProcId) -> io::Result<Vec<std::net::SocketAddr>> {
         Err(unsupported("the sockets of other processes are not read on macOS"))
     }
 
-    /// Fails: macOS does not tell which user serves a connection. No secret is sent to a loopback address in
-    /// plain text then.
+    /// Fails: macOS does not show which user serves a connection. Then no secret is sent to a loopback
+    /// address in plain text.
     pub fn serving_uid(
         &self,
         _ours: std::net::SocketAddr,

@@ -1,5 +1,5 @@
-//! Events as the daemon tells them. When it goes, another one is asked, and what happened in between is
-//! found by comparing a look of our own with what was told.
+//! Events from the daemon. When it exits, this connects to the next one, and finds the changes in
+//! between by comparing a look of its own with the events received.
 
 use std::collections::{HashSet, VecDeque};
 use std::net::Shutdown;
@@ -20,14 +20,14 @@ use crate::daemon::start::{self, NotConnected};
 use crate::failure::Failure;
 use crate::protocol::{Request, SubscribeParams, Subscribed};
 
-/// So many ids are remembered, so that nothing is told twice.
-const TOLD_MOST: usize = 16_384;
-/// A daemon that went is not asked for again sooner than this.
-const BREATH: Duration = Duration::from_millis(200);
+/// Most event ids that are remembered to filter duplicates.
+const MAX_REMEMBERED_IDS: usize = 16_384;
+/// Shortest time between two attempts to reach a daemon.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 
 /// One line of the daemon.
 #[derive(Deserialize)]
-struct Said<'a> {
+struct DaemonLine<'a> {
     method: Option<&'a str>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
@@ -38,21 +38,21 @@ struct Lost {
     count: u64,
 }
 
-/// The ids that were told already.
+/// The ids of the events that were printed already.
 #[derive(Default)]
-struct Ids {
+struct PrintedIds {
     ids: HashSet<String>,
     order: VecDeque<String>,
 }
 
-impl Ids {
+impl PrintedIds {
     /// Says whether it is new, and remembers it.
     fn add(&mut self, id: &str) -> bool {
         if !self.ids.insert(id.to_owned()) {
             return false;
         }
         self.order.push_back(id.to_owned());
-        if self.order.len() > TOLD_MOST
+        if self.order.len() > MAX_REMEMBERED_IDS
             && let Some(oldest) = self.order.pop_front()
         {
             self.ids.remove(&oldest);
@@ -61,10 +61,10 @@ impl Ids {
     }
 }
 
-/// Connects to the daemon, which is started where none runs; `None` when the stream was ended meanwhile.
+/// Connects to the daemon, which is started if none runs; `None` if the stream was ended meanwhile.
 ///
-/// That may take as long as a daemon may take to start or to answer. It is done on another thread, so that
-/// an end of the stream is not waited for.
+/// A daemon may take long to start or to answer. The connection is made on another thread, so that the
+/// end of the stream need not wait for it.
 fn connected(host: &Arc<Host>, end: &End) -> Result<Option<Client>, NotConnected> {
     let (sender, answer) = channel();
     let told = sender.clone();
@@ -84,31 +84,31 @@ fn connected(host: &Arc<Host>, end: &End) -> Result<Option<Client>, NotConnected
     }
 }
 
-/// Why no daemon is listened to.
+/// Why the events do not come from a daemon.
 pub(super) enum Alone {
     /// The stream was ended before it began.
     Ended,
-    /// The daemon sees another world than this command.
+    /// The daemon uses other settings than this command.
     OtherWorld,
-    /// What listens in the daemon's place is not believed.
+    /// The process at the daemon's socket is not trusted.
     Untrusted(ClientError),
 }
 
-/// Events as the daemon tells them.
+/// Events from the daemon.
 pub(super) struct Remote {
     host: Arc<Host>,
     client: Client,
     params: SubscribeParams,
-    /// Never woken: it only compares, with what was told last.
+    /// Never woken: it only compares its look with the last events.
     own: Watcher,
-    told: Ids,
+    told: PrintedIds,
     waiting: VecDeque<StreamItem>,
     end: End,
 }
 
 impl Remote {
-    /// Listens to the daemon, which is started where none runs. Fails with the reason where this process must
-    /// look by itself, and where it is ended before it begins.
+    /// Subscribes to the daemon, which is started if none runs. Returns the reason if this process must
+    /// watch by itself, or if it was ended before it began.
     pub(super) fn begin(
         fleet: &Fleet,
         params: SubscribeParams,
@@ -132,14 +132,15 @@ impl Remote {
             client,
             params,
             own,
-            told: Ids::default(),
+            told: PrintedIds::default(),
             waiting: VecDeque::new(),
             end,
         };
         if remote.subscribe().is_err() {
             remote.again()?;
         }
-        // Listened first, remembered second: what ends in between has the same id both times.
+        // The subscription comes first and the replay second: an end in between has the same id in
+        // both.
         for event in from.into_iter().flat_map(|from| replay::since(host, fleet.adapters, from)) {
             remote.told.add(&event.id);
             remote.waiting.push_back(StreamItem::Event(Box::new(event)));
@@ -152,20 +153,21 @@ impl Remote {
         self.end.does(move || {
             let _gone = stream.shutdown(Shutdown::Both);
         });
-        // What is not wanted must be known all the same: what follows from it may be wanted.
+        // All events are needed, also unwanted ones: later wanted events are derived from the known
+        // state.
         let all = Request::EventsSubscribe(SubscribeParams::default());
         let _yes: Subscribed = self.client.call(&all, HELLO_TIMEOUT)?;
         Ok(())
     }
 
-    /// Listens to the next daemon, and finds out what nobody told in between.
+    /// Subscribes to the next daemon, and finds the changes since the previous one.
     fn again(&mut self) -> Result<(), Failure> {
         while let Some(client) = connected(&self.host, &self.end)? {
             self.client = client;
             if self.subscribe().is_ok() {
                 break;
             }
-            std::thread::park_timeout(BREATH);
+            std::thread::park_timeout(RECONNECT_PAUSE);
         }
         for event in self.own.look().events {
             if self.params.admits(event.kind, event.adapter) && self.told.add(&event.id) {
@@ -175,9 +177,9 @@ impl Remote {
         Ok(())
     }
 
-    /// Takes in one line.
+    /// Handles one line of the daemon.
     fn hear(&mut self, line: &[u8]) {
-        let Ok(said) = serde_json::from_slice::<Said<'_>>(line) else { return };
+        let Ok(said) = serde_json::from_slice::<DaemonLine<'_>>(line) else { return };
         let Some(params) = said.params else { return };
         match said.method {
             Some("event") => {

@@ -77,7 +77,7 @@ impl From<PermissionsArg> for Permissions {
     }
 }
 
-/// A hook as typed, split by shell-word rules; no shell runs it.
+/// A hook command, split by shell-word rules; no shell runs it.
 #[derive(Clone)]
 struct Words(Vec<String>);
 

@@ -38,7 +38,7 @@ fn threads_named(pid: u32, name: &str) -> usize {
     names.filter(|comm| comm.trim() == name).count()
 }
 
-/// S4: a view that never ends stands where Codex keeps its threads. The rollouts say the same.
+/// S4: an endless view has the name of Codex's table of threads. The rollouts hold the same facts.
 #[test]
 fn an_endless_view_of_codex_is_not_read() {
     sandboxed(|| {
@@ -118,9 +118,9 @@ fn a_statement_that_takes_hours_ends_at_the_deadline_in_the_daemon() {
     });
 }
 
-/// S4: more rows than any home has are not taken, and what is shown below one thread is bounded.
+/// S4: the number of rows is limited, and so is the number of subagents of one thread.
 #[test]
-fn rows_without_number_are_not_taken() {
+fn the_number_of_rows_of_a_database_is_limited() {
     sandboxed(|| {
         let home = home();
         rollout(&home, A, &[started()]);

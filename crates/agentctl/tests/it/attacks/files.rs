@@ -16,7 +16,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("there").permissions().mode() & 0o7777
 }
 
-/// S18: what `daemon install` writes is for this user only, whatever the umask is.
+/// S18: the file of `daemon install` is readable by this user only, whatever the umask is.
 #[test]
 fn an_installed_service_is_written_for_this_user_only() {
     sandboxed(|| {
@@ -36,7 +36,7 @@ fn an_installed_service_is_written_for_this_user_only() {
             let mode = mode(&home.path().join(folder));
             assert_eq!(mode & 0o077, 0, "{folder} has mode {mode:o}");
         }
-        // One that is there already and open is closed.
+        // An existing file with open permissions is closed.
         fs::set_permissions(&unit, fs::Permissions::from_mode(0o666)).expect("set");
         let again = home.run(&["daemon", "install"]);
         assert_eq!((again.code, mode(&unit) & 0o077), (Some(0), 0), "{again:?}");
@@ -75,7 +75,7 @@ fn another_users_lock_on_a_directory_keeps_no_launch_out() {
     });
 }
 
-/// S22: a launch of ours that holds the directory still keeps the next one out.
+/// S22: a lock of our own launch still keeps the next launch out.
 #[test]
 fn a_lock_of_our_own_still_keeps_a_launch_out() {
     sandboxed(|| {
@@ -115,7 +115,7 @@ fn live(home: &mut TestHome, name: &str) -> Agent {
     agent
 }
 
-/// S23: two sessions with one id are told apart, and each can be named.
+/// S23: two sessions with one id are distinguished, and each can be named.
 #[test]
 fn one_session_id_in_two_homes_can_be_told_apart() {
     sandboxed(|| {
@@ -149,7 +149,7 @@ fn one_session_id_in_two_homes_can_be_told_apart() {
             let one = home.run(&["status", &text, "--json"]);
             assert_eq!(one.json()["root"], **root, "{text}: {one:?}");
         }
-        // Without a pid the home alone tells them apart.
+        // Without a pid only the home distinguishes them.
         second.kill();
         drop(first);
         let both = home.run(&["status", A]);
@@ -192,7 +192,7 @@ fn nothing_is_written_into_another_users_folder() {
                 assert_eq!(files(&inside), 0, "{link} {args:?}: {refused:?}");
             }
         }
-        // A state folder of ours that is a link to another folder of ours is no attack.
+        // A state folder that is a link to another folder of this user is no attack.
         let home = home();
         let real = folder(&home, "real-state");
         symlink(&real, home.at(".local/state")).expect("linked");

@@ -19,7 +19,7 @@ struct Foreign {
 }
 
 impl Foreign {
-    /// `more` is what the agent's own live record says beside its session.
+    /// `more` are further fields of the agent's live record.
     fn new(more: &serde_json::Value) -> Self {
         let mut claude = Claude::new();
         let root = claude.home.path().join("ws/.c");
@@ -69,7 +69,7 @@ fn assert_refused(told: &Output) {
 fn the_program_of_a_process_is_never_executed() {
     sandboxed(|| {
         let foreign = Foreign::new(&json!({"status": "busy", "kind": "bg", "jobId": "job1"}));
-        // What runs the program of the process would be seen: it replaces the file by one that tells.
+        // The program file is replaced by one that leaves a trace if it is run.
         let ran = foreign.claude.home.at("was-run");
         let program = foreign.claude.home.path().join("ws/claude");
         std::fs::remove_file(&program).expect("removed");
@@ -83,7 +83,8 @@ fn the_program_of_a_process_is_never_executed() {
     });
 }
 
-/// S2: nor in the user's own home: the session is refused, with the sentence that says what is missing.
+/// S2: nor in the user's own home: the session is refused, with a sentence that names the missing
+/// program.
 #[test]
 fn a_background_session_without_an_installed_claude_is_refused() {
     sandboxed(|| {
@@ -132,7 +133,7 @@ fn no_command_is_run_for_a_home_that_only_a_process_named() {
     });
 }
 
-/// S3: the user's agent is not started with a configuration that somebody else wrote.
+/// S3: the user's agent is not started with the configuration of another program.
 #[test]
 fn a_session_of_a_foreign_home_is_neither_resumed_nor_forked() {
     sandboxed(|| {
@@ -205,7 +206,7 @@ fn the_id_of_a_launched_session_in_a_foreign_home_does_not_reach_its_run() {
         let foreign = Foreign::new(&json!({"status": "busy"}));
         let home = &foreign.claude.home;
         let tool = home.at("pids/tool");
-        // A real launch: its agent tells this id, and has an orphan below its shim.
+        // A real launch: its agent reports this id, and has an orphan below its shim.
         let init = json!({"type": "system", "subtype": "init", "session_id": B});
         let text = json!({"type": "assistant", "message": {"content": []}});
         script(
@@ -229,7 +230,7 @@ fn the_id_of_a_launched_session_in_a_foreign_home_does_not_reach_its_run() {
     });
 }
 
-/// Makes so many transcripts of Claude Code in a home: names of one file.
+/// Creates this many transcripts of Claude Code in a home: hard links of one file.
 fn transcripts(home: &Path, first: usize, many: usize) {
     let folder = home.join("projects/-w");
     std::fs::create_dir_all(&folder).expect("made");

@@ -39,7 +39,7 @@ fn decoy(home: &mut TestHome, name: &str, variable: &str, root: &Path) -> Agent 
     agent
 }
 
-/// A record of Claude Code as the attacker writes it: nothing but what makes it believed.
+/// A forged record of Claude Code with only the fields that are needed to be believed.
 fn record(home: &TestHome, pid: u32) -> String {
     json!({"sessionId": A, "cwd": home.path().join("ws"), "procStart": ticks(pid).to_string(),
         "status": "busy"})
@@ -70,7 +70,7 @@ fn codes(told: &[Output]) -> Vec<Option<i32>> {
 
 /// S1: the record has the right start time and lies in a home that only a decoy names.
 #[test]
-fn a_record_in_a_decoys_home_that_names_a_stranger_kills_nobody() {
+fn a_record_in_a_decoys_home_that_names_a_stranger_kills_no_process() {
     sandboxed(|| {
         let mut home = home();
         let mut victim = Echo::start("cat", None);
@@ -86,7 +86,7 @@ fn a_record_in_a_decoys_home_that_names_a_stranger_kills_nobody() {
 
 /// S1: the same record in the user's own home: no record makes another program the agent.
 #[test]
-fn a_record_in_the_users_own_home_that_names_a_stranger_kills_nobody() {
+fn a_record_in_the_users_own_home_that_names_a_stranger_kills_no_process() {
     sandboxed(|| {
         let home = home();
         let mut victim = Echo::start("cat", None);
@@ -98,7 +98,7 @@ fn a_record_in_the_users_own_home_that_names_a_stranger_kills_nobody() {
 
 /// S1: the start time is only guessed, by hundreds of records whose names all mean the same pid.
 #[test]
-fn four_hundred_guesses_at_a_start_time_kill_nobody() {
+fn four_hundred_guesses_at_a_start_time_kill_no_process() {
     sandboxed(|| {
         let mut home = home();
         let mut victim = Echo::start("cat", None);
@@ -118,7 +118,7 @@ fn four_hundred_guesses_at_a_start_time_kill_nobody() {
 
 /// S1: decoy and record are made in a pid namespace of their own, where the victim cannot be seen.
 #[test]
-fn a_record_written_in_another_pid_namespace_kills_nobody() {
+fn a_record_written_in_another_pid_namespace_kills_no_process() {
     sandboxed(|| {
         let home = home();
         let mut victim = Echo::start("cat", None);
@@ -147,7 +147,7 @@ fn a_record_written_in_another_pid_namespace_kills_nobody() {
 
 /// S1: the record names another agent's real process, whose own environment names another home.
 #[test]
-fn a_record_that_names_a_real_agent_of_another_home_kills_nobody() {
+fn a_record_that_names_a_real_agent_of_another_home_kills_no_process() {
     sandboxed(|| {
         let mut claude = Claude::new();
         claude.transcript(A, &[prompt("x")]);
@@ -168,7 +168,7 @@ fn a_record_that_names_a_real_agent_of_another_home_kills_nobody() {
 
 /// S1: a hard link to a lock that a build holds is no lock of a thread, and the build no Codex.
 #[test]
-fn a_hard_link_to_a_strangers_lock_kills_nobody() {
+fn a_hard_link_to_a_strangers_lock_kills_no_process() {
     sandboxed(|| {
         for foreign in [true, false] {
             let mut home = home();
@@ -190,7 +190,7 @@ fn a_hard_link_to_a_strangers_lock_kills_nobody() {
 
 /// S1: the demo agent's records are believed no more than others.
 #[test]
-fn a_record_of_the_demo_agent_that_names_a_stranger_kills_nobody() {
+fn a_record_of_the_demo_agent_that_names_a_stranger_kills_no_process() {
     sandboxed(|| {
         let home = home();
         let mut victim = Echo::start("cat", None);
@@ -210,7 +210,7 @@ fn a_record_of_the_demo_agent_that_names_a_stranger_kills_nobody() {
 /// the right to start a process as another user there is nothing to show.
 #[test]
 #[ignore = "needs root: it plays another user"]
-fn a_record_that_names_another_users_process_kills_nobody() {
+fn a_record_that_names_another_users_process_kills_no_process() {
     sandboxed(|| {
         let other = testkit::another_user();
         let home = home();

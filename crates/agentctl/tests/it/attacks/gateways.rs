@@ -34,7 +34,7 @@ fn gateway_at(home: &TestHome, url: &str) {
 /// S6: another user listens on the gateway's port and speaks like a gateway: no secret is sent.
 #[test]
 #[ignore = "needs root: it plays another user"]
-fn a_gateway_of_another_user_is_told_no_secret() {
+fn a_gateway_of_another_user_gets_no_secret() {
     sandboxed(|| {
         let folder = tempfile::tempdir().expect("a folder");
         let heard = folder.path().join("heard");
@@ -56,9 +56,9 @@ fn a_gateway_of_another_user_is_told_no_secret() {
     });
 }
 
-/// S6: our own gateway is told, whichever address of the loopback it listens on.
+/// S6: our own gateway gets the secret, on every loopback address.
 #[test]
-fn a_gateway_of_our_own_is_told_its_secret() {
+fn a_gateway_of_our_own_gets_its_secret() {
     sandboxed(|| {
         let gateway = Gateway::start();
         let home = beside(&gateway, "");

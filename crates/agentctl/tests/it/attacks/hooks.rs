@@ -41,10 +41,10 @@ fn variable<'a>(text: &'a str, name: &str) -> &'a str {
     text.lines().find_map(|l| l.strip_prefix(&format!("{name}="))).unwrap_or_default()
 }
 
-/// A name, and what it leaves in a directory.
+/// A name, and a function that plants a file in a directory.
 type Plant = (&'static str, fn(&Path));
 
-/// S10: what an agent leaves in its own directory keeps no hook from running.
+/// S10: no file that an agent creates in its own directory prevents a hook.
 #[test]
 fn nothing_in_the_workspace_keeps_a_hook_from_running() {
     let plant: [Plant; 7] = [
@@ -156,7 +156,7 @@ fn nothing_in_a_record_keeps_a_notification_from_being_shown() {
     });
 }
 
-/// Launches with this hook and returns what was said about it.
+/// Launches with this hook and returns the message about it.
 fn refusal(home: &TestHome, program: &Path) -> String {
     let _old = fs::remove_file(home.path().join("ran"));
     let program = program.to_string_lossy();
@@ -195,7 +195,7 @@ fn a_program_that_others_could_replace_is_not_run() {
         let link = home.path().join("open/folder");
         symlink(home.path().join("good"), &link).expect("linked");
         assert!(refusal(&home, &link.join("hook.sh")).contains("can be replaced by others"));
-        // In a folder like /tmp nobody can replace what is not theirs.
+        // In a folder like /tmp no user can replace files of another user.
         set_mode(&home.path().join("open"), 0o1777);
         let launched = home.run(&[
             "launch",
@@ -211,7 +211,7 @@ fn a_program_that_others_could_replace_is_not_run() {
     });
 }
 
-/// S15: a folder that another user owns is theirs to fill.
+/// S15: a folder of another user can be filled by that user.
 #[test]
 #[ignore = "needs root: it plays another user"]
 fn a_program_in_another_users_folder_is_not_run() {
@@ -228,7 +228,7 @@ fn a_program_in_another_users_folder_is_not_run() {
     });
 }
 
-/// S15: a configuration that others may write names no command of ours.
+/// S15: a configuration that other users may write runs no command.
 #[test]
 fn commands_of_a_configuration_that_others_may_write_are_not_run() {
     sandboxed(|| {
@@ -260,14 +260,14 @@ fn commands_of_a_configuration_that_others_may_write_are_not_run() {
             assert!(refused.stderr.contains("can be replaced by others"), "{refused:?}");
             set_mode(path.parent().expect("a folder"), 0o755);
         }
-        // One that names no command starts nothing.
+        // A configuration without commands starts nothing.
         let path = config("model = \"m\"\n");
         set_mode(&path, 0o666);
         assert_eq!(home.run(&["list"]).code, Some(0));
     });
 }
 
-/// S15: a secret that others may read is used, and that is said.
+/// S15: a secret that other users may read is used, with a warning.
 #[test]
 fn a_secret_that_others_may_read_is_warned_about() {
     sandboxed(|| {

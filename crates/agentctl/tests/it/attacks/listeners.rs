@@ -1,4 +1,4 @@
-//! Class: listeners and those who talk to them (S6, S9, S13, S14, S16).
+//! Class: listeners and their clients (S6, S9, S13, S14, S16).
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -141,14 +141,14 @@ fn a_daemon_in_another_users_folder_is_not_believed() {
         home.set("XDG_RUNTIME_DIR", shared.at("").to_string_lossy());
         let server = shared.serve(&lies(&welcome), Some(other));
         assert_not_believed(&home, "belongs to another user");
-        // The folder decides even where the process behind the socket is ours.
+        // The folder decides even if the process behind the socket belongs to this user.
         drop(server);
         let _server = shared.serve(&lies(&welcome), None);
         assert_not_believed(&home, "belongs to another user");
     });
 }
 
-/// S9: the folder is ours by now, and the listener in it is another user's from before.
+/// S9: the folder belongs to this user by now, and the listener in it is an older one of another user.
 #[test]
 #[ignore = "needs root: it plays another user"]
 fn a_daemon_of_another_user_is_not_believed() {
@@ -172,7 +172,7 @@ fn a_daemon_of_another_user_is_not_believed() {
     });
 }
 
-/// S9: a folder that others may write to is no place for a socket, whoever owns it.
+/// S9: a folder that others may write to is never trusted for a socket, whoever owns it.
 #[test]
 fn a_daemon_in_a_folder_that_others_may_write_to_is_not_believed() {
     sandboxed(|| {
@@ -207,7 +207,7 @@ fn mute(home: &TestHome) -> UnixListener {
     UnixListener::bind(path).expect("bound")
 }
 
-/// S13: the process that called `listen` has ended, and its pid belongs to a stranger now.
+/// S13: the process that called `listen` has ended, and its pid belongs to another process now.
 #[test]
 fn stopping_a_daemon_by_force_spares_a_stranger_with_its_pid() {
     sandboxed(|| {
@@ -226,9 +226,9 @@ fn stopping_a_daemon_by_force_spares_a_stranger_with_its_pid() {
     });
 }
 
-/// S13: whatever listens on the socket and is no daemon of ours is not killed.
+/// S13: a listener on the socket that is not our daemon is not killed.
 #[test]
-fn stopping_a_daemon_by_force_spares_what_is_no_daemon() {
+fn stopping_a_daemon_by_force_spares_other_programs() {
     sandboxed(|| {
         let home = home();
         drop(mute(&home));
@@ -258,7 +258,7 @@ fn idle_connections_do_not_keep_a_scrape_out() {
         for stream in &mut idle[..150] {
             let _full = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: local");
         }
-        // One that sends nothing may stay for ten seconds where nobody else comes.
+        // An idle connection may stay for ten seconds while no other connection needs its place.
         let began = Instant::now();
         for _ in 0..3 {
             assert_eq!(metrics::ask(port, "GET /metrics", &headers).code, 200);
@@ -287,7 +287,7 @@ fn wrong_tokens_do_not_keep_the_right_one_out() {
     });
 }
 
-/// Fills the queue of a listener that accepts nobody.
+/// Fills the queue of a listener that never accepts.
 fn fill(path: &Path) -> Vec<UnixStream> {
     use rustix::net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
@@ -306,9 +306,9 @@ fn fill(path: &Path) -> Vec<UnixStream> {
     }
 }
 
-/// S16: a listener whose queue is full makes no command hang, and `events` ends when it is told to.
+/// S16: a listener whose queue is full makes no command hang, and `events` ends on a signal.
 #[test]
-fn a_listener_that_accepts_nobody_is_not_waited_for() {
+fn a_listener_that_never_accepts_is_not_waited_for() {
     sandboxed(|| {
         let home = home();
         configure(&home, &[("live", "2s")], "");
@@ -344,7 +344,7 @@ fn events_can_be_ended_while_it_waits_for_the_daemon() {
 
 /// S16: a daemon that sends without end is given up, not kept in memory.
 #[test]
-fn an_answer_without_end_is_not_read_without_end() {
+fn an_endless_answer_is_cut_at_a_limit() {
     const MOST: usize = 256 << 20;
     sandboxed(|| {
         let home = home();
@@ -401,9 +401,9 @@ fn confined(home: &TestHome, files: u32) -> Child {
     daemon
 }
 
-/// S16: connections that ask nothing keep nobody out, however many there are.
+/// S16: connections without a request keep no client out, no matter how many there are.
 #[test]
-fn idle_connections_give_way_to_those_who_ask() {
+fn idle_connections_are_evicted_for_requests() {
     sandboxed(|| {
         let home = home();
         let mut daemon = confined(&home, 128);
@@ -467,7 +467,7 @@ fn unfinished_requests_cost_little_memory() {
             let mut wire = Wire::greeted(&home);
             let stream = wire.stream();
             stream.set_write_timeout(Some(Duration::from_secs(5))).expect("set");
-            // One that is hung up on is what is wanted.
+            // A closed connection is the expected result.
             let _refused = stream.write_all(&part);
             held.push(wire);
         }

@@ -11,7 +11,7 @@ use crate::launched::launch;
 use crate::opencode::{self, DATA, Store};
 use crate::{configure, daemon, home};
 
-/// Everything that is not attacked goes on: sessions of other agents are listed, started and stopped.
+/// Asserts that other agents are not affected: their sessions are listed, started and stopped.
 fn assert_others_go_on(home: &TestHome, what: &str) {
     let id = launch(home, "elsewhere", "x [[tool:sleep 1000]]", &[]);
     let listed = home.run(&["list", "--json"]);
@@ -35,7 +35,7 @@ fn fifo(path: &std::path::Path) {
 
 /// S5: processes that have unmapped their arguments are not waited for, one by one or at all.
 #[test]
-fn processes_without_arguments_blind_nobody() {
+fn processes_without_arguments_hide_no_other_process() {
     sandboxed(|| {
         let home = home();
         configure(&home, &[("live", "10s"), ("all", "10s")], "");
@@ -59,7 +59,7 @@ fn processes_without_arguments_blind_nobody() {
     });
 }
 
-/// S11: a FIFO where a version is read blinds nobody, and no command hangs in it.
+/// S11: a FIFO in place of a version file hides no session, and no command hangs on it.
 #[test]
 fn a_fifo_beside_a_script_is_not_waited_for() {
     sandboxed(|| {
@@ -78,9 +78,9 @@ fn a_fifo_beside_a_script_is_not_waited_for() {
     });
 }
 
-/// S11: a server that never accepts, and whose queue is full, costs what only it could tell.
+/// S11: a server that never accepts, and whose queue is full, costs only the facts that it alone knows.
 #[test]
-fn a_server_that_never_accepts_costs_its_own_word_only() {
+fn a_server_that_never_accepts_delays_only_its_own_answer() {
     sandboxed(|| {
         let home = home();
         configure(&home, &[("live", "5s"), ("all", "5s")], "");
@@ -101,7 +101,8 @@ fn a_server_that_never_accepts_costs_its_own_word_only() {
     });
 }
 
-/// S11: many servers that accept and never answer are asked at once, and cost what only they could tell.
+/// S11: many servers that accept and never answer are asked in parallel, and cost only the facts that
+/// they alone know.
 #[test]
 fn servers_that_never_answer_are_not_waited_for_one_after_the_other() {
     sandboxed(|| {

@@ -128,9 +128,9 @@ fn a_launch_from_inside_is_spared_named_and_not_exit_0() {
     });
 }
 
-/// S7: both are named on the command line: what the first stop spared, the second has ended.
+/// S7: both are named on the command line: the first stop spares the process, the second ends it.
 #[test]
-fn what_is_spared_and_stopped_by_the_same_command_is_no_survivor() {
+fn a_process_spared_and_then_stopped_by_one_command_is_no_survivor() {
     sandboxed(|| {
         let home = home();
         let (inner, cwd) = (home.at("pids/inner"), folder(&home, "inside"));
@@ -353,7 +353,8 @@ fn only_the_process_that_serves_the_users_socket_is_spared_as_the_daemon() {
     });
 }
 
-/// N5: with the shim killed, an orphan without a mark cannot be told from a stranger: the stop says so.
+/// N5: with the shim killed, an orphan without a mark cannot be distinguished from another process: the
+/// stop reports that.
 #[test]
 fn a_stop_after_the_shim_was_killed_does_not_claim_to_have_seen_everything() {
     sandboxed(|| {
@@ -378,7 +379,7 @@ fn a_stop_after_the_shim_was_killed_does_not_claim_to_have_seen_everything() {
     });
 }
 
-/// N6: a process that leaves an orphan behind when it is told to end does not hide the orphan.
+/// N6: a process that leaves an orphan behind on SIGTERM does not hide the orphan.
 #[test]
 fn an_orphan_that_is_born_during_the_stop_is_named_wherever_it_stands() {
     sandboxed(|| {

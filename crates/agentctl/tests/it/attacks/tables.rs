@@ -1,4 +1,4 @@
-//! Class: tables of the kernel that list what all users have: any user can make them long (F2, F3).
+//! Class: tables of the kernel that list objects of all users: any user can make them long (F2, F3).
 
 use std::net::TcpListener;
 
@@ -9,7 +9,7 @@ use crate::codex::{A, exec, rollout, started};
 use crate::opencode::{self, answered};
 use crate::{configure, home};
 
-/// Starts processes that are no agents and have so many descriptors each.
+/// Starts processes that are no agents and have this many descriptors each.
 fn crowd(home: &TestHome, processes: u8, kind: &str, many: &str) -> Vec<Agent> {
     let start = |n: u8| {
         let folder = home.at(&format!("crowd/{n}/x")).parent().expect("a folder").to_owned();
@@ -60,8 +60,8 @@ fn twenty_thousand_listeners_hide_no_listener() {
     });
 }
 
-/// F3: where only the port of a server would tell that it serves a session, a port that says nothing does not
-/// mean that the session has ended.
+/// F3: if only the port of a server shows that it serves a session, a port that does not answer does
+/// not mean that the session has ended.
 #[test]
 fn a_session_of_a_server_that_cannot_be_asked_is_unknown() {
     sandboxed(|| {

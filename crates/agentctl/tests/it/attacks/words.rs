@@ -33,9 +33,9 @@ fn impostor(home: &TestHome, results: &Value) -> Agent {
     agent
 }
 
-/// S9, S17: whatever a daemon sends is cleaned before it is printed.
+/// S9, S17: every text of a daemon is cleaned before it is printed.
 #[test]
-fn nothing_that_a_daemon_sends_moves_the_terminal() {
+fn no_text_of_a_daemon_controls_the_terminal() {
     sandboxed(|| {
         let home = home();
         started(&home);
@@ -205,7 +205,7 @@ fn a_fuse_is_not_set_for_an_address_that_is_never_sent_to() {
         }
         let set = home.run(&["fuse", "set", ".", "--on-expire", "webhook:https://hooks.example/x"]);
         assert_eq!(set.code, Some(0), "{set:?}");
-        // One that the configuration names and allows can be sent to.
+        // An address that the configuration names and allows is accepted.
         let config = "[[webhooks]]\nurl = \"http://127.0.0.1:9/x\"\nallow_private = true\n";
         crate::configure(&home, &[], config);
         let set = home.run(&["fuse", "set", ".", "--on-expire", "webhook:http://127.0.0.1:9/x"]);
@@ -215,7 +215,7 @@ fn a_fuse_is_not_set_for_an_address_that_is_never_sent_to() {
     });
 }
 
-/// S21: events name the program that a fuse runs, not what it is given.
+/// S21: events name the program of a fuse, not its arguments.
 #[test]
 fn events_do_not_hold_the_arguments_of_a_fuse() {
     sandboxed(|| {
@@ -235,7 +235,7 @@ fn events_do_not_hold_the_arguments_of_a_fuse() {
             assert_eq!(*argv, json!([program.to_string_lossy()]), "{event}");
             assert!(!event.to_string().contains("SECRET"), "{event}");
         }
-        // What is run gets all of it.
+        // The program itself gets all arguments.
         eventually("it was run", || home.path().join("told").exists().then_some(()));
     });
 }
@@ -257,7 +257,7 @@ fn raw_lines_are_cleaned_on_a_terminal() {
 
 /// S17: the version in an agent's package is foreign text.
 #[test]
-fn the_version_of_a_package_moves_no_terminal() {
+fn the_version_of_a_package_cannot_control_the_terminal() {
     sandboxed(|| {
         let mut home = home();
         let version = format!("1.2{EVIL}\u{1b}[31mX");

@@ -20,7 +20,7 @@ pub(super) fn work() -> String {
     format!("work [[tool:{WORK}]] [[say:never]]")
 }
 
-/// Waits until whatever this version writes is written.
+/// Waits until this version has written all its files.
 pub(super) fn quiet(stage: &Stage, claude: &Path) -> Result<(), Trouble> {
     stage.until_quiet(&claude.join("projects"))?;
     stage.until_quiet(&claude.join("sessions"))
@@ -109,7 +109,7 @@ pub(super) fn resumed(stage: &mut Stage) -> Result<(), Trouble> {
     only(stage, &[&id])
 }
 
-/// Starts it in a terminal and waits until it can be typed into, by what it shows.
+/// Starts it in a terminal and waits until its screen shows that it accepts input.
 pub(super) fn terminal(
     stage: &mut Stage,
     cwd: &Path,

@@ -1,4 +1,4 @@
-//! Claude Code ordered about: how it is seen, and what only it can do.
+//! Control of Claude Code: its specifics, and scenarios that only it has.
 
 use std::path::{Path, PathBuf};
 

@@ -25,13 +25,13 @@ pub(super) fn relative(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect("while the model thinks", &running(&id, &[agent.pid()]))
 }
 
-/// A terminal at rest in a home into which it cannot write.
+/// An idle terminal in a home that it cannot write to.
 pub(super) fn full(stage: &mut Stage) -> Result<(), Trouble> {
     let claude = stage.home.join(".claude");
     mount(&["-t", "tmpfs", "-o", "size=64k", "none"], &claude)?;
     let cwd = stage.directory("a")?;
     settle(stage, &[&cwd])?;
-    // The rest of the space is taken: the write fails when the file system is full.
+    // Fills the file system: the last write fails.
     let _full = std::fs::write(claude.join("ballast"), vec![0_u8; 128 << 10]);
     unwritable(stage, &cwd, "with a full home")
 }
@@ -168,7 +168,7 @@ pub(super) fn moved_events(stage: &mut Stage) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// One question is told once, and no event is older than the one before it.
+/// One question is reported once, and no event is older than the one before it.
 pub(super) fn waiting_once(stage: &mut Stage) -> Result<(), Trouble> {
     let (cwd, id) = (stage.directory("a")?, id());
     let events = Events::begin(stage)?;

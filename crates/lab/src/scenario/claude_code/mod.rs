@@ -1,4 +1,4 @@
-//! Claude Code, as it is started, watched and ended by people and scripts.
+//! Claude Code, started, watched and ended by people and scripts.
 //!
 //! `ways` holds how it is started and the facts that are waited for; the other files hold the
 //! scenarios: `headless` (one `claude -p` from birth to end), `several` (resumed, forked, doubled,
@@ -187,5 +187,5 @@ pub static SCENARIOS: &[Scenario] = &[
         .since("2.1.150"),
 ];
 
-/// What is ordered of Claude Code as of the others.
+/// The scenarios of control that all agents share.
 pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Claude>(&CLAUDE);

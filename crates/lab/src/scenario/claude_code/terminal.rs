@@ -46,8 +46,8 @@ fn gone(tui: &Tui) -> Result<(), Trouble> {
     if ended { Ok(()) } else { Err(tui.with_screen("it did not end")) }
 }
 
-/// What is true while it asks. Its call is nearly always on disk by then, and says what for; once in
-/// a dozen loaded runs it was not written before the answer, and then its live record is all there is.
+/// Returns the claim while it asks. Its call is nearly always on disk by then, with the reason; once in
+/// a dozen loaded runs it was not written before the answer, and then only its live record exists.
 fn asking(stage: &Stage, id: &str, what: &str, [written, unwritten]: [&'static str; 2]) -> Claim {
     let claim = Claim::of(id, "waiting");
     match until_called(stage, id, what) {

@@ -1,4 +1,4 @@
-//! What Claude Code leaves on disk, and what agentctl reads from it.
+//! The files that Claude Code leaves, and agentctl's answers from them.
 
 use std::fs;
 use std::process::Command;
@@ -128,7 +128,7 @@ pub(super) fn tokens(stage: &mut Stage) -> Result<(), Trouble> {
 pub(super) fn refused_tool(stage: &mut Stage) -> Result<(), Trouble> {
     let (cwd, id) = (stage.directory("a")?, id());
     let file = stage.home.join("forbidden");
-    // What is told of its tools after the first call would push a refusal out of the tail.
+    // Lines about its tools after the first call would push a refusal out of the tail.
     let prompt = format!("work [[tool:echo]] [[tool:touch {}]] [[say:could not]]", file.display());
     let args = ["--session-id", &id, "--permission-mode", "default"];
     end(&mut print_with(stage, &cwd, &prompt, &args)?)?;

@@ -50,7 +50,7 @@ pub(super) fn print_with(
     stage.start(cwd, &env(stage), &argv)
 }
 
-/// Presets what a person answers once: onboarding, the key, and trust in these directories.
+/// Presets the answers that a person gives once: onboarding, the key, and trust in these directories.
 pub(super) fn settle(stage: &Stage, trusted: &[&Path]) -> Result<(), Trouble> {
     let trust = json!({"allowedTools": [], "hasTrustDialogAccepted": true});
     let projects: serde_json::Map<String, Value> =
@@ -123,7 +123,8 @@ impl Tui {
         self.terminal.type_line(text).map_err(told)
     }
 
-    /// Presses a key until it has its effect: a dialog takes none at first, against those who type on.
+    /// Presses a key until it has its effect: a dialog ignores keys at first, as protection against
+    /// typing ahead.
     pub(super) fn press_until(
         &self,
         stage: &Stage,
@@ -144,7 +145,7 @@ impl Tui {
         done.map_err(|e| self.with_screen(&e))?
     }
 
-    /// Chooses what a dialog offers first, and waits until it is answered.
+    /// Chooses the first option of a dialog, and waits until it is gone.
     pub(super) fn accept(&self, stage: &Stage) -> Result<(), Trouble> {
         self.until_shown(stage, "❯ 1.")?;
         let path = live_record(stage, self.pid());
@@ -161,7 +162,7 @@ impl Tui {
         shown.map_err(|e| self.with_screen(&e))
     }
 
-    /// Adds what the screen shows to a trouble.
+    /// Adds the content of the screen to an error.
     pub(super) fn with_screen(&self, trouble: &str) -> Trouble {
         format!("{trouble}:\n{}", self.terminal.screen().unwrap_or_default().trim())
     }
@@ -190,7 +191,7 @@ pub(super) fn told<E: Display>(error: E) -> Trouble {
     error.to_string()
 }
 
-/// Waits for the end of what we started.
+/// Waits for the end of the process that was started.
 pub(super) fn end(agent: &mut Started) -> Result<(), Trouble> {
     agent.wait(PATIENCE).map(drop).map_err(told)
 }
@@ -247,7 +248,7 @@ pub(super) fn until_written(
     })
 }
 
-/// Says whether a line is an answer that asks for a tool whose arguments hold this text.
+/// Says whether a line is an answer that calls a tool whose arguments contain this text.
 pub(super) fn calls(line: &Value, text: &str) -> bool {
     let blocks = line["message"]["content"].as_array().into_iter().flatten();
     let mut calls = blocks.filter(|b| b["type"] == "tool_use");
@@ -291,7 +292,7 @@ pub(super) fn until_working(stage: &Stage, pid: u32, id: &str) -> Result<Held, T
     Ok(tool)
 }
 
-/// Waits until a call of a tool whose arguments hold this text is on disk.
+/// Waits until a call of a tool whose arguments contain this text is on disk.
 pub(super) fn until_called(stage: &Stage, id: &str, text: &str) -> Result<(), Trouble> {
     until_written(stage, id, "the tool's call", |lines| {
         lines.iter().any(|l| calls(l, text)) && lines.iter().any(|l| l["type"] == "last-prompt")

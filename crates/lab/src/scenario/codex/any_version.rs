@@ -240,7 +240,7 @@ pub(super) fn rollout_gone(stage: &mut Stage) -> Result<(), Trouble> {
             let file = rollout(&agent.home, &agent.id).ok_or("no rollout")?;
             let done = if deleted { fs::remove_file(&file) } else { fs::write(&file, "") };
             done.map_err(|e| e.to_string())?;
-            // What it was just about to write must not come between two looks.
+            // Pending writes must not come between two looks.
             quiet(stage)?;
             let pid = agent.native.pid;
             let by_id = Claim::of(&agent.id, "running").served_by(&[pid]);

@@ -1,4 +1,4 @@
-//! Codex ordered about: how it is seen, and what only it can do.
+//! Control of Codex: its specifics, and scenarios that only it has.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ impl Kind for Codex {
             return Ok(());
         }
         settings(stage, ".codex", false)?;
-        // What is asked for must not be what is set already.
+        // The requested value must differ from the configured one.
         let text = std::fs::read_to_string(&path).map_err(|e| e.to_string())?;
         stage.write(".codex/config.toml", &text.replace("workspace-write", "read-only"))
     }
@@ -68,7 +68,7 @@ impl Kind for Codex {
         let lines = payloads(record);
         let said = lines.iter().filter(|p| p["type"] == "message" && p["role"] == "user");
         let texts = said.filter_map(|p| p["content"][0]["text"].as_str());
-        // What it tells the model about itself comes as a message, too.
+        // Its own context message for the model is a message, too.
         texts.filter(|t| !t.starts_with('<')).map(str::to_owned).collect()
     }
 
@@ -79,7 +79,7 @@ impl Kind for Codex {
     }
 }
 
-/// Returns what the lines of a rollout carry.
+/// Returns the payloads of the lines of a rollout.
 fn payloads(record: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(record).unwrap_or_default();
     let lines = text.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());

@@ -1,4 +1,4 @@
-//! How a `codex exec` ends, and what is left of it.
+//! The ends of `codex exec`, and the files that are left.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::process::Started;
 use crate::scenario::alike::{finished, spent, working};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
-/// What is true of a session that ended like this.
+/// Returns the claim of a session with this outcome.
 fn ended(agent: &Exec, outcome: &'static str) -> Claim {
     Claim::of(&agent.id, "stopped").ended(outcome).served_by(&[])
 }
@@ -157,7 +157,7 @@ pub(super) fn stale_lock(stage: &mut Stage) -> Result<(), Trouble> {
     let cwd = stage.directory("a")?;
     let new = exec(stage, &cwd, "thinking [[hang]]")?;
     new.asked(stage, "thinking")?;
-    // A new Codex tidies up; a file that came back, from a backup say, is still held by nobody.
+    // A new Codex removes such files; a file that came back, from a backup say, still has no holder.
     let lock = format!(".codex/thread-writer-locks/{}.lock", old.id);
     stage.write(&lock, "")?;
     stage.expect("the one that was killed", &ended(&old, "killed"))?;
@@ -176,7 +176,7 @@ pub(super) fn recycled_pid(stage: &mut Stage) -> Result<(), Trouble> {
     stranger.held.signal(Signal::KILL).map_err(|e| e.to_string())
 }
 
-/// Starts a stranger under this very pid, unless another process is quicker.
+/// Starts another process with this very pid, unless another process is quicker.
 fn at_pid(pid: u32, cwd: &Path) -> Option<Started> {
     fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
     let mut command = Command::new("tail");

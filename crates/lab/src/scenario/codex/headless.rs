@@ -110,7 +110,7 @@ pub(super) fn no_wrapper(stage: &mut Stage) -> Result<(), Trouble> {
     if !agent.native.ended_within(crate::stage::PATIENCE) {
         return Err("codex did not end".into());
     }
-    // Nobody reaps it here, as in a container without an init: what is dead must be known for dead.
+    // It is not reaped here, as in a container without an init: a zombie must count as dead.
     let ended = Claim::of(&agent.id, "stopped").ended("interrupted").served_by(&[]);
     stage.expect("after SIGINT, not reaped", &ended)
 }

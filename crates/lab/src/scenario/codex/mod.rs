@@ -179,7 +179,7 @@ pub static SCENARIOS: &[Scenario] = &[
         .every(),
 ];
 
-/// What is ordered of Codex as of the others.
+/// The scenarios of control that all agents share.
 pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Codex>(&CODEX);
 
 /// Writes the settings of a Codex that talks to our model, asks nothing at its start, and tries once.
@@ -230,7 +230,7 @@ fn words<'a>(how: &[&'a str], prompt: &'a str) -> Vec<&'a str> {
     words
 }
 
-/// A `codex exec` that was started here: what we started, the agent itself, and the thread it has.
+/// A `codex exec` that was started here: the started process, the agent itself, and its thread.
 struct Exec {
     started: Started,
     native: Held,
@@ -250,7 +250,8 @@ fn launch(stage: &Stage, cwd: &Path, argv: &[&str]) -> Result<Exec, Trouble> {
     adopt(stage, started, before, stage.home.join(".codex"))
 }
 
-/// Takes what has just been started for a `codex exec` that speaks from there in the log.
+/// Waits for the thread id of a `codex exec` that was just started and prints to the log from this
+/// offset on.
 fn adopt(stage: &Stage, started: Started, from: usize, home: PathBuf) -> Result<Exec, Trouble> {
     let id = stage.until("codex says which thread it has", || {
         let text = said(stage);
@@ -262,7 +263,7 @@ fn adopt(stage: &Stage, started: Started, from: usize, home: PathBuf) -> Result<
     Ok(Exec { started, native, id, home })
 }
 
-/// Everything the programs of this stage have said so far.
+/// Returns all output of the programs of this stage so far.
 fn said(stage: &Stage) -> String {
     let bytes = std::fs::read(stage.home.join("said.log")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
@@ -305,7 +306,7 @@ impl Exec {
         self.native.signal(signal).map_err(|e| e.to_string())
     }
 
-    /// Waits for the end of the agent and of what we started.
+    /// Waits for the end of the agent and of the started process.
     fn ended(&mut self) -> Result<(), Trouble> {
         if !self.native.ended_within(PATIENCE) {
             return Err("codex did not end".into());

@@ -13,7 +13,7 @@ use crate::terminal::Terminal;
 /// A command that Codex may not run without being allowed to.
 pub(super) const FORBIDDEN: &str = "touch /etc/agentctl-lab";
 
-/// What our model answers to whoever wants a title.
+/// The model's answer to a request for a title.
 const TITLE: &[u8] = b"Scripted title";
 
 /// A Codex in a terminal: the window, the program in it, and its thread.
@@ -23,7 +23,7 @@ pub(super) struct Tui {
     pub(super) id: String,
 }
 
-/// Starts one that owns its session, and waits until it can be typed into.
+/// Starts one with a session of its own, and waits until it accepts input.
 fn tui(stage: &mut Stage, name: &str) -> Result<Tui, Trouble> {
     own(stage, name, &[])
 }
@@ -45,7 +45,7 @@ pub(super) fn open(
 ) -> Result<(Terminal, Held), Trouble> {
     let cwd = stage.directory(name)?;
     let mut env = env();
-    // What it fetches beyond loopback is refused at once.
+    // Requests beyond loopback are refused at once.
     for proxy in ["HTTP_PROXY", "HTTPS_PROXY"] {
         env.push((proxy.into(), "http://127.0.0.1:9".into()));
     }
@@ -66,7 +66,7 @@ pub(super) fn shows(stage: &Stage, terminal: &Terminal, text: &str) -> Result<()
     shown.map_err(|e| format!("{e}:\n{}", terminal.screen().unwrap_or_default()))
 }
 
-/// Lists the threads whose locks a process has open, as the kernel names its files.
+/// Lists the threads whose locks a process has open, by the kernel's names of its files.
 pub(super) fn threads_of(pid: u32) -> Vec<String> {
     let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let files = fds.filter_map(|fd| std::fs::read_link(fd.path()).ok());

@@ -1,4 +1,4 @@
-//! Launches that come to nothing: one sentence, a hint, and nobody left behind.
+//! Failed launches: one sentence, a hint, and no process left.
 
 use super::{Kind, agents, others};
 use crate::order::Told;

@@ -1,4 +1,4 @@
-//! From an order to a session, and what becomes of it when everybody else is gone.
+//! From an order to a session, and the session after its launcher and shim are gone.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::{
 use crate::process::{Held, all, command_line};
 use crate::stage::{Stage, Trouble};
 
-/// A word that stands in the prompt and nowhere else.
+/// A word that is in the prompt and nowhere else.
 const SECRET: &str = "velvet-4711";
 
 pub(super) fn launched<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
@@ -48,7 +48,7 @@ pub(super) fn launched<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect("after its end", &claim)
 }
 
-/// Lists what others may read below a folder.
+/// Lists the files below a folder that other users may read.
 fn readable(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -107,7 +107,7 @@ pub(super) fn orphaned<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Launches and kills whoever is to be killed as soon as there is an agent.
+/// Launches, and kills the given processes as soon as there is an agent.
 fn orphan<K: Kind>(
     stage: &Stage,
     name: &str,
@@ -175,7 +175,7 @@ pub(super) fn forgotten<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect("after its end", &stopped(id).ended("finished").with("/exit/code", 0))
 }
 
-/// Rows without what only a launch knows, and without what differs from look to look.
+/// Returns rows without facts of a launch, and without fields that differ from look to look.
 fn bare(rows: &[Value]) -> Vec<Value> {
     let mut rows = rows.to_vec();
     for row in &mut rows {

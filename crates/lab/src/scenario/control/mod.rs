@@ -1,8 +1,9 @@
-//! What agentctl does to agents, played alike with each of them: launched, resumed, stopped, waited for.
+//! Control of agents by agentctl, played alike with each of them: launched, resumed, stopped, waited
+//! for.
 //!
-//! The scenarios give orders as a user does and look with their own eyes: the agent's own record, `/proc`,
-//! and what the model was asked. What differs between the agents is in [`Kind`]; what only one of them
-//! has is in its own `control.rs`.
+//! The scenarios give orders like a user and check independently: the agent's own record, `/proc`, and
+//! the requests to the model. Differences between the agents are in [`Kind`]; scenarios of a single
+//! agent are in its own `control.rs`.
 
 pub(super) mod failing;
 mod launching;
@@ -20,20 +21,20 @@ use crate::order::Told;
 use crate::process::{Held, Started};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
-/// What is to be known of an agent to order it about and to see what it did.
+/// The facts about an agent that are needed to control it and to see its actions.
 pub(super) trait Kind {
     /// Our name for it.
     const NAME: &'static str;
     /// Its program.
     const PROGRAM: &'static str;
-    /// What it says when it has no key.
+    /// Its message without a key.
     const KEYLESS: &'static str;
 
-    /// Presets what a person would answer once.
+    /// Presets the answers that a person gives once.
     fn settle(stage: &Stage) -> Result<(), Trouble>;
     /// Returns the variables with which it talks to our model; without a key, none that has one.
     fn env(stage: &Stage, key: bool) -> Vec<(String, String)>;
-    /// Starts it without us, and returns what was started.
+    /// Starts it without agentctl, and returns the process.
     fn by_hand(stage: &Stage, cwd: &Path, prompt: &str) -> Result<Started, Trouble>;
     /// Returns the sessions that live in a directory, by the agent's own record of them.
     fn serving(stage: &Stage, cwd: &Path) -> Vec<(String, u32)>;
@@ -43,13 +44,13 @@ pub(super) trait Kind {
     fn until_working(stage: &Stage, pid: u32, id: &str) -> Result<Held, Trouble>;
     /// Returns the session's own record.
     fn record(stage: &Stage, id: &str) -> Option<PathBuf>;
-    /// Returns what people said in a record, in order.
+    /// Returns the prompts in a record, in order.
     fn prompts(record: &Path) -> Vec<String>;
-    /// Returns what its first line says about permissions, and what it must say for edits and bypass.
+    /// Returns the permissions that its first line shows.
     fn permissions(stage: &Stage, id: &str) -> Option<String>;
-    /// What [`Kind::permissions`] is for `edits` and for `bypass`.
+    /// The value of [`Kind::permissions`] for `edits` and for `bypass`.
     const PERMITTED: [&'static str; 2];
-    /// What a killed turn is called: where the agent writes of its end, it was interrupted.
+    /// The outcome of a stopped turn: interrupted, if the agent writes its end.
     const STOPPED: &'static str;
     /// The exit code of a session that was stopped.
     const STOP_CODE: i32;
@@ -57,7 +58,7 @@ pub(super) trait Kind {
     const TOKENS: [(&'static str, &'static str); 2];
 }
 
-/// Lists what is played with an agent.
+/// Lists the scenarios of an agent.
 pub(super) const fn scenarios<K: Kind>(agent: &Agent) -> [Scenario; 24] {
     [
         agent.core(
@@ -167,7 +168,7 @@ pub(super) fn order<K: Kind>(
     stage.order(&stage.home, &K::env(stage, true), &args)
 }
 
-/// Launches into a directory of this name and finds what serves it.
+/// Launches into a directory of this name and finds the process that serves it.
 pub(super) fn launch<K: Kind>(
     stage: &Stage,
     directory: &str,
@@ -223,7 +224,7 @@ pub(super) fn runs(stage: &Stage) -> PathBuf {
     stage.home.join(".local/state/agentctl/runs")
 }
 
-/// Waits until so many runs have a word on how their agent ended.
+/// Waits until this many runs have recorded the end of their agent.
 pub(super) fn until_told(stage: &Stage, ends: usize) -> Result<(), Trouble> {
     stage.until(&format!("{ends} runs have ended"), || {
         let runs = std::fs::read_dir(runs(stage)).ok()?.flatten();
@@ -239,7 +240,7 @@ pub(super) fn marked(pid: u32) -> Option<(String, u32)> {
     Some((parts.next()?.to_owned(), parts.next()?.parse().ok()?))
 }
 
-/// Finds the agents that were launched from here: whoever the text names.
+/// Finds the agents that were launched from here, by their marker.
 pub(super) fn agents() -> Vec<Held> {
     let pids = crate::process::all().into_iter();
     pids.filter(|p| marked(*p).is_some_and(|(_, named)| named == *p))
@@ -258,7 +259,7 @@ pub(super) fn shims() -> Vec<Held> {
     pids.filter_map(|p| Held::of(p).ok()).filter(Held::lives).collect()
 }
 
-/// Lists what lives in this namespace beside the stage itself, by command line.
+/// Lists the live processes of this namespace except the stage itself, by command line.
 pub(super) fn others() -> Vec<String> {
     let me = std::process::id();
     let pids = crate::process::all().into_iter().filter(|p| *p != me && *p != 1);

@@ -1,4 +1,4 @@
-//! Who works in a directory, and agents that launch agents.
+//! Occupied directories, and agents that launch agents.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::order::Told;
 use crate::process::{Held, environment};
 use crate::stage::{Stage, Trouble};
 
-/// Says whether a launch was refused with the name of who is there.
+/// Says whether a launch was refused with the name of the occupant.
 fn refused(told: &Told, id: &str, pid: u32) -> bool {
     told.fails(5) && told.stderr.contains(id) && told.stderr.contains(&format!("pid {pid}"))
 }
@@ -27,7 +27,7 @@ pub(super) fn occupied<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     let third = served::<K>(stage, &first.cwd, &told.line()?)?;
     third.signal(Signal::KILL).map_err(|e| e.to_string())?;
     until_ended(&third, "the third")?;
-    // Somebody else's session, below a link of another name.
+    // A session started by hand, below a link of another name.
     let cwd = stage.directory("b")?;
     let mut hand = K::by_hand(stage, &cwd, "by hand [[hang]]")?;
     let (id, pid) = stage.until("it is served", || K::serving(stage, &cwd).into_iter().next())?;
@@ -165,7 +165,7 @@ fn inside<K: Kind>(stage: &mut Stage, outer: &str, inner: &str) -> Result<(), Tr
     stage.expect("the inner one", &calling(&id, pid))?;
     let told = stage.order(&stage.home, &K::env(stage, true), &["stop", &around.id])?;
     let gone = !around.agent.lives() && !tool.lives();
-    // The inner one lives on: that is said, and is not exit 0.
+    // The inner one survives: that is reported, and is not exit 0.
     let said = told.code == Some(1) && told.all().contains(&id);
     stage.expect_that("the outer one is stopped", said && gone, told.all());
     stage.expect_that("the inner one lives on", within.lives(), told.all());
@@ -179,7 +179,8 @@ fn inside<K: Kind>(stage: &mut Stage, outer: &str, inner: &str) -> Result<(), Tr
     stage.expect("the inner one, stopped", &stopped(&id))
 }
 
-/// Compares environments: what the outer agent gave its tool must not be in the inner agent.
+/// Compares environments: variables that the outer agent set for its tool must not be in the inner
+/// agent.
 fn clean(stage: &mut Stage, outer: &Held, tool: &Held, inner: &Held) {
     let (own, given, got) = (environment(outer.pid), environment(tool.pid), environment(inner.pid));
     let agents =

@@ -24,7 +24,7 @@ pub(super) fn resumed<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     let told = stage.order(&elsewhere, &K::env(stage, true), &args)?;
     let same = told.line().is_ok_and(|line| line == id);
     stage.expect_that("the id stays", same, told.all());
-    // It has said so once the record had it: no waiting here.
+    // The resume returned once the record had the message: no waiting here.
     let said = K::record(stage, &id).map(|r| K::prompts(&r)).unwrap_or_default();
     let kept = said == ["first [[say:first done]]", "second [[hang]]"];
     stage.expect_that("the record holds the message at once", kept, format!("{said:?}"));

@@ -77,7 +77,8 @@ pub(super) fn adopted<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     let agent = Held::of(pid).map_err(|e| e.to_string())?;
     let tool = K::until_working(stage, pid, &id)?;
     let [bare, daemon] = daemons(stage)?;
-    // The agents mark what they start: the daemon is linked to the session by that text, and named twice.
+    // The agents mark their children: the daemon is linked to the session by that mark, and named
+    // twice.
     let told = stop::<K>(stage, &id, [1, 1])?;
     hand.wait(crate::stage::PATIENCE).map_err(|e| e.to_string())?;
     gone(stage, "the agent", &agent, &told);

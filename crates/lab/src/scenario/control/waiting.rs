@@ -4,7 +4,7 @@ use super::{Kind, agents, at_work, finish, order, stopped, until_told};
 use crate::judge::Claim;
 use crate::stage::{Stage, Trouble};
 
-/// A prompt that fails, though not at once.
+/// A prompt that fails after a tool.
 const FAILING: &str = "fail [[tool:true]] [[error:500]]";
 
 pub(super) fn waited<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
@@ -36,7 +36,7 @@ pub(super) fn waited<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
 pub(super) fn launched<K: Kind>(stage: &mut Stage) -> Result<(), Trouble> {
     K::settle(stage)?;
     let cwd = stage.directory("a")?;
-    // Whoever waited may go on at once: the directory is free.
+    // After the wait the directory is free at once.
     let told = order::<K>(stage, &cwd, "do [[tool:true]] [[say:done]]", &["--wait"])?;
     let id = told.line()?;
     stage.expect_that("0 at its end", told.code == Some(0), told.all());

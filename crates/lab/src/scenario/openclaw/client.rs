@@ -1,4 +1,4 @@
-//! The oracle's own voice: a client of the real gateway that shares nothing with what is judged.
+//! The oracle's own client of the real gateway, which shares no code with agentctl.
 
 use std::net::TcpStream;
 use std::time::Duration;

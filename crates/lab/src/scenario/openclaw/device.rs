@@ -1,7 +1,7 @@
-//! Off loopback: the gateway wants to know which device asks, and in cipher who is asked.
+//! Off loopback: the gateway demands a device, and over TLS its certificate is checked.
 //!
-//! The address is one more of the namespace's own loopback interface: the gateway treats whoever comes
-//! by it as a stranger, and nothing leaves the machine.
+//! The address is one more of the namespace's own loopback interface: the gateway treats its clients as
+//! remote, and nothing leaves the machine.
 
 use std::process::Command;
 
@@ -33,7 +33,7 @@ fn table(scheme: &str, more: &str) -> String {
     format!("[[openclaw.gateways]]\nurl = \"{scheme}://{FAR}:{PORT}\"\ntoken = \"{TOKEN}\"\n{more}")
 }
 
-/// Lets the gateway's own command do what a message tells people to do.
+/// Runs the gateway's own command that a message tells people to run.
 fn approve(stage: &Stage, message: &str) -> Result<(), Trouble> {
     let command = message.split('`').find(|part| part.starts_with("openclaw devices approve "));
     let command = command.ok_or_else(|| format!("it names no command: {message}"))?;
@@ -92,7 +92,7 @@ pub(super) fn approved(stage: &mut Stage) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Waits until the gateway that only speaks in cipher answers at all; returns what was said.
+/// Waits until the gateway that only speaks TLS answers at all; returns the answer.
 fn answered(stage: &Stage) -> Result<(Option<i32>, String, String), Trouble> {
     let answer = || {
         stage.until("the gateway answers", || {
@@ -152,7 +152,7 @@ pub(super) fn own_certificate(stage: &mut Stage) -> Result<(), Trouble> {
     let (code, stdout, stderr) =
         stage.ask(&["launch", "openclaw", "-p", "thinking [[say:thought]]", "--wait"])?;
     stage.expect_that("and carries out", code == Some(0), format!("{code:?} {stdout} {stderr}"));
-    // Another certificate in its place is nobody we know.
+    // Another certificate in its place is not trusted.
     let made = stage.home.join(".openclaw/gateway/tls/gateway-cert.pem");
     let (other, key) = (stage.home.join("other.pem"), stage.home.join("other.key"));
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();

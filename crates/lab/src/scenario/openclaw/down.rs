@@ -33,7 +33,7 @@ pub(super) fn killed(stage: &mut Stage) -> Result<(), Trouble> {
         return Err("SIGKILL did not end the gateway".into());
     }
     nothing_is_said(stage, "killed", &id, "refused the connection")?;
-    // It takes up again by itself what it was killed in.
+    // It continues the killed run by itself.
     let mut second = up(stage)?;
     let row = second.client.row(&id)?;
     let rows = stage.rows(&["-a"])?;
@@ -72,7 +72,7 @@ pub(super) fn wrong_token(stage: &mut Stage) -> Result<(), Trouble> {
     nothing_is_said(stage, "a wrong token", &id, "refuses our credentials")
 }
 
-/// Lists many times at once while the gateway is killed, and on until it is back.
+/// Lists many times in parallel while the gateway is killed, until it is back.
 pub(super) fn listed(stage: &mut Stage) -> Result<(), Trouble> {
     const SESSIONS: usize = 60;
     const LISTS: usize = 24;
@@ -84,7 +84,7 @@ pub(super) fn listed(stage: &mut Stage) -> Result<(), Trouble> {
     }
     let all = ["list", "-a", "--since", "all", "--json"];
     let count = |text: &str| text.matches("\"native_key\"").count();
-    // Just after so many beginnings a gateway may say that it has too much to do.
+    // Right after many new sessions a gateway may report that it is overloaded.
     let known = stage.until("all are listed", || {
         let (code, whole, _) = stage.ask(&all).ok()?;
         Some(count(&whole)).filter(|known| code == Some(0) && *known > SESSIONS)

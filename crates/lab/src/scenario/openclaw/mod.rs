@@ -103,13 +103,13 @@ struct Gateway {
     client: Client,
 }
 
-/// Writes the settings of a gateway that talks to our model, and ours.
+/// Writes the settings of a gateway that talks to our model, and our own settings.
 fn settings(stage: &Stage, more: &str) -> Result<(), Trouble> {
     theirs(stage, ".openclaw", &json!({}))?;
     ours(stage, more)
 }
 
-/// Writes the settings of a gateway in this folder, with this said of it.
+/// Writes the settings of a gateway into this folder, with these fields added.
 fn theirs(stage: &Stage, folder: &str, said: &Value) -> Result<(), Trouble> {
     let (home, url) = (stage.home.display(), stage.model.url());
     let model = json!({
@@ -192,7 +192,7 @@ fn over(stage: &Stage, gateway: &mut Gateway, id: &str) -> Result<Value, Trouble
     Ok(row)
 }
 
-/// What is true of a conversation that rests.
+/// Returns the claim of an idle conversation.
 fn rests(id: &str, outcome: &'static str) -> Claim {
     Claim::of(id, "idle").because(None).ended(outcome).served_by(&[]).hosted(true)
 }

@@ -1,4 +1,4 @@
-//! What runs: conversations, scheduled and requested runs, subagents; and how each of them ends.
+//! Runs: conversations, scheduled and requested runs, subagents; and the end of each.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ pub(super) fn turn(stage: &mut Stage) -> Result<(), Trouble> {
         let row = gateway.client.row(&id).ok()?;
         (row["hasActiveRun"] == false && row["lastRunId"] == "again-1").then_some(())
     })?;
-    // The row counts the last run only; tokens are of all that was said.
+    // The row counts the last run only; tokens are those of the whole conversation.
     stage.expect("after the second", &rests(&id, "finished").spent(spent(2)))
 }
 
@@ -146,7 +146,7 @@ fn beginning(stage: &mut Stage, word: &str) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Returns the id of the one session whose key holds this text.
+/// Returns the id of the one session whose key contains this text.
 fn one(stage: &Stage, gateway: &mut Gateway, text: &str) -> Result<String, Trouble> {
     stage.until(&format!("there is a session {text}"), || {
         let list = gateway.client.ask("sessions.list", json!({"limit": 100})).ok()?;

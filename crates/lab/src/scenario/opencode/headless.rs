@@ -14,7 +14,8 @@ pub(super) fn starting(stage: &mut Stage) -> Result<(), Trouble> {
     settings(stage)?;
     let argv = ["opencode", "run", "--title", "begin", "beginning [[hang]]"];
     let started = stage.start(&cwd, &env(), &argv)?;
-    // Until its log tells, nobody can know whether the session in the database is the process's.
+    // Until its log names the session, it is not known whether the session in the database belongs to
+    // the process.
     alike::starting(stage, "beginning", || {
         &[&[], &["running"], &["unknown"], &["running", "unknown"]]
     })?;

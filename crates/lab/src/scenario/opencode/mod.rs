@@ -132,7 +132,7 @@ pub static SCENARIOS: &[Scenario] = &[
         .every(),
 ];
 
-/// Writes the settings of an OpenCode that talks to our model and asks nobody else.
+/// Writes the settings of an OpenCode that talks to our model and to no other server.
 fn settings(stage: &Stage) -> Result<(), Trouble> {
     let model = json!({"tool_call": true, "limit": {"context": 100_000, "output": 4096}});
     let provider = json!({
@@ -170,10 +170,10 @@ fn database(stage: &Stage) -> PathBuf {
     stage.home.join(".local/share/opencode/opencode.db")
 }
 
-/// Asks a database for one text; the oracle's own look, which shares nothing with what is judged.
+/// Reads one text from a database; the oracle's own query, which shares no code with agentctl.
 ///
-/// A reader may be in its maker's way until the first bytes of the write-ahead log are there: OpenCode then
-/// gives up with `database is locked`. So nobody looks before that.
+/// A reader may block the creator of the database until the first bytes of the write-ahead log exist:
+/// OpenCode then fails with `database is locked`. So the query waits for that.
 fn query(database: &Path, sql: &str, key: &str) -> Option<String> {
     let log = std::fs::metadata(format!("{}-wal", database.display())).ok()?;
     (log.len() > 0).then_some(())?;

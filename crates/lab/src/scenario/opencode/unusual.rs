@@ -1,5 +1,6 @@
-//! OpenCode where its files do not tell all: a clock that is set, a terminal that goes back to an older session,
-//! other mounts, relative homes, a wrapper; and the events of a home that only the process names.
+//! OpenCode where its files are incomplete: a clock that is set, a terminal that goes back to an older
+//! session, other mounts, relative homes, a wrapper; and the events of a home that only the process
+//! names.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -105,7 +106,7 @@ pub(super) fn picker(stage: &mut Stage) -> Result<(), Trouble> {
         None
     })?;
     stage.expect("the session that it shows", &tui.is(&older, "idle"))?;
-    // No file tells that it was left: that it is at rest in the terminal is not wrong, that it has ended would be.
+    // No file shows that it was left: idle in the terminal is not wrong, an end would be.
     let left = Claim::of(&newer, "stopped").ended("finished").served_by(&[]);
     stage.expect_any("the session that it left", &[left, tui.is(&newer, "idle")])
 }

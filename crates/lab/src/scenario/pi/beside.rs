@@ -1,5 +1,5 @@
-//! Pi where its files do not tell all: a terminal beside sessions that are not its own, records that are gone,
-//! unusual homes, a wrapper; and the events of a home that only the process names.
+//! Pi where its files are incomplete: a terminal beside sessions that are not its own, records that are
+//! gone, unusual homes, a wrapper; and the events of a home that only the process names.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -16,7 +16,7 @@ fn work() -> String {
     format!("work [[tool:{WORK}]] [[say:never]]")
 }
 
-/// Orders a stop of a session that has ended: whatever it answers, the terminal lives.
+/// Orders a stop of a session that has ended: whatever the answer, the terminal survives.
 fn stop_spares(stage: &mut Stage, id: &str, terminal: &Held) -> Result<(), Trouble> {
     let (code, stdout, stderr) = stage.ask(&["stop", id])?;
     let evidence = format!("exit {code:?}: {stdout}{stderr}");
@@ -25,7 +25,7 @@ fn stop_spares(stage: &mut Stage, id: &str, terminal: &Held) -> Result<(), Troub
     Ok(())
 }
 
-/// A terminal at rest, and a session beside it that came and went.
+/// An idle terminal, and a session beside it that began and ended.
 pub(super) fn fresh(stage: &mut Stage) -> Result<(), Trouble> {
     let (_terminal, agent) = open(stage, &["pi"])?;
     let cwd = stage.directory("a")?;
@@ -141,7 +141,7 @@ pub(super) fn moved_events(stage: &mut Stage) -> Result<(), Trouble> {
 /// A terminal in its second turn, and after it.
 pub(super) fn in_terminal(stage: &mut Stage) -> Result<(), Trouble> {
     let (terminal, agent) = open(stage, &["pi"])?;
-    // At its first start Pi writes files of its own, and a prompt that follows at once looks like `pi -p`.
+    // At its first start Pi writes files of its own, and an immediate prompt looks like `pi -p`.
     std::thread::park_timeout(std::time::Duration::from_millis(800));
     enter(stage, &terminal, "greet [[say:hello]]")?;
     let id = stage.until("it has a file", || ids(stage).pop())?;

@@ -16,7 +16,7 @@ impl Kind for Pi {
     const NAME: &'static str = "pi";
     const PROGRAM: &'static str = "pi";
     const KEYLESS: &'static str = "No API key";
-    // It asks nobody, whatever it is told.
+    // It never asks for permission, whatever the options.
     const PERMITTED: [&'static str; 2] = ["-", "-"];
     const STOPPED: &'static str = "killed";
     const STOP_CODE: i32 = 143;
@@ -32,7 +32,7 @@ impl Kind for Pi {
     fn env(stage: &Stage, key: bool) -> Vec<(String, String)> {
         let mut env = env();
         if !key {
-            // A home in which nobody has ever logged in.
+            // A home without any login.
             let empty = stage.home.join("empty").to_string_lossy().into_owned();
             env.push(("PI_CODING_AGENT_DIR".into(), empty));
         }

@@ -14,7 +14,7 @@ pub(super) fn starting(stage: &mut Stage) -> Result<(), Trouble> {
     settings(stage, ".pi/agent")?;
     let started = shell(stage, &cwd, &[], "beginning [[hang]]", &env())?;
     let pid = started.pid();
-    // Between its title and its first line nobody can know what it is up to.
+    // Between its title and its first line its state is not known.
     alike::starting(stage, "beginning", || match spoken(pid) {
         None => &[&[], &["running"], &["unknown"]],
         Some(_) => &[&[], &["running"]],
@@ -200,7 +200,7 @@ pub(super) fn plain_in_tool(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect("in its tool", &working(&id, agent.pid))
 }
 
-/// An older one, whose tools are told nothing.
+/// An older version, whose tools do not get the session.
 pub(super) fn plain_late(stage: &mut Stage) -> Result<(), Trouble> {
     let (agent, id) = unspoken(stage, &format!("working [[tool:{WORK}]]"))?;
     drop(stage.until_below(agent.pid, WORK)?);

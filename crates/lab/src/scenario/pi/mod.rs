@@ -95,7 +95,7 @@ pub static SCENARIOS: &[Scenario] = &[
         .every(),
 ];
 
-/// What is ordered of Pi as of the others.
+/// The scenarios of control that all agents share.
 pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Pi>(&PI);
 
 /// Every scenario of the older package that the newer one does not show as well.
@@ -143,8 +143,8 @@ pub static OLD: &[Scenario] = &[
 
 const ORDERED: [Scenario; 24] = shared::scenarios::<control::Pi>(&PI_OLD);
 
-/// What is ordered of the older package. What ends in its first model call leaves no record there is
-/// anything to say about, so those are not played.
+/// The scenarios of control of the older package. A session that ends in its first model call leaves no
+/// record there, so such scenarios are not played.
 pub static OLD_CONTROL: [Scenario; 8] = [
     ORDERED[0],
     ORDERED[1],
@@ -178,14 +178,14 @@ fn env() -> Vec<(String, String)> {
     set.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec()
 }
 
-/// A `pi` that was started here: what we started, and the session it told in the file it speaks into.
+/// A `pi` that was started here: the process, and the session that it named in its output file.
 struct Run {
     started: Started,
     pid: u32,
     id: String,
 }
 
-/// Starts `pi --mode json -p` as a shell does: it speaks into a file of its own.
+/// Starts `pi --mode json -p` like a shell: it prints into a file of its own.
 fn run(stage: &Stage, cwd: &Path, prompt: &str) -> Result<Run, Trouble> {
     run_with(stage, cwd, &[], prompt, &env())
 }
@@ -229,7 +229,7 @@ fn spoken(pid: u32) -> Option<String> {
     (header["type"] == "session").then(|| id.to_owned())
 }
 
-/// Returns the living Pi processes that stand in a directory.
+/// Returns the live Pi processes with this working directory.
 fn standing(cwd: &Path) -> Vec<u32> {
     let named = all().into_iter().filter(|p| comm(*p) == "pi");
     named.filter(|p| directory(*p).as_deref() == Some(cwd)).collect()

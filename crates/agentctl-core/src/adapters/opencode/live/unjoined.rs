@@ -1,15 +1,15 @@
-//! Processes of OpenCode that serve no session which can be named, and why that is so.
+//! Processes of OpenCode whose session cannot be named, and the reasons.
 
 use std::collections::HashSet;
 
-use super::{GRAIN_MS, Heard, NAME, One, Role, continues_some, unseen_home};
+use super::{AgentProcess, GRAIN_MS, LogReading, NAME, Role, continues_some, unseen_home};
 use crate::adapters::proof::Unproved;
 use crate::adapters::{Found, Served, State};
 use crate::model::{Reason, ReasonKind, Status};
 
-impl One<'_> {
-    /// The sessions that a process may serve whose port could not be asked: where its log does not name all
-    /// of them, only the port does.
+impl AgentProcess<'_> {
+    /// Marks the sessions that a process may serve whose port could not be asked: where its log does
+    /// not name all its sessions, only the port does.
     pub(super) fn doubt_what_it_may_serve(&self, found: &mut Found<Served>) {
         if self.heard.told().is_some_and(|told| !told.cut) {
             return;
@@ -31,8 +31,7 @@ impl One<'_> {
         }
     }
 
-    /// A process of which nothing says which session it serves; `answered` says whether it was asked on its
-    /// port and answered.
+    /// Makes the row of a process without a known session; `answered` says whether its port answered.
     pub(super) fn unjoined(&self, answered: bool) -> Option<Served> {
         let pid = self.process.id.pid;
         let mut served = Served::by(None, self.process);
@@ -53,8 +52,8 @@ impl One<'_> {
                 (Status::Unknown, reason, "kernel:process table".to_owned(), says)
             }
             // A server without sessions is no session.
-            (Heard::Told(_), Role::Server) => return None,
-            (Heard::Nothing, role) if !self.has_begun() => {
+            (LogReading::Written(_), Role::Server) => return None,
+            (LogReading::Nothing, role) if !self.has_begun() => {
                 if role == Role::Server {
                     return None;
                 }
@@ -65,7 +64,7 @@ impl One<'_> {
                     None => (Status::Running, starting(), source, says),
                 }
             }
-            (Heard::Told(told), role) if !told.cut && !continues_some(self.process) => {
+            (LogReading::Written(told), role) if !told.cut && !continues_some(self.process) => {
                 let says = format!("pid {pid} has written of no session");
                 match role {
                     Role::Run => (Status::Running, starting(), log, says),
@@ -79,14 +78,16 @@ impl One<'_> {
                     served.stands_in = None;
                 }
                 if role == Role::Server && !answered {
-                    // It may have been asked to continue a session of any age.
+                    // A client may have asked it to continue a session of any age.
                     served.started_at = None;
                 }
                 let why = "which session it serves is not known";
                 let says = match heard {
-                    Heard::Told(_) => format!("pid {pid} has written of no session that we found"),
-                    Heard::Nothing => format!("pid {pid} has written nothing"),
-                    Heard::Unreadable => format!("what pid {pid} has written cannot be told"),
+                    LogReading::Written(_) => {
+                        format!("pid {pid} has written of no session that we found")
+                    }
+                    LogReading::Nothing => format!("pid {pid} has written nothing"),
+                    LogReading::Unreadable => format!("what pid {pid} has written cannot be told"),
                 };
                 (Status::Unknown, Some(Reason::with(ReasonKind::Ambiguous, why)), log, says)
             }

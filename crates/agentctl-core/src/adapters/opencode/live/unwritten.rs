@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::super::database::Made;
-use super::{GRAIN_MS, Home, NAME, One, Role, log, told_session};
+use super::{AgentProcess, GRAIN_MS, Home, NAME, Role, log, told_session};
 use crate::adapters::{Found, Look, Served, State};
 use crate::kernel::Process;
 use crate::model::{Join, Reason, ReasonKind, Status};
 
-/// How long the shared log of each data folder was before the lines of any process were read. A session named
-/// up to there by a process that lives is one that the process was found to serve. Lines that were written
-/// during the look prove nothing: the reading of their process may have missed them.
+/// The length of the shared log of each data folder before the lines of any process were read. A
+/// session that a live process named before that point is known to be served by it. Lines that were
+/// written during the look prove nothing: the reading of their process may have missed them.
 pub(super) struct LogEnds(Vec<(PathBuf, u64)>);
 
 impl LogEnds {
@@ -29,9 +29,9 @@ impl LogEnds {
     }
 }
 
-/// Adds the sessions that no process has written of: any process that has written nothing since may have
-/// begun them.
-pub(super) fn add_begun(all: &[One<'_>], logs: &LogEnds, found: &mut Found<Served>) {
+/// Adds the sessions that no process has mentioned in a log: any process that has written nothing since
+/// may have begun them.
+pub(super) fn add_begun(all: &[AgentProcess<'_>], logs: &LogEnds, found: &mut Found<Served>) {
     let starts = all.iter().filter_map(|one| Some(one.process.started_at?.millis() - GRAIN_MS));
     let (Some(since), Some(first)) = (starts.min(), all.first()) else { return };
     let claimed: HashSet<&str> = found.rows.iter().filter_map(|s| s.id.as_deref()).collect();
@@ -49,7 +49,8 @@ pub(super) fn add_begun(all: &[One<'_>], logs: &LogEnds, found: &mut Found<Serve
             || logs.0.iter().any(|(data, _)| log::is_of_the_ended(kernel, &living, data, id))
     };
     for session in made.iter().filter(|session| !is_written(&session.id)) {
-        let makers: Vec<&One<'_>> = all.iter().filter(|one| one.may_have_made(session)).collect();
+        let makers: Vec<&AgentProcess<'_>> =
+            all.iter().filter(|one| one.may_have_made(session)).collect();
         if !makers.is_empty() {
             let row = begun(session, &makers, &mut found.rows);
             found.rows.push(row);
@@ -57,9 +58,10 @@ pub(super) fn add_begun(all: &[One<'_>], logs: &LogEnds, found: &mut Found<Serve
     }
 }
 
-/// Makes the row of a session that one of these processes may have begun. A process that rests without a
-/// session is not known to rest: a sole one is shown in the row of the session, of several each is unknown.
-fn begun(session: &Made, makers: &[&One<'_>], rows: &mut Vec<Served>) -> Served {
+/// Makes the row of a session that one of these processes may have begun. An idle process without a
+/// session is then not known to be idle: a single one is shown in the row of the session, several
+/// become unknown.
+fn begun(session: &Made, makers: &[&AgentProcess<'_>], rows: &mut Vec<Served>) -> Served {
     let pids: Vec<String> = makers.iter().map(|one| one.process.id.pid.to_string()).collect();
     let pids = pids.join(" or ");
     let why = format!("pid {pids} may have begun it, and has not written since");
@@ -68,7 +70,7 @@ fn begun(session: &Made, makers: &[&One<'_>], rows: &mut Vec<Served>) -> Served 
         let reason = Some(Reason::with(ReasonKind::Ambiguous, why));
         Some(State { status: Status::Unknown, reason })
     };
-    let rests = |row: &Served, one: &One<'_>| {
+    let rests = |row: &Served, one: &AgentProcess<'_>| {
         let state = row.state.as_ref().map(|state| state.status);
         row.id.is_none() && state == Some(Status::Idle) && row.by.contains(&one.process.id)
     };
@@ -90,8 +92,8 @@ fn begun(session: &Made, makers: &[&One<'_>], rows: &mut Vec<Served>) -> Served 
     served
 }
 
-impl One<'_> {
-    /// Says whether this process may have made a session that no process has written of.
+impl AgentProcess<'_> {
+    /// Says whether this process may have created a session that no process has mentioned.
     fn may_have_made(&self, session: &Made) -> bool {
         let here = self.process.cwd.as_deref() == Some(Path::new(&session.folder));
         let since = self

@@ -28,7 +28,7 @@ fn assert_victim_survives(claude: &Claude, victim: &mut Agent, what: &str) {
     }
 }
 
-/// S1: the record of Claude Code, in the usual home and in one that only a decoy names.
+/// S1: the record of Claude Code, in the default home and in a home that only a decoy names.
 #[test]
 fn a_claude_record_that_names_a_stranger_joins_nothing() {
     sandboxed(|| {

@@ -14,7 +14,7 @@ fn list(home: &TestHome) -> testkit::Output {
     home.run(&["list", "-a", "--since", "all", "--json"])
 }
 
-/// Asserts that a stop of this thread reaches nobody.
+/// Asserts that a stop of this thread signals no process.
 fn assert_out_of_reach(home: &TestHome, id: &str, victim: &mut testkit::Agent) {
     let row = list(home).session(id);
     assert_eq!((&row["status"], &row["pid"]), (&"unknown".into(), &Value::Null), "{row}");
@@ -27,7 +27,7 @@ fn assert_out_of_reach(home: &TestHome, id: &str, victim: &mut testkit::Agent) {
 
 /// S1: a hard link of a file that another program holds locked (a build's `.cargo-lock`).
 #[test]
-fn a_hard_link_to_another_programs_lock_joins_nobody() {
+fn a_hard_link_to_another_programs_lock_joins_no_process() {
     sandboxed(|| {
         let mut home = home();
         let build = home.at("target/.cargo-lock");
@@ -45,7 +45,7 @@ fn a_hard_link_to_another_programs_lock_joins_nobody() {
 
 /// S1: the same, and the holder is a Codex: one of another thread, or of another home.
 #[test]
-fn a_hard_link_to_another_threads_lock_joins_nobody() {
+fn a_hard_link_to_another_threads_lock_joins_no_process() {
     sandboxed(|| {
         let home = home();
         rollout(&home, A, &[started()]);
@@ -57,9 +57,9 @@ fn a_hard_link_to_another_threads_lock_joins_nobody() {
     });
 }
 
-/// S1: the holder of the lock is no Codex, or one whose own environment names another home.
+/// S1: the holder of the lock is not Codex, or a Codex whose environment names another home.
 #[test]
-fn a_lock_held_by_a_process_that_is_not_proved_joins_nobody() {
+fn a_lock_held_by_an_unproved_process_joins_no_process() {
     sandboxed(|| {
         for (name, moved) in [("vim", false), ("codex", true), ("codex-helper", false)] {
             let mut home = home();
@@ -78,7 +78,7 @@ fn a_lock_held_by_a_process_that_is_not_proved_joins_nobody() {
 
 /// S1: a rollout open in a Codex whose own environment names another home.
 #[test]
-fn a_rollout_open_in_a_codex_of_another_home_joins_nobody() {
+fn a_rollout_open_in_a_codex_of_another_home_joins_no_process() {
     sandboxed(|| {
         let mut home = home();
         let path = rollout(&home, A, &[started()]);
@@ -127,8 +127,8 @@ fn bytes_sent(listener: &UnixListener) -> Vec<u8> {
     sent
 }
 
-/// N7: a process whose arguments name the socket of another server. That server is asked nothing and is sent
-/// no order, in a home that only the process names and in the usual one.
+/// N7: a process whose arguments name the socket of another server. That server gets no request and no
+/// order, neither in a home that only the process names nor in the default home.
 #[test]
 fn a_server_that_names_the_socket_of_another_process_is_not_asked() {
     sandboxed(|| {

@@ -61,8 +61,8 @@ fn a_runtime_that_only_bears_the_name_of_pi_serves_no_session() {
     });
 }
 
-/// A Pi process works for one session, and its tool names another, finished one to what it starts: that one
-/// is not joined, and `stop` of it reaches nobody.
+/// A Pi process works for one session, and its tool sets another, finished session for its children:
+/// that session is not joined, and `stop` of it signals no process.
 #[test]
 fn a_session_that_only_a_tool_names_and_pi_has_not_written_is_not_joined() {
     use crate::pi::{A, B, ended, list, said, session, start, tool};

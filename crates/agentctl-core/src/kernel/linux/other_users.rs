@@ -1,4 +1,4 @@
-//! Processes of other users: for who started whom, and nothing else.
+//! Processes of other users, only to find out which process started which.
 
 use std::io;
 use std::time::Instant;
@@ -7,8 +7,8 @@ use super::table::unlisted;
 use super::{Kernel, Table, pids_of};
 
 impl Kernel {
-    /// Looks at every process that `/proc` shows as another user's: what runs under another name, and
-    /// what does not let itself be looked at. Of most of them only the parent and the name can be read.
+    /// Reads every process that `/proc` shows as another user's: processes under another user id, and
+    /// processes that may not be inspected. For most of them only the parent and the name are readable.
     #[must_use]
     pub fn strangers(&self, until: Instant) -> Table {
         let pids = match pids_of(&|owner| owner != self.uid) {
@@ -16,7 +16,7 @@ impl Kernel {
             Err(error) => return unlisted(&error),
         };
         self.read_within(until, pids, |kernel, pid| match kernel.process(pid) {
-            // Where others are hidden from us nothing can be told about any of them.
+            // Where `/proc` hides the processes of others, nothing is known about any of them.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
             read => read,
         })

@@ -1,4 +1,5 @@
-//! Who stands in a directory, and what such a process was told when it began.
+//! Processes with a given working directory, and the environment and files that a process was started
+//! with.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,8 +16,8 @@ use crate::kernel::Environ;
 use crate::model::ProcId;
 
 impl Kernel {
-    /// Looks closely at the processes of this user whose working directory this is, links resolved. It ends
-    /// in time; what could not be read by then is a gap.
+    /// Returns the details of this user's processes with this working directory, links resolved. It
+    /// returns by the deadline; processes that could not be read by then are gaps.
     #[must_use]
     pub fn standing_in(&self, directory: &Path, until: Instant) -> Table {
         match self.own_pids() {
@@ -33,8 +34,8 @@ impl Kernel {
     pub fn environ(&self, id: &ProcId, names: &[&str]) -> io::Result<Vec<Option<String>>> {
         let directory = open_process_directory(id.pid)?;
         let mut bytes = read_at(directory.as_fd(), "environ")?;
-        // Filled in right after the arguments. A process that has its arguments and no environment yet has
-        // it in a moment; nothing a process can do lengthens that.
+        // `execve` fills the environment in right after the arguments. A process that has its arguments
+        // and no environment yet has it in a moment, and cannot delay that.
         for _ in 0..5 {
             if !bytes.is_empty() || !is_between(&read_at(directory.as_fd(), "stat")?) {
                 break;
@@ -42,14 +43,14 @@ impl Kernel {
             std::thread::park_timeout(std::time::Duration::from_millis(1));
             bytes = read_at(directory.as_fd(), "environ")?;
         }
-        // Still there after the read, so it was there when the directory was opened.
+        // The process still exists after the read, so it existed when the directory was opened.
         if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
             return Err(io::Error::other("the process has gone"));
         }
         Ok(names.iter().map(|name| environ_value(&bytes, name)).collect())
     }
 
-    /// Opens the program file of a process. It works for a file that has lost its name, too.
+    /// Opens the program file of a process, also if the file was deleted.
     pub fn program_file(&self, id: &ProcId) -> io::Result<std::fs::File> {
         let directory = open_process_directory(id.pid)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -60,14 +61,14 @@ impl Kernel {
         Ok(opened.into())
     }
 
-    /// Opens the regular file of this user that a process writes its output to; `None` when that is a
-    /// terminal, a pipe or anything else. It works for a file that has lost its name, too.
+    /// Opens the regular file of this user that is the standard output of a process, also if the file
+    /// was deleted; `None` if the output is a terminal, a pipe or anything else.
     pub fn stdout_file(&self, id: &ProcId) -> io::Result<Option<std::fs::File>> {
         let directory = open_process_directory(id.pid)?;
         let is_own = |stat: &rustix::fs::Stat| {
             rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_uid == self.uid()
         };
-        // Opening a pipe would make us its reader, so it is looked at first.
+        // Opening a pipe would make us its reader, so its type is checked first.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = match statat(&directory, "fd/1", AtFlags::empty()) {
             Ok(stat) if is_own(&stat) => openat(&directory, "fd/1", flags, Mode::empty())?,
@@ -80,16 +81,17 @@ impl Kernel {
         Ok(is_own(&fstat(&opened)?).then(|| opened.into()))
     }
 
-    /// Reads these variables as [`Kernel::environ`] does, and tells an empty environment from one that
-    /// is not there yet.
+    /// Reads these variables like [`Kernel::environ`], and tells an empty environment from one that
+    /// does not exist yet.
     ///
-    /// `execve` fills in the arguments and then the environment last: for a moment, which on a busy machine
-    /// may be long, they read as nothing. Where the environment ends is written when it is there.
+    /// `execve` fills in the arguments and then the environment last: for a moment, which on a busy
+    /// machine may be long, they read as empty. The end address of the environment is set when it is
+    /// complete.
     pub fn environ_now(&self, id: &ProcId, names: &[&str]) -> io::Result<Environ> {
         let directory = open_process_directory(id.pid)?;
         let mut bytes = read_at(directory.as_fd(), "environ")?;
-        // What is empty although the kernel knows where it lies was taken away by the process itself: it has
-        // no values that could be read, now or later.
+        // An empty text although the kernel knows the address was unmapped by the process itself: its
+        // values can never be read.
         let place = if bytes.is_empty() {
             place_of(&read_at(directory.as_fd(), "stat")?, Place::Environment)
         } else {
@@ -110,7 +112,8 @@ impl Kernel {
     }
 }
 
-/// The kernel marks the name of a directory that was removed; one may also be called like that.
+/// Says whether a process has this working directory. The kernel marks a removed directory with a
+/// suffix, which may also be part of a real name.
 fn stands_in(pid: u32, directory: &Path) -> bool {
     let Ok(link) = rustix::fs::readlink(format!("/proc/{pid}/cwd"), Vec::new()) else {
         return false;
