@@ -1,4 +1,4 @@
-//! `agentctl adapters`: the agents supported, installed or not, and what each can do.
+//! `agentctl adapters`: the supported agents, installed or not, and the capabilities of each.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `agentctl doctor`: what was found on this machine, which mechanisms are in force, what is missing.
+//! `agentctl doctor`: the checks of this machine, the mechanisms in use, and missing parts.
 
 use agentctl_core::ask::{Check, CheckState, DaemonState, DoctorContext, Fleet};
 use agentctl_core::host::Host;

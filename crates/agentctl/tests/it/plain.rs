@@ -38,7 +38,7 @@ fn no_comment_sentence_begins_with_a_pronoun() {
     for (name, text) in sources().iter().filter(|(name, _)| is_production(name)) {
         let sentences = sentences_with_pronoun(text);
         let is_open = |room: &&str| name.starts_with(&format!("crates/{room}"));
-        if OPEN.iter().any(|room| is_open(&room)) {
+        if OPEN.iter().any(is_open) {
             open_rooms.retain(|room| !is_open(room) || sentences.is_empty());
         } else {
             found.extend(sentences.iter().map(|(line, words)| format!("{name}:{line}: {words} …")));
