@@ -13,6 +13,7 @@ mod order;
 mod packed;
 mod question;
 mod survey;
+mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,14 +23,17 @@ use std::time::{Duration, Instant};
 
 use given_up::Ticket;
 pub(crate) use homes::{each_root, limited};
-pub use join::{View, join};
+pub use join::View;
 pub use launched::{Launch, Launches, add as add_launches, session_of};
-pub use observe::{NamedHome, Observation, Observed, Signs, forgotten, observe};
+pub use observe::{NamedHome, Observation, Observed, Signs, observe};
 use order::sort;
 pub use packed::Rows;
 pub(crate) use question::written;
 use question::{Question, append, list_adapter};
 pub use survey::{Survey, survey};
+pub use verdict::{
+    as_launched, as_run_ended, blank_session, exited, forgotten, join, unasked, undecided,
+};
 
 use crate::adapters::{Adapter, Depth, Found, Look, Root};
 use crate::host::Host;

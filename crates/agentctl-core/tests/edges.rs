@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use agentctl_core::events::edges::{Edges, Holders, Key, Life, Named, Passed, Snapshot};
 use agentctl_core::events::{Event, EventKind};
+use agentctl_core::fleet;
 use agentctl_core::locks::{Holder, Kind, Lock};
 use agentctl_core::model::{
     Callback, Exit, Fault, Outcome, ProcId, Reason, ReasonKind, ServingProcess, Session, Status,
@@ -44,36 +45,7 @@ fn process(pid: u32, start_ticks: u64) -> ProcId {
 }
 
 fn session(adapter: &'static str, id: Option<&str>, status: Status) -> Session {
-    Session {
-        id: id.map(str::to_owned),
-        adapter,
-        root: "/home".into(),
-        foreign_home: false,
-        native_key: None,
-        status,
-        reason: None,
-        outcome: None,
-        pid: None,
-        processes: Vec::new(),
-        hosted: false,
-        cwd: None,
-        model: None,
-        title: None,
-        name: None,
-        prompt: None,
-        started_at: None,
-        last_activity_at: None,
-        ended_at: None,
-        exit: None,
-        tokens: None,
-        cost_usd: None,
-        group: None,
-        run: None,
-        parent: None,
-        notes: Vec::new(),
-        evidence: Vec::new(),
-        open_call: None,
-    }
+    Session { id: id.map(str::to_owned), status, ..fleet::blank_session(adapter, "/home".into()) }
 }
 
 fn look(at: i64, start: Instant, sessions: Vec<Session>) -> Snapshot {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Adapters, Question, each_adapter, limited};
 use crate::adapters::{Depth, Found, Root};
 use crate::host::Host;
-use crate::model::{Evidence, Fault, Locator, Outcome, ProcId, Session, Status, Target, Time};
+use crate::model::{Fault, Locator, ProcId, Session, Status, Target};
 use crate::talk::Pushing;
 
 /// Where a change would show: each of them is a hint to look again.
@@ -182,18 +182,6 @@ impl Question<'_> {
             session: Some(session),
         }
     }
-}
-
-/// Returns a session that its keeper no longer has, as it was and over.
-#[must_use]
-pub fn forgotten(mut session: Session, at: Time) -> Session {
-    let says = "there is no such session any more".to_owned();
-    let source = format!("{}:{}", session.adapter, session.root);
-    session.evidence = vec![Evidence { source, says, at }];
-    (session.status, session.outcome, session.reason) =
-        (Status::Stopped, Some(Outcome::Unknown), None);
-    (session.pid, session.processes) = (None, Vec::new());
-    session
 }
 
 fn nobody() -> Locator {

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::join::{self, View, join};
+use super::join::View;
 use super::packed::{Packed, Packer};
+use super::verdict::{self, join};
 use super::{Query, each_root};
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
 use crate::kernel::{deadline, home_limit};
@@ -179,7 +180,7 @@ impl<'a> Question<'a> {
         };
         let parent = self.written(&Locator { id: parent, path: None, parent: None });
         let above = join(&self.view, &parent, self.store.record(&parent, Depth::Outline), None);
-        let session = join::child(&self.view, &above, &locator, record);
+        let session = verdict::child(&self.view, &above, &locator, record);
         self.push_row(locator, session, Confirm::No);
     }
 
@@ -278,7 +279,7 @@ impl<'a> Question<'a> {
         for (served, mut ids) in unjoined.into_iter().zip(may_serve) {
             ids.sort_unstable();
             let ids: Vec<&str> = ids.iter().map(|(_, id)| id.as_str()).collect();
-            sessions.push(self.view.process_row(served, &ids));
+            sessions.push(verdict::process_row(&self.view, served, &ids));
         }
         for session in sessions {
             let (locator, number) =
@@ -311,7 +312,7 @@ impl<'a> Question<'a> {
             };
             if Instant::now() >= look.deadline {
                 // What was said first rests on a look that was not taken again.
-                join::changed_under_us(&mut row.session);
+                verdict::changed_during_look(&mut row.session);
                 continue;
             }
             let depth = if row.session.tokens.is_some() { Depth::Whole } else { Depth::Outline };
@@ -326,7 +327,7 @@ impl<'a> Question<'a> {
                 leave_for_table(&mut row.session);
             }
             if open && changed && !row.session.status.is_live() {
-                join::changed_under_us(&mut row.session);
+                verdict::changed_during_look(&mut row.session);
             }
         }
         self.view = view;
@@ -364,7 +365,7 @@ impl<'a> Question<'a> {
                 let mut record = self.store.record(&child, Depth::Outline);
                 record.parent = Some(parent.id.clone());
                 let mut session =
-                    join::child(&self.view, &self.rows[index].session, &child, record);
+                    verdict::child(&self.view, &self.rows[index].session, &child, record);
                 if self.for_table {
                     leave_for_table(&mut session);
                 }

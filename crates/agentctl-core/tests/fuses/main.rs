@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use agentctl_core::events::edges::{Edges, Snapshot};
 use agentctl_core::events::{EventKind, Holders, about_fuse};
+use agentctl_core::fleet;
 use agentctl_core::fuses::{
     Action, Bound, Cause, Conditions, Due, Fuse, FuseError, FuseOrder, all, cancel, claim, clear,
     due, extend, folder, next_due, seen, set, unfinished,
@@ -129,33 +130,11 @@ fn runtime(ms: i64) -> Conditions {
 fn session(status: Status, cwd: &str, last: Option<i64>) -> Session {
     Session {
         id: Some(ID.into()),
-        adapter: "demo",
-        root: "/r".into(),
-        foreign_home: false,
-        native_key: None,
         status,
-        reason: None,
-        outcome: None,
-        pid: None,
-        processes: Vec::new(),
-        hosted: false,
         cwd: Some(cwd.to_owned()),
-        model: None,
-        title: None,
-        name: None,
-        prompt: None,
         started_at: Some(time(BEGIN - HOUR)),
         last_activity_at: last.map(time),
-        ended_at: None,
-        exit: None,
-        tokens: None,
-        cost_usd: None,
-        group: None,
-        run: None,
-        parent: None,
-        notes: Vec::new(),
-        evidence: Vec::new(),
-        open_call: None,
+        ..fleet::blank_session("demo", "/r".into())
     }
 }
 

@@ -7,7 +7,7 @@ use super::telling::{about, begun_id, edge_id, kind_of, over_id, process_text, s
 use super::{Key, Life, Named, Passed, Snapshot, WORTH_A_WORD};
 use crate::events::{Event, EventKind};
 use crate::fleet;
-use crate::model::{Evidence, Fault, Reason, ReasonKind, Session, Status, Time};
+use crate::model::{Fault, Session, Status, Time};
 
 /// One comparison.
 pub(super) struct Step<'a> {
@@ -194,7 +194,7 @@ impl Step<'_> {
         match self.snapshot.named.get(key) {
             None | Some(Named::Leaving) => Some(was),
             Some(Named::Failed(why)) => {
-                let session = doubted(was.session.clone(), why, self.snapshot.at);
+                let session = fleet::unasked(was.session.clone(), why, self.snapshot.at);
                 Some(self.advance(was, session, life))
             }
             Some(Named::Gone) => {
@@ -206,14 +206,7 @@ impl Step<'_> {
             Some(Named::Seen(session)) => {
                 let mut session = Session::clone(session);
                 if session.status == Status::Unknown {
-                    // What it is about was known, and is not what is in doubt.
-                    let (reason, evidence) = (session.reason, session.evidence);
-                    session = Session {
-                        status: Status::Unknown,
-                        reason,
-                        evidence,
-                        ..was.session.clone()
-                    };
+                    session = fleet::undecided(&was.session, session);
                 }
                 match session.status {
                     Status::Stopped | Status::Error => self.end(was, session),
@@ -283,13 +276,4 @@ fn hides(fault: &Fault, key: &Key) -> bool {
     let whole = !matches!(fault.code, "skipped" | "unreadable");
     let here = fault.root.as_deref().is_none_or(|root| root == key.root);
     whole && here && fault.adapter == key.adapter
-}
-
-/// A session that no source could say anything about.
-fn doubted(mut session: Session, why: &str, at: Time) -> Session {
-    let source = format!("{}:{}", session.adapter, session.root);
-    session.evidence = vec![Evidence { source, says: why.to_owned(), at }];
-    session.status = Status::Unknown;
-    session.reason = Some(Reason::with(ReasonKind::Unreadable, why));
-    session
 }
