@@ -20,8 +20,8 @@ use agentctl_core::events::{Event, EventKind};
 use agentctl_core::fleet;
 use agentctl_core::locks::{Holder, Kind, Lock};
 use agentctl_core::model::{
-    Callback, Exit, Fault, Outcome, ProcId, Reason, ReasonKind, ServingProcess, Session, Status,
-    Time,
+    Callback, Exit, Fault, FaultCode, Outcome, ProcId, Reason, ReasonKind, ServingProcess, Session,
+    Status, Time,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -187,7 +187,7 @@ impl World {
             .map(|adapter| Fault {
                 adapter,
                 root: None,
-                code: "timeout",
+                code: FaultCode::Timeout,
                 message: "it did not answer".into(),
             })
             .collect();
@@ -372,19 +372,19 @@ fn what_could_not_be_seen_did_not_start() {
     let mut edges = Edges::default();
     let mut blind = look(10, Instant::now(), vec![]);
     let fault = |code| Fault { adapter: "one", root: None, code, message: "no".into() };
-    blind.holders.faults = vec![fault("timeout")];
+    blind.holders.faults = vec![fault(FaultCode::Timeout)];
     edges.step(blind);
     let events = edges.step(look(12, Instant::now(), vec![begun(3)]));
     assert_eq!(kinds(&events), ["session.waiting"], "it was there all the time");
     let mut edges = Edges::default();
     let mut blind = look(10, Instant::now(), vec![]);
-    blind.holders.faults = vec![fault("timeout")];
+    blind.holders.faults = vec![fault(FaultCode::Timeout)];
     edges.step(blind);
     let events = edges.step(look(12, Instant::now(), vec![begun(11)]));
     assert_eq!(kinds(&events), ["session.started", "session.waiting"]);
     let mut edges = Edges::default();
     let mut less = look(10, Instant::now(), vec![]);
-    less.holders.faults = vec![fault("skipped")];
+    less.holders.faults = vec![fault(FaultCode::Skipped)];
     edges.step(less);
     let events = edges.step(look(12, Instant::now(), vec![begun(3)]));
     assert_eq!(kinds(&events), ["session.started", "session.waiting"], "a file hides nobody");
@@ -470,7 +470,8 @@ fn a_directory_is_free_when_it_is_known_to_be() {
     let step = |edges: &mut Edges, at, rows, locks, fails: Option<&'static str>| {
         let mut look = look(at, start, rows);
         look.holders.locks = locks;
-        let fault = |adapter| Fault { adapter, root: None, code: "timeout", message: "no".into() };
+        let fault =
+            |adapter| Fault { adapter, root: None, code: FaultCode::Timeout, message: "no".into() };
         look.holders.faults = fails.map(fault).into_iter().collect();
         for key in edges.missing(&look.sessions) {
             let named = match fails {

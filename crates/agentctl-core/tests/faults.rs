@@ -21,7 +21,9 @@ use agentctl_core::adapters::{
 use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Brief, Kernel};
-use agentctl_core::model::{Fault, Listing, Locator, Message, Outcome, Session, Status, Time};
+use agentctl_core::model::{
+    Fault, FaultCode, Listing, Locator, Message, Outcome, Session, Status, Time,
+};
 use testkit::{Agent, TestHome, eventually, sandboxed};
 
 /// An adapter whose every answer is a function of the test's choice.
@@ -111,7 +113,12 @@ fn turn(id: &str) -> Turn {
 }
 
 fn broken<T>(adapter: &'static str) -> Found<T> {
-    Found::fault(Fault { adapter, root: None, code: "broken", message: "it is broken".into() })
+    Found::fault(Fault {
+        adapter,
+        root: None,
+        code: FaultCode::Other("broken"),
+        message: "it is broken".into(),
+    })
 }
 
 /// The home `hanging` of every adapter answers when this is open.
@@ -199,7 +206,7 @@ fn of(adapter: &str, listing: &Listing) -> Vec<Session> {
 }
 
 fn faults(listing: &Listing) -> Vec<(&str, &str)> {
-    listing.faults.iter().map(|f| (f.adapter, f.code)).collect()
+    listing.faults.iter().map(|f| (f.adapter, f.code.word())).collect()
 }
 
 #[test]
@@ -352,7 +359,8 @@ fn a_hanging_home_costs_its_own_rows_only() {
             let listing = fleet::list(&host, ADAPTERS, &everything());
             let rows: Vec<_> = listing.sessions.iter().map(|s| s.root.as_str()).collect();
             assert_eq!(rows, ["/nowhere"], "{:?}", listing.faults);
-            let told: Vec<_> = listing.faults.iter().map(|f| (f.root.as_deref(), f.code)).collect();
+            let told: Vec<_> =
+                listing.faults.iter().map(|f| (f.root.as_deref(), f.code.word())).collect();
             assert_eq!(told, [(Some("/hanging"), "timeout"), (Some("/panicking"), "panicked")]);
         }
         let threads = std::fs::read_dir("/proc/self/task").expect("listed").count();

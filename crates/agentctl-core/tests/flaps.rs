@@ -18,7 +18,7 @@ use agentctl_core::adapters::openclaw::OpenClaw;
 use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::host::{Deadlines, Gateway as Configured, Host, Secret};
 use agentctl_core::kernel::Kernel;
-use agentctl_core::model::{Session, Status, Time};
+use agentctl_core::model::{FaultCode, Session, Status, Time};
 use serde_json::{Value, json};
 use testkit::gateway::{Gateway, Manner, TOKEN};
 use testkit::{Dice, TestHome, sandboxed};
@@ -186,7 +186,7 @@ fn whatever_a_gateway_does_nothing_is_said_wrongly() {
                 faults += 1;
                 // One that is well may be late on a busy machine, and nothing else.
                 let well = manner == Manner::Well && !dead && token == TOKEN;
-                let late = listing.faults.iter().all(|f| f.code == "timeout");
+                let late = listing.faults.iter().all(|f| f.code == FaultCode::Timeout);
                 assert!(!well || late, "{about}: {:?}", listing.faults);
                 needless += u32::from(well);
             }

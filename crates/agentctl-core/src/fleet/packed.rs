@@ -362,7 +362,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::model::ReasonKind;
+    use crate::model::{FaultCode, ReasonKind};
 
     /// A session of which every field says something.
     fn full() -> Session {
@@ -420,7 +420,7 @@ mod tests {
     fn packed_rows_are_the_same_json_as_a_listing() {
         let mut rows = Rows::of(&[full(), empty()]);
         let message = "a fault".to_owned();
-        rows.faults.push(Fault { adapter: "any", root: None, code: "timeout", message });
+        rows.faults.push(Fault { adapter: "any", root: None, code: FaultCode::Timeout, message });
         let text = serde_json::to_string_pretty(&rows).unwrap();
         assert_eq!(text, serde_json::to_string_pretty(&rows.into_listing()).unwrap());
     }

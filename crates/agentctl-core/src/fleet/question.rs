@@ -10,7 +10,7 @@ use super::verdict::{self, join};
 use super::{Query, each_root};
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
 use crate::kernel::{deadline, home_limit};
-use crate::model::{Fault, Locator, Session};
+use crate::model::{Fault, FaultCode, Locator, Session};
 
 pub(super) fn list_adapter(
     adapter: &'static dyn Adapter,
@@ -218,7 +218,8 @@ impl<'a> Question<'a> {
     /// thread has nothing more to do than to end.
     pub(super) fn out_of_time(&mut self) {
         let message = "not every session could be read in time; some are missing".to_owned();
-        let fault = crate::adapters::fault(self.adapter.name(), self.root, "timeout", message);
+        let fault =
+            crate::adapters::fault(self.adapter.name(), self.root, FaultCode::Timeout, message);
         if !self.faults.contains(&fault) {
             self.faults.push(fault);
         }
@@ -239,7 +240,7 @@ impl<'a> Question<'a> {
             self.faults.push(crate::adapters::fault(
                 self.adapter.name(),
                 self.root,
-                "unreadable",
+                FaultCode::Unreadable,
                 message,
             ));
         }

@@ -14,7 +14,7 @@ use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault, pid_of, skipped};
 use crate::kernel::Process;
 use crate::kernel::deadline;
-use crate::model::{Reason, ReasonKind, Status, Time, is_session_id};
+use crate::model::{FaultCode, Reason, ReasonKind, Status, Time, is_session_id};
 use crate::native::file;
 
 /// Largest live record that is read.
@@ -121,7 +121,7 @@ impl Living<'_> {
     fn out_of_time(&mut self) {
         self.found.whole = false;
         let message = "not every live record could be read in time".to_owned();
-        self.found.faults.push(fault(NAME, self.root, "timeout", message));
+        self.found.faults.push(fault(NAME, self.root, FaultCode::Timeout, message));
     }
 
     /// Keeps the first faults of this home and counts the others in one more.
@@ -130,7 +130,7 @@ impl Living<'_> {
         if more > 0 {
             self.found.faults.truncate(FAULTS_MOST);
             let message = format!("{more} more files in sessions were skipped");
-            self.found.faults.push(fault(NAME, self.root, "skipped", message));
+            self.found.faults.push(fault(NAME, self.root, FaultCode::Skipped, message));
         }
     }
 

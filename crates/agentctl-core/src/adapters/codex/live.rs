@@ -12,7 +12,7 @@ use crate::adapters::launchers::launchers;
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::{OpenFile, Process};
-use crate::model::{Evidence, Reason, ReasonKind, Status};
+use crate::model::{Evidence, FaultCode, Reason, ReasonKind, Status};
 
 /// A Codex process that may serve threads of this home, with the rollouts it has open for writing.
 pub(super) struct Candidate<'a> {
@@ -102,7 +102,7 @@ fn report_hidden(look: &Look, root: &Root, found: &mut Found<Served>) {
             "pid {pid} is called {}, and its open files cannot be read: {error}",
             process.comm
         );
-        found.faults.push(fault(NAME, root, "unreadable", message));
+        found.faults.push(fault(NAME, root, FaultCode::Unreadable, message));
         found.whole = false;
     }
 }

@@ -12,7 +12,7 @@ use super::process::{Role, role};
 use super::{NAME, home_of, is_codex};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::Process;
-use crate::model::{ProcId, Reason, ReasonKind, Session, Status};
+use crate::model::{FaultCode, ProcId, Reason, ReasonKind, Session, Status};
 use crate::talk::{Pushing, RpcSocket, TalkError};
 
 /// Puts the servers' word to each thread they host.
@@ -48,7 +48,7 @@ pub(super) fn ask(look: &Look, root: &Root, hosts: &[&Process], found: &mut Foun
         let message =
             format!("its app-server (pid {pid}) did not say whether anyone is needed: {error}");
         let foreign = matches!(error, TalkError::OtherProcess(_));
-        let code = if foreign { "foreign" } else { "unreachable" };
+        let code = if foreign { FaultCode::Foreign } else { FaultCode::Unreachable };
         found.faults.push(fault(NAME, root, code, message));
     }
 }

@@ -18,7 +18,7 @@ use crate::adapters::control::{
 };
 use crate::adapters::{Look, Root};
 use crate::host::Host;
-use crate::model::{Session, is_session_id};
+use crate::model::{FaultCode, Session, is_session_id};
 
 /// So often a message is sent under the same key before it is given up.
 const TRIES: usize = 3;
@@ -157,7 +157,7 @@ fn abort(look: &Look, gateway: &Gateway, params: &Value) -> Result<Value, Troubl
     let mut talk = connect(look, gateway, Scope::Write, Shows::IfDemanded)?;
     let mut told = talk.ask("sessions.abort", params);
     let is_refused = |told: &Result<Value, Trouble>| {
-        told.as_ref().is_err_and(|trouble| trouble.code == "refused")
+        told.as_ref().is_err_and(|trouble| trouble.code == FaultCode::Refused)
     };
     if is_refused(&told) && !talk.is_device {
         let mut talk = connect(look, gateway, Scope::Write, Shows::IfKept)?;
@@ -170,7 +170,7 @@ fn abort(look: &Look, gateway: &Gateway, params: &Value) -> Result<Value, Troubl
         told = talk.ask("sessions.abort", params);
     }
     told.map_err(|trouble| {
-        if trouble.code != "refused" || gateway.admin {
+        if trouble.code != FaultCode::Refused || gateway.admin {
             return trouble;
         }
         let hint = "the gateway lets only who began a run, or an administrator, end it: \
@@ -290,7 +290,14 @@ fn create(
 
 /// Says whether it is the last word, rather than silence.
 fn is_refusal(trouble: &Trouble) -> bool {
-    matches!(trouble.code, "refused" | "auth" | "pairing" | "insecure" | "certificate")
+    matches!(
+        trouble.code,
+        FaultCode::Refused
+            | FaultCode::Auth
+            | FaultCode::Pairing
+            | FaultCode::Insecure
+            | FaultCode::Certificate
+    )
 }
 
 impl From<Trouble> for Unbegun {

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::host::Host;
 use crate::kernel::Brief;
-use crate::model::{Fault, Locator, Message, Session, Tokens, is_session_id};
+use crate::model::{Fault, FaultCode, Locator, Message, Session, Tokens, is_session_id};
 use crate::talk::Pushing;
 
 pub(super) const NAME: &str = "openclaw";
@@ -124,7 +124,9 @@ impl OpenClawStore<'_> {
     fn talk(&self) -> Result<Talk, Trouble> {
         match &self.gateway {
             Some(gateway) => Talk::begin(self.look, gateway, Scope::Read),
-            None => Err(Trouble::new("failed", "no gateway of this address is configured")),
+            None => {
+                Err(Trouble::new(FaultCode::Failed, "no gateway of this address is configured"))
+            }
         }
     }
 
@@ -134,7 +136,7 @@ impl OpenClawStore<'_> {
     }
 
     fn skipped(&self, snapshot: &Snapshot) -> Vec<Fault> {
-        let fault = |why: &String| Trouble::new("skipped", why.clone()).fault(&self.label);
+        let fault = |why: &String| Trouble::new(FaultCode::Skipped, why.clone()).fault(&self.label);
         snapshot.skipped.iter().map(fault).collect()
     }
 
@@ -151,7 +153,7 @@ impl OpenClawStore<'_> {
         let key = match (resolved["ok"].as_bool(), resolved["key"].as_str()) {
             (Some(false), _) => return Ok(None),
             (Some(true), Some(key)) => key.to_owned(),
-            _ => return Err(Trouble::new("protocol", "sessions.resolve did not say")),
+            _ => return Err(Trouble::new(FaultCode::Protocol, "sessions.resolve did not say")),
         };
         let described = talk.ask("sessions.describe", &json!({"key": key}))?;
         match described.get("session") {
@@ -159,7 +161,7 @@ impl OpenClawStore<'_> {
             Some(session) if session["sessionId"] == id => Ok(Some(key)),
             // The key has been given to another session since.
             Some(session) if session.is_object() => Ok(None),
-            _ => Err(Trouble::new("protocol", "sessions.describe did not say")),
+            _ => Err(Trouble::new(FaultCode::Protocol, "sessions.describe did not say")),
         }
     }
 
@@ -305,7 +307,7 @@ impl Store for OpenClawStore<'_> {
                 Some(key) => key,
                 None => self
                     .unlisted(&locator.id)?
-                    .ok_or_else(|| Trouble::new("gone", "the gateway no longer has it"))?,
+                    .ok_or_else(|| Trouble::new(FaultCode::Gone, "the gateway no longer has it"))?,
             };
             Ok(history::all(&mut self.talk()?, &key)?.0)
         };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::wire::{Conversation, Trouble};
 use crate::adapters::{Look, Record, Served, State, Turn};
-use crate::model::{Outcome, Reason, ReasonKind, Status, Time, is_session_id, shorten};
+use crate::model::{FaultCode, Outcome, Reason, ReasonKind, Status, Time, is_session_id, shorten};
 
 /// Rows asked for at once: one page for nearly everybody, and then nothing changes in between.
 const PAGE: usize = 1_000;
@@ -301,7 +301,7 @@ impl Snapshot {
             }
         }
         let what = "its list of sessions changed each time it was read, or does not add up";
-        Err(Trouble::new("partial", what))
+        Err(Trouble::new(FaultCode::Partial, what))
     }
 
     /// Rows of scheduled and requested runs say neither that they are about to begin nor how they ended.
@@ -377,8 +377,9 @@ impl Snapshot {
 
 /// Reads the list once; `None` when it changed meanwhile.
 fn pass(conversation: &mut Conversation) -> Result<Option<Snapshot>, Trouble> {
-    let nonsense =
-        |what: &str| Trouble::new("protocol", format!("the gateway spoke nonsense: {what}"));
+    let nonsense = |what: &str| {
+        Trouble::new(FaultCode::Protocol, format!("the gateway spoke nonsense: {what}"))
+    };
     let mut snapshot = Snapshot::default();
     let mut keys: HashSet<String> = HashSet::new();
     let (mut offset, mut total) = (0, None);

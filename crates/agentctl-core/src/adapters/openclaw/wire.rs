@@ -11,7 +11,7 @@ use super::device::{Device, Signed};
 use super::gateways::Gateway;
 use crate::adapters::Look;
 use crate::host::Host;
-use crate::model::{Fault, is_session_id, shorten};
+use crate::model::{Fault, FaultCode, is_session_id, shorten};
 use crate::talk::{JsonSocket, TalkError};
 
 /// The protocol that was observed, and no other.
@@ -60,14 +60,14 @@ pub(super) enum Shows {
 /// Why a gateway did not answer: a stable word, and a sentence.
 #[derive(Clone, Debug)]
 pub(super) struct Trouble {
-    pub(super) code: &'static str,
+    pub(super) code: FaultCode,
     pub(super) message: String,
     /// It may have heard us all the same.
     pub(super) mid_sentence: bool,
 }
 
 impl Trouble {
-    pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn new(code: FaultCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), mid_sentence: false }
     }
 
@@ -82,31 +82,40 @@ impl From<TalkError> for Trouble {
         let (code, message) = match &error {
             TalkError::Unreachable(error) => match error.kind() {
                 std::io::ErrorKind::ConnectionRefused => {
-                    ("unreachable", "the gateway refused the connection".to_owned())
+                    (FaultCode::Unreachable, "the gateway refused the connection".to_owned())
                 }
-                _ => ("unreachable", format!("the gateway cannot be reached: {error}")),
+                _ => (FaultCode::Unreachable, format!("the gateway cannot be reached: {error}")),
             },
-            TalkError::Late => ("timeout", "the gateway did not answer in time".to_owned()),
+            TalkError::Late => {
+                (FaultCode::Timeout, "the gateway did not answer in time".to_owned())
+            }
             TalkError::HungUp(why) => {
-                ("unreachable", format!("the gateway hung up in the middle{why}"))
+                (FaultCode::Unreachable, format!("the gateway hung up in the middle{why}"))
             }
             TalkError::Insecure => (
-                "insecure",
+                FaultCode::Insecure,
                 "the gateway is on another machine and its address is ws://: use wss://, or say \
                  `insecure = true` in the configuration"
                     .to_owned(),
             ),
             TalkError::Certificate(why) => {
                 let todo = "`ca_file` in its [[openclaw.gateways]] names what to trust";
-                ("certificate", format!("the gateway's certificate is not accepted: {why}; {todo}"))
+                (
+                    FaultCode::Certificate,
+                    format!("the gateway's certificate is not accepted: {why}; {todo}"),
+                )
             }
-            TalkError::Protocol(why) => ("protocol", format!("the gateway spoke nonsense: {why}")),
+            TalkError::Protocol(why) => {
+                (FaultCode::Protocol, format!("the gateway spoke nonsense: {why}"))
+            }
             TalkError::Stranger(_) => {
                 let todo = "wss:// and `ca_file` in its [[openclaw.gateways]] prove who serves";
-                ("foreign", format!("{error}; {todo}"))
+                (FaultCode::Foreign, format!("{error}; {todo}"))
             }
-            TalkError::OtherProcess(_) => ("foreign", error.to_string()),
-            TalkError::Foreign(_) | TalkError::Refused(_) => ("refused", error.to_string()),
+            TalkError::OtherProcess(_) => (FaultCode::Foreign, error.to_string()),
+            TalkError::Foreign(_) | TalkError::Refused(_) => {
+                (FaultCode::Refused, error.to_string())
+            }
         };
         let mid_sentence = !matches!(
             error,
@@ -149,7 +158,7 @@ impl Conversation {
         limit: Duration,
     ) -> Result<Self, Trouble> {
         let until = Instant::now() + limit;
-        let unusable = |why: String| Trouble::new("auth", why);
+        let unusable = |why: String| Trouble::new(FaultCode::Auth, why);
         let auth = gateway.auth(host).map_err(unusable)?;
         let mut device = match shows {
             // Whoever is not on this machine has always wanted to know.
@@ -209,9 +218,11 @@ impl Conversation {
         let first = self.socket.receive().map_err(Trouble::from)?;
         if first["event"] != "connect.challenge" {
             let what = "it did not begin with a challenge";
-            return Err(
-                Trouble::new("protocol", format!("the gateway spoke nonsense: {what}")).into()
-            );
+            return Err(Trouble::new(
+                FaultCode::Protocol,
+                format!("the gateway spoke nonsense: {what}"),
+            )
+            .into());
         }
         // What speaks like a gateway may be anybody's: any user may listen on the loopback.
         if auth.is_some() || device.is_some() {
@@ -249,7 +260,7 @@ impl Conversation {
             let spoken = &hello["protocol"];
             let what =
                 format!("the gateway speaks protocol {spoken}; this build speaks {PROTOCOL}");
-            return Err(Trouble::new("protocol", what).into());
+            return Err(Trouble::new(FaultCode::Protocol, what).into());
         }
         let granted = hello["auth"]["scopes"].as_array().map(Vec::as_slice).unwrap_or_default();
         if let Some(missing) =
@@ -260,7 +271,7 @@ impl Conversation {
                 return Err(Refused::Unknown);
             }
             let what = format!("the gateway let us in, yet without {missing}");
-            return Err(Trouble::new("auth", what).into());
+            return Err(Trouble::new(FaultCode::Auth, what).into());
         }
         let tick =
             hello["policy"]["tickIntervalMs"].as_u64().filter(|ms| (100..=600_000).contains(ms));
@@ -350,14 +361,14 @@ fn refused(error: &Value, had_secret: bool, device: Option<&Device>) -> Refused 
     let trouble = match code {
         "UNAVAILABLE" => {
             let pause = error["retryAfterMs"].as_u64().unwrap_or(500).clamp(20, 5_000);
-            let trouble = Trouble::new("unreachable", "the gateway is still starting");
+            let trouble = Trouble::new(FaultCode::Unreachable, "the gateway is still starting");
             return Refused::Later(Duration::from_millis(pause), trouble);
         }
         "PROTOCOL_MISMATCH" => {
             let spoken = &error["details"]["expectedProtocol"];
             let what =
                 format!("the gateway speaks protocol {spoken}; this build speaks {PROTOCOL}");
-            Trouble::new("protocol", what)
+            Trouble::new(FaultCode::Protocol, what)
         }
         "DEVICE_IDENTITY_REQUIRED" | "NOT_PAIRED" if had_secret && device.is_none() => {
             return Refused::Unknown;
@@ -371,11 +382,14 @@ fn refused(error: &Value, had_secret: bool, device: Option<&Device>) -> Refused 
             } else {
                 format!("the gateway wants credentials, and none are configured ({code})")
             };
-            Trouble::new("auth", what)
+            Trouble::new(FaultCode::Auth, what)
         }
         _ => {
             let said = error["message"].as_str().unwrap_or_default();
-            Trouble::new("refused", format!("the gateway refused the connection: {code}: {said}"))
+            Trouble::new(
+                FaultCode::Refused,
+                format!("the gateway refused the connection: {code}: {said}"),
+            )
         }
     };
     Refused::Trouble(trouble)
@@ -399,14 +413,18 @@ fn unapproved(details: &Value, device: &Device) -> Trouble {
         Some(id) => format!("`openclaw devices approve {id}` on its machine approves it"),
         None => "`openclaw devices list` on its machine shows what to approve".to_owned(),
     };
-    Trouble::new("pairing", format!("the gateway {state}: {todo}"))
+    Trouble::new(FaultCode::Pairing, format!("the gateway {state}: {todo}"))
 }
 
 fn said(method: &str, error: &Value) -> Trouble {
     let detail = error["details"]["code"].as_str();
     let code = detail.or_else(|| error["code"].as_str()).unwrap_or("no reason");
     let message = error["message"].as_str().unwrap_or("no reason given");
-    let word = if code == "MISSING_SCOPE" || code == "FORBIDDEN" { "auth" } else { "refused" };
+    let word = if code == "MISSING_SCOPE" || code == "FORBIDDEN" {
+        FaultCode::Auth
+    } else {
+        FaultCode::Refused
+    };
     Trouble::new(word, format!("the gateway refused {method}: {message}"))
 }
 

@@ -22,7 +22,7 @@ use super::{Backend, NAME, OpenCode};
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, Turn, fault};
 use crate::kernel::{Process, deadline};
-use crate::model::{Reason, ReasonKind, Status};
+use crate::model::{FaultCode, Reason, ReasonKind, Status};
 use crate::talk::TalkError;
 
 /// A start time has a grain of 10 ms, and the clocks differ a little.
@@ -320,7 +320,7 @@ impl One<'_> {
                 let message =
                     format!("pid {pid} did not say what it serves and waits for: {error}");
                 let foreign = matches!(error, TalkError::Stranger(_));
-                let code = if foreign { "foreign" } else { "unreachable" };
+                let code = if foreign { FaultCode::Foreign } else { FaultCode::Unreachable };
                 found.faults.push(fault(NAME, self.root, code, message));
                 None
             }

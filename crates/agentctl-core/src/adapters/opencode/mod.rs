@@ -29,7 +29,7 @@ use super::{
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
-use crate::model::{Fault, Locator, Message};
+use crate::model::{Fault, FaultCode, Locator, Message};
 use crate::native::cache::FileVersion;
 use crate::native::sqlite::{SqlResult, StoreError};
 
@@ -205,7 +205,7 @@ impl<'a> OpenCodeStore<'a> {
     }
 
     fn fault(&self, why: &str) -> Fault {
-        fault(NAME, self.root, "unreadable", why.to_owned())
+        fault(NAME, self.root, FaultCode::Unreadable, why.to_owned())
     }
 
     fn answered<T>(&self, found: SqlResult<Found<T>>) -> Found<T> {
