@@ -160,28 +160,21 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
         if adapter.name() != wanted.adapter {
             return found;
         }
-        let mut roots = adapter.roots(look);
-        roots.retain(|r| r.label() == wanted.root);
-        if roots.is_empty() {
-            // A home that only a live process named is where it was when that process has gone.
-            roots.push(Root::named_only_by(wanted.root.clone().into(), Vec::new()));
-        }
-        for root in &roots {
-            let _limit = limited(root);
-            let store = adapter.store(look, root);
-            let live = store.live();
-            let mut question = Question::new(adapter, look, root, store.as_ref(), live);
-            match &wanted.session {
-                Some(locator) => question.add_one(locator, Depth::Whole),
-                None => {
-                    let locators = question.possibly_served();
-                    question.add(locators, Depth::Outline);
-                    question.add_unjoined(|s| s.by.iter().any(|p| Some(p.pid) == wanted.pid));
-                    question.rows.retain(|row| row.session.id.is_none());
-                }
+        let root = Root::find(&adapter.roots(look), &wanted.root);
+        let _limit = limited(&root);
+        let store = adapter.store(look, &root);
+        let live = store.live();
+        let mut question = Question::new(adapter, look, &root, store.as_ref(), live);
+        match &wanted.session {
+            Some(locator) => question.add_one(locator, Depth::Whole),
+            None => {
+                let locators = question.possibly_served();
+                question.add(locators, Depth::Outline);
+                question.add_unjoined(|s| s.by.iter().any(|p| Some(p.pid) == wanted.pid));
+                question.rows.retain(|row| row.session.id.is_none());
             }
-            question.finish(&mut found);
         }
+        question.finish(&mut found);
         found
     });
     let mut session = found.rows.pop().map(|row| row.unpack());

@@ -80,10 +80,10 @@ struct FakeStore<'a>(&'a Fake, &'a Root);
 
 impl Store for FakeStore<'_> {
     fn live(&self) -> Found<Served> {
-        if self.1.path.ends_with("hanging") {
+        if self.1.path().ends_with("hanging") {
             HANGING_HOME.pass();
         }
-        assert!(!self.1.path.ends_with("panicking"), "no life in this home");
+        assert!(!self.1.path().ends_with("panicking"), "no life in this home");
         (self.0.live)()
     }
 
@@ -535,7 +535,7 @@ fn who_has_ended_since_the_table_was_read_is_nobody() {
             let look = fleet::look(&host, ALL, Duration::from_mins(1));
             let adapter = ALL.iter().find(|a| a.name() == adapter).expect("known");
             let root = Root::known(world.home.path().join(place));
-            std::fs::create_dir_all(&root.path).expect("made");
+            std::fs::create_dir_all(root.path()).expect("made");
             let without_session = || {
                 let rows = adapter.store(&look, &root).live().rows;
                 rows.iter().filter(|s| s.id.is_none()).count()

@@ -29,7 +29,7 @@ use self::control::Control;
 pub use self::declared::{
     CallbackFields, Setting, Settings, Variables, variable_named_by_settings,
 };
-pub use self::root::{Root, existing_roots, with_homes_of_the_living};
+pub use self::root::{Root, RootPlace, existing_roots, with_homes_of_the_living};
 use crate::host::Host;
 use crate::kernel::{Brief, Liveness, Process, Table};
 use crate::model::{Evidence, Fault, FaultCode, Locator, Message, Session, Time};
@@ -338,7 +338,7 @@ pub fn fault(adapter: &'static str, root: &Root, code: FaultCode, message: Strin
 /// Makes the fault for a file that was left out.
 #[must_use]
 pub fn skipped(adapter: &'static str, root: &Root, path: &Path, skip: &file::Skip) -> Fault {
-    let shown = path.strip_prefix(&root.path).unwrap_or(path).display().to_string();
+    let shown = path.strip_prefix(root.path()).unwrap_or(path).display().to_string();
     fault(adapter, root, FaultCode::Skipped, format!("{shown} was skipped: {skip}"))
 }
 

@@ -84,7 +84,7 @@ where
     let mut pending: Vec<(usize, Ticket)> = Vec::new();
     let (sender, heard) = channel();
     for (at, root) in roots.iter().enumerate() {
-        let count = given_up::count_of(adapter.name(), Some(&root.path));
+        let count = given_up::count_of(adapter.name(), Some(&root.label()));
         if count.load(Ordering::SeqCst) > 0 {
             answers[at] =
                 Some(failed(at, FaultCode::Timeout, "an earlier question still hangs".into()));

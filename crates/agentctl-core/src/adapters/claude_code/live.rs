@@ -52,7 +52,7 @@ struct LiveRecord {
 
 /// Reads all live records of a home and adds the processes that have none.
 pub(super) fn read(look: &Look, root: &Root) -> Found<Served> {
-    let directory = root.path.join("sessions");
+    let directory = root.path().join("sessions");
     let entries = match file::list(&directory, look.host.kernel.uid()) {
         Ok(entries) => entries,
         Err(skip) => return Found::fault(skipped(NAME, root, &directory, &skip)),
@@ -280,7 +280,7 @@ impl Living<'_> {
 
     /// A record on a read-only file system says what was so when it could still be written.
     fn stale_because(&self, process: &Process) -> Option<String> {
-        let sessions = self.root.path.join("sessions");
+        let sessions = self.root.path().join("sessions");
         let refusal =
             file::refuses_writing(&sessions).filter(|r| *r == file::WriteRefusal::ReadOnly)?;
         let shared = self.look.host.kernel.shares_mounts(&process.id).unwrap_or(true);
@@ -349,7 +349,7 @@ impl Living<'_> {
             return false;
         }
         let name = format!("{pid}.json");
-        let path = self.root.path.join("sessions").join(&name);
+        let path = self.root.path().join("sessions").join(&name);
         if let Ok(meta) = std::fs::symlink_metadata(&path) {
             let entry = file::DirectoryEntry { name, path, kind: meta.file_type() };
             let faults = self.found.faults.len();
@@ -483,8 +483,8 @@ fn waiting(what: Option<&str>) -> Reason {
 
 fn uses(look: &Look, root: &Root, process: &Process) -> bool {
     match super::home::home_of(look, process) {
-        Some(home) => home == root.path,
-        None => file::resolve_root(&look.host.home.join(".claude")) == root.path,
+        Some(home) => home == root.path(),
+        None => file::resolve_root(&look.host.home.join(".claude")) == root.path(),
     }
 }
 
@@ -558,7 +558,7 @@ fn cannot_tell(look: &Look, root: &Root, process: &Process) -> Option<State> {
         let why = "its own environment names no home that can be resolved";
         return Some(unknown(ReasonKind::Unreadable, why));
     }
-    if let Some(refusal) = file::refuses_writing(&root.path.join("sessions")) {
+    if let Some(refusal) = file::refuses_writing(&root.path().join("sessions")) {
         let why = format!("it cannot write its live record: {refusal}");
         return Some(unknown(ReasonKind::Unreadable, why));
     }

@@ -147,7 +147,7 @@ fn add_openers(store: &CodexStore<'_>, candidates: &[Candidate<'_>], found: &mut
             }
             let mut served = match &candidate.proof {
                 // Where it sees other mounts, the same path may be another file.
-                Ok(()) if candidate.shares_mounts && file.path.starts_with(&store.root.path) => {
+                Ok(()) if candidate.shares_mounts && file.path.starts_with(store.root.path()) => {
                     served_by(id, process)
                 }
                 Ok(()) if own.contains(id, file) => served_by(id, process),

@@ -21,7 +21,7 @@ pub(super) fn read(
     candidates: &[Candidate<'_>],
     found: &mut Found<Served>,
 ) {
-    let directory = root.path.join("thread-writer-locks");
+    let directory = root.path().join("thread-writer-locks");
     let entries = match file::list(&directory, look.host.kernel.uid()) {
         Ok(entries) => entries,
         Err(skip) => {

@@ -66,7 +66,7 @@ const AT_ONCE: usize = 32;
 /// a path it is the home's own socket.
 fn socket_of(root: &Root, host: &Process) -> Option<PathBuf> {
     let path = match host.argv.iter().find_map(|a| a.strip_prefix("unix://"))? {
-        "" => root.path.join("app-server-control/app-server-control.sock"),
+        "" => root.path().join("app-server-control/app-server-control.sock"),
         path => PathBuf::from(path),
     };
     Some(path).filter(|path| path.is_absolute() && std::fs::symlink_metadata(path).is_ok())
@@ -146,7 +146,7 @@ pub(super) fn announcing(look: &Look, root: &Root) -> Vec<Pushing> {
     let theirs = |p: &&Process| {
         is_codex(p)
             && role(p) == Role::Server
-            && home_of(look, p).is_some_and(|home| home == root.path)
+            && home_of(look, p).is_some_and(|home| home == root.path())
     };
     let servers = look.table.processes.iter().filter(theirs);
     servers.filter_map(|server| listening(look, root, server)).collect()

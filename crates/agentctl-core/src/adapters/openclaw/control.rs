@@ -64,7 +64,7 @@ impl Remote for OpenClaw {
     fn begin(&self, look: &Look, order: &Order, message: &str) -> Result<Begun, Unbegun> {
         let extra = Extra::read(&order.extra)?;
         let gateway = match (&order.root, &extra.gateway) {
-            (Some(root), _) => gateway(&look.host, &root.to_string_lossy())?,
+            (Some(root), _) => gateway(&look.host, &root.label())?,
             (None, Some(name)) => named(&look.host, name)?,
             (None, None) => usual(&look.host)?,
         };

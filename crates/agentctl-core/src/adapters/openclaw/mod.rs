@@ -11,7 +11,6 @@ mod history;
 mod rows;
 mod wire;
 
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use gateways::Gateway;
@@ -73,7 +72,7 @@ impl Adapter for OpenClaw {
 
     fn roots(&self, look: &Look) -> Vec<Root> {
         let all = gateways::all(&look.host);
-        all.iter().map(|gateway| Root::known(PathBuf::from(gateway.label()))).collect()
+        all.into_iter().map(|gateway| Root::server(gateway.endpoint)).collect()
     }
 
     fn installation(&self, host: &Host) -> Installation {

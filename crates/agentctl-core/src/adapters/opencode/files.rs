@@ -44,7 +44,7 @@ impl<'a> Files<'a> {
     }
 
     fn storage(&self) -> PathBuf {
-        self.root.path.join("storage")
+        self.root.path().join("storage")
     }
 
     /// Returns the sessions that are wanted, by name.

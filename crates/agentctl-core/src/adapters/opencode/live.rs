@@ -87,7 +87,7 @@ pub(super) fn read<'a>(
         .iter()
         .filter(ours)
         .filter_map(|process| Some((process, Home::of(look, process).shown()?)))
-        .filter(|(process, home)| home.root == root.path && !look.has_ended(process))
+        .filter(|(process, home)| home.root == root.path() && !look.has_ended(process))
         .filter(|(process, home)| {
             !launchers.contains(&process.id.pid) || has_open(look, process, &database(&home.root))
         })
@@ -541,7 +541,7 @@ impl One<'_> {
 
     /// Says whether it has opened its database: before that it serves nothing.
     fn has_begun(&self) -> bool {
-        let path = super::home::database(&self.root.path);
+        let path = super::home::database(self.root.path());
         super::home::has_open(self.look, self.process, &path)
     }
 }
