@@ -13,6 +13,7 @@ mod order;
 mod packed;
 mod question;
 mod survey;
+mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,19 +23,24 @@ use std::time::{Duration, Instant};
 
 use given_up::Ticket;
 pub(crate) use homes::{each_root, limited};
-pub use join::{View, join};
+pub use join::View;
 pub use launched::{Launch, Launches, add as add_launches, session_of};
-pub use observe::{NamedHome, Observation, Observed, Signs, forgotten, observe};
+pub use observe::{NamedHome, Observation, Observed, Signs, observe};
 use order::sort;
 pub use packed::Rows;
 pub(crate) use question::written;
 use question::{Question, append, list_adapter};
 pub use survey::{Survey, survey};
+pub use verdict::{
+    as_launched, as_run_ended, blank_session, exited, forgotten, join, unasked, undecided,
+};
 
 use crate::adapters::{Adapter, Depth, Found, Look, Root};
 use crate::host::Host;
 use crate::kernel::deadline;
-use crate::model::{Fault, Listing, OWN_SOURCE, ReasonKind, Session, Status, Target, shorten};
+use crate::model::{
+    Fault, FaultCode, Listing, OWN_SOURCE, ReasonKind, Session, Status, Target, shorten,
+};
 
 /// The adapters a question is put to.
 pub type Adapters = &'static [&'static dyn Adapter];
@@ -154,28 +160,21 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
         if adapter.name() != wanted.adapter {
             return found;
         }
-        let mut roots = adapter.roots(look);
-        roots.retain(|r| r.label() == wanted.root);
-        if roots.is_empty() {
-            // A home that only a live process named is where it was when that process has gone.
-            roots.push(Root::named_only_by(wanted.root.clone().into(), Vec::new()));
-        }
-        for root in &roots {
-            let _limit = limited(root);
-            let store = adapter.store(look, root);
-            let live = store.live();
-            let mut question = Question::new(adapter, look, root, store.as_ref(), live);
-            match &wanted.session {
-                Some(locator) => question.add_one(locator, Depth::Whole),
-                None => {
-                    let locators = question.possibly_served();
-                    question.add(locators, Depth::Outline);
-                    question.add_unjoined(|s| s.by.iter().any(|p| Some(p.pid) == wanted.pid));
-                    question.rows.retain(|row| row.session.id.is_none());
-                }
+        let root = Root::find(&adapter.roots(look), &wanted.root);
+        let _limit = limited(&root);
+        let store = adapter.store(look, &root);
+        let live = store.live();
+        let mut question = Question::new(adapter, look, &root, store.as_ref(), live);
+        match &wanted.session {
+            Some(locator) => question.add_one(locator, Depth::Whole),
+            None => {
+                let locators = question.possibly_served();
+                question.add(locators, Depth::Outline);
+                question.add_unjoined(|s| s.by.iter().any(|p| Some(p.pid) == wanted.pid));
+                question.rows.retain(|row| row.session.id.is_none());
             }
-            question.finish(&mut found);
         }
+        question.finish(&mut found);
         found
     });
     let mut session = found.rows.pop().map(|row| row.unpack());
@@ -205,8 +204,8 @@ pub fn each_adapter<T: Send + 'static>(
     for &adapter in adapters {
         let count = given_up::count_of(adapter.name(), None);
         if count.load(Ordering::SeqCst) >= GIVEN_UP_MOST {
-            let why = "too many earlier questions still hang";
-            all.faults.push(whole_fault(adapter.name(), "was not asked", why));
+            let why = "it was not asked: too many earlier questions still hang";
+            all.faults.push(whole_fault(adapter.name(), FaultCode::Failed, why));
             continue;
         }
         let (sender, question, look) = (sender.clone(), Arc::clone(&question), look.clone());
@@ -223,7 +222,8 @@ pub fn each_adapter<T: Send + 'static>(
         match spawned {
             Ok(_) => pending.push((adapter.name(), ticket)),
             Err(error) => {
-                all.faults.push(whole_fault(adapter.name(), "failed", &error.to_string()));
+                let why = format!("it failed: {error}");
+                all.faults.push(whole_fault(adapter.name(), FaultCode::Failed, &why));
             }
         }
     }
@@ -239,33 +239,33 @@ pub fn each_adapter<T: Send + 'static>(
                 all.whole &= found.whole;
             }
             Err(panic) => {
-                all.faults.push(whole_fault(name, "panicked", &panic_text(panic.as_ref())));
+                let why = format!("it panicked: {}", panic_text(panic.as_ref()));
+                all.faults.push(whole_fault(name, FaultCode::Panicked, &why));
             }
         }
     }
     for (name, ticket) in pending {
         ticket.give_up();
-        let message =
-            format!("it did not answer within {} ms; its sessions are missing", limit.as_millis());
-        all.faults.push(Fault { adapter: name, root: None, code: "timeout", message });
+        let why = format!("it did not answer within {} ms", limit.as_millis());
+        all.faults.push(whole_fault(name, FaultCode::Timeout, &why));
     }
     all.whole &= all.faults.is_empty();
     all
 }
 
-/// Says which processes could not be read in time: what they serve is missing, whoever asks.
+/// Returns the fault of a process table that could not be read in time. Sessions of the unread processes may
+/// be missing from the answers of all adapters.
 fn unread(look: &Look) -> Option<Fault> {
     let gaps = look.table.gaps.join("; ");
     let message = format!("not every process could be looked at: {}", shorten(&gaps, 300));
     let root = Some("/proc".to_owned());
-    let fault = Fault { adapter: OWN_SOURCE, root, code: "timeout", message };
+    let fault = Fault { adapter: OWN_SOURCE, root, code: FaultCode::Timeout, message };
     look.table.late.then_some(fault)
 }
 
-fn whole_fault(adapter: &'static str, code: &'static str, why: &str) -> Fault {
-    let message = format!("it {code}: {why}; its sessions are missing");
-    let code = if code.contains(' ') { "failed" } else { code };
-    Fault { adapter, root: None, code, message }
+/// Makes the fault of an adapter that gave no answer at all.
+fn whole_fault(adapter: &'static str, code: FaultCode, why: &str) -> Fault {
+    Fault { adapter, root: None, code, message: format!("{why}; its sessions are missing") }
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

@@ -42,7 +42,9 @@ use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Brief, Environ, ExitWatch, Process};
 use crate::marks::{MARKER, Marker, STARTER};
-use crate::model::{Fault, InternedName, Listing, OWN_SOURCE, ProcId, Session, Time, maybe_word};
+use crate::model::{
+    Fault, FaultCode, InternedName, Listing, OWN_SOURCE, ProcId, Session, Time, maybe_word,
+};
 use crate::native::real_path::real_place;
 use crate::runs::{Run, Runs};
 
@@ -116,7 +118,7 @@ pub struct Occupancy {
     pub holders: Vec<Holder>,
     /// Those we come from: an agent may start a helper where it works.
     pub exempt: Vec<Holder>,
-    /// What could not be asked; see [`is_blind`].
+    /// What could not be asked; see [`Fault::hides_adapter`].
     pub faults: Vec<Fault>,
     /// Those of them that leave open whether somebody works in this directory.
     pub unsure: Vec<Fault>,
@@ -169,13 +171,6 @@ pub fn who_is_in(host: &Host, directory: &Path) -> Option<String> {
     Some(format!("a lock whose taker has exited; {} has the directory open", named(heir)))
 }
 
-/// Says whether a fault means that a whole source was not asked: then nobody knows whether a directory
-/// is free. Any other fault concerns single files and leaves the answer as good as it is.
-#[must_use]
-pub fn is_blind(fault: &Fault) -> bool {
-    fault.root.is_none() && matches!(fault.code, "timeout" | "panicked" | "failed")
-}
-
 /// Says who keeps this directory (its real path). A caller that acts on the answer must hold its [`HeldMutex`].
 #[must_use]
 pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occupancy {
@@ -210,7 +205,7 @@ pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occu
 /// asked matters only where one of its processes stands there: one process anywhere on the machine must not
 /// be able to keep launches out of every directory.
 fn unsure(host: &Host, adapters: Adapters, directory: &Path, faults: &[Fault]) -> Vec<Fault> {
-    let blind: Vec<&Fault> = faults.iter().filter(|fault| is_blind(fault)).collect();
+    let blind: Vec<&Fault> = faults.iter().filter(|fault| fault.hides_adapter()).collect();
     if blind.is_empty() {
         return Vec::new();
     }
@@ -318,7 +313,7 @@ pub fn lock(
     if let Some(holder) = manual_holder(host, directory, &mut faults) {
         return Err(LockError::Locked(Box::new(Lock { directory: name, holder })));
     }
-    if let Some(blind) = faults.into_iter().find(is_blind) {
+    if let Some(blind) = faults.into_iter().find(Fault::hides_adapter) {
         return Err(LockError::Unreadable(blind.message));
     }
     let manual = Manual { directory: name.clone(), by, reason, since: host.now(), until };
@@ -476,7 +471,7 @@ fn marked(
     let table = host.kernel.standing_in(directory, Instant::now() + host.deadlines.live);
     if let Some(gap) = table.gaps.first() {
         let message = format!("not every process could be looked at: {gap}");
-        faults.push(Fault { adapter: OWN_SOURCE, root: None, code: "failed", message });
+        faults.push(Fault { adapter: OWN_SOURCE, root: None, code: FaultCode::Failed, message });
     }
     let began = Instant::now();
     let me = std::process::id();

@@ -4,15 +4,18 @@
 //! care and never renamed. Nothing here reads or decides anything.
 
 mod callback;
+mod fault;
 mod message;
 mod time;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::callback::{CALLBACK_BYTES_LIMIT, Callback};
+pub use self::fault::{Fault, FaultCode, HomeScope, Reach};
 pub use self::message::{Message, Role, ToolCall, ToolResult};
 pub use self::time::Time;
 
@@ -391,21 +394,6 @@ impl Session {
     }
 }
 
-/// A source that failed. It is reported beside the rows; it never removes or adds one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
-pub struct Fault {
-    /// The adapter whose source failed.
-    #[serde(deserialize_with = "word")]
-    pub adapter: InternedName,
-    /// The home or gateway concerned.
-    pub root: Option<String>,
-    /// A stable code for scripts.
-    #[serde(deserialize_with = "word")]
-    pub code: InternedName,
-    /// One sentence for people.
-    pub message: String,
-}
-
 /// The answer to `list`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Listing {
@@ -417,22 +405,26 @@ pub struct Listing {
     pub faults: Vec<Fault>,
 }
 
-/// An adapter name or a fault code: one of a small fixed set of strings.
+/// An adapter name: one of a small fixed set of strings.
 pub type InternedName = &'static str;
 
-/// Interns an adapter name or fault code as `&'static str`. Leaks each distinct string once; the number of
-/// strings is limited.
+/// Interns an adapter name as `&'static str`.
 pub(crate) fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
+    let text = Cow::<'de, str>::deserialize(deserializer)?;
+    interned(text).map_err(serde::de::Error::custom)
+}
+
+/// Interns a name as `&'static str`. Leaks each distinct string once; the number of strings is limited.
+fn interned(text: Cow<'_, str>) -> Result<InternedName, &'static str> {
     use std::sync::{Mutex, PoisonError};
     static WORDS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
     const NAMES_LIMIT: usize = 256;
-    let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = words.iter().find(|known| **known == text) {
         return Ok(known);
     }
     if words.len() >= NAMES_LIMIT {
-        return Err(serde::de::Error::custom("too many different words"));
+        return Err("too many different words");
     }
     let kept: &'static str = Box::leak(text.into_owned().into_boxed_str());
     words.push(kept);

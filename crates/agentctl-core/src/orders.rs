@@ -152,8 +152,7 @@ pub fn inferred(pid: u32) -> Objection {
 }
 
 fn root_of(adapter: &dyn Adapter, look: &Look, target: &Target) -> Root {
-    let root = adapter.roots(look).into_iter().find(|root| root.label() == target.root);
-    root.unwrap_or_else(|| Root::named_only_by(target.root.clone().into(), Vec::new()))
+    Root::find(&adapter.roots(look), &target.root)
 }
 
 /// Runs a question to the target's adapter on a guarded thread.

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::host::Host;
-use crate::model::{Fault, OWN_SOURCE};
+use crate::model::{Fault, FaultCode, OWN_SOURCE};
 use crate::native::file;
 use crate::native::private;
 
@@ -139,7 +139,7 @@ impl Folder {
         Fault {
             adapter: OWN_SOURCE,
             root: Some(self.path.to_string_lossy().into_owned()),
-            code: "unreadable",
+            code: FaultCode::Unreadable,
             message: format!("{name} is no {} we can read: {why}", self.what),
         }
     }
@@ -149,7 +149,7 @@ impl Folder {
         Fault {
             adapter: OWN_SOURCE,
             root: None,
-            code: "failed",
+            code: FaultCode::Failed,
             message: format!("{} could not be read: {skip}", self.path.display()),
         }
     }

@@ -26,7 +26,9 @@ use crate::fleet::{self, Adapters, Query};
 use crate::host::Host;
 use crate::kernel::{Held, Liveness, Process};
 use crate::marks::{Marker, marker_of};
-use crate::model::{Fault, Join, ProcId, ServingProcess, Session, Status, Target};
+use crate::model::{
+    Fault, FaultCode, HomeScope, Join, ProcId, ServingProcess, Session, Status, Target,
+};
 use crate::orders::{self, Objection};
 pub use failed_launch::{FailedLaunchReport, end_run};
 pub use report::{EndedProcess, How, Left, Report, StopVerdict, Survivor};
@@ -41,9 +43,6 @@ const TERM_GRACE: Duration = Duration::from_secs(1);
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval between two looks while a server is ending a turn.
 const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Code of the fault for a signal that could not be sent.
-const SIGNAL_FAULT: &str = "signal";
 
 /// Options of a stop.
 #[derive(Clone, Copy, Debug, Default)]
@@ -477,7 +476,7 @@ impl Stopping<'_> {
             Err(error) => {
                 let message = format!("pid {} could not be signalled: {error}", held.id().pid);
                 let adapter = self.adapter.name();
-                self.faults.push(Fault { adapter, root: None, code: SIGNAL_FAULT, message });
+                self.faults.push(Fault { adapter, root: None, code: FaultCode::Signal, message });
             }
         }
     }
@@ -548,9 +547,8 @@ impl Stopping<'_> {
 /// Returns the adapters with a fault that is not limited to one home: all their sessions may be missing
 /// from the list.
 fn doubtful(adapters: Adapters, faults: &[Fault]) -> Vec<&'static dyn Adapter> {
-    let lost = faults.iter().filter(|f| f.root.is_none() && f.code != SIGNAL_FAULT);
-    let lost: Vec<&str> = lost.map(|f| f.adapter).collect();
-    adapters.iter().filter(|a| lost.contains(&a.name())).copied().collect()
+    let hides = |adapter: &str| faults.iter().any(|f| f.hides(adapter, HomeScope::Unnamed));
+    adapters.iter().filter(|adapter| hides(adapter.name())).copied().collect()
 }
 
 fn shares(other: &Other, session: &Session) -> bool {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::fleet::{self, Adapters, Observed, observe};
 use crate::host::Host;
-use crate::model::{Evidence, Fault, Outcome, ProcId, Session, Status, Target};
+use crate::model::{Fault, Outcome, ProcId, Session, Status, Target};
 use crate::wakeups::{LOOKS_BEFORE_A_PAUSE, SAFETY_INTERVAL, UNKNOWN_GRACE, Wakeups};
 
 /// Interval between two looks while wake-ups are unavailable.
@@ -241,7 +241,7 @@ impl WaitedSession {
                 // The process has exited. If it did so before the first look, its session is unknown for
                 // ever.
                 self.awaited.verdict = WaitVerdict::Missed;
-                self.awaited.session.take().map(|s| exited(host, s))
+                self.awaited.session.take().map(|s| fleet::exited(s, host.now()))
             }
             // Its store was read completely and no longer holds the session.
             None if whole => {
@@ -275,18 +275,6 @@ impl WaitedSession {
         self.awaited.verdict = decide(until, &session, seen.ends_by_itself);
         self.awaited.session = Some(session);
     }
-}
-
-/// Returns the row of a process that exited without a session: the kernel proves its exit, no other source
-/// knows it.
-fn exited(host: &Host, mut session: Session) -> Session {
-    let pid = session.pid.map_or_else(String::new, |pid| format!("pid {pid} "));
-    let says = format!("{pid}has exited and served no session");
-    session.evidence = vec![Evidence { source: "kernel:pidfd".into(), says, at: host.now() }];
-    (session.status, session.outcome, session.reason) =
-        (Status::Stopped, Some(Outcome::Unknown), None);
-    (session.pid, session.processes) = (None, Vec::new());
-    session
 }
 
 struct Watch {

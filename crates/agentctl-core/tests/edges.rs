@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 
 use agentctl_core::events::edges::{Edges, Holders, Key, Life, Named, Passed, Snapshot};
 use agentctl_core::events::{Event, EventKind};
+use agentctl_core::fleet;
 use agentctl_core::locks::{Holder, Kind, Lock};
 use agentctl_core::model::{
-    Callback, Exit, Fault, Outcome, ProcId, Reason, ReasonKind, ServingProcess, Session, Status,
-    Time,
+    Callback, Exit, Fault, FaultCode, Outcome, ProcId, Reason, ReasonKind, ServingProcess, Session,
+    Status, Time,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -44,36 +45,7 @@ fn process(pid: u32, start_ticks: u64) -> ProcId {
 }
 
 fn session(adapter: &'static str, id: Option<&str>, status: Status) -> Session {
-    Session {
-        id: id.map(str::to_owned),
-        adapter,
-        root: "/home".into(),
-        foreign_home: false,
-        native_key: None,
-        status,
-        reason: None,
-        outcome: None,
-        pid: None,
-        processes: Vec::new(),
-        hosted: false,
-        cwd: None,
-        model: None,
-        title: None,
-        name: None,
-        prompt: None,
-        started_at: None,
-        last_activity_at: None,
-        ended_at: None,
-        exit: None,
-        tokens: None,
-        cost_usd: None,
-        group: None,
-        run: None,
-        parent: None,
-        notes: Vec::new(),
-        evidence: Vec::new(),
-        open_call: None,
-    }
+    Session { id: id.map(str::to_owned), status, ..fleet::blank_session(adapter, "/home".into()) }
 }
 
 fn look(at: i64, start: Instant, sessions: Vec<Session>) -> Snapshot {
@@ -215,7 +187,7 @@ impl World {
             .map(|adapter| Fault {
                 adapter,
                 root: None,
-                code: "timeout",
+                code: FaultCode::Timeout,
                 message: "it did not answer".into(),
             })
             .collect();
@@ -400,19 +372,19 @@ fn a_hidden_session_is_not_reported_as_started() {
     let mut edges = Edges::default();
     let mut blind = look(10, Instant::now(), vec![]);
     let fault = |code| Fault { adapter: "one", root: None, code, message: "no".into() };
-    blind.holders.faults = vec![fault("timeout")];
+    blind.holders.faults = vec![fault(FaultCode::Timeout)];
     edges.step(blind);
     let events = edges.step(look(12, Instant::now(), vec![begun(3)]));
     assert_eq!(kinds(&events), ["session.waiting"], "it was there all the time");
     let mut edges = Edges::default();
     let mut blind = look(10, Instant::now(), vec![]);
-    blind.holders.faults = vec![fault("timeout")];
+    blind.holders.faults = vec![fault(FaultCode::Timeout)];
     edges.step(blind);
     let events = edges.step(look(12, Instant::now(), vec![begun(11)]));
     assert_eq!(kinds(&events), ["session.started", "session.waiting"]);
     let mut edges = Edges::default();
     let mut less = look(10, Instant::now(), vec![]);
-    less.holders.faults = vec![fault("skipped")];
+    less.holders.faults = vec![fault(FaultCode::Skipped)];
     edges.step(less);
     let events = edges.step(look(12, Instant::now(), vec![begun(3)]));
     assert_eq!(kinds(&events), ["session.started", "session.waiting"], "a file hides nobody");
@@ -498,7 +470,8 @@ fn a_directory_is_reported_free_only_when_that_is_known() {
     let step = |edges: &mut Edges, at, rows, locks, fails: Option<&'static str>| {
         let mut look = look(at, start, rows);
         look.holders.locks = locks;
-        let fault = |adapter| Fault { adapter, root: None, code: "timeout", message: "no".into() };
+        let fault =
+            |adapter| Fault { adapter, root: None, code: FaultCode::Timeout, message: "no".into() };
         look.holders.faults = fails.map(fault).into_iter().collect();
         for key in edges.missing(&look.sessions) {
             let named = match fails {

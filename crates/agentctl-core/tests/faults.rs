@@ -21,7 +21,9 @@ use agentctl_core::adapters::{
 use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Brief, Kernel};
-use agentctl_core::model::{Fault, Listing, Locator, Message, Outcome, Session, Status, Time};
+use agentctl_core::model::{
+    Fault, FaultCode, Listing, Locator, Message, Outcome, Session, Status, Time,
+};
 use testkit::{Agent, TestHome, eventually, sandboxed};
 
 /// An adapter whose every answer is a function of the test.
@@ -78,10 +80,10 @@ struct FakeStore<'a>(&'a Fake, &'a Root);
 
 impl Store for FakeStore<'_> {
     fn live(&self) -> Found<Served> {
-        if self.1.path.ends_with("hanging") {
+        if self.1.path().ends_with("hanging") {
             HANGING_HOME.pass();
         }
-        assert!(!self.1.path.ends_with("panicking"), "no life in this home");
+        assert!(!self.1.path().ends_with("panicking"), "no life in this home");
         (self.0.live)()
     }
 
@@ -111,7 +113,12 @@ fn turn(id: &str) -> Turn {
 }
 
 fn broken<T>(adapter: &'static str) -> Found<T> {
-    Found::fault(Fault { adapter, root: None, code: "broken", message: "it is broken".into() })
+    Found::fault(Fault {
+        adapter,
+        root: None,
+        code: FaultCode::Other("broken"),
+        message: "it is broken".into(),
+    })
 }
 
 /// The home `hanging` of every adapter answers when this is open.
@@ -199,7 +206,7 @@ fn of(adapter: &str, listing: &Listing) -> Vec<Session> {
 }
 
 fn faults(listing: &Listing) -> Vec<(&str, &str)> {
-    listing.faults.iter().map(|f| (f.adapter, f.code)).collect()
+    listing.faults.iter().map(|f| (f.adapter, f.code.word())).collect()
 }
 
 #[test]
@@ -352,7 +359,8 @@ fn a_hanging_home_loses_only_its_own_rows() {
             let listing = fleet::list(&host, ADAPTERS, &everything());
             let rows: Vec<_> = listing.sessions.iter().map(|s| s.root.as_str()).collect();
             assert_eq!(rows, ["/nowhere"], "{:?}", listing.faults);
-            let told: Vec<_> = listing.faults.iter().map(|f| (f.root.as_deref(), f.code)).collect();
+            let told: Vec<_> =
+                listing.faults.iter().map(|f| (f.root.as_deref(), f.code.word())).collect();
             assert_eq!(told, [(Some("/hanging"), "timeout"), (Some("/panicking"), "panicked")]);
         }
         let threads = std::fs::read_dir("/proc/self/task").expect("listed").count();
@@ -527,7 +535,7 @@ fn a_process_that_ended_after_the_table_was_read_is_ignored() {
             let look = fleet::look(&host, ALL, Duration::from_mins(1));
             let adapter = ALL.iter().find(|a| a.name() == adapter).expect("known");
             let root = Root::known(world.home.path().join(place));
-            std::fs::create_dir_all(&root.path).expect("made");
+            std::fs::create_dir_all(root.path()).expect("made");
             let without_session = || {
                 let rows = adapter.store(&look, &root).live().rows;
                 rows.iter().filter(|s| s.id.is_none()).count()

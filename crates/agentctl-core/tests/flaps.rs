@@ -18,7 +18,7 @@ use agentctl_core::adapters::openclaw::OpenClaw;
 use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::host::{Deadlines, Gateway as Configured, Host, Secret};
 use agentctl_core::kernel::Kernel;
-use agentctl_core::model::{Session, Status, Time};
+use agentctl_core::model::{FaultCode, Session, Status, Time};
 use serde_json::{Value, json};
 use testkit::gateway::{Gateway, Manner, TOKEN};
 use testkit::{Dice, TestHome, sandboxed};
@@ -186,7 +186,7 @@ fn no_behaviour_of_a_gateway_causes_a_wrong_answer() {
                 faults += 1;
                 // A healthy gateway may time out on a busy machine, and must have no other fault.
                 let well = manner == Manner::Well && !dead && token == TOKEN;
-                let late = listing.faults.iter().all(|f| f.code == "timeout");
+                let late = listing.faults.iter().all(|f| f.code == FaultCode::Timeout);
                 assert!(!well || late, "{about}: {:?}", listing.faults);
                 needless += u32::from(well);
             }

@@ -19,7 +19,7 @@ use agentctl_core::adapters::{
 use agentctl_core::fleet::{self, Adapters, Query, View};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Brief, Kernel, Table};
-use agentctl_core::model::{Fault, Locator, Message, ProcId, Session, Status, Time};
+use agentctl_core::model::{Fault, FaultCode, Locator, Message, ProcId, Session, Status, Time};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -130,7 +130,7 @@ impl World {
             served
         };
         let message = "a live record could not be read".to_owned();
-        let fault = Fault { adapter: "play", root: None, code: "broken", message };
+        let fault = Fault { adapter: "play", root: None, code: FaultCode::Failed, message };
         Found {
             rows: self.claims.iter().map(served).collect(),
             faults: if self.whole == Err(true) { vec![fault] } else { Vec::new() },

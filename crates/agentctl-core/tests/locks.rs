@@ -22,7 +22,7 @@ use agentctl_core::fleet::Adapters;
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Kernel, Spawn};
 use agentctl_core::locks::{self, EnterError, HeldMutex, Kind, LockError, Occupancy, enter};
-use agentctl_core::model::{Fault, Time};
+use agentctl_core::model::{Fault, FaultCode, Time};
 use testkit::{eventually, sandboxed};
 
 const ROLE: &str = "AGENTCTL_TEST_ROLE";
@@ -364,7 +364,7 @@ fn a_lock_that_cannot_be_read_still_locks_its_directory() {
             let seen = world.occupancy();
             assert_eq!(seen.holders.iter().map(|h| h.kind).collect::<Vec<_>>(), [Kind::Manual]);
             assert_eq!(seen.faults.len(), 1, "{rubbish}");
-            assert!(!locks::is_blind(&seen.faults[0]), "the other directories are as they were");
+            assert!(!seen.faults[0].hides_adapter(), "the other directories are as they were");
             let again = locks::lock(&host, &place, None, None, None);
             assert!(matches!(again, Err(LockError::Locked(_))), "{rubbish}: {again:?}");
             assert!(locks::all(&host, NOBODY).0.is_empty(), "what it says is not invented");
@@ -380,18 +380,18 @@ fn unreadable_locks_are_a_blind_fault_and_refuse_a_new_lock() {
         let root = root.map(str::to_owned);
         Fault { adapter: "any", root, code, message: String::new() }
     };
-    for code in ["timeout", "panicked", "failed"] {
-        assert!(locks::is_blind(&fault(None, code)));
+    for code in [FaultCode::Timeout, FaultCode::Panicked, FaultCode::Failed] {
+        assert!(fault(None, code).hides_adapter());
     }
-    assert!(!locks::is_blind(&fault(Some("/home"), "skipped")));
-    assert!(!locks::is_blind(&fault(Some("/home"), "unreadable")));
+    assert!(!fault(Some("/home"), FaultCode::Skipped).hides_adapter());
+    assert!(!fault(Some("/home"), FaultCode::Unreadable).hides_adapter());
     sandboxed(|| {
         let world = World::new();
         let host = world.host();
         std::fs::create_dir_all(host.state()).expect("made");
         std::fs::write(host.state().join("locks"), "").expect("written");
         let seen = locks::occupancy(&host, ALL, &world.place());
-        assert!(seen.faults.iter().any(locks::is_blind), "{seen:?}");
+        assert!(seen.faults.iter().any(Fault::hides_adapter), "{seen:?}");
         let refused = locks::lock(&host, &world.place(), None, None, None);
         assert!(matches!(refused, Err(LockError::Unreadable(_))), "{refused:?}");
     });

@@ -19,7 +19,7 @@ use agentctl_core::events::{Event, Watcher};
 use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Brief, Kernel};
-use agentctl_core::model::{Fault, Locator, Message, Outcome, Status, Time};
+use agentctl_core::model::{Fault, FaultCode, Locator, Message, Outcome, Status, Time};
 use testkit::{Dice, TestHome, sandboxed};
 
 /// An adapter of one session, whose answers a test sets.
@@ -151,7 +151,7 @@ fn a_hanging_source_delays_no_event_of_others() {
         if began.elapsed() < limit + Duration::from_secs(2) {
             assert_eq!(ASKED.load(Ordering::SeqCst), 1, "it is left alone");
         }
-        assert_eq!((seen.faults[0].adapter, seen.faults[0].code), ("hanging", "timeout"));
+        assert_eq!((seen.faults[0].adapter, seen.faults[0].code), ("hanging", FaultCode::Timeout));
         // The wait for its next turn is bounded.
         let until = Instant::now() + LONG;
         while ASKED.load(Ordering::SeqCst) == 1 {
@@ -174,7 +174,11 @@ fn a_source_that_hangs_for_ever_is_not_asked_again() {
         // It is not waited for any more: a wait would take long.
         let listing = fleet::list(&host(&home, LONG), HANGS, &Query::default());
         let faults: Vec<_> = listing.faults.iter().map(|f| (f.adapter, f.code)).collect();
-        assert_eq!(faults, [("hanging", "failed")], "the demo adapter answers to the last");
+        assert_eq!(
+            faults,
+            [("hanging", FaultCode::Failed)],
+            "the demo adapter answers to the last"
+        );
     });
 }
 
@@ -208,7 +212,7 @@ fn live() -> Found<Served> {
         Doing::Broken => {
             let root = Some("/nowhere".into());
             let message = "it is broken".into();
-            Found::fault(Fault { adapter: "flapping", root, code: "unreachable", message })
+            Found::fault(Fault { adapter: "flapping", root, code: FaultCode::Unreachable, message })
         }
         Doing::Panics => panic!("no answer"),
     }

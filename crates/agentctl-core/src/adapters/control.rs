@@ -5,13 +5,13 @@
 //! here has no [`Control`], and `agentctl adapters` shows that.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::{Look, Root};
+use super::{Look, Root, RootPlace};
 use crate::host::Host;
 use crate::model::Session;
 
@@ -57,7 +57,15 @@ pub struct Order {
     /// Further arguments, as given by the user.
     pub extra: Vec<OsString>,
     /// The home of the session that is continued; `None` for the agent's usual one.
-    pub root: Option<PathBuf>,
+    pub root: Option<RootPlace>,
+}
+
+impl Order {
+    /// Returns the directory of the session that is continued; `None` for the agent's usual home.
+    #[must_use]
+    pub fn home(&self) -> Option<&Path> {
+        self.root.as_ref()?.directory()
+    }
 }
 
 /// The command that carries an order out.

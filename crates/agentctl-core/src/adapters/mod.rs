@@ -30,10 +30,10 @@ use self::control::Control;
 pub use self::declared::{
     CallbackFields, Setting, Settings, Variables, variable_named_by_settings,
 };
-pub use self::root::{Root, existing_roots, with_homes_of_the_living};
+pub use self::root::{Root, RootPlace, existing_roots, with_homes_of_the_living};
 use crate::host::Host;
 use crate::kernel::{Brief, Liveness, Process, Table};
-use crate::model::{Evidence, Fault, Locator, Message, Session, Time};
+use crate::model::{Evidence, Fault, FaultCode, Locator, Message, Session, Time};
 use crate::native::file;
 use crate::native::real_path::{Unresolved, real_path};
 use crate::talk::Pushing;
@@ -335,15 +335,15 @@ pub fn pid_of(name: &str, suffix: &str) -> Option<u32> {
 
 /// Makes a fault of this adapter about something in a home.
 #[must_use]
-pub fn fault(adapter: &'static str, root: &Root, code: &'static str, message: String) -> Fault {
+pub fn fault(adapter: &'static str, root: &Root, code: FaultCode, message: String) -> Fault {
     Fault { adapter, root: Some(root.label()), code, message }
 }
 
 /// Makes the fault for a file that was left out.
 #[must_use]
 pub fn skipped(adapter: &'static str, root: &Root, path: &Path, skip: &file::Skip) -> Fault {
-    let shown = path.strip_prefix(&root.path).unwrap_or(path).display().to_string();
-    fault(adapter, root, "skipped", format!("{shown} was skipped: {skip}"))
+    let shown = path.strip_prefix(root.path()).unwrap_or(path).display().to_string();
+    fault(adapter, root, FaultCode::Skipped, format!("{shown} was skipped: {skip}"))
 }
 
 /// Makes the fault for a name in a session directory that is no regular file.

@@ -71,7 +71,7 @@ pub fn prove(
     }
     let home = adapter.home_of(look, process);
     match home {
-        Some(home) if home == root.path => Ok(()),
+        Some(home) if home == root.path() => Ok(()),
         home => Err(Unproved::Home { home }),
     }
 }

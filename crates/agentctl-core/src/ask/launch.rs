@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::Fleet;
-use crate::adapters::Adapter;
 use crate::adapters::control::{Begin, Order, Permissions};
+use crate::adapters::{Adapter, RootPlace};
 use crate::hooks::{self, Facts};
 use crate::host::Host;
 use crate::launch::{LaunchError, LaunchOrder, StartedLaunch, launch};
@@ -197,7 +197,7 @@ impl Fleet {
                 name,
                 permissions: options.permissions.unwrap_or(usual.permissions),
                 extra: options.extra,
-                root: from.as_ref().map(|target| PathBuf::from(&target.root)),
+                root: from.as_ref().map(|target| RootPlace::of_label(&target.root)),
             },
             prompt,
             group: options.group,

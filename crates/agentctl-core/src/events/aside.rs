@@ -12,8 +12,7 @@ use super::Notifier;
 use super::edges::Key;
 use crate::fleet::{self, Adapters, Launches, Observation, Survey};
 use crate::host::Host;
-use crate::locks;
-use crate::model::{Fault, Listing, Session};
+use crate::model::{Fault, FaultCode, HomeScope, Listing, Session};
 
 /// What some adapters said: who lives, and what became of those that are missing.
 #[derive(Clone, Debug)]
@@ -55,7 +54,7 @@ pub(super) fn ask(
 
 /// Says why an adapter could not be asked at all, if so.
 pub(super) fn silent(listing: &Listing, key: &Key) -> Option<String> {
-    let blind = |f: &&Fault| f.adapter == key.adapter() && locks::is_blind(f);
+    let blind = |fault: &&Fault| fault.hides(key.adapter(), HomeScope::All);
     listing.faults.iter().find(blind).map(|fault| fault.message.clone())
 }
 
@@ -146,7 +145,7 @@ impl Aside {
     /// What is said of it while it has said nothing.
     pub(super) fn pending(&self) -> Option<Fault> {
         let message = "it has not answered yet".to_owned();
-        let fault = Fault { adapter: self.name(), root: None, code: "pending", message };
+        let fault = Fault { adapter: self.name(), root: None, code: FaultCode::Pending, message };
         self.answer.is_none().then_some(fault)
     }
 }

@@ -8,8 +8,8 @@ use super::{Event, EventKind};
 use crate::adapters::Root;
 use crate::fleet::{self, Adapters, Launch, Launches};
 use crate::host::Host;
-use crate::model::{Locator, Outcome, Reason, ReasonKind, Session, Status, Target, Time};
-use crate::runs::{Run, RunEnd};
+use crate::model::{Locator, Session, Target, Time};
+use crate::runs::Run;
 
 /// Returns the beginnings and ends of launches since then, oldest first, with their own times.
 #[must_use]
@@ -116,11 +116,12 @@ impl Past {
         let life = life_of(launch);
         let mut begun = match &seen {
             Some(session) => session.clone(),
-            None => unseen(adapter, id),
+            None => Session { id: Some(id), ..fleet::blank_session(adapter, String::new()) },
         };
         fill(&mut begun, launch);
-        let over = launch.ended.as_ref().map(|ended| (over(&begun, seen, ended), ended.at));
-        as_begun(&mut begun);
+        let ended = launch.ended.as_ref();
+        let over = ended.map(|end| (fleet::as_run_ended(&begun, seen, end), end.at));
+        let begun = fleet::as_launched(begun);
         Some(Self { life, begun, over })
     }
 
@@ -145,36 +146,6 @@ pub(super) fn life_of(launch: &Launch) -> Life {
     }
 }
 
-/// The session as it was when this launch ended. Somebody may have continued it since: then only what
-/// the run itself says is told.
-fn over(begun: &Session, seen: Option<Session>, ended: &RunEnd) -> Session {
-    let untouched = seen.filter(|session| {
-        !session.status.is_live() && session.last_activity_at.is_none_or(|last| last <= ended.at)
-    });
-    let mut session = match untouched {
-        Some(session) => Session { name: begun.name.clone(), ..session },
-        None => Session {
-            status: Status::Stopped,
-            outcome: Some(Outcome::Unknown),
-            reason: None,
-            pid: None,
-            processes: Vec::new(),
-            ..begun.clone()
-        },
-    };
-    (session.run, session.group) = (begun.run.clone(), begun.group.clone());
-    (session.exit, session.ended_at) = (Some(ended.exit), Some(ended.at));
-    session
-}
-
-fn as_begun(session: &mut Session) {
-    (session.status, session.outcome) = (Status::Running, None);
-    session.reason = Some(Reason::of(ReasonKind::Starting));
-    (session.pid, session.processes) = (None, Vec::new());
-    (session.exit, session.ended_at) = (None, None);
-    session.evidence = Vec::new();
-}
-
 fn fill(session: &mut Session, launch: &Launch) {
     let spec = &launch.spec;
     session.run = Some(launch.run.id.clone());
@@ -183,38 +154,4 @@ fn fill(session: &mut Session, launch: &Launch) {
     session.model = session.model.take().or_else(|| spec.model.clone());
     session.cwd = session.cwd.take().or_else(|| Some(spec.cwd.to_string_lossy().into_owned()));
     session.started_at = session.started_at.or(Some(spec.at));
-}
-
-/// A session of which only its run is left.
-fn unseen(adapter: &'static str, id: String) -> Session {
-    Session {
-        id: Some(id),
-        adapter,
-        root: String::new(),
-        foreign_home: false,
-        native_key: None,
-        status: Status::Unknown,
-        reason: None,
-        outcome: None,
-        pid: None,
-        processes: Vec::new(),
-        hosted: false,
-        cwd: None,
-        model: None,
-        title: None,
-        name: None,
-        prompt: None,
-        started_at: None,
-        last_activity_at: None,
-        ended_at: None,
-        exit: None,
-        tokens: None,
-        cost_usd: None,
-        group: None,
-        run: None,
-        parent: None,
-        notes: Vec::new(),
-        evidence: Vec::new(),
-        open_call: None,
-    }
 }

@@ -305,7 +305,7 @@ impl Watcher {
     /// Leaves those alone that did not answer in time: everybody else would wait for them.
     fn note_silence(&mut self, faults: &[Fault]) {
         let now = Instant::now();
-        let silent = faults.iter().filter(|f| f.root.is_none() && f.code == "timeout");
+        let silent = faults.iter().filter(|fault| fault.is_adapter_timeout());
         let mut next: HashMap<&'static str, Resting> = HashMap::new();
         for fault in silent {
             let before = self.resting.get(fault.adapter).map(|resting| resting.rest * 2);

@@ -5,18 +5,17 @@
 //! is given up and has not ended.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Returns the count of one adapter, or of one of its homes: a source that hangs for good costs only itself.
-pub(super) fn count_of(adapter: &'static str, home: Option<&Path>) -> Arc<AtomicUsize> {
-    type Counts = BTreeMap<(&'static str, Option<PathBuf>), Arc<AtomicUsize>>;
+pub(super) fn count_of(adapter: &'static str, home: Option<&str>) -> Arc<AtomicUsize> {
+    type Counts = BTreeMap<(&'static str, Option<String>), Arc<AtomicUsize>>;
     static COUNTS: Mutex<Counts> = Mutex::new(BTreeMap::new());
     let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
     // A thread that has not ended holds its count; every other count is zero.
     counts.retain(|_, count| Arc::strong_count(count) > 1);
-    Arc::clone(counts.entry((adapter, home.map(Path::to_owned))).or_default())
+    Arc::clone(counts.entry((adapter, home.map(str::to_owned))).or_default())
 }
 
 /// What the asker and the thread share about one question.

@@ -12,7 +12,7 @@ use super::{append, panic_text};
 use crate::adapters::{Adapter, Found, Look, Root, fault};
 use crate::kernel::deadline;
 use crate::kernel::home_limit::{self, HomeLimit};
-use crate::model::Fault;
+use crate::model::{Fault, FaultCode};
 
 /// More homes that only processes name are not looked at: each costs a look at every process.
 const NAMED_HOMES_MOST: usize = 64;
@@ -84,16 +84,17 @@ where
     let mut pending: Vec<(usize, Ticket)> = Vec::new();
     let (sender, heard) = channel();
     for (at, root) in roots.iter().enumerate() {
-        let count = given_up::count_of(adapter.name(), Some(&root.path));
+        let count = given_up::count_of(adapter.name(), Some(&root.label()));
         if count.load(Ordering::SeqCst) > 0 {
-            answers[at] = Some(failed(at, "timeout", "an earlier question still hangs".into()));
+            answers[at] =
+                Some(failed(at, FaultCode::Timeout, "an earlier question still hangs".into()));
             continue;
         }
         let ticket = Ticket::new(count);
         let asked = Asked { look: look.clone(), root: root.clone(), at, ticket: ticket.clone() };
         match asked.spawn(adapter, Arc::clone(question), sender.clone()) {
             Ok(()) => pending.push((at, ticket)),
-            Err(error) => answers[at] = Some(failed(at, "failed", error.to_string())),
+            Err(error) => answers[at] = Some(failed(at, FaultCode::Failed, error.to_string())),
         }
     }
     drop(sender);
@@ -102,13 +103,13 @@ where
         let Ok((at, answer)) = heard.recv_timeout(left) else { break };
         pending.retain(|(asked, _)| *asked != at);
         let panicked = |panic: Box<dyn std::any::Any + Send>| {
-            failed(at, "panicked", format!("it panicked: {}", panic_text(panic.as_ref())))
+            failed(at, FaultCode::Panicked, format!("it panicked: {}", panic_text(panic.as_ref())))
         };
         answers[at] = Some(answer.unwrap_or_else(panicked));
     }
     for (at, ticket) in pending {
         ticket.give_up();
-        answers[at] = Some(failed(at, "timeout", "it did not answer in time".into()));
+        answers[at] = Some(failed(at, FaultCode::Timeout, "it did not answer in time".into()));
     }
     answers.into_iter().flatten().collect()
 }
@@ -160,5 +161,5 @@ fn bounded_roots(adapter: &'static dyn Adapter, look: &Look) -> (Vec<Root>, Opti
         "its processes name {many} homes that are not configured; only {NAMED_HOMES_MOST} of them were \
          looked at (add the others to [roots])"
     );
-    (roots, Some(Fault { adapter: adapter.name(), root: None, code: "skipped", message }))
+    (roots, Some(Fault { adapter: adapter.name(), root: None, code: FaultCode::Skipped, message }))
 }

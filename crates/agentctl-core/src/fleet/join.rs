@@ -1,21 +1,23 @@
-//! The verdict: what a session's record says, joined with who serves it.
+//! The evidence for a verdict: the processes and live records of one home, joined with the sessions that
+//! they name.
 //!
-//! The one place where a status is decided. "Nobody serves it" is a claim that needs proof: a whole
-//! view of this user's processes and of the home's live records, and no process left over that could
-//! be serving it. Nothing here is inferred from age.
+//! Absence needs proof: a complete view of this user's processes and of the home's live records, and no
+//! unjoined process that could serve the session. Age proves nothing. The status is decided in
+//! `verdict.rs`.
 
 use std::collections::HashMap;
 
-use crate::adapters::{Found, Look, Record, Root, Served, State, Turn};
+use super::verdict;
+use crate::adapters::{Found, Look, Record, Root, Served};
 use crate::model::{
-    Evidence, Join, Locator, Outcome, ProcId, Reason, ReasonKind, ServingProcess, Session, Status,
-    Time, shorten,
+    Evidence, Join, Locator, ProcId, Reason, ReasonKind, ServingProcess, Session, Time, shorten,
 };
 
-/// A process's start time has a grain of 10 ms, and the clocks it is reckoned from differ a little.
-const START_GRAIN_MS: i64 = 20;
+/// Tolerance when a process start time is compared with the time of a record: start times have a resolution
+/// of 10 ms, and the clocks they are derived from differ slightly.
+const START_TOLERANCE_MS: i64 = 20;
 
-/// The living of one home, as one look showed them.
+/// The live processes and live records of one home, as one look showed them.
 #[derive(Debug)]
 pub struct View {
     adapter: &'static str,
@@ -96,7 +98,7 @@ impl View {
     #[must_use]
     pub fn oldest_unjoined_ms(&self) -> Option<i64> {
         let may = self.unjoined.iter().filter(|s| s.may_serve);
-        may.map(|s| s.started_at.map_or(0, |t| t.millis() - START_GRAIN_MS)).min()
+        may.map(|s| s.started_at.map_or(0, |t| t.millis() - START_TOLERANCE_MS)).min()
     }
 
     /// Says whether a process without a record may be the one that serves this unserved session.
@@ -107,67 +109,19 @@ impl View {
             && could_serve(process, session.cwd.as_deref(), session.last_activity_at)
     }
 
-    /// Returns the row of a live process that serves no session yet, or one of these.
-    #[must_use]
-    pub fn process_row(&self, served: &Served, may_serve: &[&str]) -> Session {
-        let mut session = self.blank(None);
-        self.apply_processes(&mut session, std::slice::from_ref(served));
-        let state = served.state.clone();
-        let State { status, reason } = match may_serve {
-            [] => match state {
-                Some(State { status, .. }) if !status.is_live() => contradiction(status),
-                Some(state) => state,
-                None => State { status: Status::Unknown, reason: None },
-            },
-            ids => {
-                let why = format!("it has no record and may be serving {}", ids.join(", "));
-                let reason = Some(Reason::with(ReasonKind::Ambiguous, why));
-                State { status: Status::Unknown, reason }
-            }
-        };
-        (session.status, session.reason) = (status, reason);
-        session.started_at = served.started_at;
-        session
-    }
-
-    fn blank(&self, id: Option<&str>) -> Session {
-        let mut session = Session {
-            id: id.map(str::to_owned),
-            adapter: self.adapter,
-            root: self.root.clone(),
-            foreign_home: self.foreign,
-            native_key: None,
-            status: Status::Unknown,
-            reason: None,
-            outcome: None,
-            pid: None,
-            processes: Vec::new(),
-            hosted: false,
-            cwd: None,
-            model: None,
-            title: None,
-            name: None,
-            prompt: None,
-            started_at: None,
-            last_activity_at: None,
-            ended_at: None,
-            exit: None,
-            tokens: None,
-            cost_usd: None,
-            group: None,
-            run: None,
-            parent: None,
-            notes: Vec::new(),
-            evidence: Vec::new(),
-            open_call: None,
-        };
+    /// Returns a session of this home of which only the id is known, or a process without a session.
+    pub(super) fn blank(&self, id: Option<&str>) -> Session {
+        let mut session = verdict::blank_session(self.adapter, self.root.clone());
+        session.id = id.map(str::to_owned);
+        session.foreign_home = self.foreign;
         if self.foreign {
             session.notes.push(format!("home {} is named only by its process", self.root));
         }
         session
     }
 
-    fn apply_processes(&self, session: &mut Session, claims: &[Served]) {
+    /// Adds the processes of these claims, and what else the claims say about the session.
+    pub(super) fn apply_processes(&self, session: &mut Session, claims: &[Served]) {
         for claim in claims {
             let serving = |id: &ProcId| ServingProcess { id: id.clone(), join: claim.join };
             session.processes.extend(claim.by.iter().map(serving));
@@ -208,7 +162,30 @@ impl View {
         }
     }
 
-    /// Returns what stands in the way of saying that nobody serves this session.
+    /// Returns the evidence that no process serves this session, and the doubt if absence is not proved.
+    pub(super) fn absence(&self, session: &Session) -> (Evidence, Option<Reason>) {
+        let doubt = self.doubt(session.cwd.as_deref(), session.last_activity_at);
+        let table = "kernel:process table".to_owned();
+        let (source, says) = match &doubt {
+            // The evidence names the source that failed, not the source that answered.
+            Some(_) if !self.table_gaps && !self.gaps.is_empty() => (
+                format!("{}:{}", self.adapter, self.root),
+                "absence could not be proved".to_owned(),
+            ),
+            Some(_) => (table, "absence could not be proved".to_owned()),
+            None => {
+                let unjoined = self.unjoined.len();
+                let says = format!(
+                    "no live process serves it (every process of this user was looked at; \
+                     {unjoined} of its agent without a session)"
+                );
+                (table, says)
+            }
+        };
+        (Evidence { source, says, at: self.now }, doubt)
+    }
+
+    /// Returns why it cannot be said that no process serves this session, if so.
     fn doubt(&self, cwd: Option<&str>, last_activity: Option<Time>) -> Option<Reason> {
         if let Some(gap) = self.gaps.first() {
             return Some(Reason::with(ReasonKind::Unreadable, gap.clone()));
@@ -228,7 +205,7 @@ fn could_serve(process: &Served, cwd: Option<&str>, last_activity: Option<Time>)
     process.may_serve
         && (cwd.is_none() || process.directory().is_none() || process.directory() == cwd)
         && match (process.started_at, last_activity) {
-            (Some(start), Some(last)) => last.millis() + START_GRAIN_MS >= start.millis(),
+            (Some(start), Some(last)) => last.millis() + START_TOLERANCE_MS >= start.millis(),
             _ => true,
         }
 }
@@ -238,91 +215,8 @@ fn may_have_resumed(process: &Served, cwd: Option<&str>) -> bool {
     process.may_have_resumed && process.directory().is_some() && process.directory() == cwd
 }
 
-/// Decides about one session: the only function that does.
-#[must_use]
-pub fn join(view: &View, locator: &Locator, record: Record, open_child: Option<&Turn>) -> Session {
-    let turn = record.turn.clone();
-    let newest = record.turn_ended_at.or(record.last_activity_at);
-    let mut session = described(view, locator, record);
-    match view.served.get(&locator.id) {
-        Some(claims) => {
-            (session.status, session.reason) = served_verdict(claims, &turn, open_child);
-            if session.status == Status::Idle
-                && claims.iter().any(|c| awaits_prompt(c, &turn, newest))
-            {
-                session.status = Status::Running;
-                session.reason = Some(Reason::of(ReasonKind::Starting));
-            }
-            if let (Turn::Open { doubt: Some(doubt), .. }, Status::Running) =
-                (&turn, session.status)
-                && claims.iter().all(|c| c.state.is_none())
-            {
-                session.notes.push((*doubt).to_owned());
-            }
-            view.apply_processes(&mut session, claims);
-            if session.status.is_live() {
-                (session.ended_at, session.exit) = (None, None);
-            }
-            if session.processes.is_empty() && session.status != Status::Unknown {
-                session.outcome = claims.iter().find_map(|c| c.outcome);
-            }
-        }
-        None => unserved_verdict(view, &mut session, &turn),
-    }
-    session
-}
-
-/// Says whether a process that was started for one prompt has not begun its turn: its record has no turn, or
-/// its newest turn ended before the process started. Such a process is starting, not idle.
-fn awaits_prompt(claim: &Served, turn: &Turn, newest: Option<Time>) -> bool {
-    let is_older = || match (newest, claim.started_at) {
-        (Some(newest), Some(start)) => newest < start,
-        (newest, _) => newest.is_none(),
-    };
-    claim.single_prompt && (*turn == Turn::None || is_older())
-}
-
-/// Decides about a subagent: it lives in its parent's process, and only there.
-#[must_use]
-pub(super) fn child(view: &View, parent: &Session, locator: &Locator, record: Record) -> Session {
-    let turn = record.turn.clone();
-    if view.served.contains_key(&locator.id) {
-        return join(view, locator, record, None);
-    }
-    // A subagent ends with the process that it began in.
-    let lives = parent.status.is_live() && !record.left_behind;
-    let mut session = described(view, locator, record);
-    match (&turn, lives) {
-        (Turn::Open { tool, .. }, true) if parent.status != Status::Unknown => {
-            session.status = Status::Running;
-            session.reason = tool.clone().map(|t| Reason::with(ReasonKind::Tool, t));
-            session.pid = parent.pid;
-            session.processes.clone_from(&parent.processes);
-            session.hosted = true;
-        }
-        // Whether it still works is its parent's to tell, and its own record does not say that it ended.
-        (Turn::Open { .. } | Turn::None | Turn::Undecided(_), true) => {
-            let why = "its parent lives, and its record does not say that it ended";
-            session.status = Status::Unknown;
-            session.reason = match parent.status {
-                Status::Unknown => parent.reason.clone(),
-                _ => Some(Reason::with(ReasonKind::Ambiguous, why)),
-            };
-        }
-        _ => ended_verdict(&mut session, &turn),
-    }
-    session
-}
-
-/// Says that the record moved while we looked and nobody could be seen moving it.
-pub(super) fn changed_under_us(session: &mut Session) {
-    session.status = Status::Unknown;
-    session.outcome = None;
-    session.reason =
-        Some(Reason::with(ReasonKind::Ambiguous, "its record changed while we looked; ask again"));
-}
-
-fn described(view: &View, locator: &Locator, record: Record) -> Session {
+/// Returns what the record says about a session, without a verdict.
+pub(super) fn described(view: &View, locator: &Locator, record: Record) -> Session {
     let mut session = view.blank(Some(&locator.id));
     if record.foreign && !session.foreign_home {
         session.notes.push("the folder that it is kept in is named only by its process".into());
@@ -344,133 +238,4 @@ fn described(view: &View, locator: &Locator, record: Record) -> Session {
     session.evidence = record.evidence;
     session.open_call = record.open_call;
     session
-}
-
-fn served_verdict(
-    claims: &[Served],
-    turn: &Turn,
-    open_child: Option<&Turn>,
-) -> (Status, Option<Reason>) {
-    // The most urgent claim speaks for a session that several processes serve.
-    let claimed = claims.iter().filter_map(|c| c.state.as_ref()).min_by_key(|s| s.status);
-    let lives = claims.iter().any(|c| !c.by.is_empty());
-    if let Some(State { status, .. }) = claimed.filter(|s| lives && !s.status.is_live()) {
-        let State { status, reason } = contradiction(*status);
-        return (status, reason);
-    }
-    let (status, reason) = match claimed {
-        Some(State { status: Status::Running, reason: None }) => {
-            let subagents = || open_child.map(|_| Reason::of(ReasonKind::Subagents));
-            let waits = !matches!(turn, Turn::Open { .. });
-            (Status::Running, working(turn).or_else(|| if waits { subagents() } else { None }))
-        }
-        Some(State { status: Status::Waiting, reason: Some(reason) })
-            if reason.detail.is_none() =>
-        {
-            let open = if matches!(turn, Turn::Open { .. }) { Some(turn) } else { open_child };
-            (Status::Waiting, Some(blocked_on(open.unwrap_or(turn), reason)))
-        }
-        Some(State { status: Status::Idle, reason: None }) if open_child.is_some() => {
-            (Status::Idle, Some(Reason::with(ReasonKind::Background, "a subagent is at work")))
-        }
-        Some(state) => (state.status, state.reason.clone()),
-        None => match turn {
-            Turn::Open { asks: Some(reason), .. } => (Status::Waiting, Some(reason.clone())),
-            Turn::Open { .. } => (Status::Running, working(turn)),
-            Turn::None if !claims.iter().any(|c| c.unprompted) => {
-                let why = "its record holds no turn, and nothing else says what its process does";
-                (Status::Unknown, Some(Reason::with(ReasonKind::Unreadable, why)))
-            }
-            Turn::None | Turn::Finished | Turn::Failed(_) | Turn::Interrupted | Turn::Over(_) => {
-                (Status::Idle, None)
-            }
-            Turn::Undecided(why) | Turn::Unreadable(why) => {
-                (Status::Unknown, Some(Reason::with(ReasonKind::Unreadable, why.clone())))
-            }
-        },
-    };
-    let paused = claims.iter().any(|c| c.paused);
-    match status {
-        Status::Unknown => (status, reason),
-        _ if paused => (
-            Status::Running,
-            Some(Reason::with(ReasonKind::Paused, "stopped by a signal (SIGSTOP)")),
-        ),
-        _ => (status, reason),
-    }
-}
-
-/// The live source says that it is over, and the kernel that its process lives.
-fn contradiction(claimed: Status) -> State {
-    let why = format!("its live source says {}, yet its process lives", claimed.word());
-    State { status: Status::Unknown, reason: Some(Reason::with(ReasonKind::Ambiguous, why)) }
-}
-
-/// The live source says that a human is needed; the open call says for what.
-fn blocked_on(turn: &Turn, claimed: &Reason) -> Reason {
-    match turn {
-        Turn::Open { asks: Some(reason), .. } => reason.clone(),
-        Turn::Open { tool: Some(tool), .. } => Reason::with(claimed.kind, tool.clone()),
-        _ => claimed.clone(),
-    }
-}
-
-fn working(turn: &Turn) -> Option<Reason> {
-    match turn {
-        Turn::Open { retrying: Some(why), .. } => {
-            Some(Reason::with(ReasonKind::Retrying, why.clone()))
-        }
-        Turn::Open { tool: Some(tool), .. } => Some(Reason::with(ReasonKind::Tool, tool.clone())),
-        _ => None,
-    }
-}
-
-fn unserved_verdict(view: &View, session: &mut Session, turn: &Turn) {
-    if let Some(doubt) = view.doubt(session.cwd.as_deref(), session.last_activity_at) {
-        session.status = Status::Unknown;
-        // Whoever could not be asked is named, not the one that answered.
-        let silent = !view.table_gaps && !view.gaps.is_empty();
-        let source = if silent {
-            format!("{}:{}", view.adapter, view.root)
-        } else {
-            "kernel:process table".to_owned()
-        };
-        session.evidence.push(Evidence {
-            source,
-            says: "absence could not be proved".into(),
-            at: view.now,
-        });
-        session.reason = Some(doubt);
-        return;
-    }
-    session.evidence.push(Evidence {
-        source: "kernel:process table".into(),
-        says: format!(
-            "no live process serves it (every process of this user was looked at; {} of its agent without a session)",
-            view.unjoined.len()
-        ),
-        at: view.now,
-    });
-    ended_verdict(session, turn);
-}
-
-fn ended_verdict(session: &mut Session, turn: &Turn) {
-    let (status, outcome, reason) = match turn {
-        Turn::Finished => (Status::Stopped, Some(Outcome::Finished), None),
-        Turn::Interrupted => (Status::Stopped, Some(Outcome::Interrupted), None),
-        Turn::Open { .. } => (Status::Stopped, Some(Outcome::Killed), None),
-        Turn::Failed(why) => {
-            let why = Reason::with(ReasonKind::Failure, shorten(why, 300));
-            (Status::Error, Some(Outcome::Failed), Some(why))
-        }
-        Turn::None => (Status::Stopped, Some(Outcome::Unknown), None),
-        Turn::Over(why) | Turn::Undecided(why) => {
-            session.notes.push(format!("how it ended is not known: {why}"));
-            (Status::Stopped, Some(Outcome::Unknown), None)
-        }
-        Turn::Unreadable(why) => {
-            (Status::Unknown, None, Some(Reason::with(ReasonKind::Unreadable, why.clone())))
-        }
-    };
-    (session.status, session.outcome, session.reason) = (status, outcome, reason);
 }

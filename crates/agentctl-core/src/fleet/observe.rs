@@ -1,6 +1,7 @@
 //! One look at sessions that somebody waits for: the same verdict as everywhere, without counting
 //! tokens, and beside it what would tell that a further look is worth while.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use super::{Adapters, Question, each_adapter, limited};
 use crate::adapters::{Depth, Found, Root};
 use crate::host::Host;
-use crate::model::{Evidence, Fault, Locator, Outcome, ProcId, Session, Status, Target, Time};
+use crate::model::{Fault, Locator, ProcId, Session, Status, Target};
 use crate::talk::Pushing;
 
 /// Where a change would show: each of them is a hint to look again.
@@ -81,24 +82,18 @@ pub fn observe(
         if theirs.is_empty() {
             return found;
         }
-        let mut roots = adapter.roots(look);
-        // A home that only a live process named is where it was when that process has gone.
-        for (_, target) in &theirs {
-            if !roots.iter().any(|root| root.label() == target.root) {
-                roots.push(Root::named_only_by(PathBuf::from(&target.root), Vec::new()));
-            }
-        }
-        for root in &roots {
-            let here: Vec<_> =
-                theirs.iter().copied().filter(|(_, t)| t.root == root.label()).collect();
-            if !here.is_empty() {
-                let _limit = limited(root);
-                let store = adapter.store(look, root);
-                let live = store.live();
-                let mut question = Question::new(adapter, look, root, store.as_ref(), live);
-                found.rows.extend(question.observe(&here));
-                found.faults.append(&mut question.faults);
-            }
+        let roots = adapter.roots(look);
+        let labels: BTreeSet<&str> =
+            theirs.iter().map(|(_, target)| target.root.as_str()).collect();
+        for label in labels {
+            let root = Root::find(&roots, label);
+            let here: Vec<_> = theirs.iter().copied().filter(|(_, t)| t.root == label).collect();
+            let _limit = limited(&root);
+            let store = adapter.store(look, &root);
+            let live = store.live();
+            let mut question = Question::new(adapter, look, &root, store.as_ref(), live);
+            found.rows.extend(question.observe(&here));
+            found.faults.append(&mut question.faults);
         }
         found
     });
@@ -182,18 +177,6 @@ impl Question<'_> {
             session: Some(session),
         }
     }
-}
-
-/// Returns a session that its keeper no longer has, as it was and over.
-#[must_use]
-pub fn forgotten(mut session: Session, at: Time) -> Session {
-    let says = "there is no such session any more".to_owned();
-    let source = format!("{}:{}", session.adapter, session.root);
-    session.evidence = vec![Evidence { source, says, at }];
-    (session.status, session.outcome, session.reason) =
-        (Status::Stopped, Some(Outcome::Unknown), None);
-    (session.pid, session.processes) = (None, Vec::new());
-    session
 }
 
 fn nobody() -> Locator {

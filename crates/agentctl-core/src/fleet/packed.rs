@@ -11,9 +11,10 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::order::Placed;
+use super::verdict;
 use crate::model::{
-    Evidence, Exit, Fault, InternedName, Join, Listing, Outcome, ProcId, Reason, ReasonKind,
-    SCHEMA_VERSION, ServingProcess, Session, Status, Time, Tokens,
+    Evidence, Exit, Fault, InternedName, Join, Listing, Outcome, ProcId, Reason, SCHEMA_VERSION,
+    ServingProcess, Session, Status, Time, Tokens,
 };
 
 /// One row, packed.
@@ -196,23 +197,18 @@ impl Packed {
 
     pub(super) fn unpack(&self) -> Session {
         let text = |text: Option<&str>| text.map(str::to_owned);
-        let (flat, status) = match postcard::from_bytes::<Flat<'_>>(&self.bytes) {
-            Ok(flat) => (flat, self.status),
-            Err(error) => {
-                let why = format!("its row could not be unpacked: {error}");
-                let reason = Cow::Owned(Some(Reason::with(ReasonKind::Unreadable, why)));
-                (Flat { head: self.head(), reason, ..Flat::default() }, Status::Unknown)
-            }
+        let packed = verdict::packed_row(self.adapter, self.status);
+        let flat = match postcard::from_bytes::<Flat<'_>>(&self.bytes) {
+            Ok(flat) => flat,
+            Err(error) => return self.unreadable(packed, &error),
         };
         let mut evidence = flat.evidence.into_owned();
         evidence.extend(self.shared.as_deref().cloned());
         Session {
             id: text(flat.head.id),
-            adapter: self.adapter,
             root: flat.root.to_owned(),
             foreign_home: flat.foreign_home,
             native_key: text(flat.native_key),
-            status,
             reason: flat.reason.into_owned(),
             outcome: flat.outcome,
             pid: self.pid,
@@ -235,7 +231,18 @@ impl Packed {
             notes: flat.notes.into_owned(),
             evidence,
             open_call: text(flat.open_call),
+            ..packed
         }
+    }
+
+    /// Returns what is left of a row whose bytes cannot be read: the fields beside the bytes, and the head.
+    fn unreadable(&self, mut session: Session, error: &postcard::Error) -> Session {
+        let head = self.head();
+        (session.id, session.parent) = (head.id.map(str::to_owned), head.parent.map(str::to_owned));
+        session.pid = self.pid;
+        session.evidence.extend(self.shared.as_deref().cloned());
+        verdict::unreadable_row(&mut session, format!("its row could not be unpacked: {error}"));
+        session
     }
 }
 
@@ -355,6 +362,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::model::{FaultCode, ReasonKind};
 
     /// A session of which every field says something.
     fn full() -> Session {
@@ -386,6 +394,15 @@ mod tests {
         serde_json::from_value(session).unwrap()
     }
 
+    /// A field that is blank here could be lost on the way through a packed row without a failing test.
+    #[test]
+    fn the_full_session_leaves_no_field_blank() {
+        let blank = serde_json::to_value(verdict::blank_session("none", String::new())).unwrap();
+        for (field, value) in serde_json::to_value(full()).unwrap().as_object().unwrap() {
+            assert_ne!(*value, blank[field], "{field}");
+        }
+    }
+
     #[test]
     fn a_session_is_unpacked_as_it_was_packed() {
         let sessions = [full(), empty(), Session { id: Some("two".into()), ..full() }];
@@ -403,7 +420,7 @@ mod tests {
     fn packed_rows_are_the_same_json_as_a_listing() {
         let mut rows = Rows::of(&[full(), empty()]);
         let message = "a fault".to_owned();
-        rows.faults.push(Fault { adapter: "any", root: None, code: "timeout", message });
+        rows.faults.push(Fault { adapter: "any", root: None, code: FaultCode::Timeout, message });
         let text = serde_json::to_string_pretty(&rows).unwrap();
         assert_eq!(text, serde_json::to_string_pretty(&rows.into_listing()).unwrap());
     }

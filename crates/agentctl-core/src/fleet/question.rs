@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::join::{self, View, join};
+use super::join::View;
 use super::packed::{Packed, Packer};
+use super::verdict::{self, join};
 use super::{Query, each_root};
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
 use crate::kernel::{deadline, home_limit};
-use crate::model::{Fault, Locator, Session};
+use crate::model::{Fault, FaultCode, Locator, Session};
 
 pub(super) fn list_adapter(
     adapter: &'static dyn Adapter,
@@ -179,7 +180,7 @@ impl<'a> Question<'a> {
         };
         let parent = self.written(&Locator { id: parent, path: None, parent: None });
         let above = join(&self.view, &parent, self.store.record(&parent, Depth::Outline), None);
-        let session = join::child(&self.view, &above, &locator, record);
+        let session = verdict::child(&self.view, &above, &locator, record);
         self.push_row(locator, session, Confirm::No);
     }
 
@@ -217,7 +218,8 @@ impl<'a> Question<'a> {
     /// thread has nothing more to do than to end.
     pub(super) fn out_of_time(&mut self) {
         let message = "not every session could be read in time; some are missing".to_owned();
-        let fault = crate::adapters::fault(self.adapter.name(), self.root, "timeout", message);
+        let fault =
+            crate::adapters::fault(self.adapter.name(), self.root, FaultCode::Timeout, message);
         if !self.faults.contains(&fault) {
             self.faults.push(fault);
         }
@@ -238,7 +240,7 @@ impl<'a> Question<'a> {
             self.faults.push(crate::adapters::fault(
                 self.adapter.name(),
                 self.root,
-                "unreadable",
+                FaultCode::Unreadable,
                 message,
             ));
         }
@@ -278,7 +280,7 @@ impl<'a> Question<'a> {
         for (served, mut ids) in unjoined.into_iter().zip(may_serve) {
             ids.sort_unstable();
             let ids: Vec<&str> = ids.iter().map(|(_, id)| id.as_str()).collect();
-            sessions.push(self.view.process_row(served, &ids));
+            sessions.push(verdict::process_row(&self.view, served, &ids));
         }
         for session in sessions {
             let (locator, number) =
@@ -311,7 +313,7 @@ impl<'a> Question<'a> {
             };
             if Instant::now() >= look.deadline {
                 // What was said first rests on a look that was not taken again.
-                join::changed_under_us(&mut row.session);
+                verdict::changed_during_look(&mut row.session);
                 continue;
             }
             let depth = if row.session.tokens.is_some() { Depth::Whole } else { Depth::Outline };
@@ -326,7 +328,7 @@ impl<'a> Question<'a> {
                 leave_for_table(&mut row.session);
             }
             if open && changed && !row.session.status.is_live() {
-                join::changed_under_us(&mut row.session);
+                verdict::changed_during_look(&mut row.session);
             }
         }
         self.view = view;
@@ -364,7 +366,7 @@ impl<'a> Question<'a> {
                 let mut record = self.store.record(&child, Depth::Outline);
                 record.parent = Some(parent.id.clone());
                 let mut session =
-                    join::child(&self.view, &self.rows[index].session, &child, record);
+                    verdict::child(&self.view, &self.rows[index].session, &child, record);
                 if self.for_table {
                     leave_for_table(&mut session);
                 }

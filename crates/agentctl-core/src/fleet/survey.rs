@@ -93,13 +93,14 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
         question.add_unjoined(|_| true);
         question.confirm();
         let places = store.beginnings();
-        let named = NamedHome { path: root.path.clone(), places: places.clone() };
+        let named = root.place().directory().filter(|_| !root.is_known());
+        let named = named.map(|path| NamedHome { path: path.to_owned(), places: places.clone() });
         let mut signs = Signs {
             // A home that only processes name is looked at for as long as one of them lives.
             processes: root.named_by.clone(),
             places,
             pushing: store.announcing(),
-            named_homes: if root.is_known() { Vec::new() } else { vec![named] },
+            named_homes: named.into_iter().collect(),
         };
         let rows = std::mem::take(&mut question.rows);
         let (mut sessions, mut resting) = (Vec::new(), Vec::new());

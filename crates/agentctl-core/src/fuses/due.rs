@@ -6,7 +6,7 @@
 use crate::fleet;
 use crate::host::Host;
 use crate::locks;
-use crate::model::{Listing, ReasonKind, Session, Status, Time};
+use crate::model::{Fault, Listing, ReasonKind, Session, Status, Time};
 
 use super::{Bound, Cause, Fuse, FuseState, after};
 
@@ -92,7 +92,7 @@ fn sessions<'a>(host: &Host, fuse: &Fuse, listing: &'a Listing) -> Vec<&'a Sessi
 /// Returns since when all sessions have been idle; `None` when one is not, or when it is unknown.
 fn idle_since(host: &Host, fuse: &Fuse, sessions: &[&Session], listing: &Listing) -> Option<Time> {
     // A session that a fault hides may be at work in the directory.
-    if fuse.directory.is_some() && listing.faults.iter().any(locks::is_blind) {
+    if fuse.directory.is_some() && listing.faults.iter().any(Fault::hides_adapter) {
         return None;
     }
     let mut latest: Option<Time> = None;

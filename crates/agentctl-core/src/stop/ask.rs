@@ -147,11 +147,16 @@ impl Stopping<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::FaultCode;
 
     #[test]
     fn a_look_that_failed_does_not_say_that_the_turn_is_over() {
-        let fault =
-            |adapter| Fault { adapter, root: None, code: "timeout", message: "late".into() };
+        let fault = |adapter| Fault {
+            adapter,
+            root: None,
+            code: FaultCode::Timeout,
+            message: "late".into(),
+        };
         assert_eq!(heard("a", None, &[fault("a")]), Heard::Nothing("late".into()));
         assert_eq!(heard("a", None, &[fault("b")]), Heard::Over, "another's silence says nothing");
         assert_eq!(heard("a", None, &[]), Heard::Over);

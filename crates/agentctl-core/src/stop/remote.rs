@@ -44,8 +44,7 @@ pub(super) fn stop(
     let until = Instant::now() + options.timeout.unwrap_or(STOP_TIMEOUT);
     let look = fleet::look(host, adapters, until.saturating_duration_since(Instant::now()));
     let roots = fleet::roots_of(host, adapters, adapter.name(), host.deadlines.live).rows;
-    let root = roots.into_iter().find(|r| r.label() == session.root);
-    let root = root.unwrap_or_else(|| Root::named_only_by(session.root.clone().into(), Vec::new()));
+    let root = Root::find(&roots, &session.root);
     let below = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
     let asked = control.interrupt(&look, &root, &session);
     let mut report = Report::bare(StopVerdict::Already, inspected);

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use agentctl_core::events::edges::{Edges, Snapshot};
 use agentctl_core::events::{EventKind, Holders, about_fuse};
+use agentctl_core::fleet;
 use agentctl_core::fuses::{
     Action, Bound, Cause, Conditions, Due, Fuse, FuseError, FuseOrder, all, cancel, claim, clear,
     due, extend, folder, next_due, seen, set, unfinished,
@@ -18,7 +19,8 @@ use agentctl_core::fuses::{
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::model::{
-    Fault, Listing, Reason, ReasonKind, SCHEMA_VERSION, ServingProcess, Session, Status, Time,
+    Fault, FaultCode, Listing, Reason, ReasonKind, SCHEMA_VERSION, ServingProcess, Session, Status,
+    Time,
 };
 use proptest::prelude::*;
 
@@ -129,33 +131,11 @@ fn runtime(ms: i64) -> Conditions {
 fn session(status: Status, cwd: &str, last: Option<i64>) -> Session {
     Session {
         id: Some(ID.into()),
-        adapter: "demo",
-        root: "/r".into(),
-        foreign_home: false,
-        native_key: None,
         status,
-        reason: None,
-        outcome: None,
-        pid: None,
-        processes: Vec::new(),
-        hosted: false,
         cwd: Some(cwd.to_owned()),
-        model: None,
-        title: None,
-        name: None,
-        prompt: None,
         started_at: Some(time(BEGIN - HOUR)),
         last_activity_at: last.map(time),
-        ended_at: None,
-        exit: None,
-        tokens: None,
-        cost_usd: None,
-        group: None,
-        run: None,
-        parent: None,
-        notes: Vec::new(),
-        evidence: Vec::new(),
-        open_call: None,
+        ..fleet::blank_session("demo", "/r".into())
     }
 }
 
@@ -235,7 +215,7 @@ fn idle_time_comes_from_the_record_and_the_unknown_never_counts() {
     // A fault may hide a session that is at work there.
     let mut blind = listing(vec![rests]);
     let (root, message) = (None, "late".into());
-    blind.faults.push(Fault { adapter: "codex", root, code: "timeout", message });
+    blind.faults.push(Fault { adapter: "codex", root, code: FaultCode::Timeout, message });
     assert!(world.due(&blind, late).is_empty());
     // For a fuse of one session that does not matter.
     let fuse = world.on_session(idle(HOUR));
@@ -456,7 +436,9 @@ fn a_file_that_is_no_fuse_is_a_fault_and_hides_no_other() {
     }
     let (found, faults) = all(&world.host);
     assert_eq!((found.len(), faults.len()), (1, rubbish.len()), "{faults:?}");
-    assert!(faults.iter().all(|f| f.code == "unreadable" && f.message.contains("no fuse")));
+    assert!(
+        faults.iter().all(|f| f.code == FaultCode::Unreadable && f.message.contains("no fuse"))
+    );
     // A broken fuse can be set again and removed.
     std::fs::write(&place, "{").expect("written");
     let bound = Bound::Directory(here);

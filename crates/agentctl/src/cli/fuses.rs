@@ -10,7 +10,7 @@ use agentctl_core::fuses::{
     set,
 };
 use agentctl_core::host::Host;
-use agentctl_core::{hooks, locks, marks};
+use agentctl_core::{hooks, marks};
 use anstyle::{AnsiColor, Style};
 use clap::{Args, Subcommand};
 
@@ -355,7 +355,7 @@ fn place(ui: &mut Ui, host: &Host, given: Option<&Path>) -> Result<Bound, Failur
 /// Finds the fuse that was named.
 fn find(host: &Host, args: &WhichArgs) -> Result<Option<Fuse>, Failure> {
     let (all, faults) = fuses::all(host);
-    if let Some(blind) = faults.iter().find(|f| locks::is_blind(f)) {
+    if let Some(blind) = faults.iter().find(|fault| fault.hides_adapter()) {
         return Err(Failure::new(Kind::Unanswered, blind.message.clone()));
     }
     let begins = |id: &str, text: &str| {

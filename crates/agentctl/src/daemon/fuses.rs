@@ -448,7 +448,7 @@ fn end(
     let targets = match (&fuse.directory, target) {
         (Some(directory), _) => {
             let listing = fleet::list(host, adapters, &Query::default());
-            let blind = listing.faults.iter().filter(|f| locks::is_blind(f));
+            let blind = listing.faults.iter().filter(|fault| fault.hides_adapter());
             troubles.extend(blind.map(|f| format!("{}: {}", f.adapter, f.message)));
             let there = |s: &&Session| locks::works_in(host, s, Path::new(directory));
             listing.sessions.iter().filter(there).map(Session::target).collect()

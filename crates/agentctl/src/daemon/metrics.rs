@@ -83,7 +83,7 @@ impl Metrics {
         fresh: impl Iterator<Item = &'a Fault>,
     ) {
         let mut counted = lock(&self.counted);
-        let given_up = missing.iter().filter(|f| f.root.is_none() && f.code == "timeout");
+        let given_up = missing.iter().filter(|fault| fault.is_adapter_timeout());
         let given_up = given_up.map(|f| (f.adapter, self.host.deadlines.live));
         for (adapter, time) in took.iter().copied().chain(given_up) {
             counted.samples.observe(&table::QUESTION, &[adapter.into()], time.as_secs_f64());
@@ -187,7 +187,7 @@ fn predecessor_status(outcome: Outcome) -> Value {
 }
 
 fn fault_labels(fault: &Fault) -> [Value; 2] {
-    [fault.adapter.into(), fault.code.into()]
+    [fault.adapter.into(), fault.code.word().into()]
 }
 
 /// Counts live sessions. An adapter with a fault gets no zeros.

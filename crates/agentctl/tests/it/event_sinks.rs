@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use agentctl::daemon::Say;
 use agentctl_core::events::{Event, EventKind};
+use agentctl_core::fleet::blank_session;
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::model::{Session, Status, Time};
@@ -39,33 +40,10 @@ pub(crate) const SECRET: &str = "hush-hush-0123456789";
 pub(crate) fn session() -> Session {
     Session {
         id: Some("s-1".into()),
-        adapter: "demo",
-        root: "/r".into(),
-        foreign_home: false,
-        native_key: None,
         status: Status::Stopped,
-        reason: None,
-        outcome: None,
-        pid: None,
-        processes: Vec::new(),
-        hosted: false,
         cwd: Some("/w/shop".into()),
-        model: None,
-        title: None,
-        name: None,
-        prompt: None,
         started_at: Some(at(0)),
-        last_activity_at: None,
-        ended_at: None,
-        exit: None,
-        tokens: None,
-        cost_usd: None,
-        group: None,
-        run: None,
-        parent: None,
-        notes: Vec::new(),
-        evidence: Vec::new(),
-        open_call: None,
+        ..blank_session("demo", "/r".into())
     }
 }
 

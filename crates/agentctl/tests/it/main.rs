@@ -59,6 +59,7 @@ mod scale;
 mod schemas;
 mod seed_failures;
 mod source;
+mod status_writers;
 mod stop;
 mod stop_hosted;
 mod stop_launched;

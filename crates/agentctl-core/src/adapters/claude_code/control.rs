@@ -77,7 +77,7 @@ impl Control for ClaudeCode {
         let strip = host.setting(NAME, "billing") == Some("subscription");
         let unset = if strip { BILLING.map(str::to_owned).to_vec() } else { Vec::new() };
         // A session of another home is continued there.
-        let moved = order.root.as_ref().filter(|root| **root != file::resolve_root(&home(host)));
+        let moved = order.home().filter(|root| *root != file::resolve_root(&home(host)));
         let set = moved.map(|root| ("CLAUDE_CONFIG_DIR".into(), root.to_string_lossy().into()));
         let set = set.into_iter().collect();
         Ok(Start { program, args, set, unset, id: Some(id), keeps_name: true })

@@ -9,8 +9,8 @@ use crate::native::file;
 
 /// Returns the dialog that must be answered before a session can begin, from Claude Code's settings.
 pub(super) fn first_dialog(look: &Look, root: &Root, process: &Process) -> Option<Reason> {
-    let beside = root.path.parent().map(|p| p.join(".claude.json"));
-    let paths = [Some(root.path.join(".claude.json")), beside];
+    let beside = root.path().parent().map(|p| p.join(".claude.json"));
+    let paths = [Some(root.path().join(".claude.json")), beside];
     let path = paths.into_iter().flatten().find(|p| p.exists())?;
     let bytes = file::read_small(&path, look.host.kernel.uid(), 16 << 20).ok()?;
     let settings: Settings = serde_json::from_slice(&bytes).ok()?;
@@ -72,7 +72,7 @@ impl Settings {
 }
 
 fn skips_warning(look: &Look, root: &Root) -> bool {
-    let path = root.path.join("settings.json");
+    let path = root.path().join("settings.json");
     let bytes = file::read_small(&path, look.host.kernel.uid(), 1 << 20).unwrap_or_default();
     let settings: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
     settings["skipDangerousModePermissionPrompt"] == true

@@ -14,7 +14,7 @@ use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault, pid_of, skipped};
 use crate::kernel::Process;
 use crate::kernel::deadline;
-use crate::model::{Reason, ReasonKind, Status, Time, is_session_id};
+use crate::model::{FaultCode, Reason, ReasonKind, Status, Time, is_session_id};
 use crate::native::file;
 
 /// Largest live record that is read.
@@ -52,7 +52,7 @@ struct LiveRecord {
 
 /// Reads all live records of a home and adds the processes that have none.
 pub(super) fn read(look: &Look, root: &Root) -> Found<Served> {
-    let directory = root.path.join("sessions");
+    let directory = root.path().join("sessions");
     let entries = match file::list(&directory, look.host.kernel.uid()) {
         Ok(entries) => entries,
         Err(skip) => return Found::fault(skipped(NAME, root, &directory, &skip)),
@@ -121,7 +121,7 @@ impl Living<'_> {
     fn out_of_time(&mut self) {
         self.found.whole = false;
         let message = "not every live record could be read in time".to_owned();
-        self.found.faults.push(fault(NAME, self.root, "timeout", message));
+        self.found.faults.push(fault(NAME, self.root, FaultCode::Timeout, message));
     }
 
     /// Keeps the first faults of this home and counts the others in one more.
@@ -130,7 +130,7 @@ impl Living<'_> {
         if more > 0 {
             self.found.faults.truncate(MAX_FAULTS);
             let message = format!("{more} more files in sessions were skipped");
-            self.found.faults.push(fault(NAME, self.root, "skipped", message));
+            self.found.faults.push(fault(NAME, self.root, FaultCode::Skipped, message));
         }
     }
 
@@ -281,7 +281,7 @@ impl Living<'_> {
 
     /// Returns why a record is stale: on a read-only file system it shows an old state.
     fn stale_because(&self, process: &Process) -> Option<String> {
-        let sessions = self.root.path.join("sessions");
+        let sessions = self.root.path().join("sessions");
         let refusal =
             file::refuses_writing(&sessions).filter(|r| *r == file::WriteRefusal::ReadOnly)?;
         let shared = self.look.host.kernel.shares_mounts(&process.id).unwrap_or(true);
@@ -350,7 +350,7 @@ impl Living<'_> {
             return false;
         }
         let name = format!("{pid}.json");
-        let path = self.root.path.join("sessions").join(&name);
+        let path = self.root.path().join("sessions").join(&name);
         if let Ok(meta) = std::fs::symlink_metadata(&path) {
             let entry = file::DirectoryEntry { name, path, kind: meta.file_type() };
             let faults = self.found.faults.len();
@@ -485,8 +485,8 @@ fn waiting(what: Option<&str>) -> Reason {
 
 fn uses(look: &Look, root: &Root, process: &Process) -> bool {
     match super::home::home_of(look, process) {
-        Some(home) => home == root.path,
-        None => file::resolve_root(&look.host.home.join(".claude")) == root.path,
+        Some(home) => home == root.path(),
+        None => file::resolve_root(&look.host.home.join(".claude")) == root.path(),
     }
 }
 
@@ -561,7 +561,7 @@ fn cannot_tell(look: &Look, root: &Root, process: &Process) -> Option<State> {
         let why = "its own environment names no home that can be resolved";
         return Some(unknown(ReasonKind::Unreadable, why));
     }
-    if let Some(refusal) = file::refuses_writing(&root.path.join("sessions")) {
+    if let Some(refusal) = file::refuses_writing(&root.path().join("sessions")) {
         let why = format!("it cannot write its live record: {refusal}");
         return Some(unknown(ReasonKind::Unreadable, why));
     }

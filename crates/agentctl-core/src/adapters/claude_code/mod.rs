@@ -179,7 +179,7 @@ impl ClaudeStore<'_> {
     }
 
     fn projects(&self) -> Result<Vec<file::DirectoryEntry>, Found<Locator>> {
-        let directory = self.root.path.join("projects");
+        let directory = self.root.path().join("projects");
         file::list(&directory, self.uid())
             .map_err(|skip| Found::fault(skipped(NAME, self.root, &directory, &skip)))
     }
@@ -359,7 +359,7 @@ impl Store for ClaudeStore<'_> {
         let _first = self.started.set(started);
         let place = |served: &Served| {
             let (id, cwd) = (served.id.as_ref()?, served.cwd.as_ref()?);
-            let folder = self.root.path.join("projects").join(slug(cwd)?);
+            let folder = self.root.path().join("projects").join(slug(cwd)?);
             Some((id.clone(), folder.join(format!("{id}.jsonl"))))
         };
         let _first = self.living.set(found.rows.iter().filter_map(|s| s.id.clone()).collect());
@@ -448,11 +448,11 @@ impl Store for ClaudeStore<'_> {
     }
 
     fn beginnings(&self) -> Vec<PathBuf> {
-        vec![self.root.path.join("sessions")]
+        vec![self.root.path().join("sessions")]
     }
 
     fn watched(&self, locator: &Locator) -> Vec<PathBuf> {
         let expected = || self.served.get().and_then(|served| served.get(&locator.id)).cloned();
-        watch::places(&self.root.path, locator.path.clone().or_else(expected))
+        watch::places(self.root.path(), locator.path.clone().or_else(expected))
     }
 }

@@ -40,14 +40,14 @@ pub(in crate::adapters) fn plan(look: &Look, root: &Root, session: &Session) -> 
         return Stop::Refuse(why.into());
     };
     let usual = file::resolve_root(&look.host.home.join(".claude"));
-    let moved = (root.path != usual).then(|| ("CLAUDE_CONFIG_DIR".to_owned(), root.label()));
+    let moved = (root.path() != usual).then(|| ("CLAUDE_CONFIG_DIR".to_owned(), root.label()));
     let args = vec!["stop".into(), job.into()];
     Stop::Run { program, args, set: moved.into_iter().collect() }
 }
 
 /// Returns the live record of a process if Claude Code's daemon owns it.
 fn background(look: &Look, root: &Root, pid: u32) -> Option<Kept> {
-    let path = root.path.join("sessions").join(format!("{pid}.json"));
+    let path = root.path().join("sessions").join(format!("{pid}.json"));
     let uid = look.host.kernel.uid();
     // The record is rewritten in place, so a torn read is retried.
     let read = || file::read_small(&path, uid, 256 << 10).ok();
@@ -60,7 +60,7 @@ fn background(look: &Look, root: &Root, pid: u32) -> Option<Kept> {
 fn crashed(look: &Look, root: &Root, session: &Session) -> Option<Kept> {
     let id = session.id.as_deref().filter(|_| session.processes.is_empty())?;
     let job = id.get(..SHORT)?;
-    let path = root.path.join("jobs").join(job).join("state.json");
+    let path = root.path().join("jobs").join(job).join("state.json");
     let bytes = file::read_small(&path, look.host.kernel.uid(), 1 << 20).ok()?;
     let state: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
     (state["state"] == "crashed" && state["sessionId"] == id)

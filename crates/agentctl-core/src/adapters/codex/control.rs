@@ -2,7 +2,7 @@
 //! line on stdout names it.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -68,7 +68,7 @@ impl Control for Codex {
         args.push("-".into());
         // A thread of another home is continued there.
         let usual = file::resolve_root(&home(host));
-        let moved = order.root.as_ref().filter(|root| **root != usual);
+        let moved = order.home().filter(|root| *root != usual);
         let set = moved.map(|root| ("CODEX_HOME".into(), root.to_string_lossy().into()));
         let set = set.into_iter().collect();
         Ok(Start { program, args, set, unset: Vec::new(), id, keeps_name: false })
@@ -159,7 +159,7 @@ fn home(host: &Host) -> PathBuf {
 
 /// Says whether there is a variable or file that Codex could log in with.
 fn logged_in(host: &Host, order: &Order) -> bool {
-    let home = order.root.clone().unwrap_or_else(|| home(host));
+    let home = order.home().map_or_else(|| home(host), Path::to_owned);
     VARIABLES.launch.iter().any(|key| VARIABLES.get(host, key).is_some())
         || home.join("auth.json").is_file()
 }

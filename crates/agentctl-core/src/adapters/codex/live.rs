@@ -12,7 +12,7 @@ use crate::adapters::launchers::launchers;
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::{OpenFile, Process};
-use crate::model::{Evidence, Reason, ReasonKind, Status};
+use crate::model::{Evidence, FaultCode, Reason, ReasonKind, Status};
 
 /// A Codex process that may serve threads of this home, with the rollouts it has open for writing.
 pub(super) struct Candidate<'a> {
@@ -103,7 +103,7 @@ fn report_hidden(look: &Look, root: &Root, found: &mut Found<Served>) {
             "pid {pid} is called {}, and its open files cannot be read: {error}",
             process.comm
         );
-        found.faults.push(fault(NAME, root, "unreadable", message));
+        found.faults.push(fault(NAME, root, FaultCode::Unreadable, message));
         found.whole = false;
     }
 }
@@ -149,7 +149,7 @@ fn add_openers(store: &CodexStore<'_>, candidates: &[Candidate<'_>], found: &mut
             }
             let mut served = match &candidate.proof {
                 // A process with other mounts may have another file under the same path.
-                Ok(()) if candidate.shares_mounts && file.path.starts_with(&store.root.path) => {
+                Ok(()) if candidate.shares_mounts && file.path.starts_with(store.root.path()) => {
                     served_by(id, process)
                 }
                 Ok(()) if own.contains(id, file) => served_by(id, process),

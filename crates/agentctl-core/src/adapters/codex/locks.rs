@@ -11,7 +11,7 @@ use super::{Codex, NAME, is_codex};
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault, skipped};
 use crate::kernel::{FileLock, Process};
-use crate::model::{Reason, ReasonKind, Status, is_session_id};
+use crate::model::{FaultCode, Reason, ReasonKind, Status, is_session_id};
 use crate::native::file;
 
 /// Adds the threads whose lock is held.
@@ -21,7 +21,7 @@ pub(super) fn read(
     candidates: &[Candidate<'_>],
     found: &mut Found<Served>,
 ) {
-    let directory = root.path.join("thread-writer-locks");
+    let directory = root.path().join("thread-writer-locks");
     let entries = match file::list(&directory, look.host.kernel.uid()) {
         Ok(entries) => entries,
         Err(skip) => {
@@ -40,13 +40,13 @@ pub(super) fn read(
             // Another user may have made the list too long. The processes that have the files open are
             // still known.
             let message = format!("not all locks of the machine could be read: {error}");
-            found.faults.push(fault(NAME, root, "timeout", message));
+            found.faults.push(fault(NAME, root, FaultCode::Timeout, message));
             found.whole = false;
             Vec::new()
         }
         Err(error) => {
             let message = format!("the processes that hold its locks cannot be read: {error}");
-            found.faults.push(fault(NAME, root, "unreadable", message));
+            found.faults.push(fault(NAME, root, FaultCode::Unreadable, message));
             found.whole = false;
             return;
         }

@@ -167,7 +167,7 @@ impl CodexStore<'_> {
     }
 
     fn index(&self) -> Option<&Index> {
-        self.index.get_or_init(|| Index::open(self.look, &self.root.path)).as_ref()
+        self.index.get_or_init(|| Index::open(self.look, self.root.path())).as_ref()
     }
 
     /// Visits every rollout below `sessions/` by name; other files are reported as faults.
@@ -179,7 +179,7 @@ impl CodexStore<'_> {
         let is_number = |name: &str| name.bytes().all(|b| b.is_ascii_digit());
         let names = |name: &str| is_number(name) || id_of(name).is_some_and(wanted);
         let mut found = Found::default();
-        let mut pending = vec![(self.root.path.join("sessions"), 0)];
+        let mut pending = vec![(self.root.path().join("sessions"), 0)];
         while let Some((directory, depth)) = pending.pop() {
             let entries = match file::list_wanted(&directory, self.uid(), &names) {
                 Ok(entries) => entries,
@@ -256,7 +256,7 @@ impl CodexStore<'_> {
 
     /// Returns the threads whose rollouts are in the folder of this day.
     fn ids_of_day(&self, day: &str) -> HashSet<String> {
-        let entries = file::list(&self.root.path.join("sessions").join(day), self.uid());
+        let entries = file::list(&self.root.path().join("sessions").join(day), self.uid());
         let entries = entries.unwrap_or_default();
         entries.iter().filter_map(|entry| id_of(&entry.name)).map(str::to_owned).collect()
     }
@@ -264,7 +264,7 @@ impl CodexStore<'_> {
     /// Returns the rollout of a thread from the folder of its day of birth, which its id contains.
     fn rollout_by_birth(&self, id: &str) -> Option<PathBuf> {
         birth_days(id).into_iter().find_map(|day| {
-            let folder = self.root.path.join("sessions").join(day);
+            let folder = self.root.path().join("sessions").join(day);
             let mut entries = file::list(&folder, self.uid()).ok()?.into_iter();
             let entry = entries.find(|e| id_of(&e.name) == Some(id) && e.kind.is_file())?;
             Some(entry.path)
@@ -366,7 +366,7 @@ impl Store for CodexStore<'_> {
     }
 
     fn beginnings(&self) -> Vec<PathBuf> {
-        watch::beginnings(&self.root.path, self.look.now)
+        watch::beginnings(self.root.path(), self.look.now)
     }
 
     fn announcing(&self) -> Vec<Pushing> {
@@ -374,7 +374,7 @@ impl Store for CodexStore<'_> {
     }
 
     fn watched(&self, locator: &Locator) -> Vec<PathBuf> {
-        watch::places(&self.root.path, locator)
+        watch::places(self.root.path(), locator)
     }
 
     fn pushing(&self, session: &Session) -> Option<Pushing> {

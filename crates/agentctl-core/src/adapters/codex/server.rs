@@ -13,7 +13,7 @@ use super::process::{Role, role};
 use super::{NAME, home_of, is_codex};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::Process;
-use crate::model::{ProcId, Reason, ReasonKind, Session, Status};
+use crate::model::{FaultCode, ProcId, Reason, ReasonKind, Session, Status};
 use crate::talk::{Pushing, RpcSocket, TalkError};
 
 /// Sets the state of each hosted thread to its server's answer.
@@ -49,7 +49,7 @@ pub(super) fn ask(look: &Look, root: &Root, hosts: &[&Process], found: &mut Foun
         let message =
             format!("its app-server (pid {pid}) did not say whether anyone is needed: {error}");
         let foreign = matches!(error, TalkError::OtherProcess(_));
-        let code = if foreign { "foreign" } else { "unreachable" };
+        let code = if foreign { FaultCode::Foreign } else { FaultCode::Unreachable };
         found.faults.push(fault(NAME, root, code, message));
     }
 }
@@ -67,7 +67,7 @@ const MAX_PARALLEL: usize = 32;
 /// socket.
 fn socket_of(root: &Root, host: &Process) -> Option<PathBuf> {
     let path = match host.argv.iter().find_map(|a| a.strip_prefix("unix://"))? {
-        "" => root.path.join("app-server-control/app-server-control.sock"),
+        "" => root.path().join("app-server-control/app-server-control.sock"),
         path => PathBuf::from(path),
     };
     Some(path).filter(|path| path.is_absolute() && std::fs::symlink_metadata(path).is_ok())
@@ -148,7 +148,7 @@ pub(super) fn announcing(look: &Look, root: &Root) -> Vec<Pushing> {
     let theirs = |p: &&Process| {
         is_codex(p)
             && role(p) == Role::Server
-            && home_of(look, p).is_some_and(|home| home == root.path)
+            && home_of(look, p).is_some_and(|home| home == root.path())
     };
     let servers = look.table.processes.iter().filter(theirs);
     servers.filter_map(|server| listening(look, root, server)).collect()

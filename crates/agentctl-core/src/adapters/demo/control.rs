@@ -40,7 +40,7 @@ impl Control for Demo {
         }
         args.extend(order.extra.iter().cloned());
         // A session of another home is continued there.
-        let moved = order.root.as_ref().filter(|root| **root != file::resolve_root(&home(host)));
+        let moved = order.home().filter(|root| *root != file::resolve_root(&home(host)));
         let data = moved.and_then(|root| root.parent());
         let set = data.map(|d| ("XDG_DATA_HOME".into(), d.to_string_lossy().into_owned()));
         Ok(Start {

@@ -224,7 +224,7 @@ impl DemoStore<'_> {
     /// must not be ignored.
     fn may_use_home(&self, process: &Process) -> bool {
         let home = Demo.home_of(self.look, process);
-        home.is_none_or(|home| home == self.root.path)
+        home.is_none_or(|home| home == self.root.path())
     }
 
     /// Adds the fault for an unreadable live record: the process it names may be alive.
@@ -302,7 +302,7 @@ impl DemoStore<'_> {
 impl Store for DemoStore<'_> {
     fn live(&self) -> Found<Served> {
         let mut found = Found::default();
-        let directory = self.root.path.join("live");
+        let directory = self.root.path().join("live");
         match file::list(&directory, self.uid()) {
             Ok(entries) => {
                 for entry in entries {
@@ -336,7 +336,7 @@ impl Store for DemoStore<'_> {
 
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
         let mut found = Found::default();
-        let directory = self.root.path.join("sessions");
+        let directory = self.root.path().join("sessions");
         match file::list(&directory, self.uid()) {
             Ok(entries) => {
                 for entry in entries {
@@ -385,12 +385,12 @@ impl Store for DemoStore<'_> {
     }
 
     fn beginnings(&self) -> Vec<PathBuf> {
-        vec![self.root.path.join("live")]
+        vec![self.root.path().join("live")]
     }
 
     fn watched(&self, locator: &Locator) -> Vec<PathBuf> {
         let conversation = format!("sessions/{}.jsonl", locator.id);
-        vec![self.root.path.join("live"), self.root.path.join(conversation)]
+        vec![self.root.path().join("live"), self.root.path().join(conversation)]
     }
 }
 

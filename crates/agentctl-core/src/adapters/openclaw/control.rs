@@ -18,7 +18,7 @@ use crate::adapters::control::{
 };
 use crate::adapters::{Look, Root};
 use crate::host::Host;
-use crate::model::{Session, is_session_id};
+use crate::model::{FaultCode, Session, is_session_id};
 
 /// Most attempts to send a message under the same key.
 const MAX_ATTEMPTS: usize = 3;
@@ -64,7 +64,7 @@ impl Remote for OpenClaw {
     fn begin(&self, look: &Look, order: &Order, message: &str) -> Result<Begun, Unbegun> {
         let extra = Extra::read(&order.extra)?;
         let gateway = match (&order.root, &extra.gateway) {
-            (Some(root), _) => gateway(&look.host, &root.to_string_lossy())?,
+            (Some(root), _) => gateway(&look.host, &root.label())?,
             (None, Some(name)) => named(&look.host, name)?,
             (None, None) => usual(&look.host)?,
         };
@@ -158,7 +158,7 @@ fn abort(look: &Look, gateway: &Gateway, params: &Value) -> Result<Value, Gatewa
     let mut talk = connect(look, gateway, Scope::Write, Shows::IfDemanded)?;
     let mut told = talk.ask("sessions.abort", params);
     let is_refused = |told: &Result<Value, GatewayError>| {
-        told.as_ref().is_err_and(|trouble| trouble.code == "refused")
+        told.as_ref().is_err_and(|trouble| trouble.code == FaultCode::Refused)
     };
     if is_refused(&told) && !talk.is_device {
         let mut talk = connect(look, gateway, Scope::Write, Shows::IfKept)?;
@@ -171,7 +171,7 @@ fn abort(look: &Look, gateway: &Gateway, params: &Value) -> Result<Value, Gatewa
         told = talk.ask("sessions.abort", params);
     }
     told.map_err(|trouble| {
-        if trouble.code != "refused" || gateway.admin {
+        if trouble.code != FaultCode::Refused || gateway.admin {
             return trouble;
         }
         let hint = "the gateway lets only who began a run, or an administrator, end it: \
@@ -291,7 +291,14 @@ fn create(
 
 /// Says whether the gateway refused, so that a retry is useless; other errors are lost connections.
 fn is_refusal(trouble: &GatewayError) -> bool {
-    matches!(trouble.code, "refused" | "auth" | "pairing" | "insecure" | "certificate")
+    matches!(
+        trouble.code,
+        FaultCode::Refused
+            | FaultCode::Auth
+            | FaultCode::Pairing
+            | FaultCode::Insecure
+            | FaultCode::Certificate
+    )
 }
 
 impl From<GatewayError> for Unbegun {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::wire::{Conversation as Talk, GatewayError};
 use crate::adapters::Conversation;
-use crate::model::{Message, Role, Time, Tokens, ToolCall, ToolResult};
+use crate::model::{FaultCode, Message, Role, Time, Tokens, ToolCall, ToolResult};
 
 /// Messages per request: the most that a gateway gives.
 const PAGE_MESSAGES: u64 = 1_000;
@@ -16,8 +16,9 @@ const MAX_MESSAGES: usize = 100_000;
 
 /// Reads a whole conversation, oldest message first; the flag is true if no message is missing.
 pub(super) fn all(talk: &mut Talk, key: &str) -> Result<(Conversation, bool), GatewayError> {
-    let nonsense =
-        |what: &str| GatewayError::new("protocol", format!("the gateway spoke nonsense: {what}"));
+    let nonsense = |what: &str| {
+        GatewayError::new(FaultCode::Protocol, format!("the gateway spoke nonsense: {what}"))
+    };
     // The newest page comes first, each page in order.
     let mut pages: Vec<Vec<Vec<u8>>> = Vec::new();
     let mut unfinished = None;

@@ -12,7 +12,6 @@ mod history;
 mod rows;
 mod wire;
 
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use gateways::Gateway;
@@ -27,7 +26,7 @@ use super::{
 };
 use crate::host::Host;
 use crate::kernel::Brief;
-use crate::model::{Fault, Locator, Message, Session, Tokens, is_session_id};
+use crate::model::{Fault, FaultCode, Locator, Message, Session, Tokens, is_session_id};
 use crate::talk::Pushing;
 
 pub(super) const NAME: &str = "openclaw";
@@ -74,7 +73,7 @@ impl Adapter for OpenClaw {
 
     fn roots(&self, look: &Look) -> Vec<Root> {
         let all = gateways::all(&look.host);
-        all.iter().map(|gateway| Root::known(PathBuf::from(gateway.label()))).collect()
+        all.into_iter().map(|gateway| Root::server(gateway.endpoint)).collect()
     }
 
     fn installation(&self, host: &Host) -> Installation {
@@ -125,7 +124,10 @@ impl OpenClawStore<'_> {
     fn talk(&self) -> Result<Talk, GatewayError> {
         match &self.gateway {
             Some(gateway) => Talk::begin(self.look, gateway, Scope::Read),
-            None => Err(GatewayError::new("failed", "no gateway of this address is configured")),
+            None => Err(GatewayError::new(
+                FaultCode::Failed,
+                "no gateway of this address is configured",
+            )),
         }
     }
 
@@ -135,7 +137,8 @@ impl OpenClawStore<'_> {
     }
 
     fn skipped(&self, snapshot: &Snapshot) -> Vec<Fault> {
-        let fault = |why: &String| GatewayError::new("skipped", why.clone()).fault(&self.label);
+        let fault =
+            |why: &String| GatewayError::new(FaultCode::Skipped, why.clone()).fault(&self.label);
         snapshot.skipped.iter().map(fault).collect()
     }
 
@@ -153,7 +156,9 @@ impl OpenClawStore<'_> {
         let key = match (resolved["ok"].as_bool(), resolved["key"].as_str()) {
             (Some(false), _) => return Ok(None),
             (Some(true), Some(key)) => key.to_owned(),
-            _ => return Err(GatewayError::new("protocol", "sessions.resolve did not say")),
+            _ => {
+                return Err(GatewayError::new(FaultCode::Protocol, "sessions.resolve did not say"));
+            }
         };
         let described = talk.ask("sessions.describe", &json!({"key": key}))?;
         match described.get("session") {
@@ -161,7 +166,7 @@ impl OpenClawStore<'_> {
             Some(session) if session["sessionId"] == id => Ok(Some(key)),
             // The key belongs to another session now.
             Some(session) if session.is_object() => Ok(None),
-            _ => Err(GatewayError::new("protocol", "sessions.describe did not say")),
+            _ => Err(GatewayError::new(FaultCode::Protocol, "sessions.describe did not say")),
         }
     }
 
@@ -305,9 +310,9 @@ impl Store for OpenClawStore<'_> {
             };
             let key = match key {
                 Some(key) => key,
-                None => self
-                    .unlisted(&locator.id)?
-                    .ok_or_else(|| GatewayError::new("gone", "the gateway no longer has it"))?,
+                None => self.unlisted(&locator.id)?.ok_or_else(|| {
+                    GatewayError::new(FaultCode::Gone, "the gateway no longer has it")
+                })?,
             };
             Ok(history::all(&mut self.talk()?, &key)?.0)
         };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::wire::{Conversation, GatewayError};
 use crate::adapters::{Look, Record, Served, State, Turn};
-use crate::model::{Outcome, Reason, ReasonKind, Status, Time, is_session_id, shorten};
+use crate::model::{FaultCode, Outcome, Reason, ReasonKind, Status, Time, is_session_id, shorten};
 
 /// Rows per request: one page is enough for most gateways, so nothing changes between pages.
 const PAGE_ROWS: usize = 1_000;
@@ -301,7 +301,7 @@ impl Snapshot {
             }
         }
         let what = "its list of sessions changed each time it was read, or does not add up";
-        Err(GatewayError::new("partial", what))
+        Err(GatewayError::new(FaultCode::Partial, what))
     }
 
     /// Reads the states that rows of cron and hook runs lack: whether they are about to begin, and how
@@ -382,8 +382,9 @@ impl Snapshot {
 
 /// Reads the list once; `None` if it changed meanwhile.
 fn pass(conversation: &mut Conversation) -> Result<Option<Snapshot>, GatewayError> {
-    let nonsense =
-        |what: &str| GatewayError::new("protocol", format!("the gateway spoke nonsense: {what}"));
+    let nonsense = |what: &str| {
+        GatewayError::new(FaultCode::Protocol, format!("the gateway spoke nonsense: {what}"))
+    };
     let mut snapshot = Snapshot::default();
     let mut keys: HashSet<String> = HashSet::new();
     let (mut offset, mut total) = (0, None);

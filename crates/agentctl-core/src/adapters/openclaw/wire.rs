@@ -11,7 +11,7 @@ use super::device::{Device, Signed};
 use super::gateways::Gateway;
 use crate::adapters::Look;
 use crate::host::Host;
-use crate::model::{Fault, is_session_id, shorten};
+use crate::model::{Fault, FaultCode, is_session_id, shorten};
 use crate::talk::{JsonSocket, TalkError};
 
 /// The only protocol version that was observed.
@@ -60,14 +60,14 @@ pub(super) enum Shows {
 /// The error of a gateway: a stable code, and a sentence.
 #[derive(Clone, Debug)]
 pub(super) struct GatewayError {
-    pub(super) code: &'static str,
+    pub(super) code: FaultCode,
     pub(super) message: String,
     /// The request was sent: the gateway may have acted on it.
     pub(super) may_have_arrived: bool,
 }
 
 impl GatewayError {
-    pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn new(code: FaultCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), may_have_arrived: false }
     }
 
@@ -82,31 +82,40 @@ impl From<TalkError> for GatewayError {
         let (code, message) = match &error {
             TalkError::Unreachable(error) => match error.kind() {
                 std::io::ErrorKind::ConnectionRefused => {
-                    ("unreachable", "the gateway refused the connection".to_owned())
+                    (FaultCode::Unreachable, "the gateway refused the connection".to_owned())
                 }
-                _ => ("unreachable", format!("the gateway cannot be reached: {error}")),
+                _ => (FaultCode::Unreachable, format!("the gateway cannot be reached: {error}")),
             },
-            TalkError::Late => ("timeout", "the gateway did not answer in time".to_owned()),
+            TalkError::Late => {
+                (FaultCode::Timeout, "the gateway did not answer in time".to_owned())
+            }
             TalkError::HungUp(why) => {
-                ("unreachable", format!("the gateway hung up in the middle{why}"))
+                (FaultCode::Unreachable, format!("the gateway hung up in the middle{why}"))
             }
             TalkError::Insecure => (
-                "insecure",
+                FaultCode::Insecure,
                 "the gateway is on another machine and its address is ws://: use wss://, or say \
                  `insecure = true` in the configuration"
                     .to_owned(),
             ),
             TalkError::Certificate(why) => {
                 let todo = "`ca_file` in its [[openclaw.gateways]] names what to trust";
-                ("certificate", format!("the gateway's certificate is not accepted: {why}; {todo}"))
+                (
+                    FaultCode::Certificate,
+                    format!("the gateway's certificate is not accepted: {why}; {todo}"),
+                )
             }
-            TalkError::Protocol(why) => ("protocol", format!("the gateway spoke nonsense: {why}")),
+            TalkError::Protocol(why) => {
+                (FaultCode::Protocol, format!("the gateway spoke nonsense: {why}"))
+            }
             TalkError::Stranger(_) => {
                 let todo = "wss:// and `ca_file` in its [[openclaw.gateways]] prove who serves";
-                ("foreign", format!("{error}; {todo}"))
+                (FaultCode::Foreign, format!("{error}; {todo}"))
             }
-            TalkError::OtherProcess(_) => ("foreign", error.to_string()),
-            TalkError::Foreign(_) | TalkError::Refused(_) => ("refused", error.to_string()),
+            TalkError::OtherProcess(_) => (FaultCode::Foreign, error.to_string()),
+            TalkError::Foreign(_) | TalkError::Refused(_) => {
+                (FaultCode::Refused, error.to_string())
+            }
         };
         let may_have_arrived = !matches!(
             error,
@@ -153,7 +162,7 @@ impl Conversation {
         limit: Duration,
     ) -> Result<Self, GatewayError> {
         let until = Instant::now() + limit;
-        let unusable = |why: String| GatewayError::new("auth", why);
+        let unusable = |why: String| GatewayError::new(FaultCode::Auth, why);
         let auth = gateway.auth(host).map_err(unusable)?;
         let mut device = match shows {
             // A gateway on another machine always demands a device.
@@ -214,7 +223,7 @@ impl Conversation {
         if first["event"] != "connect.challenge" {
             let what = "it did not begin with a challenge";
             return Err(GatewayError::new(
-                "protocol",
+                FaultCode::Protocol,
                 format!("the gateway spoke nonsense: {what}"),
             )
             .into());
@@ -256,7 +265,7 @@ impl Conversation {
             let spoken = &hello["protocol"];
             let what =
                 format!("the gateway speaks protocol {spoken}; this build speaks {PROTOCOL}");
-            return Err(GatewayError::new("protocol", what).into());
+            return Err(GatewayError::new(FaultCode::Protocol, what).into());
         }
         let granted = hello["auth"]["scopes"].as_array().map(Vec::as_slice).unwrap_or_default();
         if let Some(missing) =
@@ -267,7 +276,7 @@ impl Conversation {
                 return Err(Refused::Unknown);
             }
             let what = format!("the gateway let us in, yet without {missing}");
-            return Err(GatewayError::new("auth", what).into());
+            return Err(GatewayError::new(FaultCode::Auth, what).into());
         }
         let tick =
             hello["policy"]["tickIntervalMs"].as_u64().filter(|ms| (100..=600_000).contains(ms));
@@ -357,14 +366,15 @@ fn refused(error: &Value, had_secret: bool, device: Option<&Device>) -> Refused 
     let trouble = match code {
         "UNAVAILABLE" => {
             let pause = error["retryAfterMs"].as_u64().unwrap_or(500).clamp(20, 5_000);
-            let trouble = GatewayError::new("unreachable", "the gateway is still starting");
+            let trouble =
+                GatewayError::new(FaultCode::Unreachable, "the gateway is still starting");
             return Refused::Later(Duration::from_millis(pause), trouble);
         }
         "PROTOCOL_MISMATCH" => {
             let spoken = &error["details"]["expectedProtocol"];
             let what =
                 format!("the gateway speaks protocol {spoken}; this build speaks {PROTOCOL}");
-            GatewayError::new("protocol", what)
+            GatewayError::new(FaultCode::Protocol, what)
         }
         "DEVICE_IDENTITY_REQUIRED" | "NOT_PAIRED" if had_secret && device.is_none() => {
             return Refused::Unknown;
@@ -378,12 +388,12 @@ fn refused(error: &Value, had_secret: bool, device: Option<&Device>) -> Refused 
             } else {
                 format!("the gateway wants credentials, and none are configured ({code})")
             };
-            GatewayError::new("auth", what)
+            GatewayError::new(FaultCode::Auth, what)
         }
         _ => {
             let said = error["message"].as_str().unwrap_or_default();
             GatewayError::new(
-                "refused",
+                FaultCode::Refused,
                 format!("the gateway refused the connection: {code}: {said}"),
             )
         }
@@ -409,14 +419,18 @@ fn unapproved(details: &Value, device: &Device) -> GatewayError {
         Some(id) => format!("`openclaw devices approve {id}` on its machine approves it"),
         None => "`openclaw devices list` on its machine shows what to approve".to_owned(),
     };
-    GatewayError::new("pairing", format!("the gateway {state}: {todo}"))
+    GatewayError::new(FaultCode::Pairing, format!("the gateway {state}: {todo}"))
 }
 
 fn said(method: &str, error: &Value) -> GatewayError {
     let detail = error["details"]["code"].as_str();
     let code = detail.or_else(|| error["code"].as_str()).unwrap_or("no reason");
     let message = error["message"].as_str().unwrap_or("no reason given");
-    let word = if code == "MISSING_SCOPE" || code == "FORBIDDEN" { "auth" } else { "refused" };
+    let word = if code == "MISSING_SCOPE" || code == "FORBIDDEN" {
+        FaultCode::Auth
+    } else {
+        FaultCode::Refused
+    };
     GatewayError::new(word, format!("the gateway refused {method}: {message}"))
 }
 

@@ -166,7 +166,7 @@ fn new_id(now: Time) -> String {
 /// Refuses another directory: the turn would run in the session's own directory, and `run` would never
 /// end.
 fn own_directory(host: &Host, order: &Order, id: &str) -> Result<(), Refusal> {
-    let root = order.root.clone().unwrap_or_else(|| Home::usual(host).root);
+    let root = order.home().map_or_else(|| Home::usual(host).root, Path::to_owned);
     let deadline = std::time::Instant::now() + host.deadlines.live;
     let database = Database::open(&home::database(&root), host.kernel.uid(), deadline);
     let row = database.ok().and_then(|database| database.fresh(id).ok().flatten());
@@ -181,7 +181,7 @@ fn own_directory(host: &Host, order: &Order, id: &str) -> Result<(), Refusal> {
 /// Returns the variables that make it continue a session of another home there.
 fn elsewhere(host: &Host, order: &Order) -> Vec<(String, String)> {
     let usual = Home::usual(host);
-    let Some(root) = order.root.as_ref().filter(|root| **root != usual.root) else {
+    let Some(root) = order.home().filter(|root| *root != usual.root) else {
         return Vec::new();
     };
     let text = |path: &Path| path.to_string_lossy().into_owned();

@@ -44,7 +44,7 @@ impl<'a> Files<'a> {
     }
 
     fn storage(&self) -> PathBuf {
-        self.root.path.join("storage")
+        self.root.path().join("storage")
     }
 
     /// Returns the wanted sessions, from file names.

@@ -176,7 +176,7 @@ pub(super) fn roots(adapter: &dyn Adapter, look: &Look) -> Vec<Root> {
     let (named, folders): (Vec<_>, Vec<_>) = homes(host).into_iter().partition(|p| p.is_file());
     let mut roots = existing_roots(folders);
     let uid = host.kernel.uid();
-    let beside: Vec<PathBuf> = roots.iter().flat_map(|r| channels(&r.path, uid)).collect();
+    let beside: Vec<PathBuf> = roots.iter().flat_map(|r| channels(r.path(), uid)).collect();
     let chosen = Some(usual.root).filter(|root| root.is_file());
     for path in named.into_iter().chain(beside).chain(chosen) {
         let root = Root::known(file::resolve_root(&path));

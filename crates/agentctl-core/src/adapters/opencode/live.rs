@@ -22,7 +22,7 @@ use super::{Backend, NAME, OpenCode};
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, Turn, fault};
 use crate::kernel::{Process, deadline};
-use crate::model::{Reason, ReasonKind, Status};
+use crate::model::{FaultCode, Reason, ReasonKind, Status};
 use crate::talk::TalkError;
 
 /// Tolerance between a start time and other clocks: start times have a grain of 10 ms.
@@ -88,7 +88,7 @@ pub(super) fn read<'a>(
         .iter()
         .filter(ours)
         .filter_map(|process| Some((process, Home::of(look, process).shown()?)))
-        .filter(|(process, home)| home.root == root.path && !look.has_ended(process))
+        .filter(|(process, home)| home.root == root.path() && !look.has_ended(process))
         .filter(|(process, home)| {
             !launchers.contains(&process.id.pid) || has_open(look, process, &database(&home.root))
         })
@@ -322,7 +322,7 @@ impl AgentProcess<'_> {
                 let message =
                     format!("pid {pid} did not say what it serves and waits for: {error}");
                 let foreign = matches!(error, TalkError::Stranger(_));
-                let code = if foreign { "foreign" } else { "unreachable" };
+                let code = if foreign { FaultCode::Foreign } else { FaultCode::Unreachable };
                 found.faults.push(fault(NAME, self.root, code, message));
                 None
             }
@@ -546,7 +546,7 @@ impl AgentProcess<'_> {
 
     /// Says whether it has opened its database: before that it serves nothing.
     fn has_begun(&self) -> bool {
-        let path = super::home::database(&self.root.path);
+        let path = super::home::database(self.root.path());
         super::home::has_open(self.look, self.process, &path)
     }
 }

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
-use crate::model::{Fault, Locator, Message};
+use crate::model::{Fault, FaultCode, Locator, Message};
 use crate::native::cache::FileVersion;
 use crate::native::sqlite::{SqlResult, StoreError};
 
@@ -117,13 +117,13 @@ enum Backend<'a> {
 impl<'a> Backend<'a> {
     fn open(look: &Look, root: &'a Root) -> Self {
         let uid = look.host.kernel.uid();
-        let path = home::database(&root.path);
+        let path = home::database(root.path());
         let basis = look.basis(&path);
         match Database::open(&path, uid, look.deadline) {
             Ok(database) => Self::Database(Box::new(database), basis),
             // Old files beside a database were imported by it or are obsolete.
             Err(StoreError::Missing) => {
-                let taken_over = home::has_database(&root.path, uid);
+                let taken_over = home::has_database(root.path(), uid);
                 Self::Files(Files::new(root, uid, taken_over))
             }
             Err(error) => {
@@ -208,7 +208,7 @@ impl<'a> OpenCodeStore<'a> {
     }
 
     fn fault(&self, why: &str) -> Fault {
-        fault(NAME, self.root, "unreadable", why.to_owned())
+        fault(NAME, self.root, FaultCode::Unreadable, why.to_owned())
     }
 
     fn answered<T>(&self, found: SqlResult<Found<T>>) -> Found<T> {
@@ -322,22 +322,22 @@ impl Store for OpenCodeStore<'_> {
     fn beginnings(&self) -> Vec<PathBuf> {
         let mut places = self.watched(&Locator { id: String::new(), path: None, parent: None });
         // Before 1.18 each process had a log of its own.
-        places.push(self.root.path.join("log"));
+        places.push(self.root.path().join("log"));
         places
     }
 
     fn watched(&self, locator: &Locator) -> Vec<PathBuf> {
-        let log = self.root.path.join("log/opencode.log");
+        let log = self.root.path().join("log/opencode.log");
         match self.backend() {
             Backend::Files(_) => {
-                let storage = self.root.path.join("storage");
+                let storage = self.root.path().join("storage");
                 let messages = storage.join("message").join(&locator.id);
                 let mut places = vec![messages, log];
                 places.extend(locator.path.clone());
                 places
             }
             _ => {
-                let database = home::database(&self.root.path);
+                let database = home::database(self.root.path());
                 let mut journal = database.clone().into_os_string();
                 journal.push("-wal");
                 vec![database, journal.into(), log]

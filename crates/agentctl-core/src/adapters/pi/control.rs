@@ -139,7 +139,7 @@ fn is_since(version: Option<&str>, wanted: [u64; 2]) -> bool {
 
 /// Returns the home of an order.
 fn root_of(host: &Host, order: &Order) -> Root {
-    let path = order.root.clone().unwrap_or_else(|| home(host));
+    let path = order.home().map_or_else(|| home(host), Path::to_owned);
     Root::known(file::resolve_root(&path))
 }
 
@@ -152,7 +152,7 @@ pub(in crate::adapters) fn file_of(
 ) -> Result<PathBuf, Refusal> {
     let root = root_of(host, order);
     session_file(host, &root, kind, id).ok_or_else(|| {
-        let why = format!("the file of session {id} is not below {}", root.path.display());
+        let why = format!("the file of session {id} is not below {}", root.path().display());
         Refusal::new(why, "name its directory in PI_CODING_AGENT_SESSION_DIR")
     })
 }
@@ -160,8 +160,8 @@ pub(in crate::adapters) fn file_of(
 /// Returns the variable that makes it continue a session of another home there.
 pub(in crate::adapters) fn moved_home(host: &Host, order: &Order) -> Vec<(String, String)> {
     let root = root_of(host, order);
-    let moved = root.path != file::resolve_root(&home(host));
-    let set = moved.then(|| ("PI_CODING_AGENT_DIR".into(), root.path.to_string_lossy().into()));
+    let moved = root.path() != file::resolve_root(&home(host));
+    let set = moved.then(|| ("PI_CODING_AGENT_DIR".into(), root.path().to_string_lossy().into()));
     set.into_iter().collect()
 }
 

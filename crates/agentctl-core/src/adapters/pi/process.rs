@@ -181,7 +181,7 @@ impl Surroundings {
 
     /// Says whether sessions of this process are, or may be, in this home.
     pub(super) fn belongs_to(&self, root: &Root) -> bool {
-        self.home.as_ref().is_none_or(|home| *home == root.path)
+        self.home.as_ref().is_none_or(|home| *home == root.path())
     }
 }
 
@@ -207,15 +207,15 @@ pub(super) fn session_directories(look: &Look, root: &Root) -> Vec<PathBuf> {
 
 /// Returns the same directories, as far as they are known without looking at processes.
 pub(in crate::adapters) fn directories_of(host: &Host, root: &Root) -> Vec<PathBuf> {
-    let mut found = vec![root.path.join("sessions")];
-    if file::resolve_root(&home(host)) == root.path {
+    let mut found = vec![root.path().join("sessions")];
+    if file::resolve_root(&home(host)) == root.path() {
         for kind in [Kind::Pi, Kind::PiRust] {
             let moved = VARIABLES.get(host, sessions_variable(kind));
             found.extend(moved.map(|moved| expanded(moved, &host.home)));
         }
     }
     // A relative directory depends on where Pi was started; such sessions are found while it lives.
-    let settings = file::read_small(&root.path.join("settings.json"), host.kernel.uid(), 1 << 20);
+    let settings = file::read_small(&root.path().join("settings.json"), host.kernel.uid(), 1 << 20);
     let settings: Option<serde_json::Value> =
         settings.ok().and_then(|text| serde_json::from_slice(&text).ok());
     let moved = settings.as_ref().and_then(|s| s["sessionDir"].as_str());

@@ -13,7 +13,7 @@ use crate::adapters::{
     Depth, Found, Look, Record, Root, Served, Store, fault, not_regular, skipped,
 };
 use crate::host::Host;
-use crate::model::Locator;
+use crate::model::{FaultCode, Locator};
 use crate::native::file;
 
 /// The sessions of one of the two programs in one home.
@@ -104,7 +104,7 @@ impl PiStore<'_> {
         }
         if self.kind == Kind::PiRust && databases > 0 {
             let message = format!("{databases} sessions kept in databases are not read");
-            found.faults.push(fault(self.kind.name(), self.root, "unsupported", message));
+            found.faults.push(fault(self.kind.name(), self.root, FaultCode::Unsupported, message));
             found.whole = false;
         }
         found

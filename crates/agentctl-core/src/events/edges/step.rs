@@ -7,7 +7,7 @@ use super::telling::{about, begun_id, edge_id, kind_of, over_id, process_text, s
 use super::{Key, Life, Named, Passed, Snapshot, WORTH_A_WORD};
 use crate::events::{Event, EventKind};
 use crate::fleet;
-use crate::model::{Evidence, Fault, Reason, ReasonKind, Session, Status, Time};
+use crate::model::{Fault, HomeScope, Session, Status, Time};
 
 /// One comparison.
 pub(super) struct Step<'a> {
@@ -70,7 +70,12 @@ impl Step<'_> {
         let before = session.started_at.is_none_or(|t| t < self.before);
         let remote = session.hosted && session.processes.is_empty();
         let rested = remote && session.started_at.is_some();
-        before && (rested || self.blind.iter().any(|fault| hides(fault, key)))
+        before
+            && (rested
+                || self
+                    .blind
+                    .iter()
+                    .any(|fault| fault.hides(key.adapter, HomeScope::One(&key.root))))
     }
 
     /// One that was there before.
@@ -194,7 +199,7 @@ impl Step<'_> {
         match self.snapshot.named.get(key) {
             None | Some(Named::Leaving) => Some(was),
             Some(Named::Failed(why)) => {
-                let session = doubted(was.session.clone(), why, self.snapshot.at);
+                let session = fleet::unasked(was.session.clone(), why, self.snapshot.at);
                 Some(self.advance(was, session, life))
             }
             Some(Named::Gone) => {
@@ -206,14 +211,7 @@ impl Step<'_> {
             Some(Named::Seen(session)) => {
                 let mut session = Session::clone(session);
                 if session.status == Status::Unknown {
-                    // What it is about was known, and is not what is in doubt.
-                    let (reason, evidence) = (session.reason, session.evidence);
-                    session = Session {
-                        status: Status::Unknown,
-                        reason,
-                        evidence,
-                        ..was.session.clone()
-                    };
+                    session = fleet::undecided(&was.session, session);
                 }
                 match session.status {
                     Status::Stopped | Status::Error => self.end(was, session),
@@ -275,21 +273,4 @@ impl Step<'_> {
 /// it is moved again, and the server's own end is no end of it.
 fn rests_elsewhere(session: &Session) -> bool {
     session.status == Status::Idle && session.hosted && session.processes.is_empty()
-}
-
-/// Says whether a fault means that this session may have been there and was not seen.
-fn hides(fault: &Fault, key: &Key) -> bool {
-    // A file that was passed over hides nothing but itself.
-    let whole = !matches!(fault.code, "skipped" | "unreadable");
-    let here = fault.root.as_deref().is_none_or(|root| root == key.root);
-    whole && here && fault.adapter == key.adapter
-}
-
-/// A session that no source could say anything about.
-fn doubted(mut session: Session, why: &str, at: Time) -> Session {
-    let source = format!("{}:{}", session.adapter, session.root);
-    session.evidence = vec![Evidence { source, says: why.to_owned(), at }];
-    session.status = Status::Unknown;
-    session.reason = Some(Reason::with(ReasonKind::Unreadable, why));
-    session
 }
