@@ -87,7 +87,7 @@ impl Fault {
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $word:literal,)*) => {
-        /// What failed, as a word that scripts can rely on.
+        /// The kind of a failure, as a word that scripts can rely on.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum FaultCode {
             $($(#[$doc])* $name,)*
