@@ -51,7 +51,7 @@ fn host(home: &TestHome, gateway: &Gateway, token: &str, limit: Duration) -> Arc
 }
 
 fn everything() -> Query {
-    Query { history: Some(None), children: true, ..Query::default() }
+    Query { all: true, children: true, ..Query::default() }
 }
 
 /// The states a conversation can be in, and what each must be called.

@@ -1,7 +1,6 @@
 //! `agentctl list`: what lives, and on request what has ended.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::ALL;
@@ -11,10 +10,9 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Status, Time};
 use clap::{Args, ValueEnum};
 
-use crate::client::{self, Client};
+use crate::client::Client;
 use crate::config::Span;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::protocol::{Form, ListParams, Request, Shown, Tabled};
 use crate::session_table;
 use crate::ui::Ui;
 
@@ -91,13 +89,10 @@ pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
         return watch(ui, fleet, args, &query);
     }
     let began = Instant::now();
-    if let Some(line) = asked(ui, host, args, &query)
-        && let Some(code) = show_told(ui, args, &line)?
-    {
-        return Ok(code);
-    }
-    let left = host.deadlines.all.saturating_sub(began.elapsed());
-    let listing = fleet.with_limit(left).rows(&query);
+    let listing = rows_of_daemon(ui, host, &query).unwrap_or_else(|| {
+        let left = host.deadlines.all.saturating_sub(began.elapsed());
+        fleet.with_limit(left).rows(&query)
+    });
     show(ui, host, args, &listing)?;
     let code = super::answered(ui, &listing.faults);
     // The process ends now: giving back thousands of rows one by one would only delay it.
@@ -105,10 +100,12 @@ pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
     Ok(code)
 }
 
-/// All history is asked of a daemon that sees the same world: it remembers what it has read of files that
-/// have not changed since. What it does not answer soon is answered here, in the time that is left.
-fn asked(ui: &mut Ui, host: &Host, args: &ListArgs, query: &Query) -> Option<Vec<u8>> {
-    query.history?;
+/// Asks a daemon with the same settings for all history: it has cached the files that have not changed. If it
+/// does not answer in time, the command looks by itself in the time that is left.
+fn rows_of_daemon(ui: &mut Ui, host: &Host, query: &Query) -> Option<Rows> {
+    if !query.all {
+        return None;
+    }
     let mut client = match Client::of_the_same_world(host) {
         Ok(client) => client?,
         Err(error) => {
@@ -116,35 +113,21 @@ fn asked(ui: &mut Ui, host: &Host, args: &ListArgs, query: &Query) -> Option<Vec
             return None;
         }
     };
-    let form = if args.json { Form::Shown } else { Form::Table(ui.canvas()) };
-    let request = Request::SessionList(ListParams::new(query, form));
-    client.ask(&request, host.deadlines.all / 4).ok()
-}
-
-/// Shows what the daemon has told, if it is what was asked for.
-fn show_told(ui: &mut Ui, args: &ListArgs, line: &[u8]) -> Result<Option<ExitCode>, Failure> {
-    let faults = if args.json {
-        let Ok(Shown { faults, document }) = client::answer(line) else { return Ok(None) };
-        ui.json_text(document.get())?;
-        faults
-    } else {
-        let Ok(Tabled { faults, text }) = client::answer(line) else { return Ok(None) };
-        draw(ui, args, &text, &faults)?;
-        faults
-    };
-    Ok(Some(super::answered(ui, &faults)))
+    client.list(query, host.deadlines.all / 4).ok()
 }
 
 fn query(host: &Host, args: &ListArgs) -> Result<Query, Failure> {
     let ended = args.status.iter().any(|s| !Status::from(*s).is_live());
-    let history = if args.all || ended { Some(since(host, args.since.as_deref())?) } else { None };
+    let all = args.all || ended;
+    let since_ms = if all { since(host, args.since.as_deref())? } else { None };
     let cwd = args.cwd.as_ref().map(|dir| match std::fs::canonicalize(dir) {
         Ok(real) => real.to_string_lossy().into_owned(),
         // A directory that is gone may still have sessions.
         Err(_) => dir.to_string_lossy().into_owned(),
     });
     Ok(Query {
-        history,
+        all,
+        since_ms,
         adapter: args.adapter.clone(),
         statuses: args.status.iter().map(|s| Status::from(*s)).collect(),
         group: args.group.clone(),
@@ -184,20 +167,12 @@ fn show(ui: &mut Ui, host: &Host, args: &ListArgs, listing: &Rows) -> Result<(),
         return Ok(ui.json(listing)?);
     }
     if listing.is_empty() {
-        return draw(ui, args, "", &listing.faults);
-    }
-    session_table::draw(ui.canvas(), host, listing, &mut |part| ui.drawn(part))?;
-    Ok(ui.flush()?)
-}
-
-fn draw(ui: &mut Ui, args: &ListArgs, text: &str, faults: &[Fault]) -> Result<(), Failure> {
-    if text.is_empty() {
-        for line in empty(args, faults) {
+        for line in empty(args, &listing.faults) {
             ui.note(&line);
         }
         return Ok(());
     }
-    ui.drawn(text)?;
+    session_table::draw(ui.canvas(), host, listing, &mut |part| ui.drawn(part))?;
     Ok(ui.flush()?)
 }
 
