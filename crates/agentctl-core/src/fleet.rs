@@ -67,6 +67,19 @@ pub struct Query {
 }
 
 impl Query {
+    /// Returns the sessions of a look at everything that lives that this query admits. The look has read neither
+    /// history nor subagents, so a query for these needs a list of its own.
+    #[must_use]
+    pub fn select(&self, listing: Listing) -> Rows {
+        let asks = |adapter: &str| self.adapter.as_deref().is_none_or(|only| only == adapter);
+        let Listing { mut sessions, mut faults, .. } = listing;
+        sessions.retain(|s| asks(s.adapter) && (s.parent.is_some() || self.admits(s)));
+        faults.retain(|fault| asks(fault.adapter) || fault.adapter == OWN_SOURCE);
+        let mut rows = Rows::of(&sessions);
+        rows.faults = faults;
+        rows
+    }
+
     /// Says whether every session of the history is wanted.
     fn admits_all(&self) -> bool {
         self.all && self.statuses.is_empty() && self.group.is_none() && self.cwd.is_none()

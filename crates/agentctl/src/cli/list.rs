@@ -1,7 +1,9 @@
 //! `agentctl list`: what lives, and on request what has ended.
 
+mod watch;
+
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::ask::Fleet;
@@ -46,7 +48,7 @@ pub(super) struct ListArgs {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Look again every second until interrupted
+    /// Print the list again whenever something changes, until interrupted
     #[arg(long)]
     watch: bool,
 }
@@ -86,7 +88,7 @@ pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
     let host = &fleet.host;
     let query = query(host, args)?;
     if args.watch {
-        return watch(ui, fleet, args, &query);
+        return watch::watch(ui, fleet, args.json, &query);
     }
     let began = Instant::now();
     let listing = rows_of_daemon(ui, host, &query).unwrap_or_else(|| {
@@ -196,39 +198,4 @@ fn empty(args: &ListArgs, faults: &[Fault]) -> Vec<String> {
         "`agentctl list --all` shows what has ended; `agentctl demo` shows agents at work"
     };
     vec![format!("{what} {}", names.join(", ")), next.into()]
-}
-
-fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, query: &Query) -> Outcome {
-    let mut last = None;
-    loop {
-        let listing = fleet.rows(query);
-        if args.json {
-            ui.json_line(&listing)?;
-        } else {
-            let shown = session_table::drawn(ui.canvas(), &fleet.host, &listing);
-            if last.as_ref() != Some(&shown) {
-                repaint(ui, &shown, listing.faults.is_empty())?;
-                last = Some(shown);
-            }
-        }
-        ui.flush()?;
-        for fault in &listing.faults {
-            ui.warn_fault(fault);
-        }
-        super::pause(Duration::from_secs(1));
-    }
-}
-
-fn repaint(ui: &mut Ui, shown: &str, whole: bool) -> Result<(), Failure> {
-    if ui.is_terminal() {
-        ui.clear_screen()?;
-    }
-    if shown.is_empty() {
-        ui.line(if whole { "nothing is running" } else { "no session could be shown" })?;
-    }
-    ui.drawn(shown)?;
-    if !ui.is_terminal() {
-        ui.line("")?;
-    }
-    Ok(())
 }
