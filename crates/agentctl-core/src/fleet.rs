@@ -35,6 +35,8 @@ pub use verdict::{
     as_launched, as_run_ended, blank_session, exited, forgotten, join, unasked, undecided,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::adapters::{Adapter, Depth, Found, Look, Root};
 use crate::host::Host;
 use crate::kernel::deadline;
@@ -45,11 +47,14 @@ use crate::model::{
 /// The adapters a question is put to.
 pub type Adapters = &'static [&'static dyn Adapter];
 
-/// What to list.
-#[derive(Clone, Debug, Default)]
+/// What to list; also the parameters of `session.list` on the daemon's socket.
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Query {
-    /// Add ended sessions written since then (milliseconds); `Some(None)` for all history.
-    pub history: Option<Option<i64>>,
+    /// Add ended sessions.
+    pub all: bool,
+    /// With `all`: only those written since then, in milliseconds since 1970; `None` for all history.
+    pub since_ms: Option<i64>,
     /// Only this adapter.
     pub adapter: Option<String>,
     /// Only these statuses.
@@ -61,23 +66,34 @@ pub struct Query {
     /// Add subagents, each after its parent.
     pub children: bool,
     /// Count what rests in a shared server as living.
+    #[serde(skip)]
     pub resting: bool,
     /// Leave out what a table does not show: of a hundred thousand sessions that is most of the memory.
     pub for_table: bool,
 }
 
 impl Query {
+    /// Returns the sessions of a look at everything that lives that this query admits. The look has read neither
+    /// history nor subagents, so a query for these needs a list of its own.
+    #[must_use]
+    pub fn select(&self, listing: Listing) -> Rows {
+        let asks = |adapter: &str| self.adapter.as_deref().is_none_or(|only| only == adapter);
+        let Listing { mut sessions, mut faults, .. } = listing;
+        sessions.retain(|s| asks(s.adapter) && (s.parent.is_some() || self.admits(s)));
+        faults.retain(|fault| asks(fault.adapter) || fault.adapter == OWN_SOURCE);
+        let mut rows = Rows::of(&sessions);
+        rows.faults = faults;
+        rows
+    }
+
     /// Says whether every session of the history is wanted.
     fn admits_all(&self) -> bool {
-        self.history.is_some()
-            && self.statuses.is_empty()
-            && self.group.is_none()
-            && self.cwd.is_none()
+        self.all && self.statuses.is_empty() && self.group.is_none() && self.cwd.is_none()
     }
 
     fn admits(&self, session: &Session) -> bool {
         let rests = !self.resting && rests(session);
-        (self.history.is_some() || (session.status.is_live() && !rests))
+        (self.all || (session.status.is_live() && !rests))
             && (self.statuses.is_empty() || self.statuses.contains(&session.status))
             && self.group.as_ref().is_none_or(|g| session.group.as_ref() == Some(g))
             && self.cwd.as_ref().is_none_or(|c| session.cwd.as_ref() == Some(c))
@@ -121,7 +137,7 @@ pub fn list(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Listing {
 /// Lists the same as [`list`], and keeps the rows packed: of all history they may be a hundred thousand.
 #[must_use]
 pub fn rows(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Rows {
-    let limit = if query.history.is_some() { host.deadlines.all } else { host.deadlines.live };
+    let limit = if query.all { host.deadlines.all } else { host.deadlines.live };
     let query = Arc::new(query.clone());
     let wanted = Arc::clone(&query);
     let found = each_adapter(host, adapters, limit, move |adapter, look| {

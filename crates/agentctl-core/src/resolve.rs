@@ -118,7 +118,7 @@ impl Search<'_> {
                 return fitting;
             }
         }
-        let query = Query { history: Some(None), ..self.query() };
+        let query = Query { all: true, ..self.query() };
         let all = list(self.host, self.adapters, &query);
         self.faults.extend(all.faults);
         pick(&all.sessions, |s| s.name.as_deref() == Some(text))

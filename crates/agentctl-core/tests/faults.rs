@@ -189,7 +189,7 @@ impl World {
 }
 
 fn everything() -> Query {
-    Query { history: Some(None), children: true, ..Query::default() }
+    Query { all: true, children: true, ..Query::default() }
 }
 
 /// The rows of one adapter, without the moment of the look.

@@ -51,7 +51,7 @@ fn host(home: &TestHome, gateway: &Gateway, token: &str, limit: Duration) -> Arc
 }
 
 fn everything() -> Query {
-    Query { history: Some(None), children: true, ..Query::default() }
+    Query { all: true, children: true, ..Query::default() }
 }
 
 /// The states of a conversation, with the expected status of each.

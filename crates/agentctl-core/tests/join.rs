@@ -331,7 +331,7 @@ fn check_listings(host: &Arc<Host>, world: &World) -> Result<(), TestCaseError> 
     *WORLD.lock().expect("sound") = Some(world.clone());
     let unjoined: Vec<&Claim> = world.claims.iter().filter(|c| c.id.is_none()).collect();
     for children in [false, true] {
-        let query = Query { history: Some(None), children, ..Query::default() };
+        let query = Query { all: true, children, ..Query::default() };
         let listing = fleet::list(host, ADAPTERS, &query);
         let mut expected = world.sessions();
         if !children {

@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::ALL;
+use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::host::{BASE_DIRECTORIES, Gateway, Host, Secret};
 use agentctl_core::kernel::Process;
 use agentctl_core::marks;
@@ -18,15 +19,17 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::place::{ConnectError, Place};
-use crate::protocol::{Hello, PROTOCOL, Refusal, Request, Welcome};
+use crate::protocol::{Encoding, Hello, PROTOCOL, PackedList, Refusal, Request, Welcome};
 use crate::ui::Ui;
 
 /// A command that can answer by itself waits for `hello` this fraction of `[deadline] live`: 200 ms by default.
 const HELLO_FRACTION: u32 = 10;
 /// Timeout for `hello` where a command needs the daemon.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum length of a line. The list of 100,000 small sessions has 95 MB.
-const MAX_LINE_BYTES: usize = 128 << 20;
+/// Maximum size of an answer. The packed list of 100,000 small sessions has a fraction of it.
+const MAX_ANSWER_BYTES: usize = 128 << 20;
+/// Maximum number of rows in an answer: a row needs more memory than its bytes.
+const MAX_ROWS: usize = 1_000_000;
 /// Pause before reconnecting after the daemon closed the connection before its `hello`: it may be ending.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 
@@ -209,8 +212,8 @@ struct Reply<T> {
     error: Option<Refusal>,
 }
 
-/// Parses an answer. The result may borrow from the line.
-pub fn answer<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, ClientError> {
+/// Parses an answer.
+fn answer<T: DeserializeOwned>(line: &[u8]) -> Result<T, ClientError> {
     let reply: Reply<T> = serde_json::from_slice(line).map_err(invalid)?;
     match (reply.result, reply.error) {
         (_, Some(refusal)) => Err(ClientError::Refused(refusal)),
@@ -223,11 +226,12 @@ impl Client {
     /// Connects and sends `hello`. Both together have one timeout.
     pub fn connect(place: &Place, limit: Duration) -> Result<Self, ClientError> {
         let until = Instant::now() + limit;
+        let hello = Request::Hello(Hello { protocol: PROTOCOL, encoding: Encoding::Postcard });
         loop {
             let stream = place.connect(until)?;
             let mut wire = Wire { stream: BufReader::with_capacity(1 << 16, stream), next: 0 };
             let left = until.saturating_duration_since(Instant::now());
-            match wire.call(&Request::Hello(Hello { protocol: PROTOCOL }), left) {
+            match wire.call(&hello, left) {
                 Ok(welcome) => return Ok(Self { wire, welcome }),
                 Err(ClientError::Refused(refusal)) if refusal.code == Refusal::BUSY => {
                     return Err(ClientError::Busy);
@@ -268,9 +272,26 @@ impl Client {
         self.wire.call(request, limit)
     }
 
-    /// Sends a request and returns the line of the answer, to be parsed with [`answer`].
-    pub fn ask(&mut self, request: &Request, limit: Duration) -> Result<Vec<u8>, ClientError> {
-        self.wire.ask(request, limit)
+    /// Lists sessions. The rows come packed, as the daemon has them.
+    pub fn list(&mut self, query: &Query, limit: Duration) -> Result<Rows, ClientError> {
+        if self.welcome.encoding != Encoding::Postcard {
+            return Err(invalid("it does not send packed lists"));
+        }
+        let until = Instant::now() + limit;
+        let request = Request::SessionList(query.clone());
+        let PackedList { faults, frames } = self.wire.call(&request, limit)?;
+        let mut rows = Rows::of(&[]);
+        rows.faults = faults;
+        let mut allowed = MAX_ANSWER_BYTES;
+        for _ in 0..frames {
+            let frame = self.wire.frame(until, allowed)?;
+            allowed -= frame.len();
+            rows.add_encoded(&frame).map_err(invalid)?;
+            if rows.len() > MAX_ROWS {
+                return Err(too_long());
+            }
+        }
+        Ok(rows)
     }
 
     /// Returns a handle with which the connection can be ended from another thread.
@@ -311,27 +332,56 @@ impl Wire {
         }
     }
 
-    fn line(&mut self, until: Option<Instant>) -> Result<Vec<u8>, ClientError> {
-        let mut line = Vec::new();
-        loop {
+    /// Reads one frame: its length in four bytes, the lowest first, and that many bytes.
+    fn frame(&mut self, until: Instant, allowed: usize) -> Result<Vec<u8>, ClientError> {
+        let length = self.exactly(4, until)?;
+        let length = u32::from_le_bytes(length.try_into().unwrap_or_default());
+        match usize::try_from(length) {
+            Ok(length) if length <= allowed => self.exactly(length, until),
+            _ => Err(too_long()),
+        }
+    }
+
+    /// Reads this many bytes. Memory is taken as they arrive.
+    fn exactly(&mut self, length: usize, until: Instant) -> Result<Vec<u8>, ClientError> {
+        let mut bytes = Vec::new();
+        while bytes.len() < length {
+            let buffer = self.fill(Some(until))?;
+            let used = buffer.len().min(length - bytes.len());
+            bytes.extend_from_slice(&buffer[..used]);
+            self.stream.consume(used);
+        }
+        Ok(bytes)
+    }
+
+    /// Returns bytes that have arrived, at least one; waits for it until this moment, or for ever.
+    fn fill(&mut self, until: Option<Instant>) -> Result<&[u8], ClientError> {
+        while self.stream.buffer().is_empty() {
             let left = until.map(|u| u.saturating_duration_since(Instant::now()));
             if left.is_some_and(|l| l.is_zero()) {
                 return Err(ClientError::TimedOut);
             }
             self.stream.get_mut().set_read_timeout(left).map_err(ClientError::Connection)?;
-            let buffer = match self.stream.fill_buf() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                buffer => buffer.map_err(timeout_or_error)?,
-            };
-            if buffer.is_empty() {
-                return Err(ClientError::Connection(io::ErrorKind::UnexpectedEof.into()));
+            match self.stream.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(timeout_or_error(error)),
+                Ok([]) => return Err(ClientError::Connection(io::ErrorKind::UnexpectedEof.into())),
+                Ok(_) => {}
             }
+        }
+        Ok(self.stream.buffer())
+    }
+
+    fn line(&mut self, until: Option<Instant>) -> Result<Vec<u8>, ClientError> {
+        let mut line = Vec::new();
+        loop {
+            let buffer = self.fill(until)?;
             let end = memchr::memchr(b'\n', buffer);
             let used = end.map_or(buffer.len(), |at| at + 1);
             line.extend_from_slice(&buffer[..end.unwrap_or(used)]);
             self.stream.consume(used);
-            if line.len() > MAX_LINE_BYTES {
-                return Err(invalid(format!("its answer is longer than {MAX_LINE_BYTES} bytes")));
+            if line.len() > MAX_ANSWER_BYTES {
+                return Err(too_long());
             }
             if end.is_some() {
                 return Ok(line);
@@ -351,6 +401,10 @@ fn timeout_or_error(error: io::Error) -> ClientError {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ClientError::TimedOut,
         _ => ClientError::Connection(error),
     }
+}
+
+fn too_long() -> ClientError {
+    invalid(format!("its answer is longer than {MAX_ANSWER_BYTES} bytes or {MAX_ROWS} rows"))
 }
 
 fn invalid(why: impl ToString) -> ClientError {

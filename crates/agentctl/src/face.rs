@@ -1,14 +1,17 @@
 //! Wording and drawing that all interfaces share: the command line today, and every further one.
 //!
 //! Answers come from `agentctl_core::ask` as data. This room turns their failures into sentences with exit
-//! codes, ages into a few characters, and messages into typed lines that each interface paints its own way.
+//! codes, ages into a few characters, and messages into typed lines that each interface paints its own way. The
+//! feed tells an interface that shows changes when to draw again.
 
 mod conversation;
 mod failed_launch;
+mod feed;
 mod time;
 mod unresolved;
 
 pub use self::conversation::{Line, LineKind, Span, SpanStyle, conversation_lines};
 pub use self::failed_launch::{directory_on_server, no_adapter, not_continued, not_started};
+pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::time::{age, local_clock, local_minute};
 pub use self::unresolved::unresolved;

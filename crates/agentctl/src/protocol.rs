@@ -2,13 +2,11 @@
 
 use agentctl_core::events::EventKind;
 use agentctl_core::fleet::Query;
-use agentctl_core::model::{Fault, Status, Time};
+use agentctl_core::model::{Fault, Time};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-
-use crate::ui::Canvas;
 
 /// The version of the protocol; raised when an old client could misunderstand an answer.
 pub const PROTOCOL: u32 = 1;
@@ -62,8 +60,8 @@ macro_rules! methods {
 methods! {
     /// The first request of every connection; answered with [`Welcome`].
     "hello" Hello(Hello),
-    /// Lists sessions; answered in the [`Form`] that is asked for.
-    "session.list" SessionList(ListParams),
+    /// Lists sessions; answered with `Listing`, or [`PackedList`] and its frames.
+    "session.list" SessionList(Query),
     /// Looks at one session; answered with `SessionDocument`.
     "session.status" SessionStatus(OneParams),
     /// Explains the status of one session; answered with `WhyDocument`.
@@ -155,6 +153,20 @@ impl Refusal {
 pub struct Hello {
     /// The protocol of the client.
     pub protocol: u32,
+    /// The encoding of lists that the client wants.
+    #[serde(default)]
+    pub encoding: Encoding,
+}
+
+/// The encoding of the answers to `session.list`. All other answers are JSON.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encoding {
+    /// The document that `agentctl list --json` prints.
+    #[default]
+    Json,
+    /// [`PackedList`] and packed rows, which only a client of the same program file can read.
+    Postcard,
 }
 
 /// The answer to `hello`.
@@ -170,92 +182,18 @@ pub struct Welcome {
     pub pid: u32,
     /// When the daemon started to serve.
     pub since: Time,
+    /// The encoding of lists on this connection.
+    #[serde(default)]
+    pub encoding: Encoding,
 }
 
-/// The parameters of `session.list`.
-#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ListParams {
-    /// Include ended sessions.
-    pub all: bool,
-    /// How far back, in milliseconds since the epoch; null for all history.
-    pub since_ms: Option<i64>,
-    /// Only this agent.
-    pub adapter: Option<String>,
-    /// Only these statuses.
-    pub statuses: Vec<Status>,
-    /// Only this group.
-    pub group: Option<String>,
-    /// Only this directory.
-    pub cwd: Option<String>,
-    /// Include subagents.
-    pub children: bool,
-    /// The form of the answer.
-    pub form: Form,
-}
-
-/// The form of the answer to `session.list`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Form {
-    /// As `agentctl list --json` prints it.
-    #[default]
-    Document,
-    /// The same document, with the faults before it: see [`Shown`].
-    Shown,
-    /// A table on this canvas: see [`Tabled`].
-    Table(Canvas),
-}
-
-/// A list that the client prints without parsing it; only the faults are parsed.
-#[derive(Deserialize)]
-pub struct Shown<'a> {
+/// The answer to `session.list` where [`Encoding::Postcard`] was agreed on: the frames with the rows follow it.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct PackedList {
     /// The sources that could not be asked.
     pub faults: Vec<Fault>,
-    /// The whole document.
-    #[serde(borrow)]
-    pub document: &'a RawValue,
-}
-
-/// A list as a table.
-#[derive(Deserialize, Serialize)]
-pub struct Tabled {
-    /// The sources that could not be asked.
-    pub faults: Vec<Fault>,
-    /// Its lines, ready to be printed; empty where there is no session.
-    pub text: String,
-}
-
-impl ListParams {
-    /// Makes the parameters for a query and a form.
-    #[must_use]
-    pub fn new(query: &Query, form: Form) -> Self {
-        Self {
-            form,
-            all: query.history.is_some(),
-            since_ms: query.history.flatten(),
-            adapter: query.adapter.clone(),
-            statuses: query.statuses.clone(),
-            group: query.group.clone(),
-            cwd: query.cwd.clone(),
-            children: query.children,
-        }
-    }
-}
-
-impl From<ListParams> for Query {
-    fn from(params: ListParams) -> Self {
-        Self {
-            history: params.all.then_some(params.since_ms),
-            adapter: params.adapter,
-            statuses: params.statuses,
-            group: params.group,
-            cwd: params.cwd,
-            children: params.children,
-            resting: false,
-            for_table: matches!(params.form, Form::Table(_)),
-        }
-    }
+    /// Number of frames that follow. Each is its length (four bytes, the lowest first) and its packed rows.
+    pub frames: usize,
 }
 
 /// The parameters of `session.status` and `session.why`.

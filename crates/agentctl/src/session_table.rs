@@ -1,5 +1,4 @@
-//! Renders sessions as a table that fits the terminal. The daemon renders it too, for a command that then only
-//! prints it. Thousands of rows are rendered on all cores.
+//! Renders sessions as a table that fits the terminal. Thousands of rows are rendered on all cores.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

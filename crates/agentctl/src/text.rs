@@ -1,7 +1,6 @@
 //! Fits text into columns and neutralises control characters before it is printed.
 //!
-//! [`agentctl_core::text`] decides which characters are neutralised. Text that another process rendered, for
-//! example the daemon, is cleaned again before it is printed.
+//! [`agentctl_core::text`] decides which characters are neutralised.
 
 use std::borrow::Cow;
 
@@ -150,67 +149,6 @@ pub fn push_json(line: &mut Vec<u8>, value: &impl serde::Serialize) -> serde_jso
     value.serialize(&mut serde_json::Serializer::with_formatter(line, formatter))
 }
 
-/// Writes a line of JSON indented, as `serde_json` would. The line may come from another process, so the
-/// characters that [`clean`] neutralises are escaped.
-pub fn write_indented(mut out: impl std::io::Write, line: &str) -> std::io::Result<()> {
-    let line = safe_json(line);
-    let bytes = line.as_bytes();
-    let mut margin = vec![b'\n'];
-    let (mut from, mut at) = (0, 0);
-    while let Some(byte) = bytes.get(at) {
-        match byte {
-            b'"' => at = after_string(bytes, at),
-            b'{' | b'[' => {
-                margin.extend(b"  ");
-                at += 1;
-                // An empty object or array stays on one line.
-                if matches!(bytes.get(at), Some(b'}' | b']')) {
-                    margin.truncate(margin.len() - 2);
-                    at += 1;
-                } else {
-                    out.write_all(&bytes[from..at])?;
-                    out.write_all(&margin)?;
-                    from = at;
-                }
-            }
-            b'}' | b']' => {
-                margin.truncate(margin.len().saturating_sub(2).max(1));
-                out.write_all(&bytes[from..at])?;
-                out.write_all(&margin)?;
-                from = at;
-                at += 1;
-            }
-            b',' => {
-                at += 1;
-                out.write_all(&bytes[from..at])?;
-                out.write_all(&margin)?;
-                from = at;
-            }
-            b':' => {
-                at += 1;
-                out.write_all(&bytes[from..at])?;
-                out.write_all(b" ")?;
-                from = at;
-            }
-            _ => at += 1,
-        }
-    }
-    out.write_all(&bytes[from..])
-}
-
-/// Returns the position after the JSON string that starts at `from`.
-fn after_string(bytes: &[u8], from: usize) -> usize {
-    let mut at = from + 1;
-    while let Some(found) = memchr::memchr2(b'"', b'\\', bytes.get(at..).unwrap_or_default()) {
-        at += found + 1;
-        if bytes[at - 1] == b'"' {
-            return at;
-        }
-        at += 1;
-    }
-    bytes.len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,22 +216,5 @@ mod tests {
         assert_eq!(fit("plain", 5), "plain");
         let marks = format!("a{}", "\u{301}".repeat(100_000));
         assert!(fit(&marks, 10).chars().count() <= 81, "marks take no column");
-    }
-
-    #[test]
-    fn a_line_of_json_is_indented_as_serde_json_would() {
-        let value = serde_json::json!({
-            "empty": {"object": {}, "array": [], "text": ""},
-            "awkward": ["{[,:]}", "a \\ \"quoted\" \\", "\\\"", "日本語 \u{202e} \n", null, -1.5e-7, true],
-            "deep": [[[[]]], [{"a": [{}, {"b": [[], {}]}]}], "x"],
-            "\"key\": [": {"\\": 1},
-        });
-        for value in [value.clone(), value["deep"].clone(), "plain".into(), 7.into(), ().into()] {
-            let mut indented = Vec::new();
-            write_indented(&mut indented, &value.to_string()).expect("written");
-            let indented = String::from_utf8(indented).expect("utf-8");
-            let pretty = serde_json::to_string_pretty(&value).expect("written");
-            assert_eq!(indented, safe_json(&pretty), "control characters are escaped");
-        }
     }
 }

@@ -4,13 +4,12 @@ use std::io::{self, IsTerminal, Write};
 
 use agentctl_core::model::{Fault, Status};
 use anstyle::{AnsiColor, Style};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::text::{SafeJson, clean, clean_drawn, safe_json, write_indented};
+use crate::text::{SafeJson, clean, clean_drawn, safe_json};
 
 /// The properties of the output that a table is drawn for.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug)]
 pub struct Canvas {
     /// Width in columns; unlimited when piped.
     pub width: Option<usize>,
@@ -130,7 +129,7 @@ impl Ui {
         writeln!(self.out, "{text}")
     }
 
-    /// Writes a text that was drawn elsewhere, neutralised as [`Ui::line`] does.
+    /// Writes drawn lines, neutralised as [`Ui::line`] does.
     pub fn drawn(&mut self, text: &str) -> io::Result<()> {
         let text = if self.colour { clean_drawn(text) } else { clean(text) };
         self.out.write_all(text.as_bytes())
@@ -156,13 +155,6 @@ impl Ui {
     pub fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
         let formatter = SafeJson(serde_json::ser::PrettyFormatter::new());
         value.serialize(&mut serde_json::Serializer::with_formatter(&mut self.out, formatter))?;
-        self.out.write_all(b"\n")?;
-        self.out.flush()
-    }
-
-    /// Writes a serialised JSON document in the format of [`Ui::json`].
-    pub fn json_text(&mut self, line: &str) -> io::Result<()> {
-        write_indented(&mut self.out, line)?;
         self.out.write_all(b"\n")?;
         self.out.flush()
     }

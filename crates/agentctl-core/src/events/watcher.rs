@@ -215,25 +215,24 @@ impl Watcher {
         seen
     }
 
-    /// Sleeps until there is a reason to look again, at most for so long.
-    pub fn wait(&mut self, limit: Duration) -> io::Result<()> {
+    /// Sleeps until there is a reason to look again, at most for so long. Returns whether there is one.
+    pub fn wait(&mut self, limit: Duration) -> io::Result<bool> {
         if std::mem::take(&mut self.death) {
-            return Ok(());
+            return Ok(true);
         }
-        let now = Instant::now();
-        let mut until = self.latest.min(now.checked_add(limit).unwrap_or(self.latest));
-        if self.news {
-            until = until.min(self.earliest);
-        }
+        let limit = Instant::now().checked_add(limit);
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(());
+            let due = if self.news { self.latest.min(self.earliest) } else { self.latest };
+            let until = limit.map_or(due, |limit| limit.min(due));
+            let now = Instant::now();
+            if now >= until {
+                return Ok(now >= due);
             }
-            match self.wakeups.wait(left)? {
-                Woken::Exit | Woken::Notified | Woken::Timeout => return Ok(()),
+            match self.wakeups.wait(until - now)? {
+                Woken::Exit | Woken::Notified => return Ok(true),
+                Woken::Timeout => {}
                 // Only a death is worth more than keeping looks apart.
-                Woken::Change => until = until.min(self.earliest),
+                Woken::Change => self.news = true,
             }
         }
     }

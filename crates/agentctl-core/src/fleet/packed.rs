@@ -3,6 +3,8 @@
 //! A [`Session`] is a large struct with a dozen texts of its own: a hundred thousand of them take more than
 //! 150 MB. A packed row is its fields one after another, and becomes a session again when it is shown.
 
+mod encoding;
+
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -365,7 +367,7 @@ mod tests {
     use crate::model::{FaultCode, ReasonKind};
 
     /// A session of which every field says something.
-    fn full() -> Session {
+    pub(super) fn full() -> Session {
         let time = "2026-11-15T08:00:00.123456789Z";
         let process = json!({
             "pid": 7, "start_ticks": 8, "inode": 9, "boot_id": "b", "join": "inferred"
@@ -386,7 +388,7 @@ mod tests {
         Session { open_call: Some("call".into()), ..session }
     }
 
-    fn empty() -> Session {
+    pub(super) fn empty() -> Session {
         let session = json!({
             "adapter": "any", "root": "", "status": "stopped", "processes": [], "hosted": false,
             "notes": [], "evidence": [],

@@ -21,14 +21,14 @@ pub(super) fn list_adapter(
     each_root(adapter, look, move |look, root| {
         let mut found = Found::default();
         let store = adapter.store(look, root);
-        let history = query.history.map(|since| store.history(since));
+        let since = query.since_ms.filter(|_| query.all);
+        let history = query.all.then(|| store.history(since));
         let live = store.live();
         let mut question = Question::new(adapter, look, root, store.as_ref(), live);
         (question.children, question.for_table) = (query.children, query.for_table);
-        question.since = query.history.flatten();
+        question.since = since;
         question.packs = !query.children;
         question.add_living(history);
-        let since = question.since;
         question.rows.retain(|row| is_since(&row.session, since));
         question.add_unjoined(|_| true);
         question.finish(&mut found);

@@ -101,7 +101,7 @@ fn scratch(host: &Host) -> PathBuf {
 
 /// Returns the demo's own sessions: those with a working directory in the scratch directory.
 fn ours(fleet: &Fleet, scratch: &Path) -> Vec<Session> {
-    let query = Query { history: Some(None), adapter: Some("demo".into()), ..Query::default() };
+    let query = Query { all: true, adapter: Some("demo".into()), ..Query::default() };
     let mut sessions = fleet.list(&query).sessions;
     sessions.retain(|s| s.cwd.as_deref().is_some_and(|c| Path::new(c).starts_with(scratch)));
     sessions

@@ -3,21 +3,19 @@
 mod remote;
 
 use std::collections::{HashSet, VecDeque};
-use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agentctl_core::ask::Fleet;
-use agentctl_core::events::{Event, EventKind, Watcher, replay};
+use agentctl_core::events::{Event, EventKind, replay};
 use agentctl_core::marks;
 use agentctl_core::model::{Fault, Time};
 use clap::Args;
-use rustix::event::{PollFd, PollFlags, poll};
 
 use self::remote::{Alone, Remote};
 use super::list::{adapter_name, since};
+use super::stream_end::End;
+use crate::face::{Feed, FeedItem};
 use crate::failure::{Failure, Outcome};
 use crate::protocol::SubscribeParams;
 use crate::ui::Ui;
@@ -62,8 +60,8 @@ pub(super) fn cmd_events(ui: &mut Ui, fleet: &Fleet, args: &EventsArgs) -> Outco
     let from = args.since.as_deref().map(|text| since(host, Some(text))).transpose()?;
     let from = from.map(|from| Time::from_millis(from.unwrap_or(0)).unwrap_or_else(|| host.now()));
     let end = End::default();
-    end_by_signal(end.clone())?;
-    end_with_reader(end.clone());
+    end.on_signal()?;
+    end.on_reader_gone();
     if host.var(marks::NO_DAEMON).is_none() {
         let wanted = SubscribeParams {
             types: args.types.iter().map(|kind| kind.word().to_owned()).collect(),
@@ -79,34 +77,6 @@ pub(super) fn cmd_events(ui: &mut Ui, fleet: &Fleet, args: &EventsArgs) -> Outco
         }
     }
     tell(ui, args, Local::begin(fleet, from, end)?)
-}
-
-/// The function that wakes the reader of a stream.
-type WakeFunction = Box<dyn Fn() + Send>;
-
-/// Ends a stream from another thread.
-#[derive(Clone, Default)]
-struct End {
-    over: Arc<AtomicBool>,
-    how: Arc<Mutex<Option<WakeFunction>>>,
-}
-
-impl End {
-    /// Sets the function that wakes the reader of the stream.
-    fn does(&self, how: impl Fn() + Send + 'static) {
-        *self.how.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(how));
-    }
-
-    fn now(&self) {
-        self.over.store(true, Ordering::SeqCst);
-        if let Some(how) = &*self.how.lock().unwrap_or_else(PoisonError::into_inner) {
-            how();
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst)
-    }
 }
 
 /// An item of a stream of events.
@@ -143,7 +113,7 @@ fn tell(
 
 /// Events from this process's own watcher.
 struct Local {
-    watcher: Watcher,
+    feed: Feed,
     waiting: VecDeque<StreamItem>,
     /// The ids of replayed events, which the watcher may report again.
     replayed: HashSet<String>,
@@ -153,18 +123,20 @@ struct Local {
 
 impl Local {
     fn begin(fleet: &Fleet, from: Option<Time>, end: End) -> Result<Self, Failure> {
-        let mut watcher = fleet.watcher()?;
-        let notifier = watcher.notifier();
-        end.does(move || notifier.notify());
-        let seen = watcher.look();
+        let mut feed = Feed::open(fleet)?;
+        let closer = feed.closer();
+        end.does(move || closer.close());
+        let first = feed.next(Duration::MAX)?;
         let mut local = Self {
-            watcher,
+            feed,
             waiting: VecDeque::new(),
             replayed: HashSet::new(),
             told: HashSet::new(),
             end,
         };
-        local.hear(&seen.faults);
+        if let FeedItem::Look(seen) = first {
+            local.hear(&seen.faults);
+        }
         // The look comes first and the replay second: an end in between is seen twice rather than
         // never.
         for event in
@@ -181,7 +153,7 @@ impl Local {
         let place = |fault: &Fault| fault.root.as_deref().map(|r| format!(" ({r})"));
         let text =
             |f: &Fault| format!("{}{}: {}", f.adapter, place(f).unwrap_or_default(), f.message);
-        let late = self.watcher.trouble().map(|why| format!("changes may be seen late: {why}"));
+        let late = self.feed.trouble().map(|why| format!("changes may be seen late: {why}"));
         let now: HashSet<String> = faults.iter().map(text).chain(late).collect();
         for what in now.iter().filter(|what| !self.told.contains(*what)) {
             self.waiting.push_back(StreamItem::Trouble(what.clone()));
@@ -201,13 +173,12 @@ impl Iterator for Local {
             if let Some(word) = self.waiting.pop_front() {
                 return Some(Ok(word));
             }
-            if let Err(error) = self.watcher.wait(Duration::MAX) {
-                return Some(Err(error.into()));
-            }
-            if self.end.is_over() {
-                return None;
-            }
-            let seen = self.watcher.look();
+            let seen = match self.feed.next(Duration::MAX) {
+                Ok(FeedItem::Look(seen)) => seen,
+                Ok(FeedItem::Nothing) => continue,
+                Ok(FeedItem::Closed) => return None,
+                Err(error) => return Some(Err(error.into())),
+            };
             for event in seen.events {
                 if !self.replayed.remove(&event.id) {
                     self.waiting.push_back(StreamItem::Event(Box::new(event)));
@@ -216,34 +187,4 @@ impl Iterator for Local {
             self.hear(&seen.faults);
         }
     }
-}
-
-/// Ends the stream on SIGINT and SIGTERM: an interrupt is not a failure.
-fn end_by_signal(end: End) -> Result<(), Failure> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    std::thread::spawn(move || {
-        if signals.forever().next().is_some() {
-            end.now();
-        }
-    });
-    Ok(())
-}
-
-/// Ends the stream as soon as the reader leaves, not with the next event.
-fn end_with_reader(end: End) {
-    std::thread::spawn(move || {
-        let stdout = std::io::stdout();
-        let fd = stdout.as_fd();
-        loop {
-            // No event is requested: poll reports the closed other end anyway.
-            let mut fds = [PollFd::new(&fd, PollFlags::empty())];
-            match poll(&mut fds, None) {
-                Err(rustix::io::Errno::INTR) => {}
-                Ok(_) if fds[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) => break,
-                _ => return,
-            }
-        }
-        end.now();
-    });
 }

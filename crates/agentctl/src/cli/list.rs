@@ -1,8 +1,9 @@
 //! `agentctl list`: what lives, and on request what has ended.
 
+mod watch;
+
 use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::ask::Fleet;
@@ -11,10 +12,9 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Status, Time};
 use clap::{Args, ValueEnum};
 
-use crate::client::{self, Client};
+use crate::client::Client;
 use crate::config::Span;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::protocol::{Form, ListParams, Request, Shown, Tabled};
 use crate::session_table;
 use crate::ui::Ui;
 
@@ -48,7 +48,7 @@ pub(super) struct ListArgs {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Look again every second until interrupted
+    /// Print the list again whenever something changes, until interrupted
     #[arg(long)]
     watch: bool,
 }
@@ -88,16 +88,13 @@ pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
     let host = &fleet.host;
     let query = query(host, args)?;
     if args.watch {
-        return watch(ui, fleet, args, &query);
+        return watch::watch(ui, fleet, args.json, &query);
     }
     let began = Instant::now();
-    if let Some(line) = asked(ui, host, args, &query)
-        && let Some(code) = show_told(ui, args, &line)?
-    {
-        return Ok(code);
-    }
-    let left = host.deadlines.all.saturating_sub(began.elapsed());
-    let listing = fleet.with_limit(left).rows(&query);
+    let listing = rows_of_daemon(ui, host, &query).unwrap_or_else(|| {
+        let left = host.deadlines.all.saturating_sub(began.elapsed());
+        fleet.with_limit(left).rows(&query)
+    });
     show(ui, host, args, &listing)?;
     let code = super::answered(ui, &listing.faults);
     // The process ends now: giving back thousands of rows one by one would only delay it.
@@ -105,10 +102,12 @@ pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
     Ok(code)
 }
 
-/// All history is asked of a daemon that sees the same world: it remembers what it has read of files that
-/// have not changed since. What it does not answer soon is answered here, in the time that is left.
-fn asked(ui: &mut Ui, host: &Host, args: &ListArgs, query: &Query) -> Option<Vec<u8>> {
-    query.history?;
+/// Asks a daemon with the same settings for all history: it has cached the files that have not changed. If it
+/// does not answer in time, the command looks by itself in the time that is left.
+fn rows_of_daemon(ui: &mut Ui, host: &Host, query: &Query) -> Option<Rows> {
+    if !query.all {
+        return None;
+    }
     let mut client = match Client::of_the_same_world(host) {
         Ok(client) => client?,
         Err(error) => {
@@ -116,35 +115,21 @@ fn asked(ui: &mut Ui, host: &Host, args: &ListArgs, query: &Query) -> Option<Vec
             return None;
         }
     };
-    let form = if args.json { Form::Shown } else { Form::Table(ui.canvas()) };
-    let request = Request::SessionList(ListParams::new(query, form));
-    client.ask(&request, host.deadlines.all / 4).ok()
-}
-
-/// Shows what the daemon has told, if it is what was asked for.
-fn show_told(ui: &mut Ui, args: &ListArgs, line: &[u8]) -> Result<Option<ExitCode>, Failure> {
-    let faults = if args.json {
-        let Ok(Shown { faults, document }) = client::answer(line) else { return Ok(None) };
-        ui.json_text(document.get())?;
-        faults
-    } else {
-        let Ok(Tabled { faults, text }) = client::answer(line) else { return Ok(None) };
-        draw(ui, args, &text, &faults)?;
-        faults
-    };
-    Ok(Some(super::answered(ui, &faults)))
+    client.list(query, host.deadlines.all / 4).ok()
 }
 
 fn query(host: &Host, args: &ListArgs) -> Result<Query, Failure> {
     let ended = args.status.iter().any(|s| !Status::from(*s).is_live());
-    let history = if args.all || ended { Some(since(host, args.since.as_deref())?) } else { None };
+    let all = args.all || ended;
+    let since_ms = if all { since(host, args.since.as_deref())? } else { None };
     let cwd = args.cwd.as_ref().map(|dir| match std::fs::canonicalize(dir) {
         Ok(real) => real.to_string_lossy().into_owned(),
         // A directory that is gone may still have sessions.
         Err(_) => dir.to_string_lossy().into_owned(),
     });
     Ok(Query {
-        history,
+        all,
+        since_ms,
         adapter: args.adapter.clone(),
         statuses: args.status.iter().map(|s| Status::from(*s)).collect(),
         group: args.group.clone(),
@@ -184,20 +169,12 @@ fn show(ui: &mut Ui, host: &Host, args: &ListArgs, listing: &Rows) -> Result<(),
         return Ok(ui.json(listing)?);
     }
     if listing.is_empty() {
-        return draw(ui, args, "", &listing.faults);
-    }
-    session_table::draw(ui.canvas(), host, listing, &mut |part| ui.drawn(part))?;
-    Ok(ui.flush()?)
-}
-
-fn draw(ui: &mut Ui, args: &ListArgs, text: &str, faults: &[Fault]) -> Result<(), Failure> {
-    if text.is_empty() {
-        for line in empty(args, faults) {
+        for line in empty(args, &listing.faults) {
             ui.note(&line);
         }
         return Ok(());
     }
-    ui.drawn(text)?;
+    session_table::draw(ui.canvas(), host, listing, &mut |part| ui.drawn(part))?;
     Ok(ui.flush()?)
 }
 
@@ -221,39 +198,4 @@ fn empty(args: &ListArgs, faults: &[Fault]) -> Vec<String> {
         "`agentctl list --all` shows what has ended; `agentctl demo` shows agents at work"
     };
     vec![format!("{what} {}", names.join(", ")), next.into()]
-}
-
-fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, query: &Query) -> Outcome {
-    let mut last = None;
-    loop {
-        let listing = fleet.rows(query);
-        if args.json {
-            ui.json_line(&listing)?;
-        } else {
-            let shown = session_table::drawn(ui.canvas(), &fleet.host, &listing);
-            if last.as_ref() != Some(&shown) {
-                repaint(ui, &shown, listing.faults.is_empty())?;
-                last = Some(shown);
-            }
-        }
-        ui.flush()?;
-        for fault in &listing.faults {
-            ui.warn_fault(fault);
-        }
-        super::pause(Duration::from_secs(1));
-    }
-}
-
-fn repaint(ui: &mut Ui, shown: &str, whole: bool) -> Result<(), Failure> {
-    if ui.is_terminal() {
-        ui.clear_screen()?;
-    }
-    if shown.is_empty() {
-        ui.line(if whole { "nothing is running" } else { "no session could be shown" })?;
-    }
-    ui.drawn(shown)?;
-    if !ui.is_terminal() {
-        ui.line("")?;
-    }
-    Ok(())
 }

@@ -16,6 +16,7 @@ mod runs;
 mod schema;
 mod status;
 mod stop;
+mod stream_end;
 mod table;
 mod wait;
 mod why;

@@ -5,28 +5,37 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agentctl_core::ask::{DaemonState, DoctorContext, Fleet, NoLogs, NotOne, WhyDocument};
+use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::kernel;
 use agentctl_core::transcript::TranscriptError;
 use tokio::sync::oneshot;
 
-use super::lists::{self, Text};
-use crate::protocol::{ListParams, LogsParams, OneParams, Refusal};
+use crate::protocol::{LogsParams, OneParams, Refusal};
 
 /// Free memory that exceeds this after a large answer is given back. Less is kept: the next one needs it.
 pub(super) const MEMORY_ENOUGH: u64 = 50 << 20;
 
-/// An answer, as it goes over the wire: JSON of one line.
-pub(super) type Answer = Result<Arc<Text>, Refusal>;
+/// An answer, or why there is none.
+pub(super) type Answer = Result<Body, Refusal>;
 
-/// The requests that wait for the next look with the same parameters.
-type Waiting = Vec<oneshot::Sender<Answer>>;
+/// The content of an answer.
+#[derive(Clone, Debug)]
+pub(super) enum Body {
+    /// A document: JSON of one line.
+    Document(Arc<str>),
+    /// A list, which is encoded when it is sent.
+    List(Arc<Rows>),
+}
+
+/// The requests that wait for the next look with the same query.
+type Waiting = Vec<oneshot::Sender<Arc<Rows>>>;
 
 /// Answers questions.
 #[derive(Clone, Debug)]
 pub(super) struct Answers {
     fleet: Fleet,
     /// The waiting requests of each list. An entry without requests is a look in progress.
-    lists: Arc<Mutex<HashMap<ListParams, Waiting>>>,
+    lists: Arc<Mutex<HashMap<Query, Waiting>>>,
 }
 
 impl Answers {
@@ -37,17 +46,17 @@ impl Answers {
     }
 
     /// Answers `session.list`.
-    pub(super) async fn list(&self, params: ListParams) -> Answer {
+    pub(super) async fn list(&self, query: Query) -> Answer {
         let (sender, answer) = oneshot::channel();
         let first = {
             let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-            match lists.get_mut(&params) {
+            match lists.get_mut(&query) {
                 Some(waiting) => {
                     waiting.push(sender);
                     false
                 }
                 None => {
-                    lists.insert(params.clone(), vec![sender]);
+                    lists.insert(query.clone(), vec![sender]);
                     true
                 }
             }
@@ -55,38 +64,36 @@ impl Answers {
         if first {
             let this = self.clone();
             // Not cancelled when this client disconnects: other requests may share the look.
-            drop(tokio::task::spawn_blocking(move || this.look(&params)));
+            drop(tokio::task::spawn_blocking(move || this.look(&query)));
         }
-        answer.await.unwrap_or_else(|_| Err(lost()))
+        answer.await.map(Body::List).map_err(|_| lost())
     }
 
     /// Answers all waiting requests with one look, and repeats for requests that arrived during it.
-    fn look(&self, params: &ListParams) {
+    fn look(&self, query: &Query) {
         loop {
             let waiting = {
                 let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-                match lists.get_mut(params) {
+                match lists.get_mut(query) {
                     Some(waiting) if !waiting.is_empty() => std::mem::take(waiting),
                     _ => {
-                        lists.remove(params);
+                        lists.remove(query);
                         return;
                     }
                 }
             };
             let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                let rows = self.fleet.rows(&params.clone().into());
-                let text = lists::written(&self.fleet.host, rows, params.form);
-                let answer = text.map(Arc::new).map_err(unwritten);
+                let rows = Arc::new(self.fleet.rows(query));
                 for asked in waiting {
                     // The client may have disconnected.
-                    let _gone = asked.send(answer.clone());
+                    let _gone = asked.send(Arc::clone(&rows));
                 }
             }));
             // After a panic, the dropped senders make the waiting requests fail.
             if looked.is_err() {
                 continue;
             }
-            if params.all {
+            if query.all {
                 kernel::give_back_memory(MEMORY_ENOUGH);
             }
         }
@@ -152,8 +159,9 @@ impl Answers {
 
 /// Serialises an answer.
 pub(super) fn raw(value: &impl serde::Serialize) -> Answer {
-    let text = serde_json::to_string(value).map(Text::Whole);
-    text.map(Arc::new).map_err(unwritten)
+    let text = serde_json::to_string(value);
+    let failed = |error: serde_json::Error| Refusal::new(Refusal::INTERNAL, error.to_string());
+    text.map(|text| Body::Document(text.into())).map_err(failed)
 }
 
 /// Says why a text names no single session, with a code for each reason.
@@ -168,10 +176,6 @@ fn unresolved(text: &str, not_one: &NotOne) -> Refusal {
             Refusal::new(Refusal::UNKNOWN, format!("the state of `{text}` is unknown"))
         }
     }
-}
-
-fn unwritten(error: serde_json::Error) -> Refusal {
-    Refusal::new(Refusal::INTERNAL, error.to_string())
 }
 
 fn lost() -> Refusal {

@@ -1,188 +1,96 @@
-//! A list as text. Thousands of rows are written on all cores: a client waits for them. A longer list is
-//! written in pieces, when it is sent: as one text it would be larger than its rows.
+//! The answer to `session.list` as bytes, a part at a time: a long list as one text would be larger than its
+//! rows. Each part is made after the part before it was sent.
 
-use std::borrow::Cow;
+use std::io;
 use std::ops::Range;
 
 use agentctl_core::fleet::Rows;
-use agentctl_core::host::Host;
-use agentctl_core::model::{Listing, SCHEMA_VERSION};
-use serde::ser::Error;
-use serde_json::Result;
+use agentctl_core::model::SCHEMA_VERSION;
 
-use crate::parallel::in_parts;
-use crate::protocol::{Form, Tabled};
-use crate::session_table::drawn;
-use crate::text::{json_line, push_json};
+use crate::protocol::PackedList;
+use crate::text::push_json;
 
-/// A list of more rows is written in pieces of so many.
-const PIECE_ROWS: usize = 4096;
-/// A text from this length on is large.
-const LARGE: usize = 1 << 20;
+/// Number of rows per part.
+const ROWS_PER_PART: usize = 4096;
 
-/// The text of an answer: JSON of one line.
-#[derive(Debug)]
-pub(super) enum Text {
-    /// All of it.
-    Whole(String),
-    /// A long list that is written when it is sent.
-    Pieces(Pieces),
+/// Returns the rows of each part. A list without rows has one part too.
+pub(super) fn parts(rows: &Rows) -> impl Iterator<Item = Range<usize>> + use<> {
+    let count = rows.len();
+    let starts = (0..count.max(1)).step_by(ROWS_PER_PART);
+    starts.map(move |from| from..count.min(from + ROWS_PER_PART))
 }
 
-/// A long list: its rows, and the text around them.
-#[derive(Debug)]
-pub(super) struct Pieces {
-    before: String,
-    rows: Rows,
-    after: String,
-}
-
-impl Text {
-    /// Says whether so much memory was needed for it that it is given back to the system afterwards.
-    pub(super) fn is_large(&self) -> bool {
-        match self {
-            Self::Whole(text) => text.len() >= LARGE,
-            Self::Pieces(_) => true,
+/// Returns one part of the document `list`. The parts together are the JSON of the rows.
+pub(super) fn json(rows: &Rows, range: Range<usize>) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    if range.start == 0 {
+        text = format!("{{\"schema_version\":{SCHEMA_VERSION},\"sessions\":[").into_bytes();
+    }
+    for at in range.clone() {
+        if at > 0 {
+            text.push(b',');
         }
+        push_json(&mut text, &rows.get(at))?;
     }
-
-    /// Returns the piece with this number; `None` behind the last one.
-    pub(super) fn piece(&self, number: usize) -> Option<Result<Cow<'_, [u8]>>> {
-        match self {
-            Self::Whole(text) => (number == 0).then(|| Ok(text.as_bytes().into())),
-            Self::Pieces(pieces) => pieces.get(number),
-        }
+    if range.end == rows.len() {
+        text.extend(b"],\"faults\":");
+        push_json(&mut text, &rows.faults)?;
+        text.push(b'}');
     }
+    Ok(text)
 }
 
-impl Pieces {
-    fn get(&self, number: usize) -> Option<Result<Cow<'_, [u8]>>> {
-        let Some(number) = number.checked_sub(1) else {
-            return Some(Ok(self.before.as_bytes().into()));
-        };
-        let from = number * PIECE_ROWS;
-        if from < self.rows.len() {
-            let many = PIECE_ROWS.min(self.rows.len() - from);
-            let text = items(many, |text, range| {
-                push_rows(text, &self.rows, from + range.start..from + range.end)
-            });
-            // Each row brought its comma, and the first needs none.
-            let text = text.map(|mut text| {
-                if from == 0 {
-                    text.remove(0);
-                }
-                text.into()
-            });
-            return Some(text);
-        }
-        (number == self.rows.len().div_ceil(PIECE_ROWS)).then(|| Ok(self.after.as_bytes().into()))
-    }
+/// Returns the JSON document that announces a packed list; one frame per part follows it.
+pub(super) fn packed_head(rows: &Rows) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let frames = parts(rows).count();
+    push_json(&mut text, &PackedList { faults: rows.faults.clone(), frames })?;
+    Ok(text)
 }
 
-/// Writes a list in this form, on one line.
-pub(super) fn written(host: &Host, rows: Rows, form: Form) -> Result<Text> {
-    let faults = rows.faults.clone();
-    let empty = Listing { schema_version: SCHEMA_VERSION, sessions: Vec::new(), faults };
-    match form {
-        Form::Document => filled(&json_line(&empty)?, rows),
-        Form::Shown => {
-            let (faults, document) = (json_line(&empty.faults)?, json_line(&empty)?);
-            filled(&format!("{{\"faults\":{faults},\"document\":{document}}}"), rows)
-        }
-        Form::Table(canvas) => {
-            let text = drawn(canvas, host, &rows);
-            // The rows are larger than their text, and the text is about to be copied.
-            drop(rows);
-            json_line(&Tabled { faults: empty.faults, text }).map(Text::Whole)
-        }
-    }
-}
-
-/// Puts the rows into the empty list of sessions; few of them at once.
-fn filled(frame: &str, rows: Rows) -> Result<Text> {
-    let (before, after) = around(frame, "sessions")?;
-    if rows.len() > PIECE_ROWS {
-        return Ok(Text::Pieces(Pieces { before, rows, after }));
-    }
-    let rows = items(rows.len(), |text, range| push_rows(text, &rows, range))?;
-    let rows = String::from_utf8(rows).unwrap_or_default();
-    let rows = rows.strip_prefix(',').unwrap_or_default();
-    Ok(Text::Whole([&before, rows, &after].concat()))
-}
-
-fn push_rows(text: &mut Vec<u8>, rows: &Rows, range: Range<usize>) -> Result<()> {
-    range.filter_map(|at| rows.get(at)).try_for_each(|session| item(text, &session))
-}
-
-fn item(text: &mut Vec<u8>, value: &impl serde::Serialize) -> Result<()> {
-    text.push(b',');
-    push_json(text, value)
-}
-
-/// Returns the text before and behind the items of the empty list of this name: a quote inside a string would
-/// be escaped, so only the name itself is found.
-fn around(frame: &str, name: &str) -> Result<(String, String)> {
-    match frame.split_once(&format!("\"{name}\":[]")) {
-        Some((before, after)) => Ok((format!("{before}\"{name}\":["), format!("]{after}"))),
-        // An empty list would be a lie.
-        None => Err(serde_json::Error::custom(format!("there is no list `{name}` to fill"))),
-    }
-}
-
-/// Writes so many items on all cores, each behind a comma.
-fn items(
-    count: usize,
-    items: impl Fn(&mut Vec<u8>, Range<usize>) -> Result<()> + Sync,
-) -> Result<Vec<u8>> {
-    let parts = in_parts(count, |range| {
-        let mut text = Vec::new();
-        items(&mut text, range).map(|()| text)
-    });
-    let parts: Vec<Vec<u8>> = parts.into_iter().collect::<Result<_>>()?;
-    Ok(parts.concat())
+/// Returns one part of a packed list as a frame: its length in four bytes, the lowest first, and the rows.
+pub(super) fn packed_frame(rows: &Rows, range: Range<usize>) -> io::Result<Vec<u8>> {
+    let rows = rows.encode(range)?;
+    let length = u32::try_from(rows.len()).map_err(io::Error::other)?;
+    Ok([&length.to_le_bytes(), &rows[..]].concat())
 }
 
 #[cfg(test)]
 mod tests {
-    use agentctl_core::model::Session;
+    use agentctl_core::model::{Fault, FaultCode, Session};
 
     use super::*;
+    use crate::text::json_line;
 
     #[test]
-    fn items_stand_in_their_order_between_what_was_around_them() {
-        for count in [1, 2, 5000] {
-            let frame = r#"{"a":"\"items\":[]","items":[],"z":{"items":[]}}"#;
-            let (before, after) = around(frame, "items").unwrap();
-            let text = items(count, |text, range| {
-                range.into_iter().try_for_each(|number| item(text, &number))
-            });
-            let text = String::from_utf8(text.unwrap()).unwrap();
-            let text = [&before, text.strip_prefix(',').unwrap(), &after].concat();
-            let read: serde_json::Value = serde_json::from_str(&text).unwrap();
-            let numbers: Vec<usize> = (0..count).collect();
-            let expected = serde_json::json!({
-                "a": "\"items\":[]", "items": numbers, "z": {"items": []}
-            });
-            assert_eq!(read, expected, "{count}");
-        }
-        assert!(around(r#"{"other":[]}"#, "items").is_err(), "nothing is left out in silence");
-    }
-
-    /// A long list in pieces is the same text as the list written at once.
-    #[test]
-    fn the_pieces_of_a_long_list_are_its_whole_text() {
-        for count in [0, 1, PIECE_ROWS, PIECE_ROWS + 1, 2 * PIECE_ROWS, 2 * PIECE_ROWS + 7] {
+    fn the_parts_of_a_list_are_its_document() {
+        for count in [0, 1, ROWS_PER_PART, ROWS_PER_PART + 1, 2 * ROWS_PER_PART + 7] {
             let sessions: Vec<Session> = (0..count).map(session).collect();
-            let text = filled(EMPTY, Rows::of(&sessions)).unwrap();
-            assert_eq!(matches!(text, Text::Pieces(_)), count > PIECE_ROWS, "{count}");
-            let pieces = (0..).map_while(|number| text.piece(number));
-            let pieces: Vec<u8> = pieces.flat_map(|piece| piece.unwrap().into_owned()).collect();
-            let whole = json_line(&Rows::of(&sessions)).unwrap();
-            assert!(pieces == whole.as_bytes(), "{count}");
+            let mut rows = Rows::of(&sessions);
+            let message = "\"sessions\":[]".to_owned();
+            rows.faults.push(Fault { adapter: "any", root: None, code: FaultCode::Timeout, message });
+            let text: Vec<u8> = parts(&rows).flat_map(|part| json(&rows, part).unwrap()).collect();
+            assert!(text == json_line(&rows).unwrap().as_bytes(), "{count}");
         }
     }
 
-    const EMPTY: &str = r#"{"schema_version":1,"sessions":[],"faults":[]}"#;
+    #[test]
+    fn the_frames_of_a_packed_list_are_its_rows() {
+        for count in [0, 1, ROWS_PER_PART, 2 * ROWS_PER_PART + 7] {
+            let sessions: Vec<Session> = (0..count).map(session).collect();
+            let rows = Rows::of(&sessions);
+            let head: PackedList = serde_json::from_slice(&packed_head(&rows).unwrap()).unwrap();
+            assert_eq!(head.frames, parts(&rows).count());
+            let mut received = Rows::of(&[]);
+            for part in parts(&rows) {
+                let frame = packed_frame(&rows, part).unwrap();
+                let (length, bytes) = frame.split_first_chunk().unwrap();
+                assert_eq!(u32::from_le_bytes(*length) as usize, bytes.len());
+                received.add_encoded(bytes).unwrap();
+            }
+            assert!(received.iter().eq(sessions), "{count}");
+        }
+    }
 
     fn session(number: usize) -> Session {
         let text = format!(

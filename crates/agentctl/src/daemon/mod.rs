@@ -36,7 +36,7 @@ use self::status::DaemonStatus;
 use self::watch_thread::WatchThread;
 use crate::config::Loaded;
 use crate::place::{Instance, Place};
-use crate::protocol::{PROTOCOL, Welcome};
+use crate::protocol::{Encoding, PROTOCOL, Welcome};
 
 /// Writes one sentence to the log. The sentence contains no secret and no control character.
 pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
@@ -145,6 +145,7 @@ async fn serve(
         fingerprint: crate::client::fingerprint(&host),
         pid: std::process::id(),
         since: host.now(),
+        encoding: Encoding::default(),
     };
     let metrics = loaded.metrics.take().map(|s| MetricsServer::new(s, &host)).transpose()?;
     let counters = metrics.as_ref().map(|server| Arc::clone(&server.metrics));

@@ -1,9 +1,11 @@
 //! The daemon's Unix socket: access control, frames, connection limits and timeouts.
 
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use agentctl_core::fleet::Rows;
 use agentctl_core::kernel::give_back_memory;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -13,11 +15,11 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::answers::{Answer, MEMORY_ENOUGH, raw};
-use super::lists::Text;
-use super::{Hub, News};
+use super::answers::{Answer, Body, MEMORY_ENOUGH, raw};
+use super::{Hub, News, lists};
 use crate::protocol::{
-    Call, Ending, MAX_REQUEST_BYTES, PROTOCOL, Refusal, Request, SubscribeParams, Subscribed,
+    Call, Encoding, Ending, MAX_REQUEST_BYTES, PROTOCOL, Refusal, Request, SubscribeParams,
+    Subscribed, Welcome,
 };
 
 /// Maximum number of connections, if the limit of open files allows it. At the limit, a new connection replaces
@@ -35,6 +37,8 @@ const SHORT_REQUEST_BYTES: usize = 4 << 10;
 const MAX_LONG_REQUESTS: usize = 16;
 /// Timeout of a write: a connection whose client reads nothing for this long is closed.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// After a list of this many rows, memory is given back to the system.
+const MANY_ROWS: usize = 1024;
 /// Pause after a failed accept.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -169,12 +173,15 @@ struct Connection {
     write: OwnedWriteHalf,
     hub: Arc<Hub>,
     seat: Seat,
+    /// The encoding of lists, as agreed on by `hello`.
+    encoding: Encoding,
 }
 
 impl Connection {
     fn new(stream: UnixStream, hub: Arc<Hub>, seat: Seat) -> Self {
         let (read, write) = stream.into_split();
-        Self { read: BufReader::with_capacity(SHORT_REQUEST_BYTES, read), write, hub, seat }
+        let read = BufReader::with_capacity(SHORT_REQUEST_BYTES, read);
+        Self { read, write, hub, seat, encoding: Encoding::default() }
     }
 
     async fn run(mut self) -> io::Result<()> {
@@ -227,8 +234,9 @@ impl Connection {
             self.reply(&id, Err(Refusal::new(Refusal::HELLO, text))).await?;
             return Ok(false);
         }
-        let welcome = raw(&self.hub.welcome);
-        self.reply(&id, welcome).await?;
+        self.encoding = hello.encoding;
+        let welcome = Welcome { encoding: hello.encoding, ..self.hub.welcome.clone() };
+        self.reply(&id, raw(&welcome)).await?;
         Ok(true)
     }
 
@@ -364,21 +372,26 @@ impl Connection {
 
     async fn reply(&mut self, id: &serde_json::Value, answer: Answer) -> io::Result<()> {
         let id = id.to_string();
+        let head = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":");
         match answer {
-            Ok(result) => {
-                let head = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":");
-                match &*result {
-                    Text::Whole(text) => {
-                        self.write(&[head.as_bytes(), text.as_bytes(), b"}\n"]).await?;
-                    }
-                    Text::Pieces(_) => {
+            Ok(Body::Document(text)) => {
+                self.write(&[head.as_bytes(), text.as_bytes(), b"}\n"]).await
+            }
+            Ok(Body::List(rows)) => {
+                match self.encoding {
+                    Encoding::Json => {
                         self.write(&[head.as_bytes()]).await?;
-                        self.write_pieces(&result).await?;
+                        self.write_parts(&rows, lists::json).await?;
                         self.write(&[b"}\n"]).await?;
                     }
+                    Encoding::Postcard => {
+                        let list = lists::packed_head(&rows)?;
+                        self.write(&[head.as_bytes(), &list, b"}\n"]).await?;
+                        self.write_parts(&rows, lists::packed_frame).await?;
+                    }
                 }
-                if result.is_large() {
-                    drop(result);
+                if rows.len() >= MANY_ROWS {
+                    drop(rows);
                     drop(tokio::task::spawn_blocking(|| give_back_memory(MEMORY_ENOUGH)));
                 }
                 Ok(())
@@ -391,16 +404,17 @@ impl Connection {
         }
     }
 
-    /// Writes a long text in pieces; each is serialised after the piece before it was sent.
-    async fn write_pieces(&mut self, text: &Arc<Text>) -> io::Result<()> {
-        for number in 0.. {
-            let text = Arc::clone(text);
-            let piece = tokio::task::spawn_blocking(move || {
-                text.piece(number).map(|piece| piece.map(std::borrow::Cow::into_owned))
-            });
-            // Part of the line is sent already, so an error can only be shown by closing the connection.
-            let Some(piece) = piece.await? else { break };
-            self.write(&[&piece?]).await?;
+    /// Writes a list part by part, each encoded on a thread that may block. A slow client holds no thread.
+    async fn write_parts(
+        &mut self,
+        rows: &Arc<Rows>,
+        encode: fn(&Rows, Range<usize>) -> io::Result<Vec<u8>>,
+    ) -> io::Result<()> {
+        for part in lists::parts(rows) {
+            let rows = Arc::clone(rows);
+            let bytes = tokio::task::spawn_blocking(move || encode(&rows, part)).await?;
+            // Part of the answer is sent already, so an error can only be shown by closing the connection.
+            self.write(&[&bytes?]).await?;
         }
         Ok(())
     }

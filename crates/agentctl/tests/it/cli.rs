@@ -281,31 +281,6 @@ fn following_shows_appended_lines_once_they_are_complete() {
 }
 
 #[test]
-fn watching_repeats_until_the_reader_leaves() {
-    sandboxed(|| {
-        use std::io::BufRead;
-        let home = planted();
-        let mut watcher = home
-            .command(&["list", "-a", "--since", "all", "--watch", "--json"])
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut lines = std::io::BufReader::new(watcher.stdout.take().expect("piped")).lines();
-        for _ in 0..2 {
-            let line = lines.next().expect("a look").expect("read");
-            let look: Value = serde_json::from_str(&line).expect("JSON");
-            assert_eq!(look["sessions"].as_array().map(Vec::len), Some(70));
-        }
-        drop(lines);
-        assert_eq!(
-            watcher.wait().expect("ends").code(),
-            Some(0),
-            "a reader that leaves is no error"
-        );
-    });
-}
-
-#[test]
 fn doctor_adapters_man_and_completions_answer() {
     sandboxed(|| {
         let home = planted();

@@ -1,10 +1,11 @@
 //! The daemon: only one serves, and answers are the same with it, without it, and while it fails.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Stdio;
 
+use agentctl_core::fleet::Rows;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::{Dice, TestHome, eventually, rounds, sandboxed};
@@ -47,6 +48,15 @@ impl Wire {
         serde_json::from_str(&line).unwrap_or(Value::Null)
     }
 
+    /// Reads one frame of a packed list.
+    pub(crate) fn frame(&mut self) -> Vec<u8> {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length).expect("a length");
+        let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
+        self.stream.read_exact(&mut bytes).expect("that many bytes");
+        bytes
+    }
+
     /// Like `ask`; `None` if the daemon closes the connection.
     pub(crate) fn try_ask(&mut self, method: &str, params: &Value) -> Option<Value> {
         let request = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
@@ -61,6 +71,13 @@ impl Wire {
         self.send(format!("{request}\n").as_bytes());
         self.hear()
     }
+}
+
+/// Returns these rows as the frame in which a daemon sends them.
+pub(crate) fn framed(rows: &Rows) -> Vec<u8> {
+    let rows = rows.encode(0..rows.len()).expect("encoded");
+    let length = u32::try_from(rows.len()).expect("short");
+    [&length.to_le_bytes(), &rows[..]].concat()
 }
 
 /// Starts the daemon and returns its pid.
@@ -422,8 +439,7 @@ fn impostor(home: &TestHome, welcome: &Value) -> std::thread::JoinHandle<usize> 
                 Some("hello") => welcome.clone(),
                 _ => {
                     asked += 1;
-                    let document = json!({"schema_version": 1, "sessions": [], "faults": []});
-                    json!({"faults": [], "document": document})
+                    json!({"faults": [], "frames": 0})
                 }
             };
             let reply = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
@@ -439,7 +455,8 @@ fn only_a_daemon_with_the_same_fingerprint_is_asked() {
     sandboxed(|| {
         let mut home = inhabited();
         started(&home);
-        let welcome = Wire::open(&home).ask("hello", &json!({"protocol": 1}))["result"].clone();
+        let hello = json!({"protocol": 1, "encoding": "postcard"});
+        let welcome = Wire::open(&home).ask("hello", &hello)["result"].clone();
         assert_eq!(status(&home)["same_world"], true);
         assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
         let told = impostor(&home, &welcome);

@@ -72,7 +72,7 @@ impl Stream {
         Self { child: Some(Running(child)), pid, lines, said }
     }
 
-    fn switches(&self) -> u64 {
+    pub(crate) fn switches(&self) -> u64 {
         let path = format!("/proc/{0}/task/{0}/status", self.pid);
         let status = std::fs::read_to_string(path).expect("it lives");
         let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
@@ -80,7 +80,7 @@ impl Stream {
     }
 
     /// Waits until it has armed its watches after its first looks, and sleeps.
-    fn settled(&self) {
+    pub(crate) fn settled(&self) {
         let mut last = (self.switches(), Instant::now());
         eventually("it sleeps for a while", || {
             let now = self.switches();

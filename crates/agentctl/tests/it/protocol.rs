@@ -1,6 +1,7 @@
 //! The protocol of the daemon's socket: its codes, its methods and the page that describes them.
 
 use agentctl::protocol::Request;
+use agentctl_core::fleet::Rows;
 use serde_json::{Value, json};
 use testkit::sandboxed;
 
@@ -89,5 +90,35 @@ fn a_session_behind_a_failed_source_is_null_beside_the_fault() {
         let hidden = wire.ask("session.status", &json!({"id": "45454545"}));
         assert!(hidden["result"]["session"].is_null(), "{hidden}");
         assert_eq!(hidden["result"]["faults"][0]["adapter"], "claude-code", "{hidden}");
+    });
+}
+
+/// The encoding that `hello` asks for changes the answer to `session.list`, and nothing else.
+#[test]
+fn a_packed_list_is_the_list() {
+    sandboxed(|| {
+        let home = planted();
+        started(&home);
+        let query = json!({"all": true, "children": true});
+        let document = Wire::greeted(&home).ask("session.list", &query)["result"].clone();
+        assert_eq!(document["sessions"].as_array().map(Vec::len), Some(72), "with subagents");
+        let mut wire = Wire::open(&home);
+        let welcome = wire.ask("hello", &json!({"protocol": 1, "encoding": "postcard"}));
+        assert_eq!(welcome["result"]["encoding"], "postcard");
+        for _ in 0..2 {
+            let head = wire.ask("session.list", &query)["result"].clone();
+            assert_eq!(head, json!({"faults": document["faults"], "frames": 1}));
+            let mut rows = Rows::of(&[]);
+            rows.add_encoded(&wire.frame()).expect("rows");
+            let packed = serde_json::to_value(rows.into_listing().sessions).expect("JSON");
+            let packed = packed.as_array().expect("rows").iter().cloned().map(comparable);
+            let listed = document["sessions"].as_array().expect("rows").iter().cloned();
+            assert!(packed.eq(listed.map(comparable)), "the same sessions");
+            assert_eq!(wire.ask("daemon.status", &json!({}))["result"]["running"], true);
+        }
+        let plain = Wire::open(&home).ask("hello", &json!({"protocol": 1}));
+        assert_eq!(plain["result"]["encoding"], "json", "unless it is asked for");
+        let unknown = json!({"protocol": 1, "encoding": "xml"});
+        assert_eq!(Wire::open(&home).ask("hello", &unknown)["error"]["code"], -32602);
     });
 }

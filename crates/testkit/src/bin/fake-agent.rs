@@ -6,7 +6,8 @@
 //! - `answer FOLDER`: accepts HTTP on the loopback; `GET /a/b` is answered with the file `a.b`, and the
 //!   request is added to the file `asked`
 //! - `serve-rpc SOCKET FILE`: accepts connections on a Unix socket; each line of JSON-RPC is answered with the
-//!   result that FILE, a JSON object, has for its method
+//!   result that FILE, a JSON object, has for its method; the bytes `list_bytes` follow the answer to
+//!   `session.list`
 //! - `bequeath SOCKET`: listens on a Unix socket and leaves the listener to a `sleep` that it starts
 //! - `lock PATH`: opens a file and holds an exclusive `flock` on it
 //! - `open PATH`: opens a file for reading and writing and holds it
@@ -362,6 +363,10 @@ fn answer_lines(mut stream: &UnixStream, results: &serde_json::Value) {
         });
         if writeln!(stream, "{reply}").is_err() {
             return;
+        }
+        if let ("session.list", Some(bytes)) = (method, results["list_bytes"].as_array()) {
+            let bytes = bytes.iter().filter_map(|byte| u8::try_from(byte.as_u64()?).ok());
+            let _gone = stream.write_all(&bytes.collect::<Vec<u8>>());
         }
         for event in results["events"]
             .as_array()

@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use agentctl_core::fleet::Rows;
+use agentctl_core::model::Session;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::{OtherUser, Output, TestHome, another_user, eventually, sandboxed, spawn_at};
 
-use crate::daemon::{SOCKET, Wire, signal, started};
+use crate::daemon::{SOCKET, Wire, framed, signal, started};
 use crate::{configure, home, metrics};
 
 /// A command that is still running after this long is taken to hang: far more than any limit of the program.
@@ -35,14 +37,19 @@ fn ends(mut command: Command) -> Output {
 
 fn welcome(home: &TestHome) -> Value {
     started(home);
-    let welcome = Wire::open(home).ask("hello", &json!({"protocol": 1}))["result"].clone();
+    let hello = json!({"protocol": 1, "encoding": "postcard"});
+    let welcome = Wire::open(home).ask("hello", &hello)["result"].clone();
     assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
     welcome
 }
 
 /// The answers of a daemon that lies.
 fn lies(welcome: &Value) -> Value {
-    let document = json!({"schema_version": 1, "sessions": [], "faults": [], "lie": "PWNED"});
+    let lie: Session = serde_json::from_value(json!({
+        "id": "PWNED", "adapter": "demo", "root": "", "status": "running", "processes": [],
+        "hosted": false, "notes": [], "evidence": [],
+    }))
+    .expect("a session");
     let mut status = json!({"schema_version": 1, "running": true, "pid": 1, "version": "PWNED",
         "since": "2026-01-01T00:00:00.000Z", "socket": "", "log": "", "same_world": null,
         "sessions": null, "locks": null, "fuses": null, "subscribers": null, "trouble": null,
@@ -50,7 +57,8 @@ fn lies(welcome: &Value) -> Value {
     status["since"] = welcome["since"].clone();
     json!({
         "hello": welcome,
-        "session.list": {"faults": [], "document": document, "text": "PWNED\n"},
+        "session.list": {"faults": [], "frames": 1},
+        "list_bytes": framed(&Rows::of(&[lie])),
         "daemon.status": status,
         "daemon.shutdown": {"pid": 1},
         "events.subscribe": {"subscribed": true},
@@ -362,6 +370,48 @@ fn an_endless_answer_is_cut_at_a_limit() {
         assert_eq!(listed.code, Some(0), "{listed:?}");
         let sent = server.join().expect("ends");
         assert!(sent <= 150 << 20, "{sent} bytes of one line were read");
+    });
+}
+
+/// S16: a packed list that is none, or that announces more than may be read, is not shown: the command looks
+/// by itself. That it is shown when it is sound is asserted first.
+#[test]
+fn a_packed_list_that_is_none_is_not_shown() {
+    sandboxed(|| {
+        let home = home();
+        let welcome = welcome(&home);
+        let sound = lies(&welcome);
+        let list: Vec<u8> = serde_json::from_value(sound["list_bytes"].clone()).expect("bytes");
+        let with = |frames: u64, bytes: &[u8]| {
+            let mut results = sound.clone();
+            results["session.list"] = json!({"faults": [], "frames": frames});
+            results["list_bytes"] = json!(bytes);
+            results
+        };
+        let garbage = [&9_u32.to_le_bytes()[..], &[0xff; 9]].concat();
+        let huge = [&u32::MAX.to_le_bytes()[..], &list[4..]].concat();
+        let mut renamed = sound.clone();
+        renamed["hello"]["encoding"] = "json".into();
+        for (results, shown) in [
+            (sound.clone(), true),
+            (with(1, &garbage), false),
+            (with(1, &huge), false),
+            (with(2, &[&list[..], &garbage].concat()), false),
+            (with(2, &[&list[..], &[0; 4]].concat()), false),
+            (with(u64::MAX, &[&list[..], &garbage].concat()), false),
+            (renamed, false),
+        ] {
+            let socket = home.at(SOCKET);
+            let file = home.write("results.json", results.to_string());
+            let mut command = Command::new(testkit::fake_agent());
+            command.arg("serve-rpc").arg(&socket).arg(file).arg("stay");
+            let _server = Server::start(&mut command);
+            for args in [&["list", "-a"][..], &["list", "-a", "--json"]] {
+                let listed = ends(home.command(args));
+                assert_eq!(listed.code, Some(0), "{listed:?}");
+                assert_eq!(listed.stdout.contains("PWNED"), shown, "{listed:?}");
+            }
+        }
     });
 }
 

@@ -4,11 +4,13 @@ use std::os::unix::fs::PermissionsExt;
 
 use agentctl::daemon::webhooks::body;
 use agentctl_core::events::EventKind;
+use agentctl_core::fleet::Rows;
+use agentctl_core::model::Session;
 use serde_json::{Value, json};
 use testkit::{Agent, TestHome, eventually, sandboxed};
 
 use crate::claude_code::{A, Claude, prompt, said};
-use crate::daemon::{SOCKET, Wire, started};
+use crate::daemon::{SOCKET, Wire, framed, started};
 use crate::events::Stream;
 use crate::home;
 use crate::launched::{folder, script};
@@ -33,13 +35,27 @@ fn impostor(home: &TestHome, results: &Value) -> Agent {
     agent
 }
 
+/// One packed row, as the daemon sends it, with harmful text in every field.
+fn evil_rows() -> Rows {
+    let session = json!({
+        "id": EVIL, "adapter": "demo", "root": EVIL, "foreign_home": true, "native_key": EVIL,
+        "status": "waiting", "reason": {"kind": "question", "detail": EVIL, "until": null}, "pid": 1,
+        "processes": [], "hosted": false, "cwd": EVIL, "model": EVIL, "title": EVIL, "name": EVIL,
+        "prompt": EVIL, "group": EVIL, "run": EVIL, "notes": [EVIL],
+        "evidence": [{"source": EVIL, "says": EVIL, "at": "2026-11-15T08:00:00.000Z"}],
+    });
+    let session: Session = serde_json::from_value(session).expect("a session");
+    Rows::of(&[session])
+}
+
 /// S9, S17: every text of a daemon is cleaned before it is printed.
 #[test]
 fn no_text_of_a_daemon_controls_the_terminal() {
     sandboxed(|| {
         let home = home();
         started(&home);
-        let welcome = Wire::open(&home).ask("hello", &json!({"protocol": 1}))["result"].clone();
+        let hello = json!({"protocol": 1, "encoding": "postcard"});
+        let welcome = Wire::open(&home).ask("hello", &hello)["result"].clone();
         let mut status = home.run(&["daemon", "status", "--json"]).json();
         let stream = Stream::of_daemon(&home, &[]);
         folder(&home, "w");
@@ -60,10 +76,10 @@ fn no_text_of_a_daemon_controls_the_terminal() {
         status["faults"] = json!([]);
         event["fuse"]["label"] = EVIL.into();
         event["id"] = "another".into();
-        let document = json!({"schema_version": 1, "sessions": [], "faults": [], "x": EVIL});
+        let fault = json!({"adapter": "demo", "root": EVIL, "code": "failed", "message": EVIL});
         let results = json!({
             "hello": welcome, "daemon.status": status, "events.subscribe": {"subscribed": true},
-            "session.list": {"faults": [], "document": document, "text": format!("{EVIL}\n")},
+            "session.list": {"faults": [fault], "frames": 1}, "list_bytes": framed(&evil_rows()),
             "events": [event],
         });
         let _impostor = impostor(&home, &results);
@@ -79,7 +95,10 @@ fn no_text_of_a_daemon_controls_the_terminal() {
             assert!(!told.stderr.contains(is_harmful), "{args:?}: {told:?}");
         }
         let json = home.run(&["list", "-a", "--json"]).json();
-        assert_eq!(json["x"], EVIL, "JSON keeps the data");
+        for field in ["title", "cwd", "root", "group"] {
+            assert_eq!(json["sessions"][0][field], EVIL, "JSON keeps the data: {field}");
+        }
+        assert_eq!(json["sessions"][0]["evidence"][0]["says"], EVIL, "JSON keeps the data");
         let lines = home.run(&["daemon", "status"]).stdout;
         assert!(
             lines.lines().all(|l| l.get(..10).is_some_and(|head| head.trim() != "h")),

@@ -1,0 +1,136 @@
+//! Packed rows as bytes (postcard), for another process of the same program file. A row crosses as it is packed,
+//! so neither side unpacks it for the transfer.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::{Packed, Rows};
+use crate::model::{Evidence, InternedName, Status, Time, word};
+
+/// Rows that were encoded together.
+#[derive(Deserialize, Serialize)]
+struct EncodedRows<'a> {
+    #[serde(borrow)]
+    rows: Vec<EncodedRow<'a>>,
+}
+
+/// The fields of a [`Packed`] row.
+#[derive(Deserialize, Serialize)]
+struct EncodedRow<'a> {
+    #[serde(deserialize_with = "word")]
+    adapter: InternedName,
+    status: Status,
+    newest: Option<Time>,
+    pid: Option<u32>,
+    is_child: bool,
+    shared: SharedEvidence,
+    #[serde(borrow, serialize_with = "bytes")]
+    bytes: &'a [u8],
+}
+
+/// The last piece of evidence of a row. Neighbours often have the same, and then it is sent once.
+#[derive(Deserialize, Serialize)]
+enum SharedEvidence {
+    Absent,
+    AsBefore,
+    New(Evidence),
+}
+
+/// Serialises a slice in one copy; by default serde writes byte after byte.
+fn bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
+}
+
+impl Rows {
+    /// Encodes the rows of this range, for [`Rows::add_encoded`] of the same program.
+    pub fn encode(&self, range: Range<usize>) -> io::Result<Vec<u8>> {
+        let mut last: Option<&Arc<Evidence>> = None;
+        let rows = self.packed.get(range).unwrap_or_default().iter().map(|row| {
+            let shared = match (&row.shared, last) {
+                (None, _) => SharedEvidence::Absent,
+                (Some(own), Some(last)) if Arc::ptr_eq(own, last) => SharedEvidence::AsBefore,
+                (Some(own), _) => SharedEvidence::New(Evidence::clone(own)),
+            };
+            last = row.shared.as_ref().or(last);
+            EncodedRow {
+                adapter: row.adapter,
+                status: row.status,
+                newest: row.newest,
+                pid: row.pid,
+                is_child: row.is_child,
+                shared,
+                bytes: &row.bytes,
+            }
+        });
+        postcard::to_stdvec(&EncodedRows { rows: rows.collect() }).map_err(io::Error::other)
+    }
+
+    /// Adds rows that [`Rows::encode`] encoded. Fails if these bytes are something else.
+    pub fn add_encoded(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let decoded: EncodedRows<'_> = postcard::from_bytes(bytes).map_err(io::Error::other)?;
+        let mut last = None;
+        self.packed.reserve(decoded.rows.len());
+        for row in decoded.rows {
+            let shared = match row.shared {
+                SharedEvidence::Absent => None,
+                SharedEvidence::AsBefore => last.clone(),
+                SharedEvidence::New(evidence) => {
+                    last = Some(Arc::new(evidence));
+                    last.clone()
+                }
+            };
+            self.packed.push(Packed {
+                adapter: row.adapter,
+                status: row.status,
+                newest: row.newest,
+                pid: row.pid,
+                is_child: row.is_child,
+                shared,
+                bytes: row.bytes.into(),
+            });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{empty, full};
+    use super::*;
+    use crate::model::Session;
+
+    #[test]
+    fn rows_that_were_encoded_are_the_same_rows() {
+        let other = Session { evidence: full().evidence[..1].to_vec(), ..full() };
+        let sessions = [full(), full(), empty(), full(), other];
+        let rows = Rows::of(&sessions);
+        let mut received = Rows::of(&[]);
+        for range in [0..3, 3..3, 3..5, 5..9] {
+            received.add_encoded(&rows.encode(range).unwrap()).unwrap();
+        }
+        assert_eq!(received.iter().collect::<Vec<_>>(), sessions);
+        assert_eq!((received.id(0), received.parent(0)), (rows.id(0), rows.parent(0)));
+    }
+
+    #[test]
+    fn bytes_that_are_no_rows_are_refused() {
+        let good = Rows::of(&[full(), empty()]).encode(0..2).unwrap();
+        // Cut anywhere, or with any byte changed: an error or other rows, never a panic.
+        for at in 0..good.len() {
+            let mut rows = Rows::of(&[]);
+            assert!(rows.add_encoded(&good[..at]).is_err(), "cut at {at}");
+            for byte in [0, 1, 0x7f, 0xff] {
+                let mut bad = good.clone();
+                bad[at] = byte;
+                let mut rows = Rows::of(&[]);
+                let _any = rows.add_encoded(&bad);
+                assert!(rows.iter().count() <= 3);
+            }
+        }
+        // A length that promises more than there is.
+        assert!(Rows::of(&[]).add_encoded(&[0xff, 0xff, 0xff, 0xff, 0x0f]).is_err());
+    }
+}

@@ -1,0 +1,110 @@
+//! `agentctl list --watch`: the list again whenever something happens.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use agentctl_core::ask::Fleet;
+use agentctl_core::events::Seen;
+use agentctl_core::fleet::{Query, Rows};
+use agentctl_core::model::{Fault, Listing};
+
+use super::super::stream_end::End;
+use crate::cli;
+use crate::face::{Feed, FeedItem};
+use crate::failure::{Failure, Outcome};
+use crate::session_table;
+use crate::ui::Ui;
+
+/// How often the ages on a screen are drawn again.
+const AGES_PACE: Duration = Duration::from_secs(1);
+/// History is read at most this often, because that costs much more than a look.
+const HISTORY_PACE: Duration = Duration::from_secs(1);
+
+/// Prints the list after every look, until it is interrupted or its reader leaves.
+pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, json: bool, query: &Query) -> Outcome {
+    let mut feed = Feed::open(fleet)?;
+    let (end, closer) = (End::default(), feed.closer());
+    end.does(move || closer.close());
+    end.on_reader_gone();
+    // The ages on a screen grow while nothing happens. They are drawn again without a look.
+    let limit = if ui.is_terminal() && !json { AGES_PACE } else { Duration::MAX };
+    let mut history = History { fleet, query, read_at: None };
+    let mut screen = Screen::default();
+    let mut listing = Rows::of(&[]);
+    loop {
+        match feed.next(limit)? {
+            FeedItem::Closed => return Ok(ExitCode::SUCCESS),
+            FeedItem::Nothing => {}
+            FeedItem::Look(seen) => {
+                listing = history.rows(*seen);
+                if json {
+                    ui.json_line(&listing)?;
+                }
+            }
+        }
+        if !json {
+            screen.paint(ui, fleet, &listing)?;
+        }
+        ui.flush()?;
+        screen.warn(ui, &listing.faults);
+    }
+}
+
+/// Where the rows come from: a look, or a list of its own for what a look does not read.
+struct History<'a> {
+    fleet: &'a Fleet,
+    query: &'a Query,
+    read_at: Option<Instant>,
+}
+
+impl History<'_> {
+    fn rows(&mut self, seen: Seen) -> Rows {
+        if !self.query.all && !self.query.children {
+            return self.query.select(Listing { faults: seen.faults, ..seen.listing });
+        }
+        let elapsed = self.read_at.map_or(HISTORY_PACE, |at| at.elapsed());
+        cli::pause(HISTORY_PACE.saturating_sub(elapsed));
+        self.read_at = Some(Instant::now());
+        self.fleet.rows(self.query)
+    }
+}
+
+/// What was printed last.
+#[derive(Default)]
+struct Screen {
+    table: Option<String>,
+    faults: Vec<Fault>,
+}
+
+impl Screen {
+    /// Prints the table if it differs from the last one.
+    fn paint(&mut self, ui: &mut Ui, fleet: &Fleet, listing: &Rows) -> Result<(), Failure> {
+        let table = session_table::drawn(ui.canvas(), &fleet.host, listing);
+        if self.table.as_ref() == Some(&table) {
+            return Ok(());
+        }
+        if ui.is_terminal() {
+            ui.clear_screen()?;
+            // The warnings were cleared too.
+            self.faults.clear();
+        }
+        if table.is_empty() {
+            let nothing = listing.faults.is_empty();
+            ui.line(if nothing { "nothing is running" } else { "no session could be shown" })?;
+        }
+        ui.drawn(&table)?;
+        if !ui.is_terminal() {
+            ui.line("")?;
+        }
+        self.table = Some(table);
+        Ok(())
+    }
+
+    /// Reports each fault when it appears.
+    fn warn(&mut self, ui: &mut Ui, faults: &[Fault]) {
+        for fault in faults.iter().filter(|fault| !self.faults.contains(fault)) {
+            ui.warn_fault(fault);
+        }
+        self.faults = faults.to_vec();
+    }
+}

@@ -1,0 +1,105 @@
+//! `list --watch`: the list again when something happens, and no look while nothing does.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::Value;
+use testkit::{TestHome, eventually, sandboxed};
+
+use crate::cli::planted;
+use crate::events::{Stream, tell};
+use crate::home;
+use crate::launched::{launch, until_asked};
+
+/// Starts `list --watch --json` and returns once it sleeps.
+fn watch(home: &TestHome, args: &[&str]) -> Stream {
+    Stream::from(&mut home.command(&[&["list", "--watch", "--json"], args].concat()))
+}
+
+/// Waits until the newest list shows a session in this status.
+fn shows(stream: &Stream, id: &str, status: &str) {
+    eventually(&format!("{id} is {status}"), || {
+        let newest = stream.heard().pop()?;
+        let rows = newest["sessions"].as_array()?.clone();
+        rows.iter().any(|row| row["id"] == id && row["status"] == status).then_some(())
+    });
+}
+
+#[test]
+fn a_session_is_listed_when_it_begins_and_goes_when_it_ends() {
+    sandboxed(|| {
+        let home = home();
+        let (living, all) = (watch(&home, &[]), watch(&home, &["-a"]));
+        let other = watch(&home, &["--adapter", "codex"]);
+        let id = launch(&home, "w", "x [[ask:go?]]", &[]);
+        for stream in [&living, &all] {
+            shows(stream, &id, "waiting");
+        }
+        tell(&home, &id, "go");
+        eventually("it is gone from the list of live sessions", || {
+            let newest = living.heard().pop()?;
+            newest["sessions"].as_array()?.is_empty().then_some(())
+        });
+        shows(&all, &id, "stopped");
+        assert!(other.heard().iter().all(|list| list["sessions"] == Value::Array(Vec::new())));
+    });
+}
+
+#[test]
+fn a_watched_list_is_the_list() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[ask:go?]]", &["--group", "g"]);
+        until_asked(&home, &id);
+        for args in [&[][..], &["--group", "g"], &["--group", "h"], &["--status", "waiting"]] {
+            let stream = watch(&home, args);
+            eventually("the watched list is the list", || {
+                let listed = home.run(&[&["list", "--json"], args].concat()).json();
+                (timeless(stream.heard().pop()?) == timeless(listed)).then_some(())
+            });
+        }
+    });
+}
+
+/// Leaves out the evidence, which names the moment of the look.
+fn timeless(mut list: Value) -> Value {
+    for row in list["sessions"].as_array_mut().into_iter().flatten() {
+        row["evidence"] = Value::Null;
+    }
+    list
+}
+
+#[test]
+fn while_nothing_happens_there_is_no_look() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[ask:go?]]", &[]);
+        until_asked(&home, &id);
+        let stream = watch(&home, &[]);
+        let (switches, lists) = (stream.switches(), stream.heard().len());
+        // None of these changes what is listed.
+        home.write("elsewhere/file", "x");
+        assert_eq!(home.run(&["list", "--json"]).code, Some(0));
+        stream.settled();
+        assert_eq!((stream.switches(), stream.heard().len()), (switches, lists));
+        tell(&home, &id, "go");
+        eventually("a change is a reason", || (stream.heard().len() > lists).then_some(()));
+    });
+}
+
+#[test]
+fn it_ends_when_its_reader_leaves() {
+    sandboxed(|| {
+        let home = planted();
+        let mut command = home.command(&["list", "-a", "--since", "all", "--watch", "--json"]);
+        let mut watcher = command.stdout(Stdio::piped()).spawn().expect("starts");
+        let mut lines = BufReader::new(watcher.stdout.take().expect("piped")).lines();
+        let line = lines.next().expect("a list").expect("read");
+        let list: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(list["sessions"].as_array().map(Vec::len), Some(70));
+        // Nothing happens after this, so nothing more is written to the closed pipe.
+        drop(lines);
+        let ended = eventually("it ends", || watcher.try_wait().expect("asked"));
+        assert_eq!(ended.code(), Some(0), "a reader that leaves is no error");
+    });
+}
