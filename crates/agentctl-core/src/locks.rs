@@ -258,6 +258,11 @@ impl Launched {
         Self(runs.filter_map(|run| launched(host, adapters, &run)).collect())
     }
 
+    /// Adds the agents of other runs.
+    pub fn add(&mut self, more: Self) {
+        self.0.extend(more.0);
+    }
+
     /// Returns their processes: whose end makes a directory free.
     pub fn processes(&self) -> impl Iterator<Item = &ProcId> {
         self.0.iter().map(|(process, _)| process)

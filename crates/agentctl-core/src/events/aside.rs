@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::Notifier;
 use super::edges::Key;
-use crate::fleet::{self, Adapters, Launches, Observation, Survey};
+use crate::fleet::{self, Adapters, Observation, Survey};
 use crate::host::Host;
 use crate::model::{Fault, FaultCode, HomeScope, Listing, Session};
 
@@ -33,10 +33,9 @@ pub(super) fn ask(
     host: &Arc<Host>,
     adapters: Adapters,
     left_out: &[&'static str],
-    launches: &mut Launches,
     known: Vec<Key>,
 ) -> Answer {
-    let survey = fleet::survey(host, adapters, left_out, launches);
+    let survey = fleet::survey(host, adapters, left_out);
     // Of one that rests in a server elsewhere it is asked how its turn ended.
     let resting = survey.resting.iter().filter(|session| !session.processes.is_empty());
     let here = survey.listing.sessions.iter().chain(resting);
@@ -134,7 +133,7 @@ impl Aside {
         let (host, notifier, adapters) = (Arc::clone(host), notifier.clone(), self.adapters);
         let thread = std::thread::Builder::new().name(format!("{} aside", self.name()));
         let spawned = thread.spawn(move || {
-            let answer = ask(&host, adapters, &[], &mut Launches::default(), known);
+            let answer = ask(&host, adapters, &[], known);
             // Nobody listens any more when the watcher has gone.
             let _gone = sender.send(answer);
             notifier.notify();

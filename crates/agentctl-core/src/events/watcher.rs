@@ -4,7 +4,7 @@
 //! once. An agent that begins where no folder is watched is noticed within a second ([`Arrivals`]). One
 //! look a minute is the safety net for what shows nowhere.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,8 +19,9 @@ use super::{Event, Notifier};
 use crate::fleet::{Adapters, Launch, Launches, Signs, Survey};
 use crate::fuses;
 use crate::host::Host;
-use crate::locks::{self, Lock};
+use crate::locks::{self, Launched, Lock};
 use crate::model::{Fault, Listing, ProcId, Session, Status, Time};
+use crate::runs::Run;
 use crate::wakeups::{Wakeups, Woken};
 
 /// Looks are at least so far apart …
@@ -164,11 +165,8 @@ impl Watcher {
         }
         let began = Instant::now();
         let at = self.host.now();
-        self.launches.read(&self.host, self.adapters);
-        let open = self.launches.newest().filter(|l| l.ended.is_none()).map(|l| l.run.clone());
-        let launched = locks::Launched::look(&self.host, self.adapters, open);
         let unasked = self.unasked(began);
-        let (survey, by_name) = self.ask(began, &unasked);
+        let (survey, by_name, launched) = self.gather(began, &unasked);
         let Survey { mut listing, resting, mut signs, took } = survey;
         listing.faults.extend(self.aside.iter().filter_map(Aside::pending));
         let mut faults = listing.faults.clone();
@@ -317,6 +315,37 @@ impl Watcher {
         self.resting.extend(next);
     }
 
+    /// Surveys all sessions and looks for the agents of open launches. The runs folder is read once, after
+    /// the survey, so that the run of every session in the survey is known. The agents of launches that an
+    /// earlier look read are looked for before the survey: an agent that hands over to a child process in
+    /// the meantime is then found either here or there.
+    fn gather(
+        &mut self,
+        began: Instant,
+        unasked: &[&'static str],
+    ) -> (Survey, Vec<ByName>, Launched) {
+        if !self.edges.has_begun() {
+            self.launches.read(&self.host, self.adapters);
+        }
+        let open = self.open_runs();
+        let known: BTreeSet<String> = open.iter().map(|run| run.id.clone()).collect();
+        let mut launched = Launched::look(&self.host, self.adapters, open.into_iter());
+        let (mut survey, by_name) = self.ask(began, unasked);
+        self.launches.read(&self.host, self.adapters);
+        let new = self.open_runs().into_iter().filter(|run| !known.contains(&run.id));
+        launched.add(Launched::look(&self.host, self.adapters, new));
+        for sessions in [&mut survey.listing.sessions, &mut survey.resting, &mut self.first] {
+            self.launches.add(sessions);
+        }
+        (survey, by_name, launched)
+    }
+
+    /// Returns the runs whose end is not known.
+    fn open_runs(&self) -> Vec<Run> {
+        let open = self.launches.newest().filter(|launch| launch.ended.is_none());
+        open.map(|launch| launch.run.clone()).collect()
+    }
+
     /// Asks everybody; of those who are not waited for, what they said last is taken.
     fn ask(&mut self, began: Instant, unasked: &[&'static str]) -> (Survey, Vec<ByName>) {
         let first = !self.edges.has_begun();
@@ -328,8 +357,7 @@ impl Watcher {
         let aside = self.aside.iter().map(Aside::name);
         let left_out: Vec<&'static str> = unasked.iter().copied().chain(aside).collect();
         let known = self.edges.known();
-        let (host, launches) = (&self.host, &mut self.launches);
-        let answer = aside::ask(host, self.adapters, &left_out, launches, known);
+        let answer = aside::ask(&self.host, self.adapters, &left_out, known);
         let Answer { mut survey, by_name } = answer;
         let mut by_name = vec![by_name];
         for aside in &mut self.aside {
@@ -482,9 +510,9 @@ impl Watcher {
     fn add_own_signs(&self, signs: &mut Signs) {
         let state = self.host.state();
         signs.places.extend(["runs", "locks", "fuses"].map(|folder| state.join(folder)));
-        for launch in self.launches.newest().filter(|l| l.ended.is_none()) {
-            let told = ["started.json", "session.json", "exit.json"];
-            signs.places.extend(told.map(|name| launch.run.directory.join(name)));
+        for run in self.open_runs() {
+            let files = ["started.json", "session.json", "exit.json"];
+            signs.places.extend(files.map(|name| run.directory.join(name)));
         }
     }
 }
