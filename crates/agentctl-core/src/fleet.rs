@@ -1,8 +1,8 @@
-//! Asks every adapter at once, joins what their files say with what the kernel says, and decides.
+//! Asks all adapters at once, joins the records in their files with the processes of the kernel, and decides
+//! the status of each session.
 //!
-//! Every face gets its verdicts from [`list`] and [`inspect`], which end in the same [`join`]; so they
-//! cannot disagree. An adapter that errs, panics or hangs costs its own rows and becomes a fault. No
-//! agent is named here.
+//! [`list`] and [`inspect`] end in the same [`join`], so no two commands can disagree. An adapter that
+//! fails, panics or hangs loses its own rows and becomes a fault. No agent is named here.
 
 mod given_up;
 mod homes;
@@ -44,7 +44,7 @@ use crate::model::{
     Fault, FaultCode, Listing, OWN_SOURCE, ReasonKind, Session, Status, Target, shorten,
 };
 
-/// The adapters a question is put to.
+/// The adapters that are asked.
 pub type Adapters = &'static [&'static dyn Adapter];
 
 /// What to list; also the parameters of `session.list` on the daemon's socket.
@@ -65,10 +65,10 @@ pub struct Query {
     pub cwd: Option<String>,
     /// Add subagents, each after its parent.
     pub children: bool,
-    /// Count what rests in a shared server as living.
+    /// Add sessions that rest in a shared server.
     #[serde(skip)]
     pub resting: bool,
-    /// Leave out what a table does not show: of a hundred thousand sessions that is most of the memory.
+    /// Leave out fields that a table does not show: they are most of the memory of 100 000 sessions.
     pub for_table: bool,
 }
 
@@ -100,15 +100,15 @@ impl Query {
     }
 }
 
-/// Says whether a session rests in a shared server: it is history until somebody moves it.
+/// Says whether a session rests in a shared server: it is history until it is continued.
 #[must_use]
 pub fn rests(session: &Session) -> bool {
     let at_work = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
     session.status == Status::Idle && session.hosted && !at_work
 }
 
-/// Says whether one of these adapters wants a closer look at a process. One that cannot tell gets it: a
-/// process too many in the table does no harm.
+/// Says whether one of these adapters wants the details of a process. An adapter that panics gets them: an
+/// additional process in the table does no harm.
 pub(crate) fn is_candidate(adapters: Adapters, brief: crate::kernel::Brief<'_>) -> bool {
     let claims = |a: &&dyn Adapter| catch_unwind(AssertUnwindSafe(|| a.is_candidate(brief)));
     adapters.iter().any(|a| claims(a).unwrap_or(true))
@@ -121,20 +121,20 @@ pub fn look(host: &Arc<Host>, adapters: Adapters, limit: Duration) -> Look {
     let wanted = move |brief: crate::kernel::Brief<'_>| is_candidate(adapters, brief);
     Look {
         host: Arc::clone(host),
-        // The adapters need the other half.
+        // The other half of the time is for the adapters.
         table: Arc::new(host.kernel.table(Instant::now() + limit / 2, wanted)),
         deadline,
         now: host.now(),
     }
 }
 
-/// Lists sessions: what lives, and on request what has ended.
+/// Lists the live sessions, and on request ended ones.
 #[must_use]
 pub fn list(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Listing {
     rows(host, adapters, query).into_listing()
 }
 
-/// Lists the same as [`list`], and keeps the rows packed: of all history they may be a hundred thousand.
+/// Lists the same as [`list`] with packed rows: the history may have 100 000 of them.
 #[must_use]
 pub fn rows(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Rows {
     let limit = if query.all { host.deadlines.all } else { host.deadlines.live };
@@ -158,12 +158,12 @@ pub fn rows(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Rows {
     rows
 }
 
-/// One session in full, and what went wrong on the way.
+/// One session in full, and the faults of the look.
 #[derive(Debug)]
 pub struct Inspected {
     /// The session; `None` when no source knows it (any more).
     pub session: Option<Session>,
-    /// What failed.
+    /// The sources that failed.
     pub faults: Vec<Fault>,
 }
 
@@ -198,12 +198,11 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
     Inspected { session, faults: found.faults }
 }
 
-/// So many threads of one adapter may hang in reads that cannot be cancelled; then it is not asked any
-/// more.
+/// Number of threads of one adapter that may hang in reads which cannot be cancelled. An adapter with more is
+/// not asked.
 const GIVEN_UP_MOST: usize = 8;
 
-/// Puts a question to every adapter on a thread of its own; the late, the broken and the panicking
-/// become faults.
+/// Asks every adapter on a thread of its own. An adapter that is late, fails or panics becomes a fault.
 pub fn each_adapter<T: Send + 'static>(
     host: &Arc<Host>,
     adapters: Adapters,
@@ -231,7 +230,7 @@ pub fn each_adapter<T: Send + 'static>(
         let spawned = thread.spawn(move || {
             deadline::set(look.deadline);
             let answer = catch_unwind(AssertUnwindSafe(|| question(adapter, &look)));
-            // Nobody listens any more when the answer comes too late.
+            // The receiver is gone when the answer is late.
             let _too_late = sender.send((adapter.name(), answer));
             ending.end();
         });

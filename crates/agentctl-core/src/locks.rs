@@ -1,28 +1,27 @@
-//! Who occupies a directory, and what a person said about it.
+//! The agents that occupy a directory, and the manual locks of a person.
 //!
-//! Occupancy is derived, never stored: a directory is occupied while a live session works in it, whoever
-//! started it, and free in the instant the last one ends. What is stored is a person's word only: a
-//! manual lock. The race between two launches is closed by [`enter`], the directory's own mutex, held
-//! over *check, spawn, exec*.
+//! Occupancy is derived, never stored: a directory is occupied while a live session works in it, whichever
+//! program started it, and free as soon as the last one ends. Only manual locks are stored. The race between
+//! two launches is closed by [`enter`], the mutex of the directory, held over *check, spawn, exec*.
 //!
-//! # Why nobody is overlooked
+//! # Why no agent is overlooked
 //!
-//! Who holds the mutex and looks must see every agent that was launched under it before:
+//! The holder of the mutex must see every agent that was launched under the mutex before:
 //!
-//! - Until an agent's `exec` the mutex is held: by the launcher, then the shim, then the starter, who all
-//!   share one description. Killing any of them changes nothing: the next in line still has it, or
-//!   nobody has and there will be no agent. So a starter cannot be met by who holds the mutex, unless
-//!   its launch went without (the directory was replaced in between, or a wiped stand-in file where the
-//!   file system has no locks). It is counted all the same, since what it will become is an agent.
-//! - While a process becomes another program, neither its arguments nor its environment can be read. On
-//!   Linux the mutex outlasts that moment (a file closed by `exec` is let go on the way back to the new
-//!   program), but a script becomes its interpreter in a second `exec`. So a process that shows nothing
-//!   is looked at again until it does; one that still does not when the time is up counts as occupying:
-//!   refusing is safe.
-//! - An agent its adapter cannot recognise yet (an interpreter that has not become it) carries the marker
-//!   that names its own process. Those that inherited the marker are its descendants and occupy nothing.
-//! - The marked are looked for before the sessions are listed: one that hands over to a child in between
-//!   is seen as the one or as the other.
+//! - Until the agent's `exec` the mutex is held by the launcher, then the shim, then the starter, which share
+//!   one file description. If one of them is killed, the next one still holds the mutex, or there will be
+//!   no agent. So the holder of the mutex meets no starter, unless the starter's launch had no mutex (the
+//!   directory was replaced in between, or the file system has no locks and the file used instead was
+//!   removed). Such a starter counts as an agent, because it will become one.
+//! - During an `exec`, neither arguments nor environment of a process can be read. On Linux the mutex is
+//!   released only after the `exec`, but a script becomes its interpreter in a second `exec`. So a process
+//!   that cannot be read is read again until the deadline; then it counts as occupying, because a refusal
+//!   is safe.
+//! - An agent that its adapter does not recognise yet (an interpreter before its second `exec`) carries the
+//!   marker that names its own process. Processes that inherited the marker are its descendants and occupy
+//!   nothing.
+//! - Processes with a marker are looked for before the sessions are listed: an agent that hands over to a
+//!   child process in between is found as the one or as the other.
 
 mod manual;
 mod mutex;
@@ -48,11 +47,11 @@ use crate::model::{
 use crate::native::real_path::real_place;
 use crate::runs::{Run, Runs};
 
-/// So long may a process take to become another program before it counts as it is.
+/// Time that a process may take for an `exec` before it counts as it is.
 const FORMING_LIMIT: Duration = Duration::from_secs(2);
-/// So long is a process without any environment looked at again.
+/// Time for which a process without any environment is read again.
 const EMPTY_LIMIT: Duration = Duration::from_millis(100);
-/// How long a manual lock waits for a launch to be through.
+/// Timeout of a manual lock that waits for a launch.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a directory is not free.
@@ -111,16 +110,16 @@ pub struct Lock {
     pub holder: Holder,
 }
 
-/// Who keeps one directory.
+/// The occupants and locks of one directory.
 #[derive(Clone, Debug, Default)]
 pub struct Occupancy {
-    /// Those that keep others out.
+    /// The occupants and locks that refuse a launch.
     pub holders: Vec<Holder>,
-    /// Those we come from: an agent may start a helper where it works.
+    /// The occupants that are ancestors of this process: an agent may launch a helper where it works.
     pub exempt: Vec<Holder>,
-    /// What could not be asked; see [`Fault::hides_adapter`].
+    /// The sources that failed.
     pub faults: Vec<Fault>,
-    /// Those of them that leave open whether somebody works in this directory.
+    /// The faults that may hide an occupant of this directory; see [`Fault::hides_adapter`].
     pub unsure: Vec<Fault>,
 }
 
@@ -144,8 +143,8 @@ pub enum LockError {
     Io(String, std::io::Error),
 }
 
-/// Says who holds the mutex of a directory, as far as the kernel tells: the process that took the lock, or
-/// where that one has exited a process of this user that has the directory open.
+/// Names the holder of the mutex of a directory, as far as the kernel knows it: the process that took the
+/// lock or, if that process has exited, a process of this user that has the directory open.
 #[must_use]
 pub fn who_is_in(host: &Host, directory: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
@@ -171,7 +170,8 @@ pub fn who_is_in(host: &Host, directory: &Path) -> Option<String> {
     Some(format!("a lock whose taker has exited; {} has the directory open", named(heir)))
 }
 
-/// Says who keeps this directory (its real path). A caller that acts on the answer must hold its [`HeldMutex`].
+/// Returns the occupants and locks of a directory (its real path). A caller that acts on the answer must hold
+/// its [`HeldMutex`].
 #[must_use]
 pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occupancy {
     let mut answer = Occupancy::default();
@@ -181,7 +181,7 @@ pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occu
     answer.faults.extend(listing.faults);
     let mut found: Vec<(Vec<ProcId>, Holder)> = Vec::new();
     for session in listing.sessions.iter().filter(|s| works_in(host, s, directory)) {
-        // Before an agent has told its session, its run may know which one it will be.
+        // Before the agent has a session, its run may name the session that was chosen.
         let launched = marked.iter().find(|(id, _)| session.is_served_by(id));
         let holder = match launched {
             Some((_, holder)) if session.id.is_none() => holder.clone(),
@@ -189,7 +189,7 @@ pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occu
         };
         found.push((session.process_ids(), holder));
     }
-    // What an adapter knows it knows better, also where it works.
+    // The row of an adapter is more precise than the marker, also about the directory.
     let unknown = |(id, holder): &(ProcId, Holder)| !is_listed(&listing.sessions, id, holder);
     found.extend(marked.into_iter().filter(unknown).map(|(id, h)| (vec![id], h)));
     for (processes, holder) in found {
@@ -201,9 +201,9 @@ pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occu
     answer
 }
 
-/// Returns the faults that leave open whether somebody works in this directory. An adapter that could not be
-/// asked matters only where one of its processes stands there: one process anywhere on the machine must not
-/// be able to keep launches out of every directory.
+/// Returns the faults that may hide an occupant of this directory. An adapter that could not be asked matters
+/// only if one of its processes has this working directory: one process anywhere on the machine must not be
+/// able to refuse launches in every directory.
 fn unsure(host: &Host, adapters: Adapters, directory: &Path, faults: &[Fault]) -> Vec<Fault> {
     let blind: Vec<&Fault> = faults.iter().filter(|fault| fault.hides_adapter()).collect();
     if blind.is_empty() {
@@ -214,7 +214,7 @@ fn unsure(host: &Host, adapters: Adapters, directory: &Path, faults: &[Fault]) -
         let Some(adapter) = adapters.iter().find(|a| a.name() == fault.adapter) else {
             return true;
         };
-        // Whoever panics on this question is not asked whether it matters.
+        // An adapter that panics here may be there.
         let claims = |process: &Process| {
             let exe = process.exe.as_deref().and_then(Path::file_name).unwrap_or_default();
             let brief = Brief { comm: &process.comm, exe_name: &exe.to_string_lossy() };
@@ -226,7 +226,7 @@ fn unsure(host: &Host, adapters: Adapters, directory: &Path, faults: &[Fault]) -
     blind.into_iter().filter(may_be_there).cloned().collect()
 }
 
-/// Returns every directory that somebody works in or has locked.
+/// Returns all occupied and all locked directories.
 #[must_use]
 pub fn all(host: &Arc<Host>, adapters: Adapters) -> (Vec<Lock>, Vec<Fault>) {
     let (listing, locks, mut faults) = survey(host, adapters);
@@ -236,8 +236,8 @@ pub fn all(host: &Arc<Host>, adapters: Adapters) -> (Vec<Lock>, Vec<Fault>) {
     (locks, faults)
 }
 
-/// Lists what lives and, of the same look, every directory that is kept. The faults are those of the
-/// locks alone; the listing has its own.
+/// Lists the live sessions and, from the same look, all occupied and locked directories. The faults are those
+/// of the locks only; the listing has its own.
 #[must_use]
 pub fn survey(host: &Arc<Host>, adapters: Adapters) -> (Listing, Vec<Lock>, Vec<Fault>) {
     let runs = Runs::of(host).all().unwrap_or_default();
@@ -247,24 +247,29 @@ pub fn survey(host: &Arc<Host>, adapters: Adapters) -> (Listing, Vec<Lock>, Vec<
     (listing, locks, faults)
 }
 
-/// The agents we launched, each with the directory it stands in. Whoever lists sessions looks for them
-/// first: one that hands over to a child in between is then seen as the one or as the other.
+/// The live agents of runs, each with its working directory. A caller looks for them before it lists
+/// sessions: an agent that hands over to a child process in between is found as the one or as the other.
 #[derive(Debug)]
 pub struct Launched(Vec<(ProcId, Lock)>);
 
 impl Launched {
-    /// Looks for the agents of these runs that live, as their own processes say.
+    /// Looks for the live agents of these runs, by the markers of their processes.
     pub fn look(host: &Host, adapters: Adapters, runs: impl Iterator<Item = Run>) -> Self {
         Self(runs.filter_map(|run| launched(host, adapters, &run)).collect())
     }
 
-    /// Returns their processes: whose end makes a directory free.
+    /// Adds the agents of other runs.
+    pub fn add(&mut self, more: Self) {
+        self.0.extend(more.0);
+    }
+
+    /// Returns their processes. Their exit makes a directory free.
     pub fn processes(&self) -> impl Iterator<Item = &ProcId> {
         self.0.iter().map(|(process, _)| process)
     }
 }
 
-/// Returns every directory that one of these works in, or that a person has locked.
+/// Returns the directories that these agents and sessions occupy, and those with a manual lock.
 #[must_use]
 pub fn of(host: &Host, launched: Launched, sessions: &[Session]) -> (Vec<Lock>, Vec<Fault>) {
     let mut faults = Vec::new();
@@ -297,8 +302,8 @@ pub fn of(host: &Host, launched: Launched, sessions: &[Session]) -> (Vec<Lock>, 
     (locks, faults)
 }
 
-/// Locks a directory (its real path) until it is unlocked or the time has come. One that is occupied may
-/// be locked: it keeps the next one out.
+/// Locks a directory (its real path) until it is unlocked or the lock expires. An occupied directory may be
+/// locked, to refuse the next launch.
 pub fn lock(
     host: &Host,
     directory: &Path,
@@ -307,7 +312,7 @@ pub fn lock(
     until: Option<Time>,
 ) -> Result<Lock, LockError> {
     let name = directory.to_string_lossy().into_owned();
-    // A launch that is looking right now must see it, or be through.
+    // With the mutex, a launch at the same time either sees the lock or has finished.
     let entry = enter(host, directory, LOCK_LIMIT).map_err(|e| failed(&name, e))?;
     let mut faults = Vec::new();
     if let Some(holder) = manual_holder(host, directory, &mut faults) {
@@ -322,7 +327,7 @@ pub fn lock(
     Ok(manual_lock(&manual))
 }
 
-/// Takes a manual lock away; a directory that is no more can still be unlocked.
+/// Removes a manual lock. A directory that no longer exists can still be unlocked.
 pub fn unlock(host: &Host, directory: &Path) -> Result<(), LockError> {
     let name = directory.to_string_lossy().into_owned();
     match Folder::of(host).take(directory) {
@@ -332,7 +337,7 @@ pub fn unlock(host: &Host, directory: &Path) -> Result<(), LockError> {
     }
 }
 
-/// Returns the real path of a directory, links resolved; of one that is no more, where it was.
+/// Returns the real path of a directory, links resolved, also of a directory that no longer exists.
 #[must_use]
 pub fn real_path(host: &Host, path: &Path) -> PathBuf {
     real_place(&host.cwd.join(path))
@@ -351,8 +356,8 @@ pub fn works_in(host: &Host, session: &Session, directory: &Path) -> bool {
     session.cwd.as_ref().is_some_and(|cwd| Path::new(&real_text(host, session, cwd)) == directory)
 }
 
-/// A directory as a session names it, links resolved. What the kernel says needs no resolving: a dead
-/// mount somewhere must not hold us up.
+/// Returns the directory of a session, links resolved. A directory that the kernel reported is not resolved
+/// again, because a dead mount would block.
 fn real_text(host: &Host, session: &Session, cwd: &str) -> String {
     let stands = |id: &ProcId| host.kernel.process(id.pid).ok().flatten().and_then(|p| p.cwd);
     if session.processes.iter().any(|p| stands(&p.id).as_deref() == Some(Path::new(cwd))) {
@@ -400,7 +405,7 @@ fn manual_lock(manual: &Manual) -> Lock {
     Lock { directory: manual.directory.clone(), holder }
 }
 
-/// Returns the manual lock of a directory. One that cannot be read is one all the same.
+/// Returns the manual lock of a directory. A lock file that cannot be read counts as a lock.
 fn manual_holder(host: &Host, directory: &Path, faults: &mut Vec<Fault>) -> Option<Holder> {
     let folder = Folder::of(host);
     let kept = match folder.all() {
@@ -444,24 +449,24 @@ fn blank(kind: Kind) -> Holder {
     }
 }
 
-/// Returns this process and those it comes from.
+/// Returns this process and its ancestors.
 fn ancestors(host: &Host) -> Vec<ProcId> {
     let Ok(Some(own)) = host.kernel.process(std::process::id()) else { return Vec::new() };
     let above: Vec<ProcId> = host.kernel.ancestors(&own).map(|process| process.id).collect();
     std::iter::once(own.id).chain(above).collect()
 }
 
-/// What a process that stands in a directory turned out to be.
+/// The kind of a process with a given working directory.
 enum Seen {
-    /// An agent we launched.
+    /// An agent that was launched by this program.
     Launched(Marker),
-    /// It is about to become one, or something: it has not said so in time.
+    /// It could not be read in time, perhaps because of an `exec`.
     Beginning,
-    /// Nobody of ours; or nobody any more.
+    /// Any other process, or one that has exited.
     Stranger,
 }
 
-/// Returns the processes in this directory that are agents launched by us, by their own environment.
+/// Returns the processes with this working directory that are launched agents, by their own environment.
 fn marked(
     host: &Host,
     adapters: Adapters,
@@ -494,7 +499,7 @@ fn marked(
     found
 }
 
-/// Looks at one process until it can be read or the time is up.
+/// Reads one process again and again, until it can be read or the deadline has passed.
 fn look(host: &Host, process: &Process, began: Instant) -> Seen {
     let named = || match host.kernel.process(process.id.pid) {
         Ok(Some(now)) if now.id == process.id => Some(now),
@@ -502,7 +507,7 @@ fn look(host: &Host, process: &Process, began: Instant) -> Seen {
     };
     loop {
         let Some(before) = named() else { return Seen::Stranger };
-        // What is closed to us is none we launched.
+        // A process that may not be read was not launched by this user.
         let Ok(environ) = host.kernel.environ_now(&process.id, &[MARKER]) else {
             return Seen::Stranger;
         };
@@ -514,21 +519,21 @@ fn look(host: &Host, process: &Process, began: Instant) -> Seen {
                 match marker.filter(|m| m.names(&process.id)) {
                     Some(marker) => return Seen::Launched(marker),
                     None if starter => FORMING_LIMIT,
-                    // It became another program while we looked: that may be the marked one.
+                    // An `exec` happened meanwhile: the new program may be the launched agent.
                     None if before.argv != after.argv => EMPTY_LIMIT,
                     None => return Seen::Stranger,
                 }
             }
             Environ::Empty if starter => FORMING_LIMIT,
             Environ::Empty => EMPTY_LIMIT,
-            // No program at all: a thread of the kernel, or one that is leaving.
+            // Without a program: a thread of the kernel, or a process that exits.
             Environ::Forming if after.exe.is_none() => return Seen::Stranger,
             Environ::Forming => FORMING_LIMIT,
         };
         if began.elapsed() >= limit {
             return if limit == EMPTY_LIMIT { Seen::Stranger } else { Seen::Beginning };
         }
-        // Woken by its end; the kernel has no event for the end of an `exec`.
+        // The exit of the process ends this wait; the kernel has no event for the end of an `exec`.
         let mut watch = ExitWatch::default();
         if matches!(watch.add(&host.kernel, &process.id), Ok(true)) {
             let _hint = watch.wait(Some(Duration::from_millis(1)));
@@ -552,8 +557,8 @@ fn launched_holder(host: &Host, adapters: Adapters, process: &Process, marker: &
     Holder { session, adapter, pid, since: process.started_at, what, ..blank(Kind::Occupied) }
 }
 
-/// Says whether a launched process is listed already: itself, or, where it only wraps the agent, by the
-/// session its run has told.
+/// Says whether a launched process is listed already: by its pid or, if it only wraps the agent, by the
+/// session of its run.
 fn is_listed(sessions: &[Session], id: &ProcId, holder: &Holder) -> bool {
     sessions.iter().any(|session| {
         let same = session.id.is_some() && session.id == holder.session;
@@ -561,7 +566,7 @@ fn is_listed(sessions: &[Session], id: &ProcId, holder: &Holder) -> bool {
     })
 }
 
-/// Returns the agent of a run that says that it began, if its process still says so itself.
+/// Returns the agent of a run that has started, if the marker of its process confirms it.
 fn launched(host: &Host, adapters: Adapters, run: &Run) -> Option<(ProcId, Lock)> {
     let started = run.started()?;
     let process = host.kernel.process(started.process.pid).ok().flatten()?;

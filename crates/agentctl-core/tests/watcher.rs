@@ -5,6 +5,8 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -20,6 +22,7 @@ use agentctl_core::fleet::{self, Adapters, Query};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Brief, Kernel};
 use agentctl_core::model::{Fault, FaultCode, Locator, Message, Outcome, Status, Time};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use testkit::{Dice, TestHome, sandboxed};
 
 /// An adapter of one session, whose answers a test sets.
@@ -123,6 +126,37 @@ fn hang() -> Found<Served> {
 }
 
 static HANGS: Adapters = &[&Fake { name: "hanging", live: hang, record: Record::default }, &Demo];
+
+/// Counts how often a directory was opened since the last call.
+fn opens(watch: &OwnedFd) -> usize {
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut reader = inotify::Reader::new(watch, &mut buffer);
+    let mut opens = 0;
+    while let Ok(event) = reader.next() {
+        opens += usize::from(event.events().contains(ReadFlags::OPEN));
+    }
+    opens
+}
+
+#[test]
+fn the_runs_folder_is_read_once_per_look() {
+    sandboxed(|| {
+        let home = TestHome::new("unused");
+        let host = host(&home, LONG);
+        let runs = host.state().join("runs");
+        std::fs::create_dir_all(&runs).expect("made");
+        let mut watcher = Watcher::new(host, &[&Demo]).expect("a watcher");
+        watcher.look();
+        let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("inotify");
+        // The kernel merges equal events that follow each other: each close keeps two opens apart.
+        let flags = WatchFlags::OPEN | WatchFlags::CLOSE_NOWRITE;
+        inotify::add_watch(&watch, &runs, flags).expect("watched");
+        for _ in 0..2 {
+            watcher.look();
+            assert_eq!(opens(&watch), 1);
+        }
+    });
+}
 
 #[test]
 fn a_hanging_source_delays_no_event_of_others() {

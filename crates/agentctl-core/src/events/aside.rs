@@ -1,7 +1,7 @@
-//! Asking without being waited for: servers on a network may take their time, and nobody else's edges
-//! wait for them.
+//! Adapters that are asked in the background: servers on a network may be slow, and the events of other
+//! adapters must not wait for them.
 //!
-//! What such an adapter said last stands until it has said something newer.
+//! The last answer of such an adapter counts until a newer one has arrived.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,34 +10,33 @@ use std::time::{Duration, Instant};
 
 use super::Notifier;
 use super::edges::Key;
-use crate::fleet::{self, Adapters, Launches, Observation, Survey};
+use crate::fleet::{self, Adapters, Observation, Survey};
 use crate::host::Host;
 use crate::model::{Fault, FaultCode, HomeScope, Listing, Session};
 
-/// What some adapters said: who lives, and what became of those that are missing.
+/// The answer of some adapters: their live sessions, and the state of missing sessions.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) survey: Survey,
     pub(super) by_name: ByName,
 }
 
-/// Who was asked for by name, and what was said of them.
+/// The sessions that were looked at by name, and what was found.
 #[derive(Clone, Debug)]
 pub(super) struct ByName {
     pub(super) asked: Vec<Key>,
     pub(super) observation: Observation,
 }
 
-/// Asks who lives, and by name for those who were known and are missing.
+/// Surveys the live sessions, and looks by name at known sessions that are missing.
 pub(super) fn ask(
     host: &Arc<Host>,
     adapters: Adapters,
     left_out: &[&'static str],
-    launches: &mut Launches,
     known: Vec<Key>,
 ) -> Answer {
-    let survey = fleet::survey(host, adapters, left_out, launches);
-    // Of one that rests in a server elsewhere it is asked how its turn ended.
+    let survey = fleet::survey(host, adapters, left_out);
+    // A session that now rests in a remote server is looked at by name, to learn how its turn ended.
     let resting = survey.resting.iter().filter(|session| !session.processes.is_empty());
     let here = survey.listing.sessions.iter().chain(resting);
     let here: BTreeSet<Key> = here.filter_map(Key::of).collect();
@@ -52,20 +51,20 @@ pub(super) fn ask(
     Answer { survey, by_name: ByName { asked, observation } }
 }
 
-/// Says why an adapter could not be asked at all, if so.
+/// Returns why the adapter of a session could not be asked at all, if so.
 pub(super) fn silent(listing: &Listing, key: &Key) -> Option<String> {
     let blind = |fault: &&Fault| fault.hides(key.adapter(), HomeScope::All);
     listing.faults.iter().find(blind).map(|fault| fault.message.clone())
 }
 
-/// One adapter that nobody waits for.
+/// One adapter that is asked in the background.
 pub(super) struct Aside {
     adapters: Adapters,
     job: Option<Receiver<Answer>>,
     answer: Option<Answer>,
-    /// It has answered since the last look; that look is no reason to ask it again.
+    /// The answer arrived during the last look, so that look is no reason to ask again.
     fresh: bool,
-    /// Somebody had a reason to ask while it was being asked.
+    /// A look wanted to ask while a question was pending.
     again: bool,
 }
 
@@ -90,12 +89,13 @@ impl Aside {
         self.adapters.first().map_or("", |adapter| adapter.name())
     }
 
-    /// What it said last.
+    /// Returns its last answer.
     pub(super) fn answer(&self) -> Option<&Answer> {
         self.answer.as_ref()
     }
 
-    /// Takes in what it has said by now, or until then; returns what lives if it is the first answer.
+    /// Takes an answer that has arrived, or that arrives before `until`. Returns the live sessions if it is
+    /// the first answer.
     pub(super) fn hear(&mut self, until: Option<Instant>) -> Option<&[Session]> {
         self.fresh = false;
         let job = self.job.as_ref()?;
@@ -120,7 +120,7 @@ impl Aside {
         self.answer.as_ref().filter(|_| first).map(|a| a.survey.listing.sessions.as_slice())
     }
 
-    /// Asks it, unless it has just answered; rings when it has.
+    /// Asks it on a thread of its own, unless it has just answered. The answer notifies the watcher.
     pub(super) fn ask(&mut self, host: &Arc<Host>, notifier: &Notifier, known: Vec<Key>) {
         if self.job.is_some() {
             self.again = true;
@@ -134,15 +134,15 @@ impl Aside {
         let (host, notifier, adapters) = (Arc::clone(host), notifier.clone(), self.adapters);
         let thread = std::thread::Builder::new().name(format!("{} aside", self.name()));
         let spawned = thread.spawn(move || {
-            let answer = ask(&host, adapters, &[], &mut Launches::default(), known);
-            // Nobody listens any more when the watcher has gone.
+            let answer = ask(&host, adapters, &[], known);
+            // The receiver is gone when the watcher was dropped.
             let _gone = sender.send(answer);
             notifier.notify();
         });
         self.job = spawned.ok().map(|_| answers);
     }
 
-    /// What is said of it while it has said nothing.
+    /// Returns the fault that is reported until the first answer.
     pub(super) fn pending(&self) -> Option<Fault> {
         let message = "it has not answered yet".to_owned();
         let fault = Fault { adapter: self.name(), root: None, code: FaultCode::Pending, message };
@@ -150,5 +150,5 @@ impl Aside {
     }
 }
 
-/// So long the first look waits for those who answer soon.
+/// Time that the first look waits for adapters in the background.
 pub(super) const GRACE: Duration = Duration::from_millis(250);

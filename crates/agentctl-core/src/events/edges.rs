@@ -1,11 +1,11 @@
-//! What changed between two looks: a comparison that reads nothing and asks nobody.
+//! The comparison of two looks. It reads no file and asks no process.
 //!
-//! The first look is the one to compare with. What is missing from a later one is looked at by name
-//! first ([`Edges::missing`], [`Named`]): being missing proves nothing. What cannot be told for a moment
-//! is not worth a word; what cannot be told for longer is told once, and again when it is known.
+//! The first look is only compared with. A session that is missing from a later look is looked at by name
+//! first ([`Edges::missing`], [`Named`]), because a missing row proves nothing. An unknown status is
+//! reported only when it lasts, and the status after it is reported again.
 //!
-//! `step` holds the comparison of one session, `standing` what is known of it, `telling` how an event
-//! is made, and `order` the rules that hold for the whole stream.
+//! `step` compares one session, `standing` holds the state of one session, `telling` makes events, and
+//! `order` keeps the rules of the whole stream.
 
 mod order;
 mod standing;
@@ -25,11 +25,11 @@ pub use super::holders::Holders;
 use super::{Event, EventKind};
 use crate::model::{Callback, Locator, ProcId, Session, Target, Time};
 
-/// So long a doubt must last before it is told: an agent on its way out, or a server that starts again,
-/// cannot be read for a moment. So long, too, a prompt waits for its detail.
+/// Time for which a status must be unknown before that is reported: an agent that exits, or a server that
+/// restarts, cannot be read for a moment. A prompt without its detail is held back for the same time.
 pub const WORTH_A_WORD: Duration = crate::wakeups::UNKNOWN_GRACE;
 
-/// What a session is known by from look to look.
+/// The identity of a session from look to look.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     adapter: &'static str,
@@ -39,7 +39,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Returns what a session is known by; `None` for a row that is neither session nor process.
+    /// Returns the key of a session; `None` for a row that is neither session nor process.
     #[must_use]
     pub fn of(session: &Session) -> Option<Self> {
         let process = |p: &ProcId| (p.pid, p.start_ticks);
@@ -68,7 +68,7 @@ impl Key {
         self.who.as_deref().ok()
     }
 
-    /// Returns what a look by name asks for.
+    /// Returns the target of a look by name.
     #[must_use]
     pub fn target(&self) -> Target {
         let locator = |id: &String| Locator { id: id.clone(), path: None, parent: None };
@@ -77,52 +77,52 @@ impl Key {
     }
 }
 
-/// What a look by name said about one that is missing.
+/// The result of a look by name at a missing session.
 #[derive(Clone, Debug)]
 pub enum Named {
-    /// This.
+    /// It was found.
     Seen(Box<Session>),
-    /// Whoever kept it has it no more.
+    /// Its store no longer holds it.
     Gone,
-    /// Nothing, for this reason.
+    /// It could not be looked at, for this reason.
     Failed(String),
-    /// It has ended, and how is being written down in this moment.
+    /// It has ended, and its `exit.json` is not written yet.
     Leaving,
 }
 
-/// The launch that a session lives by.
+/// The launch that serves a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Life {
     /// Its run.
     pub run: String,
     /// When it was launched.
     pub began: Time,
-    /// Whom the launcher wants to be told.
+    /// The receiver of the launch's end.
     pub callback: Option<Callback>,
 }
 
-/// A launch that is over, as its run tells it.
+/// A launch that has ended, as its run describes it.
 #[derive(Clone, Debug)]
 pub struct Passed {
     /// The launch.
     pub life: Life,
     /// The session as it began.
     pub begun: Session,
-    /// The session as it was then.
+    /// The session when the launch ended.
     pub over: Session,
     /// When its agent ended.
     pub ended: Time,
 }
 
 impl Passed {
-    /// Tells its beginning.
+    /// Returns the event of its start.
     #[must_use]
     pub fn started(&self) -> Event {
         let (id, at) = (begun_id(&self.life.run), self.life.began);
         about(EventKind::Started, id, at, &self.begun, Some(&self.life))
     }
 
-    /// Tells its end.
+    /// Returns the event of its end.
     #[must_use]
     pub fn stopped(&self) -> Event {
         let kind = kind_of(self.over.status);
@@ -133,28 +133,28 @@ impl Passed {
 /// One look at all sessions, with everything that is needed to compare it with the one before.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// When it was begun.
+    /// When the look began.
     pub at: Time,
-    /// When everything was read. An entry may be written, and read, after the look was begun: it is dated by
-    /// itself, as another watcher that looks a moment later dates it.
+    /// When the look ended. An entry that was written during the look keeps its own time, so that another
+    /// watcher that looks a moment later dates it the same.
     pub until: Time,
-    /// When it was begun, on a clock that nobody sets.
+    /// When the look began, on the monotonic clock.
     pub moment: Instant,
-    /// What lives, and what rests in a server process of this machine.
+    /// The live sessions, and those that rest in a server process of this machine.
     pub sessions: Vec<Session>,
-    /// What was not asked this time: nothing is new there.
+    /// The adapters that were not asked; their sessions stay as they were.
     pub unasked: Vec<&'static str>,
-    /// What looks by name said about those that are missing.
+    /// The results of the looks by name at missing sessions.
     pub named: HashMap<Key, Named>,
-    /// The launches that sessions live by.
+    /// The launches that serve the sessions.
     pub lives: HashMap<Key, Life>,
-    /// The launches that are over and were not told to be.
+    /// The launches that have ended and whose end was not reported.
     pub passed: Vec<Passed>,
-    /// Who keeps a directory, and what could not be asked.
+    /// The locks, fuses and faults.
     pub holders: Holders,
 }
 
-/// What the last look showed.
+/// The state after the last look.
 #[derive(Debug)]
 struct Last {
     at: Time,
@@ -166,46 +166,46 @@ struct Last {
 #[derive(Debug, Default)]
 pub struct Edges {
     last: Option<Last>,
-    /// The launches whose beginning was told, and those whose end was.
+    /// The launches whose start was reported, and those whose end was.
     begun: BTreeSet<String>,
     over: BTreeSet<String>,
     order: Order,
-    /// No prompt is held back for its detail: there may be no further look to tell it.
+    /// No prompt is held back for its detail, because there may be no further look.
     tells_at_once: bool,
 }
 
 impl Edges {
-    /// Tells every prompt in the look that shows it, with or without its detail.
+    /// Reports every prompt in the look that shows it, with or without its detail.
     pub fn tell_at_once(&mut self) {
         self.tells_at_once = true;
     }
 
-    /// Returns those of the last look that are missing from this one.
+    /// Returns the sessions of the last look that are missing from this one.
     #[must_use]
     pub fn missing(&self, sessions: &[Session]) -> Vec<Key> {
         let here: BTreeSet<Key> = sessions.iter().filter_map(Key::of).collect();
         self.known().into_iter().filter(|key| !here.contains(key)).collect()
     }
 
-    /// Returns the launch that a session lived by when it was last seen.
+    /// Returns the launch that served a session when it was last seen.
     #[must_use]
     pub fn life(&self, key: &Key) -> Option<&Life> {
         self.last.as_ref()?.standing.get(key)?.life.as_ref()
     }
 
-    /// Says whether the end of this launch was told, or happened before the first look.
+    /// Says whether the end of this launch was reported, or happened before the first look.
     #[must_use]
     pub fn is_over(&self, run: &str) -> bool {
         self.over.contains(run)
     }
 
-    /// Notes launches of which there is nothing to tell: they ended before the first look, or never
-    /// became a session.
+    /// Records launches whose end is not reported: they ended before the first look, or never got a
+    /// session.
     pub fn pass_over(&mut self, runs: impl Iterator<Item = String>) {
         self.over.extend(runs);
     }
 
-    /// Takes in what somebody else saw and told: the next look is compared with that.
+    /// Records an event that another watcher reported: the next look is compared with it.
     pub fn suppose(&mut self, told: &Event) {
         self.order.suppose(told);
         let Some(last) = &mut self.last else { return };
@@ -219,14 +219,14 @@ impl Edges {
         last.holders.suppose(told);
     }
 
-    /// Returns who is followed.
+    /// Returns the sessions that are followed.
     #[must_use]
     pub fn known(&self) -> Vec<Key> {
         let known = self.last.iter().flat_map(|last| last.standing.keys());
         known.filter(|key| key.who.is_ok()).cloned().collect()
     }
 
-    /// Takes these in as if the last look had shown them: there is nothing to tell of them.
+    /// Adds sessions as if the last look had shown them, without events.
     pub fn adopt(&mut self, sessions: Vec<Session>, lives: &HashMap<Key, Life>) {
         let Some(last) = &mut self.last else { return };
         for session in sessions {
@@ -237,8 +237,8 @@ impl Edges {
         }
     }
 
-    /// Leaves out the sessions of launches: their beginnings and ends have ids of their own, by which they
-    /// are known to whoever was told.
+    /// Forgets the sessions of launches. The events of a launch have the id of its run, so a listener
+    /// recognises one that it gets twice.
     pub fn leave_launches(&mut self) {
         let Some(last) = &mut self.last else { return };
         last.standing.retain(|_, standing| standing.session.run.is_none());
@@ -250,25 +250,25 @@ impl Edges {
         self.last.is_some()
     }
 
-    /// Since when somebody is followed of whom it cannot be told what it does: the newest such doubt.
+    /// Returns when the status of a followed session became unknown: the latest such time.
     #[must_use]
     pub fn doubtful_since(&self) -> Option<Instant> {
         self.last.as_ref()?.standing.values().filter_map(|s| s.doubt).max()
     }
 
-    /// Since when a prompt is held back because its detail may be on its way: the oldest such prompt.
+    /// Returns since when a prompt is held back for its detail: the earliest such time.
     #[must_use]
     pub fn held_since(&self) -> Option<Instant> {
         self.last.as_ref()?.standing.values().filter_map(|s| s.held.as_ref()).map(|h| h.since).min()
     }
 
-    /// Forgets what was told of launches that are not kept any more.
+    /// Forgets the launches whose run folder was removed.
     pub fn keep_launches(&mut self, kept: &dyn Fn(&str) -> bool) {
         self.begun.retain(|run| kept(run));
         self.over.retain(|run| kept(run));
     }
 
-    /// Takes in a look and returns what has changed since the one before, oldest first.
+    /// Compares a look with the one before and returns the changes, oldest first.
     pub fn step(&mut self, snapshot: Snapshot) -> Vec<Event> {
         let Some(last) = self.last.take() else {
             self.begin(snapshot);
@@ -316,7 +316,7 @@ impl Edges {
         events
     }
 
-    /// Takes the first snapshot: what is there needs no telling.
+    /// Takes the first snapshot, without events.
     fn begin(&mut self, snapshot: Snapshot) {
         let mut standing = BTreeMap::new();
         for session in snapshot.sessions {

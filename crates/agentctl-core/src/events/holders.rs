@@ -1,25 +1,25 @@
-//! Who keeps a directory, and which fuses burn, between two looks.
+//! The changes of locks and fuses between two looks.
 
 use super::{Event, EventKind, identity};
 use crate::fuses::{Fuse, FuseState};
 use crate::locks::{Holder, Kind, Lock};
 use crate::model::{Fault, OWN_SOURCE, Time};
 
-/// What one look says about locks and fuses, and what could not be asked.
+/// The locks, fuses and faults of one look.
 #[derive(Clone, Debug, Default)]
 pub struct Holders {
-    /// Who keeps a directory.
+    /// The directories that are occupied or locked.
     pub locks: Vec<Lock>,
-    /// The fuses, with those that have burnt down a moment ago.
+    /// The fuses, including those that have just expired.
     pub fuses: Vec<Fuse>,
-    /// Some files of fuses could not be read: one that is missing may be there.
+    /// Some fuse files could not be read, so a missing fuse may still exist.
     pub fuses_hidden: bool,
-    /// What could not be asked: what is missing there may be hidden.
+    /// The faults of the look: a missing lock may be hidden by one of them.
     pub faults: Vec<Fault>,
 }
 
 impl Holders {
-    /// Takes in what somebody else saw and told.
+    /// Records an event that another watcher reported.
     pub(super) fn suppose(&mut self, told: &Event) {
         if let Some(lock) = &told.lock {
             self.locks.retain(|was| !is_same(was, lock));
@@ -36,7 +36,7 @@ impl Holders {
     }
 }
 
-/// Tells what has changed; returns what the next look is compared with.
+/// Reports the changes; returns the state that the next look is compared with.
 pub(super) fn step(
     before: &Holders,
     now: &Holders,
@@ -45,7 +45,7 @@ pub(super) fn step(
     events: &mut Vec<Event>,
 ) -> Holders {
     let mut next = now.clone();
-    // Who may be somebody that is told anyway is told once it is known.
+    // A new occupant that may be one already reported is reported when it is known to be another.
     let is_new = |lock: &Lock| !before.locks.iter().any(|was| is_same(was, lock));
     next.locks.retain(|lock| !(is_new(lock) && may_be_another(lock, &now.locks)));
     keep_one_of_each(&before.locks, &mut next.locks);
@@ -74,7 +74,7 @@ pub(super) fn step(
             Some(_) => {}
         }
     }
-    // One that has burnt down is still here; whoever fires it tells so.
+    // An expired fuse is still listed; its event is sent when it fires.
     for was in before.fuses.iter().filter(burns) {
         if now.fuses.iter().any(|fuse| fuse.id == was.id) {
             continue;
@@ -88,8 +88,8 @@ pub(super) fn step(
     next
 }
 
-/// While its process ends, one keeper may show as two: a session without a process, and a process
-/// without a session. It stays the one that was told.
+/// While a process exits, one occupant may show as two: a session without a process, and a process without
+/// a session. The occupant that was reported is kept.
 fn keep_one_of_each(before: &[Lock], now: &mut Vec<Lock>) {
     for was in before {
         if now.iter().filter(|lock| is_same(was, lock)).count() > 1 {
@@ -99,7 +99,7 @@ fn keep_one_of_each(before: &[Lock], now: &mut Vec<Lock>) {
     }
 }
 
-/// Says whether two looks saw the same keeper. A process that has found its session is still the same.
+/// Says whether two looks saw the same occupant. A process that has got a session is still the same.
 fn is_same(a: &Lock, b: &Lock) -> bool {
     let (left, right) = (&a.holder, &b.holder);
     if a.directory != b.directory || left.kind != right.kind {
@@ -130,8 +130,8 @@ fn may_be_another(lock: &Lock, all: &[Lock]) -> bool {
         })
 }
 
-/// When a directory became free: when its lock expired, or when the session that kept it ended, as far as
-/// that was told.
+/// Returns when a directory became free: when its lock expired, or when the session that occupied it ended,
+/// as far as that was reported.
 fn freed(was: &Lock, events: &[Event], now: Time) -> Time {
     let holder = &was.holder;
     let ended = |event: &&Event| {
@@ -143,7 +143,7 @@ fn freed(was: &Lock, events: &[Event], now: Time) -> Time {
     expired.or(ended.map(|event| event.at)).unwrap_or(now)
 }
 
-/// Says whether a keeper that is missing may still be there.
+/// Says whether an occupant that is missing may still be there.
 fn is_hidden(was: &Lock, now: &Holders, followed: &dyn Fn(&'static str, &str) -> bool) -> bool {
     let faulty = |adapter| now.faults.iter().any(|fault| fault.adapter == adapter);
     match (was.holder.kind, was.holder.adapter, &was.holder.session) {
@@ -174,10 +174,10 @@ fn about_lock(kind: EventKind, lock: &Lock, now: Time) -> Event {
     event
 }
 
-/// Makes the event of a fuse, also for whoever fires it. What may be a secret is not told.
+/// Makes the event of a fuse, also when it fires. Fields that may hold a secret are left out.
 #[must_use]
 pub fn about_fuse(kind: EventKind, fuse: &Fuse, at: Time) -> Event {
-    // A fuse is set, cancelled and fired once, and extended as often as somebody wants.
+    // A fuse is set, cancelled and fired once, but may be extended several times.
     let when = fuse.extended_at.filter(|_| kind == EventKind::FuseExtended);
     let when = when.map(|t| t.to_string()).unwrap_or_default();
     let mut event = Event::new(kind, identity(&[kind.word(), &fuse.id, &when]), at);

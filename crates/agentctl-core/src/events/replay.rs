@@ -1,4 +1,5 @@
-//! What can honestly be told of the past: the launches, which are remembered, and nothing else.
+//! Events of the past: the starts and ends of launches, which are stored in the runs folder. Nothing else
+//! of the past is known.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::host::Host;
 use crate::model::{Locator, Session, Target, Time};
 use crate::runs::Run;
 
-/// Returns the beginnings and ends of launches since then, oldest first, with their own times.
+/// Returns the starts and ends of launches since a time, oldest first, with the times of their runs.
 #[must_use]
 pub fn since(host: &Arc<Host>, adapters: Adapters, since: Time) -> Vec<Event> {
     let mut launches = Launches::default();
@@ -32,8 +33,8 @@ pub fn since(host: &Arc<Host>, adapters: Adapters, since: Time) -> Vec<Event> {
     events
 }
 
-/// Returns the launches that have ended and whose end nobody was told, each with that end: it happened
-/// while nobody was awake. Launches from before ends were announced at all are left in peace.
+/// Returns the launches whose end no daemon has announced, each with the event of its end: they ended while
+/// no daemon was running. Runs that were not to be announced are left out.
 #[must_use]
 pub fn unannounced(host: &Arc<Host>, adapters: Adapters) -> Vec<(Run, Event)> {
     let mut launches = Launches::default();
@@ -55,7 +56,7 @@ pub fn unannounced(host: &Arc<Host>, adapters: Adapters) -> Vec<(Run, Event)> {
     late
 }
 
-/// Returns the run whose end an event tells, if it tells one.
+/// Returns the run whose end an event reports, if it reports one.
 #[must_use]
 pub fn run_that_ended(event: &Event) -> Option<&str> {
     let ends = matches!(event.kind, EventKind::Stopped | EventKind::Error);
@@ -75,7 +76,7 @@ pub(super) fn sessions_of(
         let Some(adapter) = adapters.iter().find(|a| a.name() == launch.spec.adapter) else {
             continue;
         };
-        // An adapter that does not answer is asked once, and its launches are told without their sessions.
+        // An adapter that does not answer is asked once; its launches are reported without their sessions.
         let roots = homes.entry(adapter.name()).or_insert_with(|| {
             fleet::roots_of(host, adapters, adapter.name(), host.deadlines.live).rows
         });
@@ -92,7 +93,7 @@ pub(super) fn sessions_of(
     }
     let seen = fleet::observe(host, adapters, &asked, host.deadlines.all).seen;
     for ((index, _), seen) in targets.iter().zip(seen) {
-        // A home that has no entry of it knows nothing of it.
+        // A session without any entry is unknown in this home.
         let known = seen.session.filter(|s| s.last_activity_at.is_some() || s.status.is_live());
         if found[*index].is_none() {
             found[*index] = known;
@@ -101,7 +102,7 @@ pub(super) fn sessions_of(
     found
 }
 
-/// One launch that has begun, with what its session's own record says.
+/// One launch that has a session, with the session as its record shows it.
 pub(super) struct Past {
     life: Life,
     begun: Session,
@@ -109,7 +110,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Puts together what a run and a look by name say; `None` when it never became a session.
+    /// Combines a run with its session; `None` when the launch never got a session.
     pub(super) fn of(adapters: Adapters, launch: &Launch, seen: Option<Session>) -> Option<Self> {
         let adapter = adapters.iter().find(|a| a.name() == launch.spec.adapter)?.name();
         let id = launch.session.clone().filter(|_| launch.run.session().is_some())?;
@@ -136,11 +137,11 @@ impl Past {
     }
 }
 
-/// Returns the life that a launch gave to its session.
+/// Returns the launch as the events need it.
 pub(super) fn life_of(launch: &Launch) -> Life {
     Life {
         run: launch.run.id.clone(),
-        // Not when its agent started: that is written a moment later than it may be seen.
+        // Not the start of its agent, which may be seen before it is written.
         began: launch.spec.at,
         callback: launch.spec.callback.clone(),
     }

@@ -1,10 +1,11 @@
-//! Decides when to look. Exits, file events, a server's own word and a notifier say when; a look decides.
+//! Decides when to look. Process exits, file events, announcements of servers and a notifier are wake-ups;
+//! only a look decides that something has changed.
 //!
-//! Looks are kept apart by what they cost, and at least by a twentieth of a second; a death is told at
-//! once. An agent that begins where no folder is watched is noticed within a second ([`Arrivals`]). One
-//! look a minute is the safety net for what shows nowhere.
+//! The pause between two looks grows with the cost of a look and is at least 50 ms; the exit of a process
+//! ends it at once. An agent that starts where no folder is watched is noticed within a second
+//! ([`Arrivals`]). One look a minute finds changes that caused no wake-up.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,46 +20,47 @@ use super::{Event, Notifier};
 use crate::fleet::{Adapters, Launch, Launches, Signs, Survey};
 use crate::fuses;
 use crate::host::Host;
-use crate::locks::{self, Lock};
+use crate::locks::{self, Launched, Lock};
 use crate::model::{Fault, Listing, ProcId, Session, Status, Time};
+use crate::runs::Run;
 use crate::wakeups::{Wakeups, Woken};
 
-/// Looks are at least so far apart …
+/// Minimum pause between two looks.
 const NEAREST: Duration = Duration::from_millis(50);
-/// … and, where they cost much, so far.
+/// Maximum pause between two looks that a wake-up asks for, when looks are expensive.
 const FARTHEST: Duration = Duration::from_millis(150);
-/// Wake-ups may be lost by what lies between us and the agents; this bounds what that costs.
+/// Interval of looks without any wake-up: a lost wake-up delays an event by at most this long.
 const SAFETY: Duration = crate::wakeups::SAFETY_INTERVAL;
-/// The pace where wake-ups cannot be had.
+/// Interval of looks while wake-ups are unavailable.
 const PACE: Duration = Duration::from_secs(2);
-/// How an agent ended is written by its parent; one that lives and does not write is not waited for.
+/// Timeout for the shim of an ended agent to write `exit.json`.
 const WRITING: Duration = Duration::from_secs(2);
-/// An adapter that did not answer in time is left alone for so long, then twice as long, …
+/// An adapter that timed out is not asked for this long; each further timeout doubles the time.
 const FIRST_REST: Duration = Duration::from_secs(2);
-/// … and at most so long.
+/// Maximum time for which an adapter that timed out is not asked.
 const LAST_REST: Duration = Duration::from_mins(5);
-/// What is said where the kernel dropped events.
+/// The reason that is reported when the kernel dropped file events.
 const OVERFLOW: &str =
     "more files changed at once than the system keeps for us (fs.inotify.max_queued_events)";
-/// So many looks in a row may each find something new to watch before we pause.
+/// Number of looks in a row that may each find something new to watch before the watcher pauses.
 const RESTLESS: u32 = crate::wakeups::LOOKS_BEFORE_A_PAUSE;
 
-/// What one look brought.
+/// The result of one look.
 #[derive(Debug)]
 pub struct Seen {
-    /// What has changed since the look before, oldest first.
+    /// The changes since the look before, oldest first.
     pub events: Vec<Event>,
-    /// What lives.
+    /// The live sessions.
     pub listing: Listing,
-    /// Who keeps a directory.
+    /// The directories that are occupied or locked.
     pub locks: Vec<Lock>,
-    /// What could not be asked, those of the listing among them.
+    /// All faults of the look, including those of the listing.
     pub faults: Vec<Fault>,
     /// How long each home took to answer, by its adapter.
     pub took: Vec<(&'static str, Duration)>,
 }
 
-/// An adapter that is left alone for a while.
+/// An adapter that timed out and is not asked for a while.
 struct Resting {
     until: Instant,
     rest: Duration,
@@ -77,9 +79,9 @@ pub struct Watcher {
     leaving: HashMap<String, Instant>,
     trouble: Option<String>,
     looked: Instant,
-    /// Not before then, but for a death.
+    /// The next look is not before this time, unless a process exits.
     earliest: Instant,
-    /// At the latest then.
+    /// The next look is at this time at the latest.
     latest: Instant,
     /// When file events were last lost.
     lost: Option<Instant>,
@@ -87,17 +89,17 @@ pub struct Watcher {
     death: bool,
     restless: u32,
     asleep: bool,
-    /// Rings for agents that begin in a home nobody watches; until the first look there are none.
+    /// Notifies of agents that start in a home that is not watched; `None` until the first look.
     arrivals: Option<Arrivals>,
-    /// Homes that a process named and that are watched on after its end.
+    /// Homes that a process named, still watched after the process has exited.
     left_homes: LeftHomes,
     aside: Vec<Aside>,
-    /// What lives where the first answer came after the first look.
+    /// The live sessions of adapters whose first answer came after the first look.
     first: Vec<Session>,
 }
 
 impl Watcher {
-    /// Makes a watcher that has seen nothing yet: its first look is what the second is compared with.
+    /// Makes a watcher. Its first look reports no events; the second look is compared with it.
     pub fn new(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
         let mut wakeups = Wakeups::new();
         let notifier = wakeups.notifier()?;
@@ -127,18 +129,17 @@ impl Watcher {
         })
     }
 
-    /// Makes a watcher that compares looks with what somebody else tells and is woken by nothing: it needs
-    /// none of what wakes.
+    /// Makes a watcher that follows the events of another watcher and sets up no wake-ups of its own.
     pub fn asleep(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
         let mut watcher = Self::new(host, adapters)?;
         watcher.asleep = true;
         watcher.edges.tell_at_once();
-        // Its one look is all it has.
+        // It looks once only, so no adapter is asked in the background.
         watcher.aside.clear();
         Ok(watcher)
     }
 
-    /// Takes in what somebody else saw and told: the next look is compared with that.
+    /// Records an event that another watcher reported: the next look is compared with it.
     pub fn suppose(&mut self, told: &Event) {
         self.edges.suppose(told);
     }
@@ -149,32 +150,31 @@ impl Watcher {
         self.notifier.clone()
     }
 
-    /// Says why changes may be seen late, if they may.
+    /// Returns why changes may be noticed late, if so.
     #[must_use]
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// Looks at everything that lives and tells what has changed. The first look tells nothing.
+    /// Looks at all live sessions and returns the changes. The first look returns no events.
     pub fn look(&mut self) -> Seen {
-        // The count has a thread of its own and rings when it is done: what begins meanwhile is looked for then.
+        // Agents are counted on another thread, which notifies when the count is done: agents that start
+        // during this look are found by the look after that.
         if !self.asleep && self.arrivals.is_none() {
             let arrivals = Arrivals::watch(&self.host, self.adapters, &self.notifier);
             self.arrivals = arrivals.ok();
         }
         let began = Instant::now();
         let at = self.host.now();
-        self.launches.read(&self.host, self.adapters);
-        let open = self.launches.newest().filter(|l| l.ended.is_none()).map(|l| l.run.clone());
-        let launched = locks::Launched::look(&self.host, self.adapters, open);
         let unasked = self.unasked(began);
-        let (survey, by_name) = self.ask(began, &unasked);
+        let (survey, by_name, launched) = self.gather(began, &unasked);
         let Survey { mut listing, resting, mut signs, took } = survey;
         listing.faults.extend(self.aside.iter().filter_map(Aside::pending));
         let mut faults = listing.faults.clone();
         faults.extend(unasked.iter().filter_map(|a| self.resting.get(a)).map(|r| r.fault.clone()));
         self.note_silence(&listing.faults);
-        // What rests in a server of this machine ends with it: it is followed, though not listed.
+        // A session that rests in a local server ends with the server, so it is followed although it is
+        // not listed.
         let mut sessions = listing.sessions.clone();
         sessions.extend(resting.into_iter().filter(|session| !session.processes.is_empty()));
         let missing = self.missing(&sessions, &unasked);
@@ -194,7 +194,7 @@ impl Watcher {
         self.left_homes.take(&signs.named_homes, began);
         let left = self.left_homes.iter();
         signs.places.extend(left.flat_map(|home| home.places.iter().cloned()));
-        // A clock that was set back meanwhile says nothing about the order of the two.
+        // The clock may have been set back during the look.
         let until = self.host.now().max(at);
         let moment = began;
         let snapshot =
@@ -215,7 +215,7 @@ impl Watcher {
         seen
     }
 
-    /// Sleeps until there is a reason to look again, at most for so long. Returns whether there is one.
+    /// Waits for a reason to look again, at most `limit`. Returns whether there is one.
     pub fn wait(&mut self, limit: Duration) -> io::Result<bool> {
         if std::mem::take(&mut self.death) {
             return Ok(true);
@@ -231,13 +231,13 @@ impl Watcher {
             match self.wakeups.wait(until - now)? {
                 Woken::Exit | Woken::Notified => return Ok(true),
                 Woken::Timeout => {}
-                // Only a death is worth more than keeping looks apart.
+                // Only the exit of a process shortens the pause between two looks.
                 Woken::Change => self.news = true,
             }
         }
     }
 
-    /// Arms what wakes us, and reckons when to look again if nothing does.
+    /// Arms the wake-ups and computes when to look again without one.
     fn prepare(&mut self, began: Instant, at: Time, signs: &Signs, seen: &Seen) {
         if self.wakeups.has_lost_events() {
             self.lost = Some(Instant::now());
@@ -247,21 +247,21 @@ impl Watcher {
         self.restless = if armed.news { self.restless + 1 } else { 0 };
         let restless = self.restless > RESTLESS;
         (self.news, self.death) = (armed.news && !restless, armed.death);
-        // A server that does not answer at all has nothing to tell until it lets us in again.
+        // A server that does not answer cannot announce anything; it is tried again later.
         let silent = |name: &str| seen.faults.iter().any(|f| f.root.as_deref() == Some(name));
         let (silent, deaf): (Vec<_>, Vec<_>) =
             armed.failed_servers.into_iter().partition(|(name, _)| silent(name));
         let only_silent = !silent.is_empty() && deaf.is_empty() && !armed.blind;
-        // Where events were lost more may be: for a while nobody relies on them.
+        // After lost file events more may be lost, so looks are paced for a while.
         let lost = self.lost.is_some_and(|at| at.elapsed() < SAFETY);
         let paced = (armed.trouble.is_some() && !only_silent) || restless || lost;
         self.trouble = armed.trouble.or_else(|| lost.then(|| OVERFLOW.to_owned()));
         let cost = self.looked.saturating_duration_since(began);
-        // What is being written in this moment is waited for, and told when it is there.
+        // A pending `exit.json` is awaited without the usual pause.
         let apart = (cost * 4).clamp(NEAREST, FARTHEST);
         self.earliest = if self.leaving.is_empty() { self.looked + apart } else { self.looked };
         let mut pause = if paced { PACE } else { SAFETY };
-        // A keeper without a session begins or ends in this moment, and nothing else may tell when.
+        // An occupant without a session is starting or exiting, and no wake-up may announce the next step.
         let known = |id: &String| seen.listing.sessions.iter().any(|s| s.id.as_ref() == Some(id));
         let between = |lock: &Lock| {
             lock.holder.kind == locks::Kind::Occupied
@@ -270,11 +270,12 @@ impl Watcher {
         if seen.locks.iter().any(between) {
             pause = pause.min(WORTH_A_WORD);
         }
-        // Nothing may tell when a doubt passes; the longer it lasts the less often it is looked at.
+        // No wake-up may announce that an unknown status is known again. The longer it is unknown, the
+        // longer the pause.
         if let Some(since) = self.edges.doubtful_since() {
             pause = pause.min(self.looked.saturating_duration_since(since).max(WORTH_A_WORD));
         }
-        // A prompt is told without its detail when that does not come in time.
+        // A prompt is reported without its detail when the detail does not arrive in time.
         if let Some(since) = self.edges.held_since() {
             let left = (since + WORTH_A_WORD).saturating_duration_since(self.looked);
             pause = pause.min(left.max(NEAREST));
@@ -287,7 +288,7 @@ impl Watcher {
         let again = silent.into_iter().map(|(_, again)| again);
         let latest = soonest.chain(rested).chain(again).min().unwrap_or(self.looked + pause);
         self.latest = latest.min(self.looked + pause);
-        // A lock that expires is free from that moment on.
+        // The expiry of a lock is an event without a wake-up.
         let ends = seen.locks.iter().filter_map(|lock| lock.holder.until).min();
         let left = ends.map(|end| u64::try_from(end.millis() - at.millis()).unwrap_or(0));
         if let Some(left) = left {
@@ -295,13 +296,13 @@ impl Watcher {
         }
     }
 
-    /// Those that are left alone just now.
+    /// Returns the adapters that are not asked in this look.
     fn unasked(&self, now: Instant) -> Vec<&'static str> {
         let rests = self.resting.iter().filter(|(_, resting)| now < resting.until);
         rests.map(|(adapter, _)| *adapter).collect()
     }
 
-    /// Leaves those alone that did not answer in time: everybody else would wait for them.
+    /// Stops asking the adapters that timed out for a while, because every look would wait for them.
     fn note_silence(&mut self, faults: &[Fault]) {
         let now = Instant::now();
         let silent = faults.iter().filter(|fault| fault.is_adapter_timeout());
@@ -316,7 +317,38 @@ impl Watcher {
         self.resting.extend(next);
     }
 
-    /// Asks everybody; of those who are not waited for, what they said last is taken.
+    /// Surveys all sessions and looks for the agents of open launches. The runs folder is read once, after
+    /// the survey, so that the run of every session in the survey is known. The agents of launches that an
+    /// earlier look read are looked for before the survey: an agent that hands over to a child process in
+    /// the meantime is then found either here or there.
+    fn gather(
+        &mut self,
+        began: Instant,
+        unasked: &[&'static str],
+    ) -> (Survey, Vec<ByName>, Launched) {
+        if !self.edges.has_begun() {
+            self.launches.read(&self.host, self.adapters);
+        }
+        let open = self.open_runs();
+        let known: BTreeSet<String> = open.iter().map(|run| run.id.clone()).collect();
+        let mut launched = Launched::look(&self.host, self.adapters, open.into_iter());
+        let (mut survey, by_name) = self.ask(began, unasked);
+        self.launches.read(&self.host, self.adapters);
+        let new = self.open_runs().into_iter().filter(|run| !known.contains(&run.id));
+        launched.add(Launched::look(&self.host, self.adapters, new));
+        for sessions in [&mut survey.listing.sessions, &mut survey.resting, &mut self.first] {
+            self.launches.add(sessions);
+        }
+        (survey, by_name, launched)
+    }
+
+    /// Returns the runs whose end is not known.
+    fn open_runs(&self) -> Vec<Run> {
+        let open = self.launches.newest().filter(|launch| launch.ended.is_none());
+        open.map(|launch| launch.run.clone()).collect()
+    }
+
+    /// Asks all adapters. An adapter that is asked in the background contributes its last answer.
     fn ask(&mut self, began: Instant, unasked: &[&'static str]) -> (Survey, Vec<ByName>) {
         let first = !self.edges.has_begun();
         if first {
@@ -327,13 +359,12 @@ impl Watcher {
         let aside = self.aside.iter().map(Aside::name);
         let left_out: Vec<&'static str> = unasked.iter().copied().chain(aside).collect();
         let known = self.edges.known();
-        let (host, launches) = (&self.host, &mut self.launches);
-        let answer = aside::ask(host, self.adapters, &left_out, launches, known);
+        let answer = aside::ask(&self.host, self.adapters, &left_out, known);
         let Answer { mut survey, by_name } = answer;
         let mut by_name = vec![by_name];
         for aside in &mut self.aside {
             let heard = aside.hear(first.then(|| began + GRACE));
-            // Whoever answers for the first time after the first look tells nothing new.
+            // A first answer after the first look reports no events: its sessions may have been there.
             self.first.extend(heard.into_iter().flatten().filter(|_| !first).cloned());
             if let Some(answer) = aside.answer().cloned() {
                 survey.add(answer.survey);
@@ -343,14 +374,15 @@ impl Watcher {
         (survey, by_name)
     }
 
-    /// Returns the sessions that were there and are missing, but for those that were not asked for.
+    /// Returns the sessions of the look before that are missing now, except those of adapters that were
+    /// not asked.
     fn missing(&self, sessions: &[Session], unasked: &[&'static str]) -> Vec<Key> {
         let mut missing = self.edges.missing(sessions);
         missing.retain(|key| !unasked.contains(&key.adapter()));
         missing
     }
 
-    /// Takes in what was said by name of those that were there and are missing.
+    /// Returns what the look by name found for each missing session.
     fn take_names(
         &mut self,
         listing: &Listing,
@@ -383,8 +415,9 @@ impl Watcher {
         named
     }
 
-    /// Takes in what a look by name said. How a launched agent ended is written by its parent a moment
-    /// after its death: that, or the parent's own end, is waited for.
+    /// Returns what a look by name found for one missing session. The shim of a launched agent writes
+    /// `exit.json` a moment after the agent has exited; until then, or until the shim has exited, the
+    /// session counts as leaving.
     fn said(
         &self,
         key: &Key,
@@ -399,7 +432,7 @@ impl Watcher {
             self.launches.add(std::slice::from_mut(&mut session));
             return Named::Seen(Box::new(session));
         };
-        // Whether anybody is left to write is asked before whether it is written.
+        // The shim is checked before `exit.json`: it may write the file and exit in between.
         let attended = launch.run.is_attended(&self.host);
         let launch = launch.again(&self.host, self.adapters);
         if launch.ended.is_none() && attended {
@@ -414,12 +447,12 @@ impl Watcher {
             }
         }
         launch.add(&mut session);
-        // As whoever remembers it will tell it; its own record may say when its last turn ended.
+        // The end of the run counts, as in a later replay; the record may only have the end of the turn.
         session.ended_at = launch.ended.map(|ended| ended.at).or(session.ended_at);
         Named::Seen(Box::new(session))
     }
 
-    /// Returns the launch that each of these lives by.
+    /// Returns the launch that serves each of these sessions.
     fn lives(&self, sessions: &[Session], at: Time) -> HashMap<Key, Life> {
         let mut lives = HashMap::new();
         for session in sessions {
@@ -427,7 +460,8 @@ impl Watcher {
             let Some(launch) = self.launches.get(run) else { continue };
             let process: Option<&ProcId> = launch.started.as_ref().map(|s| &s.process);
             let serves = process.is_some_and(|process| session.is_served_by(process));
-            // After the end of a launch somebody else serves it; unless it ended while we looked.
+            // After the end of a launch another process serves the session, unless the launch ended
+            // during this look.
             if serves || launch.ended.as_ref().is_none_or(|ended| ended.at >= at) {
                 lives.insert(key, life_of(launch));
             }
@@ -435,7 +469,7 @@ impl Watcher {
         lives
     }
 
-    /// Returns the launches that are over and were not told to be.
+    /// Returns the launches that have ended and whose end was not reported.
     fn passed(&mut self, sessions: &[Session], named: &HashMap<Key, Named>) -> Vec<Passed> {
         let untold = self.launches.newest();
         let untold = untold.filter(|l| l.ended.is_some() && !self.edges.is_over(&l.run.id));
@@ -477,13 +511,13 @@ impl Watcher {
         passed
     }
 
-    /// Adds what of our own folders tells that something begins, ends or changes.
+    /// Adds the folders and files of this program that change with launches, locks and fuses.
     fn add_own_signs(&self, signs: &mut Signs) {
         let state = self.host.state();
         signs.places.extend(["runs", "locks", "fuses"].map(|folder| state.join(folder)));
-        for launch in self.launches.newest().filter(|l| l.ended.is_none()) {
-            let told = ["started.json", "session.json", "exit.json"];
-            signs.places.extend(told.map(|name| launch.run.directory.join(name)));
+        for run in self.open_runs() {
+            let files = ["started.json", "session.json", "exit.json"];
+            signs.places.extend(files.map(|name| run.directory.join(name)));
         }
     }
 }

@@ -1,8 +1,7 @@
-//! The count of threads that were given up and still hang in a read nobody can cancel.
+//! The number of threads that were given up and still hang in a read which cannot be cancelled.
 //!
-//! The asker gives a thread up when its time is over; the thread ends whenever it ends, perhaps in that
-//! very moment. Whichever comes first, the count is right afterwards: a thread counts exactly while it
-//! is given up and has not ended.
+//! The caller gives a thread up at the deadline, and the thread may end at the same moment. The count is
+//! correct in either order: a thread counts while it is given up and has not ended.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +17,7 @@ pub(super) fn count_of(adapter: &'static str, home: Option<&str>) -> Arc<AtomicU
     Arc::clone(counts.entry((adapter, home.map(str::to_owned))).or_default())
 }
 
-/// What the asker and the thread share about one question.
+/// The state that the caller and the thread of one question share.
 #[derive(Clone, Debug)]
 pub(super) struct Ticket {
     settled: Arc<AtomicBool>,
@@ -31,19 +30,19 @@ impl Ticket {
         Self { settled: Arc::default(), count }
     }
 
-    /// The asker waits no longer.
+    /// Records that the caller waits no longer.
     pub(super) fn give_up(&self) {
-        // Counted before it is settled, so that the thread cannot take away what is not there yet.
+        // The count is raised first, so that the thread cannot lower it before.
         self.count.fetch_add(1, Ordering::SeqCst);
         self.settle();
     }
 
-    /// The thread has ended.
+    /// Records that the thread has ended.
     pub(super) fn end(&self) {
         self.settle();
     }
 
-    /// Whoever comes second takes it off the count, if it ever was on it.
+    /// The second of the two calls lowers the count.
     fn settle(&self) {
         if self.settled.swap(true, Ordering::SeqCst) {
             self.count.fetch_sub(1, Ordering::SeqCst);

@@ -27,14 +27,14 @@ pub struct View {
     now: Time,
     served: HashMap<String, Vec<Served>>,
     unjoined: Vec<Served>,
-    /// Why absence proves nothing in this look.
+    /// The gaps of this look. With a gap, a missing process proves nothing.
     gaps: Vec<String>,
     /// The process table itself has gaps.
     table_gaps: bool,
 }
 
 impl View {
-    /// Sorts what a look found by the session it concerns.
+    /// Groups the claims of a look by session.
     #[must_use]
     pub fn new(adapter: &'static str, root: &Root, look: &Look, live: Found<Served>) -> Self {
         let mut gaps = look.table.gaps.clone();
@@ -64,7 +64,7 @@ impl View {
         }
     }
 
-    /// Returns the ids of all sessions somebody serves, sorted.
+    /// Returns the ids of all served sessions, sorted.
     #[must_use]
     pub fn served_ids(&self) -> Vec<String> {
         let mut ids: Vec<_> = self.served.keys().cloned().collect();
@@ -72,7 +72,7 @@ impl View {
         ids
     }
 
-    /// Says whether somebody serves this session.
+    /// Says whether a live source names this session.
     #[must_use]
     pub fn serves(&self, id: &str) -> bool {
         self.served.contains_key(id)
@@ -94,7 +94,7 @@ impl View {
         self.unjoined.iter()
     }
 
-    /// Returns when the oldest process began that may serve a session we cannot name.
+    /// Returns the start time of the oldest unjoined process that may serve a session.
     #[must_use]
     pub fn oldest_unjoined_ms(&self) -> Option<i64> {
         let may = self.unjoined.iter().filter(|s| s.may_serve);
@@ -126,7 +126,7 @@ impl View {
             let serving = |id: &ProcId| ServingProcess { id: id.clone(), join: claim.join };
             session.processes.extend(claim.by.iter().map(serving));
             session.hosted |= claim.hosted;
-            // Where the vendor's live record says it works now counts before an older line.
+            // The directory of the agent's live record is newer than that of the session file.
             let said = claim.cwd.clone().or(session.cwd.take());
             session.cwd = said.or_else(|| claim.stands_in.clone());
             session.name = claim.name.clone().or(session.name.take());

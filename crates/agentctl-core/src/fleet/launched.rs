@@ -1,6 +1,7 @@
-//! What only a launch knows, put beside what the agent's own files say: group, run, name, exit code.
+//! Adds the fields that only a launch knows to its session: group, run, name, exit code.
 //!
-//! Nothing here touches a status, an outcome or a process: wipe all runs and only these fields go.
+//! Nothing here changes a status, an outcome or a process: without the runs folder only these fields are
+//! missing.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,29 +11,29 @@ use crate::host::Host;
 use crate::model::{Session, is_session_id};
 use crate::runs::{FIRST_OUTPUT_BYTES, Run, RunEnd, Runs, Spec, Started, beginning};
 
-/// One launch, as its run's folder tells it.
+/// One launch, as the folder of its run describes it.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The run.
     pub run: Run,
-    /// What was asked for.
+    /// The request.
     pub spec: Spec,
-    /// The session it became, once that is known.
+    /// Its session, once that is known.
     pub session: Option<String>,
-    /// Which process it became, once it has.
+    /// Its processes, once they have started.
     pub started: Option<Started>,
     /// How it ended, once it has.
     pub ended: Option<RunEnd>,
 }
 
-/// All launches that are kept. What a folder says for good is read once, for as long as it lies there.
+/// All launches in the runs folder. Facts that cannot change any more are read once.
 #[derive(Debug, Default)]
 pub struct Launches {
     by_run: BTreeMap<String, Launch>,
 }
 
 impl Launches {
-    /// Reads what is new.
+    /// Reads the runs folder again: new runs, and new facts of runs that have not ended.
     pub fn read(&mut self, host: &Host, adapters: Adapters) {
         let mut known = std::mem::take(&mut self.by_run);
         for run in Runs::of(host).all().unwrap_or_default() {
@@ -60,7 +61,7 @@ impl Launches {
         self.by_run.get(run)
     }
 
-    /// Adds what the newest launch of each session knows.
+    /// Adds the fields of the newest launch of each session.
     pub fn add(&self, sessions: &mut [Session]) {
         let newest = self.newest_of_each_session();
         if newest.is_empty() {
@@ -101,37 +102,37 @@ impl Launches {
 }
 
 impl Launch {
-    /// Reads what was not written yet; an end counts once it is known which session it is the end of.
-    /// That is the launcher's to say, and a quick agent has ended before: as long as there is a launcher,
-    /// its silence does not mean that there was no session.
+    /// Reads the facts that were missing. An end counts only when its session is known: the launcher writes
+    /// the session, and a quick agent may have ended before. While the launcher lives, a missing session
+    /// does not mean that there was none.
     fn once_told(self, host: &Host, adapters: Adapters) -> Self {
-        // Whether anybody is left to say it is asked before whether it is said.
+        // The launcher is checked before the session: it may write the session and exit in between.
         let untold = self.run.is_being_launched() && self.run.session().is_none();
         let mut launch = self.again(host, adapters);
         launch.ended = launch.ended.filter(|_| !untold);
         launch
     }
 
-    /// Reads what was not written yet when it was last read.
+    /// Reads the facts that were missing when it was last read.
     #[must_use]
     pub fn again(mut self, host: &Host, adapters: Adapters) -> Self {
-        // Whether it has ended is read first: everything else is there then.
+        // The end is read first: when it is there, all other facts are there too.
         self.ended = self.ended.or_else(|| self.run.ended());
         self.started = self.started.or_else(|| self.run.started());
-        // An id that was only chosen may turn out to be another one.
+        // The agent may use another id than the one that was chosen for it.
         let session = || session_of(host, adapters, &self.run, &self.spec);
         self.session = self.session.filter(|_| self.run.session().is_some()).or_else(session);
         self
     }
 
-    /// Adds what it knows to its session.
+    /// Adds its fields to its session.
     pub fn add(&self, session: &mut Session) {
         session.run = Some(self.run.id.clone());
         session.group.clone_from(&self.spec.group);
-        // A name the agent itself keeps is the newer one.
+        // A name in the agent's own record is newer.
         session.name = session.name.take().or_else(|| self.spec.name.clone());
         let Some(ended) = self.ended.as_ref().filter(|_| !session.status.is_live()) else { return };
-        // Somebody else may have continued it since: then how this run ended says nothing.
+        // If the session was continued after the end of this run, its exit code does not apply.
         if session.last_activity_at.is_none_or(|last| last <= ended.at) {
             session.exit = session.exit.or(Some(ended.exit));
             session.ended_at = session.ended_at.or(Some(ended.at));
@@ -139,7 +140,7 @@ impl Launch {
     }
 }
 
-/// Adds what the newest run of each session knows.
+/// Adds the fields of the newest run of each session.
 pub fn add(host: &Host, adapters: Adapters, sessions: &mut [Session]) {
     let mut launches = Launches::default();
     launches.read(host, adapters);
@@ -153,8 +154,8 @@ pub(super) fn add_to_rows(host: &Host, adapters: Adapters, rows: &mut Rows) {
     launches.add_to_rows(rows);
 }
 
-/// Returns the session of a run: as the launcher wrote it, as it was chosen, or as the agent told it
-/// when nobody listened any more.
+/// Returns the session of a run: as the launcher wrote it, as the first output of the agent names it, or as
+/// it was chosen.
 #[must_use]
 pub fn session_of(host: &Host, adapters: Adapters, run: &Run, spec: &Spec) -> Option<String> {
     if let Some(session) = run.session() {

@@ -1,5 +1,5 @@
-//! One look at sessions that somebody waits for: the same verdict as everywhere, without counting
-//! tokens, and beside it what would tell that a further look is worth while.
+//! One look at sessions by name: the same verdict as in a list, without tokens, and the places where the next
+//! change would show.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,14 +12,14 @@ use crate::host::Host;
 use crate::model::{Fault, Locator, ProcId, Session, Status, Target};
 use crate::talk::Pushing;
 
-/// Where a change would show: each of them is a hint to look again.
+/// The places where a change would show. A change there is a hint to look again, not a fact.
 #[derive(Clone, Debug, Default)]
 pub struct Signs {
     /// The processes whose exit may change something.
     pub processes: Vec<ProcId>,
     /// The directories and files where a change shows.
     pub places: Vec<PathBuf>,
-    /// The servers that say by themselves when something changes.
+    /// The servers that announce changes.
     pub pushing: Vec<Pushing>,
     /// The homes that only processes name.
     pub named_homes: Vec<NamedHome>,
@@ -35,7 +35,7 @@ pub struct NamedHome {
 }
 
 impl Signs {
-    /// Adds others to these.
+    /// Adds other places.
     pub fn add(&mut self, more: Self) {
         self.processes.extend(more.processes);
         self.places.extend(more.places);
@@ -44,7 +44,7 @@ impl Signs {
     }
 }
 
-/// What one look says about one session, and where the next change would show.
+/// One session as one look showed it, and where the next change would show.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// The session; `None` when no source knows it (any more), or the look failed.
@@ -55,12 +55,12 @@ pub struct Observed {
     pub signs: Signs,
 }
 
-/// What one look says about several sessions.
+/// Several sessions as one look showed them.
 #[derive(Clone, Debug)]
 pub struct Observation {
     /// In the order they were asked for.
     pub seen: Vec<Observed>,
-    /// What failed.
+    /// The sources that failed.
     pub faults: Vec<Fault>,
 }
 
@@ -106,7 +106,7 @@ pub fn observe(
     Observation { seen, faults }
 }
 
-/// Nobody else's processes are looked at when all targets are of one adapter.
+/// Returns the one adapter of all targets, if they have the same: fewer processes are read then.
 fn narrowed(adapters: Adapters, targets: &[Target]) -> Adapters {
     let Some(first) = targets.first() else { return &[] };
     let place = adapters.iter().position(|a| a.name() == first.adapter);
@@ -133,7 +133,7 @@ impl Question<'_> {
         for (index, end) in places {
             let observed = match self.rows.get(before..end) {
                 Some([.., row]) => self.observed(&row.locator, row.session.clone()),
-                // A process without a session: its home's live records tell when it gets one, or ends.
+                // The live records of the home change when the process gets a session or exits.
                 _ => {
                     let places = self.store.watched(&nobody());
                     Observed { signs: Signs { places, ..Signs::default() }, ..Observed::default() }
@@ -161,7 +161,7 @@ impl Question<'_> {
     pub(super) fn observed(&self, locator: &Locator, session: Session) -> Observed {
         let claims = self.view.claims(&locator.id);
         let mut processes = session.process_ids();
-        // Whoever may be serving it settles the doubt by leaving.
+        // The exit of a process that may serve it decides an unknown status.
         if session.status == Status::Unknown {
             let suspects = self.view.unjoined().flat_map(|served| served.by.iter().cloned());
             processes.extend(suspects);

@@ -77,9 +77,9 @@ enum Confirm {
     Again,
 }
 
-/// So many records are kept until they are confirmed; the others are read again.
+/// Number of records that are kept until they are confirmed; the others are read again.
 const KEPT_MOST: usize = 4096;
-/// So many records are read before any of them is decided about: records are larger than rows.
+/// Number of records that are read before they become rows: records are larger than rows.
 const READ_AT_ONCE: usize = 4096;
 
 impl<'a> Question<'a> {
@@ -112,7 +112,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Reads what lives, and the history that is given.
+    /// Reads the live sessions and the given history.
     pub(super) fn add_living(&mut self, history: Option<Found<Locator>>) {
         let locators = match history {
             Some(history) => self.take_history(history),
@@ -128,14 +128,14 @@ impl<'a> Question<'a> {
         history.rows
     }
 
-    /// Sessions that a process without a record of its own may be serving.
+    /// Returns the sessions that a process without a live record may serve.
     pub(super) fn possibly_served(&mut self) -> Vec<Locator> {
         let Some(since) = self.view.oldest_unjoined_ms() else { return Vec::new() };
         let recent = self.store.history(Some(since));
         self.take_history(recent)
     }
 
-    /// Sessions a live source names that are not among these.
+    /// Returns the sessions that a live source names and that are not listed.
     pub(super) fn served_elsewhere_in_list(&mut self, listed: &[Locator]) -> Vec<Locator> {
         let served = self.view.served_ids();
         if served.is_empty() {
@@ -151,7 +151,7 @@ impl<'a> Question<'a> {
         missing
     }
 
-    /// Finds where a record lies; where we could not look everywhere, it may be hidden there.
+    /// Finds the record of a session. After an incomplete search a missing record may be hidden.
     pub(super) fn written(&mut self, locator: &Locator) -> Locator {
         let found = written(self.store, locator);
         if found.rows.is_empty() && !found.whole {
@@ -168,7 +168,7 @@ impl<'a> Question<'a> {
         record
     }
 
-    /// Reads one session; a subagent is judged by its parent's process.
+    /// Reads one session. The status of a subagent depends on the process of its parent.
     pub(super) fn add_one(&mut self, locator: &Locator, depth: Depth) {
         let locator = self.written(locator);
         let record = self.store.record(&locator, depth);
@@ -214,8 +214,8 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Says that the deadline passed before everything was read. Whoever asked waits no longer, so the
-    /// thread has nothing more to do than to end.
+    /// Records that the deadline passed before everything was read. The caller waits no longer, so the
+    /// thread ends.
     pub(super) fn out_of_time(&mut self) {
         let message = "not every session could be read in time; some are missing".to_owned();
         let fault =
@@ -230,7 +230,7 @@ impl<'a> Question<'a> {
     }
 
     pub(super) fn push(&mut self, locator: Locator, record: Record) {
-        // A subagent belongs under its parent, wherever its own record lies.
+        // A subagent is listed below its parent, wherever its record lies.
         if record.parent.is_some() || record.absent {
             return;
         }
@@ -261,7 +261,7 @@ impl<'a> Question<'a> {
         self.push_row(locator, session, confirm);
     }
 
-    /// Adds the processes without a session; one that may serve a session read above is unknown.
+    /// Adds the processes without a session. A process that may serve a listed session is unknown.
     pub(super) fn add_unjoined(&mut self, wanted: impl Fn(&Served) -> bool) {
         let unjoined: Vec<&Served> = self.view.unjoined().filter(|s| wanted(s)).collect();
         let mut may_serve: Vec<Vec<(usize, String)>> = vec![Vec::new(); unjoined.len()];
@@ -290,8 +290,8 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// "Nobody serves it, yet its turn is open" may only mean that it ended, or began, while we
-    /// looked. So look once more: at the living first, then at the record.
+    /// Looks again at sessions with an open turn and no process: the process may have started or exited
+    /// during the look. The processes are read first, then the record.
     pub(super) fn confirm(&mut self) {
         if self.rows.iter().all(|row| matches!(row.confirm, Confirm::No)) {
             return;
@@ -312,7 +312,7 @@ impl<'a> Question<'a> {
                 Confirm::Again => None,
             };
             if Instant::now() >= look.deadline {
-                // What was said first rests on a look that was not taken again.
+                // There is no time for the second look, so the first verdict is not confirmed.
                 verdict::changed_during_look(&mut row.session);
                 continue;
             }
@@ -344,7 +344,7 @@ impl<'a> Question<'a> {
             packed.push((row.number, self.packer.pack(&row.session)));
         }
         packed.sort_by_key(|(number, _)| *number);
-        // Collected in the memory of the rows themselves; nothing stands twice.
+        // `collect` reuses the memory of the rows.
         append(&mut found.rows, packed.into_iter().map(|(_, row)| row).collect());
         found.faults.extend(self.faults);
     }
@@ -383,14 +383,14 @@ fn is_since(session: &Session, since: Option<i64>) -> bool {
     session.status.is_live() || session.last_activity_at.is_none_or(|t| t.millis() >= since)
 }
 
-/// Leaves of a session what a table shows, and what decides whether it is shown.
+/// Clears the fields that neither a table nor its filters use.
 fn leave_for_table(session: &mut Session) {
     (session.evidence, session.notes) = (Vec::new(), Vec::new());
     (session.prompt, session.model, session.native_key) = (None, None, None);
 }
 
-/// Adds rows to others; where there are none yet nothing is moved. Many rows are moved piece by piece, and
-/// their old memory is given back piece by piece.
+/// Appends rows. An empty list takes the rows without a copy; many rows are moved in pieces, and their old
+/// memory is freed piece by piece.
 pub(super) fn append<T>(all: &mut Vec<T>, mut more: Vec<T>) {
     const PIECE: usize = 4096;
     if all.is_empty() {
@@ -407,7 +407,7 @@ pub(super) fn append<T>(all: &mut Vec<T>, mut more: Vec<T>) {
     all[from..].reverse();
 }
 
-/// Finds where a session's record lies, if a live source named it before it was written.
+/// Finds the record of a session that a live source named.
 pub(crate) fn written(store: &dyn Store, locator: &Locator) -> Found<Locator> {
     if locator.path.is_some() {
         return Found { rows: vec![locator.clone()], ..Found::default() };
@@ -429,7 +429,7 @@ fn read_all(
         let record = |l| (Instant::now() < until).then(|| store.record(l, depth));
         chunk.iter().map(record).collect()
     };
-    // Asking how many cores there are means reading a dozen files: only for many records.
+    // The number of cores is read from a dozen files, which pays only for many records.
     let cores = || std::thread::available_parallelism().map_or(1, usize::from).min(8);
     let threads = if locators.len() < 64 { 1 } else { cores() };
     if threads == 1 {

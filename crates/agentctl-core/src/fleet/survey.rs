@@ -1,30 +1,30 @@
-//! One look at everything that lives, and beside it every place where the next change would show.
+//! One look at all live sessions, and every place where the next change would show.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::observe::{NamedHome, Signs};
-use super::{Adapters, Launches, Query, Question, each_adapter, each_root, sort};
+use super::{Adapters, Query, Question, each_adapter, each_root, sort};
 use crate::adapters::{Adapter, Found, Look};
 use crate::host::Host;
 use crate::model::{Listing, SCHEMA_VERSION, Session};
 
-/// What lives, and where the next change would show.
+/// The live sessions, and where the next change would show.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// The same as [`super::list`] would have said.
+    /// The sessions that [`super::list`] returns without history.
     pub listing: Listing,
-    /// What rests in shared servers.
+    /// The sessions that rest in shared servers.
     pub resting: Vec<Session>,
-    /// Where a change of any of them would show, and where a new one would.
+    /// Where a change of one of these sessions, or a new session, would show.
     pub signs: Signs,
-    /// How long each home took to answer, by its adapter. Who was not asked or did not answer is missing.
+    /// How long each home took to answer, by its adapter. A home without an answer is missing.
     pub took: Vec<(&'static str, Duration)>,
 }
 
 impl Survey {
-    /// Adds what others said.
+    /// Adds the survey of other adapters.
     pub fn add(&mut self, more: Self) {
         self.listing.sessions.extend(more.listing.sessions);
         sort(&mut self.listing.sessions);
@@ -43,14 +43,10 @@ struct Share {
     took: (&'static str, Duration),
 }
 
-/// Lists what lives at this moment, all adapters but these.
+/// Lists the live sessions of all adapters except `left_out`. The fields that only a launch knows are left
+/// empty: see [`super::Launches::add`].
 #[must_use]
-pub fn survey(
-    host: &Arc<Host>,
-    adapters: Adapters,
-    left_out: &[&'static str],
-    launches: &mut Launches,
-) -> Survey {
+pub fn survey(host: &Arc<Host>, adapters: Adapters, left_out: &[&'static str]) -> Survey {
     let left_out = left_out.to_vec();
     let found = each_adapter(host, adapters, host.deadlines.live, move |adapter, look| {
         if left_out.contains(&adapter.name()) { Found::default() } else { home(adapter, look) }
@@ -58,7 +54,7 @@ pub fn survey(
     let (mut sessions, mut resting) = (Vec::new(), Vec::new());
     let mut signs = Signs::default();
     let mut took = Vec::new();
-    // Where its home is not there yet, the first session begins with making it.
+    // The first session of an agent creates its home.
     let homes = adapters.iter().flat_map(|adapter| adapter.homes(host));
     signs.places.extend(homes.filter(|path| !path.exists()).map(|path| absolute(host, path)));
     for share in found.rows {
@@ -67,9 +63,6 @@ pub fn survey(
         signs.add(share.signs);
         took.push(share.took);
     }
-    launches.read(host, adapters);
-    launches.add(&mut sessions);
-    launches.add(&mut resting);
     sort(&mut sessions);
     let mut faults = found.faults;
     faults.sort();
@@ -96,7 +89,7 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
         let named = root.place().directory().filter(|_| !root.is_known());
         let named = named.map(|path| NamedHome { path: path.to_owned(), places: places.clone() });
         let mut signs = Signs {
-            // A home that only processes name is looked at for as long as one of them lives.
+            // A home that only processes name is surveyed while one of these processes lives.
             processes: root.named_by.clone(),
             places,
             pushing: store.announcing(),
@@ -106,7 +99,7 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
         let (mut sessions, mut resting) = (Vec::new(), Vec::new());
         for row in rows.into_iter().filter(|row| all.admits(&row.session)) {
             let rests = !living.admits(&row.session);
-            // What a server elsewhere keeps is told by that server alone.
+            // A session without a local process changes only at its server, which announces it.
             if rests && row.session.processes.is_empty() {
                 resting.push(row.session);
                 continue;

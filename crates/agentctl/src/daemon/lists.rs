@@ -68,7 +68,12 @@ mod tests {
             let sessions: Vec<Session> = (0..count).map(session).collect();
             let mut rows = Rows::of(&sessions);
             let message = "\"sessions\":[]".to_owned();
-            rows.faults.push(Fault { adapter: "any", root: None, code: FaultCode::Timeout, message });
+            rows.faults.push(Fault {
+                adapter: "any",
+                root: None,
+                code: FaultCode::Timeout,
+                message,
+            });
             let text: Vec<u8> = parts(&rows).flat_map(|part| json(&rows, part).unwrap()).collect();
             assert!(text == json_line(&rows).unwrap().as_bytes(), "{count}");
         }

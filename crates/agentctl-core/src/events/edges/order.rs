@@ -1,25 +1,25 @@
-//! What holds for a whole stream: no id is told twice, and `at` never runs backwards.
+//! The rules of a whole stream: no id is used twice, and `at` never runs backwards.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::events::{Event, identity};
 use crate::model::Time;
 
-/// So many ids are remembered.
+/// Number of ids that are remembered.
 const REMEMBERED: usize = 1024;
 
-/// What was told, as far as the next event must be compared with it.
+/// The events that were reported, as far as the next event is compared with them.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// The newest `at` that was told.
+    /// The latest `at` that was reported.
     floor: Option<Time>,
-    /// The ids that were told last, oldest first, and how often each was.
+    /// The ids that were reported last, oldest first, and how often each was.
     ids: VecDeque<String>,
     times: HashMap<String, u32>,
 }
 
 impl Order {
-    /// Takes in what another watcher told.
+    /// Records an event that another watcher reported.
     pub(super) fn suppose(&mut self, told: &Event) {
         if !told.late {
             self.floor = self.floor.max(Some(told.at));
@@ -27,10 +27,10 @@ impl Order {
         self.remember(&told.id);
     }
 
-    /// Puts the events of one look into the order of their times. An event is dated neither before one
-    /// that was told already nor after the look that shows it was over: a record may be older than what was told
-    /// since, and a clock may be ahead or set back. The beginning and the end of a launch keep the time
-    /// that their run has on disk: that is what every other teller of them says.
+    /// Sorts the events of one look by time. An event is dated neither before an event that was reported
+    /// already nor after the end of the look: a record may be older than the last event, and a clock may be
+    /// ahead or set back. The start and the end of a launch keep the time that their run has on disk,
+    /// because every other watcher reports that time.
     pub(super) fn arrange(&mut self, events: &mut [Event], looked: Time) {
         let latest = self.floor.map_or(looked, |floor| floor.max(looked));
         for event in &mut *events {
@@ -43,13 +43,13 @@ impl Order {
             self.floor = self.floor.max(Some(event.at.min(latest)));
             let told = self.remember(&event.id);
             if told > 0 {
-                // Another edge that looks the same: a session may come back with nothing written.
+                // A further edge with the same id: a session may come back without a new entry.
                 event.id = identity(&[&event.id, &told.to_string()]);
             }
         }
     }
 
-    /// Remembers an id and returns how often it was told before.
+    /// Remembers an id and returns how often it was reported before.
     fn remember(&mut self, id: &str) -> u32 {
         let times = self.times.entry(id.to_owned()).or_default();
         *times += 1;

@@ -1,4 +1,4 @@
-//! What is known of one session from look to look, and what was told of it.
+//! The state of one session from look to look, and what was reported about it.
 
 use std::time::Instant;
 
@@ -6,22 +6,22 @@ use super::Life;
 use super::telling::process_text;
 use crate::model::{ReasonKind, Session, Status, Time};
 
-/// How a session stands, and what was told of it.
+/// The state of a session, and what was reported about it.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     pub(super) session: Session,
-    /// The status that a listener knows who heard every event; `None` while nothing was told.
+    /// The status that the events so far amount to; `None` while there was none.
     pub(super) told: Option<Told>,
-    /// When that began, where it was told.
+    /// The time of the last event.
     pub(super) told_at: Option<Time>,
-    /// Since when it cannot be told what it does.
+    /// Since when its status is unknown.
     pub(super) doubt: Option<Instant>,
-    /// A prompt that is not told yet.
+    /// A prompt that is not reported yet.
     pub(super) held: Option<Held>,
     pub(super) life: Option<Life>,
-    /// The process that served it when it was last seen to be served.
+    /// The process that served it last.
     pub(super) process: String,
-    /// So many edges since its newest entry: they are told apart by that.
+    /// Number of edges since its newest entry; it makes their ids differ.
     pub(super) count: u32,
 }
 
@@ -32,7 +32,7 @@ impl Standing {
         Self { session, told, told_at: None, doubt: None, held: None, life, process, count: 0 }
     }
 
-    /// Says whether this status, or this prompt, was told already.
+    /// Says whether its status, or its prompt, was reported already.
     pub(super) fn is_told(&self) -> bool {
         let now = Told::of(&self.session);
         self.told.as_ref().is_some_and(|told| match (told.status, now.status) {
@@ -41,7 +41,7 @@ impl Standing {
         })
     }
 
-    /// Notes that the status as it is now was told, or needs no telling.
+    /// Records that its current status was reported, or needs no report.
     pub(super) fn note_told(&mut self) {
         let mut now = Told::of(&self.session);
         if let Some(told) = self.told.take().filter(|told| told.status == Status::Waiting)
@@ -54,11 +54,11 @@ impl Standing {
     }
 }
 
-/// What was told last.
+/// The last report.
 #[derive(Clone, Debug)]
 pub(super) struct Told {
     pub(super) status: Status,
-    /// What it asked, where the status is `waiting`.
+    /// The prompt, where the status is `waiting`.
     prompt: Prompt,
 }
 
@@ -67,23 +67,23 @@ impl Told {
         Self { status: session.status, prompt: Prompt::of(session) }
     }
 
-    /// What a listener knows who heard that a session has started.
+    /// Returns the report that the event `session.started` amounts to.
     pub(super) fn running() -> Self {
         Self { status: Status::Running, prompt: Prompt::default() }
     }
 }
 
-/// A prompt without a detail: the live source says that a human is needed, and the record that says
-/// for what may be written in this moment.
+/// A prompt without a detail: the live source says that a human is needed, and the record with the detail
+/// may not be written yet.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) since: Instant,
     pub(super) at: Time,
-    /// The session as it was then.
+    /// The session when the prompt was first seen.
     pub(super) session: Session,
 }
 
-/// What tells one prompt from the next.
+/// The identity of a prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Prompt {
     kind: Option<ReasonKind>,
@@ -102,8 +102,8 @@ impl Prompt {
         }
     }
 
-    /// Says whether this may be the same prompt. A part that one of the two looks did not know is no
-    /// difference: it may have come since, or be gone from the record before the live source says so.
+    /// Says whether this may be the same prompt. A part that is missing in one of the two looks is no
+    /// difference: it may be newer, or gone from the record before the live source changes.
     fn is_same(&self, now: &Self) -> bool {
         let same_words = match (&self.detail, &now.detail) {
             (Some(before), Some(now)) => before == now,
@@ -116,7 +116,7 @@ impl Prompt {
         self.kind == now.kind && same_call
     }
 
-    /// Adds what an earlier look knew of the same prompt.
+    /// Adds the parts that an earlier look found of the same prompt.
     fn add(&mut self, earlier: Self) {
         self.detail = self.detail.take().or(earlier.detail);
         self.call = self.call.take().or(earlier.call);

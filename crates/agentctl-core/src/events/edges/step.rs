@@ -13,7 +13,7 @@ use crate::model::{Fault, HomeScope, Session, Status, Time};
 pub(super) struct Step<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) before: Time,
-    /// What could not be asked before.
+    /// The faults of the look before.
     pub(super) blind: &'a [Fault],
     /// No prompt is held back for its detail.
     pub(super) tells_at_once: bool,
@@ -22,11 +22,11 @@ pub(super) struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// One that was not there before.
+    /// Compares a session that the look before did not show.
     pub(super) fn appear(&mut self, key: &Key, session: Session, life: Option<Life>) -> Standing {
         let mut next = Standing::new(session, life);
         if key.who.is_err() {
-            // Of a process without a session only that a human is needed is told.
+            // For a process without a session only `waiting` is reported.
             if next.session.status == Status::Waiting {
                 self.tell(EventKind::Waiting, &mut next, self.snapshot.at);
             }
@@ -47,7 +47,7 @@ impl Step<'_> {
         }
         match next.session.status {
             Status::Running if !woke => {}
-            // A doubt is told when it has lasted.
+            // An unknown status is reported when it has lasted.
             Status::Unknown => {
                 next.told = (!woke).then(Told::running);
                 next.doubt = Some(self.snapshot.moment);
@@ -64,8 +64,8 @@ impl Step<'_> {
         next
     }
 
-    /// Says whether a session that the look before did not show was there all the same: kept by a
-    /// server elsewhere, whose resting sessions are not followed, or hidden by a fault.
+    /// Says whether a session that the look before did not show existed already: at rest in a remote server,
+    /// whose resting sessions are not followed, or hidden by a fault.
     fn was_there(&self, key: &Key, session: &Session) -> bool {
         let before = session.started_at.is_none_or(|t| t < self.before);
         let remote = session.hosted && session.processes.is_empty();
@@ -78,7 +78,7 @@ impl Step<'_> {
                     .any(|fault| fault.hides(key.adapter, HomeScope::One(&key.root))))
     }
 
-    /// One that was there before.
+    /// Compares a session that the look before showed too.
     pub(super) fn advance(
         &mut self,
         mut was: Standing,
@@ -109,14 +109,14 @@ impl Step<'_> {
         if status != Status::Waiting {
             self.release(&mut was);
         }
-        // Of a process without a session only that a human is needed is told.
+        // For a process without a session only `waiting` is reported.
         let worth_telling = was.session.id.is_some() || status == Status::Waiting;
         if !was.is_told() && worth_telling {
             if self.holds(&mut was, at) {
                 return was;
             }
-            // Seen to ask before its detail was known: the entry that has it says when, if one was
-            // written since.
+            // The prompt was held back for its detail. The entry with the detail dates it, if one was
+            // written since; otherwise the time at which it was first seen.
             let held = was.held.take().filter(|_| !written);
             self.tell(kind_of(status), &mut was, held.map_or(at, |held| held.at));
         }
@@ -125,7 +125,7 @@ impl Step<'_> {
         was
     }
 
-    /// When the status as it is now began.
+    /// Returns when the current status began.
     fn moment_of(&self, was: &Standing, written: bool) -> Time {
         let session = &was.session;
         match session.status {
@@ -144,7 +144,7 @@ impl Step<'_> {
         }
     }
 
-    /// Holds a prompt back whose detail may be on its way; says whether it is held back.
+    /// Holds a prompt back whose detail may follow; says whether it is held back.
     fn holds(&self, standing: &mut Standing, at: Time) -> bool {
         let session = &standing.session;
         let bare = session.reason.as_ref().is_some_and(|reason| reason.detail.is_none());
@@ -158,7 +158,7 @@ impl Step<'_> {
         self.snapshot.moment.saturating_duration_since(since) < WORTH_A_WORD
     }
 
-    /// Tells a prompt that was held back and is over: its detail never came.
+    /// Reports a prompt that was held back and is over without its detail.
     fn release(&mut self, standing: &mut Standing) {
         let Some(held) = standing.held.take() else { return };
         let now = std::mem::replace(&mut standing.session, held.session);
@@ -167,10 +167,10 @@ impl Step<'_> {
         standing.session = now;
     }
 
-    /// Another launch serves it now: the one before is over, whether or not its end was seen.
+    /// Changes to another launch. The launch before is over, whether or not its end was seen.
     fn change_life(&mut self, was: &mut Standing, life: Option<Life>) {
         let run = |life: &Option<Life>| life.as_ref().map(|life| life.run.clone());
-        // A process that serves it without a launch may be what the launch before began.
+        // A process without a launch may have been started by the launch before.
         let Some(life) = life.filter(|life| Some(&life.run) != run(&was.life).as_ref()) else {
             return;
         };
@@ -186,7 +186,7 @@ impl Step<'_> {
         was.life = Some(life);
     }
 
-    /// One that is missing; returns how it stands if it is followed further.
+    /// Decides about a session that is missing; returns its state if it is followed further.
     pub(super) fn settle(&mut self, key: &Key, mut was: Standing) -> Option<Standing> {
         let life = was.life.clone();
         if self.snapshot.unasked.contains(&key.adapter) {
@@ -194,7 +194,7 @@ impl Step<'_> {
             let unsettled = was.doubt.is_some() || was.held.is_some();
             return Some(if unsettled { self.advance(was, session, life) } else { was });
         }
-        // A process that has gone, or has a session now.
+        // A process without a session that is missing has exited, or has a session now.
         key.who.as_ref().ok()?;
         match self.snapshot.named.get(key) {
             None | Some(Named::Leaving) => Some(was),
@@ -229,7 +229,7 @@ impl Step<'_> {
         self.advance(was, session, life);
     }
 
-    /// Launches that came and went between two looks.
+    /// Reports launches that started and ended between two looks.
     pub(super) fn pass(
         &mut self,
         standing: &BTreeMap<Key, Standing>,
@@ -250,7 +250,7 @@ impl Step<'_> {
         }
     }
 
-    /// When it happened: as a source says, if that lies between the two looks.
+    /// Returns the time that a source says, if it lies between the two looks; otherwise that of this look.
     fn when(&self, said: Option<Time>) -> Time {
         said.filter(|at| (self.before..=self.snapshot.until).contains(at))
             .unwrap_or(self.snapshot.at)
@@ -269,8 +269,8 @@ impl Step<'_> {
     }
 }
 
-/// Says whether a session rests in a server of which no process is seen here: it is history there until
-/// it is moved again, and the server's own end is no end of it.
+/// Says whether a session rests in a remote server: it is history there until it is continued, and the end
+/// of the server does not end it.
 fn rests_elsewhere(session: &Session) -> bool {
     session.status == Status::Idle && session.hosted && session.processes.is_empty()
 }

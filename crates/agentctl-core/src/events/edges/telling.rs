@@ -1,11 +1,11 @@
-//! How an event about a session is made: its kind, its id, what it carries.
+//! Makes the events about sessions: kind, id and content.
 
 use super::Life;
 use super::standing::Standing;
 use crate::events::{Event, EventKind, identity};
 use crate::model::{ProcId, Session, Status, Time};
 
-/// The event of a status.
+/// Returns the kind of event for a status.
 #[must_use]
 pub fn kind_of(status: Status) -> EventKind {
     match status {
@@ -48,7 +48,8 @@ pub(super) fn process_text(session: &Session) -> Option<String> {
     session.processes.first().map(|serving| text(&serving.id))
 }
 
-/// Two watchers that see the same process begin, or hear the same server, give it the same id.
+/// Returns the id of a start. Two watchers that see the same process start, or ask the same server, compute
+/// the same id.
 pub(super) fn started_id(session: &Session) -> String {
     let began = session.started_at.map(|t| t.to_string());
     let sign = process_text(session).or(began).unwrap_or_default();
@@ -68,7 +69,7 @@ pub(super) fn edge_id(kind: EventKind, standing: &Standing) -> String {
         session.id.as_deref().unwrap_or_default(),
         kind.word(),
         &newest.unwrap_or_default(),
-        // Two lives may pass without an entry.
+        // Two processes may serve the session without a new entry.
         &standing.process,
         why,
         detail,
