@@ -47,7 +47,7 @@ use crate::model::{
 /// The adapters that are asked.
 pub type Adapters = &'static [&'static dyn Adapter];
 
-/// What to list; also the parameters of `session.list` on the daemon's socket.
+/// The filter of a list; also the parameters of `session.list` on the daemon's socket.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Query {

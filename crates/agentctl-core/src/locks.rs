@@ -126,7 +126,7 @@ pub struct Occupancy {
 /// Why a directory could not be locked or unlocked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Somebody has locked it already.
+    /// The directory is locked already.
     #[error("{} is locked already: {}", .0.directory, .0.holder.what)]
     Locked(Box<Lock>),
     /// It is not locked.

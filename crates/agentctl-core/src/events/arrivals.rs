@@ -27,7 +27,7 @@ const PAUSES: u32 = 100;
 /// A process that has begun is looked at again after one second, then after twice as long, and so on.
 /// This is the last such pause; the look once a minute comes next.
 const LAST_PAUSE: Duration = Duration::from_secs(32);
-/// So many processes that have begun are kept in mind.
+/// Most started processes that are remembered.
 const YOUNG_MOST: usize = 4096;
 
 /// A thread that counts agents and rings when there is a new one. It ends when this is dropped.

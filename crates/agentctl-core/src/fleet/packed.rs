@@ -270,7 +270,7 @@ impl Placed for Packed {
 #[derive(Debug)]
 pub struct Rows {
     pub(super) packed: Vec<Packed>,
-    /// What could not be asked.
+    /// The sources that could not be asked.
     pub faults: Vec<Fault>,
 }
 

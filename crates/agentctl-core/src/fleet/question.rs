@@ -417,8 +417,8 @@ pub(crate) fn written(store: &dyn Store, locator: &Locator) -> Found<Locator> {
     found
 }
 
-/// Reads many records on as many threads as there are cores; order is kept, thread after thread. What has
-/// not been read when the deadline passes is `None`, and nothing after it is read.
+/// Reads many records on as many threads as there are cores; order is kept, thread after thread. A record
+/// that has not been read when the deadline passes is `None`, and no later one is read.
 fn read_all(
     store: &dyn Store,
     locators: &[Locator],

@@ -14,14 +14,14 @@ use crate::model::{Fault, Time};
 use crate::native::file;
 use crate::state_files::{self, EnterError};
 
-/// What a person said about a directory.
+/// A lock that a person put on a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manual {
     /// The directory, links resolved.
     pub directory: String,
-    /// Who locked it.
+    /// The person or program that locked it.
     pub by: Option<String>,
-    /// Why.
+    /// The reason that was given.
     pub reason: Option<String>,
     /// Since when.
     pub since: Time,
@@ -35,7 +35,7 @@ impl Manual {
     }
 }
 
-/// What lies in a file of the folder.
+/// The content of a file in the folder of locks.
 pub(super) enum Kept {
     /// A lock in force.
     Lock(Manual),
@@ -43,7 +43,7 @@ pub(super) enum Kept {
     Unreadable {
         /// Where it lies.
         path: PathBuf,
-        /// Why.
+        /// The reason that was given.
         why: String,
     },
 }

@@ -2,8 +2,8 @@
 //!
 //! No file of ours: it survives a wipe, cannot be split by a link, and the kernel drops it with the last
 //! descriptor. The owner of the [`HeldMutex`] hands its descriptor down from launcher to shim to starter;
-//! the agent's `exec` closes the last one. Nobody may ever unlock it by hand: that would open it for all
-//! who hold the same description.
+//! the agent's `exec` closes the last one. No holder may call unlock: that would release the lock for every
+//! holder of the same description.
 //!
 //! Any user who can read a directory can lock it. A lock of other users only keeps no launch out: a file of
 //! ours stands for the directory then. Where such a file exists, it is taken beside the directory.
@@ -112,7 +112,7 @@ fn take_beside(
     }
 }
 
-/// Says whether only other users hold a lock on a directory. What is not known counts as ours.
+/// Says whether only other users hold a lock on a directory. An unknown holder counts as ours.
 fn is_held_by_others(host: &Host, (device, inode): (u64, u64)) -> bool {
     let Ok(locks) = host.kernel.file_locks(&|locked| locked == inode) else { return false };
     let mut holders = locks.iter().filter(|l| l.kind == "FLOCK" && l.inode == inode).peekable();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use agentctl_core::ask::Fleet;
 use agentctl_core::events::{Notifier, Seen, Watcher};
 
-/// What came next.
+/// The next item of a feed.
 #[derive(Debug)]
 pub enum FeedItem {
     /// A look; the first comes at once.

@@ -69,7 +69,7 @@ impl History<'_> {
     }
 }
 
-/// What was printed last.
+/// The output that was printed last.
 #[derive(Default)]
 struct Screen {
     table: Option<String>,
