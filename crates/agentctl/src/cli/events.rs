@@ -166,9 +166,7 @@ impl Local {
         };
         local.hear(&seen.faults);
         // Looked first, remembered second: what ends in between is seen twice rather than never.
-        for event in
-            from.into_iter().flat_map(|from| replay::since(&fleet.host, fleet.adapters, from))
-        {
+        for event in from.into_iter().flat_map(|from| replay::since(fleet, from)) {
             local.replayed.insert(event.id.clone());
             local.waiting.push_back(StreamItem::Event(Box::new(event)));
         }

@@ -216,7 +216,7 @@ mod tests {
             deadlines: Deadlines::default(),
             file_cache: None,
         };
-        crate::fleet::look(&Arc::new(host), &[], Duration::from_mins(20))
+        crate::fleet::look(&crate::fleet::Fleet::new(Arc::new(host), &[]), Duration::from_mins(20))
     }
 
     /// S4: rows without number are not taken; a row that is no thread costs itself.
