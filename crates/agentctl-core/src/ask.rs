@@ -43,39 +43,24 @@ pub use self::stop::{
 pub use self::target::{Candidate, NotOne};
 pub use self::wait::WaitDocument;
 pub use self::why::WhyDocument;
-use crate::adapters::Adapter;
 use crate::events::Watcher;
-use crate::fleet::{self, Adapters, Inspected, Query, Rows};
+pub use crate::fleet::Fleet;
+use crate::fleet::{self, Inspected, Query, Rows};
 use crate::host::Host;
 use crate::model::{Listing, Target};
 use crate::transcript::{Transcript, TranscriptError};
 
-/// The agents of one host: the receiver of every question.
-#[derive(Clone)]
-pub struct Fleet {
-    /// The host that is looked at.
-    pub host: Arc<Host>,
-    /// The adapters that are asked.
-    pub adapters: Adapters,
-}
-
 impl Fleet {
-    /// Asks these adapters about this host.
-    #[must_use]
-    pub fn new(host: Arc<Host>, adapters: Adapters) -> Self {
-        Self { host, adapters }
-    }
-
     /// Lists sessions: the live ones, and on request those that have ended.
     #[must_use]
     pub fn list(&self, query: &Query) -> Listing {
-        fleet::list(&self.host, self.adapters, query)
+        fleet::list(self, query)
     }
 
     /// Lists the same sessions as [`Fleet::list`], and keeps the rows packed.
     #[must_use]
     pub fn rows(&self, query: &Query) -> Rows {
-        fleet::rows(&self.host, self.adapters, query)
+        fleet::rows(self, query)
     }
 
     /// Returns the same fleet with another limit for questions about all history.
@@ -86,32 +71,19 @@ impl Fleet {
         Self { host: Arc::new(host), adapters: self.adapters }
     }
 
-    /// Returns the adapter of this name.
-    #[must_use]
-    pub fn adapter(&self, name: &str) -> Option<&'static dyn Adapter> {
-        self.adapters.iter().find(|adapter| adapter.name() == name).copied()
-    }
-
     /// Opens the conversation of one session.
     pub fn transcript(&self, target: &Target) -> Result<Transcript, TranscriptError> {
-        Transcript::open(&self.host, self.adapters, target)
+        Transcript::open(self, target)
     }
 
     /// Makes a watcher that tells events.
     pub fn watcher(&self) -> io::Result<Watcher> {
-        Watcher::new(Arc::clone(&self.host), self.adapters)
+        Watcher::new(self.clone())
     }
 
     /// Looks at one session in full.
     #[must_use]
     pub fn inspect(&self, target: &Target) -> Inspected {
-        fleet::inspect(&self.host, self.adapters, target)
-    }
-}
-
-impl std::fmt::Debug for Fleet {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let adapters: Vec<&str> = self.adapters.iter().map(|adapter| adapter.name()).collect();
-        f.debug_struct("Fleet").field("host", &self.host).field("adapters", &adapters).finish()
+        fleet::inspect(self, target)
     }
 }

@@ -47,6 +47,43 @@ use crate::model::{
 /// The adapters that are asked.
 pub type Adapters = &'static [&'static dyn Adapter];
 
+/// The agents of one host: the host that is looked at, and the adapters that are asked.
+#[derive(Clone)]
+pub struct Fleet {
+    /// The host that is looked at.
+    pub host: Arc<Host>,
+    /// The adapters that are asked.
+    pub adapters: Adapters,
+}
+
+impl Fleet {
+    /// Asks these adapters about this host.
+    #[must_use]
+    pub fn new(host: Arc<Host>, adapters: Adapters) -> Self {
+        Self { host, adapters }
+    }
+
+    /// Returns the adapter of this name.
+    #[must_use]
+    pub fn adapter(&self, name: &str) -> Option<&'static dyn Adapter> {
+        self.adapters.iter().find(|adapter| adapter.name() == name).copied()
+    }
+
+    /// Returns the same fleet with the adapter of this name only: no other agent's processes are read.
+    #[must_use]
+    pub fn only(&self, name: &str) -> Option<Self> {
+        let at = self.adapters.iter().position(|adapter| adapter.name() == name)?;
+        Some(Self::new(Arc::clone(&self.host), &self.adapters[at..=at]))
+    }
+}
+
+impl std::fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let adapters: Vec<&str> = self.adapters.iter().map(|adapter| adapter.name()).collect();
+        f.debug_struct("Fleet").field("host", &self.host).field("adapters", &adapters).finish()
+    }
+}
+
 /// The filter of a list; also the parameters of `session.list` on the daemon's socket.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -116,31 +153,32 @@ pub(crate) fn is_candidate(adapters: Adapters, brief: crate::kernel::Brief<'_>) 
 
 /// Takes one look at the process table for these adapters.
 #[must_use]
-pub fn look(host: &Arc<Host>, adapters: Adapters, limit: Duration) -> Look {
+pub fn look(fleet: &Fleet, limit: Duration) -> Look {
     let deadline = Instant::now() + limit;
+    let adapters = fleet.adapters;
     let wanted = move |brief: crate::kernel::Brief<'_>| is_candidate(adapters, brief);
     Look {
-        host: Arc::clone(host),
+        host: Arc::clone(&fleet.host),
         // The other half of the time is for the adapters.
-        table: Arc::new(host.kernel.table(Instant::now() + limit / 2, wanted)),
+        table: Arc::new(fleet.host.kernel.table(Instant::now() + limit / 2, wanted)),
         deadline,
-        now: host.now(),
+        now: fleet.host.now(),
     }
 }
 
 /// Lists the live sessions, and on request ended ones.
 #[must_use]
-pub fn list(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Listing {
-    rows(host, adapters, query).into_listing()
+pub fn list(fleet: &Fleet, query: &Query) -> Listing {
+    rows(fleet, query).into_listing()
 }
 
 /// Lists the same as [`list`] with packed rows: the history may have 100 000 of them.
 #[must_use]
-pub fn rows(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Rows {
-    let limit = if query.all { host.deadlines.all } else { host.deadlines.live };
+pub fn rows(fleet: &Fleet, query: &Query) -> Rows {
+    let limit = if query.all { fleet.host.deadlines.all } else { fleet.host.deadlines.live };
     let query = Arc::new(query.clone());
     let wanted = Arc::clone(&query);
-    let found = each_adapter(host, adapters, limit, move |adapter, look| {
+    let found = each_adapter(fleet, limit, move |adapter, look| {
         if query.adapter.as_deref().is_some_and(|only| only != adapter.name()) {
             return Found::default();
         }
@@ -148,7 +186,7 @@ pub fn rows(host: &Arc<Host>, adapters: Adapters, query: &Query) -> Rows {
     });
     let mut rows = Rows { packed: found.rows, faults: found.faults };
     sort(&mut rows.packed);
-    launched::add_to_rows(host, adapters, &mut rows);
+    launched::add_to_rows(fleet, &mut rows);
     if !wanted.admits_all() {
         let admits = |s: Session| s.parent.is_some() || wanted.admits(&s);
         rows.packed.retain(|row| admits(row.unpack()));
@@ -169,9 +207,9 @@ pub struct Inspected {
 
 /// Looks at one session in full, subagents' tokens included.
 #[must_use]
-pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspected {
+pub fn inspect(fleet: &Fleet, target: &Target) -> Inspected {
     let wanted = target.clone();
-    let mut found = each_adapter(host, adapters, host.deadlines.all, move |adapter, look| {
+    let mut found = each_adapter(fleet, fleet.host.deadlines.all, move |adapter, look| {
         let mut found = Found::default();
         if adapter.name() != wanted.adapter {
             return found;
@@ -194,7 +232,7 @@ pub fn inspect(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Inspect
         found
     });
     let mut session = found.rows.pop().map(|row| row.unpack());
-    add_launches(host, adapters, session.as_mut().map_or(&mut [], std::slice::from_mut));
+    add_launches(fleet, session.as_mut().map_or(&mut [], std::slice::from_mut));
     Inspected { session, faults: found.faults }
 }
 
@@ -204,19 +242,18 @@ const GIVEN_UP_MOST: usize = 8;
 
 /// Asks every adapter on a thread of its own. An adapter that is late, fails or panics becomes a fault.
 pub fn each_adapter<T: Send + 'static>(
-    host: &Arc<Host>,
-    adapters: Adapters,
+    fleet: &Fleet,
     limit: Duration,
     question: impl Fn(&'static dyn Adapter, &Look) -> Found<T> + Send + Sync + 'static,
 ) -> Found<T> {
-    let look = look(host, adapters, limit);
+    let look = look(fleet, limit);
     let deadline = look.deadline;
     let question = Arc::new(question);
     let (sender, answers) = channel();
     let mut all = Found::default();
     all.faults.extend(unread(&look));
     let mut pending: Vec<(&'static str, Ticket)> = Vec::new();
-    for &adapter in adapters {
+    for &adapter in fleet.adapters {
         let count = given_up::count_of(adapter.name(), None);
         if count.load(Ordering::SeqCst) >= GIVEN_UP_MOST {
             let why = "it was not asked: too many earlier questions still hang";
@@ -290,16 +327,10 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// Asks one adapter for its homes, on a thread that is given up when it does not answer.
-pub fn roots_of(
-    host: &Arc<Host>,
-    adapters: Adapters,
-    adapter: &str,
-    limit: Duration,
-) -> Found<Root> {
-    let Some(at) = adapters.iter().position(|a| a.name() == adapter) else {
-        return Found::default();
-    };
-    each_adapter(host, &adapters[at..=at], limit, |adapter, look| Found {
+#[must_use]
+pub fn roots_of(fleet: &Fleet, adapter: &str, limit: Duration) -> Found<Root> {
+    let Some(only) = fleet.only(adapter) else { return Found::default() };
+    each_adapter(&only, limit, |adapter, look| Found {
         rows: adapter.roots(look),
         ..Found::default()
     })

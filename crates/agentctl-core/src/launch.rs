@@ -16,7 +16,6 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -25,7 +24,7 @@ use self::arrival::Arrival;
 pub use self::error::LaunchError;
 use crate::adapters::Adapter;
 use crate::adapters::control::{Begin, Control, FirstWords, Handshake, Order, Refusal, Start};
-use crate::fleet::{self, Adapters, Query};
+use crate::fleet::{self, Adapters, Fleet, Query};
 use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
 use crate::locks::{self, Holder};
@@ -104,11 +103,7 @@ fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> LaunchError {
 }
 
 /// Starts an agent and returns once it has told its session id.
-pub fn launch(
-    host: &Arc<Host>,
-    adapters: Adapters,
-    mut launch: LaunchOrder,
-) -> Result<StartedLaunch, LaunchError> {
+pub fn launch(fleet: &Fleet, mut launch: LaunchOrder) -> Result<StartedLaunch, LaunchError> {
     let agent = launch.adapter.name();
     let control = launch.adapter.control().ok_or_else(|| {
         Refusal::new(format!("{agent} cannot be launched from here"), "see `agentctl adapters`")
@@ -126,34 +121,34 @@ pub fn launch(
         }
     }
     if let Some(from) = &launch.from {
-        in_known_home(host, adapters, from)?;
+        in_known_home(fleet, from)?;
     }
     if let Some(remote) = control.remote() {
-        return remote::launch(host, adapters, remote, &launch);
+        return remote::launch(fleet, remote, &launch);
     }
     launch.order.cwd = directory(&launch.order.cwd)?;
-    let start = control.start(host, &launch.order)?;
-    let entries = enter(host, &launch)?;
-    let (exempt, faults) = check(host, adapters, &launch)?;
+    let start = control.start(&fleet.host, &launch.order)?;
+    let entries = enter(&fleet.host, &launch)?;
+    let (exempt, faults) = check(fleet, &launch)?;
     let arrival = launch.from.as_ref().filter(|_| !matches!(launch.order.begin, Begin::New));
     let arrival = arrival.map(|from| match launch.order.begin {
-        Begin::Resume(_) => Arrival::expected(host, adapters, from),
+        Begin::Resume(_) => Arrival::expected(fleet, from),
         _ => Arrival::unwritten(),
     });
-    let spec = spec(host, &launch, &start);
-    let runs = Runs::of(host);
+    let spec = spec(&fleet.host, &launch, &start);
+    let runs = Runs::of(&fleet.host);
     let (run, _launching) =
         runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be made"))?;
-    let outer = around_us(adapters);
+    let outer = around_us(fleet.adapters);
     let starting = Starting { launch: &launch, control, start: &start, outer };
-    prepare::run(host, &starting, &run)?;
-    let shim = spawn_shim(host, &run, &starting, entries)
+    prepare::run(&fleet.host, &starting, &run)?;
+    let shim = spawn_shim(&fleet.host, &run, &starting, entries)
         .map_err(io("the agent's parent cannot be started"))?;
-    let mut waiting = FirstOutputWait { host, run: &run, shim, control, launch: &launch };
-    let up = waiting.for_session_id(adapters).and_then(|(session, process)| {
+    let mut waiting = FirstOutputWait { fleet, run: &run, shim, control, launch: &launch };
+    let up = waiting.for_session_id().and_then(|(session, process)| {
         run.write_session(&session).map_err(io("the run's session cannot be written"))?;
         if let Some(arrival) = arrival {
-            waiting.for_arrival(adapters, arrival, &session)?;
+            waiting.for_arrival(arrival, &session)?;
         }
         Ok((session, process))
     });
@@ -164,7 +159,7 @@ pub fn launch(
         Err(error) => {
             // End every process of the launch; the agent's output stays in the run's folder.
             waiting.until_exec();
-            stop::end_run(host, adapters, &run.id);
+            stop::end_run(fleet, &run.id);
             Err(error)
         }
     }
@@ -214,19 +209,15 @@ fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
 
 /// Checks that the directory is free. The directory's lock is held, so no other launch can occupy it
 /// meanwhile.
-fn check(
-    host: &Arc<Host>,
-    adapters: Adapters,
-    launch: &LaunchOrder,
-) -> Result<(Vec<Holder>, Vec<Fault>), LaunchError> {
+fn check(fleet: &Fleet, launch: &LaunchOrder) -> Result<(Vec<Holder>, Vec<Fault>), LaunchError> {
     if let (Begin::Resume(id), Some(from)) = (&launch.order.begin, &launch.from) {
-        unserved(host, adapters, (id, from), launch.force)?;
+        unserved(fleet, (id, from), launch.force)?;
     }
     if launch.force {
         return Ok((Vec::new(), Vec::new()));
     }
     let directory = launch.order.cwd.clone();
-    let mut found = locks::occupancy(host, adapters, &directory);
+    let mut found = locks::occupancy(fleet, &directory);
     if let Begin::Fork(from) = &launch.order.begin {
         // A fork of a running session is meant to work beside it.
         found.holders.retain(|h| h.session.as_ref() != Some(from));
@@ -242,9 +233,9 @@ fn check(
 
 /// Checks that the home of the session is configured. The agent is started with that home as its
 /// configuration, hooks included, so a home that only a process named is refused, even with `force`.
-fn in_known_home(host: &Arc<Host>, adapters: Adapters, from: &Target) -> Result<(), LaunchError> {
+fn in_known_home(fleet: &Fleet, from: &Target) -> Result<(), LaunchError> {
     let session = from.session.as_ref().map(|locator| locator.id.clone()).unwrap_or_default();
-    match orders::known_home(host, adapters, from) {
+    match orders::known_home(fleet, from) {
         Ok(_) => Ok(()),
         Err(Objection::Refused { why, hint }) => Err(LaunchError::Objected { session, why, hint }),
         Err(Objection::Unknown(why)) => Err(LaunchError::Unclear { session, why }),
@@ -253,13 +244,8 @@ fn in_known_home(host: &Arc<Host>, adapters: Adapters, from: &Target) -> Result<
 
 /// Checks that no process serves the session: two writers would corrupt it. A join by directory and start
 /// time only is a doubt, which `force` overrides.
-fn unserved(
-    host: &Arc<Host>,
-    adapters: Adapters,
-    (id, from): (&str, &Target),
-    force: bool,
-) -> Result<(), LaunchError> {
-    let found = fleet::inspect(host, adapters, from);
+fn unserved(fleet: &Fleet, (id, from): (&str, &Target), force: bool) -> Result<(), LaunchError> {
+    let found = fleet::inspect(fleet, from);
     let unclear = |why: String| LaunchError::Unclear { session: id.to_owned(), why };
     let Some(session) = found.session else {
         let why = found.faults.first().map(|f| f.message.clone());
@@ -276,11 +262,11 @@ fn unserved(
         return Err(unclear(why.unwrap_or_else(|| "its sources contradict each other".into())));
     }
     // An agent that was just started to continue the session may not have a live record yet.
-    let runs = Runs::of(host);
+    let runs = Runs::of(&fleet.host);
     let continues = |run: &str| {
         runs.run(run).spec().is_some_and(|spec| spec.begin == Begin::Resume(id.to_owned()))
     };
-    match runs::agents(host).find(|(_, marker)| continues(&marker.run)) {
+    match runs::agents(&fleet.host).find(|(_, marker)| continues(&marker.run)) {
         Some((process, _)) => {
             Err(unclear(format!("pid {} was started to continue it", process.id.pid)))
         }
@@ -383,7 +369,7 @@ struct AgentEnd(Option<Exit>);
 
 /// A launcher that waits for its agent's first output.
 struct FirstOutputWait<'a> {
-    host: &'a Arc<Host>,
+    fleet: &'a Fleet,
     run: &'a Run,
     shim: Child,
     control: &'a dyn Control,
@@ -391,11 +377,8 @@ struct FirstOutputWait<'a> {
 }
 
 impl FirstOutputWait<'_> {
-    fn for_session_id(
-        &mut self,
-        adapters: Adapters,
-    ) -> Result<(String, Option<ProcId>), LaunchError> {
-        let limit = self.host.deadlines.launch;
+    fn for_session_id(&mut self) -> Result<(String, Option<ProcId>), LaunchError> {
+        let limit = self.fleet.host.deadlines.launch;
         let began = Instant::now();
         let until = began + limit;
         // The session id, when it was told, and how long to wait for a refusal after that.
@@ -405,7 +388,7 @@ impl FirstOutputWait<'_> {
             let over = self.over();
             let first = self.first_output();
             let words = FirstWords { stdout: &first.0, stderr: &first.1 };
-            match self.control.handshake(self.host, &self.launch.order, &words) {
+            match self.control.handshake(&self.fleet.host, &self.launch.order, &words) {
                 Handshake::Up(id) if is_session_id(&id) => return Ok((id, self.process())),
                 Handshake::Failed(words) => {
                     let agent = self.launch.adapter.name();
@@ -432,7 +415,7 @@ impl FirstOutputWait<'_> {
             let now = Instant::now();
             if nearly.is_none()
                 && now > began + SILENCE_BEFORE_LOOKUP
-                && let Some(id) = self.registered(adapters)
+                && let Some(id) = self.registered()
             {
                 nearly = Some((id, now, REGISTERED_GRACE));
             }
@@ -455,30 +438,25 @@ impl FirstOutputWait<'_> {
 
     /// Returns the session of the agent's process by its live record. Some agents write that long before
     /// their first output.
-    fn registered(&self, adapters: Adapters) -> Option<String> {
+    fn registered(&self) -> Option<String> {
         let process = self.process()?;
         let adapter = Some(self.launch.adapter.name().to_owned());
         let query = Query { adapter, ..Query::default() };
-        let living = fleet::list(self.host, adapters, &query).sessions;
+        let living = fleet::list(self.fleet, &query).sessions;
         let found = living.into_iter().find(|s| s.is_served_by(&process))?;
         found.id.clone().filter(|_| self.control.is_up(&found))
     }
 
     /// Waits until the session's record contains the message.
-    fn for_arrival(
-        &mut self,
-        adapters: Adapters,
-        arrival: Arrival,
-        session: &str,
-    ) -> Result<(), LaunchError> {
+    fn for_arrival(&mut self, arrival: Arrival, session: &str) -> Result<(), LaunchError> {
         let Some(from) = &self.launch.from else { return Ok(()) };
         let message = String::from_utf8_lossy(&self.launch.prompt).into_owned();
         let mut target = from.clone();
         if target.session.as_ref().is_none_or(|l| l.id != session) {
             target.session = Some(Locator { id: session.to_owned(), path: None, parent: None });
         }
-        let host = self.host;
-        if arrival.wait(host, adapters, &target, &message, || self.over().is_some()) {
+        let fleet = self.fleet;
+        if arrival.wait(fleet, &target, &message, || self.over().is_some()) {
             return Ok(());
         }
         let (stdout, stderr) = self.first_output();
@@ -513,11 +491,11 @@ impl FirstOutputWait<'_> {
         }
         // The starter process may have outlived the shim. It holds the directory's lock until it execs the
         // agent, so if the lock is free, no starter is left.
-        let entry = locks::enter(self.host, &self.launch.order.cwd, Duration::ZERO);
+        let entry = locks::enter(&self.fleet.host, &self.launch.order.cwd, Duration::ZERO);
         if matches!(entry, Err(locks::EnterError::Busy)) {
             return None;
         }
-        let lives = runs::agents(self.host).any(|(_, marker)| marker.run == self.run.id);
+        let lives = runs::agents(&self.fleet.host).any(|(_, marker)| marker.run == self.run.id);
         (!lives).then_some(AgentEnd(None))
     }
 
@@ -525,7 +503,7 @@ impl FirstOutputWait<'_> {
     /// run's marker, or is certain never to. A child that execs after the cleanup would survive it.
     fn until_exec(&mut self) {
         let began = Instant::now();
-        let marked = || runs::agents(self.host).any(|(_, marker)| marker.run == self.run.id);
+        let marked = || runs::agents(&self.fleet.host).any(|(_, marker)| marker.run == self.run.id);
         while !marked() && self.over().is_none() && began.elapsed() < EXEC_TIMEOUT {
             short_pause(began, EXEC_TIMEOUT);
         }

@@ -28,7 +28,6 @@ mod mutex;
 
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
@@ -37,7 +36,7 @@ use serde::{Deserialize, Serialize};
 pub use self::manual::Manual;
 use self::manual::{Folder, Kept};
 pub use self::mutex::{EnterError, HeldMutex, enter, enter_resuming};
-use crate::fleet::{self, Adapters, Query};
+use crate::fleet::{self, Fleet, Query};
 use crate::host::Host;
 use crate::kernel::{Brief, Environ, ExitWatch, Process};
 use crate::marks::{MARKER, Marker, STARTER};
@@ -173,14 +172,14 @@ pub fn who_is_in(host: &Host, directory: &Path) -> Option<String> {
 /// Returns the occupants and locks of a directory (its real path). A caller that acts on the answer must hold
 /// its [`HeldMutex`].
 #[must_use]
-pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occupancy {
+pub fn occupancy(fleet: &Fleet, directory: &Path) -> Occupancy {
     let mut answer = Occupancy::default();
-    let ancestors = ancestors(host);
-    let marked = marked(host, adapters, directory, &mut answer.faults);
-    let listing = fleet::list(host, adapters, &Query::default());
+    let ancestors = ancestors(&fleet.host);
+    let marked = marked(fleet, directory, &mut answer.faults);
+    let listing = fleet::list(fleet, &Query::default());
     answer.faults.extend(listing.faults);
     let mut found: Vec<(Vec<ProcId>, Holder)> = Vec::new();
-    for session in listing.sessions.iter().filter(|s| works_in(host, s, directory)) {
+    for session in listing.sessions.iter().filter(|s| works_in(&fleet.host, s, directory)) {
         // Before the agent has a session, its run may name the session that was chosen.
         let launched = marked.iter().find(|(id, _)| session.is_served_by(id));
         let holder = match launched {
@@ -196,22 +195,22 @@ pub fn occupancy(host: &Arc<Host>, adapters: Adapters, directory: &Path) -> Occu
         let ours = processes.iter().any(|p| ancestors.contains(p));
         if ours { &mut answer.exempt } else { &mut answer.holders }.push(holder);
     }
-    answer.holders.extend(manual_holder(host, directory, &mut answer.faults));
-    answer.unsure = unsure(host, adapters, directory, &answer.faults);
+    answer.holders.extend(manual_holder(&fleet.host, directory, &mut answer.faults));
+    answer.unsure = unsure(fleet, directory, &answer.faults);
     answer
 }
 
 /// Returns the faults that may hide an occupant of this directory. An adapter that could not be asked matters
 /// only if one of its processes has this working directory: one process anywhere on the machine must not be
 /// able to refuse launches in every directory.
-fn unsure(host: &Host, adapters: Adapters, directory: &Path, faults: &[Fault]) -> Vec<Fault> {
+fn unsure(fleet: &Fleet, directory: &Path, faults: &[Fault]) -> Vec<Fault> {
     let blind: Vec<&Fault> = faults.iter().filter(|fault| fault.hides_adapter()).collect();
     if blind.is_empty() {
         return Vec::new();
     }
-    let here = host.kernel.standing_in(directory, Instant::now() + host.deadlines.live);
+    let here = fleet.host.kernel.standing_in(directory, Instant::now() + fleet.host.deadlines.live);
     let may_be_there = |fault: &&Fault| {
-        let Some(adapter) = adapters.iter().find(|a| a.name() == fault.adapter) else {
+        let Some(adapter) = fleet.adapters.iter().find(|a| a.name() == fault.adapter) else {
             return true;
         };
         // An adapter that panics here may be there.
@@ -228,8 +227,8 @@ fn unsure(host: &Host, adapters: Adapters, directory: &Path, faults: &[Fault]) -
 
 /// Returns all occupied and all locked directories.
 #[must_use]
-pub fn all(host: &Arc<Host>, adapters: Adapters) -> (Vec<Lock>, Vec<Fault>) {
-    let (listing, locks, mut faults) = survey(host, adapters);
+pub fn all(fleet: &Fleet) -> (Vec<Lock>, Vec<Fault>) {
+    let (listing, locks, mut faults) = survey(fleet);
     faults.extend(listing.faults);
     faults.sort();
     faults.dedup();
@@ -239,11 +238,11 @@ pub fn all(host: &Arc<Host>, adapters: Adapters) -> (Vec<Lock>, Vec<Fault>) {
 /// Lists the live sessions and, from the same look, all occupied and locked directories. The faults are those
 /// of the locks only; the listing has its own.
 #[must_use]
-pub fn survey(host: &Arc<Host>, adapters: Adapters) -> (Listing, Vec<Lock>, Vec<Fault>) {
-    let runs = Runs::of(host).all().unwrap_or_default();
-    let launched = Launched::look(host, adapters, runs.into_iter().filter(|r| r.ended().is_none()));
-    let listing = fleet::list(host, adapters, &Query::default());
-    let (locks, faults) = of(host, launched, &listing.sessions);
+pub fn survey(fleet: &Fleet) -> (Listing, Vec<Lock>, Vec<Fault>) {
+    let runs = Runs::of(&fleet.host).all().unwrap_or_default();
+    let launched = Launched::look(fleet, runs.into_iter().filter(|r| r.ended().is_none()));
+    let listing = fleet::list(fleet, &Query::default());
+    let (locks, faults) = of(&fleet.host, launched, &listing.sessions);
     (listing, locks, faults)
 }
 
@@ -254,8 +253,8 @@ pub struct Launched(Vec<(ProcId, Lock)>);
 
 impl Launched {
     /// Looks for the live agents of these runs, by the markers of their processes.
-    pub fn look(host: &Host, adapters: Adapters, runs: impl Iterator<Item = Run>) -> Self {
-        Self(runs.filter_map(|run| launched(host, adapters, &run)).collect())
+    pub fn look(fleet: &Fleet, runs: impl Iterator<Item = Run>) -> Self {
+        Self(runs.filter_map(|run| launched(fleet, &run)).collect())
     }
 
     /// Adds the agents of other runs.
@@ -467,13 +466,9 @@ enum Seen {
 }
 
 /// Returns the processes with this working directory that are launched agents, by their own environment.
-fn marked(
-    host: &Host,
-    adapters: Adapters,
-    directory: &Path,
-    faults: &mut Vec<Fault>,
-) -> Vec<(ProcId, Holder)> {
-    let table = host.kernel.standing_in(directory, Instant::now() + host.deadlines.live);
+fn marked(fleet: &Fleet, directory: &Path, faults: &mut Vec<Fault>) -> Vec<(ProcId, Holder)> {
+    let table =
+        fleet.host.kernel.standing_in(directory, Instant::now() + fleet.host.deadlines.live);
     if let Some(gap) = table.gaps.first() {
         let message = format!("not every process could be looked at: {gap}");
         faults.push(Fault { adapter: OWN_SOURCE, root: None, code: FaultCode::Failed, message });
@@ -482,9 +477,9 @@ fn marked(
     let me = std::process::id();
     let mut found = Vec::new();
     for process in table.processes.iter().filter(|p| p.id.pid != me) {
-        match look(host, process, began) {
+        match look(&fleet.host, process, began) {
             Seen::Launched(marker) => {
-                found.push((process.id.clone(), launched_holder(host, adapters, process, &marker)));
+                found.push((process.id.clone(), launched_holder(fleet, process, &marker)));
             }
             Seen::Beginning => {
                 let what = format!("a process that is just beginning (pid {})", process.id.pid);
@@ -541,12 +536,12 @@ fn look(host: &Host, process: &Process, began: Instant) -> Seen {
     }
 }
 
-fn launched_holder(host: &Host, adapters: Adapters, process: &Process, marker: &Marker) -> Holder {
-    let run = Runs::of(host).run(&marker.run);
+fn launched_holder(fleet: &Fleet, process: &Process, marker: &Marker) -> Holder {
+    let run = Runs::of(&fleet.host).run(&marker.run);
     let spec = run.spec();
     let session = run.session().or_else(|| spec.as_ref().and_then(|s| s.session.clone()));
     let name = spec.as_ref().map(|s| s.adapter.as_str());
-    let adapter = adapters.iter().map(|a| a.name()).find(|n| Some(*n) == name);
+    let adapter = fleet.adapters.iter().map(|a| a.name()).find(|n| Some(*n) == name);
     let pid = process.id.pid;
     let what = match (adapter, &session) {
         (Some(adapter), Some(id)) => format!("{adapter} session {id} (pid {pid})"),
@@ -567,14 +562,14 @@ fn is_listed(sessions: &[Session], id: &ProcId, holder: &Holder) -> bool {
 }
 
 /// Returns the agent of a run that has started, if the marker of its process confirms it.
-fn launched(host: &Host, adapters: Adapters, run: &Run) -> Option<(ProcId, Lock)> {
+fn launched(fleet: &Fleet, run: &Run) -> Option<(ProcId, Lock)> {
     let started = run.started()?;
-    let process = host.kernel.process(started.process.pid).ok().flatten()?;
+    let process = fleet.host.kernel.process(started.process.pid).ok().flatten()?;
     if process.id != started.process {
         return None;
     }
-    let Seen::Launched(marker) = look(host, &process, Instant::now()) else { return None };
+    let Seen::Launched(marker) = look(&fleet.host, &process, Instant::now()) else { return None };
     let directory = process.cwd.as_ref()?.to_string_lossy().into_owned();
-    let holder = launched_holder(host, adapters, &process, &marker);
+    let holder = launched_holder(fleet, &process, &marker);
     Some((process.id.clone(), Lock { directory, holder }))
 }

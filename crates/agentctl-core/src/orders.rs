@@ -6,12 +6,9 @@
 //! thread with a deadline, because a home that a hostile process named can block; if the deadline passes,
 //! nothing is done. See docs/adr/0026.
 
-use std::sync::Arc;
-
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Adapter, Depth, Found, Look, Root, Served};
-use crate::fleet::{Adapters, each_adapter, limited};
-use crate::host::Host;
+use crate::fleet::{Fleet, each_adapter, limited};
 use crate::model::{Join, ProcId, Target};
 
 /// Why an order is not carried out.
@@ -53,19 +50,15 @@ impl Objection {
 }
 
 /// Returns the current home of a target.
-pub fn home(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Result<Root, Objection> {
+pub fn home(fleet: &Fleet, target: &Target) -> Result<Root, Objection> {
     let wanted = target.clone();
-    asked(host, adapters, target, move |adapter, look| Ok(root_of(adapter, look, &wanted)))
+    asked(fleet, target, move |adapter, look| Ok(root_of(adapter, look, &wanted)))
 }
 
 /// Returns the home of a target if the user's settings name it and the folder of its record.
-pub fn known_home(
-    host: &Arc<Host>,
-    adapters: Adapters,
-    target: &Target,
-) -> Result<Root, Objection> {
+pub fn known_home(fleet: &Fleet, target: &Target) -> Result<Root, Objection> {
     let wanted = target.clone();
-    asked(host, adapters, target, move |adapter, look| {
+    asked(fleet, target, move |adapter, look| {
         let root = root_of(adapter, look, &wanted);
         if !root.is_known() {
             return Err(Objection::foreign_home(adapter.name(), &root));
@@ -84,14 +77,9 @@ pub fn known_home(
 ///
 /// A pid that the user typed means the process itself: it needs no record, only the agent's program, this
 /// user and this pid namespace. A process that has ended meanwhile is skipped.
-pub fn verify(
-    host: &Arc<Host>,
-    adapters: Adapters,
-    target: &Target,
-    processes: &[ProcId],
-) -> Result<Root, Objection> {
+pub fn verify(fleet: &Fleet, target: &Target, processes: &[ProcId]) -> Result<Root, Objection> {
     let (wanted, processes) = (target.clone(), processes.to_vec());
-    asked(host, adapters, target, move |adapter, look| {
+    asked(fleet, target, move |adapter, look| {
         let root = root_of(adapter, look, &wanted);
         let _limit = limited(&root);
         let live = adapter.store(look, &root).live();
@@ -157,13 +145,12 @@ fn root_of(adapter: &dyn Adapter, look: &Look, target: &Target) -> Root {
 
 /// Runs a question to the target's adapter on a guarded thread.
 fn asked(
-    host: &Arc<Host>,
-    adapters: Adapters,
+    fleet: &Fleet,
     target: &Target,
     question: impl Fn(&'static dyn Adapter, &Look) -> Result<Root, Objection> + Send + Sync + 'static,
 ) -> Result<Root, Objection> {
     let name = target.adapter;
-    let mut found = each_adapter(host, adapters, host.deadlines.all, move |adapter, look| {
+    let mut found = each_adapter(fleet, fleet.host.deadlines.all, move |adapter, look| {
         let mut found = Found::default();
         if adapter.name() == name {
             found.rows.push(question(adapter, look));

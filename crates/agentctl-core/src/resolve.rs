@@ -8,8 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::adapters::Found;
-use crate::fleet::{self, Adapters, Query, each_adapter, list};
-use crate::host::Host;
+use crate::fleet::{self, Fleet, Query, each_adapter, list};
 use crate::model::{Fault, Locator, Session, Target};
 use crate::native::file;
 use crate::runs::Runs;
@@ -28,14 +27,14 @@ pub struct Resolved {
 
 /// Finds the sessions that `text` names.
 #[must_use]
-pub fn resolve(host: &Arc<Host>, adapters: Adapters, text: &str) -> Resolved {
+pub fn resolve(fleet: &Fleet, text: &str) -> Resolved {
     let (only, text) = match text.split_once(':') {
-        Some((adapter, rest)) if adapters.iter().any(|a| a.name() == adapter) => {
+        Some((adapter, rest)) if fleet.adapters.iter().any(|a| a.name() == adapter) => {
             (Some(adapter), rest)
         }
         _ => (None, text),
     };
-    let mut search = Search { host, adapters, only, faults: Vec::new() };
+    let mut search = Search { fleet, only, faults: Vec::new() };
     let mut targets = search.run(text);
     if targets.is_empty()
         && let Some((text, home)) = text.split_once('@').filter(|(text, _)| !text.is_empty())
@@ -52,8 +51,7 @@ pub fn resolve(host: &Arc<Host>, adapters: Adapters, text: &str) -> Resolved {
 }
 
 struct Search<'a> {
-    host: &'a Arc<Host>,
-    adapters: Adapters,
+    fleet: &'a Fleet,
     only: Option<&'a str>,
     faults: Vec<Fault>,
 }
@@ -119,18 +117,18 @@ impl Search<'_> {
             }
         }
         let query = Query { all: true, ..self.query() };
-        let all = list(self.host, self.adapters, &query);
+        let all = list(self.fleet, &query);
         self.faults.extend(all.faults);
         pick(&all.sessions, |s| s.name.as_deref() == Some(text))
     }
 
     /// Returns the newest launch, of the named adapter if there is one.
     fn last(&mut self) -> Vec<Target> {
-        let runs = Runs::of(self.host);
+        let runs = Runs::of(&self.fleet.host);
         let newest = runs.all().unwrap_or_default().into_iter().find_map(|run| {
             let spec = run.spec().filter(|s| self.only.is_none_or(|only| only == s.adapter))?;
-            let session = fleet::session_of(self.host, self.adapters, &run, &spec)?;
-            let adapter = self.adapters.iter().find(|a| a.name() == spec.adapter)?;
+            let session = fleet::session_of(self.fleet, &run, &spec)?;
+            let adapter = self.fleet.adapters.iter().find(|a| a.name() == spec.adapter)?;
             Some((adapter.name(), session))
         });
         let Some((adapter, session)) = newest else { return Vec::new() };
@@ -145,7 +143,7 @@ impl Search<'_> {
     }
 
     fn live(&mut self) -> Vec<Session> {
-        let listing = list(self.host, self.adapters, &self.query());
+        let listing = list(self.fleet, &self.query());
         self.faults.extend(listing.faults);
         listing.sessions
     }
@@ -153,9 +151,9 @@ impl Search<'_> {
     /// Expands a path that the user typed.
     fn path(&self, text: &str) -> PathBuf {
         match text.strip_prefix('~') {
-            Some("") => self.host.home.clone(),
-            Some(rest) if rest.starts_with('/') => self.host.home.join(&rest[1..]),
-            _ => self.host.cwd.join(text),
+            Some("") => self.fleet.host.home.clone(),
+            Some(rest) if rest.starts_with('/') => self.fleet.host.home.join(&rest[1..]),
+            _ => self.fleet.host.cwd.join(text),
         }
     }
 
@@ -190,11 +188,8 @@ impl Search<'_> {
     ) -> Vec<Target> {
         let only = self.only.map(str::to_owned);
         let question = Arc::new(question);
-        let found = each_adapter(
-            self.host,
-            self.adapters,
-            self.host.deadlines.all,
-            move |adapter, look| {
+        let found =
+            each_adapter(self.fleet, self.fleet.host.deadlines.all, move |adapter, look| {
                 if only.as_deref().is_some_and(|o| o != adapter.name()) {
                     return Found::default();
                 }
@@ -209,8 +204,7 @@ impl Search<'_> {
                     });
                     Found { rows: rows.collect(), faults: found.faults, whole: found.whole }
                 })
-            },
-        );
+            });
         self.faults.extend(found.faults);
         found.rows
     }

@@ -15,14 +15,13 @@ mod report;
 mod run_folders;
 mod tree;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::adapters::control::{Control, Mark, Stop};
 use crate::adapters::{Adapter, Root};
-use crate::fleet::{self, Adapters, Query};
+use crate::fleet::{self, Adapters, Fleet, Query};
 use crate::host::Host;
 use crate::kernel::{Held, Liveness, Process};
 use crate::marks::{Marker, marker_of};
@@ -55,8 +54,8 @@ pub struct Options {
 
 /// Stops one session, or one agent process without a session.
 #[must_use]
-pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Options) -> Report {
-    let inspected = fleet::inspect(host, adapters, target);
+pub fn stop(fleet: &Fleet, target: &Target, options: Options) -> Report {
+    let inspected = fleet::inspect(fleet, target);
     let Some(session) = inspected.session.clone() else {
         let verdict = if inspected.faults.is_empty() {
             StopVerdict::Already
@@ -65,7 +64,7 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         };
         return Report::bare(verdict, inspected);
     };
-    let Some(adapter) = adapters.iter().find(|a| a.name() == session.adapter).copied() else {
+    let Some(adapter) = fleet.adapters.iter().find(|a| a.name() == session.adapter).copied() else {
         let why = format!("there is no adapter {}", session.adapter);
         return Report::bare(StopVerdict::Refused(why, None), inspected);
     };
@@ -74,14 +73,13 @@ pub fn stop(host: &Arc<Host>, adapters: Adapters, target: &Target, options: Opti
         return Report::bare(StopVerdict::Refused(why, None), inspected);
     };
     if control.remote().is_some() {
-        return remote::stop(host, adapters, target, (adapter, control), inspected, options);
+        return remote::stop(fleet, target, (adapter, control), inspected, options);
     }
     if let Some(verdict) = precheck(&session) {
         return Report::bare(verdict, inspected);
     }
     let mut stopping = Stopping {
-        host,
-        adapters,
+        fleet,
         target,
         options,
         adapter,
@@ -128,8 +126,7 @@ fn precheck(session: &Session) -> Option<StopVerdict> {
 
 /// The stop of one session in progress.
 struct Stopping<'a> {
-    host: &'a Arc<Host>,
-    adapters: Adapters,
+    fleet: &'a Fleet,
     target: &'a Target,
     options: Options,
     adapter: &'static dyn Adapter,
@@ -171,7 +168,7 @@ impl Stopping<'_> {
             if let Some(verdict) = self.process_alone(&session) {
                 return (verdict, self.look_again());
             }
-            let seen = fleet::inspect(self.host, self.adapters, self.target);
+            let seen = fleet::inspect(self.fleet, self.target);
             let seen_faults = seen.faults;
             self.faults.extend(seen_faults.iter().cloned());
             let Some(now) = seen.session else {
@@ -223,7 +220,7 @@ impl Stopping<'_> {
             return None;
         }
         let process = session.processes.iter().find(|p| self.target.pid == Some(p.id.pid))?;
-        Some(match self.host.kernel.liveness(&process.id) {
+        Some(match self.fleet.host.kernel.liveness(&process.id) {
             Liveness::Gone => self.done(true),
             Liveness::Alive { .. } => StopVerdict::Failed("it lives on".into()),
             Liveness::Unknown(why) => StopVerdict::Unknown(why),
@@ -231,7 +228,7 @@ impl Stopping<'_> {
     }
 
     fn look_again(&mut self) -> Option<Session> {
-        fleet::inspect(self.host, self.adapters, self.target).session
+        fleet::inspect(self.fleet, self.target).session
     }
 
     fn left(&self) -> Duration {
@@ -249,7 +246,7 @@ impl Stopping<'_> {
             return Err(StopVerdict::Refused(why, Some("--force ends both".into())));
         }
         self.by_inference(session)?;
-        let look = fleet::look(self.host, self.adapters, self.host.deadlines.all);
+        let look = fleet::look(self.fleet, self.fleet.host.deadlines.all);
         let root = self.home()?;
         let plan = self.control.stop(&look, &root, session);
         match &plan {
@@ -276,11 +273,11 @@ impl Stopping<'_> {
         let mut agents = self.hold(session)?;
         // The handles keep these identities stable, so the proof stays true until the signal.
         let held: Vec<ProcId> = agents.held.iter().map(|h| h.id().clone()).collect();
-        orders::verify(self.host, self.adapters, self.target, &held)?;
+        orders::verify(self.fleet, self.target, &held)?;
         if asks {
             agents = Agents { held: Vec::new(), shown: Vec::new() };
         }
-        let mut tree = Tree::new(self.host, self.roots(session, &agents, others));
+        let mut tree = Tree::new(&self.fleet.host, self.roots(session, &agents, others));
         // Hold every process that lives now before the first signal.
         while tree.grow() > 0 && !self.left().is_zero() {}
         let since = agents.held.iter().map(|h| h.id().start_ticks).min();
@@ -305,7 +302,7 @@ impl Stopping<'_> {
 
     /// Returns the current home of the session.
     fn home(&mut self) -> Result<Root, Objection> {
-        let root = orders::home(self.host, self.adapters, self.target)?;
+        let root = orders::home(self.fleet, self.target)?;
         self.is_known_home = root.is_known();
         Ok(root)
     }
@@ -337,11 +334,11 @@ impl Stopping<'_> {
         let alone = self.is_process_alone(session).then_some(self.target.pid).flatten();
         let serving = session.processes.iter().map(|serving| &serving.id);
         for id in serving.filter(|id| alone.is_none_or(|pid| pid == id.pid)) {
-            let held = self.host.kernel.hold(id).map_err(|error| {
+            let held = self.fleet.host.kernel.hold(id).map_err(|error| {
                 StopVerdict::Failed(format!("pid {} could not be taken hold of: {error}", id.pid))
             })?;
             let Some(held) = held else { continue };
-            if let Ok(Some(process)) = self.host.kernel.process(id.pid) {
+            if let Ok(Some(process)) = self.fleet.host.kernel.process(id.pid) {
                 agents.shown.push(process);
                 agents.held.push(held);
             }
@@ -352,7 +349,7 @@ impl Stopping<'_> {
     /// Returns all other live sessions.
     fn others(&mut self, session: &Session) -> Vec<Other> {
         let query = Query { resting: true, ..Query::default() };
-        let listing = fleet::list(self.host, self.adapters, &query);
+        let listing = fleet::list(self.fleet, &query);
         self.faults.extend(listing.faults);
         let same = |s: &Session| {
             s.adapter == session.adapter
@@ -361,15 +358,15 @@ impl Stopping<'_> {
                 && (s.id.is_some() || s.pid == session.pid)
         };
         let others = listing.sessions.into_iter().filter(|s| !same(s));
-        others.map(|other| Other::of(self.adapters, other)).collect()
+        others.map(|other| Other::of(self.fleet.adapters, other)).collect()
     }
 
     fn roots(&self, session: &Session, agents: &Agents, others: Vec<Other>) -> Roots {
         let ids: Vec<ProcId> = agents.held.iter().map(|h| h.id().clone()).collect();
         let markers: Vec<Marker> =
-            agents.shown.iter().filter_map(|p| marker_of(self.host, p)).collect();
+            agents.shown.iter().filter_map(|p| marker_of(&self.fleet.host, p)).collect();
         let run = self.own_run(session, agents, &markers, &others);
-        let folders = RunFolders::of(self.host);
+        let folders = RunFolders::of(&self.fleet.host);
         let started = run.as_deref().and_then(|run| folders.started(run));
         let marked = ids.iter().cloned().chain(started.map(|s| s.process)).collect();
         // Only with `force`: a process that serves several sessions is ended although it serves the others
@@ -386,7 +383,7 @@ impl Stopping<'_> {
             by_force: self.options.force,
             marks: self.marks(session),
             others,
-            doubtful: doubtful(self.adapters, &self.faults),
+            doubtful: doubtful(self.fleet.adapters, &self.faults),
         }
     }
 
@@ -404,7 +401,7 @@ impl Stopping<'_> {
         markers: &[Marker],
         others: &[Other],
     ) -> Option<String> {
-        let folders = RunFolders::of(self.host);
+        let folders = RunFolders::of(&self.fleet.host);
         let named = markers.iter().find(|m| {
             let mut held = agents.held.iter().map(Held::id);
             held.any(|id| m.names(id) && folders.may_be_agent(&m.run, id))
@@ -414,11 +411,11 @@ impl Stopping<'_> {
         }
         // The marked process may be a wrapper with the agent as its descendant.
         let wrapped = markers.iter().find(|marker| {
-            let wrapper = self.host.kernel.process(marker.pid).ok().flatten();
+            let wrapper = self.fleet.host.kernel.process(marker.pid).ok().flatten();
             wrapper.filter(|w| marker.names(&w.id)).is_some_and(|w| {
                 folders.may_be_agent(&marker.run, &w.id)
                     && !others.iter().any(|o| o.processes.contains(&w.id))
-                    && agents.shown.iter().any(|agent| descends(self.host, agent, &w.id))
+                    && agents.shown.iter().any(|agent| descends(&self.fleet.host, agent, &w.id))
             })
         });
         if let Some(marker) = wrapped {
@@ -468,7 +465,7 @@ impl Stopping<'_> {
     }
 
     fn send(&mut self, held: &Held, signal: Signal) {
-        let paused = self.host.kernel.liveness(held.id()) == Liveness::Alive { paused: true };
+        let paused = self.fleet.host.kernel.liveness(held.id()) == Liveness::Alive { paused: true };
         match held.signal(signal) {
             // A stopped process (SIGSTOP) handles the signal only after SIGCONT.
             Ok(true) if paused => drop(held.signal(Signal::CONT)),
@@ -494,7 +491,7 @@ impl Stopping<'_> {
     fn sweep_after(&mut self, session: &Session) -> Result<(), StopVerdict> {
         let others = self.others(session);
         let none = Agents { held: Vec::new(), shown: Vec::new() };
-        let look = fleet::look(self.host, self.adapters, self.host.deadlines.live);
+        let look = fleet::look(self.fleet, self.fleet.host.deadlines.live);
         let root = self.home()?;
         // Keeps a supervisor of the agent from serving the session again.
         if let Stop::Run { program, args, set } = self.control.stop(&look, &root, session) {
@@ -503,7 +500,7 @@ impl Stopping<'_> {
             }
             self.ask_program(&none, &ask::AgentCommand { program, args, set })?;
         }
-        let mut tree = Tree::new(self.host, self.roots(session, &none, others));
+        let mut tree = Tree::new(&self.fleet.host, self.roots(session, &none, others));
         while tree.grow() > 0 && !self.left().is_zero() {}
         self.sweep(tree, session, None);
         Ok(())

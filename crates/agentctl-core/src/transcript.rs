@@ -8,11 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::adapters::{Adapter, Conversation, Found};
-use crate::fleet::{Adapters, each_adapter, limited, written};
-use crate::host::Host;
+use crate::fleet::{Fleet, each_adapter, limited, written};
 use crate::model::{Message, Role, Target, Tokens};
 use crate::native::watch::Watch;
 use crate::native::{file, jsonl};
@@ -59,9 +57,8 @@ enum Storage {
 /// A position in one conversation.
 pub struct Transcript {
     adapter: &'static dyn Adapter,
-    host: Arc<Host>,
-    /// The list with this adapter only.
-    only_adapter: Adapters,
+    /// The fleet with this adapter only.
+    fleet: Fleet,
     storage: Storage,
     /// The usage given so far, by message id.
     counted: HashMap<String, Tokens>,
@@ -75,20 +72,15 @@ enum Location {
 
 impl Transcript {
     /// Opens the conversation of a session.
-    pub fn open(
-        host: &Arc<Host>,
-        adapters: Adapters,
-        target: &Target,
-    ) -> Result<Self, TranscriptError> {
-        let found = look_for(host, adapters, target);
+    pub fn open(fleet: &Fleet, target: &Target) -> Result<Self, TranscriptError> {
+        let found = look_for(fleet, target);
         let hidden = found.faults.first().map(|f| f.message.clone());
         let location = found.rows.into_iter().next().ok_or(match hidden {
             Some(why) => TranscriptError::Hidden(why),
             None => TranscriptError::Unwritten,
         })?;
-        let at = adapters.iter().position(|a| a.name() == target.adapter);
-        let at = at.ok_or(TranscriptError::Unwritten)?;
-        let (adapter, only_adapter) = (adapters[at], &adapters[at..=at]);
+        let adapter = fleet.adapter(target.adapter).ok_or(TranscriptError::Unwritten)?;
+        let fleet = fleet.only(target.adapter).ok_or(TranscriptError::Unwritten)?;
         let storage = match location {
             Location::File(path) => Storage::File { path, end: 0 },
             Location::Server(conversation, places) => Storage::Server {
@@ -98,7 +90,7 @@ impl Transcript {
                 places,
             },
         };
-        Ok(Self { adapter, host: Arc::clone(host), only_adapter, storage, counted: HashMap::new() })
+        Ok(Self { adapter, fleet, storage, counted: HashMap::new() })
     }
 
     /// Returns the file; `None` if a server or database stores it.
@@ -170,12 +162,11 @@ impl Transcript {
         &mut self,
         visit: &mut dyn FnMut(&'static dyn Adapter, &[u8]) -> bool,
     ) -> Result<(), TranscriptError> {
-        let (adapter, uid) = (self.adapter, self.host.kernel.uid());
+        let (adapter, uid) = (self.adapter, self.fleet.host.kernel.uid());
         let (path, place) = match &mut self.storage {
             Storage::File { path, end } => (path, end),
             Storage::Server { target, asked, shown, .. } => {
-                let conversation =
-                    fetch_conversation(&self.host, self.only_adapter, target, asked)?;
+                let conversation = fetch_conversation(&self.fleet, target, asked)?;
                 shown.extend(conversation.lines.iter().map(|line| digest(line)));
                 let newest = conversation.unfinished.iter().chain(conversation.lines.iter().rev());
                 let _enough = newest.into_iter().all(|line| visit(adapter, line));
@@ -206,13 +197,12 @@ impl Transcript {
         &mut self,
         visit: &mut dyn FnMut(&'static dyn Adapter, &[u8]),
     ) -> Result<(), TranscriptError> {
-        let (adapter, uid) = (self.adapter, self.host.kernel.uid());
+        let (adapter, uid) = (self.adapter, self.fleet.host.kernel.uid());
         let (path, end) = match &mut self.storage {
             Storage::File { path, end } => (path, end),
             Storage::Server { target, asked, shown, .. } => {
                 // An unfinished message is shown once it is complete.
-                for line in fetch_conversation(&self.host, self.only_adapter, target, asked)?.lines
-                {
+                for line in fetch_conversation(&self.fleet, target, asked)?.lines {
                     if shown.insert(digest(&line)) {
                         visit(adapter, &line);
                     }
@@ -262,9 +252,9 @@ fn unreadable(path: &Path, why: &dyn std::fmt::Display) -> TranscriptError {
 }
 
 /// Finds where a conversation is stored.
-fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Location> {
+fn look_for(fleet: &Fleet, target: &Target) -> Found<Location> {
     let wanted = target.clone();
-    each_adapter(host, adapters, host.deadlines.all, move |adapter, look| {
+    each_adapter(fleet, fleet.host.deadlines.all, move |adapter, look| {
         let mut found = Found::default();
         if let (true, Some(locator)) = (adapter.name() == wanted.adapter, &wanted.session) {
             for root in adapter.roots(look).iter().filter(|r| r.label() == wanted.root) {
@@ -291,15 +281,14 @@ fn look_for(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Found<Loca
 
 /// Returns the conversation from a server: the answer that was just fetched, or a new one.
 fn fetch_conversation(
-    host: &Arc<Host>,
-    only_adapter: Adapters,
+    fleet: &Fleet,
     target: &Target,
     asked: &mut Option<Conversation>,
 ) -> Result<Conversation, TranscriptError> {
     if let Some(conversation) = asked.take() {
         return Ok(conversation);
     }
-    let found = look_for(host, only_adapter, target);
+    let found = look_for(fleet, target);
     let why = found.faults.first().map(|f| f.message.clone());
     match found.rows.into_iter().next() {
         Some(Location::Server(conversation, _)) => Ok(conversation),

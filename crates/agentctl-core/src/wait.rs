@@ -4,10 +4,9 @@
 //! watched objects depends on the last look, so a look that adds an object to it is followed by another
 //! look before the thread blocks. Names no agent.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::fleet::{self, Adapters, Observed, observe};
+use crate::fleet::{self, Fleet, Observed, observe};
 use crate::host::Host;
 use crate::model::{Fault, Outcome, ProcId, Session, Status, Target};
 use crate::wakeups::{LOOKS_BEFORE_A_PAUSE, SAFETY_INTERVAL, UNKNOWN_GRACE, Wakeups};
@@ -148,8 +147,7 @@ pub fn decide(until: Until, session: &Session, ends_by_itself: bool) -> WaitVerd
 /// Waits until the condition is met, cannot be met, or the timeout passes. `report` receives progress
 /// reports.
 pub fn wait(
-    host: &Arc<Host>,
-    adapters: Adapters,
+    fleet: &Fleet,
     targets: &[Target],
     options: WaitOptions,
     report: &mut dyn FnMut(Progress<'_>),
@@ -171,23 +169,24 @@ pub fn wait(
             asked.iter().map(|at| watch.sessions[*at].awaited.target.clone()).collect();
         // The first look gets the full deadline even if the timeout is shorter, so that the caller gets at
         // least one answer.
-        let limit = left().filter(|_| !first).unwrap_or(host.deadlines.all).max(UNKNOWN_GRACE);
-        let look = observe(host, adapters, &wanted, limit.min(host.deadlines.all));
+        let limit =
+            left().filter(|_| !first).unwrap_or(fleet.host.deadlines.all).max(UNKNOWN_GRACE);
+        let look = observe(fleet, &wanted, limit.min(fleet.host.deadlines.all));
         first = false;
         watch.report_faults(&look.faults, report);
         for (at, seen) in asked.iter().zip(&look.seen) {
-            watch.sessions[*at].update(host, options.until, seen, look.faults.is_empty());
+            watch.sessions[*at].update(&fleet.host, options.until, seen, look.faults.is_empty());
         }
         if let Some(end) = watch.end(report) {
-            return Ok(finish(host, adapters, watch, end, wakeups));
+            return Ok(finish(fleet, watch, end, wakeups));
         }
         if left().is_some_and(|left| left.is_zero()) {
-            return Ok(finish(host, adapters, watch, End::TimedOut, wakeups));
+            return Ok(finish(fleet, watch, End::TimedOut, wakeups));
         }
         let looks = asked.into_iter().zip(look.seen);
         let open: Vec<(usize, Observed)> =
             looks.filter(|(at, _)| !watch.sessions[*at].decided).collect();
-        let armed = wakeups.arm(host, open.iter().map(|(_, seen)| &seen.signs));
+        let armed = wakeups.arm(&fleet.host, open.iter().map(|(_, seen)| &seen.signs));
         looks_with_news = if armed.news { looks_with_news + 1 } else { 0 };
         if armed.news && looks_with_news < LOOKS_BEFORE_A_PAUSE {
             continue;
@@ -362,10 +361,10 @@ impl Watch {
 }
 
 /// Builds the result. The fields that only a launch knows are added here; they do not change a verdict.
-fn finish(host: &Host, adapters: Adapters, watch: Watch, end: End, wakeups: Wakeups) -> Waited {
+fn finish(fleet: &Fleet, watch: Watch, end: End, wakeups: Wakeups) -> Waited {
     let mut sessions: Vec<Awaited> = watch.sessions.into_iter().map(|s| s.awaited).collect();
     for awaited in &mut sessions {
-        fleet::add_launches(host, adapters, awaited.session.as_mut_slice());
+        fleet::add_launches(fleet, awaited.session.as_mut_slice());
     }
     Waited { sessions, end, watched: Watched(wakeups) }
 }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::events::Watcher;
+use agentctl_core::fleet::Fleet;
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::model::Time;
@@ -52,7 +53,7 @@ struct Moved {
 impl Moved {
     fn new() -> Self {
         let home = TestHome::new("unused");
-        let mut watcher = Watcher::new(host(&home), ALL).expect("a watcher");
+        let mut watcher = Watcher::new(Fleet::new(host(&home), ALL)).expect("a watcher");
         // Each newly watched object causes another look.
         for _ in 0..3 {
             watcher.look();

@@ -18,7 +18,7 @@ use agentctl_core::adapters::{
     ALL, Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, State,
     Store, Turn,
 };
-use agentctl_core::fleet::{self, Adapters, Query};
+use agentctl_core::fleet::{self, Adapters, Fleet, Query};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Brief, Kernel};
 use agentctl_core::model::{
@@ -168,7 +168,7 @@ impl World {
     fn list(&self, adapters: Adapters) -> Listing {
         // Generous: only a test of its own waits for the end of it.
         let host = self.host(Duration::from_mins(1));
-        fleet::list(&host, adapters, &everything())
+        fleet::list(&Fleet::new(Arc::clone(&host), adapters), &everything())
     }
 
     /// Returns the answer of the demo adapter alone.
@@ -318,7 +318,9 @@ fn a_hanging_adapter_is_abandoned_at_the_deadline() {
         let world = World::new();
         let host = world.host(Duration::from_secs(10));
         let (answer, answered) = mpsc::channel();
-        std::thread::spawn(move || answer.send(fleet::list(&host, ADAPTERS, &everything())));
+        std::thread::spawn(move || {
+            answer.send(fleet::list(&Fleet::new(Arc::clone(&host), ADAPTERS), &everything()))
+        });
         eventually("both are at it", || {
             let came = |door: &Door| door.somebody_came.load(Ordering::SeqCst);
             (came(&SHUT) && came(&LATE)).then_some(())
@@ -356,7 +358,7 @@ fn a_hanging_home_loses_only_its_own_rows() {
         let world = World::new();
         let host = world.host(Duration::from_secs(3));
         for _ in 0..4 {
-            let listing = fleet::list(&host, ADAPTERS, &everything());
+            let listing = fleet::list(&Fleet::new(Arc::clone(&host), ADAPTERS), &everything());
             let rows: Vec<_> = listing.sessions.iter().map(|s| s.root.as_str()).collect();
             assert_eq!(rows, ["/nowhere"], "{:?}", listing.faults);
             let told: Vec<_> =
@@ -367,7 +369,7 @@ fn a_hanging_home_loses_only_its_own_rows() {
         assert!(threads < 8, "{threads} threads: hanging threads pile up");
         HANGING_HOME.open();
         eventually("the home answers again", || {
-            let listing = fleet::list(&host, ADAPTERS, &everything());
+            let listing = fleet::list(&Fleet::new(Arc::clone(&host), ADAPTERS), &everything());
             (listing.sessions.len() == 2).then_some(())
         });
     });
@@ -532,7 +534,7 @@ fn a_process_that_ended_after_the_table_was_read_is_ignored() {
             let mut agent = world.home.agent(name, "work", &[argument]);
             agent.ready();
             let host = world.host(Duration::from_mins(1));
-            let look = fleet::look(&host, ALL, Duration::from_mins(1));
+            let look = fleet::look(&Fleet::new(Arc::clone(&host), ALL), Duration::from_mins(1));
             let adapter = ALL.iter().find(|a| a.name() == adapter).expect("known");
             let root = Root::known(world.home.path().join(place));
             std::fs::create_dir_all(root.path()).expect("made");

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::demo::Demo;
 use agentctl_core::adapters::openclaw::OpenClaw;
-use agentctl_core::fleet::{self, Adapters, Query};
+use agentctl_core::fleet::{self, Adapters, Fleet, Query};
 use agentctl_core::host::{Deadlines, Gateway as Configured, Host, Secret};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::model::{FaultCode, Session, Status, Time};
@@ -127,10 +127,12 @@ fn no_behaviour_of_a_gateway_causes_a_wrong_answer() {
         };
         let mut gateway = Gateway::start();
         let limit = Duration::from_millis(500);
-        let quiet = fleet::list(&host(&home, &gateway, TOKEN, limit), BOTH, &everything());
+        let quiet =
+            fleet::list(&Fleet::new(host(&home, &gateway, TOKEN, limit), BOTH), &everything());
         let undisturbed = beside(&quiet.sessions);
         assert!(!undisturbed.is_empty());
-        let now = fleet::list(&host(&home, &gateway, TOKEN, limit), BOTH, &Query::default());
+        let now =
+            fleet::list(&Fleet::new(host(&home, &gateway, TOKEN, limit), BOTH), &Query::default());
         let living = beside(&now.sessions);
         let (mut right, mut faults, mut needless, mut slowest) = (0, 0, 0, Duration::ZERO);
         for round in 0..rounds {
@@ -155,7 +157,7 @@ fn no_behaviour_of_a_gateway_causes_a_wrong_answer() {
             // Live sessions and all sessions are different questions, which fail in different ways.
             let plain = dice.below(2) == 0;
             let query = if plain { Query::default() } else { everything() };
-            let listing = fleet::list(&host, BOTH, &query);
+            let listing = fleet::list(&Fleet::new(Arc::clone(&host), BOTH), &query);
             slowest = slowest.max(began.elapsed());
             let about =
                 format!("round {round}, {manner:?}, dead {dead}, token {token}, plain {plain}");

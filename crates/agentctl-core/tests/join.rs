@@ -16,7 +16,7 @@ use agentctl_core::adapters::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, State, Store,
     Turn,
 };
-use agentctl_core::fleet::{self, Adapters, Query, View};
+use agentctl_core::fleet::{self, Adapters, Fleet, Query, View};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Brief, Kernel, Table};
 use agentctl_core::model::{Fault, FaultCode, Locator, Message, ProcId, Session, Status, Time};
@@ -332,7 +332,7 @@ fn check_listings(host: &Arc<Host>, world: &World) -> Result<(), TestCaseError> 
     let unjoined: Vec<&Claim> = world.claims.iter().filter(|c| c.id.is_none()).collect();
     for children in [false, true] {
         let query = Query { all: true, children, ..Query::default() };
-        let listing = fleet::list(host, ADAPTERS, &query);
+        let listing = fleet::list(&Fleet::new(Arc::clone(host), ADAPTERS), &query);
         let mut expected = world.sessions();
         if !children {
             expected.retain(|id| !world.children().contains(id));
@@ -351,7 +351,10 @@ fn check_listings(host: &Arc<Host>, world: &World) -> Result<(), TestCaseError> 
             prop_assert!(row.status.is_live() && row.pid.is_some(), "it lives: {:?}", row);
         }
     }
-    let living = fleet::list(host, ADAPTERS, &Query { resting: true, ..Query::default() });
+    let living = fleet::list(
+        &Fleet::new(Arc::clone(host), ADAPTERS),
+        &Query { resting: true, ..Query::default() },
+    );
     for row in &living.sessions {
         prop_assert!(row.status.is_live(), "asked for what lives: {:?}", row);
     }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::ALL;
-use agentctl_core::fleet::Adapters;
+use agentctl_core::fleet::{Adapters, Fleet};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Kernel, Spawn};
 use agentctl_core::locks::{self, EnterError, HeldMutex, Kind, LockError, Occupancy, enter};
@@ -53,7 +53,7 @@ impl World {
 
     /// Returns the holders of the directory.
     fn occupancy(&self) -> Occupancy {
-        locks::occupancy(&self.host(), NOBODY, &self.place())
+        locks::occupancy(&Fleet::new(self.host(), NOBODY), &self.place())
     }
 }
 
@@ -147,7 +147,7 @@ fn the_other_processes() {
         }
         // Reports the holders of the directory, seen from its place in the process tree.
         "observer" => {
-            let seen = locks::occupancy(&host(&place), NOBODY, &place);
+            let seen = locks::occupancy(&Fleet::new(host(&place), NOBODY), &place);
             println!("holders {} exempt {}", seen.holders.len(), seen.exempt.len());
         }
         other => panic!("there is no role {other}"),
@@ -269,7 +269,11 @@ fn a_marked_process_occupies_its_directory_and_its_children_do_not() {
         let pids: Vec<_> = seen.holders.iter().map(|h| (h.kind, h.pid)).collect();
         assert_eq!(pids, [(Kind::Occupied, Some(agent.0.id()))]);
         // Elsewhere it occupies nothing, and after its death (not reaped yet) the directory is free.
-        assert!(locks::occupancy(&world.host(), NOBODY, world.dir.path()).holders.is_empty());
+        assert!(
+            locks::occupancy(&Fleet::new(world.host(), NOBODY), world.dir.path())
+                .holders
+                .is_empty()
+        );
         agent.kill();
         eventually("it is dead", || world.occupancy().holders.is_empty().then_some(()));
         let child = world.host().kernel.process(child).expect("readable");
@@ -367,7 +371,10 @@ fn a_lock_that_cannot_be_read_still_locks_its_directory() {
             assert!(!seen.faults[0].hides_adapter(), "the other directories are as they were");
             let again = locks::lock(&host, &place, None, None, None);
             assert!(matches!(again, Err(LockError::Locked(_))), "{rubbish}: {again:?}");
-            assert!(locks::all(&host, NOBODY).0.is_empty(), "what it says is not invented");
+            assert!(
+                locks::all(&Fleet::new(Arc::clone(&host), NOBODY)).0.is_empty(),
+                "what it says is not invented"
+            );
         }
         locks::unlock(&host, &place).expect("a person's word takes it away");
         assert!(world.occupancy().holders.is_empty());
@@ -390,7 +397,7 @@ fn unreadable_locks_are_a_blind_fault_and_refuse_a_new_lock() {
         let host = world.host();
         std::fs::create_dir_all(host.state()).expect("made");
         std::fs::write(host.state().join("locks"), "").expect("written");
-        let seen = locks::occupancy(&host, ALL, &world.place());
+        let seen = locks::occupancy(&Fleet::new(Arc::clone(&host), ALL), &world.place());
         assert!(seen.faults.iter().any(Fault::hides_adapter), "{seen:?}");
         let refused = locks::lock(&host, &world.place(), None, None, None);
         assert!(matches!(refused, Err(LockError::Unreadable(_))), "{refused:?}");

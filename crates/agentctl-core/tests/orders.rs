@@ -21,7 +21,7 @@ use agentctl_core::adapters::demo::Demo;
 use agentctl_core::adapters::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store, Turn,
 };
-use agentctl_core::fleet::Adapters;
+use agentctl_core::fleet::{Adapters, Fleet};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Brief, Kernel, Process};
 use agentctl_core::model::{Join, Locator, Message, ProcId, Session, Target, Time};
@@ -166,7 +166,7 @@ fn stop(pid: Option<u32>, force: bool) -> Report {
     });
     let locator = Locator { id: "forged".into(), path: None, parent: None };
     let target = Target { adapter: "credulous", root: HOME.into(), session: Some(locator), pid };
-    stop::stop(&host, ALL, &target, Options { force, timeout: None })
+    stop::stop(&Fleet::new(Arc::clone(&host), ALL), &target, Options { force, timeout: None })
 }
 
 fn named() -> Echo {

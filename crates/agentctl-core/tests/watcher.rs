@@ -18,7 +18,7 @@ use agentctl_core::adapters::{
     Turn,
 };
 use agentctl_core::events::{Event, Watcher};
-use agentctl_core::fleet::{self, Adapters, Query};
+use agentctl_core::fleet::{self, Adapters, Fleet, Query};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Brief, Kernel};
 use agentctl_core::model::{Fault, FaultCode, Locator, Message, Outcome, Status, Time};
@@ -145,7 +145,7 @@ fn the_runs_folder_is_read_once_per_look() {
         let host = host(&home, LONG);
         let runs = host.state().join("runs");
         std::fs::create_dir_all(&runs).expect("made");
-        let mut watcher = Watcher::new(host, &[&Demo]).expect("a watcher");
+        let mut watcher = Watcher::new(Fleet::new(host, &[&Demo])).expect("a watcher");
         watcher.look();
         let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("inotify");
         // The kernel merges equal events that follow each other: each close keeps two opens apart.
@@ -164,7 +164,7 @@ fn a_hanging_source_delays_no_event_of_others() {
         let home = TestHome::new("unused");
         // Long enough for adapters that do not hang.
         let limit = Duration::from_secs(5);
-        let mut watcher = Watcher::new(host(&home, limit), HANGS).expect("a watcher");
+        let mut watcher = Watcher::new(Fleet::new(host(&home, limit), HANGS)).expect("a watcher");
         let began = Instant::now();
         let seen = watcher.look();
         assert_eq!((seen.faults.len(), ASKED.load(Ordering::SeqCst)), (1, 1));
@@ -202,11 +202,11 @@ fn a_source_that_hangs_for_ever_is_not_asked_again() {
         let home = TestHome::new("unused");
         let brief = host(&home, Duration::from_millis(20));
         for _ in 0..40 {
-            let _late = fleet::list(&brief, HANGS, &Query::default());
+            let _late = fleet::list(&Fleet::new(Arc::clone(&brief), HANGS), &Query::default());
         }
         assert!(ASKED.load(Ordering::SeqCst) <= 8, "threads that hang are not piled up");
         // It is not waited for any more: a wait would take long.
-        let listing = fleet::list(&host(&home, LONG), HANGS, &Query::default());
+        let listing = fleet::list(&Fleet::new(host(&home, LONG), HANGS), &Query::default());
         let faults: Vec<_> = listing.faults.iter().map(|f| (f.adapter, f.code)).collect();
         assert_eq!(
             faults,
@@ -281,8 +281,8 @@ fn a_change_in_a_journal_is_reported_once_it_is_readable() {
         let home = TestHome::new("unused");
         PLACES.lock().expect("sound").push(home.at("db-wal"));
         *DOING.lock().expect("sound") = Doing::Works;
-        let mut watcher =
-            Watcher::new(host(&home, Duration::from_secs(10)), FLAPS).expect("a watcher");
+        let mut watcher = Watcher::new(Fleet::new(host(&home, Duration::from_secs(10)), FLAPS))
+            .expect("a watcher");
         // Each newly watched object causes another look.
         for _ in 0..2 {
             watcher.look();
@@ -304,8 +304,8 @@ fn the_end_of_an_unknown_status_is_noticed_without_an_event() {
     sandboxed(|| {
         let home = TestHome::new("unused");
         *DOING.lock().expect("sound") = Doing::Works;
-        let mut watcher =
-            Watcher::new(host(&home, Duration::from_secs(10)), FLAPS).expect("a watcher");
+        let mut watcher = Watcher::new(Fleet::new(host(&home, Duration::from_secs(10)), FLAPS))
+            .expect("a watcher");
         watcher.look();
         *DOING.lock().expect("sound") = Doing::Broken;
         assert_eq!(kinds(&watcher.look().events), [""; 0]);
@@ -321,7 +321,7 @@ fn a_flapping_source_ends_no_session() {
     sandboxed(|| {
         let home = TestHome::new("unused");
         let mut dice = Dice::new();
-        let mut watcher = Watcher::new(host(&home, LONG), FLAPS).expect("a watcher");
+        let mut watcher = Watcher::new(Fleet::new(host(&home, LONG), FLAPS)).expect("a watcher");
         watcher.look();
         let (mut works, mut ends) = (false, 0);
         for round in 0..400 {

@@ -14,7 +14,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
-use agentctl_core::fleet;
+use agentctl_core::fleet::{self, Fleet};
 use agentctl_core::hooks::{self, Facts};
 use agentctl_core::kernel::{Kernel, Spawn, Stdio, adopt_orphans, become_program, inherited, reap};
 use agentctl_core::launch::{self, AgentEnv};
@@ -152,15 +152,16 @@ fn run_on_complete(run: &Run, spec: &Spec, ended: &RunEnd) {
             return;
         }
     };
-    let id = fleet::session_of(&host, ALL, run, spec);
+    let fleet = Fleet::new(host, ALL);
+    let id = fleet::session_of(&fleet, run, spec);
     let session = id.as_ref().and_then(|id| {
-        let found = resolve(&host, ALL, &format!("{}:{id}", spec.adapter));
-        fleet::inspect(&host, ALL, found.targets.first()?).session
+        let found = resolve(&fleet, &format!("{}:{id}", spec.adapter));
+        fleet::inspect(&fleet, found.targets.first()?).session
     });
     let began = run.started().map_or(spec.at, |s| s.at);
     let facts = Facts::of(HookMoment::Complete, spec, id.as_deref(), session.as_ref());
     let facts = facts.ended(ended.exit, began, ended.at);
-    let _kept = hooks::run(&host, HookMoment::Complete, hook, &facts, run);
+    let _kept = hooks::run(&fleet.host, HookMoment::Complete, hook, &facts, run);
 }
 
 /// Waits until the orphans of the agent have ended, at most [`ORPHAN_GRACE_PERIOD`].

@@ -81,7 +81,7 @@ impl Fleet {
     /// Examines this machine. The faults are those of the agents' homes.
     #[must_use]
     pub fn doctor(&self, context: &DoctorContext) -> (DoctorDocument, Vec<Fault>) {
-        let look = look(&self.host, self.adapters, self.host.deadlines.all);
+        let look = look(self, self.host.deadlines.all);
         let mut checks = kernel(self, &look);
         checks.push(changes(self, &context.daemon));
         checks.extend(control(&self.host));
@@ -250,7 +250,7 @@ fn agent(fleet: &Fleet, adapter: &'static dyn Adapter, faults: &mut Vec<Fault>) 
         }
         None => Check::new(name, "program", CheckState::Absent, "not on the PATH"),
     });
-    let found = roots_of(host, fleet.adapters, name, host.deadlines.live);
+    let found = roots_of(fleet, name, host.deadlines.live);
     if let Some(fault) = found.faults.first() {
         checks.push(Check::new(name, "home", CheckState::Failed, fault.message.clone()));
         faults.extend(found.faults);
@@ -302,7 +302,7 @@ fn count(
     root: String,
 ) -> (Option<(usize, usize)>, Vec<Fault>) {
     let limit = fleet.host.deadlines.all.max(Duration::from_millis(1));
-    let found = each_adapter(&fleet.host, fleet.adapters, limit, move |asked, look| {
+    let found = each_adapter(fleet, limit, move |asked, look| {
         let mut counts = Found::default();
         if asked.name() != adapter.name() {
             return counts;

@@ -210,7 +210,7 @@ impl Fleet {
         let transcript = self.transcript_to_go_on(&order);
         // A folder of runs that cannot be tidied is no reason not to launch.
         let _untidied = Runs::of(host).evict(host, defaults.keep);
-        let launched = launch(host, self.adapters, order).map_err(NotStarted::Failed)?;
+        let launched = launch(self, order).map_err(NotStarted::Failed)?;
         let on_create = hooks.on_create;
         Ok(StartedSession { launched, transcript, adapter, on_create })
     }
@@ -235,7 +235,7 @@ impl Fleet {
         };
         loop {
             let has_ended = launched.run.as_ref().is_none_or(|run| run.ended().is_some());
-            let found = resolve(&self.host, self.adapters, &named).targets;
+            let found = resolve(self, &named).targets;
             let found = found.into_iter().find(is_it);
             if found.is_some() || has_ended || Instant::now() >= until {
                 return found;

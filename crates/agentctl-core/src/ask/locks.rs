@@ -22,7 +22,7 @@ impl Fleet {
     /// Lists the directories that are occupied or locked.
     #[must_use]
     pub fn locks(&self) -> LocksDocument {
-        let (locks, faults) = locks::all(&self.host, self.adapters);
+        let (locks, faults) = locks::all(self);
         LocksDocument { schema_version: SCHEMA_VERSION, locks, faults }
     }
 }

@@ -131,7 +131,7 @@ impl Fleet {
             Some(format!("{}: {why}", moment.word()))
         };
         let moments = [HookMoment::Create, HookMoment::Complete];
-        let session = |spec: &Spec| session_of(&self.host, self.adapters, run, spec);
+        let session = |spec: &Spec| session_of(self, run, spec);
         RunRow {
             id: run.id.clone(),
             session: spec.as_ref().and_then(session),

@@ -174,7 +174,7 @@ impl Fleet {
             failed: Vec::new(),
         };
         for target in &targets.sessions {
-            let report = stop::stop(&self.host, self.adapters, target, options);
+            let report = stop::stop(self, target, options);
             tell(StopNews::Session { target, report: &report });
             faults.extend(report.faults.iter().cloned());
             let id = target.session.as_ref().map(|locator| locator.id.clone());
@@ -197,8 +197,7 @@ impl Fleet {
         runs: &[RunWithoutSession],
         tell: &mut dyn FnMut(StopNews<'_>),
     ) -> Vec<Surviving> {
-        let end =
-            |run: &RunWithoutSession| stop::end_run(&self.host, self.adapters, &run.run).survivors;
+        let end = |run: &RunWithoutSession| stop::end_run(self, &run.run).survivors;
         let survivors = runs.iter().flat_map(end).map(|survivor| (None, survivor)).collect();
         let left: Vec<String> = runs::agents(&self.host).map(|(_, marker)| marker.run).collect();
         for run in runs {

@@ -34,7 +34,7 @@ pub struct Candidate {
 impl Fleet {
     /// Finds the one session that a text names, and the sources that could not be asked on the way.
     pub fn target(&self, text: &str) -> Result<(Target, Vec<Fault>), NotOne> {
-        let resolved = resolve(&self.host, self.adapters, text);
+        let resolved = resolve(self, text);
         let (mut targets, faults) = (resolved.targets, resolved.faults);
         match targets.len() {
             1 => Ok((targets.remove(0), faults)),

@@ -34,7 +34,7 @@ impl Fleet {
         options: WaitOptions,
         tell: &mut dyn FnMut(Progress<'_>),
     ) -> std::io::Result<Waited> {
-        let waited = wait(&self.host, self.adapters, targets, options, tell)?;
+        let waited = wait(self, targets, options, tell)?;
         for session in waited.sessions.iter().filter_map(|awaited| awaited.session.as_ref()) {
             self.await_wrapper(session);
         }

@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::Notifier;
 use crate::adapters::Look;
-use crate::fleet::{self, Adapters};
-use crate::host::Host;
+use crate::fleet::{self, Fleet};
 use crate::kernel::{Brief, NewestPid, Table};
 use crate::model::ProcId;
 
@@ -42,19 +41,15 @@ pub(super) struct Arrivals {
 
 impl Arrivals {
     /// Counts the agents that live now, rings once, then watches for others.
-    pub(super) fn watch(
-        host: &Arc<Host>,
-        adapters: Adapters,
-        notifier: &Notifier,
-    ) -> io::Result<Self> {
-        let (host, counter) = (Arc::clone(host), NewestPid::open().ok());
+    pub(super) fn watch(fleet: &Fleet, notifier: &Notifier) -> io::Result<Self> {
+        let (fleet, counter) = (fleet.clone(), NewestPid::open().ok());
         let before = counter.as_ref().and_then(|counter| counter.read().ok());
         let ((end, ended), notifier) = (channel(), notifier.clone());
         let thread = std::thread::Builder::new().name("arrivals".into());
         thread.spawn(move || {
             // This thread has a pid of its own: a counter that has not moved by it does not count.
             let counter = counter.filter(|counter| counter.read().ok() != before);
-            let mut census = Census::take(host, adapters, counter);
+            let mut census = Census::take(fleet, counter);
             // An agent that began between the watcher's look and this count is new to neither.
             notifier.notify();
             watch(&mut census, &ended, &notifier);
@@ -85,8 +80,7 @@ struct Agent {
 
 /// The agents that live, and what is needed to notice another one.
 struct Census {
-    host: Arc<Host>,
-    adapters: Adapters,
+    fleet: Fleet,
     /// `None` where the counter cannot be had: then every moment may have brought a process.
     counter: Option<NewestPid>,
     newest: Option<u32>,
@@ -100,11 +94,10 @@ struct Census {
 }
 
 impl Census {
-    fn take(host: Arc<Host>, adapters: Adapters, counter: Option<NewestPid>) -> Self {
+    fn take(fleet: Fleet, counter: Option<NewestPid>) -> Self {
         let newest = counter.as_ref().and_then(|counter| counter.read().ok());
         let mut census = Self {
-            host,
-            adapters,
+            fleet,
             counter,
             newest,
             pids: Vec::new(),
@@ -141,7 +134,7 @@ impl Census {
     /// Counts all agents. Processes that were there before are read too: any of them may have become an
     /// agent by `exec`, or have been given to this user.
     fn count(&mut self, now: Instant) -> bool {
-        if let Ok(pids) = self.host.kernel.own_pids() {
+        if let Ok(pids) = self.fleet.host.kernel.own_pids() {
             let new = pids.iter().filter(|pid| self.pids.binary_search(pid).is_err());
             let known = self.young.len();
             self.young.extend(new);
@@ -172,14 +165,19 @@ impl Census {
 
     /// Returns the agents among these processes.
     fn agents_of(&self, pids: &[u32], now: Instant) -> HashSet<Agent> {
-        let kernel = &self.host.kernel;
-        let wanted = |brief: Brief<'_>| fleet::is_candidate(self.adapters, brief);
+        let kernel = &self.fleet.host.kernel;
+        let wanted = |brief: Brief<'_>| fleet::is_candidate(self.fleet.adapters, brief);
         let candidates = pids.iter().map(|pid| kernel.candidate(*pid, &wanted));
         // A process that cannot be read has ended, or is read again with all others.
         let processes = candidates.filter_map(|candidate| candidate.ok().flatten()).collect();
         let table = Arc::new(Table { processes, ..Table::default() });
-        let deadline = now + self.host.deadlines.live;
-        let look = Look { host: Arc::clone(&self.host), table, deadline, now: self.host.now() };
+        let deadline = now + self.fleet.host.deadlines.live;
+        let look = Look {
+            host: Arc::clone(&self.fleet.host),
+            table,
+            deadline,
+            now: self.fleet.host.now(),
+        };
         self.agents_in(&look)
     }
 
@@ -187,7 +185,7 @@ impl Census {
     fn agents_in(&self, look: &Look) -> HashSet<Agent> {
         let mut agents = HashSet::new();
         for process in &look.table.processes {
-            for adapter in self.adapters {
+            for adapter in self.fleet.adapters {
                 let own = || {
                     let own = adapter.is_own_program(look, process);
                     own.then(|| adapter.home_of(look, process))

@@ -4,14 +4,12 @@
 //! The last answer of such an adapter counts until a newer one has arrived.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use super::Notifier;
 use super::edges::Key;
-use crate::fleet::{self, Adapters, Observation, Survey};
-use crate::host::Host;
+use crate::fleet::{self, Fleet, Observation, Survey};
 use crate::model::{Fault, FaultCode, HomeScope, Listing, Session};
 
 /// The answer of some adapters: their live sessions, and the state of missing sessions.
@@ -29,25 +27,20 @@ pub(super) struct ByName {
 }
 
 /// Surveys the live sessions, and looks by name at known sessions that are missing.
-pub(super) fn ask(
-    host: &Arc<Host>,
-    adapters: Adapters,
-    left_out: &[&'static str],
-    known: Vec<Key>,
-) -> Answer {
-    let survey = fleet::survey(host, adapters, left_out);
+pub(super) fn ask(fleet: &Fleet, left_out: &[&'static str], known: Vec<Key>) -> Answer {
+    let survey = fleet::survey(fleet, left_out);
     // A session that now rests in a remote server is looked at by name, to learn how its turn ended.
     let resting = survey.resting.iter().filter(|session| !session.processes.is_empty());
     let here = survey.listing.sessions.iter().chain(resting);
     let here: BTreeSet<Key> = here.filter_map(Key::of).collect();
     let mut asked = known;
     asked.retain(|key| {
-        let ours = adapters.iter().any(|a| a.name() == key.adapter());
+        let ours = fleet.adapters.iter().any(|a| a.name() == key.adapter());
         let answered = !left_out.contains(&key.adapter()) && silent(&survey.listing, key).is_none();
         ours && answered && !here.contains(key)
     });
     let targets: Vec<_> = asked.iter().map(Key::target).collect();
-    let observation = fleet::observe(host, adapters, &targets, host.deadlines.live);
+    let observation = fleet::observe(fleet, &targets, fleet.host.deadlines.live);
     Answer { survey, by_name: ByName { asked, observation } }
 }
 
@@ -59,7 +52,7 @@ pub(super) fn silent(listing: &Listing, key: &Key) -> Option<String> {
 
 /// One adapter that is asked in the background.
 pub(super) struct Aside {
-    adapters: Adapters,
+    fleet: Fleet,
     job: Option<Receiver<Answer>>,
     answer: Option<Answer>,
     /// The answer arrived during the last look, so that look is no reason to ask again.
@@ -70,23 +63,19 @@ pub(super) struct Aside {
 
 impl Aside {
     /// Returns one for each adapter that has servers on a network.
-    pub(super) fn all(host: &Host, adapters: Adapters) -> Vec<Self> {
-        let remote = |at: &usize| {
-            let gateways = host.gateways.get(adapters[*at].name());
+    pub(super) fn all(fleet: &Fleet) -> Vec<Self> {
+        let remote = |name: &&str| {
+            let gateways = fleet.host.gateways.get(*name);
             gateways.is_some_and(|gateways| !gateways.is_empty())
         };
-        let one = |at: usize| Self {
-            adapters: &adapters[at..=at],
-            job: None,
-            answer: None,
-            fresh: false,
-            again: false,
-        };
-        (0..adapters.len()).filter(remote).map(one).collect()
+        let names = fleet.adapters.iter().map(|adapter| adapter.name()).filter(remote);
+        let fleets = names.filter_map(|name| fleet.only(name));
+        let new = |fleet| Self { fleet, job: None, answer: None, fresh: false, again: false };
+        fleets.map(new).collect()
     }
 
     pub(super) fn name(&self) -> &'static str {
-        self.adapters.first().map_or("", |adapter| adapter.name())
+        self.fleet.adapters.first().map_or("", |adapter| adapter.name())
     }
 
     /// Returns its last answer.
@@ -121,7 +110,7 @@ impl Aside {
     }
 
     /// Asks it on a thread of its own, unless it has just answered. The answer notifies the watcher.
-    pub(super) fn ask(&mut self, host: &Arc<Host>, notifier: &Notifier, known: Vec<Key>) {
+    pub(super) fn ask(&mut self, notifier: &Notifier, known: Vec<Key>) {
         if self.job.is_some() {
             self.again = true;
             return;
@@ -131,10 +120,10 @@ impl Aside {
         }
         self.again = false;
         let (sender, answers) = channel();
-        let (host, notifier, adapters) = (Arc::clone(host), notifier.clone(), self.adapters);
+        let (fleet, notifier) = (self.fleet.clone(), notifier.clone());
         let thread = std::thread::Builder::new().name(format!("{} aside", self.name()));
         let spawned = thread.spawn(move || {
-            let answer = ask(&host, adapters, &[], known);
+            let answer = ask(&fleet, &[], known);
             // The receiver is gone when the watcher was dropped.
             let _gone = sender.send(answer);
             notifier.notify();

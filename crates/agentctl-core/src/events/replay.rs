@@ -2,29 +2,27 @@
 //! of the past is known.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::edges::{Life, Passed};
 use super::{Event, EventKind};
 use crate::adapters::Root;
-use crate::fleet::{self, Adapters, Launch, Launches};
-use crate::host::Host;
+use crate::fleet::{self, Adapters, Fleet, Launch, Launches};
 use crate::model::{Locator, Session, Target, Time};
 use crate::runs::Run;
 
 /// Returns the starts and ends of launches since a time, oldest first, with the times of their runs.
 #[must_use]
-pub fn since(host: &Arc<Host>, adapters: Adapters, since: Time) -> Vec<Event> {
+pub fn since(fleet: &Fleet, since: Time) -> Vec<Event> {
     let mut launches = Launches::default();
-    launches.read(host, adapters);
+    launches.read(fleet);
     let recent: Vec<&Launch> = launches
         .newest()
         .filter(|launch| launch.ended.as_ref().map_or(launch.spec.at, |e| e.at) >= since)
         .collect();
     let mut events = Vec::new();
-    let known = sessions_of(host, adapters, &recent);
+    let known = sessions_of(fleet, &recent);
     for (launch, session) in recent.into_iter().zip(known) {
-        let Some(past) = Past::of(adapters, launch, session) else { continue };
+        let Some(past) = Past::of(fleet.adapters, launch, session) else { continue };
         events.push(past.started());
         events.extend(past.over().map(|passed| passed.stopped()));
     }
@@ -36,17 +34,17 @@ pub fn since(host: &Arc<Host>, adapters: Adapters, since: Time) -> Vec<Event> {
 /// Returns the launches whose end no daemon has announced, each with the event of its end: they ended while
 /// no daemon was running. Runs that were not to be announced are left out.
 #[must_use]
-pub fn unannounced(host: &Arc<Host>, adapters: Adapters) -> Vec<(Run, Event)> {
+pub fn unannounced(fleet: &Fleet) -> Vec<(Run, Event)> {
     let mut launches = Launches::default();
-    launches.read(host, adapters);
+    launches.read(fleet);
     let untold: Vec<&Launch> = launches
         .newest()
         .filter(|l| l.spec.announce && l.ended.is_some() && !l.run.is_announced())
         .collect();
-    let known = sessions_of(host, adapters, &untold);
+    let known = sessions_of(fleet, &untold);
     let mut late = Vec::new();
     for (launch, session) in untold.into_iter().zip(known) {
-        let past = Past::of(adapters, launch, session);
+        let past = Past::of(fleet.adapters, launch, session);
         let Some(passed) = past.and_then(|past| past.over()) else { continue };
         let mut event = passed.stopped();
         event.late = true;
@@ -64,21 +62,17 @@ pub fn run_that_ended(event: &Event) -> Option<&str> {
 }
 
 /// Looks at the sessions of these launches, each by name.
-pub(super) fn sessions_of(
-    host: &Arc<Host>,
-    adapters: Adapters,
-    launches: &[&Launch],
-) -> Vec<Option<Session>> {
+pub(super) fn sessions_of(fleet: &Fleet, launches: &[&Launch]) -> Vec<Option<Session>> {
     let mut targets = Vec::new();
     let mut homes: BTreeMap<&str, Vec<Root>> = BTreeMap::new();
     for (index, launch) in launches.iter().enumerate() {
         let Some(id) = &launch.session else { continue };
-        let Some(adapter) = adapters.iter().find(|a| a.name() == launch.spec.adapter) else {
+        let Some(adapter) = fleet.adapters.iter().find(|a| a.name() == launch.spec.adapter) else {
             continue;
         };
         // An adapter that does not answer is asked once; its launches are reported without their sessions.
         let roots = homes.entry(adapter.name()).or_insert_with(|| {
-            fleet::roots_of(host, adapters, adapter.name(), host.deadlines.live).rows
+            fleet::roots_of(fleet, adapter.name(), fleet.host.deadlines.live).rows
         });
         for root in roots.iter() {
             let session = Some(Locator { id: id.clone(), path: None, parent: None });
@@ -91,7 +85,7 @@ pub(super) fn sessions_of(
     if asked.is_empty() {
         return found;
     }
-    let seen = fleet::observe(host, adapters, &asked, host.deadlines.all).seen;
+    let seen = fleet::observe(fleet, &asked, fleet.host.deadlines.all).seen;
     for ((index, _), seen) in targets.iter().zip(seen) {
         // A session without any entry is unknown in this home.
         let known = seen.session.filter(|s| s.last_activity_at.is_some() || s.status.is_live());

@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::arrivals::Arrivals;
@@ -17,9 +16,8 @@ use super::holders::Holders;
 use super::left_homes::LeftHomes;
 use super::replay::{self, Past, life_of};
 use super::{Event, Notifier};
-use crate::fleet::{Adapters, Launch, Launches, Signs, Survey};
+use crate::fleet::{Fleet, Launch, Launches, Signs, Survey};
 use crate::fuses;
-use crate::host::Host;
 use crate::locks::{self, Launched, Lock};
 use crate::model::{Fault, Listing, ProcId, Session, Status, Time};
 use crate::runs::Run;
@@ -69,8 +67,7 @@ struct Resting {
 
 /// Looks, compares, and sleeps until there is a reason to look again.
 pub struct Watcher {
-    host: Arc<Host>,
-    adapters: Adapters,
+    fleet: Fleet,
     edges: Edges,
     launches: Launches,
     wakeups: Wakeups,
@@ -100,13 +97,12 @@ pub struct Watcher {
 
 impl Watcher {
     /// Makes a watcher. Its first look reports no events; the second look is compared with it.
-    pub fn new(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
+    pub fn new(fleet: Fleet) -> io::Result<Self> {
         let mut wakeups = Wakeups::new();
         let notifier = wakeups.notifier()?;
-        let (now, aside) = (Instant::now(), Aside::all(&host, adapters));
+        let (now, aside) = (Instant::now(), Aside::all(&fleet));
         Ok(Self {
-            host,
-            adapters,
+            fleet,
             edges: Edges::default(),
             launches: Launches::default(),
             wakeups,
@@ -130,8 +126,8 @@ impl Watcher {
     }
 
     /// Makes a watcher that follows the events of another watcher and sets up no wake-ups of its own.
-    pub fn asleep(host: Arc<Host>, adapters: Adapters) -> io::Result<Self> {
-        let mut watcher = Self::new(host, adapters)?;
+    pub fn asleep(fleet: Fleet) -> io::Result<Self> {
+        let mut watcher = Self::new(fleet)?;
         watcher.asleep = true;
         watcher.edges.tell_at_once();
         // It looks once only, so no adapter is asked in the background.
@@ -161,11 +157,11 @@ impl Watcher {
         // Agents are counted on another thread, which notifies when the count is done: agents that start
         // during this look are found by the look after that.
         if !self.asleep && self.arrivals.is_none() {
-            let arrivals = Arrivals::watch(&self.host, self.adapters, &self.notifier);
+            let arrivals = Arrivals::watch(&self.fleet, &self.notifier);
             self.arrivals = arrivals.ok();
         }
         let began = Instant::now();
-        let at = self.host.now();
+        let at = self.fleet.host.now();
         let unasked = self.unasked(began);
         let (survey, by_name, launched) = self.gather(began, &unasked);
         let Survey { mut listing, resting, mut signs, took } = survey;
@@ -184,9 +180,9 @@ impl Watcher {
         self.edges.adopt(first, &lives);
         let passed = self.passed(&sessions, &named);
         signs.processes.extend(launched.processes().cloned());
-        let (locks, lock_faults) = locks::of(&self.host, launched, &listing.sessions);
+        let (locks, lock_faults) = locks::of(&self.fleet.host, launched, &listing.sessions);
         faults.extend(lock_faults);
-        let (fuses, fuse_faults) = fuses::seen(&self.host);
+        let (fuses, fuse_faults) = fuses::seen(&self.fleet.host);
         let fuses_hidden = !fuse_faults.is_empty();
         let holders = Holders { locks: locks.clone(), fuses, fuses_hidden, faults: faults.clone() };
         faults.extend(fuse_faults);
@@ -195,14 +191,14 @@ impl Watcher {
         let left = self.left_homes.iter();
         signs.places.extend(left.flat_map(|home| home.places.iter().cloned()));
         // The clock may have been set back during the look.
-        let until = self.host.now().max(at);
+        let until = self.fleet.host.now().max(at);
         let moment = began;
         let snapshot =
             Snapshot { at, until, moment, sessions, unasked, named, lives, passed, holders };
         let events = self.edges.step(snapshot);
         let known = self.edges.known();
         for aside in &mut self.aside {
-            aside.ask(&self.host, &self.notifier, known.clone());
+            aside.ask(&self.notifier, known.clone());
         }
         let kept = &self.launches;
         self.edges.keep_launches(&|run| kept.get(run).is_some());
@@ -242,7 +238,7 @@ impl Watcher {
         if self.wakeups.has_lost_events() {
             self.lost = Some(Instant::now());
         }
-        let armed = self.wakeups.arm(&self.host, std::iter::once(signs));
+        let armed = self.wakeups.arm(&self.fleet.host, std::iter::once(signs));
         self.looked = Instant::now();
         self.restless = if armed.news { self.restless + 1 } else { 0 };
         let restless = self.restless > RESTLESS;
@@ -327,15 +323,15 @@ impl Watcher {
         unasked: &[&'static str],
     ) -> (Survey, Vec<ByName>, Launched) {
         if !self.edges.has_begun() {
-            self.launches.read(&self.host, self.adapters);
+            self.launches.read(&self.fleet);
         }
         let open = self.open_runs();
         let known: BTreeSet<String> = open.iter().map(|run| run.id.clone()).collect();
-        let mut launched = Launched::look(&self.host, self.adapters, open.into_iter());
+        let mut launched = Launched::look(&self.fleet, open.into_iter());
         let (mut survey, by_name) = self.ask(began, unasked);
-        self.launches.read(&self.host, self.adapters);
+        self.launches.read(&self.fleet);
         let new = self.open_runs().into_iter().filter(|run| !known.contains(&run.id));
-        launched.add(Launched::look(&self.host, self.adapters, new));
+        launched.add(Launched::look(&self.fleet, new));
         for sessions in [&mut survey.listing.sessions, &mut survey.resting, &mut self.first] {
             self.launches.add(sessions);
         }
@@ -353,13 +349,13 @@ impl Watcher {
         let first = !self.edges.has_begun();
         if first {
             for aside in &mut self.aside {
-                aside.ask(&self.host, &self.notifier, Vec::new());
+                aside.ask(&self.notifier, Vec::new());
             }
         }
         let aside = self.aside.iter().map(Aside::name);
         let left_out: Vec<&'static str> = unasked.iter().copied().chain(aside).collect();
         let known = self.edges.known();
-        let answer = aside::ask(&self.host, self.adapters, &left_out, known);
+        let answer = aside::ask(&self.fleet, &left_out, known);
         let Answer { mut survey, by_name } = answer;
         let mut by_name = vec![by_name];
         for aside in &mut self.aside {
@@ -433,8 +429,8 @@ impl Watcher {
             return Named::Seen(Box::new(session));
         };
         // The shim is checked before `exit.json`: it may write the file and exit in between.
-        let attended = launch.run.is_attended(&self.host);
-        let launch = launch.again(&self.host, self.adapters);
+        let attended = launch.run.is_attended(&self.fleet.host);
+        let launch = launch.again(&self.fleet);
         if launch.ended.is_none() && attended {
             let run = launch.run.id.clone();
             let now = Instant::now();
@@ -495,14 +491,14 @@ impl Watcher {
         let unknown: Vec<usize> = (0..untold.len()).filter(|at| known[*at].is_none()).collect();
         if !unknown.is_empty() {
             let asked: Vec<&Launch> = unknown.iter().map(|at| untold[*at]).collect();
-            let found = replay::sessions_of(&self.host, self.adapters, &asked);
+            let found = replay::sessions_of(&self.fleet, &asked);
             for (at, session) in unknown.into_iter().zip(found) {
                 known[at] = session;
             }
         }
         let (mut passed, mut nothing) = (Vec::new(), Vec::new());
         for (launch, seen) in untold.into_iter().zip(known) {
-            match Past::of(self.adapters, launch, seen).and_then(|past| past.over()) {
+            match Past::of(self.fleet.adapters, launch, seen).and_then(|past| past.over()) {
                 Some(over) => passed.push(over),
                 None => nothing.push(launch.run.id.clone()),
             }
@@ -513,7 +509,7 @@ impl Watcher {
 
     /// Adds the folders and files of this program that change with launches, locks and fuses.
     fn add_own_signs(&self, signs: &mut Signs) {
-        let state = self.host.state();
+        let state = self.fleet.host.state();
         signs.places.extend(["runs", "locks", "fuses"].map(|folder| state.join(folder)));
         for run in self.open_runs() {
             let files = ["started.json", "session.json", "exit.json"];

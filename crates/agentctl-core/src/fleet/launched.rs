@@ -5,9 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Adapters, Rows};
+use super::{Fleet, Rows};
 use crate::adapters::control::{FirstWords, Handshake, Order};
-use crate::host::Host;
 use crate::model::{Session, is_session_id};
 use crate::runs::{FIRST_OUTPUT_BYTES, Run, RunEnd, Runs, Spec, Started, beginning};
 
@@ -34,16 +33,16 @@ pub struct Launches {
 
 impl Launches {
     /// Reads the runs folder again: new runs, and new facts of runs that have not ended.
-    pub fn read(&mut self, host: &Host, adapters: Adapters) {
+    pub fn read(&mut self, fleet: &Fleet) {
         let mut known = std::mem::take(&mut self.by_run);
-        for run in Runs::of(host).all().unwrap_or_default() {
+        for run in Runs::of(&fleet.host).all().unwrap_or_default() {
             let launch = match known.remove(&run.id) {
                 Some(launch) if launch.ended.is_some() => launch,
-                Some(launch) => launch.once_told(host, adapters),
+                Some(launch) => launch.once_told(fleet),
                 None => {
                     let Some(spec) = run.spec() else { continue };
                     let fresh = Launch { run, spec, session: None, started: None, ended: None };
-                    fresh.once_told(host, adapters)
+                    fresh.once_told(fleet)
                 }
             };
             self.by_run.insert(launch.run.id.clone(), launch);
@@ -105,22 +104,22 @@ impl Launch {
     /// Reads the facts that were missing. An end counts only when its session is known: the launcher writes
     /// the session, and a quick agent may have ended before. While the launcher lives, a missing session
     /// does not mean that there was none.
-    fn once_told(self, host: &Host, adapters: Adapters) -> Self {
+    fn once_told(self, fleet: &Fleet) -> Self {
         // The launcher is checked before the session: it may write the session and exit in between.
         let untold = self.run.is_being_launched() && self.run.session().is_none();
-        let mut launch = self.again(host, adapters);
+        let mut launch = self.again(fleet);
         launch.ended = launch.ended.filter(|_| !untold);
         launch
     }
 
     /// Reads the facts that were missing when it was last read.
     #[must_use]
-    pub fn again(mut self, host: &Host, adapters: Adapters) -> Self {
+    pub fn again(mut self, fleet: &Fleet) -> Self {
         // The end is read first: when it is there, all other facts are there too.
         self.ended = self.ended.or_else(|| self.run.ended());
         self.started = self.started.or_else(|| self.run.started());
         // The agent may use another id than the one that was chosen for it.
-        let session = || session_of(host, adapters, &self.run, &self.spec);
+        let session = || session_of(fleet, &self.run, &self.spec);
         self.session = self.session.filter(|_| self.run.session().is_some()).or_else(session);
         self
     }
@@ -141,27 +140,27 @@ impl Launch {
 }
 
 /// Adds the fields of the newest run of each session.
-pub fn add(host: &Host, adapters: Adapters, sessions: &mut [Session]) {
+pub fn add(fleet: &Fleet, sessions: &mut [Session]) {
     let mut launches = Launches::default();
-    launches.read(host, adapters);
+    launches.read(fleet);
     launches.add(sessions);
 }
 
 /// Adds the same to packed rows.
-pub(super) fn add_to_rows(host: &Host, adapters: Adapters, rows: &mut Rows) {
+pub(super) fn add_to_rows(fleet: &Fleet, rows: &mut Rows) {
     let mut launches = Launches::default();
-    launches.read(host, adapters);
+    launches.read(fleet);
     launches.add_to_rows(rows);
 }
 
 /// Returns the session of a run: as the launcher wrote it, as the first output of the agent names it, or as
 /// it was chosen.
 #[must_use]
-pub fn session_of(host: &Host, adapters: Adapters, run: &Run, spec: &Spec) -> Option<String> {
+pub fn session_of(fleet: &Fleet, run: &Run, spec: &Spec) -> Option<String> {
     if let Some(session) = run.session() {
         return Some(session);
     }
-    let adapter = adapters.iter().find(|a| a.name() == spec.adapter)?;
+    let adapter = fleet.adapters.iter().find(|a| a.name() == spec.adapter)?;
     let (stdout, stderr) = (
         beginning(&run.stdout(), FIRST_OUTPUT_BYTES),
         beginning(&run.stderr(), FIRST_OUTPUT_BYTES),
@@ -176,7 +175,7 @@ pub fn session_of(host: &Host, adapters: Adapters, run: &Run, spec: &Spec) -> Op
         extra: Vec::new(),
         root: None,
     };
-    match adapter.control()?.handshake(host, &order, &words) {
+    match adapter.control()?.handshake(&fleet.host, &order, &words) {
         Handshake::Up(id) | Handshake::Nearly(id, _) => Some(id).filter(|id| is_session_id(id)),
         Handshake::Wait | Handshake::Failed(_) => spec.session.clone(),
     }

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Adapters, Question, each_adapter, limited};
+use super::{Fleet, Question, each_adapter, limited};
 use crate::adapters::{Depth, Found, Root};
-use crate::host::Host;
 use crate::model::{Fault, Locator, ProcId, Session, Status, Target};
 use crate::talk::Pushing;
 
@@ -66,16 +65,11 @@ pub struct Observation {
 
 /// Looks at these sessions once, each home at most once.
 #[must_use]
-pub fn observe(
-    host: &Arc<Host>,
-    adapters: Adapters,
-    targets: &[Target],
-    limit: Duration,
-) -> Observation {
+pub fn observe(fleet: &Fleet, targets: &[Target], limit: Duration) -> Observation {
     let mut seen = vec![Observed::default(); targets.len()];
     let targets: Arc<[Target]> = targets.into();
-    let asked = narrowed(adapters, &targets);
-    let found = each_adapter(host, asked, limit, move |adapter, look| {
+    let asked = narrowed(fleet, &targets);
+    let found = each_adapter(&asked, limit, move |adapter, look| {
         let mut found = Found::default();
         let theirs = targets.iter().enumerate().filter(|(_, t)| t.adapter == adapter.name());
         let theirs: Vec<(usize, &Target)> = theirs.collect();
@@ -106,14 +100,12 @@ pub fn observe(
     Observation { seen, faults }
 }
 
-/// Returns the one adapter of all targets, if they have the same: fewer processes are read then.
-fn narrowed(adapters: Adapters, targets: &[Target]) -> Adapters {
-    let Some(first) = targets.first() else { return &[] };
-    let place = adapters.iter().position(|a| a.name() == first.adapter);
-    match place {
-        Some(at) if targets.iter().all(|t| t.adapter == first.adapter) => &adapters[at..=at],
-        _ => adapters,
-    }
+/// Returns the fleet with the adapter of all targets only, if they have the same.
+fn narrowed(fleet: &Fleet, targets: &[Target]) -> Fleet {
+    let none = || Fleet::new(Arc::clone(&fleet.host), &[]);
+    let Some(first) = targets.first() else { return none() };
+    let same = targets.iter().all(|target| target.adapter == first.adapter);
+    fleet.only(first.adapter).filter(|_| same).unwrap_or_else(|| fleet.clone())
 }
 
 impl Question<'_> {

@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
     use crate::adapters::{Found, Record, Root};
-    use crate::fleet::{View, join, look};
+    use crate::fleet::{Fleet, View, join, look};
     use crate::host::Host;
     use crate::model::Locator;
 
@@ -119,7 +119,7 @@ mod tests {
             deadlines: crate::host::Deadlines::default(),
             file_cache: None,
         };
-        let look = look(&Arc::new(host), &[], Duration::from_secs(1));
+        let look = look(&Fleet::new(Arc::new(host), &[]), Duration::from_secs(1));
         View::new("any", &Root::known("/".into()), &look, Found::default())
     }
 

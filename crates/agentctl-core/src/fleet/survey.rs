@@ -1,11 +1,10 @@
 //! One look at all live sessions, and every place where the next change would show.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::observe::{NamedHome, Signs};
-use super::{Adapters, Query, Question, each_adapter, each_root, sort};
+use super::{Fleet, Query, Question, each_adapter, each_root, sort};
 use crate::adapters::{Adapter, Found, Look};
 use crate::host::Host;
 use crate::model::{Listing, SCHEMA_VERSION, Session};
@@ -46,17 +45,19 @@ struct Share {
 /// Lists the live sessions of all adapters except `left_out`. The fields that only a launch knows are left
 /// empty: see [`super::Launches::add`].
 #[must_use]
-pub fn survey(host: &Arc<Host>, adapters: Adapters, left_out: &[&'static str]) -> Survey {
+pub fn survey(fleet: &Fleet, left_out: &[&'static str]) -> Survey {
     let left_out = left_out.to_vec();
-    let found = each_adapter(host, adapters, host.deadlines.live, move |adapter, look| {
+    let found = each_adapter(fleet, fleet.host.deadlines.live, move |adapter, look| {
         if left_out.contains(&adapter.name()) { Found::default() } else { home(adapter, look) }
     });
     let (mut sessions, mut resting) = (Vec::new(), Vec::new());
     let mut signs = Signs::default();
     let mut took = Vec::new();
     // The first session of an agent creates its home.
-    let homes = adapters.iter().flat_map(|adapter| adapter.homes(host));
-    signs.places.extend(homes.filter(|path| !path.exists()).map(|path| absolute(host, path)));
+    let homes = fleet.adapters.iter().flat_map(|adapter| adapter.homes(&fleet.host));
+    signs
+        .places
+        .extend(homes.filter(|path| !path.exists()).map(|path| absolute(&fleet.host, path)));
     for share in found.rows {
         sessions.extend(share.sessions);
         resting.extend(share.resting);

@@ -1,11 +1,9 @@
 //! Waits for a message to arrive. It has arrived when the session's record contains it, whatever the
 //! agent's output says.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::fleet::Adapters;
-use crate::host::Host;
+use crate::fleet::Fleet;
 use crate::model::{Message, Role, Target};
 use crate::transcript::Transcript;
 
@@ -17,8 +15,8 @@ pub(super) struct Arrival {
 impl Arrival {
     /// Starts at the current end of the record, or at the beginning if there is none yet.
     #[must_use]
-    pub(super) fn expected(host: &Arc<Host>, adapters: Adapters, target: &Target) -> Self {
-        let mut transcript = Transcript::open(host, adapters, target).ok();
+    pub(super) fn expected(fleet: &Fleet, target: &Target) -> Self {
+        let mut transcript = Transcript::open(fleet, target).ok();
         if let Some(open) = &mut transcript {
             // Older messages do not count.
             let _seen = open.last_raw(1);
@@ -37,18 +35,17 @@ impl Arrival {
     #[must_use]
     pub(super) fn wait(
         mut self,
-        host: &Arc<Host>,
-        adapters: Adapters,
+        fleet: &Fleet,
         target: &Target,
         message: &str,
         mut over: impl FnMut() -> bool,
     ) -> bool {
-        let until = Instant::now() + host.deadlines.launch;
+        let until = Instant::now() + fleet.host.deadlines.launch;
         loop {
             // Checked before the read, so that lines written before the end are read.
             let last = over() || Instant::now() >= until;
             if self.transcript.is_none() {
-                self.transcript = Transcript::open(host, adapters, target).ok();
+                self.transcript = Transcript::open(fleet, target).ok();
             }
             let more = self.transcript.as_mut().and_then(|t| t.more().ok()).unwrap_or_default();
             if more.iter().any(|m| is_it(m, message)) {

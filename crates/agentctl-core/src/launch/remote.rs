@@ -3,17 +3,13 @@
 //! No directory is locked and no run is kept, because nothing of the session is on this machine. An option
 //! that only a local process or a run supports is refused before the server is asked.
 
-use std::sync::Arc;
-
 use super::{LaunchError, LaunchOrder, StartedLaunch};
 use crate::adapters::control::{Begin, Permissions, Refusal, Remote, Unbegun};
-use crate::fleet::{self, Adapters};
-use crate::host::Host;
+use crate::fleet::{self, Fleet};
 
 /// Asks a remote server to start or continue a session.
 pub(super) fn launch(
-    host: &Arc<Host>,
-    adapters: Adapters,
+    fleet: &Fleet,
     remote: &dyn Remote,
     launch: &LaunchOrder,
 ) -> Result<StartedLaunch, LaunchError> {
@@ -41,7 +37,7 @@ pub(super) fn launch(
     }
     let message = std::str::from_utf8(&launch.prompt)
         .map_err(|_| Refusal::new("the prompt is not UTF-8", "a server takes text only"))?;
-    let look = fleet::look(host, adapters, host.deadlines.launch);
+    let look = fleet::look(fleet, fleet.host.deadlines.launch);
     match remote.begin(&look, &launch.order, message) {
         Ok(begun) => Ok(StartedLaunch {
             run: None,

@@ -94,7 +94,7 @@ impl Stopping<'_> {
             args: command.args.clone(),
             set: set.collect(),
             unset: Vec::new(),
-            cwd: self.host.home.clone(),
+            cwd: self.fleet.host.home.clone(),
             stdin: Stdio::Null,
             stdout: Stdio::Null,
             stderr: Stdio::Null,
@@ -119,10 +119,10 @@ impl Stopping<'_> {
         let servers: Vec<Held> = session
             .processes
             .iter()
-            .filter_map(|p| self.host.kernel.hold(&p.id).ok().flatten())
+            .filter_map(|p| self.fleet.host.kernel.hold(&p.id).ok().flatten())
             .collect();
         loop {
-            let now = fleet::inspect(self.host, self.adapters, self.target);
+            let now = fleet::inspect(self.fleet, self.target);
             let why = match heard(self.adapter.name(), now.session.as_ref(), &now.faults) {
                 Heard::Over => return Ok(()),
                 Heard::GoesOn => {

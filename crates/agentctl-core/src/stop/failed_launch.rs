@@ -1,14 +1,13 @@
 //! Cleans up after a failed launch: ends the agent of a run without a session, and the processes below its
 //! shim.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::process::Signal;
 
 use super::tree::{Other, Roots, Tree};
 use super::{How, KILL_TIMEOUT, Left, STOP_TIMEOUT, Survivor, doubtful};
-use crate::fleet::{self, Adapters, Query};
+use crate::fleet::{self, Fleet, Query};
 use crate::host::Host;
 use crate::kernel::{Held, Process};
 use crate::model::{ProcId, Session};
@@ -26,24 +25,24 @@ pub struct FailedLaunchReport {
 /// Ends the processes of a run that has no session. Other sessions that run inside it are not stopped, as
 /// in a stop.
 #[allow(clippy::must_use_candidate)] // it is called to end them
-pub fn end_run(host: &Arc<Host>, adapters: Adapters, run: &str) -> FailedLaunchReport {
+pub fn end_run(fleet: &Fleet, run: &str) -> FailedLaunchReport {
     let until = Instant::now() + STOP_TIMEOUT;
-    let marked = runs::agents(host).filter(|(_, marker)| marker.run == run);
+    let marked = runs::agents(&fleet.host).filter(|(_, marker)| marker.run == run);
     let agents: Vec<Held> =
-        marked.filter_map(|(p, _)| host.kernel.hold(&p.id).ok().flatten()).collect();
+        marked.filter_map(|(p, _)| fleet.host.kernel.hold(&p.id).ok().flatten()).collect();
     let ids: Vec<ProcId> = agents.iter().map(|h| h.id().clone()).collect();
-    let listing = fleet::list(host, adapters, &Query { resting: true, ..Query::default() });
-    let own = own(host, run, &ids, &listing.sessions);
+    let listing = fleet::list(fleet, &Query { resting: true, ..Query::default() });
+    let own = own(&fleet.host, run, &ids, &listing.sessions);
     let others = listing.sessions.into_iter().zip(own).filter(|(_, own)| !own);
     let roots = Roots {
         marked: ids.clone(),
         agents: ids,
         run: Some(run.to_owned()),
-        others: others.map(|(session, _)| Other::of(adapters, session)).collect(),
-        doubtful: doubtful(adapters, &listing.faults),
+        others: others.map(|(session, _)| Other::of(fleet.adapters, session)).collect(),
+        doubtful: doubtful(fleet.adapters, &listing.faults),
         ..Roots::default()
     };
-    let mut tree = Tree::new(host, roots);
+    let mut tree = Tree::new(&fleet.host, roots);
     // Hold every process that lives now before the first signal.
     while tree.grow() > 0 && Instant::now() < until {}
     loop {

@@ -2,14 +2,12 @@
 //!
 //! Only a new look counts. If the server does not answer, the session's status is unknown, never stopped.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Options, Report, STOP_TIMEOUT, StopVerdict};
 use crate::adapters::control::Control;
 use crate::adapters::{Adapter, Root};
-use crate::fleet::{self, Adapters, Inspected};
-use crate::host::Host;
+use crate::fleet::{self, Fleet, Inspected};
 use crate::model::{Fault, ReasonKind, Session, Status, Target};
 
 /// Interval between two questions whether the run has ended.
@@ -23,8 +21,7 @@ fn works(session: &Session) -> bool {
 }
 
 pub(super) fn stop(
-    host: &Arc<Host>,
-    adapters: Adapters,
+    fleet: &Fleet,
     target: &Target,
     (adapter, control): (&'static dyn Adapter, &dyn Control),
     inspected: Inspected,
@@ -42,15 +39,15 @@ pub(super) fn stop(
         return Report::bare(StopVerdict::Already, inspected);
     }
     let until = Instant::now() + options.timeout.unwrap_or(STOP_TIMEOUT);
-    let look = fleet::look(host, adapters, until.saturating_duration_since(Instant::now()));
-    let roots = fleet::roots_of(host, adapters, adapter.name(), host.deadlines.live).rows;
+    let look = fleet::look(fleet, until.saturating_duration_since(Instant::now()));
+    let roots = fleet::roots_of(fleet, adapter.name(), fleet.host.deadlines.live).rows;
     let root = Root::find(&roots, &session.root);
     let below = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Background);
     let asked = control.interrupt(&look, &root, &session);
     let mut report = Report::bare(StopVerdict::Already, inspected);
     let mut last: Option<Session>;
     loop {
-        let seen = fleet::inspect(host, adapters, target);
+        let seen = fleet::inspect(fleet, target);
         let silent = seen.faults.iter().find(|f| f.adapter == adapter.name()).cloned();
         last = seen.session;
         report.verdict = match (&last, silent) {

@@ -139,9 +139,7 @@ impl Local {
         }
         // The look comes first and the replay second: an end in between is seen twice rather than
         // never.
-        for event in
-            from.into_iter().flat_map(|from| replay::since(&fleet.host, fleet.adapters, from))
-        {
+        for event in from.into_iter().flat_map(|from| replay::since(fleet, from)) {
             local.replayed.insert(event.id.clone());
             local.waiting.push_back(StreamItem::Event(Box::new(event)));
         }

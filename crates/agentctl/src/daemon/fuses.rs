@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use agentctl_core::events::{Event, EventKind, about_fuse};
-use agentctl_core::fleet::{self, Adapters, Query};
+use agentctl_core::fleet::{self, Adapters, Fleet, Query};
 use agentctl_core::fuses::{self, Action, Cause, Due, Firing, Fuse, FuseError};
 use agentctl_core::hooks::{Call, HOOK_TIMEOUT};
 use agentctl_core::host::Host;
@@ -86,16 +86,11 @@ enum Wake {
 
 impl Fuses {
     /// Starts the thread.
-    pub fn start(
-        host: Arc<Host>,
-        adapters: Adapters,
-        outlets: Arc<dyn Outlets>,
-    ) -> io::Result<Self> {
+    pub fn start(fleet: Fleet, outlets: Arc<dyn Outlets>) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let thread = FuseThread {
-            started_at: host.now(),
-            host,
-            adapters,
+            started_at: fleet.host.now(),
+            fleet,
             outlets,
             shared: Arc::clone(&shared),
             faults: Vec::new(),
@@ -199,8 +194,7 @@ impl Drop for Slot {
 
 /// The state of the thread.
 struct FuseThread {
-    host: Arc<Host>,
-    adapters: Adapters,
+    fleet: Fleet,
     outlets: Arc<dyn Outlets>,
     shared: Arc<Shared>,
     started_at: Time,
@@ -220,7 +214,7 @@ impl FuseThread {
     /// Fires the due fuses; returns how long the thread may sleep.
     fn attend(&mut self, listing: Option<Arc<Listing>>) -> Option<Duration> {
         let mut again = self.resume();
-        let (burning, faults) = fuses::all(&self.host);
+        let (burning, faults) = fuses::all(&self.fleet.host);
         for fault in faults.iter().filter(|f| !self.faults.contains(f)) {
             self.outlets.log(Weight::Warning, &fault.message);
         }
@@ -251,8 +245,8 @@ impl FuseThread {
                 }
             }
         }
-        let now = self.host.now();
-        let next = fuses::next_due(&self.host, &left, &listing, now).map(|at| {
+        let now = self.fleet.host.now();
+        let next = fuses::next_due(&self.fleet.host, &left, &listing, now).map(|at| {
             let ms = u64::try_from(at.millis() - now.millis()).unwrap_or_default();
             // Round up: the thread must not wake before the deadline.
             Duration::from_millis(ms + 1)
@@ -262,7 +256,7 @@ impl FuseThread {
 
     /// Resumes fuses whose firing process died.
     fn resume(&mut self) -> Option<Duration> {
-        let unfinished = match fuses::unfinished(&self.host) {
+        let unfinished = match fuses::unfinished(&self.fleet.host) {
             Ok(unfinished) => unfinished,
             Err(error) => {
                 let text = format!("interrupted fuses could not be looked for: {error}");
@@ -287,30 +281,29 @@ impl FuseThread {
 
     fn look(&self) -> Listing {
         let query = Query { resting: true, ..Query::default() };
-        fleet::list(&self.host, self.adapters, &query)
+        fleet::list(&self.fleet, &query)
     }
 
     fn due(&mut self, burning: &[Fuse], listing: &Listing) -> Vec<Due> {
-        let (host, adapters, costs) = (&self.host, self.adapters, &mut self.costs);
-        let mut cost = |session: &Session| costs.of(host, adapters, session);
-        fuses::due(host, burning, listing, &mut cost, host.now())
+        let (fleet, costs) = (&self.fleet, &mut self.costs);
+        let mut cost = |session: &Session| costs.of(fleet, session);
+        fuses::due(&fleet.host, burning, listing, &mut cost, fleet.host.now())
     }
 
     fn begin(&self, due: &Due) -> Result<bool, FuseError> {
         let Some(slot) = Slot::take(&self.shared) else { return Ok(false) };
-        let Some(firing) = fuses::claim(&self.host, due)? else { return Ok(false) };
+        let Some(firing) = fuses::claim(&self.fleet.host, due)? else { return Ok(false) };
         self.fire(firing, slot);
         Ok(true)
     }
 
     fn fire(&self, firing: Firing, slot: Slot) {
         let late = firing.at() < self.started_at;
-        let (host, adapters, outlets) =
-            (Arc::clone(&self.host), self.adapters, Arc::clone(&self.outlets));
+        let (fleet, outlets) = (self.fleet.clone(), Arc::clone(&self.outlets));
         let builder = std::thread::Builder::new().name("fuse".into());
         let spawned = builder.spawn(move || {
             let _slot = slot;
-            fire(&host, adapters, outlets.as_ref(), firing, late);
+            fire(&fleet, outlets.as_ref(), firing, late);
         });
         if let Err(error) = spawned {
             let text = format!("a fuse could not be fired, and is taken up again: {error}");
@@ -336,7 +329,7 @@ struct Cost {
 }
 
 impl Costs {
-    fn of(&mut self, host: &Arc<Host>, adapters: Adapters, session: &Session) -> Option<f64> {
+    fn of(&mut self, fleet: &Fleet, session: &Session) -> Option<f64> {
         let target = session.target();
         if let Some(known) = self.known.iter_mut().find(|k| k.target == target) {
             known.wanted = true;
@@ -350,7 +343,7 @@ impl Costs {
                 return known.usd;
             }
         }
-        let usd = fleet::inspect(host, adapters, &target).session.and_then(|s| s.cost_usd);
+        let usd = fleet::inspect(fleet, &target).session.and_then(|s| s.cost_usd);
         self.known.retain(|k| k.target != target);
         let (last_activity_at, at) = (session.last_activity_at, Instant::now());
         self.known.push(Cost { target, last_activity_at, at, usd, wanted: true });
@@ -387,31 +380,25 @@ fn name(fuse: &Fuse) -> String {
 }
 
 /// Sends the event that a fuse has expired, and performs all its actions.
-pub fn fire(
-    host: &Arc<Host>,
-    adapters: Adapters,
-    outlets: &dyn Outlets,
-    mut firing: Firing,
-    late: bool,
-) {
+pub fn fire(fleet: &Fleet, outlets: &dyn Outlets, mut firing: Firing, late: bool) {
     let name = name(&firing.fuse);
-    let target = target(adapters, &firing.fuse);
+    let target = target(fleet.adapters, &firing.fuse);
     let mut event = about_fuse(EventKind::FuseExpired, &firing.fuse, firing.at());
     event.late = late;
     event.adapter = target.as_ref().map(|t| t.adapter);
-    event.session = target.as_ref().and_then(|t| fleet::inspect(host, adapters, t).session);
+    event.session = target.as_ref().and_then(|t| fleet::inspect(fleet, t).session);
     outlets.log(Weight::Note, &format!("{name} has burnt down: {}", firing.cause().word()));
     outlets.tell(event.clone());
     while let Some(action) = firing.action().cloned() {
         let (what, done) = match &action {
             Action::Event => ("event", Ok(String::new())),
-            Action::Stop => ("stop", end(host, adapters, &firing.fuse, target.as_ref())),
+            Action::Stop => ("stop", end(fleet, &firing.fuse, target.as_ref())),
             Action::Webhook { url } => {
                 ("webhook", outlets.post(url, &event).map(|()| "handed over".to_owned()))
             }
             Action::Run { argv } => {
                 let begun = firing.begin().map_err(|e| format!("it was not run: {e}"));
-                ("run", begun.and_then(|()| run(host, argv, &event)))
+                ("run", begun.and_then(|()| run(&fleet.host, argv, &event)))
             }
         };
         match done {
@@ -438,19 +425,14 @@ fn target(adapters: Adapters, fuse: &Fuse) -> Option<Target> {
 }
 
 /// Stops the session that a fuse is bound to, or all sessions in its directory, like `agentctl stop`.
-fn end(
-    host: &Arc<Host>,
-    adapters: Adapters,
-    fuse: &Fuse,
-    target: Option<&Target>,
-) -> Result<String, String> {
+fn end(fleet: &Fleet, fuse: &Fuse, target: Option<&Target>) -> Result<String, String> {
     let (mut stopped, mut troubles) = (Vec::new(), Vec::new());
     let targets = match (&fuse.directory, target) {
         (Some(directory), _) => {
-            let listing = fleet::list(host, adapters, &Query::default());
+            let listing = fleet::list(fleet, &Query::default());
             let blind = listing.faults.iter().filter(|fault| fault.hides_adapter());
             troubles.extend(blind.map(|f| format!("{}: {}", f.adapter, f.message)));
-            let there = |s: &&Session| locks::works_in(host, s, Path::new(directory));
+            let there = |s: &&Session| locks::works_in(&fleet.host, s, Path::new(directory));
             listing.sessions.iter().filter(there).map(Session::target).collect()
         }
         (None, Some(target)) => vec![target.clone()],
@@ -462,7 +444,7 @@ fn end(
             (None, pid) => format!("pid {}", pid.unwrap_or_default()),
         };
         let id = format!("{} {id}", target.adapter);
-        let report = stop::stop(host, adapters, target, Options::default());
+        let report = stop::stop(fleet, target, Options::default());
         for survivor in &report.survivors {
             let (pid, command, why) = (survivor.pid, &survivor.command, &survivor.why);
             troubles.push(format!("pid {pid} of {id} lives on ({command}): {why}"));

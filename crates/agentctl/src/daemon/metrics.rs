@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::events::{Event, EventKind};
-use agentctl_core::host::Host;
+use agentctl_core::fleet::Fleet;
 use agentctl_core::locks::{self, Kind as LockKind, Lock};
 use agentctl_core::model::{Fault, Listing, Outcome, Session, Status, Time};
 
@@ -38,7 +38,7 @@ const MAX_REMEMBERED_ENDS: usize = 256;
 
 /// The counters of the daemon and the thread that counts usage.
 pub(super) struct Metrics {
-    host: Arc<Host>,
+    fleet: Fleet,
     counted: Arc<Mutex<Counted>>,
     usage: Usage,
 }
@@ -60,16 +60,16 @@ pub(super) struct DaemonFigures {
 
 impl Metrics {
     /// Starts counting.
-    pub(super) fn start(host: Arc<Host>) -> io::Result<Arc<Self>> {
+    pub(super) fn start(fleet: Fleet) -> io::Result<Arc<Self>> {
         let counted: Arc<Mutex<Counted>> = Arc::default();
         lock(&counted).set_to_zero();
-        let usage = Usage::start(Arc::clone(&host), Arc::clone(&counted))?;
-        Ok(Arc::new(Self { host, counted, usage }))
+        let usage = Usage::start(fleet.clone(), Arc::clone(&counted))?;
+        Ok(Arc::new(Self { fleet, counted, usage }))
     }
 
     /// Counts an event. Never blocks.
     pub(super) fn count_event(&self, event: &Event) {
-        let ended = lock(&self.counted).count_event(event, self.host.now());
+        let ended = lock(&self.counted).count_event(event, self.fleet.host.now());
         if ended && let Some(session) = &event.session {
             self.usage.ask(session);
         }
@@ -84,7 +84,7 @@ impl Metrics {
     ) {
         let mut counted = lock(&self.counted);
         let given_up = missing.iter().filter(|fault| fault.is_adapter_timeout());
-        let given_up = given_up.map(|f| (f.adapter, self.host.deadlines.live));
+        let given_up = given_up.map(|f| (f.adapter, self.fleet.host.deadlines.live));
         for (adapter, time) in took.iter().copied().chain(given_up) {
             counted.samples.observe(&table::QUESTION, &[adapter.into()], time.as_secs_f64());
         }
@@ -96,8 +96,8 @@ impl Metrics {
     /// Takes a snapshot, counts it and returns all metrics as text. Blocks as long as the snapshot takes.
     pub(super) fn scrape(&self, own: DaemonFigures, form: Form) -> Result<String, std::fmt::Error> {
         let mut samples = lock(&self.counted).samples.clone();
-        let (listing, locks, lock_faults) = locks::survey(&self.host, ALL);
-        let (fuses, fuse_faults) = agentctl_core::fuses::all(&self.host);
+        let (listing, locks, lock_faults) = locks::survey(&self.fleet);
+        let (fuses, fuse_faults) = agentctl_core::fuses::all(&self.fleet.host);
         samples.extend(sessions(&listing));
         samples.extend(directories(&listing, &locks, &lock_faults));
         if !fuses.is_empty() || fuse_faults.is_empty() {

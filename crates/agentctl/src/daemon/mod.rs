@@ -87,7 +87,7 @@ impl Hub {
         status.metrics = self.metrics.as_ref().map(MetricsServer::status);
         self.answers
             .blocking(move |fleet| {
-                let (listing, locks, _) = locks::survey(&fleet.host, fleet.adapters);
+                let (listing, locks, _) = locks::survey(fleet);
                 status.count(listing);
                 status.locks = Some(locks.len() as u64);
                 status.fuses = Some(agentctl_core::fuses::all(&fleet.host).0.len() as u64);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::events::{Event, Notifier, Seen, Watcher, replay};
+use agentctl_core::fleet::Fleet;
 use agentctl_core::host::Host;
 use agentctl_core::model::Fault;
 use agentctl_core::runs::Runs;
@@ -96,17 +97,18 @@ impl WatchThread {
         log: &Log,
         (events, metrics): (broadcast::Sender<News>, Option<Arc<Metrics>>),
     ) -> io::Result<Self> {
-        let host = loaded.host;
+        let fleet = Fleet::new(loaded.host, ALL);
+        let host = &fleet.host;
         let say = say(log);
-        let settled = settled(&host, log);
-        let world = World::new(Arc::clone(&host), settled, Arc::clone(&say));
+        let settled = settled(host, log);
+        let world = World::new(Arc::clone(host), settled, Arc::clone(&say));
         let webhooks = Webhooks::start(loaded.webhooks, &world)?;
         let notify =
-            loaded.notify.map(|settings| Notify::start(settings, &host, say)).transpose()?;
+            loaded.notify.map(|settings| Notify::start(settings, host, say)).transpose()?;
         let sinks = Arc::new(EventSinks { events, webhooks, notify, metrics });
         let words = FuseOutlets { sinks: Arc::clone(&sinks), log: log.clone() };
-        let fuses = Arc::new(Fuses::start(Arc::clone(&host), ALL, Arc::new(words))?);
-        let watcher = Watcher::new(Arc::clone(&host), ALL)?;
+        let fuses = Arc::new(Fuses::start(fleet.clone(), Arc::new(words))?);
+        let watcher = Watcher::new(fleet.clone())?;
         let (has_snapshot_sender, has_snapshot) = watch::channel(false);
         let watch_thread = Self {
             has_snapshot,
@@ -117,7 +119,7 @@ impl WatchThread {
             sinks: Arc::clone(&sinks),
         };
         let mut watch_loop = WatchLoop {
-            host,
+            fleet,
             sinks,
             fuses,
             log: log.clone(),
@@ -157,7 +159,7 @@ impl WatchThread {
 }
 
 struct WatchLoop {
-    host: Arc<Host>,
+    fleet: Fleet,
     sinks: Arc<EventSinks>,
     fuses: Arc<Fuses>,
     log: Log,
@@ -174,7 +176,7 @@ impl WatchLoop {
         let seen = watcher.look();
         self.has_snapshot.send_replace(true);
         self.record(seen, watcher.trouble());
-        for (_, event) in replay::unannounced(&self.host, ALL) {
+        for (_, event) in replay::unannounced(&self.fleet) {
             self.sinks.send(event);
         }
         while !self.over.load(Ordering::SeqCst) {

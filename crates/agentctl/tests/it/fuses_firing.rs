@@ -12,7 +12,7 @@ use std::time::Duration;
 use agentctl::daemon::fuses::{Fuses, Outlets, Weight};
 use agentctl_core::adapters::ALL;
 use agentctl_core::events::{Event, EventKind, about_fuse};
-use agentctl_core::fleet::{self, Query};
+use agentctl_core::fleet::{self, Fleet, Query};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::model::{Listing, Time};
@@ -92,7 +92,7 @@ impl Awake {
         let host = host(home.path(), clock);
         let heard = Arc::new(Heard::default());
         let outlets: Arc<dyn Outlets> = Arc::clone(&heard) as _;
-        let fuses = Fuses::start(Arc::clone(&host), ALL, outlets).expect("started");
+        let fuses = Fuses::start(Fleet::new(Arc::clone(&host), ALL), outlets).expect("started");
         Self { fuses, heard, host }
     }
 
@@ -103,7 +103,7 @@ impl Awake {
 
     fn listing(&self) -> Listing {
         let query = Query { resting: true, ..Query::default() };
-        fleet::list(&self.host, ALL, &query)
+        fleet::list(&Fleet::new(Arc::clone(&self.host), ALL), &query)
     }
 
     fn events(&self) -> Vec<Event> {
@@ -450,7 +450,8 @@ fn runtime_and_cost_are_those_of_the_session() {
 fn the_process_that_is_killed() {
     let Some(home) = std::env::var_os(ROLE) else { return };
     let heard: Arc<dyn Outlets> = Arc::new(Heard::default());
-    let fuses = Fuses::start(host(PathBuf::from(home), hours_later), ALL, heard).expect("started");
+    let fuses = Fuses::start(Fleet::new(host(PathBuf::from(home), hours_later), ALL), heard)
+        .expect("started");
     fuses.looked(Arc::new(Listing { schema_version: 1, sessions: Vec::new(), faults: Vec::new() }));
     std::thread::park();
 }

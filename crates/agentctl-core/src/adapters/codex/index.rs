@@ -217,7 +217,7 @@ mod tests {
             deadlines: Deadlines::default(),
             file_cache: None,
         };
-        crate::fleet::look(&Arc::new(host), &[], Duration::from_mins(20))
+        crate::fleet::look(&crate::fleet::Fleet::new(Arc::new(host), &[]), Duration::from_mins(20))
     }
 
     /// S4: the number of rows is limited; a row that cannot be read is left out alone.

@@ -125,7 +125,7 @@ impl Remote {
         if client.welcome.fingerprint != crate::client::fingerprint(host) {
             return Ok(Err(Alone::OtherWorld));
         }
-        let mut own = Watcher::asleep(Arc::clone(host), fleet.adapters)?;
+        let mut own = Watcher::asleep(fleet.clone())?;
         own.look();
         let mut remote = Self {
             host: Arc::clone(host),
@@ -141,7 +141,7 @@ impl Remote {
         }
         // The subscription comes first and the replay second: an end in between has the same id in
         // both.
-        for event in from.into_iter().flat_map(|from| replay::since(host, fleet.adapters, from)) {
+        for event in from.into_iter().flat_map(|from| replay::since(fleet, from)) {
             remote.told.add(&event.id);
             remote.waiting.push_back(StreamItem::Event(Box::new(event)));
         }

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use agentctl_core::adapters::ALL;
+use agentctl_core::fleet::Fleet;
 use agentctl_core::host::Host;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -54,7 +56,7 @@ pub(in crate::daemon) struct MetricsServer {
 impl MetricsServer {
     /// Starts counting. Nothing is served before [`open`].
     pub(in crate::daemon) fn new(settings: MetricsSettings, host: &Arc<Host>) -> io::Result<Self> {
-        let metrics = Metrics::start(Arc::clone(host))?;
+        let metrics = Metrics::start(Fleet::new(Arc::clone(host), ALL))?;
         let url = url(settings.listen);
         let token_file = host.state().join(TOKEN_FILE);
         let server = Self { settings, token_file, metrics, status: Mutex::default() };

@@ -9,9 +9,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
-use agentctl_core::adapters::ALL;
-use agentctl_core::fleet;
-use agentctl_core::host::Host;
+use agentctl_core::fleet::{self, Fleet};
 use agentctl_core::model::{Session, Target, Tokens};
 
 use super::{Counted, lock, table};
@@ -29,10 +27,10 @@ pub(super) struct Usage {
 
 impl Usage {
     /// Starts the thread. It sleeps until a session ends.
-    pub(super) fn start(host: Arc<Host>, counted: Arc<Mutex<Counted>>) -> io::Result<Self> {
+    pub(super) fn start(fleet: Fleet, counted: Arc<Mutex<Counted>>) -> io::Result<Self> {
         let (ends, waiting) = sync_channel(MAX_WAITING);
         let mut thread =
-            UsageThread { host, counted: Arc::clone(&counted), remembered: VecDeque::new() };
+            UsageThread { fleet, counted: Arc::clone(&counted), remembered: VecDeque::new() };
         std::thread::Builder::new().name("usage".into()).spawn(move || thread.work(&waiting))?;
         Ok(Self { ends, counted })
     }
@@ -53,7 +51,7 @@ struct CountedUsage {
 }
 
 struct UsageThread {
-    host: Arc<Host>,
+    fleet: Fleet,
     counted: Arc<Mutex<Counted>>,
     remembered: VecDeque<CountedUsage>,
 }
@@ -61,7 +59,7 @@ struct UsageThread {
 impl UsageThread {
     fn work(&mut self, waiting: &Receiver<Target>) {
         while let Ok(target) = waiting.recv() {
-            let session = fleet::inspect(&self.host, ALL, &target).session;
+            let session = fleet::inspect(&self.fleet, &target).session;
             self.add(&target, session.as_ref());
         }
     }
