@@ -39,6 +39,8 @@ const MAX_LONG_REQUESTS: usize = 16;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// After a list of this many rows, memory is given back to the system.
 const MANY_ROWS: usize = 1024;
+/// So many rows are encoded faster than another thread is woken for them.
+const FEW_ROWS: usize = 64;
 /// Pause after a failed accept.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -404,15 +406,19 @@ impl Connection {
         }
     }
 
-    /// Writes a list part by part, each encoded on a thread that may block. A slow client holds no thread.
+    /// Writes a list part by part. A long part is encoded on a thread that may block; a slow client holds none.
     async fn write_parts(
         &mut self,
         rows: &Arc<Rows>,
         encode: fn(&Rows, Range<usize>) -> io::Result<Vec<u8>>,
     ) -> io::Result<()> {
         for part in lists::parts(rows) {
-            let rows = Arc::clone(rows);
-            let bytes = tokio::task::spawn_blocking(move || encode(&rows, part)).await?;
+            let bytes = if part.len() <= FEW_ROWS {
+                encode(rows, part)
+            } else {
+                let rows = Arc::clone(rows);
+                tokio::task::spawn_blocking(move || encode(&rows, part)).await?
+            };
             // Part of the answer is sent already, so an error can only be shown by closing the connection.
             self.write(&[&bytes?]).await?;
         }
