@@ -21,15 +21,15 @@ use crate::model::ProcId;
 
 /// How often the newest pid is read.
 const EVERY: Duration = Duration::from_secs(1);
-/// The pause after a count is at least so many times as long as the count took: one percent of a core.
+/// Minimum pause after a count, as a multiple of the time the count took: at most one percent of a core.
 const PAUSES: u32 = 100;
 /// A process that has begun is looked at again after one second, then after twice as long, and so on.
 /// This is the last such pause; the look once a minute comes next.
 const LAST_PAUSE: Duration = Duration::from_secs(32);
-/// Most started processes that are remembered.
+/// Maximum number of new processes that are looked at again.
 const YOUNG_MOST: usize = 4096;
 
-/// A thread that counts agents and rings when there is a new one. It ends when this is dropped.
+/// A thread that counts agents and notifies when there is a new one. It ends when this is dropped.
 ///
 /// Everything is read on this one thread, the first count included: a program or a home may lie on a file
 /// system that never answers. Then no agent is noticed here any more, and the watcher goes on with its look
@@ -40,17 +40,17 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Counts the agents that live now, rings once, then watches for others.
+    /// Counts the live agents, notifies once, then watches for new ones.
     pub(super) fn watch(fleet: &Fleet, notifier: &Notifier) -> io::Result<Self> {
         let (fleet, counter) = (fleet.clone(), NewestPid::open().ok());
         let before = counter.as_ref().and_then(|counter| counter.read().ok());
         let ((end, ended), notifier) = (channel(), notifier.clone());
         let thread = std::thread::Builder::new().name("arrivals".into());
         thread.spawn(move || {
-            // This thread has a pid of its own: a counter that has not moved by it does not count.
+            // This thread has a pid of its own: a counter that did not move by it is not usable.
             let counter = counter.filter(|counter| counter.read().ok() != before);
             let mut census = Census::take(fleet, counter);
-            // An agent that began between the watcher's look and this count is new to neither.
+            // An agent that started between the watcher's look and this count is found by the next look.
             notifier.notify();
             watch(&mut census, &ended, &notifier);
         })?;
@@ -81,7 +81,7 @@ struct Agent {
 /// The agents that live, and what is needed to notice another one.
 struct Census {
     fleet: Fleet,
-    /// `None` where the counter cannot be had: then every moment may have brought a process.
+    /// `None` where there is no usable counter: then every check reads the process table.
     counter: Option<NewestPid>,
     newest: Option<u32>,
     /// The pids of this user, in ascending order.
@@ -106,7 +106,7 @@ impl Census {
             again: None,
         };
         census.count(Instant::now());
-        // Those that are there already are no newcomers.
+        // Processes that exist already are not new.
         (census.young, census.again) = (Vec::new(), None);
         census
     }
@@ -124,7 +124,7 @@ impl Census {
 
     fn has_moved(&mut self) -> bool {
         let Some(counter) = &self.counter else { return true };
-        // Read before the table: what begins while that is read moves the counter once more.
+        // Read before the table: a process that starts meanwhile moves the counter again.
         let newest = counter.read().ok();
         let moved = newest.is_none() || newest != self.newest;
         self.newest = newest;

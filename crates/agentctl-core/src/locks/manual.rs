@@ -1,6 +1,6 @@
-//! Manual locks: what a person said, one small file each in `<state>/locks/`.
+//! Manual locks: one small file each in `<state>/locks/`.
 //!
-//! A file is named after its directory, so one that cannot be read still keeps that directory locked.
+//! A file is named after its directory, so a file that cannot be read still locks that directory.
 
 use std::fs;
 use std::io;
@@ -14,14 +14,14 @@ use crate::model::{Fault, Time};
 use crate::native::file;
 use crate::state_files::{self, EnterError};
 
-/// A lock that a person put on a directory.
+/// The manual lock of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manual {
     /// The directory, links resolved.
     pub directory: String,
-    /// The person or program that locked it.
+    /// The user or program that locked it.
     pub by: Option<String>,
-    /// The reason that was given.
+    /// Why.
     pub reason: Option<String>,
     /// Since when.
     pub since: Time,
@@ -35,15 +35,15 @@ impl Manual {
     }
 }
 
-/// The content of a file in the folder of locks.
+/// The content of a lock file.
 pub(super) enum Kept {
     /// A lock in force.
     Lock(Manual),
-    /// Something that is no lock we can read.
+    /// A file that cannot be read as a lock.
     Unreadable {
-        /// Where it lies.
+        /// The file.
         path: PathBuf,
-        /// The reason that was given.
+        /// Why.
         why: String,
     },
 }
@@ -59,20 +59,20 @@ impl<'a> Folder<'a> {
         Self { host, kept: state_files::Folder::of(host, "locks", "lock") }
     }
 
-    /// Returns where the lock of this directory lies.
+    /// Returns the path of the lock file of a directory.
     pub(super) fn place(&self, directory: &Path) -> PathBuf {
         let name = directory.file_name().unwrap_or_default().to_string_lossy();
         self.kept.place(&name, directory.as_os_str().as_bytes())
     }
 
-    /// Reads every lock in force; expired ones are taken away.
+    /// Reads every lock in force and removes expired ones.
     pub(super) fn all(&self) -> Result<Vec<Kept>, file::Skip> {
         let mut kept = Vec::new();
         for entry in self.kept.entries()? {
             match self.read(&entry.path) {
                 Ok(manual) if manual.is_over(self.host.now()) => self.sweep(&entry.path),
                 Ok(manual) => kept.push(Kept::Lock(manual)),
-                // It was taken away in this moment.
+                // It was removed after the folder was listed.
                 Err(file::Skip::Missing) => {}
                 Err(why) => {
                     kept.push(Kept::Unreadable { path: entry.path, why: why.to_string() });
@@ -82,12 +82,12 @@ impl<'a> Folder<'a> {
         Ok(kept)
     }
 
-    /// Puts a lock in its place. The caller holds the mutex of the directory and has seen it free.
+    /// Writes a lock. The caller holds the mutex of the directory and has found it unlocked.
     pub(super) fn put(&self, directory: &Path, manual: &Manual) -> Result<(), EnterError> {
         self.kept.put(&self.kept.enter()?, &self.place(directory), manual)
     }
 
-    /// Takes away the lock of a directory; says what it was, or `None` when there was none in force.
+    /// Removes the lock of a directory and returns it; `None` if none was in force.
     pub(super) fn take(&self, directory: &Path) -> Result<Option<Kept>, EnterError> {
         if !self.kept.path().exists() {
             return Ok(None);
@@ -104,17 +104,17 @@ impl<'a> Folder<'a> {
         Ok(Some(kept))
     }
 
-    /// Makes the fault that stands for a file we cannot read.
+    /// Returns the fault of a file that cannot be read.
     pub(super) fn fault(&self, path: &Path, why: &str) -> Fault {
         self.kept.fault(path, why)
     }
 
-    /// Makes the fault that stands for a folder we cannot read.
+    /// Returns the fault of a folder that cannot be read.
     pub(super) fn blind(&self, skip: &file::Skip) -> Fault {
         self.kept.blind(skip)
     }
 
-    /// Every file that locks this directory: its own place, and where a person may have put it.
+    /// Returns every file that locks this directory: the usual one, and others that name the directory.
     fn places_of(&self, directory: &Path) -> Vec<PathBuf> {
         let name = directory.to_string_lossy();
         let mut places = vec![self.place(directory)];
@@ -135,9 +135,9 @@ impl<'a> Folder<'a> {
         Err(file::Skip::Other(format!("`{}` is not an absolute path", manual.directory)))
     }
 
-    /// Takes away a lock that has expired, unless somebody is changing the folder: it is none either way.
+    /// Removes an expired lock, unless another process is changing the folder: it is not in force either way.
     fn sweep(&self, path: &Path) {
-        // Only now nobody can put a new one in its place while we look.
+        // With the lock of the folder, no process can write a new lock to the same file meanwhile.
         let Some(_entered) = self.kept.try_enter() else { return };
         if self.read(path).is_ok_and(|manual| manual.is_over(self.host.now())) {
             let _left = fs::remove_file(path);

@@ -1,12 +1,13 @@
 //! The mutex of one directory: an exclusive `flock` on the directory itself.
 //!
-//! No file of ours: it survives a wipe, cannot be split by a link, and the kernel drops it with the last
-//! descriptor. The owner of the [`HeldMutex`] hands its descriptor down from launcher to shim to starter;
-//! the agent's `exec` closes the last one. No holder may call unlock: that would release the lock for every
-//! holder of the same description.
+//! There is no lock file that could be deleted, two paths to one directory share the lock, and the kernel
+//! releases it with the last descriptor. The owner of the [`HeldMutex`] passes its descriptor from launcher
+//! to shim to starter; the agent's `exec` closes the last one. It must never be unlocked explicitly: that
+//! would release it for all processes that share the file description.
 //!
-//! Any user who can read a directory can lock it. A lock of other users only keeps no launch out: a file of
-//! ours stands for the directory then. Where such a file exists, it is taken beside the directory.
+//! Any user who can read a directory can lock it. A lock that only other users hold must not refuse a launch,
+//! so a file in the state folder is locked instead. Where such a file exists, it is locked as well as the
+//! directory.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -26,12 +27,12 @@ use crate::state_files::{open_mutex, take};
 /// The mutex of a directory, held until the last copy of these descriptors is closed.
 #[derive(Debug)]
 pub struct HeldMutex {
-    /// The directory, the file that stands for it, or both.
+    /// The directory, the file that is locked instead, or both.
     files: Vec<File>,
 }
 
 impl HeldMutex {
-    /// Gives the descriptors away; whoever has them holds the mutex.
+    /// Returns the descriptors. Their owner holds the mutex.
     pub fn into_fds(self) -> impl Iterator<Item = OwnedFd> {
         self.files.into_iter().map(OwnedFd::from)
     }
@@ -49,7 +50,7 @@ pub fn enter(host: &Host, directory: &Path, limit: Duration) -> Result<HeldMutex
     loop {
         let identity = identity(directory)?;
         let files = take_directory(host, directory, identity, until)?;
-        // While we waited the directory may have been replaced: what we hold would then keep nobody out.
+        // The directory may have been replaced during the wait. A lock on the old one excludes no launch.
         if self::identity(directory)? == identity {
             return Ok(HeldMutex { files });
         }
@@ -59,7 +60,7 @@ pub fn enter(host: &Host, directory: &Path, limit: Duration) -> Result<HeldMutex
     }
 }
 
-/// Locks the directory, or where that cannot be done at all a file that stands for it.
+/// Locks the directory or, if a directory cannot be locked there, the file that is locked instead.
 fn take_directory(
     host: &Host,
     directory: &Path,
@@ -80,7 +81,7 @@ fn take_directory(
             Ok(vec![take(stand_in(host, identity)?, until)?])
         }
         Ok(mut files) if files.len() == 1 && stand_in_path(host, identity).exists() => {
-            // A launch that found other users' lock holds that file and not the directory.
+            // A launch that met a lock of other users holds that file and not the directory.
             files.push(take(stand_in(host, identity)?, until)?);
             Ok(files)
         }
@@ -88,7 +89,7 @@ fn take_directory(
     }
 }
 
-/// Takes the file that stands for a directory which other users have locked.
+/// Locks the file that is used instead of a directory which other users have locked.
 fn take_beside(
     host: &Host,
     directory: File,
@@ -96,10 +97,10 @@ fn take_beside(
     until: Instant,
 ) -> Result<Vec<File>, EnterError> {
     let file = take(stand_in(host, identity)?, until)?;
-    // A launch of ours may have got the directory before we had the file, and does not know of the file.
+    // Another launch of this user may have locked the directory before, without the file.
     match directory.try_lock() {
         Ok(()) => Ok(vec![directory, file]),
-        // Two, so that the file is not taken once more; the lock on the directory is not ours.
+        // Two descriptors, so that the file is not locked once more; the directory is not locked by us.
         Err(TryLockError::WouldBlock) if is_held_by_others(host, identity) => {
             Ok(vec![directory, file])
         }
@@ -112,20 +113,21 @@ fn take_beside(
     }
 }
 
-/// Says whether only other users hold a lock on a directory. An unknown holder counts as ours.
+/// Says whether only other users hold a lock on a directory. An unknown holder counts as this user.
 fn is_held_by_others(host: &Host, (device, inode): (u64, u64)) -> bool {
     let Ok(locks) = host.kernel.file_locks(&|locked| locked == inode) else { return false };
     let mut holders = locks.iter().filter(|l| l.kind == "FLOCK" && l.inode == inode).peekable();
     let is_other = |pid: u32| match host.kernel.owner(pid) {
         Ok(Some(uid)) => uid != host.kernel.uid(),
-        // It has left the lock to another process: to one of ours only if one of ours has the directory open.
+        // The process has exited and another one inherited the lock. This user has it only if a process of
+        // this user has the directory open.
         Ok(None) => host.kernel.sees_whole_machine() && !is_open_here(host, device, inode),
         Err(_) => false,
     };
     holders.peek().is_some() && holders.all(|lock| lock.pid.is_some_and(is_other))
 }
 
-/// Says whether a process of this user, other than this one, has a directory open; also when that is not known.
+/// Says whether a process of this user, other than this one, has a directory open. Unknown counts as open.
 fn is_open_here(host: &Host, device: u64, inode: u64) -> bool {
     let table = host.kernel.table(Instant::now() + host.deadlines.live, |_| true);
     let own = std::process::id();
@@ -134,11 +136,11 @@ fn is_open_here(host: &Host, device: u64, inode: u64) -> bool {
         || others.any(|pid| host.kernel.has_open(pid, device, inode).unwrap_or(true))
 }
 
-/// Says whether every process of this user would get this answer: only then all agree on the other file.
+/// Says whether every process of this user gets the same error: only then all of them use the file.
 fn has_no_lock(error: &io::Error) -> bool {
     let refused = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL, Errno::BADF, Errno::NOLCK]
         .map(Errno::raw_os_error);
-    // It may be entered but not listed, and what cannot be opened cannot be locked.
+    // The directory may be entered but not opened, so it cannot be locked.
     error.kind() == io::ErrorKind::PermissionDenied
         || error.raw_os_error().is_some_and(|code| refused.contains(&code))
 }
@@ -151,9 +153,9 @@ fn identity(directory: &Path) -> io::Result<(u64, u64)> {
     Ok((meta.dev(), meta.ino()))
 }
 
-/// Opens the file that stands for a directory. It lies below the state folder, whatever the environment
-/// says about a runtime folder: two launchers must agree on it. It is never removed: a lock on a removed
-/// file keeps nobody out.
+/// Opens the file that is locked instead of a directory. It lies in the state folder, not in a runtime
+/// folder that the environment names, because two launchers must use the same file. It is never removed: a
+/// lock on a removed file excludes no launch.
 fn stand_in(host: &Host, identity: (u64, u64)) -> io::Result<File> {
     private::directory(&host.state().join("run"))?;
     open_mutex(&stand_in_path(host, identity))
@@ -163,8 +165,8 @@ fn stand_in_path(host: &Host, (device, inode): (u64, u64)) -> PathBuf {
     host.state().join("run").join(format!("directory-{device:x}-{inode:x}.mutex"))
 }
 
-/// Takes the one mutex under which sessions are continued: two who name the same session, each with a
-/// directory of its own, must not both find it unserved.
+/// Takes the mutex under which sessions are continued: two launchers that continue one session in different
+/// directories must not both find it unserved.
 pub fn enter_resuming(host: &Host, limit: Duration) -> Result<HeldMutex, EnterError> {
     let folder = host.state().join("run");
     private::directory(&folder)?;
