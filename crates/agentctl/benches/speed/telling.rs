@@ -81,6 +81,8 @@ pub(crate) fn rewrite(record: &Path, status: &str) {
     let text = std::fs::read_to_string(record).expect("there");
     let mut record_now: Value = serde_json::from_str(&text).expect("a record");
     record_now["status"] = status.into();
+    // A process started for one prompt is not idle before that prompt has arrived.
+    record_now["entrypoint"] = "cli".into();
     record_now["waitingFor"] = "permission prompt".into();
     std::fs::write(record, record_now.to_string()).expect("written");
 }
