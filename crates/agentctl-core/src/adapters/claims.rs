@@ -42,7 +42,7 @@ pub struct Served {
     pub state: Option<State>,
     /// How its last turn ended, as a server says whose sessions have no process here.
     pub outcome: Option<Outcome>,
-    /// For a process without a session: it may be serving one of its directory all the same.
+    /// For a process without a session: it may serve a session of its directory that was not joined to it.
     pub may_serve: bool,
     /// For a process without a session: it may have taken up any session of its directory, however old,
     /// without having written to it. No session of that directory is then known to be over.

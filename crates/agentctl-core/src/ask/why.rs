@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Fleet, InspectedSession, NotOne};
 use crate::model::{Evidence, Outcome, ReasonKind, Session, Status};
 use crate::text::one_line;
 
@@ -20,15 +21,21 @@ pub struct WhyDocument {
 }
 
 impl WhyDocument {
-    /// Explains the status of a session.
-    #[must_use]
-    pub fn of(session: &Session) -> Self {
+    fn of(session: &Session) -> Self {
         Self {
             id: session.id.clone(),
             status: session.status,
             verdict: verdict(session),
             evidence: session.evidence.clone(),
         }
+    }
+}
+
+impl Fleet {
+    /// Explains the status of the one session that a text names.
+    pub fn why(&self, text: &str) -> Result<(WhyDocument, InspectedSession), NotOne> {
+        let inspected = self.status(text)?;
+        Ok((WhyDocument::of(&inspected.session), inspected))
     }
 }
 

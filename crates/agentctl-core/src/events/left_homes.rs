@@ -15,7 +15,7 @@ const WATCHED_FOR: Duration = Duration::from_hours(24);
 /// The homes that were named in the looks before.
 #[derive(Default)]
 pub(super) struct LeftHomes {
-    /// The one that was used last stands last.
+    /// Ordered by last use, newest last.
     homes: Vec<(Instant, NamedHome)>,
 }
 

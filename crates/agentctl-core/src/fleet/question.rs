@@ -36,7 +36,7 @@ pub(super) fn list_adapter(
     })
 }
 
-/// One home under question: who lives, what was read, what was decided.
+/// One home that is asked: its live claims, the records that were read, and the rows.
 pub(super) struct Question<'a> {
     pub(super) adapter: &'static dyn Adapter,
     pub(super) look: &'a Look,
@@ -68,7 +68,7 @@ pub(super) struct Row {
     number: usize,
 }
 
-/// Whether a row is looked at again: its record says that a turn is open, and nobody serves it.
+/// Whether a row is looked at again: its record says that a turn is open, and no process serves it.
 enum Confirm {
     No,
     /// With the record that was read.

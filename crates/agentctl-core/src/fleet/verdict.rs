@@ -2,7 +2,7 @@
 //!
 //! [`join`] decides from the record and the live claims; the others say what follows when a session has
 //! disappeared, its process has exited, its launch is over, or no source could be asked. No other file sets
-//! a status: `tidy.rs` checks it. Nothing here reads a file or asks a process.
+//! a status: a test (`status_writers.rs`) checks it. Nothing here reads a file or asks a process.
 
 use super::join::{View, described};
 use crate::adapters::{Record, Served, State, Turn};

@@ -1,10 +1,10 @@
 //! `agentctl why`: the evidence behind a status, in sentences.
 
-use agentctl_core::ask::{Fleet, InspectedSession, WhyDocument};
+use agentctl_core::ask::{Fleet, InspectedSession};
 use agentctl_core::model::Evidence;
 use clap::Args;
 
-use super::status::inspect;
+use crate::face::unresolved;
 use crate::failure::Outcome;
 use crate::text::{one_line, wrap};
 use crate::ui::Ui;
@@ -20,8 +20,10 @@ pub(super) struct WhyArgs {
 }
 
 pub(super) fn cmd_why(ui: &mut Ui, fleet: &Fleet, args: &WhyArgs) -> Outcome {
-    let InspectedSession { session, faults, .. } = inspect(fleet, &args.id)?;
-    let document = WhyDocument::of(&session);
+    let explained = fleet.why(&args.id);
+    let (document, inspected) =
+        explained.map_err(|not_one| unresolved(fleet, &args.id, not_one))?;
+    let InspectedSession { session, faults, .. } = inspected;
     if args.json {
         ui.json(&document)?;
     } else {

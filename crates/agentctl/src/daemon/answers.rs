@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agentctl_core::ask::{DaemonState, DoctorContext, Fleet, NoLogs, NotOne, WhyDocument};
+use agentctl_core::ask::{DaemonState, DoctorContext, Fleet, NoLogs, NotOne};
 use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::kernel;
 use agentctl_core::transcript::TranscriptError;
@@ -111,8 +111,8 @@ impl Answers {
     /// Answers `session.why`.
     pub(super) async fn why(&self, OneParams { id }: OneParams) -> Answer {
         self.blocking(move |fleet| {
-            let found = fleet.status(&id).map_err(|not_one| unresolved(&id, &not_one));
-            found.and_then(|found| raw(&WhyDocument::of(&found.session)))
+            let found = fleet.why(&id).map_err(|not_one| unresolved(&id, &not_one));
+            found.and_then(|(document, _)| raw(&document))
         })
         .await
     }

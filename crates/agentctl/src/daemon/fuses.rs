@@ -63,14 +63,14 @@ pub struct Fuses {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<Inbox>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Inbox {
     /// The newest snapshot that the thread has not used yet.
     listing: Option<Arc<Listing>>,
-    rung: bool,
+    notified: bool,
     over: bool,
     /// The number of fuses that are firing.
     firing: usize,
@@ -113,14 +113,14 @@ impl Fuses {
     pub fn stop(&self, limit: Duration) -> bool {
         let mut state = self.shared.lock();
         state.over = true;
-        self.shared.bell.notify_all();
+        self.shared.changed.notify_all();
         let until = Instant::now() + limit;
         while state.firing > 0 {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
-            let waited = self.shared.bell.wait_timeout(state, left);
+            let waited = self.shared.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         true
@@ -130,7 +130,7 @@ impl Fuses {
 impl Drop for Fuses {
     fn drop(&mut self) {
         self.shared.lock().over = true;
-        self.shared.bell.notify_all();
+        self.shared.changed.notify_all();
     }
 }
 
@@ -142,11 +142,11 @@ impl Shared {
     fn ring(&self, listing: Option<Arc<Listing>>) {
         let mut state = self.lock();
         state.listing = listing.or(state.listing.take());
-        state.rung = true;
-        self.bell.notify_all();
+        state.notified = true;
+        self.changed.notify_all();
     }
 
-    /// Sleeps until the bell is rung or the time is up.
+    /// Waits for a notification or the timeout.
     fn wait(&self, limit: Option<Duration>) -> Wake {
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut state = self.lock();
@@ -155,14 +155,14 @@ impl Shared {
                 return Wake::Over;
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if state.rung || left.is_some_and(|left| left.is_zero()) {
-                state.rung = false;
+            if state.notified || left.is_some_and(|left| left.is_zero()) {
+                state.notified = false;
                 return Wake::Look(state.listing.take());
             }
             state = match left {
-                None => self.bell.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(left) => {
-                    let waited = self.bell.wait_timeout(state, left);
+                    let waited = self.changed.wait_timeout(state, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };

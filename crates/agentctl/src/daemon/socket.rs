@@ -39,7 +39,7 @@ const MAX_LONG_REQUESTS: usize = 16;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// After a list of this many rows, memory is given back to the system.
 const MANY_ROWS: usize = 1024;
-/// So many rows are encoded faster than another thread is woken for them.
+/// Most rows that are encoded without another thread: waking one costs more than the work.
 const FEW_ROWS: usize = 64;
 /// Pause after a failed accept.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);

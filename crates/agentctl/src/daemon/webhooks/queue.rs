@@ -87,7 +87,7 @@ struct State {
 pub(super) struct Queue {
     max_entries: usize,
     state: Mutex<State>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
 /// Marks the queue as ended when the thread returns or panics.
@@ -96,13 +96,13 @@ pub(super) struct EndGuard<'a>(&'a Queue);
 impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         self.0.state().ended = true;
-        self.0.bell.notify_all();
+        self.0.changed.notify_all();
     }
 }
 
 impl Queue {
     pub(super) fn new(max_entries: usize) -> Self {
-        Self { max_entries, state: Mutex::default(), bell: Condvar::new() }
+        Self { max_entries, state: Mutex::default(), changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -115,7 +115,7 @@ impl Queue {
         entry.number = state.next_number;
         state.next_number += 1;
         state.waiting.push_back(entry);
-        self.bell.notify_all();
+        self.changed.notify_all();
         self.overflow(&mut state)
     }
 
@@ -153,10 +153,10 @@ impl Queue {
             state = match wake {
                 Some(wake) => {
                     let left = wake.saturating_duration_since(now);
-                    let woken = self.bell.wait_timeout(state, left);
+                    let woken = self.changed.wait_timeout(state, left);
                     woken.unwrap_or_else(PoisonError::into_inner).0
                 }
-                None => self.bell.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
         }
     }
@@ -194,7 +194,7 @@ impl Queue {
     pub(super) fn close(&self, until: Instant) {
         let mut state = self.state();
         state.closed = Some(state.closed.map_or(until, |earlier| earlier.min(until)));
-        self.bell.notify_all();
+        self.changed.notify_all();
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -213,7 +213,7 @@ impl Queue {
             if left.is_zero() {
                 return false;
             }
-            let woken = self.bell.wait_timeout(state, left);
+            let woken = self.changed.wait_timeout(state, left);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         true
