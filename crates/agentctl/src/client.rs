@@ -286,10 +286,7 @@ impl Client {
         for _ in 0..frames {
             let frame = self.wire.frame(until, allowed)?;
             allowed -= frame.len();
-            rows.add_encoded(&frame).map_err(invalid)?;
-            if rows.len() > MAX_ROWS {
-                return Err(too_long());
-            }
+            rows.add_encoded(&frame, MAX_ROWS).map_err(invalid)?;
         }
         Ok(rows)
     }

@@ -197,7 +197,7 @@ fn cells<'a>(
         other => other.word(),
     };
     let id: Cow<'_, str> = match (&session.id, session.pid) {
-        (Some(id), _) => id.get(..length).unwrap_or(id).into(),
+        (Some(id), _) => in_one_line(id.get(..length).unwrap_or(id)),
         (None, Some(pid)) => format!("pid {pid}").into(),
         (None, None) => "-".into(),
     };
@@ -205,7 +205,7 @@ fn cells<'a>(
     let when = session.last_activity_at.or(session.started_at);
     [
         status.into(),
-        session.adapter.into(),
+        in_one_line(session.adapter),
         id,
         when.map_or("-".into(), |t| age(now, t).into()),
         session.cwd.as_deref().map_or("-".into(), |c| directory(host, c).into()),

@@ -36,6 +36,8 @@ pub struct Ui {
     colour: bool,
     terminal: bool,
     width: usize,
+    /// The width comes from `COLUMNS`.
+    has_fixed_width: bool,
     out: io::BufWriter<io::Stdout>,
 }
 
@@ -50,11 +52,16 @@ impl Ui {
                 || (terminal && std::env::var_os("TERM").is_none_or(|t| t != "dumb")));
         let columns =
             std::env::var_os("COLUMNS").and_then(|c| c.to_str()?.parse().ok()).filter(|c| *c > 0);
-        let measured =
-            || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|w| usize::from(w.ws_col));
-        let width = columns.or_else(measured).filter(|w| *w > 0).unwrap_or(80);
+        let width = columns.or_else(measured_width).unwrap_or(80);
         let out = io::BufWriter::with_capacity(1 << 16, io::stdout());
-        Self { json: false, colour, terminal, width, out }
+        Self { json: false, colour, terminal, width, has_fixed_width: columns.is_some(), out }
+    }
+
+    /// Measures the terminal again: it may have been resized. `COLUMNS` stays in force.
+    pub fn measure_again(&mut self) {
+        if !self.has_fixed_width {
+            self.width = measured_width().unwrap_or(self.width);
+        }
     }
 
     /// Prints errors as JSON too.
@@ -212,4 +219,10 @@ impl Drop for Ui {
         // A closed pipe is success.
         let _unread = self.out.flush();
     }
+}
+
+/// Returns the width of the terminal on stdout, in columns.
+fn measured_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
 }

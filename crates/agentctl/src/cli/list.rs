@@ -88,7 +88,7 @@ pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
     let host = &fleet.host;
     let query = query(host, args)?;
     if args.watch {
-        return watch::watch(ui, fleet, args.json, &query);
+        return watch::watch(ui, fleet, args, &query);
     }
     let began = Instant::now();
     let listing = rows_of_daemon(ui, host, &query).unwrap_or_else(|| {

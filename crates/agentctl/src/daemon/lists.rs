@@ -91,7 +91,7 @@ mod tests {
                 let frame = packed_frame(&rows, part).unwrap();
                 let (length, bytes) = frame.split_first_chunk().unwrap();
                 assert_eq!(u32::from_le_bytes(*length) as usize, bytes.len());
-                received.add_encoded(bytes).unwrap();
+                received.add_encoded(bytes, usize::MAX).unwrap();
             }
             assert!(received.iter().eq(sessions), "{count}");
         }

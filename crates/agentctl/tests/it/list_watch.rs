@@ -1,15 +1,20 @@
 //! `list --watch`: the list again when something happens, and no look while nothing does.
 
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
 
+use rustix::process::Signal;
 use serde_json::Value;
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::cli::planted;
+use crate::daemon::signal;
 use crate::events::{Stream, tell};
 use crate::home;
 use crate::launched::{launch, until_asked};
+use crate::terminal::Terminal;
 
 /// Starts `list --watch --json` and returns once it sleeps.
 fn watch(home: &TestHome, args: &[&str]) -> Stream {
@@ -101,5 +106,70 @@ fn it_ends_when_its_reader_leaves() {
         drop(lines);
         let ended = eventually("it ends", || watcher.try_wait().expect("asked"));
         assert_eq!(ended.code(), Some(0), "a reader that leaves is no error");
+    });
+}
+
+/// A program on a pseudo-terminal, and its output so far.
+struct Watching {
+    terminal: Terminal,
+    child: Child,
+    said: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Watching {
+    fn start(home: &mut TestHome, columns: u16, args: &[&str]) -> Self {
+        let terminal = Terminal::open(columns);
+        let child = terminal.start(home, args);
+        let said = Arc::<Mutex<Vec<u8>>>::default();
+        let (mut reader, copy) =
+            (File::from(terminal.controller.try_clone().expect("cloned")), Arc::clone(&said));
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(read @ 1..) = reader.read(&mut chunk) {
+                copy.lock().expect("whole").extend_from_slice(&chunk[..read]);
+            }
+        });
+        Self { terminal, child, said }
+    }
+
+    /// Waits until the newest screen is so.
+    fn until(&self, what: &str, is_so: impl Fn(&str) -> bool) {
+        eventually(what, || {
+            let said = String::from_utf8_lossy(&self.said.lock().expect("whole")).into_owned();
+            let screen = said.rsplit("\u{1b}[2J").next()?.to_owned();
+            is_so(&screen).then_some(())
+        });
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+#[test]
+fn on_a_terminal_a_paused_agent_and_another_width_are_seen() {
+    sandboxed(|| {
+        let mut home = home();
+        let title = format!("x {} [[ask:go?]]", "long ".repeat(40));
+        let id = launch(&home, "w", &title, &[]);
+        until_asked(&home, &id);
+        let pid = home.run(&["status", &id, "--json"]).json()["pid"].as_u64().expect("a pid");
+        let pid = u32::try_from(pid).expect("a pid");
+        let watching = Watching::start(&mut home, 100, &["list", "--watch"]);
+        let widest =
+            |screen: &str| screen.lines().map(|line| line.trim_end().chars().count()).max();
+        watching.until("the agent is shown", |screen| screen.contains("! waiting"));
+        // Nothing announces a stop by SIGSTOP, nor its end.
+        signal(pid, Signal::STOP);
+        watching.until("it is paused", |screen| screen.contains("paused"));
+        signal(pid, Signal::CONT);
+        watching
+            .until("it is not", |screen| screen.contains("waiting") && !screen.contains("paused"));
+        watching.terminal.resize(60);
+        watching
+            .until("it fits", |screen| screen.contains("waiting") && widest(screen) <= Some(60));
     });
 }

@@ -109,7 +109,7 @@ fn a_packed_list_is_the_list() {
             let head = wire.ask("session.list", &query)["result"].clone();
             assert_eq!(head, json!({"faults": document["faults"], "frames": 1}));
             let mut rows = Rows::of(&[]);
-            rows.add_encoded(&wire.frame()).expect("rows");
+            rows.add_encoded(&wire.frame(), usize::MAX).expect("rows");
             let packed = serde_json::to_value(rows.into_listing().sessions).expect("JSON");
             let packed = packed.as_array().expect("rows").iter().cloned().map(comparable);
             let listed = document["sessions"].as_array().expect("rows").iter().cloned();

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::process::Child;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -10,27 +11,44 @@ use testkit::{TestHome, sandboxed};
 
 use crate::{fixtures_dir, home};
 
+/// A pseudo-terminal.
+pub(crate) struct Terminal {
+    pub(crate) controller: OwnedFd,
+    name: String,
+}
+
+impl Terminal {
+    pub(crate) fn open(columns: u16) -> Self {
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&controller).expect("granted");
+        unlockpt(&controller).expect("unlocked");
+        let name = ptsname(&controller, Vec::new()).expect("a name");
+        let terminal = Self { controller, name: name.to_str().expect("UTF-8").to_owned() };
+        terminal.resize(columns);
+        terminal
+    }
+
+    pub(crate) fn resize(&self, columns: u16) {
+        let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.controller, size).expect("sized");
+    }
+
+    /// Starts the program on this terminal, which itself says how wide it is.
+    pub(crate) fn start(&self, home: &mut TestHome, args: &[&str]) -> Child {
+        let open = || File::options().read(true).write(true).open(&self.name).expect("opened");
+        home.set("COLUMNS", "");
+        home.command(args).stdout(open()).stderr(open()).spawn().expect("starts")
+    }
+}
+
 /// Runs the program on a terminal of this width and returns its output.
 pub(crate) fn shown(home: &mut TestHome, columns: u16, args: &[&str]) -> String {
-    let terminal: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&terminal).expect("granted");
-    unlockpt(&terminal).expect("unlocked");
-    let name = ptsname(&terminal, Vec::new()).expect("a name");
-    let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(&terminal, size).expect("sized");
-    let open = || File::options().read(true).write(true).open(name.to_str().expect("UTF-8"));
-    // Without the variable the terminal itself says how wide it is.
-    home.set("COLUMNS", "");
-    let mut child = home
-        .command(args)
-        .stdout(open().expect("opened"))
-        .stderr(open().expect("opened"))
-        .spawn()
-        .expect("starts");
+    let terminal = Terminal::open(columns);
+    let mut child = terminal.start(home, args);
     let reader = std::thread::spawn(move || {
         let mut said = Vec::new();
         // The terminal ends with an error when the last writer has left.
-        let _left = File::from(terminal).read_to_end(&mut said);
+        let _left = File::from(terminal.controller).read_to_end(&mut said);
         String::from_utf8_lossy(&said).into_owned()
     });
     assert!(child.wait().expect("ends").success());

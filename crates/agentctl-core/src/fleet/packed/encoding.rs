@@ -10,10 +10,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::{Packed, Rows};
 use crate::model::{Evidence, InternedName, Status, Time, word};
 
-/// Rows that were encoded together.
-#[derive(Deserialize, Serialize)]
+/// Rows that were encoded together: their number, then one after another.
+#[derive(Serialize)]
 struct EncodedRows<'a> {
-    #[serde(borrow)]
     rows: Vec<EncodedRow<'a>>,
 }
 
@@ -68,14 +67,25 @@ impl Rows {
         postcard::to_stdvec(&EncodedRows { rows: rows.collect() }).map_err(io::Error::other)
     }
 
-    /// Adds rows that [`Rows::encode`] encoded. Fails if these bytes are something else.
-    pub fn add_encoded(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let decoded: EncodedRows<'_> = postcard::from_bytes(bytes).map_err(io::Error::other)?;
+    /// Adds rows that [`Rows::encode`] encoded. Fails if these bytes are something else, or if there would be
+    /// more than `max_rows` in all: the number is checked before a row is decoded.
+    pub fn add_encoded(&mut self, bytes: &[u8], max_rows: usize) -> io::Result<()> {
+        let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
+        let (count, mut rest) =
+            postcard::take_from_bytes::<usize>(bytes).map_err(io::Error::other)?;
+        if count > max_rows.saturating_sub(self.packed.len()) {
+            return Err(invalid("it has too many rows"));
+        }
         let mut last = None;
-        self.packed.reserve(decoded.rows.len());
-        for row in decoded.rows {
+        for _ in 0..count {
+            let (row, behind) =
+                postcard::take_from_bytes::<EncodedRow<'_>>(rest).map_err(io::Error::other)?;
+            rest = behind;
             let shared = match row.shared {
                 SharedEvidence::Absent => None,
+                SharedEvidence::AsBefore if last.is_none() => {
+                    return Err(invalid("its first row refers to one before it"));
+                }
                 SharedEvidence::AsBefore => last.clone(),
                 SharedEvidence::New(evidence) => {
                     last = Some(Arc::new(evidence));
@@ -92,7 +102,7 @@ impl Rows {
                 bytes: row.bytes.into(),
             });
         }
-        Ok(())
+        if rest.is_empty() { Ok(()) } else { Err(invalid("bytes follow its last row")) }
     }
 }
 
@@ -109,7 +119,7 @@ mod tests {
         let rows = Rows::of(&sessions);
         let mut received = Rows::of(&[]);
         for range in [0..3, 3..3, 3..5, 5..9] {
-            received.add_encoded(&rows.encode(range).unwrap()).unwrap();
+            received.add_encoded(&rows.encode(range).unwrap(), 100).unwrap();
         }
         assert_eq!(received.iter().collect::<Vec<_>>(), sessions);
         assert_eq!((received.id(0), received.parent(0)), (rows.id(0), rows.parent(0)));
@@ -121,16 +131,32 @@ mod tests {
         // Cut anywhere, or with any byte changed: an error or other rows, never a panic.
         for at in 0..good.len() {
             let mut rows = Rows::of(&[]);
-            assert!(rows.add_encoded(&good[..at]).is_err(), "cut at {at}");
+            assert!(rows.add_encoded(&good[..at], 100).is_err(), "cut at {at}");
             for byte in [0, 1, 0x7f, 0xff] {
                 let mut bad = good.clone();
                 bad[at] = byte;
                 let mut rows = Rows::of(&[]);
-                let _any = rows.add_encoded(&bad);
+                let _any = rows.add_encoded(&bad, 100);
                 assert!(rows.iter().count() <= 3);
             }
         }
+        // Rows behind the limit, bytes behind the rows, a reference to a row of another frame.
+        let mut rows = Rows::of(&[full()]);
+        assert!(rows.add_encoded(&good, 2).is_err() && rows.len() == 1);
+        assert!(rows.add_encoded(&good, 3).is_ok());
+        assert!(Rows::of(&[]).add_encoded(&[&good[..], &[0]].concat(), 100).is_err());
+        let row = EncodedRow {
+            adapter: "any",
+            status: Status::Running,
+            newest: None,
+            pid: None,
+            is_child: false,
+            shared: SharedEvidence::AsBefore,
+            bytes: &[],
+        };
+        let alone = postcard::to_stdvec(&EncodedRows { rows: vec![row] }).unwrap();
+        assert!(Rows::of(&[]).add_encoded(&alone, 100).is_err());
         // A length that promises more than there is.
-        assert!(Rows::of(&[]).add_encoded(&[0xff, 0xff, 0xff, 0xff, 0x0f]).is_err());
+        assert!(Rows::of(&[]).add_encoded(&[0xff, 0xff, 0xff, 0xff, 0x0f], usize::MAX).is_err());
     }
 }

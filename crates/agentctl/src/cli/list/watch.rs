@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use agentctl_core::ask::Fleet;
 use agentctl_core::events::Seen;
 use agentctl_core::fleet::{Query, Rows};
-use agentctl_core::model::{Fault, Listing};
+use agentctl_core::model::{Fault, Listing, ReasonKind, ServingProcess};
 
 use super::super::stream_end::End;
+use super::{ListArgs, empty};
 use crate::cli;
 use crate::face::{Feed, FeedItem};
 use crate::failure::{Failure, Outcome};
@@ -21,7 +22,8 @@ const AGES_PACE: Duration = Duration::from_secs(1);
 const HISTORY_PACE: Duration = Duration::from_secs(1);
 
 /// Prints the list after every look, until it is interrupted or its reader leaves.
-pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, json: bool, query: &Query) -> Outcome {
+pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, query: &Query) -> Outcome {
+    let json = args.json;
     let mut feed = Feed::open(fleet)?;
     let (end, closer) = (End::default(), feed.closer());
     end.does(move || closer.close());
@@ -34,6 +36,10 @@ pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, json: bool, query: &Query) -> Ou
     loop {
         match feed.next(limit)? {
             FeedItem::Closed => return Ok(ExitCode::SUCCESS),
+            // The kernel announces neither SIGSTOP nor SIGCONT.
+            FeedItem::Nothing if history.has_paused_or_continued(&listing) => {
+                listing = fleet.rows(query);
+            }
             FeedItem::Nothing => {}
             FeedItem::Look(seen) => {
                 listing = history.rows(*seen);
@@ -43,7 +49,7 @@ pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, json: bool, query: &Query) -> Ou
             }
         }
         if !json {
-            screen.paint(ui, fleet, &listing)?;
+            screen.paint(ui, fleet, args, &listing)?;
         }
         ui.flush()?;
         screen.warn(ui, &listing.faults);
@@ -58,6 +64,22 @@ struct History<'a> {
 }
 
 impl History<'_> {
+    /// Says whether a process of a live session was stopped by a signal, or continued, since the last look.
+    fn has_paused_or_continued(&self, listing: &Rows) -> bool {
+        if self.query.all {
+            return false;
+        }
+        let kernel = &self.fleet.host.kernel;
+        listing.iter().any(|session| {
+            let is_paused = |process: &ServingProcess| {
+                let now = kernel.process(process.id.pid).ok().flatten();
+                now.is_some_and(|now| now.id == process.id && now.paused)
+            };
+            let was = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Paused);
+            session.processes.iter().any(is_paused) != was
+        })
+    }
+
     fn rows(&mut self, seen: Seen) -> Rows {
         if !self.query.all && !self.query.children {
             return self.query.select(Listing { faults: seen.faults, ..seen.listing });
@@ -78,7 +100,14 @@ struct Screen {
 
 impl Screen {
     /// Prints the table if it differs from the last one.
-    fn paint(&mut self, ui: &mut Ui, fleet: &Fleet, listing: &Rows) -> Result<(), Failure> {
+    fn paint(
+        &mut self,
+        ui: &mut Ui,
+        fleet: &Fleet,
+        args: &ListArgs,
+        listing: &Rows,
+    ) -> Result<(), Failure> {
+        ui.measure_again();
         let table = session_table::drawn(ui.canvas(), &fleet.host, listing);
         if self.table.as_ref() == Some(&table) {
             return Ok(());
@@ -89,8 +118,9 @@ impl Screen {
             self.faults.clear();
         }
         if table.is_empty() {
-            let nothing = listing.faults.is_empty();
-            ui.line(if nothing { "nothing is running" } else { "no session could be shown" })?;
+            for line in empty(args, &listing.faults) {
+                ui.line(&line)?;
+            }
         }
         ui.drawn(&table)?;
         if !ui.is_terminal() {

@@ -38,7 +38,7 @@ fn impostor(home: &TestHome, results: &Value) -> Agent {
 /// One packed row, as the daemon sends it, with harmful text in every field.
 fn evil_rows() -> Rows {
     let session = json!({
-        "id": EVIL, "adapter": "demo", "root": EVIL, "foreign_home": true, "native_key": EVIL,
+        "id": EVIL, "adapter": EVIL, "root": EVIL, "foreign_home": true, "native_key": EVIL,
         "status": "waiting", "reason": {"kind": "question", "detail": EVIL, "until": null}, "pid": 1,
         "processes": [], "hosted": false, "cwd": EVIL, "model": EVIL, "title": EVIL, "name": EVIL,
         "prompt": EVIL, "group": EVIL, "run": EVIL, "notes": [EVIL],
@@ -94,6 +94,12 @@ fn no_text_of_a_daemon_controls_the_terminal() {
             assert!(!told.stdout.contains(is_harmful), "{args:?}: {told:?}");
             assert!(!told.stderr.contains(is_harmful), "{args:?}: {told:?}");
         }
+        // With colours of our own, none of the daemon's; and no line of its own making.
+        let table =
+            home.command(&["list", "-a"]).env("CLICOLOR_FORCE", "1").output().expect("starts");
+        let table = String::from_utf8_lossy(&table.stdout).into_owned();
+        assert!(table.contains("PWN") && !table.contains("\u{1b}[31mc"), "{table:?}");
+        assert_eq!(table.lines().count(), 2, "a header and a row: {table:?}");
         let json = home.run(&["list", "-a", "--json"]).json();
         for field in ["title", "cwd", "root", "group"] {
             assert_eq!(json["sessions"][0][field], EVIL, "JSON keeps the data: {field}");
