@@ -20,7 +20,7 @@ use crate::kernel::{Brief, NewestPid, Table};
 use crate::model::ProcId;
 
 /// How often the newest pid is read.
-const EVERY: Duration = Duration::from_secs(1);
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum pause after a count, as a multiple of the time the count took: at most one percent of a core.
 const PAUSES: u32 = 100;
 /// A process that has begun is looked at again after one second, then after twice as long, and so on.
@@ -59,13 +59,13 @@ impl Arrivals {
 }
 
 fn watch(census: &mut Census, ended: &Receiver<()>, notifier: &Notifier) {
-    let mut pause = EVERY;
+    let mut pause = COUNT_INTERVAL;
     while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let began = Instant::now();
         if census.has_newcomer(began) {
             notifier.notify();
         }
-        pause = EVERY.max(began.elapsed() * PAUSES);
+        pause = COUNT_INTERVAL.max(began.elapsed() * PAUSES);
     }
 }
 
@@ -139,7 +139,7 @@ impl Census {
             let known = self.young.len();
             self.young.extend(new);
             if self.young.len() > known {
-                self.again = Some((now + EVERY, EVERY));
+                self.again = Some((now + COUNT_INTERVAL, COUNT_INTERVAL));
             }
             let surplus = self.young.len().saturating_sub(YOUNG_MOST);
             self.young.drain(..surplus);

@@ -140,4 +140,4 @@ impl Aside {
 }
 
 /// Time that the first look waits for adapters in the background.
-pub(super) const GRACE: Duration = Duration::from_millis(250);
+pub(super) const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_millis(250);

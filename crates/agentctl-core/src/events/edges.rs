@@ -27,7 +27,7 @@ use crate::model::{Callback, Locator, ProcId, Session, Target, Time};
 
 /// Time for which a status must be unknown before that is reported: an agent that exits, or a server that
 /// restarts, cannot be read for a moment. A prompt without its detail is held back for the same time.
-pub const WORTH_A_WORD: Duration = crate::wakeups::UNKNOWN_GRACE;
+pub const DOUBT_TIMEOUT: Duration = crate::wakeups::UNKNOWN_GRACE;
 
 /// The identity of a session from look to look.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

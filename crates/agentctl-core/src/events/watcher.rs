@@ -10,8 +10,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::arrivals::Arrivals;
-use super::aside::{self, Answer, Aside, ByName, GRACE, silent};
-use super::edges::{Edges, Key, Life, Named, Passed, Snapshot, WORTH_A_WORD};
+use super::aside::{self, Answer, Aside, ByName, FIRST_ANSWER_TIMEOUT, silent};
+use super::edges::{DOUBT_TIMEOUT, Edges, Key, Life, Named, Passed, Snapshot};
 use super::holders::Holders;
 use super::left_homes::LeftHomes;
 use super::replay::{self, Past, life_of};
@@ -21,27 +21,23 @@ use crate::fuses;
 use crate::locks::{self, Launched, Lock};
 use crate::model::{Fault, Listing, ProcId, Session, Status, Time};
 use crate::runs::Run;
-use crate::wakeups::{Wakeups, Woken};
+use crate::wakeups::{LOOKS_BEFORE_A_PAUSE, SAFETY_INTERVAL, Wakeups, Woken};
 
 /// Minimum pause between two looks.
-const NEAREST: Duration = Duration::from_millis(50);
+const MIN_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum pause between two looks that a wake-up asks for, when looks are expensive.
-const FARTHEST: Duration = Duration::from_millis(150);
-/// Interval of looks without any wake-up: a lost wake-up delays an event by at most this long.
-const SAFETY: Duration = crate::wakeups::SAFETY_INTERVAL;
+const MAX_PAUSE: Duration = Duration::from_millis(150);
 /// Interval of looks while wake-ups are unavailable.
-const PACE: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Timeout for the shim of an ended agent to write `exit.json`.
-const WRITING: Duration = Duration::from_secs(2);
+const EXIT_FILE_TIMEOUT: Duration = Duration::from_secs(2);
 /// An adapter that timed out is not asked for this long; each further timeout doubles the time.
-const FIRST_REST: Duration = Duration::from_secs(2);
+const FIRST_BACKOFF: Duration = Duration::from_secs(2);
 /// Maximum time for which an adapter that timed out is not asked.
-const LAST_REST: Duration = Duration::from_mins(5);
+const MAX_BACKOFF: Duration = Duration::from_mins(5);
 /// The reason that is reported when the kernel dropped file events.
 const OVERFLOW: &str =
     "more files changed at once than the system keeps for us (fs.inotify.max_queued_events)";
-/// Number of looks in a row that may each find something new to watch before the watcher pauses.
-const RESTLESS: u32 = crate::wakeups::LOOKS_BEFORE_A_PAUSE;
 
 /// The result of one look.
 #[derive(Debug)]
@@ -241,7 +237,7 @@ impl Watcher {
         let armed = self.wakeups.arm(&self.fleet.host, std::iter::once(signs));
         self.looked = Instant::now();
         self.restless = if armed.news { self.restless + 1 } else { 0 };
-        let restless = self.restless > RESTLESS;
+        let restless = self.restless > LOOKS_BEFORE_A_PAUSE;
         (self.news, self.death) = (armed.news && !restless, armed.death);
         // A server that does not answer cannot announce anything; it is tried again later.
         let silent = |name: &str| seen.faults.iter().any(|f| f.root.as_deref() == Some(name));
@@ -249,14 +245,14 @@ impl Watcher {
             armed.failed_servers.into_iter().partition(|(name, _)| silent(name));
         let only_silent = !silent.is_empty() && deaf.is_empty() && !armed.blind;
         // After lost file events more may be lost, so looks are paced for a while.
-        let lost = self.lost.is_some_and(|at| at.elapsed() < SAFETY);
+        let lost = self.lost.is_some_and(|at| at.elapsed() < SAFETY_INTERVAL);
         let paced = (armed.trouble.is_some() && !only_silent) || restless || lost;
         self.trouble = armed.trouble.or_else(|| lost.then(|| OVERFLOW.to_owned()));
         let cost = self.looked.saturating_duration_since(began);
         // A pending `exit.json` is awaited without the usual pause.
-        let apart = (cost * 4).clamp(NEAREST, FARTHEST);
+        let apart = (cost * 4).clamp(MIN_PAUSE, MAX_PAUSE);
         self.earliest = if self.leaving.is_empty() { self.looked + apart } else { self.looked };
-        let mut pause = if paced { PACE } else { SAFETY };
+        let mut pause = if paced { POLL_INTERVAL } else { SAFETY_INTERVAL };
         // An occupant without a session is starting or exiting, and no wake-up may announce the next step.
         let known = |id: &String| seen.listing.sessions.iter().any(|s| s.id.as_ref() == Some(id));
         let between = |lock: &Lock| {
@@ -264,22 +260,22 @@ impl Watcher {
                 && !lock.holder.session.as_ref().is_some_and(known)
         };
         if seen.locks.iter().any(between) {
-            pause = pause.min(WORTH_A_WORD);
+            pause = pause.min(DOUBT_TIMEOUT);
         }
         // No wake-up may announce that an unknown status is known again. The longer it is unknown, the
         // longer the pause.
         if let Some(since) = self.edges.doubtful_since() {
-            pause = pause.min(self.looked.saturating_duration_since(since).max(WORTH_A_WORD));
+            pause = pause.min(self.looked.saturating_duration_since(since).max(DOUBT_TIMEOUT));
         }
         // A prompt is reported without its detail when the detail does not arrive in time.
         if let Some(since) = self.edges.held_since() {
-            let left = (since + WORTH_A_WORD).saturating_duration_since(self.looked);
-            pause = pause.min(left.max(NEAREST));
+            let left = (since + DOUBT_TIMEOUT).saturating_duration_since(self.looked);
+            pause = pause.min(left.max(MIN_PAUSE));
         }
         if let Some(echo) = self.wakeups.journal_delay() {
             pause = pause.min(echo.max(apart));
         }
-        let soonest = self.leaving.values().map(|since| *since + WRITING);
+        let soonest = self.leaving.values().map(|since| *since + EXIT_FILE_TIMEOUT);
         let rested = self.resting.values().map(|resting| resting.until);
         let again = silent.into_iter().map(|(_, again)| again);
         let latest = soonest.chain(rested).chain(again).min().unwrap_or(self.looked + pause);
@@ -305,7 +301,7 @@ impl Watcher {
         let mut next: HashMap<&'static str, Resting> = HashMap::new();
         for fault in silent {
             let before = self.resting.get(fault.adapter).map(|resting| resting.rest * 2);
-            let rest = before.unwrap_or(FIRST_REST).min(LAST_REST);
+            let rest = before.unwrap_or(FIRST_BACKOFF).min(MAX_BACKOFF);
             let resting = Resting { until: now + rest, rest, fault: fault.clone() };
             next.insert(fault.adapter, resting);
         }
@@ -359,7 +355,7 @@ impl Watcher {
         let Answer { mut survey, by_name } = answer;
         let mut by_name = vec![by_name];
         for aside in &mut self.aside {
-            let heard = aside.hear(first.then(|| began + GRACE));
+            let heard = aside.hear(first.then(|| began + FIRST_ANSWER_TIMEOUT));
             // A first answer after the first look reports no events: its sessions may have been there.
             self.first.extend(heard.into_iter().flatten().filter(|_| !first).cloned());
             if let Some(answer) = aside.answer().cloned() {
@@ -435,7 +431,7 @@ impl Watcher {
             let run = launch.run.id.clone();
             let now = Instant::now();
             let since = self.leaving.get(&run).copied().unwrap_or(now);
-            if now.saturating_duration_since(since) < WRITING {
+            if now.saturating_duration_since(since) < EXIT_FILE_TIMEOUT {
                 signs.places.push(launch.run.directory.join("exit.json"));
                 signs.processes.extend(launch.started.and_then(|started| started.shim));
                 leaving.insert(run, since);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use agentctl_core::events::Event;
-use agentctl_core::events::edges::{Edges, Key, Named, WORTH_A_WORD};
+use agentctl_core::events::edges::{DOUBT_TIMEOUT, Edges, Key, Named};
 use agentctl_core::model::{Outcome, Reason, ReasonKind, ServingProcess, Session, Status};
 
 use super::{kinds, look, process, session, time};
@@ -87,7 +87,7 @@ fn a_prompt_without_a_detail_is_reported_once_after_a_delay() {
     // Its detail is known at last: it is the same prompt.
     assert_eq!(stream.told(3000, permission(Some("Bash: ls"))), [""; 0]);
     assert_eq!(stream.told(3100, permission(Some("Bash: rm"))), ["session.waiting"]);
-    assert_eq!(WORTH_A_WORD, Duration::from_millis(250));
+    assert_eq!(DOUBT_TIMEOUT, Duration::from_millis(250));
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(super) struct DemoArgs {
 }
 
 /// Time limit for the agents to begin, and to end.
-const LIMIT: Duration = Duration::from_secs(30);
+const DEMO_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Name of the directory, prompt, and whether the agent stays when its turn is over.
 const CAST: [(&str, &str, bool); 6] = [
@@ -148,7 +148,7 @@ fn settle(fleet: &Fleet, ids: &[String]) {
     let home = demo::home(host);
     let (live, sessions) = (home.join("live"), home.join("sessions"));
     let watch = Watch::directories([live.as_path(), sessions.as_path()]);
-    let until = Instant::now() + LIMIT;
+    let until = Instant::now() + DEMO_TIMEOUT;
     while Instant::now() < until {
         let found = ours(fleet, &scratch(host));
         let settled = |s: &&Session| {
@@ -182,14 +182,14 @@ fn clean(ui: &mut Ui, fleet: &Fleet) -> Outcome {
         waiting += usize::from(watch.add(&host.kernel, process)?);
         host.kernel.signal(process, Signal::TERM)?;
     }
-    let until = Instant::now() + LIMIT;
+    let until = Instant::now() + DEMO_TIMEOUT;
     while waiting > 0 && Instant::now() < until {
         waiting -= watch.wait(Some(until.saturating_duration_since(Instant::now())))?.len();
     }
     if waiting > 0 {
         return Err(Failure::new(
             Kind::Failed,
-            format!("{waiting} demo agents did not end within {} s", LIMIT.as_secs()),
+            format!("{waiting} demo agents did not end within {} s", DEMO_TIMEOUT.as_secs()),
         )
         .hint("run `agentctl demo --clean` again"));
     }

@@ -138,13 +138,13 @@ impl Adapter for ClaudeCode {
 /// Returns the folder name of a directory's sessions: every character but letters and digits becomes
 /// `-`. Long names end in a hash, which is not computed here.
 fn slug(cwd: &str) -> Option<String> {
-    const MOST: usize = 200;
+    const MAX_SLUG_CHARS: usize = 200;
     let unit = |u: u16| match u8::try_from(u) {
         Ok(byte) if byte.is_ascii_alphanumeric() => char::from(byte),
         _ => '-',
     };
     let slug: String = cwd.encode_utf16().map(unit).collect();
-    (slug.len() <= MOST).then_some(slug)
+    (slug.len() <= MAX_SLUG_CHARS).then_some(slug)
 }
 
 /// Returns when a record was last written.

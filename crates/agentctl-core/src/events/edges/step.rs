@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::standing::{Held, Standing, Told};
 use super::telling::{about, begun_id, edge_id, kind_of, over_id, process_text, started_id};
-use super::{Key, Life, Named, Passed, Snapshot, WORTH_A_WORD};
+use super::{DOUBT_TIMEOUT, Key, Life, Named, Passed, Snapshot};
 use crate::events::{Event, EventKind};
 use crate::fleet;
 use crate::model::{Fault, HomeScope, Session, Status, Time};
@@ -97,7 +97,7 @@ impl Step<'_> {
         let status = was.session.status;
         if status == Status::Unknown {
             let since = *was.doubt.get_or_insert(self.snapshot.moment);
-            let short = self.snapshot.moment.saturating_duration_since(since) < WORTH_A_WORD;
+            let short = self.snapshot.moment.saturating_duration_since(since) < DOUBT_TIMEOUT;
             let told = was.told.as_ref().is_some_and(|told| told.status == Status::Unknown);
             if told || short {
                 return was;
@@ -155,7 +155,7 @@ impl Step<'_> {
         let since = self.snapshot.moment;
         let held = || Held { since, at, session: session.clone() };
         let since = standing.held.get_or_insert_with(held).since;
-        self.snapshot.moment.saturating_duration_since(since) < WORTH_A_WORD
+        self.snapshot.moment.saturating_duration_since(since) < DOUBT_TIMEOUT
     }
 
     /// Reports a prompt that was held back and is over without its detail.
