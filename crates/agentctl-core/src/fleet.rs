@@ -208,12 +208,12 @@ pub struct Inspected {
 /// Looks at one session in full, subagents' tokens included.
 #[must_use]
 pub fn inspect(fleet: &Fleet, target: &Target) -> Inspected {
+    let Some(only) = fleet.only(target.adapter) else {
+        return Inspected { session: None, faults: Vec::new() };
+    };
     let wanted = target.clone();
-    let mut found = each_adapter(fleet, fleet.host.deadlines.all, move |adapter, look| {
+    let mut found = each_adapter(&only, fleet.host.deadlines.all, move |adapter, look| {
         let mut found = Found::default();
-        if adapter.name() != wanted.adapter {
-            return found;
-        }
         let root = Root::find(&adapter.roots(look), &wanted.root);
         let _limit = limited(&root);
         let store = adapter.store(look, &root);
