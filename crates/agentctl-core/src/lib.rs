@@ -3,8 +3,8 @@
 //! The only sources are the agents' own files and the kernel. This crate reads both for every question,
 //! joins them and returns findings and faults together. It neither prints, nor
 //! reads the environment, nor listens, nor depends on an async runtime: the world is handed in as a
-//! [`host::Host`], so a test is just another host. Which room uses which is drawn in
-//! `docs/ARCHITECTURE.md`, section Directions; a test compares it with the imports.
+//! [`host::Host`], so a test is just another host. The uses between rooms are drawn in
+//! `docs/ARCHITECTURE.md`, section Directions; a test compares them with the imports.
 #![warn(missing_docs)]
 
 pub mod adapters;

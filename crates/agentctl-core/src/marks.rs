@@ -29,7 +29,7 @@ pub const STARTER: &str = "exec-agent";
 
 /// The variables that a hook, the action of a fuse or a notification program receives.
 pub mod hook {
-    /// Which hook is run.
+    /// The moment of the hook that is run.
     pub const HOOK: &str = "AGENTCTL_HOOK";
     /// The run.
     pub const RUN_ID: &str = "AGENTCTL_RUN_ID";
@@ -77,7 +77,7 @@ pub mod hook {
     pub const TEXT: &str = "AGENTCTL_TEXT";
     /// The fuse.
     pub const FUSE_ID: &str = "AGENTCTL_FUSE_ID";
-    /// Which limit of the fuse was reached.
+    /// The limit of the fuse that was reached.
     pub const FUSE_CAUSE: &str = "AGENTCTL_FUSE_CAUSE";
     /// The fuse's label.
     pub const FUSE_LABEL: &str = "AGENTCTL_FUSE_LABEL";

@@ -440,7 +440,7 @@ pub(crate) fn maybe_word<'de, D: Deserializer<'de>>(
     Ok(Option::<Held>::deserialize(from)?.map(|held| held.0))
 }
 
-/// Where the record of a session lies. Created by listing a store, never from an id that was typed.
+/// The place of a session's record. Created by listing a store, never from an id that was typed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Locator {
     /// The session id.

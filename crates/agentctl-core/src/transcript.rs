@@ -40,7 +40,7 @@ pub enum TranscriptError {
     },
 }
 
-/// Where a conversation is stored.
+/// The storage of a conversation.
 enum Storage {
     /// A file, and the offset behind the last line that was read.
     File { path: PathBuf, end: u64 },

@@ -100,7 +100,7 @@ struct Part {
 /// A row of a [`Part`].
 struct Row {
     status: Status,
-    /// Where its cells begin in the text of the part.
+    /// The position of its first cell in the text of the part.
     begin: usize,
     /// The length of each cell.
     lengths: [usize; 6],

@@ -35,7 +35,7 @@ pub struct Served {
     pub paused: bool,
     /// It was started for one prompt: before that has arrived it is starting, not idle.
     pub single_prompt: bool,
-    /// It may be without a prompt so far: a record without a turn then means that the session rests. Where
+    /// It may be without a prompt so far: a record without a turn then means that the session rests. If
     /// this is not set, such a record (deleted, cut, or never written) says nothing about the process.
     pub unprompted: bool,
     /// The state of the session as the live source gives it; `None` where the transcript must decide.

@@ -46,7 +46,7 @@ pub enum Begin {
 pub struct Order {
     /// The session it begins with.
     pub begin: Begin,
-    /// Where it works, links resolved.
+    /// The directory in which the agent works, links resolved.
     pub cwd: PathBuf,
     /// The model, in the agent's own words.
     pub model: Option<String>,

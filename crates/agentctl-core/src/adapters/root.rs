@@ -11,7 +11,7 @@ use crate::talk::Endpoint;
 /// The path of a home that is a server: no file exists below it.
 const NO_DIRECTORY: &str = "/dev/null";
 
-/// Where the sessions of a home are kept.
+/// The storage of a home's sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RootPlace {
     /// In this directory, links resolved.

@@ -87,7 +87,7 @@ pub struct LaunchRequest {
     pub begin: Begin,
     /// The session that goes on or is copied.
     pub from: Option<Target>,
-    /// Where the agent works.
+    /// The directory in which the agent works.
     pub cwd: PathBuf,
     /// The name of the session.
     pub name: Option<String>,

@@ -13,7 +13,7 @@ pub struct Continuation {
     pub adapter: &'static dyn Adapter,
     /// Whether the session goes on or a copy of it.
     pub begin: Begin,
-    /// Where the agent works.
+    /// The directory in which the agent works.
     pub cwd: PathBuf,
     /// The session.
     pub from: Target,

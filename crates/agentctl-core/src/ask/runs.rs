@@ -65,7 +65,7 @@ pub struct RunRow {
     pub directory: String,
 }
 
-/// Which ended runs are removed.
+/// The choice of the ended runs to remove.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PruneOptions {
     /// Remove none, and return those that would be removed.

@@ -9,7 +9,7 @@ use crate::model::{Fault, Session, Target};
 /// One session that a text names, in full.
 #[derive(Clone, Debug)]
 pub struct InspectedSession {
-    /// Where the session lies.
+    /// The session's adapter, home and record.
     pub target: Target,
     /// The session.
     pub session: Session,

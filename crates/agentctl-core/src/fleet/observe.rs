@@ -27,7 +27,7 @@ pub struct Signs {
 /// A home that only processes name.
 #[derive(Clone, Debug)]
 pub struct NamedHome {
-    /// Where it lies.
+    /// The directory of the home.
     pub path: PathBuf,
     /// The directories and files where it shows that a session begins.
     pub places: Vec<PathBuf>,
@@ -50,7 +50,7 @@ pub struct Observed {
     pub session: Option<Session>,
     /// Its processes were started for one prompt: they end by themselves when its turn is over.
     pub ends_by_itself: bool,
-    /// Where its next change would show.
+    /// The files, folders and processes that show its next change.
     pub signs: Signs,
 }
 

@@ -16,7 +16,7 @@ pub struct Survey {
     pub listing: Listing,
     /// The sessions that rest in shared servers.
     pub resting: Vec<Session>,
-    /// Where a change of one of these sessions, or a new session, would show.
+    /// The files, folders and processes that show a change of these sessions, or a new session.
     pub signs: Signs,
     /// How long each home took to answer, by its adapter. A home without an answer is missing.
     pub took: Vec<(&'static str, Duration)>,

@@ -17,7 +17,7 @@ use rustix::process::{
 
 use crate::model::Exit;
 
-/// Where one of the three standard streams goes.
+/// The destination of one of the three standard streams.
 #[derive(Debug)]
 pub enum Stdio {
     /// `/dev/null`.

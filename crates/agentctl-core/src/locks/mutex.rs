@@ -6,7 +6,7 @@
 //! would release it for all processes that share the file description.
 //!
 //! Any user who can read a directory can lock it. A lock that only other users hold must not refuse a launch,
-//! so a file in the state folder is locked instead. Where such a file exists, it is locked as well as the
+//! so a file in the state folder is locked instead. If such a file exists, it is locked as well as the
 //! directory.
 
 use std::fs::{File, OpenOptions, TryLockError};

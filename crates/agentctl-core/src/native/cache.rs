@@ -86,7 +86,7 @@ struct Shard {
     stale: usize,
 }
 
-/// Where an entry lies in the buffer of its shard.
+/// The position of an entry in the buffer of its shard.
 struct Entry {
     /// The hash of the file's version.
     version: u64,

@@ -62,7 +62,7 @@ impl Watch {
     }
 }
 
-/// Which changes in a directory cause a wake-up: all, or those of these names.
+/// The changes in a directory that cause a wake-up: all, or those of these names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Names {
     All,

@@ -24,7 +24,7 @@ use rustls::{
 use super::TalkError;
 use super::wire::{Bounded, Socket, Wire};
 
-/// Where systems keep the certificates of their authorities.
+/// The files in which systems keep the certificates of their authorities.
 const AUTHORITIES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",

@@ -22,7 +22,7 @@ const WRONG_TOKENS_BURST: f64 = 20.0;
 /// Rate limit for answers to wrong tokens.
 const WRONG_TOKENS_PER_SECOND: f64 = 2.0;
 
-/// Where a token comes from: the configuration, or else a file of our own.
+/// The source of a token: the configuration, or else a file of our own.
 pub(crate) struct TokenSource<'a> {
     pub(crate) configured: Option<&'a Secret>,
     /// Holds the generated token when none is configured.

@@ -3,7 +3,7 @@
 use crate::source::sources;
 
 /// First words of sentences that leave out the object which the sentence is about.
-const PRONOUNS: [&str; 14] = [
+const PRONOUNS: [&str; 18] = [
     "anybody",
     "nobody",
     "one that",
@@ -16,8 +16,12 @@ const PRONOUNS: [&str; 14] = [
     "that which",
     "what",
     "whatever",
+    "where",
+    "which",
     "who",
     "whoever",
+    "whom",
+    "whose",
 ];
 
 /// Derives that turn doc comments into help texts and JSON schemas, which are not covered here.

@@ -1,6 +1,6 @@
 //! The `threads` index in `state_*.sqlite`: describes threads without opening their rollouts.
 //!
-//! It only describes; it never shows which threads are live. Where it is missing, damaged or cannot be
+//! It only describes; it never shows which threads are live. If it is missing, damaged or cannot be
 //! opened without leaving a trace, the rollouts hold the same facts.
 
 use std::collections::{HashMap, HashSet};

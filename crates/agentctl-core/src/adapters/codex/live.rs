@@ -1,4 +1,4 @@
-//! Which processes serve which threads: the holder of the `flock` on a thread's lock file, and the process
+//! The processes that serve threads: the holder of the `flock` on a thread's lock file, and the process
 //! that has the thread's rollout open for writing. Versions up to 0.146 have no locks.
 
 use std::collections::{HashMap, HashSet};
@@ -274,7 +274,7 @@ fn wrappers(look: &Look, candidates: &[Candidate<'_>]) -> HashSet<u32> {
     })
 }
 
-/// Says whether a terminal is connected to a server of its home. Where the kernel does not show this,
+/// Says whether a terminal is connected to a server of its home. If the kernel does not show this,
 /// any server that listens may be its server.
 fn is_client(look: &Look, terminal: &Process, servers: &[&Process]) -> bool {
     let kernel = &look.host.kernel;

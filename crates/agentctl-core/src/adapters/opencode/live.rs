@@ -463,7 +463,7 @@ impl AgentProcess<'_> {
         self.heard.told()?.sessions.iter().find(|spoken| spoken.id == id)
     }
 
-    /// Says whether a message was written in the lifetime of this process, according to its log. Where
+    /// Says whether a message was written in the lifetime of this process, according to its log. If
     /// the log does not mention the session, the times of the message and of the process are compared.
     fn is_own(&self, id: &str, newest: &Newest) -> bool {
         let start = self.process.started_at.map_or(0, crate::model::Time::millis);

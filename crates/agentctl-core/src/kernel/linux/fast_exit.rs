@@ -6,7 +6,7 @@ use std::os::fd::{IntoRawFd, RawFd};
 
 use rustix::io_uring::{IoringRegisterOp, io_uring_params, io_uring_register, io_uring_setup};
 
-/// Hands this process's inotify descriptors over to the kernel; call it right before the exit. Where
+/// Hands this process's inotify descriptors over to the kernel; call it right before the exit. If
 /// that fails, the exit takes longer.
 pub fn leave_quickly() {
     let own: Vec<RawFd> = file_events();

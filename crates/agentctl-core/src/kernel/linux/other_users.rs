@@ -16,7 +16,7 @@ impl Kernel {
             Err(error) => return unlisted(&error),
         };
         self.read_within(until, pids, |kernel, pid| match kernel.process(pid) {
-            // Where `/proc` hides the processes of others, nothing is known about any of them.
+            // If `/proc` hides the processes of other users, nothing is known about any of them.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
             read => read,
         })

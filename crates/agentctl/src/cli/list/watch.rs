@@ -56,7 +56,7 @@ pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, query: &Query) 
     }
 }
 
-/// Where the rows come from: a look, or a list of its own for what a look does not read.
+/// The source of the rows: a look, or a list of its own for history, which a look does not read.
 struct History<'a> {
     fleet: &'a Fleet,
     query: &'a Query,

@@ -37,9 +37,9 @@ const TOKEN_FILE: &str = "metrics.token";
 /// How it stands with the metrics.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct MetricsStatus {
-    /// Where they are served.
+    /// The address of the server.
     pub url: String,
-    /// Where the token is found; never the token.
+    /// The source of the token: the configuration or a file; never the token itself.
     pub token: String,
     /// Why they are not served, if they are not.
     pub trouble: Option<String>,
