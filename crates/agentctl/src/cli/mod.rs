@@ -201,7 +201,7 @@ fn target(fleet: &Fleet, text: &str) -> Result<(Target, Vec<Fault>), Failure> {
     fleet.target(text).map_err(|not_one| unresolved(fleet, text, not_one))
 }
 
-/// Sleeps between two polls or redraws; never used to guess that something has happened.
+/// Waits between two polls of a file for which the kernel gives no events.
 #[allow(clippy::disallowed_methods)]
 fn pause(time: Duration) {
     std::thread::sleep(time);

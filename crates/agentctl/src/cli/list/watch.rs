@@ -10,7 +10,6 @@ use agentctl_core::model::{Fault, Listing, ReasonKind, ServingProcess};
 
 use super::super::stream_end::End;
 use super::{ListArgs, empty};
-use crate::cli;
 use crate::face::{Feed, FeedItem};
 use crate::failure::{Failure, Outcome};
 use crate::session_table;
@@ -30,22 +29,23 @@ pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, query: &Query) 
     end.on_reader_gone();
     // The ages on a screen grow while nothing happens. They are drawn again without a look.
     let limit = if ui.is_terminal() && !json { AGES_PACE } else { Duration::MAX };
-    let mut history = History { fleet, query, read_at: None };
+    let mut history = History { fleet, query, read_at: None, is_due: false };
     let mut screen = Screen::default();
     let mut listing = Rows::of(&[]);
     loop {
-        match feed.next(limit)? {
+        let renewed = match feed.next(history.limit(limit))? {
             FeedItem::Closed => return Ok(ExitCode::SUCCESS),
+            FeedItem::Look(seen) => history.rows(*seen),
             // The kernel announces neither SIGSTOP nor SIGCONT.
             FeedItem::Nothing if history.has_paused_or_continued(&listing) => {
-                listing = fleet.rows(query);
+                Some(fleet.rows(query))
             }
-            FeedItem::Nothing => {}
-            FeedItem::Look(seen) => {
-                listing = history.rows(*seen);
-                if json {
-                    ui.json_line(&listing)?;
-                }
+            FeedItem::Nothing => history.read_if_due(),
+        };
+        if let Some(rows) = renewed {
+            listing = rows;
+            if json {
+                ui.json_line(&listing)?;
             }
         }
         if !json {
@@ -61,6 +61,8 @@ struct History<'a> {
     fleet: &'a Fleet,
     query: &'a Query,
     read_at: Option<Instant>,
+    /// Something has changed since history was read.
+    is_due: bool,
 }
 
 impl History<'_> {
@@ -80,14 +82,31 @@ impl History<'_> {
         })
     }
 
-    fn rows(&mut self, seen: Seen) -> Rows {
+    /// Returns the rows after a look; `None` if history was read too recently to be read again.
+    fn rows(&mut self, seen: Seen) -> Option<Rows> {
         if !self.query.all && !self.query.children {
-            return self.query.select(Listing { faults: seen.faults, ..seen.listing });
+            return Some(self.query.select(Listing { faults: seen.faults, ..seen.listing }));
         }
-        let elapsed = self.read_at.map_or(HISTORY_PACE, |at| at.elapsed());
-        cli::pause(HISTORY_PACE.saturating_sub(elapsed));
-        self.read_at = Some(Instant::now());
-        self.fleet.rows(self.query)
+        self.is_due = true;
+        self.read_if_due()
+    }
+
+    /// Reads history if something has changed and the pace allows it.
+    fn read_if_due(&mut self) -> Option<Rows> {
+        if !self.is_due || !self.pause_left().is_zero() {
+            return None;
+        }
+        (self.is_due, self.read_at) = (false, Some(Instant::now()));
+        Some(self.fleet.rows(self.query))
+    }
+
+    /// Returns how long the next look may be awaited: until history may be read, if it is due.
+    fn limit(&self, usual: Duration) -> Duration {
+        if self.is_due { usual.min(self.pause_left()) } else { usual }
+    }
+
+    fn pause_left(&self) -> Duration {
+        self.read_at.map_or(Duration::ZERO, |at| HISTORY_PACE.saturating_sub(at.elapsed()))
     }
 }
 
