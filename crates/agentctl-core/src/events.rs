@@ -3,17 +3,17 @@
 //! An event is computed by comparing, never by believing a notification: those only say when to look.
 
 mod arrivals;
-mod aside;
+mod background;
 pub mod edges;
-mod holders;
 mod left_homes;
+mod lock_edges;
 pub mod replay;
 mod watcher;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::holders::{Holders, about_fuse};
+pub use self::lock_edges::{LocksAndFuses, about_fuse};
 pub use self::watcher::{Seen, Watcher};
 use crate::fuses::Fuse;
 use crate::locks::Lock;
@@ -164,14 +164,4 @@ impl Event {
             callback: None,
         }
     }
-}
-
-/// Returns a text that is the same for the same parts, whoever reckons it: FNV-1a, 128 bits.
-fn identity(parts: &[&str]) -> String {
-    let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
-    // No part has the byte that ends each of them.
-    for byte in parts.iter().flat_map(|part| part.bytes().chain([0xff])) {
-        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
-    }
-    format!("{hash:032x}")
 }

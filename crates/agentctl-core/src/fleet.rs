@@ -4,7 +4,7 @@
 //! [`list`] and [`inspect`] end in the same [`join`], so no two commands can disagree. An adapter that
 //! fails, panics or hangs loses its own rows and becomes a fault. No agent is named here.
 
-mod given_up;
+mod abandoned_threads;
 mod homes;
 mod join;
 mod launched;
@@ -21,11 +21,11 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use given_up::Ticket;
+use abandoned_threads::Ticket;
 pub(crate) use homes::{each_root, limited};
 pub use join::View;
 pub use launched::{Launch, Launches, add as add_launches, session_of};
-pub use observe::{NamedHome, Observation, Observed, Signs, observe};
+pub use observe::{NamedHome, Observation, Observed, WatchTargets, observe};
 use order::sort;
 pub use packed::Rows;
 pub(crate) use question::written;
@@ -238,7 +238,7 @@ pub fn inspect(fleet: &Fleet, target: &Target) -> Inspected {
 
 /// Number of threads of one adapter that may hang in reads which cannot be cancelled. An adapter with more is
 /// not asked.
-const GIVEN_UP_MOST: usize = 8;
+const MAX_ABANDONED_THREADS: usize = 8;
 
 /// Asks every adapter on a thread of its own. An adapter that is late, fails or panics becomes a fault.
 pub fn each_adapter<T: Send + 'static>(
@@ -254,8 +254,8 @@ pub fn each_adapter<T: Send + 'static>(
     all.faults.extend(unread(&look));
     let mut pending: Vec<(&'static str, Ticket)> = Vec::new();
     for &adapter in fleet.adapters {
-        let count = given_up::count_of(adapter.name(), None);
-        if count.load(Ordering::SeqCst) >= GIVEN_UP_MOST {
+        let count = abandoned_threads::count_of(adapter.name(), None);
+        if count.load(Ordering::SeqCst) >= MAX_ABANDONED_THREADS {
             let why = "it was not asked: too many earlier questions still hang";
             all.faults.push(whole_fault(adapter.name(), FaultCode::Failed, why));
             continue;

@@ -23,11 +23,11 @@ use crate::trust::{self, Strict};
 /// Timeout of a hook.
 pub const HOOK_TIMEOUT: Duration = Duration::from_mins(5);
 /// Limit of a hook's output that is kept.
-const OUTPUT_BYTES_LIMIT: u64 = 64 << 10;
+const MAX_OUTPUT_BYTES: u64 = 64 << 10;
 /// Longest value of a variable: the system refuses to start a program with too large an environment.
-const VARIABLE_BYTES_LIMIT: usize = 4 << 10;
+const MAX_VARIABLE_BYTES: usize = 4 << 10;
 /// Limit of the files that name a git branch.
-const BRANCH_FILE_BYTES_LIMIT: u64 = 4 << 10;
+const MAX_BRANCH_FILE_BYTES: u64 = 4 << 10;
 /// The variables whose values an agent cannot choose. A program that cannot be started with all variables
 /// is started with these.
 const TRUSTED_VARIABLES: [&str; 10] = [
@@ -205,9 +205,9 @@ impl Call<'_> {
                 stderr: Stdio::Null,
                 keep: Vec::new(),
             };
-            spawn.attended(self.limit, OUTPUT_BYTES_LIMIT)
+            spawn.attended(self.limit, MAX_OUTPUT_BYTES)
         };
-        let cut = |value: &str| bounded(value, VARIABLE_BYTES_LIMIT).into_owned();
+        let cut = |value: &str| bounded(value, MAX_VARIABLE_BYTES).into_owned();
         let all: Vec<_> = self.variables.iter().map(|(name, value)| (*name, cut(value))).collect();
         let started = start(&all).or_else(|_| {
             let fixed: Vec<_> =
@@ -234,7 +234,7 @@ pub fn program(host: &Host, name: &str) -> Result<PathBuf, String> {
 /// file may be a FIFO, a device or endless.
 fn branch(directory: &Path, uid: u32) -> Option<String> {
     let read = |path: &Path| {
-        let bytes = file::read_small(path, uid, BRANCH_FILE_BYTES_LIMIT).ok()?;
+        let bytes = file::read_small(path, uid, MAX_BRANCH_FILE_BYTES).ok()?;
         String::from_utf8(bytes).ok()
     };
     let there = |path: &PathBuf| path.symlink_metadata().is_ok();

@@ -59,7 +59,7 @@ pub enum Secret {
 }
 
 /// Largest file that a secret is read from.
-const SECRET_FILE_BYTES_LIMIT: u64 = 64 << 10;
+const MAX_SECRET_FILE_BYTES: u64 = 64 << 10;
 
 impl Secret {
     /// Reads the secret; the error says why it is unavailable.
@@ -70,7 +70,7 @@ impl Secret {
                 host.var(name).map(str::to_owned).ok_or_else(|| format!("{name} is not set"))
             }
             Self::File(path) => {
-                let bytes = file::read_small(path, host.kernel.uid(), SECRET_FILE_BYTES_LIMIT)
+                let bytes = file::read_small(path, host.kernel.uid(), MAX_SECRET_FILE_BYTES)
                     .map_err(|skip| format!("{} cannot be read: {skip}", path.display()))?;
                 let text = String::from_utf8_lossy(&bytes).trim().to_owned();
                 if text.is_empty() { Err(format!("{} is empty", path.display())) } else { Ok(text) }

@@ -23,7 +23,7 @@ use crate::native::private;
 /// Timeout for taking the lock of a folder.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest file that is read.
-const FILE_BYTES_LIMIT: u64 = 1 << 16;
+const MAX_FILE_BYTES: u64 = 1 << 16;
 const LOCK_FILE: &str = ".mutex";
 
 /// Why a lock could not be taken, or the state below it could not be changed.
@@ -75,7 +75,7 @@ impl Folder {
     }
 
     pub(crate) fn read<T: DeserializeOwned>(&self, path: &Path) -> Result<T, file::Skip> {
-        let bytes = file::read_small(path, self.uid, FILE_BYTES_LIMIT)?;
+        let bytes = file::read_small(path, self.uid, MAX_FILE_BYTES)?;
         serde_json::from_slice(&bytes).map_err(|e| file::Skip::Other(e.to_string()))
     }
 

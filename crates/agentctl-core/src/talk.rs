@@ -26,7 +26,7 @@ use crate::kernel::Kernel;
 use crate::model::ProcId;
 
 /// Largest frame that is accepted.
-const FRAME_BYTES_LIMIT: usize = 16 << 20;
+const MAX_FRAME_BYTES: usize = 16 << 20;
 
 /// Why a conversation failed.
 #[derive(Debug, thiserror::Error)]
@@ -153,8 +153,8 @@ impl JsonSocket {
 
     fn over(wire: Wire, url: &str) -> Result<Self, TalkError> {
         let config = tungstenite::protocol::WebSocketConfig::default()
-            .max_message_size(Some(FRAME_BYTES_LIMIT))
-            .max_frame_size(Some(FRAME_BYTES_LIMIT));
+            .max_message_size(Some(MAX_FRAME_BYTES))
+            .max_frame_size(Some(MAX_FRAME_BYTES));
         let (socket, _) = tungstenite::client::client_with_config(url, wire, Some(config))
             .map_err(handshake_error)?;
         Ok(Self { socket })

@@ -16,7 +16,7 @@ use crate::native::watch::Watch;
 use crate::native::{file, jsonl};
 
 /// Most bytes of a file that are searched for the last messages.
-const SEARCH_BYTES_LIMIT: u64 = 64 << 20;
+const MAX_SEARCH_BYTES: u64 = 64 << 20;
 
 /// Why a conversation cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -179,7 +179,7 @@ impl Transcript {
             &opened.file,
             opened.size,
             64 << 10,
-            SEARCH_BYTES_LIMIT,
+            MAX_SEARCH_BYTES,
             &mut |at, line| {
                 end.get_or_insert(at + line.len() as u64 + 1);
                 if visit(adapter, line) {

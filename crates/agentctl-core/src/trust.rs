@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Limit of links on one path; more are a loop.
-const LINKS_LIMIT: usize = 40;
+const MAX_LINKS: usize = 40;
 const STICKY: u32 = 0o1000;
 
 /// Why a path is not trusted.
@@ -135,7 +135,7 @@ fn follow(path: &Path, uid: u32, above: Above) -> Result<(PathBuf, Metadata), Di
         }
         links += 1;
         let target = fs::read_link(&next).map_err(|source| failed(&next, source))?;
-        if links > LINKS_LIMIT {
+        if links > MAX_LINKS {
             return Err(failed(&next, io::Error::other("too many links")));
         }
         if target.is_absolute() {

@@ -186,7 +186,7 @@ pub fn wait(
         let looks = asked.into_iter().zip(look.seen);
         let open: Vec<(usize, Observed)> =
             looks.filter(|(at, _)| !watch.sessions[*at].decided).collect();
-        let armed = wakeups.arm(&fleet.host, open.iter().map(|(_, seen)| &seen.signs));
+        let armed = wakeups.arm(&fleet.host, open.iter().map(|(_, seen)| &seen.watch_targets));
         looks_with_news = if armed.news { looks_with_news + 1 } else { 0 };
         if armed.news && looks_with_news < LOOKS_BEFORE_A_PAUSE {
             continue;
@@ -331,7 +331,7 @@ impl Watch {
     /// its next change.
     fn lacks_wakeups(&self, open: &[(usize, Observed)]) -> bool {
         open.iter().any(|(at, seen)| {
-            self.sessions[*at].unknown_since.is_some() && seen.signs.processes.is_empty()
+            self.sessions[*at].unknown_since.is_some() && seen.watch_targets.processes.is_empty()
         })
     }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use crate::fleet::Signs;
+use crate::fleet::WatchTargets;
 use crate::host::Host;
 use crate::kernel::ExitWatch;
 use crate::model::ProcId;
@@ -118,21 +118,23 @@ impl Wakeups {
         notifier.ok_or_else(|| std::io::Error::other("no notifier"))
     }
 
-    /// Watches exactly the processes, paths and servers of these signs.
+    /// Watches exactly the processes, paths and servers of these targets.
     pub(crate) fn arm<'a>(
         &mut self,
         host: &Host,
-        signs: impl Iterator<Item = &'a Signs> + Clone,
+        watch_targets: impl Iterator<Item = &'a WatchTargets> + Clone,
     ) -> Armed {
         let mut armed = Armed::default();
-        let processes: HashSet<&ProcId> = signs.clone().flat_map(|s| &s.processes).collect();
+        let processes: HashSet<&ProcId> =
+            watch_targets.clone().flat_map(|s| &s.processes).collect();
         self.exits.keep(&|held| processes.contains(held));
         self.held.retain(|held| processes.contains(held));
         self.gone.retain(|gone| processes.contains(gone));
         for process in processes {
             self.hold(host, process, &mut armed);
         }
-        let places: Vec<PathBuf> = signs.clone().flat_map(|s| s.places.iter().cloned()).collect();
+        let places: Vec<PathBuf> =
+            watch_targets.clone().flat_map(|s| s.places.iter().cloned()).collect();
         if self.files.is_err() {
             self.files = Alarm::new().map_err(|error| error.to_string());
         }
@@ -145,7 +147,7 @@ impl Wakeups {
             Err(why) => armed.cannot(format!("no file events are to be had ({why})")),
         }
         let speaking: HashMap<&str, &Pushing> =
-            signs.flat_map(|s| &s.pushing).map(|p| (p.name.as_str(), p)).collect();
+            watch_targets.flat_map(|s| &s.pushing).map(|p| (p.name.as_str(), p)).collect();
         self.servers.retain(|name, _| speaking.contains_key(name.as_str()));
         self.failed.retain(|name, _| speaking.contains_key(name.as_str()));
         self.pending.retain(|name, _| speaking.contains_key(name.as_str()));

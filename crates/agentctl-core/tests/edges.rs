@@ -15,7 +15,9 @@ mod servers;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use agentctl_core::events::edges::{Edges, Holders, Key, Life, Named, Passed, Snapshot};
+use agentctl_core::events::edges::{
+    Edges, EndedLaunch, Key, LaunchInfo, LocksAndFuses, LookupResult, Snapshot,
+};
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::fleet;
 use agentctl_core::locks::{Holder, Kind, Lock};
@@ -57,9 +59,9 @@ fn look(at: i64, start: Instant, sessions: Vec<Session>) -> Snapshot {
         sessions,
         unasked: Vec::new(),
         named: HashMap::new(),
-        lives: HashMap::new(),
-        passed: Vec::new(),
-        holders: Holders::default(),
+        launches: HashMap::new(),
+        ended_launches: Vec::new(),
+        locks_and_fuses: LocksAndFuses::default(),
     }
 }
 
@@ -133,7 +135,7 @@ fn moments() -> impl Strategy<Value = Vec<Moment>> {
 /// The world over time, with the counters that distinguish one life from the next.
 #[derive(Default)]
 struct World {
-    lives: [u32; 5],
+    launches: [u32; 5],
     was_alive: [bool; 5],
     entry: [i64; 5],
 }
@@ -149,9 +151,9 @@ impl World {
             row.reason = Some(Reason::with(ReasonKind::Permission, what));
         }
         if doing.lives() && adapter != "far" {
-            let life = self.lives[which];
-            let pid = 100 * life + u32::try_from(which).expect("small");
-            row.processes = vec![ServingProcess::proved(process(pid, life.into()))];
+            let launch = self.launches[which];
+            let pid = 100 * launch + u32::try_from(which).expect("small");
+            row.processes = vec![ServingProcess::proved(process(pid, launch.into()))];
         }
         row.outcome = (!doing.lives()).then_some(Outcome::Finished);
         row
@@ -165,7 +167,7 @@ impl World {
             let alive = doing.lives();
             let woke = alive && !self.was_alive[which];
             if woke {
-                self.lives[which] += 1;
+                self.launches[which] += 1;
             }
             // A session of a server gets an entry with every change.
             if moment.written[which] || adapter == "far" {
@@ -180,7 +182,7 @@ impl World {
         }
         let mut look = look(at, start, rows);
         look.unasked = moment.rests.iter().copied().collect();
-        look.holders.faults = moment
+        look.locks_and_fuses.faults = moment
             .fails
             .iter()
             .chain(&moment.rests)
@@ -195,9 +197,11 @@ impl World {
             let which = SESSIONS.iter().position(|(_, id, _)| Some(*id) == key.id());
             let which = which.expect("one of ours");
             let named = match moment.doing[which] {
-                _ if moment.fails.contains(key.adapter()) => Named::Failed("no answer".into()),
-                Doing::Forgotten | Doing::Nothing => Named::Gone,
-                doing => Named::Seen(Box::new(self.row(which, doing))),
+                _ if moment.fails.contains(key.adapter()) => {
+                    LookupResult::Failed("no answer".into())
+                }
+                Doing::Forgotten | Doing::Nothing => LookupResult::Gone,
+                doing => LookupResult::Seen(Box::new(self.row(which, doing))),
             };
             if !moment.rests.contains(key.adapter()) {
                 look.named.insert(key, named);
@@ -372,34 +376,34 @@ fn a_hidden_session_is_not_reported_as_started() {
     let mut edges = Edges::default();
     let mut blind = look(10, Instant::now(), vec![]);
     let fault = |code| Fault { adapter: "one", root: None, code, message: "no".into() };
-    blind.holders.faults = vec![fault(FaultCode::Timeout)];
+    blind.locks_and_fuses.faults = vec![fault(FaultCode::Timeout)];
     edges.step(blind);
     let events = edges.step(look(12, Instant::now(), vec![begun(3)]));
     assert_eq!(kinds(&events), ["session.waiting"], "it was there all the time");
     let mut edges = Edges::default();
     let mut blind = look(10, Instant::now(), vec![]);
-    blind.holders.faults = vec![fault(FaultCode::Timeout)];
+    blind.locks_and_fuses.faults = vec![fault(FaultCode::Timeout)];
     edges.step(blind);
     let events = edges.step(look(12, Instant::now(), vec![begun(11)]));
     assert_eq!(kinds(&events), ["session.started", "session.waiting"]);
     let mut edges = Edges::default();
     let mut less = look(10, Instant::now(), vec![]);
-    less.holders.faults = vec![fault(FaultCode::Skipped)];
+    less.locks_and_fuses.faults = vec![fault(FaultCode::Skipped)];
     edges.step(less);
     let events = edges.step(look(12, Instant::now(), vec![begun(3)]));
     assert_eq!(kinds(&events), ["session.started", "session.waiting"], "a file hides nobody");
 }
 
-fn life(run: &str, began: i64) -> Life {
+fn launch(run: &str, began: i64) -> LaunchInfo {
     let callback = Some(Callback { session: Some("boss".into()), agent: None });
-    Life { run: run.into(), began: time(began), callback }
+    LaunchInfo { run: run.into(), began: time(began), callback }
 }
 
-fn passed(run: &str, began: i64, ended: i64) -> Passed {
+fn ended_launch(run: &str, began: i64, ended: i64) -> EndedLaunch {
     let begun = session("one", Some("a"), Status::Running);
     let mut over = session("one", Some("a"), Status::Stopped);
     over.exit = Some(Exit { code: Some(0), signal: None });
-    Passed { life: life(run, began), begun, over, ended: time(ended) }
+    EndedLaunch { launch: launch(run, began), begun, over, ended: time(ended) }
 }
 
 #[test]
@@ -407,7 +411,7 @@ fn a_launch_is_reported_from_its_run_even_if_no_look_saw_it() {
     // Born and gone between two looks.
     let events = between(vec![], |_| {
         let mut look = look(10, Instant::now(), vec![]);
-        look.passed = vec![passed("r1", 3, 4)];
+        look.ended_launches = vec![ended_launch("r1", 3, 4)];
         look
     });
     assert_eq!(kinds(&events), ["session.started", "session.stopped"]);
@@ -421,17 +425,17 @@ fn a_launch_is_reported_from_its_run_even_if_no_look_saw_it() {
     let key = Key::of(&row).expect("a key");
     edges.step(look(0, Instant::now(), vec![]));
     let mut alive = look(5, Instant::now(), vec![row.clone()]);
-    alive.lives.insert(key.clone(), life("r1", 4));
+    alive.launches.insert(key.clone(), launch("r1", 4));
     let events = edges.step(alive);
     assert_eq!((kinds(&events), events[0].id.as_str()), (vec!["session.started"], "r1-started"));
     let mut leaving = look(6, Instant::now(), vec![]);
-    leaving.named.insert(key.clone(), Named::Leaving);
+    leaving.named.insert(key.clone(), LookupResult::Leaving);
     assert_eq!(edges.step(leaving), [], "how it ended is not written yet");
     let mut over = look(7, Instant::now(), vec![]);
     let mut ended = session("one", Some("a"), Status::Error);
     (ended.ended_at, ended.exit) = (Some(time(6)), Some(Exit { code: Some(3), signal: None }));
-    over.named.insert(key.clone(), Named::Seen(Box::new(ended)));
-    over.passed = vec![passed("r1", 4, 6)];
+    over.named.insert(key.clone(), LookupResult::Seen(Box::new(ended)));
+    over.ended_launches = vec![ended_launch("r1", 4, 6)];
     let events = edges.step(over);
     assert_eq!((kinds(&events), events[0].id.as_str()), (vec!["session.error"], "r1-stopped"));
     assert_eq!((events[0].at, events[0].callback.is_some()), (time(6), true));
@@ -440,11 +444,11 @@ fn a_launch_is_reported_from_its_run_even_if_no_look_saw_it() {
     // Ended and continued by another launch between two looks.
     let mut edges = Edges::default();
     let mut first = look(0, Instant::now(), vec![row.clone()]);
-    first.lives.insert(key.clone(), life("r1", 0));
+    first.launches.insert(key.clone(), launch("r1", 0));
     edges.step(first);
     let mut second = look(9, Instant::now(), vec![row]);
-    second.lives.insert(key, life("r2", 8));
-    second.passed = vec![passed("r1", 0, 5)];
+    second.launches.insert(key, launch("r2", 8));
+    second.ended_launches = vec![ended_launch("r1", 0, 5)];
     let ids: Vec<String> = edges.step(second).into_iter().map(|e| e.id).collect();
     assert_eq!(ids, ["r1-stopped", "r2-started"]);
 }
@@ -469,14 +473,14 @@ fn a_directory_is_reported_free_only_when_that_is_known() {
     let start = Instant::now();
     let step = |edges: &mut Edges, at, rows, locks, fails: Option<&'static str>| {
         let mut look = look(at, start, rows);
-        look.holders.locks = locks;
+        look.locks_and_fuses.locks = locks;
         let fault =
             |adapter| Fault { adapter, root: None, code: FaultCode::Timeout, message: "no".into() };
-        look.holders.faults = fails.map(fault).into_iter().collect();
+        look.locks_and_fuses.faults = fails.map(fault).into_iter().collect();
         for key in edges.missing(&look.sessions) {
             let named = match fails {
-                Some(_) => Named::Failed("no".into()),
-                None => Named::Gone,
+                Some(_) => LookupResult::Failed("no".into()),
+                None => LookupResult::Gone,
             };
             look.named.insert(key, named);
         }

@@ -17,7 +17,7 @@ use crate::stage::Stage;
 pub const WAS: &str = ".lab-was";
 
 /// Longer than any scenario needs, even on a loaded machine.
-const LIMIT: Duration = Duration::from_mins(4);
+const SCENARIO_TIMEOUT: Duration = Duration::from_mins(4);
 
 /// The result of one scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -90,7 +90,7 @@ fn start(scenario: &Scenario, props: &Props) -> Result<(Child, tempfile::TempDir
 
 /// Waits for the end; an interrupt or a scenario that never ends takes its whole namespace along.
 fn finish(mut child: Child, folder: &Path, stop: &Arc<AtomicBool>) -> Played {
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + SCENARIO_TIMEOUT;
     let trouble = loop {
         match child.try_wait() {
             Ok(Some(_)) => break None,

@@ -27,7 +27,7 @@ const PAUSES: u32 = 100;
 /// This is the last such pause; the look once a minute comes next.
 const LAST_PAUSE: Duration = Duration::from_secs(32);
 /// Maximum number of new processes that are looked at again.
-const YOUNG_MOST: usize = 4096;
+const MAX_YOUNG_PROCESSES: usize = 4096;
 
 /// A thread that counts agents and notifies when there is a new one. It ends when this is dropped.
 ///
@@ -141,7 +141,7 @@ impl Census {
             if self.young.len() > known {
                 self.again = Some((now + COUNT_INTERVAL, COUNT_INTERVAL));
             }
-            let surplus = self.young.len().saturating_sub(YOUNG_MOST);
+            let surplus = self.young.len().saturating_sub(MAX_YOUNG_PROCESSES);
             self.young.drain(..surplus);
             self.pids = pids;
         }

@@ -1,27 +1,27 @@
 //! The comparison of two looks. It reads no file and asks no process.
 //!
 //! The first look is only compared with. A session that is missing from a later look is looked at by name
-//! first ([`Edges::missing`], [`Named`]), because a missing row proves nothing. An unknown status is
+//! first ([`Edges::missing`], [`LookupResult`]), because a missing row proves nothing. An unknown status is
 //! reported only when it lasts, and the status after it is reported again.
 //!
 //! `step` compares one session, `standing` holds the state of one session, `telling` makes events, and
 //! `order` keeps the rules of the whole stream.
 
 mod order;
-mod standing;
 mod step;
 mod telling;
+mod tracked;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use self::order::Order;
-use self::standing::Standing;
 use self::step::Step;
 pub use self::telling::kind_of;
 use self::telling::{about, begun_id, over_id};
-use super::holders;
-pub use super::holders::Holders;
+use self::tracked::Tracked;
+use super::lock_edges;
+pub use super::lock_edges::LocksAndFuses;
 use super::{Event, EventKind};
 use crate::model::{Callback, Locator, ProcId, Session, Target, Time};
 
@@ -79,7 +79,7 @@ impl Key {
 
 /// The result of a look by name at a missing session.
 #[derive(Clone, Debug)]
-pub enum Named {
+pub enum LookupResult {
     /// It was found.
     Seen(Box<Session>),
     /// Its store no longer holds it.
@@ -92,7 +92,7 @@ pub enum Named {
 
 /// The launch that serves a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Life {
+pub struct LaunchInfo {
     /// Its run.
     pub run: String,
     /// When it was launched.
@@ -103,9 +103,9 @@ pub struct Life {
 
 /// A launch that has ended, as its run describes it.
 #[derive(Clone, Debug)]
-pub struct Passed {
+pub struct EndedLaunch {
     /// The launch.
-    pub life: Life,
+    pub launch: LaunchInfo,
     /// The session as it began.
     pub begun: Session,
     /// The session when the launch ended.
@@ -114,19 +114,19 @@ pub struct Passed {
     pub ended: Time,
 }
 
-impl Passed {
+impl EndedLaunch {
     /// Returns the event of its start.
     #[must_use]
     pub fn started(&self) -> Event {
-        let (id, at) = (begun_id(&self.life.run), self.life.began);
-        about(EventKind::Started, id, at, &self.begun, Some(&self.life))
+        let (id, at) = (begun_id(&self.launch.run), self.launch.began);
+        about(EventKind::Started, id, at, &self.begun, Some(&self.launch))
     }
 
     /// Returns the event of its end.
     #[must_use]
     pub fn stopped(&self) -> Event {
         let kind = kind_of(self.over.status);
-        about(kind, over_id(&self.life), self.ended, &self.over, Some(&self.life))
+        about(kind, over_id(&self.launch), self.ended, &self.over, Some(&self.launch))
     }
 }
 
@@ -145,21 +145,21 @@ pub struct Snapshot {
     /// The adapters that were not asked; their sessions stay as they were.
     pub unasked: Vec<&'static str>,
     /// The results of the looks by name at missing sessions.
-    pub named: HashMap<Key, Named>,
+    pub named: HashMap<Key, LookupResult>,
     /// The launches that serve the sessions.
-    pub lives: HashMap<Key, Life>,
+    pub launches: HashMap<Key, LaunchInfo>,
     /// The launches that have ended and whose end was not reported.
-    pub passed: Vec<Passed>,
+    pub ended_launches: Vec<EndedLaunch>,
     /// The locks, fuses and faults.
-    pub holders: Holders,
+    pub locks_and_fuses: LocksAndFuses,
 }
 
 /// The state after the last look.
 #[derive(Debug)]
 struct Last {
     at: Time,
-    standing: BTreeMap<Key, Standing>,
-    holders: Holders,
+    tracked: BTreeMap<Key, Tracked>,
+    locks_and_fuses: LocksAndFuses,
 }
 
 /// Compares look after look.
@@ -189,8 +189,8 @@ impl Edges {
 
     /// Returns the launch that served a session when it was last seen.
     #[must_use]
-    pub fn life(&self, key: &Key) -> Option<&Life> {
-        self.last.as_ref()?.standing.get(key)?.life.as_ref()
+    pub fn launch(&self, key: &Key) -> Option<&LaunchInfo> {
+        self.last.as_ref()?.tracked.get(key)?.launch.as_ref()
     }
 
     /// Says whether the end of this launch was reported, or happened before the first look.
@@ -211,29 +211,29 @@ impl Edges {
         let Some(last) = &mut self.last else { return };
         if let Some((key, session)) = told.session.as_ref().and_then(|s| Some((Key::of(s)?, s))) {
             if session.status.is_live() && session.run.is_none() {
-                last.standing.insert(key, Standing::new(session.clone(), None));
+                last.tracked.insert(key, Tracked::new(session.clone(), None));
             } else {
-                last.standing.remove(&key);
+                last.tracked.remove(&key);
             }
         }
-        last.holders.suppose(told);
+        last.locks_and_fuses.suppose(told);
     }
 
     /// Returns the sessions that are followed.
     #[must_use]
     pub fn known(&self) -> Vec<Key> {
-        let known = self.last.iter().flat_map(|last| last.standing.keys());
+        let known = self.last.iter().flat_map(|last| last.tracked.keys());
         known.filter(|key| key.who.is_ok()).cloned().collect()
     }
 
     /// Adds sessions as if the last look had shown them, without events.
-    pub fn adopt(&mut self, sessions: Vec<Session>, lives: &HashMap<Key, Life>) {
+    pub fn adopt(&mut self, sessions: Vec<Session>, launches: &HashMap<Key, LaunchInfo>) {
         let Some(last) = &mut self.last else { return };
         for session in sessions {
             let Some(key) = Key::of(&session) else { continue };
-            let life = lives.get(&key).cloned();
-            self.begun.extend(life.as_ref().map(|l| l.run.clone()));
-            last.standing.insert(key, Standing::new(session, life));
+            let launch = launches.get(&key).cloned();
+            self.begun.extend(launch.as_ref().map(|l| l.run.clone()));
+            last.tracked.insert(key, Tracked::new(session, launch));
         }
     }
 
@@ -241,7 +241,7 @@ impl Edges {
     /// recognises one that it gets twice.
     pub fn leave_launches(&mut self) {
         let Some(last) = &mut self.last else { return };
-        last.standing.retain(|_, standing| standing.session.run.is_none());
+        last.tracked.retain(|_, tracked| tracked.session.run.is_none());
     }
 
     /// Says whether there is a look to compare with.
@@ -253,13 +253,13 @@ impl Edges {
     /// Returns when the status of a followed session became unknown: the latest such time.
     #[must_use]
     pub fn doubtful_since(&self) -> Option<Instant> {
-        self.last.as_ref()?.standing.values().filter_map(|s| s.doubt).max()
+        self.last.as_ref()?.tracked.values().filter_map(|s| s.doubt).max()
     }
 
     /// Returns since when a prompt is held back for its detail: the earliest such time.
     #[must_use]
     pub fn held_since(&self) -> Option<Instant> {
-        self.last.as_ref()?.standing.values().filter_map(|s| s.held.as_ref()).map(|h| h.since).min()
+        self.last.as_ref()?.tracked.values().filter_map(|s| s.held.as_ref()).map(|h| h.since).min()
     }
 
     /// Forgets the launches whose run folder was removed.
@@ -274,7 +274,7 @@ impl Edges {
             self.begin(snapshot);
             return Vec::new();
         };
-        let (before, blind) = (last.at, &last.holders.faults);
+        let (before, blind) = (last.at, &last.locks_and_fuses.faults);
         let mut step = Step {
             snapshot: &snapshot,
             before,
@@ -283,48 +283,54 @@ impl Edges {
             events: Vec::new(),
             over: Vec::new(),
         };
-        let mut old = last.standing;
-        let mut standing = BTreeMap::new();
+        let mut old = last.tracked;
+        let mut tracked = BTreeMap::new();
         for session in &snapshot.sessions {
-            let Some(key) = Key::of(session).filter(|key| !standing.contains_key(key)) else {
+            let Some(key) = Key::of(session).filter(|key| !tracked.contains_key(key)) else {
                 continue;
             };
-            let life = snapshot.lives.get(&key).cloned();
+            let launch = snapshot.launches.get(&key).cloned();
             let next = match old.remove(&key) {
-                Some(was) => step.advance(was, session.clone(), life),
-                None => step.appear(&key, session.clone(), life),
+                Some(was) => step.advance(was, session.clone(), launch),
+                None => step.appear(&key, session.clone(), launch),
             };
-            standing.insert(key, next);
+            tracked.insert(key, next);
         }
         for (key, was) in old {
             if let Some(next) = step.settle(&key, was) {
-                standing.insert(key, next);
+                tracked.insert(key, next);
             }
         }
-        step.pass(&standing, &self.begun, &self.over);
-        let lives = standing.values().filter_map(|s| s.life.as_ref()).map(|l| l.run.clone());
-        self.begun.extend(lives);
+        step.pass(&tracked, &self.begun, &self.over);
+        let launches = tracked.values().filter_map(|s| s.launch.as_ref()).map(|l| l.run.clone());
+        self.begun.extend(launches);
         let mut events = step.events;
         self.over.extend(step.over);
         let followed = |adapter, session: &str| {
-            standing.keys().any(|key| key.adapter == adapter && key.id() == Some(session))
+            tracked.keys().any(|key| key.adapter == adapter && key.id() == Some(session))
         };
-        let holders =
-            holders::step(&last.holders, &snapshot.holders, snapshot.at, &followed, &mut events);
+        let locks_and_fuses = lock_edges::step(
+            &last.locks_and_fuses,
+            &snapshot.locks_and_fuses,
+            snapshot.at,
+            &followed,
+            &mut events,
+        );
         self.order.arrange(&mut events, snapshot.until);
-        self.last = Some(Last { at: snapshot.at, standing, holders });
+        self.last = Some(Last { at: snapshot.at, tracked, locks_and_fuses });
         events
     }
 
     /// Takes the first snapshot, without events.
     fn begin(&mut self, snapshot: Snapshot) {
-        let mut standing = BTreeMap::new();
+        let mut tracked = BTreeMap::new();
         for session in snapshot.sessions {
             let Some(key) = Key::of(&session) else { continue };
-            let life = snapshot.lives.get(&key).cloned();
-            self.begun.extend(life.as_ref().map(|l| l.run.clone()));
-            standing.insert(key, Standing::new(session, life));
+            let launch = snapshot.launches.get(&key).cloned();
+            self.begun.extend(launch.as_ref().map(|l| l.run.clone()));
+            tracked.insert(key, Tracked::new(session, launch));
         }
-        self.last = Some(Last { at: snapshot.at, standing, holders: snapshot.holders });
+        self.last =
+            Some(Last { at: snapshot.at, tracked, locks_and_fuses: snapshot.locks_and_fuses });
     }
 }

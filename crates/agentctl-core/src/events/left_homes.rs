@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::fleet::NamedHome;
 
 /// The most homes that are watched after their processes ended; the ones used last stay.
-const WATCHED_HOMES_MOST: usize = 64;
+const MAX_WATCHED_HOMES: usize = 64;
 /// The time for which a home is watched after its last process ended.
 const WATCHED_FOR: Duration = Duration::from_hours(24);
 
@@ -29,7 +29,7 @@ impl LeftHomes {
                 && home.path.is_dir()
         });
         self.homes.extend(named.iter().map(|home| (now, home.clone())));
-        let surplus = self.homes.len().saturating_sub(WATCHED_HOMES_MOST);
+        let surplus = self.homes.len().saturating_sub(MAX_WATCHED_HOMES);
         self.homes.drain(..surplus);
     }
 
@@ -71,12 +71,12 @@ mod tests {
     fn the_homes_that_were_used_last_are_kept() {
         let root = tempfile::tempdir().expect("made");
         let (mut left, now) = (LeftHomes::default(), Instant::now());
-        for index in 0..WATCHED_HOMES_MOST + 3 {
+        for index in 0..MAX_WATCHED_HOMES + 3 {
             let path = root.path().join(index.to_string());
             std::fs::create_dir(&path).expect("made");
             left.take(&[home(&path)], now);
         }
         let kept = paths(&left);
-        assert_eq!((kept.len(), &kept[0]), (WATCHED_HOMES_MOST, &root.path().join("3")));
+        assert_eq!((kept.len(), &kept[0]), (MAX_WATCHED_HOMES, &root.path().join("3")));
     }
 }

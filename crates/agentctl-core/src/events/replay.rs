@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::edges::{Life, Passed};
+use super::edges::{EndedLaunch, LaunchInfo};
 use super::{Event, EventKind};
 use crate::adapters::Root;
 use crate::fleet::{self, Adapters, Fleet, Launch, Launches};
@@ -98,7 +98,7 @@ pub(super) fn sessions_of(fleet: &Fleet, launches: &[&Launch]) -> Vec<Option<Ses
 
 /// One launch that has a session, with the session as its record shows it.
 pub(super) struct Past {
-    life: Life,
+    launch: LaunchInfo,
     begun: Session,
     over: Option<(Session, Time)>,
 }
@@ -108,7 +108,6 @@ impl Past {
     pub(super) fn of(adapters: Adapters, launch: &Launch, seen: Option<Session>) -> Option<Self> {
         let adapter = adapters.iter().find(|a| a.name() == launch.spec.adapter)?.name();
         let id = launch.session.clone().filter(|_| launch.run.session().is_some())?;
-        let life = life_of(launch);
         let mut begun = match &seen {
             Some(session) => session.clone(),
             None => Session { id: Some(id), ..fleet::blank_session(adapter, String::new()) },
@@ -117,23 +116,23 @@ impl Past {
         let ended = launch.ended.as_ref();
         let over = ended.map(|end| (fleet::as_run_ended(&begun, seen, end), end.at));
         let begun = fleet::as_launched(begun);
-        Some(Self { life, begun, over })
+        Some(Self { launch: launch_info_of(launch), begun, over })
     }
 
     fn started(&self) -> Event {
         let (begun, over) = (self.begun.clone(), self.begun.clone());
-        Passed { life: self.life.clone(), begun, over, ended: self.life.began }.started()
+        EndedLaunch { launch: self.launch.clone(), begun, over, ended: self.launch.began }.started()
     }
 
-    pub(super) fn over(&self) -> Option<Passed> {
+    pub(super) fn over(&self) -> Option<EndedLaunch> {
         let (over, ended) = self.over.clone()?;
-        Some(Passed { life: self.life.clone(), begun: self.begun.clone(), over, ended })
+        Some(EndedLaunch { launch: self.launch.clone(), begun: self.begun.clone(), over, ended })
     }
 }
 
 /// Returns the launch as the events need it.
-pub(super) fn life_of(launch: &Launch) -> Life {
-    Life {
+pub(super) fn launch_info_of(launch: &Launch) -> LaunchInfo {
+    LaunchInfo {
         run: launch.run.id.clone(),
         // Not the start of its agent, which may be seen before it is written.
         began: launch.spec.at,

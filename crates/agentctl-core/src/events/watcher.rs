@@ -10,13 +10,13 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::arrivals::Arrivals;
-use super::aside::{self, Answer, Aside, ByName, FIRST_ANSWER_TIMEOUT, silent};
-use super::edges::{DOUBT_TIMEOUT, Edges, Key, Life, Named, Passed, Snapshot};
-use super::holders::Holders;
+use super::background::{self, Answer, BackgroundPoll, ByName, FIRST_ANSWER_TIMEOUT, silent};
+use super::edges::{DOUBT_TIMEOUT, Edges, EndedLaunch, Key, LaunchInfo, LookupResult, Snapshot};
 use super::left_homes::LeftHomes;
-use super::replay::{self, Past, life_of};
+use super::lock_edges::LocksAndFuses;
+use super::replay::{self, Past, launch_info_of};
 use super::{Event, Notifier};
-use crate::fleet::{Fleet, Launch, Launches, Signs, Survey};
+use crate::fleet::{Fleet, Launch, Launches, Survey, WatchTargets};
 use crate::fuses;
 use crate::locks::{self, Launched, Lock};
 use crate::model::{Fault, Listing, ProcId, Session, Status, Time};
@@ -86,7 +86,7 @@ pub struct Watcher {
     arrivals: Option<Arrivals>,
     /// Homes that a process named, still watched after the process has exited.
     left_homes: LeftHomes,
-    aside: Vec<Aside>,
+    background: Vec<BackgroundPoll>,
     /// The live sessions of adapters whose first answer came after the first look.
     first: Vec<Session>,
 }
@@ -96,7 +96,7 @@ impl Watcher {
     pub fn new(fleet: Fleet) -> io::Result<Self> {
         let mut wakeups = Wakeups::new();
         let notifier = wakeups.notifier()?;
-        let (now, aside) = (Instant::now(), Aside::all(&fleet));
+        let (now, background) = (Instant::now(), BackgroundPoll::all(&fleet));
         Ok(Self {
             fleet,
             edges: Edges::default(),
@@ -116,7 +116,7 @@ impl Watcher {
             asleep: false,
             arrivals: None,
             left_homes: LeftHomes::default(),
-            aside,
+            background,
             first: Vec::new(),
         })
     }
@@ -127,7 +127,7 @@ impl Watcher {
         watcher.asleep = true;
         watcher.edges.tell_at_once();
         // It looks once only, so no adapter is asked in the background.
-        watcher.aside.clear();
+        watcher.background.clear();
         Ok(watcher)
     }
 
@@ -160,8 +160,8 @@ impl Watcher {
         let at = self.fleet.host.now();
         let unasked = self.unasked(began);
         let (survey, by_name, launched) = self.gather(began, &unasked);
-        let Survey { mut listing, resting, mut signs, took } = survey;
-        listing.faults.extend(self.aside.iter().filter_map(Aside::pending));
+        let Survey { mut listing, resting, mut watch_targets, took } = survey;
+        listing.faults.extend(self.background.iter().filter_map(BackgroundPoll::pending));
         let mut faults = listing.faults.clone();
         faults.extend(unasked.iter().filter_map(|a| self.resting.get(a)).map(|r| r.fault.clone()));
         self.note_silence(&listing.faults);
@@ -170,31 +170,41 @@ impl Watcher {
         let mut sessions = listing.sessions.clone();
         sessions.extend(resting.into_iter().filter(|session| !session.processes.is_empty()));
         let missing = self.missing(&sessions, &unasked);
-        let named = self.take_names(&listing, missing, by_name, &mut signs);
-        let lives = self.lives(&sessions, at);
+        let named = self.take_names(&listing, missing, by_name, &mut watch_targets);
+        let launches = self.launch_infos(&sessions, at);
         let first = std::mem::take(&mut self.first);
-        self.edges.adopt(first, &lives);
-        let passed = self.passed(&sessions, &named);
-        signs.processes.extend(launched.processes().cloned());
+        self.edges.adopt(first, &launches);
+        let ended_launches = self.ended_launches(&sessions, &named);
+        watch_targets.processes.extend(launched.processes().cloned());
         let (locks, lock_faults) = locks::of(&self.fleet.host, launched, &listing.sessions);
         faults.extend(lock_faults);
         let (fuses, fuse_faults) = fuses::seen(&self.fleet.host);
         let fuses_hidden = !fuse_faults.is_empty();
-        let holders = Holders { locks: locks.clone(), fuses, fuses_hidden, faults: faults.clone() };
+        let locks_and_fuses =
+            LocksAndFuses { locks: locks.clone(), fuses, fuses_hidden, faults: faults.clone() };
         faults.extend(fuse_faults);
-        self.add_own_signs(&mut signs);
-        self.left_homes.take(&signs.named_homes, began);
+        self.add_own_watch_targets(&mut watch_targets);
+        self.left_homes.take(&watch_targets.named_homes, began);
         let left = self.left_homes.iter();
-        signs.places.extend(left.flat_map(|home| home.places.iter().cloned()));
+        watch_targets.places.extend(left.flat_map(|home| home.places.iter().cloned()));
         // The clock may have been set back during the look.
         let until = self.fleet.host.now().max(at);
         let moment = began;
-        let snapshot =
-            Snapshot { at, until, moment, sessions, unasked, named, lives, passed, holders };
+        let snapshot = Snapshot {
+            at,
+            until,
+            moment,
+            sessions,
+            unasked,
+            named,
+            launches,
+            ended_launches,
+            locks_and_fuses,
+        };
         let events = self.edges.step(snapshot);
         let known = self.edges.known();
-        for aside in &mut self.aside {
-            aside.ask(&self.notifier, known.clone());
+        for background in &mut self.background {
+            background.ask(&self.notifier, known.clone());
         }
         let kept = &self.launches;
         self.edges.keep_launches(&|run| kept.get(run).is_some());
@@ -202,7 +212,7 @@ impl Watcher {
         if self.asleep {
             self.edges.leave_launches();
         } else {
-            self.prepare(began, at, &signs, &seen);
+            self.prepare(began, at, &watch_targets, &seen);
         }
         seen
     }
@@ -230,11 +240,11 @@ impl Watcher {
     }
 
     /// Arms the wake-ups and computes when to look again without one.
-    fn prepare(&mut self, began: Instant, at: Time, signs: &Signs, seen: &Seen) {
+    fn prepare(&mut self, began: Instant, at: Time, watch_targets: &WatchTargets, seen: &Seen) {
         if self.wakeups.has_lost_events() {
             self.lost = Some(Instant::now());
         }
-        let armed = self.wakeups.arm(&self.fleet.host, std::iter::once(signs));
+        let armed = self.wakeups.arm(&self.fleet.host, std::iter::once(watch_targets));
         self.looked = Instant::now();
         self.restless = if armed.news { self.restless + 1 } else { 0 };
         let restless = self.restless > LOOKS_BEFORE_A_PAUSE;
@@ -344,21 +354,21 @@ impl Watcher {
     fn ask(&mut self, began: Instant, unasked: &[&'static str]) -> (Survey, Vec<ByName>) {
         let first = !self.edges.has_begun();
         if first {
-            for aside in &mut self.aside {
-                aside.ask(&self.notifier, Vec::new());
+            for background in &mut self.background {
+                background.ask(&self.notifier, Vec::new());
             }
         }
-        let aside = self.aside.iter().map(Aside::name);
-        let left_out: Vec<&'static str> = unasked.iter().copied().chain(aside).collect();
+        let background = self.background.iter().map(BackgroundPoll::name);
+        let left_out: Vec<&'static str> = unasked.iter().copied().chain(background).collect();
         let known = self.edges.known();
-        let answer = aside::ask(&self.fleet, &left_out, known);
+        let answer = background::ask(&self.fleet, &left_out, known);
         let Answer { mut survey, by_name } = answer;
         let mut by_name = vec![by_name];
-        for aside in &mut self.aside {
-            let heard = aside.hear(first.then(|| began + FIRST_ANSWER_TIMEOUT));
+        for background in &mut self.background {
+            let heard = background.hear(first.then(|| began + FIRST_ANSWER_TIMEOUT));
             // A first answer after the first look reports no events: its sessions may have been there.
             self.first.extend(heard.into_iter().flatten().filter(|_| !first).cloned());
-            if let Some(answer) = aside.answer().cloned() {
+            if let Some(answer) = background.answer().cloned() {
                 survey.add(answer.survey);
                 by_name.push(answer.by_name);
             }
@@ -380,24 +390,24 @@ impl Watcher {
         listing: &Listing,
         missing: Vec<Key>,
         by_name: Vec<ByName>,
-        signs: &mut Signs,
-    ) -> HashMap<Key, Named> {
+        watch_targets: &mut WatchTargets,
+    ) -> HashMap<Key, LookupResult> {
         let mut named = HashMap::new();
         for key in &missing {
             if let Some(why) = silent(listing, key) {
-                named.insert(key.clone(), Named::Failed(why));
+                named.insert(key.clone(), LookupResult::Failed(why));
             }
         }
         let mut leaving = HashMap::new();
         for ByName { asked, observation } in by_name {
             let seen = asked.into_iter().zip(observation.seen);
             for (key, mut seen) in seen.filter(|(key, _)| missing.contains(key)) {
-                signs.add(std::mem::take(&mut seen.signs));
+                watch_targets.add(std::mem::take(&mut seen.watch_targets));
                 let said = match seen.session {
-                    Some(session) => self.said(&key, session, signs, &mut leaving),
+                    Some(session) => self.said(&key, session, watch_targets, &mut leaving),
                     None => match covering(&observation.faults, &key) {
-                        Some(fault) => Named::Failed(fault.message.clone()),
-                        None => Named::Gone,
+                        Some(fault) => LookupResult::Failed(fault.message.clone()),
+                        None => LookupResult::Gone,
                     },
                 };
                 named.insert(key, said);
@@ -414,15 +424,15 @@ impl Watcher {
         &self,
         key: &Key,
         mut session: Session,
-        signs: &mut Signs,
+        watch_targets: &mut WatchTargets,
         leaving: &mut HashMap<String, Instant>,
-    ) -> Named {
+    ) -> LookupResult {
         let ended = matches!(session.status, Status::Stopped | Status::Error);
-        let run = self.edges.life(key).map(|life| life.run.as_str()).filter(|_| ended);
+        let run = self.edges.launch(key).map(|launch| launch.run.as_str()).filter(|_| ended);
         let launch = run.and_then(|run| self.launches.get(run)).cloned();
         let Some(launch) = launch else {
             self.launches.add(std::slice::from_mut(&mut session));
-            return Named::Seen(Box::new(session));
+            return LookupResult::Seen(Box::new(session));
         };
         // The shim is checked before `exit.json`: it may write the file and exit in between.
         let attended = launch.run.is_attended(&self.fleet.host);
@@ -432,21 +442,21 @@ impl Watcher {
             let now = Instant::now();
             let since = self.leaving.get(&run).copied().unwrap_or(now);
             if now.saturating_duration_since(since) < EXIT_FILE_TIMEOUT {
-                signs.places.push(launch.run.directory.join("exit.json"));
-                signs.processes.extend(launch.started.and_then(|started| started.shim));
+                watch_targets.places.push(launch.run.directory.join("exit.json"));
+                watch_targets.processes.extend(launch.started.and_then(|started| started.shim));
                 leaving.insert(run, since);
-                return Named::Leaving;
+                return LookupResult::Leaving;
             }
         }
         launch.add(&mut session);
         // The end of the run counts, as in a later replay; the record may only have the end of the turn.
         session.ended_at = launch.ended.map(|ended| ended.at).or(session.ended_at);
-        Named::Seen(Box::new(session))
+        LookupResult::Seen(Box::new(session))
     }
 
     /// Returns the launch that serves each of these sessions.
-    fn lives(&self, sessions: &[Session], at: Time) -> HashMap<Key, Life> {
-        let mut lives = HashMap::new();
+    fn launch_infos(&self, sessions: &[Session], at: Time) -> HashMap<Key, LaunchInfo> {
+        let mut launches = HashMap::new();
         for session in sessions {
             let (Some(run), Some(key)) = (&session.run, Key::of(session)) else { continue };
             let Some(launch) = self.launches.get(run) else { continue };
@@ -455,14 +465,18 @@ impl Watcher {
             // After the end of a launch another process serves the session, unless the launch ended
             // during this look.
             if serves || launch.ended.as_ref().is_none_or(|ended| ended.at >= at) {
-                lives.insert(key, life_of(launch));
+                launches.insert(key, launch_info_of(launch));
             }
         }
-        lives
+        launches
     }
 
     /// Returns the launches that have ended and whose end was not reported.
-    fn passed(&mut self, sessions: &[Session], named: &HashMap<Key, Named>) -> Vec<Passed> {
+    fn ended_launches(
+        &mut self,
+        sessions: &[Session],
+        named: &HashMap<Key, LookupResult>,
+    ) -> Vec<EndedLaunch> {
         let untold = self.launches.newest();
         let untold = untold.filter(|l| l.ended.is_some() && !self.edges.is_over(&l.run.id));
         let untold: Vec<&Launch> = untold.collect();
@@ -477,7 +491,7 @@ impl Watcher {
             let own = |s: &&Session| s.adapter == launch.spec.adapter && s.id == launch.session;
             let by_name = || {
                 named.values().find_map(|said| match said {
-                    Named::Seen(session) if own(&session.as_ref()) => Some(session.as_ref()),
+                    LookupResult::Seen(session) if own(&session.as_ref()) => Some(session.as_ref()),
                     _ => None,
                 })
             };
@@ -492,24 +506,24 @@ impl Watcher {
                 known[at] = session;
             }
         }
-        let (mut passed, mut nothing) = (Vec::new(), Vec::new());
+        let (mut ended_launches, mut nothing) = (Vec::new(), Vec::new());
         for (launch, seen) in untold.into_iter().zip(known) {
             match Past::of(self.fleet.adapters, launch, seen).and_then(|past| past.over()) {
-                Some(over) => passed.push(over),
+                Some(over) => ended_launches.push(over),
                 None => nothing.push(launch.run.id.clone()),
             }
         }
         self.edges.pass_over(nothing.into_iter());
-        passed
+        ended_launches
     }
 
     /// Adds the folders and files of this program that change with launches, locks and fuses.
-    fn add_own_signs(&self, signs: &mut Signs) {
+    fn add_own_watch_targets(&self, watch_targets: &mut WatchTargets) {
         let state = self.fleet.host.state();
-        signs.places.extend(["runs", "locks", "fuses"].map(|folder| state.join(folder)));
+        watch_targets.places.extend(["runs", "locks", "fuses"].map(|folder| state.join(folder)));
         for run in self.open_runs() {
             let files = ["started.json", "session.json", "exit.json"];
-            signs.places.extend(files.map(|name| run.directory.join(name)));
+            watch_targets.places.extend(files.map(|name| run.directory.join(name)));
         }
     }
 }

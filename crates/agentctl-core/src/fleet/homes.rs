@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::given_up::{self, Ticket};
+use super::abandoned_threads::{self, Ticket};
 use super::{append, panic_text};
 use crate::adapters::{Adapter, Found, Look, Root, fault};
 use crate::kernel::deadline;
@@ -15,7 +15,7 @@ use crate::kernel::home_limit::{self, HomeLimit};
 use crate::model::{Fault, FaultCode};
 
 /// More homes that only processes name are not looked at: each costs a look at every process.
-const NAMED_HOMES_MOST: usize = 64;
+const MAX_NAMED_HOMES: usize = 64;
 /// The most names and rows that are read of one home that only processes name, and of all such homes of an
 /// adapter together. Each name costs memory, and a process can name any number of homes.
 const NAMED_HOME_NAMES: usize = 10_000;
@@ -23,7 +23,7 @@ const NAMED_HOMES_NAMES: usize = 20_000;
 /// A late home is given up before the deadline of the look, so that the rows of the other homes reach the
 /// caller in time. The margin is this part of the time that is left, up to the limit below.
 const RESERVE_SHARE: u32 = 8;
-const RESERVE_MOST: Duration = Duration::from_millis(250);
+const MAX_RESERVE: Duration = Duration::from_millis(250);
 
 type Answer<T> = (usize, std::thread::Result<Found<T>>);
 
@@ -74,7 +74,7 @@ where
     Q: Fn(&Look, &Root) -> Found<T> + Send + Sync + 'static,
 {
     let left = look.deadline.saturating_duration_since(Instant::now());
-    let until = look.deadline.checked_sub((left / RESERVE_SHARE).min(RESERVE_MOST));
+    let until = look.deadline.checked_sub((left / RESERVE_SHARE).min(MAX_RESERVE));
     let until = until.unwrap_or(look.deadline);
     let failed = |at: usize, code, why: String| {
         let message = format!("{why}; its sessions are missing");
@@ -84,7 +84,7 @@ where
     let mut pending: Vec<(usize, Ticket)> = Vec::new();
     let (sender, heard) = channel();
     for (at, root) in roots.iter().enumerate() {
-        let count = given_up::count_of(adapter.name(), Some(&root.label()));
+        let count = abandoned_threads::count_of(adapter.name(), Some(&root.label()));
         if count.load(Ordering::SeqCst) > 0 {
             answers[at] =
                 Some(failed(at, FaultCode::Timeout, "an earlier question still hangs".into()));
@@ -149,16 +149,16 @@ impl Asked {
 fn bounded_roots(adapter: &'static dyn Adapter, look: &Look) -> (Vec<Root>, Option<Fault>) {
     let (mut roots, mut named): (Vec<Root>, Vec<Root>) =
         adapter.roots(look).into_iter().partition(Root::is_known);
-    if named.len() <= NAMED_HOMES_MOST {
+    if named.len() <= MAX_NAMED_HOMES {
         roots.append(&mut named);
         return (roots, None);
     }
     named.sort_by_key(|root| root.named_by.iter().map(|id| (id.start_ticks, id.pid)).min());
     let many = named.len();
-    named.truncate(NAMED_HOMES_MOST);
+    named.truncate(MAX_NAMED_HOMES);
     roots.append(&mut named);
     let message = format!(
-        "its processes name {many} homes that are not configured; only {NAMED_HOMES_MOST} of them were \
+        "its processes name {many} homes that are not configured; only {MAX_NAMED_HOMES} of them were \
          looked at (add the others to [roots])"
     );
     (roots, Some(Fault { adapter: adapter.name(), root: None, code: FaultCode::Skipped, message }))

@@ -13,7 +13,7 @@ use crate::talk::Pushing;
 
 /// The places where a change would show. A change there is a hint to look again, not a fact.
 #[derive(Clone, Debug, Default)]
-pub struct Signs {
+pub struct WatchTargets {
     /// The processes whose exit may change something.
     pub processes: Vec<ProcId>,
     /// The directories and files where a change shows.
@@ -33,7 +33,7 @@ pub struct NamedHome {
     pub places: Vec<PathBuf>,
 }
 
-impl Signs {
+impl WatchTargets {
     /// Adds other places.
     pub fn add(&mut self, more: Self) {
         self.processes.extend(more.processes);
@@ -51,7 +51,7 @@ pub struct Observed {
     /// Its processes were started for one prompt: they end by themselves when its turn is over.
     pub ends_by_itself: bool,
     /// The files, folders and processes that show its next change.
-    pub signs: Signs,
+    pub watch_targets: WatchTargets,
 }
 
 /// Several sessions as one look showed them.
@@ -128,7 +128,10 @@ impl Question<'_> {
                 // The live records of the home change when the process gets a session or exits.
                 _ => {
                     let places = self.store.watched(&nobody());
-                    Observed { signs: Signs { places, ..Signs::default() }, ..Observed::default() }
+                    Observed {
+                        watch_targets: WatchTargets { places, ..WatchTargets::default() },
+                        ..Observed::default()
+                    }
                 }
             };
             before = end;
@@ -160,11 +163,11 @@ impl Question<'_> {
         }
         Observed {
             ends_by_itself: !claims.is_empty() && claims.iter().all(|c| c.single_prompt),
-            signs: Signs {
+            watch_targets: WatchTargets {
                 processes,
                 places: self.store.watched(locator),
                 pushing: self.store.pushing(&session).into_iter().collect(),
-                ..Signs::default()
+                ..WatchTargets::default()
             },
             session: Some(session),
         }

@@ -78,7 +78,7 @@ enum Confirm {
 }
 
 /// Number of records that are kept until they are confirmed; the others are read again.
-const KEPT_MOST: usize = 4096;
+const MAX_KEPT_RECORDS: usize = 4096;
 /// Number of records that are read before they become rows: records are larger than rows.
 const READ_AT_ONCE: usize = 4096;
 
@@ -248,7 +248,7 @@ impl<'a> Question<'a> {
         let served = self.view.serves(&locator.id);
         let child = if served { self.store.open_child(&locator) } else { None };
         let doubtful = match open && !served {
-            true if self.kept < KEPT_MOST => Confirm::With(Box::new(record.clone())),
+            true if self.kept < MAX_KEPT_RECORDS => Confirm::With(Box::new(record.clone())),
             true => Confirm::Again,
             false => Confirm::No,
         };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::observe::{NamedHome, Signs};
+use super::observe::{NamedHome, WatchTargets};
 use super::{Fleet, Query, Question, each_adapter, each_root, sort};
 use crate::adapters::{Adapter, Found, Look};
 use crate::host::Host;
@@ -17,7 +17,7 @@ pub struct Survey {
     /// The sessions that rest in shared servers.
     pub resting: Vec<Session>,
     /// The files, folders and processes that show a change of these sessions, or a new session.
-    pub signs: Signs,
+    pub watch_targets: WatchTargets,
     /// How long each home took to answer, by its adapter. A home without an answer is missing.
     pub took: Vec<(&'static str, Duration)>,
 }
@@ -29,7 +29,7 @@ impl Survey {
         sort(&mut self.listing.sessions);
         self.listing.faults.extend(more.listing.faults);
         self.resting.extend(more.resting);
-        self.signs.add(more.signs);
+        self.watch_targets.add(more.watch_targets);
         self.took.extend(more.took);
     }
 }
@@ -38,7 +38,7 @@ impl Survey {
 struct Share {
     sessions: Vec<Session>,
     resting: Vec<Session>,
-    signs: Signs,
+    watch_targets: WatchTargets,
     took: (&'static str, Duration),
 }
 
@@ -51,17 +51,17 @@ pub fn survey(fleet: &Fleet, left_out: &[&'static str]) -> Survey {
         if left_out.contains(&adapter.name()) { Found::default() } else { home(adapter, look) }
     });
     let (mut sessions, mut resting) = (Vec::new(), Vec::new());
-    let mut signs = Signs::default();
+    let mut watch_targets = WatchTargets::default();
     let mut took = Vec::new();
     // The first session of an agent creates its home.
     let homes = fleet.adapters.iter().flat_map(|adapter| adapter.homes(&fleet.host));
-    signs
+    watch_targets
         .places
         .extend(homes.filter(|path| !path.exists()).map(|path| absolute(&fleet.host, path)));
     for share in found.rows {
         sessions.extend(share.sessions);
         resting.extend(share.resting);
-        signs.add(share.signs);
+        watch_targets.add(share.watch_targets);
         took.push(share.took);
     }
     sort(&mut sessions);
@@ -69,7 +69,7 @@ pub fn survey(fleet: &Fleet, left_out: &[&'static str]) -> Survey {
     faults.sort();
     faults.dedup();
     let listing = Listing { schema_version: SCHEMA_VERSION, sessions, faults };
-    Survey { listing, resting, signs, took }
+    Survey { listing, resting, watch_targets, took }
 }
 
 fn absolute(host: &Host, path: PathBuf) -> PathBuf {
@@ -89,7 +89,7 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
         let places = store.beginnings();
         let named = root.place().directory().filter(|_| !root.is_known());
         let named = named.map(|path| NamedHome { path: path.to_owned(), places: places.clone() });
-        let mut signs = Signs {
+        let mut watch_targets = WatchTargets {
             // A home that only processes name is surveyed while one of these processes lives.
             processes: root.named_by.clone(),
             places,
@@ -106,11 +106,11 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
                 continue;
             }
             let observed = question.observed(&row.locator, row.session);
-            signs.add(observed.signs);
+            watch_targets.add(observed.watch_targets);
             if rests { &mut resting } else { &mut sessions }.extend(observed.session);
         }
         let took = (adapter.name(), asked.elapsed());
-        let rows = vec![Share { sessions, resting, signs, took }];
+        let rows = vec![Share { sessions, resting, watch_targets, took }];
         Found { rows, faults: question.faults, whole: true }
     })
 }

@@ -49,7 +49,7 @@ const PROC_TEXT_BYTES: u64 = 1 << 20;
 /// The list of all file locks may take this fraction of the remaining time (1/n).
 const LOCKS_TIME_FRACTION: u32 = 3;
 /// A list of file locks that takes longer to read is read only once.
-const LOCKS_REREAD_LIMIT: Duration = Duration::from_millis(50);
+const LOCKS_REREAD_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The kernel as this process sees it. Cheap to clone; holds no state about processes.
 #[derive(Clone, Debug)]
@@ -269,7 +269,7 @@ impl Kernel {
             each_line_until(fs::File::open("/proc/locks")?, until, |line| {
                 all.extend(parse_lock(line).filter(|lock| wanted(lock.inode)));
             })?;
-            if began.elapsed() > LOCKS_REREAD_LIMIT {
+            if began.elapsed() > LOCKS_REREAD_TIMEOUT {
                 break;
             }
         }

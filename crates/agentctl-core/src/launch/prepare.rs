@@ -12,7 +12,7 @@ use crate::native::private;
 use crate::runs::Run;
 
 /// Limit of the output that is kept.
-const OUTPUT_BYTES_LIMIT: u64 = 64 << 10;
+const MAX_OUTPUT_BYTES: u64 = 64 << 10;
 
 /// Runs the preparation commands one after the other, in the agent's directory and environment.
 pub(super) fn run(host: &Host, starting: &Starting<'_>, run: &Run) -> Result<(), LaunchError> {
@@ -35,7 +35,7 @@ pub(super) fn run(host: &Host, starting: &Starting<'_>, run: &Run) -> Result<(),
         };
         let limit = host.deadlines.launch;
         let attended = spawn
-            .attended(limit, OUTPUT_BYTES_LIMIT)
+            .attended(limit, MAX_OUTPUT_BYTES)
             .map_err(io("what has to be run before the agent cannot be started"))?;
         // The input has been read and is not needed any more.
         let _kept = std::fs::remove_file(&told);

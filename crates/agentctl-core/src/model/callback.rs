@@ -13,7 +13,7 @@ pub struct Callback {
 }
 
 /// Longest value of a callback.
-pub const CALLBACK_BYTES_LIMIT: usize = 256;
+pub const MAX_CALLBACK_BYTES: usize = 256;
 
 impl Callback {
     /// Returns a callback if any value is given.
@@ -27,8 +27,8 @@ impl Callback {
         if word.is_empty() {
             return Err("it is empty".into());
         }
-        if word.len() > CALLBACK_BYTES_LIMIT {
-            return Err(format!("it is longer than {CALLBACK_BYTES_LIMIT} bytes"));
+        if word.len() > MAX_CALLBACK_BYTES {
+            return Err(format!("it is longer than {MAX_CALLBACK_BYTES} bytes"));
         }
         match word.chars().find(|c| !c.is_ascii_graphic()) {
             Some(c) => Err(format!("{c:?} cannot be part of it")),

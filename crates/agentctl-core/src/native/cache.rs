@@ -19,7 +19,7 @@ use super::file::Stamp;
 /// Number of shards, each with a lock of its own, to keep threads from contending.
 const SHARDS: usize = 32;
 /// Size limit of a shard; a shard that would exceed it is cleared.
-const SHARD_BYTES_LIMIT: usize = 1 << 20;
+const MAX_SHARD_BYTES: usize = 1 << 20;
 /// Minimum age of a file's last change before its content is cached. A younger file may change again within
 /// the resolution of its timestamps, and the change would go unnoticed.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
@@ -187,7 +187,7 @@ impl Shard {
         if self.stale > self.text.len() / 2 {
             self.compact();
         }
-        if self.text.len() + path.len() + what.len() > SHARD_BYTES_LIMIT {
+        if self.text.len() + path.len() + what.len() > MAX_SHARD_BYTES {
             *self = Self::default();
         }
         let from = self.text.len();
@@ -299,7 +299,7 @@ mod tests {
         let mut shard = Shard::default();
         for key in 0..600 {
             shard.put(key, 1, b"path", &vec![0; 8192]);
-            assert!(shard.text.len() <= SHARD_BYTES_LIMIT);
+            assert!(shard.text.len() <= MAX_SHARD_BYTES);
         }
         assert!(shard.get(0, b"path").is_none());
         assert!(shard.get(599, b"path").is_some());

@@ -6,7 +6,7 @@
 use serde_json::{Map, Number, Value};
 
 /// Deepest nesting that is accepted.
-const DEPTH_LIMIT: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Parses a document.
 pub fn parse(text: &str) -> Result<Value, String> {
@@ -65,7 +65,7 @@ impl Reader<'_> {
     }
 
     fn value(&mut self, depth: usize) -> Result<Value, String> {
-        if depth > DEPTH_LIMIT {
+        if depth > MAX_DEPTH {
             return Err(self.wrong("it is nested too deeply"));
         }
         self.blank()?;

@@ -47,14 +47,14 @@ pub enum StoreError {
 }
 
 /// Largest string, blob or row that is read.
-const VALUE_BYTES_LIMIT: i32 = 64 << 20;
+const MAX_VALUE_BYTES: i32 = 64 << 20;
 /// Largest number of tables, indices, views and triggers in a schema.
-const SCHEMA_OBJECTS_LIMIT: i32 = 10_000;
+const MAX_SCHEMA_OBJECTS: i32 = 10_000;
 /// Largest write-ahead log that is opened. A reader may have to index all of it, and that cannot be
 /// interrupted.
-const LOG_BYTES_LIMIT: u64 = 4 << 30;
+const MAX_LOG_BYTES: u64 = 4 << 30;
 /// Memory limit of all connections together.
-const HEAP_BYTES_LIMIT: i64 = 256 << 20;
+const MAX_HEAP_BYTES: i64 = 256 << 20;
 /// Number of virtual machine steps between two checks of the deadline: a few microseconds.
 const STEPS_BETWEEN_DEADLINE_CHECKS: i32 = 1_000;
 
@@ -71,8 +71,8 @@ pub fn open(path: &Path, uid: u32, deadline: Instant) -> Result<Connection, Stor
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
         match file::open(Path::new(&name), uid) {
-            Ok(log) if log.size > LOG_BYTES_LIMIT => {
-                Err(StoreError::Skipped(file::Skip::TooLarge(LOG_BYTES_LIMIT)))
+            Ok(log) if log.size > MAX_LOG_BYTES => {
+                Err(StoreError::Skipped(file::Skip::TooLarge(MAX_LOG_BYTES)))
             }
             Ok(_) => Ok(true),
             Err(file::Skip::Missing) => Ok(false),
@@ -102,15 +102,15 @@ pub fn open(path: &Path, uid: u32, deadline: Instant) -> Result<Connection, Stor
 fn restrict(connection: &mut Connection, deadline: Instant) -> SqlResult<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_LIMIT)?;
-    connection.set_limit(Limit::SQLITE_LIMIT_SCHEMA, SCHEMA_OBJECTS_LIMIT)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_SCHEMA, MAX_SCHEMA_OBJECTS)?;
     connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
     connection.progress_handler(
         STEPS_BETWEEN_DEADLINE_CHECKS,
         Some(move || Instant::now() >= deadline),
     )?;
     // This limit applies to the whole process.
-    connection.pragma_update(None, "hard_heap_limit", HEAP_BYTES_LIMIT)
+    connection.pragma_update(None, "hard_heap_limit", MAX_HEAP_BYTES)
 }
 
 /// Returns the column names of an ordinary table; empty if there is no such table, or if a view or a

@@ -13,7 +13,7 @@ use crate::model::ProcId;
 use crate::runs::{Runs, Started};
 
 /// Limit of different run ids that are looked up without success in one stop.
-const MISSING_RUNS_LIMIT: usize = 4096;
+const MAX_MISSING_RUNS: usize = 4096;
 
 /// The run folders of this user, each read once per stop.
 pub(super) struct RunFolders<'a> {
@@ -36,7 +36,7 @@ impl<'a> RunFolders<'a> {
             return Some(started.clone());
         }
         let mut missing = self.missing.borrow_mut();
-        if missing.len() >= MISSING_RUNS_LIMIT && !missing.contains_key(run) {
+        if missing.len() >= MAX_MISSING_RUNS && !missing.contains_key(run) {
             return None;
         }
         let started = self.runs.run(run).started().filter(|started| {

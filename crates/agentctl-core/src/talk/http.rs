@@ -13,7 +13,7 @@ use super::{TalkError, base64, check_listener};
 use crate::kernel::Kernel;
 
 /// Largest answer that is accepted.
-const ANSWER_BYTES_LIMIT: usize = 8 << 20;
+const MAX_HTTP_ANSWER_BYTES: usize = 8 << 20;
 
 /// A server on the loopback, and the login for it.
 #[derive(Clone)]
@@ -92,7 +92,7 @@ fn read(stream: &mut TcpStream, until: Instant) -> Result<Vec<u8>, TalkError> {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(failed(error)),
         }
-        if answer.len() > ANSWER_BYTES_LIMIT {
+        if answer.len() > MAX_HTTP_ANSWER_BYTES {
             return Err(TalkError::Protocol("its answer is too large".into()));
         }
         // Stop once the answer is complete: the server may keep the connection open.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use agentctl_core::events::Event;
-use agentctl_core::events::edges::{DOUBT_TIMEOUT, Edges, Key, Named};
+use agentctl_core::events::edges::{DOUBT_TIMEOUT, Edges, Key, LookupResult};
 use agentctl_core::model::{Outcome, Reason, ReasonKind, ServingProcess, Session, Status};
 
 use super::{kinds, look, process, session, time};
@@ -48,7 +48,7 @@ impl Stream {
         for key in self.edges.missing(&look.sessions) {
             let mut over = served(Status::Stopped);
             (over.pid, over.processes, over.outcome) = (None, vec![], Some(Outcome::Finished));
-            look.named.insert(key, Named::Seen(Box::new(over)));
+            look.named.insert(key, LookupResult::Seen(Box::new(over)));
         }
         self.edges.step(look)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use agentctl_core::events::edges::{Edges, Named};
+use agentctl_core::events::edges::{Edges, LookupResult};
 use agentctl_core::model::{Outcome, ServingProcess, Session, Status};
 
 use super::{kinds, look, process, session, time};
@@ -22,7 +22,7 @@ fn step(edges: &mut Edges, at: i64, rows: Vec<Session>) -> Vec<&'static str> {
     let mut look = look(at, Instant::now(), rows);
     for key in edges.missing(&look.sessions) {
         let over = thread(Status::Stopped, None);
-        look.named.insert(key, Named::Seen(Box::new(over)));
+        look.named.insert(key, LookupResult::Seen(Box::new(over)));
     }
     kinds(&edges.step(look))
 }

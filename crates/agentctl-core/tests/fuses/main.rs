@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use agentctl_core::events::edges::{Edges, Snapshot};
-use agentctl_core::events::{EventKind, Holders, about_fuse};
+use agentctl_core::events::{EventKind, LocksAndFuses, about_fuse};
 use agentctl_core::fleet;
 use agentctl_core::fuses::{
     Action, Bound, Cause, Conditions, Due, Fuse, FuseError, FuseOrder, all, cancel, claim, clear,
@@ -355,7 +355,7 @@ fn a_change_is_reported_once_and_a_fired_fuse_is_not_a_cancelled_one() {
     let mut told = |world: &World| {
         let (fuses, faults) = seen(&world.host);
         let fuses_hidden = !faults.is_empty();
-        let things = Holders { fuses, fuses_hidden, ..Holders::default() };
+        let things = LocksAndFuses { fuses, fuses_hidden, ..LocksAndFuses::default() };
         let events = edges.step(Snapshot {
             at: now(),
             until: now(),
@@ -363,9 +363,9 @@ fn a_change_is_reported_once_and_a_fired_fuse_is_not_a_cancelled_one() {
             sessions: Vec::new(),
             unasked: Vec::new(),
             named: HashMap::new(),
-            lives: HashMap::new(),
-            passed: Vec::new(),
-            holders: things,
+            launches: HashMap::new(),
+            ended_launches: Vec::new(),
+            locks_and_fuses: things,
         });
         events.into_iter().map(|e| (e.kind, e.id)).collect::<Vec<_>>()
     };

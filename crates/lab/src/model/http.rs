@@ -9,11 +9,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 /// Longest body that is read: agents send a few megabytes at most.
-const BODY_LIMIT: usize = 64 << 20;
-const HEAD_LIMIT: usize = 64 << 10;
-const HEADERS_LIMIT: usize = 128;
+const MAX_BODY_BYTES: usize = 64 << 20;
+const MAX_HEAD_BYTES: usize = 64 << 10;
+const MAX_HEADERS: usize = 128;
 /// Longest size line of a chunk: a few digits, with room for extensions.
-const CHUNK_LINE_LIMIT: usize = 1 << 10;
+const MAX_CHUNK_LINE_BYTES: usize = 1 << 10;
 
 /// One request, read to its end.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Connection {
                 self.ahead.drain(..length);
                 break head;
             }
-            if self.ahead.len() > HEAD_LIMIT {
+            if self.ahead.len() > MAX_HEAD_BYTES {
                 return Err(Trouble::Bad(431, "the head is too large".to_owned()));
             }
             if self.fill()? == 0 {
@@ -90,7 +90,7 @@ impl Connection {
                 return if finished { Ok(None) } else { Err(bad("the head ends early")) };
             }
         };
-        if matches!(head.body, Framing::Length(length) if length > BODY_LIMIT) {
+        if matches!(head.body, Framing::Length(length) if length > MAX_BODY_BYTES) {
             return Err(too_large());
         }
         if head.expects_continue && self.ahead.is_empty() {
@@ -136,7 +136,7 @@ impl Connection {
             if size == 0 {
                 break;
             }
-            if size > BODY_LIMIT - body.len() {
+            if size > MAX_BODY_BYTES - body.len() {
                 return Err(too_large());
             }
             body.append(&mut self.take(size)?);
@@ -165,7 +165,7 @@ impl Connection {
             if let Some(end) = self.ahead.iter().position(|byte| *byte == b'\n') {
                 return self.take(end + 1);
             }
-            if self.ahead.len() > CHUNK_LINE_LIMIT {
+            if self.ahead.len() > MAX_CHUNK_LINE_BYTES {
                 return Err(bad("a line between chunks is too long"));
             }
             if self.fill()? == 0 {
@@ -277,7 +277,7 @@ fn reason(status: u16) -> &'static str {
 
 /// Reads a head and says how long it is; `None` while it is incomplete.
 fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Trouble> {
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS_LIMIT];
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let httparse::Status::Complete(length) = request.parse(bytes).map_err(bad)? else {
         return Ok(None);

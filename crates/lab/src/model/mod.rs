@@ -32,7 +32,7 @@ pub use record::{Api, End, Request, Usage};
 use script::Failure;
 
 /// How long to let things settle when no connection can be taken, for want of descriptors say.
-const BREATH: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// How a server is started.
 #[derive(Clone, Debug, Default)]
@@ -264,7 +264,7 @@ fn accept(room: &Room, listener: &TcpListener, bell: &UnixStream) {
                     .is_ok(),
                 Err(e) => e.kind() == io::ErrorKind::WouldBlock && polled.is_ok(),
             };
-            if !taken && room.pause(BREATH) {
+            if !taken && room.pause(ACCEPT_RETRY_PAUSE) {
                 return;
             }
         }

@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::events::{Event, identity};
+use crate::events::Event;
 use crate::model::Time;
+use crate::model::identity;
 
 /// Number of ids that are remembered.
 const REMEMBERED: usize = 1024;

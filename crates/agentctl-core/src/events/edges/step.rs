@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::standing::{Held, Standing, Told};
 use super::telling::{about, begun_id, edge_id, kind_of, over_id, process_text, started_id};
-use super::{DOUBT_TIMEOUT, Key, Life, Named, Passed, Snapshot};
+use super::tracked::{Held, Told, Tracked};
+use super::{DOUBT_TIMEOUT, EndedLaunch, Key, LaunchInfo, LookupResult, Snapshot};
 use crate::events::{Event, EventKind};
 use crate::fleet;
 use crate::model::{Fault, HomeScope, Session, Status, Time};
@@ -23,8 +23,13 @@ pub(super) struct Step<'a> {
 
 impl Step<'_> {
     /// Compares a session that the look before did not show.
-    pub(super) fn appear(&mut self, key: &Key, session: Session, life: Option<Life>) -> Standing {
-        let mut next = Standing::new(session, life);
+    pub(super) fn appear(
+        &mut self,
+        key: &Key,
+        session: Session,
+        launch: Option<LaunchInfo>,
+    ) -> Tracked {
+        let mut next = Tracked::new(session, launch);
         if key.who.is_err() {
             // For a process without a session only `waiting` is reported.
             if next.session.status == Status::Waiting {
@@ -35,13 +40,13 @@ impl Step<'_> {
         let woke = self.was_there(key, &next.session);
         let mut at = self.snapshot.at;
         if !woke {
-            let began = next.life.as_ref().map(|life| life.began);
+            let began = next.launch.as_ref().map(|launch| launch.began);
             at = began.unwrap_or_else(|| self.when(next.session.started_at));
-            let id = match &next.life {
-                Some(life) => begun_id(&life.run),
+            let id = match &next.launch {
+                Some(launch) => begun_id(&launch.run),
                 None => started_id(&next.session),
             };
-            let event = about(EventKind::Started, id, at, &next.session, next.life.as_ref());
+            let event = about(EventKind::Started, id, at, &next.session, next.launch.as_ref());
             self.events.push(event);
             next.told_at = Some(at);
         }
@@ -81,10 +86,10 @@ impl Step<'_> {
     /// Compares a session that the look before showed too.
     pub(super) fn advance(
         &mut self,
-        mut was: Standing,
+        mut was: Tracked,
         session: Session,
-        life: Option<Life>,
-    ) -> Standing {
+        launch: Option<LaunchInfo>,
+    ) -> Tracked {
         let written = session.last_activity_at != was.session.last_activity_at;
         if written {
             was.count = 0;
@@ -92,7 +97,7 @@ impl Step<'_> {
         was.session = session;
         was.process = process_text(&was.session).unwrap_or(was.process);
         if was.session.status.is_live() && was.session.id.is_some() {
-            self.change_life(&mut was, life);
+            self.change_launch(&mut was, launch);
         }
         let status = was.session.status;
         if status == Status::Unknown {
@@ -126,7 +131,7 @@ impl Step<'_> {
     }
 
     /// Returns when the current status began.
-    fn moment_of(&self, was: &Standing, written: bool) -> Time {
+    fn moment_of(&self, was: &Tracked, written: bool) -> Time {
         let session = &was.session;
         match session.status {
             Status::Stopped | Status::Error => session.ended_at.unwrap_or(self.snapshot.at),
@@ -145,8 +150,8 @@ impl Step<'_> {
     }
 
     /// Holds a prompt back whose detail may follow; says whether it is held back.
-    fn holds(&self, standing: &mut Standing, at: Time) -> bool {
-        let session = &standing.session;
+    fn holds(&self, tracked: &mut Tracked, at: Time) -> bool {
+        let session = &tracked.session;
         let bare = session.reason.as_ref().is_some_and(|reason| reason.detail.is_none());
         if session.status != Status::Waiting || session.id.is_none() || !bare || self.tells_at_once
         {
@@ -154,97 +159,98 @@ impl Step<'_> {
         }
         let since = self.snapshot.moment;
         let held = || Held { since, at, session: session.clone() };
-        let since = standing.held.get_or_insert_with(held).since;
+        let since = tracked.held.get_or_insert_with(held).since;
         self.snapshot.moment.saturating_duration_since(since) < DOUBT_TIMEOUT
     }
 
     /// Reports a prompt that was held back and is over without its detail.
-    fn release(&mut self, standing: &mut Standing) {
-        let Some(held) = standing.held.take() else { return };
-        let now = std::mem::replace(&mut standing.session, held.session);
-        self.tell(EventKind::Waiting, standing, held.at);
-        standing.note_told();
-        standing.session = now;
+    fn release(&mut self, tracked: &mut Tracked) {
+        let Some(held) = tracked.held.take() else { return };
+        let now = std::mem::replace(&mut tracked.session, held.session);
+        self.tell(EventKind::Waiting, tracked, held.at);
+        tracked.note_told();
+        tracked.session = now;
     }
 
     /// Changes to another launch. The launch before is over, whether or not its end was seen.
-    fn change_life(&mut self, was: &mut Standing, life: Option<Life>) {
-        let run = |life: &Option<Life>| life.as_ref().map(|life| life.run.clone());
+    fn change_launch(&mut self, was: &mut Tracked, launch: Option<LaunchInfo>) {
+        let run = |launch: &Option<LaunchInfo>| launch.as_ref().map(|launch| launch.run.clone());
         // A process without a launch may have been started by the launch before.
-        let Some(life) = life.filter(|life| Some(&life.run) != run(&was.life).as_ref()) else {
+        let Some(launch) = launch.filter(|launch| Some(&launch.run) != run(&was.launch).as_ref())
+        else {
             return;
         };
-        let ended = |passed: &&Passed| Some(&passed.life.run) == run(&was.life).as_ref();
-        if let Some(passed) = self.snapshot.passed.iter().find(ended) {
-            self.over.push(passed.life.run.clone());
-            self.events.push(passed.stopped());
+        let is_before = |ended: &&EndedLaunch| Some(&ended.launch.run) == run(&was.launch).as_ref();
+        if let Some(ended) = self.snapshot.ended_launches.iter().find(is_before) {
+            self.over.push(ended.launch.run.clone());
+            self.events.push(ended.stopped());
         }
-        let id = begun_id(&life.run);
+        let id = begun_id(&launch.run);
         let session = &was.session;
-        self.events.push(about(EventKind::Started, id, life.began, session, Some(&life)));
+        self.events.push(about(EventKind::Started, id, launch.began, session, Some(&launch)));
         (was.told, was.held) = (Some(Told::running()), None);
-        was.life = Some(life);
+        was.launch = Some(launch);
     }
 
     /// Decides about a session that is missing; returns its state if it is followed further.
-    pub(super) fn settle(&mut self, key: &Key, mut was: Standing) -> Option<Standing> {
-        let life = was.life.clone();
+    pub(super) fn settle(&mut self, key: &Key, mut was: Tracked) -> Option<Tracked> {
+        let launch = was.launch.clone();
         if self.snapshot.unasked.contains(&key.adapter) {
             let session = was.session.clone();
             let unsettled = was.doubt.is_some() || was.held.is_some();
-            return Some(if unsettled { self.advance(was, session, life) } else { was });
+            return Some(if unsettled { self.advance(was, session, launch) } else { was });
         }
         // A process without a session that is missing has exited, or has a session now.
         key.who.as_ref().ok()?;
         match self.snapshot.named.get(key) {
-            None | Some(Named::Leaving) => Some(was),
-            Some(Named::Failed(why)) => {
+            None | Some(LookupResult::Leaving) => Some(was),
+            Some(LookupResult::Failed(why)) => {
                 let session = fleet::unasked(was.session.clone(), why, self.snapshot.at);
-                Some(self.advance(was, session, life))
+                Some(self.advance(was, session, launch))
             }
-            Some(Named::Gone) => {
+            Some(LookupResult::Gone) => {
                 was.session = fleet::forgotten(was.session, self.snapshot.at);
                 let session = was.session.clone();
                 self.end(was, session);
                 None
             }
-            Some(Named::Seen(session)) => {
+            Some(LookupResult::Seen(session)) => {
                 let mut session = Session::clone(session);
                 if session.status == Status::Unknown {
                     session = fleet::undecided(&was.session, session);
                 }
                 match session.status {
                     Status::Stopped | Status::Error => self.end(was, session),
-                    _ if rests_elsewhere(&session) => drop(self.advance(was, session, life)),
-                    _ => return Some(self.advance(was, session, life)),
+                    _ if rests_elsewhere(&session) => drop(self.advance(was, session, launch)),
+                    _ => return Some(self.advance(was, session, launch)),
                 }
                 None
             }
         }
     }
 
-    fn end(&mut self, was: Standing, session: Session) {
-        let life = was.life.clone();
-        self.over.extend(life.as_ref().map(|life| life.run.clone()));
-        self.advance(was, session, life);
+    fn end(&mut self, was: Tracked, session: Session) {
+        let launch = was.launch.clone();
+        self.over.extend(launch.as_ref().map(|launch| launch.run.clone()));
+        self.advance(was, session, launch);
     }
 
     /// Reports launches that started and ended between two looks.
     pub(super) fn pass(
         &mut self,
-        standing: &BTreeMap<Key, Standing>,
+        tracked: &BTreeMap<Key, Tracked>,
         begun: &BTreeSet<String>,
         over: &BTreeSet<String>,
     ) {
-        for passed in &self.snapshot.passed {
-            let run = &passed.life.run;
-            let lives = |s: &Standing| s.life.as_ref().is_some_and(|life| life.run == *run);
-            if over.contains(run) || self.over.contains(run) || standing.values().any(lives) {
+        for ended in &self.snapshot.ended_launches {
+            let run = &ended.launch.run;
+            let serves = |s: &Tracked| s.launch.as_ref().is_some_and(|launch| launch.run == *run);
+            if over.contains(run) || self.over.contains(run) || tracked.values().any(serves) {
                 continue;
             }
             if !begun.contains(run) {
-                self.events.push(passed.started());
-                self.events.push(passed.stopped());
+                self.events.push(ended.started());
+                self.events.push(ended.stopped());
             }
             self.over.push(run.clone());
         }
@@ -256,16 +262,16 @@ impl Step<'_> {
             .unwrap_or(self.snapshot.at)
     }
 
-    fn tell(&mut self, kind: EventKind, standing: &mut Standing, at: Time) {
-        standing.count += 1;
-        standing.told_at = Some(at);
-        let session = &standing.session;
+    fn tell(&mut self, kind: EventKind, tracked: &mut Tracked, at: Time) {
+        tracked.count += 1;
+        tracked.told_at = Some(at);
+        let session = &tracked.session;
         let ended = matches!(kind, EventKind::Stopped | EventKind::Error);
-        let id = match &standing.life {
-            Some(life) if ended => over_id(life),
-            _ => edge_id(kind, standing),
+        let id = match &tracked.launch {
+            Some(launch) if ended => over_id(launch),
+            _ => edge_id(kind, tracked),
         };
-        self.events.push(about(kind, id, at, session, standing.life.as_ref()));
+        self.events.push(about(kind, id, at, session, tracked.launch.as_ref()));
     }
 }
 

@@ -1,9 +1,9 @@
 //! Makes the events about sessions: kind, id and content.
 
-use super::Life;
-use super::standing::Standing;
-use crate::events::{Event, EventKind, identity};
-use crate::model::{ProcId, Session, Status, Time};
+use super::LaunchInfo;
+use super::tracked::Tracked;
+use crate::events::{Event, EventKind};
+use crate::model::{ProcId, Session, Status, Time, identity};
 
 /// Returns the kind of event for a status.
 #[must_use]
@@ -22,8 +22,8 @@ pub(super) fn begun_id(run: &str) -> String {
     format!("{run}-started")
 }
 
-pub(super) fn over_id(life: &Life) -> String {
-    format!("{}-stopped", life.run)
+pub(super) fn over_id(launch: &LaunchInfo) -> String {
+    format!("{}-stopped", launch.run)
 }
 
 pub(super) fn about(
@@ -31,15 +31,15 @@ pub(super) fn about(
     id: String,
     at: Time,
     session: &Session,
-    life: Option<&Life>,
+    launch: Option<&LaunchInfo>,
 ) -> Event {
     let mut event = Event::new(kind, id, at);
     event.adapter = Some(session.adapter);
     event.session_id.clone_from(&session.id);
     event.session = Some(session.clone());
-    event.callback = life.and_then(|life| life.callback.clone());
+    event.callback = launch.and_then(|launch| launch.callback.clone());
     let of_run = matches!(kind, EventKind::Started | EventKind::Stopped | EventKind::Error);
-    event.run = life.filter(|_| of_run).map(|life| life.run.clone());
+    event.run = launch.filter(|_| of_run).map(|launch| launch.run.clone());
     event
 }
 
@@ -57,8 +57,8 @@ pub(super) fn started_id(session: &Session) -> String {
     identity(&[session.adapter, &session.root, id, EventKind::Started.word(), &sign])
 }
 
-pub(super) fn edge_id(kind: EventKind, standing: &Standing) -> String {
-    let session = &standing.session;
+pub(super) fn edge_id(kind: EventKind, tracked: &Tracked) -> String {
+    let session = &tracked.session;
     let newest = session.ended_at.or(session.last_activity_at).map(|t| t.to_string());
     let reason = session.reason.as_ref();
     let why = reason.map(|r| (r.kind.word(), r.detail.as_deref().unwrap_or_default()));
@@ -70,10 +70,10 @@ pub(super) fn edge_id(kind: EventKind, standing: &Standing) -> String {
         kind.word(),
         &newest.unwrap_or_default(),
         // Two processes may serve the session without a new entry.
-        &standing.process,
+        &tracked.process,
         why,
         detail,
-        standing.told.as_ref().map_or("", |told| told.status.word()),
-        &standing.count.to_string(),
+        tracked.told.as_ref().map_or("", |told| told.status.word()),
+        &tracked.count.to_string(),
     ])
 }

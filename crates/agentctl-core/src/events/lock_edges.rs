@@ -1,13 +1,13 @@
 //! The changes of locks and fuses between two looks.
 
-use super::{Event, EventKind, identity};
+use super::{Event, EventKind};
 use crate::fuses::{Fuse, FuseState};
 use crate::locks::{Holder, Kind, Lock};
-use crate::model::{Fault, OWN_SOURCE, Time};
+use crate::model::{Fault, OWN_SOURCE, Time, identity};
 
 /// The locks, fuses and faults of one look.
 #[derive(Clone, Debug, Default)]
-pub struct Holders {
+pub struct LocksAndFuses {
     /// The directories that are occupied or locked.
     pub locks: Vec<Lock>,
     /// The fuses, including those that have just expired.
@@ -18,7 +18,7 @@ pub struct Holders {
     pub faults: Vec<Fault>,
 }
 
-impl Holders {
+impl LocksAndFuses {
     /// Records an event that another watcher reported.
     pub(super) fn suppose(&mut self, told: &Event) {
         if let Some(lock) = &told.lock {
@@ -38,12 +38,12 @@ impl Holders {
 
 /// Reports the changes; returns the state that the next look is compared with.
 pub(super) fn step(
-    before: &Holders,
-    now: &Holders,
+    before: &LocksAndFuses,
+    now: &LocksAndFuses,
     at: Time,
     followed: &dyn Fn(&'static str, &str) -> bool,
     events: &mut Vec<Event>,
-) -> Holders {
+) -> LocksAndFuses {
     let mut next = now.clone();
     // A new occupant that may be one already reported is reported when it is known to be another.
     let is_new = |lock: &Lock| !before.locks.iter().any(|was| is_same(was, lock));
@@ -144,7 +144,11 @@ fn freed(was: &Lock, events: &[Event], now: Time) -> Time {
 }
 
 /// Says whether an occupant that is missing may still be there.
-fn is_hidden(was: &Lock, now: &Holders, followed: &dyn Fn(&'static str, &str) -> bool) -> bool {
+fn is_hidden(
+    was: &Lock,
+    now: &LocksAndFuses,
+    followed: &dyn Fn(&'static str, &str) -> bool,
+) -> bool {
     let faulty = |adapter| now.faults.iter().any(|fault| fault.adapter == adapter);
     match (was.holder.kind, was.holder.adapter, &was.holder.session) {
         (Kind::Manual, ..) => faulty(OWN_SOURCE),
@@ -209,10 +213,10 @@ mod tests {
 
     /// Plays looks one after the other and returns what is told.
     fn told(looks: &[&[Lock]]) -> Vec<(&'static str, Option<u32>)> {
-        let mut before = Holders::default();
+        let mut before = LocksAndFuses::default();
         let mut events = Vec::new();
         for locks in looks {
-            let now = Holders { locks: locks.to_vec(), ..Holders::default() };
+            let now = LocksAndFuses { locks: locks.to_vec(), ..LocksAndFuses::default() };
             let at = Time::from_millis(0).unwrap();
             before = step(&before, &now, at, &|_, _| false, &mut events);
         }

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use super::Life;
+use super::LaunchInfo;
 use super::telling::process_text;
 use crate::model::{ReasonKind, Session, Status, Time};
 
 /// The state of a session, and what was reported about it.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
+pub(super) struct Tracked {
     pub(super) session: Session,
     /// The status that the events so far amount to; `None` while there was none.
     pub(super) told: Option<Told>,
@@ -18,18 +18,18 @@ pub(super) struct Standing {
     pub(super) doubt: Option<Instant>,
     /// A prompt that is not reported yet.
     pub(super) held: Option<Held>,
-    pub(super) life: Option<Life>,
+    pub(super) launch: Option<LaunchInfo>,
     /// The process that served it last.
     pub(super) process: String,
     /// Number of edges since its newest entry; it makes their ids differ.
     pub(super) count: u32,
 }
 
-impl Standing {
-    pub(super) fn new(session: Session, life: Option<Life>) -> Self {
+impl Tracked {
+    pub(super) fn new(session: Session, launch: Option<LaunchInfo>) -> Self {
         let told = Some(Told::of(&session));
         let process = process_text(&session).unwrap_or_default();
-        Self { session, told, told_at: None, doubt: None, held: None, life, process, count: 0 }
+        Self { session, told, told_at: None, doubt: None, held: None, launch, process, count: 0 }
     }
 
     /// Says whether its status, or its prompt, was reported already.

@@ -51,7 +51,7 @@ pub(super) fn silent(listing: &Listing, key: &Key) -> Option<String> {
 }
 
 /// One adapter that is asked in the background.
-pub(super) struct Aside {
+pub(super) struct BackgroundPoll {
     fleet: Fleet,
     job: Option<Receiver<Answer>>,
     answer: Option<Answer>,
@@ -61,7 +61,7 @@ pub(super) struct Aside {
     again: bool,
 }
 
-impl Aside {
+impl BackgroundPoll {
     /// Returns one for each adapter that has servers on a network.
     pub(super) fn all(fleet: &Fleet) -> Vec<Self> {
         let remote = |name: &&str| {
@@ -121,7 +121,7 @@ impl Aside {
         self.again = false;
         let (sender, answers) = channel();
         let (fleet, notifier) = (self.fleet.clone(), notifier.clone());
-        let thread = std::thread::Builder::new().name(format!("{} aside", self.name()));
+        let thread = std::thread::Builder::new().name(format!("{} background", self.name()));
         let spawned = thread.spawn(move || {
             let answer = ask(&fleet, &[], known);
             // The receiver is gone when the watcher was dropped.
