@@ -132,6 +132,26 @@ pub struct Host {
 }
 
 impl Host {
+    /// Returns a host with this home, kernel and clock: no environment, no configuration, the default timeouts,
+    /// and the home as working directory.
+    #[must_use]
+    pub fn new(home: impl Into<PathBuf>, kernel: Kernel, clock: fn() -> Time) -> Self {
+        let home = home.into();
+        Self {
+            cwd: home.clone(),
+            home,
+            program: PathBuf::from("agentctl"),
+            env: BTreeMap::new(),
+            roots: BTreeMap::new(),
+            settings: BTreeMap::new(),
+            gateways: BTreeMap::new(),
+            kernel,
+            clock,
+            deadlines: Deadlines::default(),
+            file_cache: None,
+        }
+    }
+
     /// Returns a variable of the environment, if it is set and not empty.
     #[must_use]
     pub fn var(&self, name: &str) -> Option<&str> {
