@@ -5,12 +5,14 @@
 //! feed tells an interface that shows changes when to draw again.
 
 mod conversation;
+mod doctor;
 mod failed_launch;
 mod feed;
 mod time;
 mod unresolved;
 
 pub use self::conversation::{Line, LineKind, Span, SpanStyle, conversation_lines};
+pub use self::doctor::doctor_context;
 pub use self::failed_launch::{directory_on_server, no_adapter, not_continued, not_started};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::time::{age, local_clock, local_minute};
