@@ -14,7 +14,7 @@ use agentctl_core::wait::{End, WaitVerdict};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use testkit::{TestHome, sandboxed};
+use testkit::{TestHome, eventually, sandboxed};
 
 use crate::home;
 
@@ -138,5 +138,27 @@ fn the_document_of_a_wait_survives_json_and_says_how_it_ended() {
         }
         let tokens = |document: &WaitDocument| document.sessions[0].tokens.is_some();
         assert!(tokens(&whole) && !tokens(&brief), "figures are added on request only");
+    });
+}
+
+#[test]
+fn the_file_watches_of_a_wait_are_released_while_the_program_goes_on() {
+    sandboxed(|| {
+        let home = home();
+        let fleet = fleet(&home);
+        let prompt = json!({ "look": true, "prompt": "x [[tool:sleep 600]]" });
+        let launched =
+            fleet.launch(&request(&home, prompt), &LaunchDefaults::default(), &mut |_| {});
+        let mut request = wait_for(&launched.expect("it starts"));
+        request.timeout_ms = Some(1);
+        let document = fleet.wait(&request, &mut |_| {}).expect("it times out");
+        assert_eq!((document.end, document.timed_out), (End::TimedOut, true));
+        eventually("no watch is left", || {
+            let own = std::fs::read_dir("/proc/self/fd").expect("listed").flatten();
+            let targets = own.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+            let kinds = ["anon_inode:inotify", "anon_inode:[io_uring]"];
+            let mut left = targets.filter(|to| kinds.iter().any(|kind| to.as_os_str() == *kind));
+            left.next().is_none().then_some(())
+        });
     });
 }
