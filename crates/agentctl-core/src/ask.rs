@@ -28,12 +28,12 @@ pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::doctor::{Check, CheckState, DaemonState, DoctorContext, DoctorDocument};
 pub use self::fuses::FusesDocument;
 pub use self::launch::{
-    ChosenAdapter, LaunchDefaults, LaunchHooks, LaunchOptions, LaunchRequest, NoAdapter,
-    NotStarted, StartedSession, is_remote,
+    LaunchDefaults, LaunchDocument, LaunchHooks, LaunchNews, LaunchOptions, LaunchRequest,
+    LaunchSubject, NoAdapter, NotStarted, TextOrBytes,
 };
 pub use self::locks::LocksDocument;
 pub use self::logs::{LogsDocument, NoLogs};
-pub use self::resume::{Continuation, NotContinued};
+pub use self::resume::NotContinued;
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
 pub use self::status::{InspectedSession, SessionDocument};
 pub use self::stop::{
@@ -41,7 +41,7 @@ pub use self::stop::{
     SurvivorRow,
 };
 pub use self::target::{Candidate, NotOne};
-pub use self::wait::WaitDocument;
+pub use self::wait::{NotWaited, SessionVerdict, WaitDocument, WaitRequest, WaitTarget};
 pub use self::why::WhyDocument;
 use crate::events::Watcher;
 pub use crate::fleet::Fleet;

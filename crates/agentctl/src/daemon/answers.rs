@@ -141,7 +141,7 @@ impl Answers {
         self.blocking(move |fleet| {
             let configuration = crate::config::path(&fleet.host);
             let daemon = DaemonState::Serves { trouble };
-            raw(&fleet.doctor(&DoctorContext { configuration, daemon }).0)
+            raw(&fleet.doctor(&DoctorContext { configuration, daemon }))
         })
         .await
     }

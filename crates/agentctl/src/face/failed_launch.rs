@@ -1,7 +1,7 @@
-//! Failed launches in words: why, what to do about it, and with which exit code.
+//! Launches in words: remarks on the way, and why one failed, what to do about it, and with which exit code.
 
-use agentctl_core::adapters::{ALL, Adapter};
-use agentctl_core::ask::{Fleet, NoAdapter, NotContinued, NotStarted};
+use agentctl_core::adapters::ALL;
+use agentctl_core::ask::{Fleet, LaunchNews, NoAdapter, NotContinued, NotStarted};
 use agentctl_core::host::Host;
 use agentctl_core::launch::LaunchError;
 use agentctl_core::locks::{self, Holder};
@@ -10,16 +10,29 @@ use super::{age, unresolved};
 use crate::failure::{Failure, Kind};
 use crate::text::with_tilde;
 
-/// Says that an agent on a server cannot be given a directory.
+/// Returns a remark about a launch that is on its way; `None` where the report is a fault or a result.
 #[must_use]
-pub fn directory_on_server(adapter: &dyn Adapter) -> Failure {
-    let message = format!("{} works where its server says: --cwd cannot be heeded", adapter.name());
+pub fn launch_remark(news: &LaunchNews<'_>) -> Option<String> {
+    match news {
+        LaunchNews::FirstInstalled { adapter } => Some(format!("launching {adapter}")),
+        LaunchNews::HooksNotRun => {
+            Some("it runs on a server: the configured hooks are not run for it".to_owned())
+        }
+        LaunchNews::Beside(holder) => {
+            Some(format!("beside {}, which this was launched from", holder.what))
+        }
+        _ => None,
+    }
+}
+
+/// Says that an agent on a server cannot be given a directory.
+fn directory_on_server(adapter: &str) -> Failure {
+    let message = format!("{adapter} works where its server says: --cwd cannot be heeded");
     Failure::new(Kind::Usage, message).hint("leave it out")
 }
 
 /// Says why no agent could be chosen.
-#[must_use]
-pub fn no_adapter(why: &NoAdapter) -> Failure {
+fn no_adapter(why: &NoAdapter) -> Failure {
     match why {
         NoAdapter::Unknown(name) => {
             let known: Vec<_> = ALL.iter().map(|a| a.name()).collect();
@@ -35,8 +48,7 @@ pub fn no_adapter(why: &NoAdapter) -> Failure {
 }
 
 /// Says why a session cannot go on.
-#[must_use]
-pub fn not_continued(fleet: &Fleet, text: &str, why: NotContinued) -> Failure {
+fn not_continued(fleet: &Fleet, text: &str, why: NotContinued) -> Failure {
     match why {
         NotContinued::NotOne(not_one) => unresolved(fleet, text, not_one),
         NotContinued::NoSession { pid } => {
@@ -57,13 +69,16 @@ pub fn not_continued(fleet: &Fleet, text: &str, why: NotContinued) -> Failure {
 
 /// Says why an order was not carried out.
 #[must_use]
-pub fn not_started(host: &Host, why: NotStarted) -> Failure {
+pub fn not_started(fleet: &Fleet, why: NotStarted) -> Failure {
     match why {
+        NotStarted::NoAdapter(why) => no_adapter(&why),
+        NotStarted::NotContinued { text, why } => not_continued(fleet, &text, why),
+        NotStarted::DirectoryOnServer(agent) => directory_on_server(agent),
         NotStarted::HookOnServer(agent) => {
             let message = format!("{agent} runs on a server: no hook is run for it");
             Failure::new(Kind::Usage, message).hint("leave the hook out")
         }
-        NotStarted::Failed(error) => failed(host, error),
+        NotStarted::Failed(error) => failed(&fleet.host, error),
     }
 }
 
