@@ -1,11 +1,16 @@
 //! Configuration: defaults, then the file, then the environment, then flags.
 //!
-//! An unknown key or a bad value is an error that names file, line and key.
+//! An unknown key or a bad value is a finding that names file, line and key. The setting has its default then,
+//! and all others stay in force: only a command that would act on the broken setting refuses to work.
 
 mod adapter_tables;
 mod daemon;
+mod document;
+mod finding;
+mod keys;
 mod reach;
 mod settings;
+mod show;
 mod webhook;
 
 use std::collections::BTreeMap;
@@ -26,13 +31,18 @@ use agentctl_core::trust::{self, Strict};
 use serde::Deserialize;
 
 use self::adapter_tables::AdapterTables;
+use self::document::Document;
+pub use self::finding::Finding;
+use self::finding::Problem;
+pub use self::keys::{Key, KeyType, Part, keys};
 pub(crate) use self::settings::check_token;
 pub use self::settings::{MetricsSettings, NotifySettings};
+pub use self::show::{ConfigDocument, ConfigSetting, SettingSource};
 pub use self::webhook::WebhookEndpoint;
 pub(crate) use self::webhook::secret_key;
 use crate::failure::{Failure, Kind};
 
-/// The configuration file without the tables of adapters. [`AdapterTables`] refuses unknown keys.
+/// The configuration file without the tables of adapters.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct File {
@@ -124,6 +134,10 @@ pub struct Loaded {
     pub warnings: Vec<String>,
     /// Why the commands in the configuration are not run: another user could have written the file.
     pub unsafe_commands: Option<String>,
+    /// The settings of the file that could not be used.
+    pub findings: Vec<Finding>,
+    /// The file, its keys and their lines, for `config show`.
+    document: Document,
 }
 
 impl Loaded {
@@ -133,12 +147,31 @@ impl Loaded {
         Fleet::new(Arc::clone(&self.host), adapters::ALL)
     }
 
-    /// Fails if the commands in the configuration are not run.
-    pub fn check_commands(&self) -> Result<(), Failure> {
+    /// Fails if a launch would act on a broken setting: everything but the settings of the daemon.
+    pub fn check_launch(&self) -> Result<(), Failure> {
+        self.check(|part| part != Part::Daemon)?;
         match &self.unsafe_commands {
             Some(why) => Err(Failure::new(Kind::Failed, why.clone()).hint(UNSAFE_HINT)),
             None => Ok(()),
         }
+    }
+
+    /// Fails if a daemon would act on a broken setting: everything but the settings of launches and runs.
+    pub fn check_daemon(&self) -> Result<(), Failure> {
+        self.check(|part| !matches!(part, Part::Launch | Part::Runs))
+    }
+
+    /// Fails with the first finding about a setting that matters.
+    fn check(&self, matters: impl Fn(Part) -> bool) -> Result<(), Failure> {
+        let first = self.findings.iter().find(|finding| matters(finding.part));
+        first.map_or(Ok(()), |finding| Err(finding.failure()))
+    }
+
+    /// Says whether a home or a server may be missing from every answer, or a deadline differ, because the
+    /// setting could not be read.
+    #[must_use]
+    pub fn sources_may_be_missing(&self) -> bool {
+        self.findings.iter().any(|finding| matches!(finding.part, Part::Sources | Part::Any))
     }
 }
 
@@ -172,7 +205,8 @@ pub fn load_all() -> Result<Loaded, Failure> {
         ..Host::new(home, kernel, clock)
     };
     let path = path(&host);
-    let mut file = read(&path, host.var(marks::CONFIG).is_some())?.unwrap_or_default();
+    let mut document = read(&host, &path);
+    let mut file = parsed(&mut document);
     let mut warnings = readable_secrets(&host, &file, &path);
     let unsafe_commands = unsafe_commands(&host, &file, &path);
     if let Some(why) = &unsafe_commands {
@@ -180,14 +214,34 @@ pub fn load_all() -> Result<Loaded, Failure> {
         file.notify.iter_mut().for_each(daemon::NotifyTable::drop_command);
         warnings.push(format!("{why}; {UNSAFE_HINT}"));
     }
-    let (webhooks, notify) = (std::mem::take(&mut file.webhooks), file.notify.take());
-    let metrics = file.metrics.take();
-    let defaults = apply(&mut host, file, &path)?;
-    let webhooks = daemon::webhooks(&host, webhooks, &path)?;
-    let notify = notify.map(|table| daemon::notify(table, &path)).transpose()?;
-    let metrics = metrics.map(|table| daemon::metrics(&host, table, &path)).transpose()?;
+    let mut problems = Vec::new();
+    let webhooks = daemon::webhooks(&host, std::mem::take(&mut file.webhooks), &mut problems);
+    let notify = file.notify.take().map(daemon::notify).transpose();
+    let notify = notify.map_err(|problem| problems.push(problem)).unwrap_or_default();
+    let metrics = file.metrics.take().map(|table| daemon::metrics(&host, table)).transpose();
+    let metrics = metrics.map_err(|problem| problems.push(problem)).unwrap_or_default();
+    let mut defaults = apply(&mut host, file, &mut problems);
+    for problem in problems {
+        let part = Part::of(problem.key.trim_start_matches('['));
+        document.add(problem, part);
+    }
+    if document.findings.iter().any(|f| matches!(f.part, Part::Runs | Part::Any)) {
+        // How long runs are to be kept is unknown: none is removed.
+        defaults.keep = Duration::MAX;
+    }
+    let findings = document.findings.clone();
     let host = Arc::new(host);
-    Ok(Loaded { host, defaults, webhooks, notify, metrics, warnings, unsafe_commands })
+    Ok(Loaded {
+        host,
+        defaults,
+        webhooks,
+        notify,
+        metrics,
+        warnings,
+        unsafe_commands,
+        findings,
+        document,
+    })
 }
 
 /// Returns the path of the configuration file.
@@ -207,29 +261,43 @@ pub fn clock() -> Time {
 /// Maximum size of the configuration file.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-fn read(path: &Path, must_exist: bool) -> Result<Option<File>, Failure> {
+/// Reads the configuration file. A missing file is no finding, unless the environment names it.
+fn read(host: &Host, path: &Path) -> Document {
     if path == Path::new("/dev/null") {
-        return Ok(None);
+        return Document::missing(path);
     }
+    let named = host.var(marks::CONFIG).is_some();
     let unread = |why: String| {
-        Failure::new(Kind::Failed, format!("{} cannot be read: {why}", path.display()))
-            .hint("AGENTCTL_CONFIG names this file; unset it to use the default")
+        let hint = if named {
+            format!("{} names this file; unset it to use the default", marks::CONFIG)
+        } else {
+            "no setting of this file is used".to_owned()
+        };
+        let problem = Problem::new("", format!("it cannot be read: {why}"));
+        Document::unreadable(path, problem.hint(hint))
     };
-    let text = match file::read_small_of_anybody(path, MAX_CONFIG_BYTES) {
-        Ok(bytes) => String::from_utf8(bytes).map_err(|_| unread("it is not UTF-8".into()))?,
-        Err(file::Skip::Missing) if !must_exist => return Ok(None),
-        Err(skip) => return Err(unread(skip.to_string())),
-    };
-    let parsed = toml::from_str(&text).and_then(|adapters| {
-        let file: File = toml::from_str(&text)?;
-        Ok(Some(File { adapters, ..file }))
-    });
-    parsed.map_err(|error| {
-        let line = error.span().map_or(1, |s| text[..s.start].matches('\n').count() + 1);
-        let message = error.message().replace('\n', " ");
-        Failure::new(Kind::Failed, format!("{} line {line}: {message}", path.display()))
-            .hint(format!("keys: adapter, model, permissions, [roots], [deadline], [runs], [hooks], {}, [[webhooks]], [notify], [metrics]; the README lists them", adapter_tables::headings()))
-    })
+    match file::read_small_of_anybody(path, MAX_CONFIG_BYTES) {
+        Ok(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => Document::parse(path, &text),
+            Err(_) => unread("it is not UTF-8".into()),
+        },
+        Err(file::Skip::Missing) if !named => Document::missing(path),
+        Err(skip) => unread(skip.to_string()),
+    }
+}
+
+/// Returns the settings of a checked document. Whatever the check does not notice is a finding about the file.
+fn parsed(document: &mut Document) -> File {
+    let adapters = document.table.clone().try_into::<AdapterTables>();
+    let file = document.table.clone().try_into::<File>();
+    match (adapters, file) {
+        (Ok(adapters), Ok(file)) => File { adapters, ..file },
+        (Err(error), _) | (_, Err(error)) => {
+            let what = error.message().replace('\n', " ");
+            document.add(Problem::new("", what), Part::Any);
+            File::default()
+        }
+    }
 }
 
 /// The hint for a configuration whose commands are not run.
@@ -270,24 +338,17 @@ fn readable_secrets(host: &Host, file: &File, path: &Path) -> Vec<String> {
     warnings
 }
 
-fn apply(host: &mut Host, file: File, path: &Path) -> Result<Defaults, Failure> {
-    let known = || adapters::ALL.iter().map(|a| a.name());
-    let named = file.roots.keys().map(|name| ("roots.", name));
-    for (key, name) in named.chain(file.adapter.iter().map(|name| ("adapter = ", name))) {
-        if !known().any(|adapter| adapter == name) {
-            let message = format!("{}: {key}{name}: there is no such adapter", path.display());
-            let list = known().collect::<Vec<_>>().join(", ");
-            return Err(Failure::new(Kind::Failed, message).hint(format!("adapters: {list}")));
-        }
-    }
-    for (key, hook) in
-        [("on_create", &file.hooks.on_create), ("on_complete", &file.hooks.on_complete)]
-    {
+/// Stores the settings of launches and sources.
+fn apply(host: &mut Host, mut file: File, problems: &mut Vec<Problem>) -> Defaults {
+    let hooks =
+        [("on_create", &mut file.hooks.on_create), ("on_complete", &mut file.hooks.on_complete)];
+    for (key, hook) in hooks {
         let program = hook.as_ref().and_then(|h| h.first()).map_or("", String::as_str);
         if relative(program) {
-            let message =
-                format!("{}: hooks.{key}: `{program}` is a relative path", path.display());
-            return Err(Failure::new(Kind::Failed, message).hint("write the whole path"));
+            let what = format!("`{program}` is a relative path");
+            let problem = Problem::new(format!("hooks.{key}"), what);
+            problems.push(problem.hint("write the whole path"));
+            *hook = None;
         }
     }
     host.roots = file
@@ -295,7 +356,7 @@ fn apply(host: &mut Host, file: File, path: &Path) -> Result<Defaults, Failure> 
         .into_iter()
         .map(|(name, paths)| (name, paths.into_iter().map(|p| expand(host, p)).collect()))
         .collect();
-    file.adapters.apply(host, path)?;
+    file.adapters.apply(host, problems);
     let deadlines = &mut host.deadlines;
     for (place, given) in [
         (&mut deadlines.live, file.deadline.live),
@@ -308,13 +369,13 @@ fn apply(host: &mut Host, file: File, path: &Path) -> Result<Defaults, Failure> 
         }
     }
     let usual = Defaults::default();
-    Ok(Defaults {
+    Defaults {
         adapter: file.adapter,
         model: file.model,
         permissions: file.permissions.unwrap_or(usual.permissions),
         hooks: file.hooks,
         keep: file.runs.keep.map_or(usual.keep, |Span(span)| span),
-    })
+    }
 }
 
 /// Replaces a leading `~` by the home directory.
@@ -344,15 +405,23 @@ fn relative(program: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::adapter_tables::{KEYS_AFTER, KEYS_BEFORE};
     use super::*;
 
+    /// A key that is listed and not read would be ignored without a word; one that is read and not listed is
+    /// refused as unknown.
     #[test]
-    fn every_known_key_is_read() {
-        for key in KEYS_BEFORE.into_iter().chain(KEYS_AFTER) {
-            // No key takes a date; a key that is not read would be ignored.
-            let read = toml::from_str::<File>(&format!("{key} = 1979-05-27"));
-            assert!(read.is_err(), "{key} is known and not read");
+    fn every_listed_key_is_read() {
+        for key in keys() {
+            let name = key.name.replace("[]", "");
+            // No key takes a date.
+            let text = match key.name.split_once("[].") {
+                Some((list, field)) => format!("[[{list}]]\n{field} = 1979-05-27\n"),
+                None => format!("{name} = 1979-05-27"),
+            };
+            let table: toml::Table = toml::from_str(&text).expect("valid TOML");
+            let refused = table.clone().try_into::<File>().is_err()
+                || table.try_into::<AdapterTables>().is_err();
+            assert!(refused, "{} is listed and not read", key.name);
         }
     }
 }

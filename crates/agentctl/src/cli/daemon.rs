@@ -98,17 +98,28 @@ pub(super) fn cmd_daemon(ui: &mut Ui, loaded: Loaded, args: &DaemonArgs) -> Outc
     if !matches!(args.command, DaemonCommand::Run { ready: Some(_) }) {
         super::warn_of_settings(ui, &loaded);
     }
+    let starts = matches!(args.command, DaemonCommand::Start | DaemonCommand::Restart { .. });
+    if starts {
+        warn_of_secrets(ui, &loaded);
+    }
     match &args.command {
         DaemonCommand::Run { ready } => run(ui, loaded, &place, *ready),
-        DaemonCommand::Start => start(ui, &loaded),
+        DaemonCommand::Start => {
+            loaded.check_daemon()?;
+            start(ui, &loaded)
+        }
         DaemonCommand::Stop { force } => stop(ui, host, &place, *force),
         DaemonCommand::Status { json } => status(ui, host, &place, *json),
         DaemonCommand::Restart { force } => {
+            loaded.check_daemon()?;
             stop(ui, host, &place, *force)?;
             start(ui, &loaded)
         }
         DaemonCommand::Logs { lines, follow } => logs(ui, &place, *lines, *follow),
-        DaemonCommand::Install { print } => install(ui, host, *print),
+        DaemonCommand::Install { print } => {
+            loaded.check_daemon()?;
+            install(ui, host, *print)
+        }
         DaemonCommand::Uninstall => uninstall(ui, host),
     }
 }
@@ -116,6 +127,10 @@ pub(super) fn cmd_daemon(ui: &mut Ui, loaded: Loaded, args: &DaemonArgs) -> Outc
 fn run(ui: &mut Ui, loaded: Loaded, place: &Place, ready: Option<RawFd>) -> Outcome {
     let failed = |error: std::io::Error| Failure::new(Kind::Failed, error.to_string());
     let ready = ready.map(kernel::inherited).transpose().map_err(failed)?.map(File::from);
+    if let Err(failure) = loaded.check_daemon() {
+        start::report_refusal(ready, failure.message());
+        return Err(failure);
+    }
     let Some(right) = place.take().map_err(failed)? else {
         return Err(Failure::new(Kind::Refused, "a daemon runs already")
             .hint("`agentctl daemon status` shows it"));
@@ -158,6 +173,15 @@ fn start(ui: &mut Ui, loaded: &Loaded) -> Outcome {
         warn_of_metrics(ui, trouble);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Warns about webhooks whose secret is not there: their events are not sent.
+fn warn_of_secrets(ui: &mut Ui, loaded: &Loaded) {
+    for endpoint in &loaded.webhooks {
+        if let Some(Err(why)) = endpoint.secret.as_ref().map(|secret| secret.read(&loaded.host)) {
+            ui.warn(&format!("webhook {}: {why}: no event is sent to it", endpoint.name));
+        }
+    }
 }
 
 fn warn_of_metrics(ui: &mut Ui, trouble: Option<String>) {

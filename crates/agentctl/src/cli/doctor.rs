@@ -1,9 +1,10 @@
 //! `agentctl doctor`: the checks of this machine, the mechanisms in use, and missing parts.
 
-use agentctl_core::ask::{Check, CheckState, Fleet};
+use agentctl_core::ask::{Check, CheckState};
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 
+use crate::config::Loaded;
 use crate::face::doctor_context;
 use crate::failure::Outcome;
 use crate::text::one_line;
@@ -17,8 +18,8 @@ pub(super) struct DoctorArgs {
     json: bool,
 }
 
-pub(super) fn cmd_doctor(ui: &mut Ui, fleet: &Fleet, args: &DoctorArgs) -> Outcome {
-    let document = fleet.doctor(&doctor_context(&fleet.host));
+pub(super) fn cmd_doctor(ui: &mut Ui, loaded: &Loaded, args: &DoctorArgs) -> Outcome {
+    let document = loaded.fleet().doctor(&doctor_context(&loaded.host));
     if args.json {
         ui.json(&document)?;
     } else {

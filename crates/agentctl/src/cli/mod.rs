@@ -1,6 +1,7 @@
 //! The command tree and its dispatch: one file per command, one line each here.
 
 mod adapters;
+mod config;
 mod daemon;
 mod demo;
 mod doctor;
@@ -71,6 +72,8 @@ enum Command {
     Prune(runs::PruneArgs),
     Daemon(daemon::DaemonArgs),
     Doctor(doctor::DoctorArgs),
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     Adapters(adapters::AdaptersArgs),
     Demo(demo::DemoArgs),
     Schema(schema::SchemaArgs),
@@ -101,23 +104,23 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Why(args) => with_fleet(ui, why::cmd_why, &args),
         Command::Logs(args) => with_fleet(ui, logs::cmd_logs, &args),
         Command::Launch(args) => {
-            let loaded = with_safe_commands(ui)?;
+            let loaded = for_launch(ui)?;
             launch::cmd_launch(ui, &loaded.fleet(), &loaded.defaults, args)
         }
         Command::Resume(args) => {
-            let loaded = with_safe_commands(ui)?;
+            let loaded = for_launch(ui)?;
             resume::cmd_resume(ui, &loaded.fleet(), &loaded.defaults, args)
         }
         Command::Runs(args) => {
             let loaded = loaded(ui)?;
             runs::cmd_runs(ui, &loaded.fleet(), &loaded.defaults, &args)
         }
-        Command::Prune(args) => with_fleet(ui, runs::cmd_prune, &args),
+        Command::Prune(args) => without_sources(ui, runs::cmd_prune, &args),
         Command::Stop(args) => with_fleet(ui, stop::cmd_stop, &args),
         Command::Events(args) => with_fleet(ui, events::cmd_events, &args),
         Command::Wait(args) => with_fleet(ui, wait::cmd_wait, &args),
-        Command::Lock(args) => with_fleet(ui, locks::cmd_lock, &args),
-        Command::Unlock(args) => with_fleet(ui, locks::cmd_unlock, &args),
+        Command::Lock(args) => without_sources(ui, locks::cmd_lock, &args),
+        Command::Unlock(args) => without_sources(ui, locks::cmd_unlock, &args),
         Command::Locks(args) => with_fleet(ui, locks::cmd_locks, &args),
         Command::Daemon(args) => {
             // Unsafe settings are reported by the command itself: a daemon in the background has only
@@ -129,10 +132,17 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             let loaded = loaded(ui)?;
             fuses::cmd_fuse(ui, &loaded, command)
         }
-        Command::Fuses(args) => with_fleet(ui, fuses::cmd_fuses, &args),
-        Command::Doctor(args) => with_fleet(ui, doctor::cmd_doctor, &args),
-        Command::Adapters(args) => with_fleet(ui, adapters::cmd_adapters, &args),
-        Command::Demo(args) => with_fleet(ui, demo::cmd_demo, &args),
+        Command::Fuses(args) => without_sources(ui, fuses::cmd_fuses, &args),
+        Command::Doctor(args) => {
+            let loaded = crate::config::load_all()?;
+            doctor::cmd_doctor(ui, &loaded, &args)
+        }
+        Command::Config(command) => {
+            let loaded = crate::config::load_all()?;
+            config::cmd_config(ui, &loaded, &command)
+        }
+        Command::Adapters(args) => without_sources(ui, adapters::cmd_adapters, &args),
+        Command::Demo(args) => without_sources(ui, demo::cmd_demo, &args),
         Command::Schema(args) => schema::cmd_schema(ui, &args),
         Command::Completions(args) => manual::cmd_completions(ui, &args),
         Command::Man(args) => manual::cmd_man(ui, &args),
@@ -140,8 +150,31 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
     }
 }
 
-/// Runs a command that needs nothing of the configuration but the host and the adapters.
+/// Runs a command that looks for sessions. If the homes or servers of the configuration cannot be read, its
+/// answer may lack some of them, and the exit code says so.
 fn with_fleet<A>(ui: &mut Ui, command: fn(&mut Ui, &Fleet, &A) -> Outcome, args: &A) -> Outcome {
+    let loaded = loaded(ui)?;
+    let outcome = command(ui, &loaded.fleet(), args);
+    if !loaded.sources_may_be_missing() {
+        return outcome;
+    }
+    match outcome {
+        Ok(code) if code == ExitCode::SUCCESS => Ok(ExitCode::from(Kind::Unanswered.exit_code())),
+        Err(failure) if failure.is_not_found() => {
+            let message = format!("{}, and not every source is known", failure.message());
+            Err(Failure::new(Kind::Unanswered, message)
+                .hint("`agentctl config check` shows what is wrong with the configuration"))
+        }
+        outcome => outcome,
+    }
+}
+
+/// Runs a command whose answer does not depend on the configured homes and servers.
+fn without_sources<A>(
+    ui: &mut Ui,
+    command: fn(&mut Ui, &Fleet, &A) -> Outcome,
+    args: &A,
+) -> Outcome {
     let fleet = loaded(ui)?.fleet();
     command(ui, &fleet, args)
 }
@@ -153,16 +186,19 @@ fn loaded(ui: &mut Ui) -> Result<Loaded, Failure> {
     Ok(loaded)
 }
 
-/// Reads environment and configuration for a command that runs the hooks of the configuration. It fails
-/// if another user could have written them.
-fn with_safe_commands(ui: &mut Ui) -> Result<Loaded, Failure> {
+/// Reads environment and configuration for a command that starts an agent. It fails if a setting of launches
+/// cannot be used, or if another user could have written the hooks.
+fn for_launch(ui: &mut Ui) -> Result<Loaded, Failure> {
     let loaded = crate::config::load_all()?;
-    loaded.check_commands()?;
+    loaded.check_launch()?;
     warn_of_settings(ui, &loaded);
     Ok(loaded)
 }
 
 fn warn_of_settings(ui: &mut Ui, loaded: &Loaded) {
+    for finding in &loaded.findings {
+        ui.warn(&finding.sentence());
+    }
     for warning in &loaded.warnings {
         ui.warn(warning);
     }

@@ -12,6 +12,7 @@ use agentctl_core::model::{Listing, Message, Session};
 use clap::Args;
 use serde_json::Value;
 
+use crate::config::ConfigDocument;
 use crate::daemon::status::DaemonStatus;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
@@ -42,6 +43,7 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("runs", value(schemars::schema_for!(RunsDocument))),
         ("prune", value(schemars::schema_for!(PruneDocument))),
         ("daemon", value(schemars::schema_for!(DaemonStatus))),
+        ("config", value(schemars::schema_for!(ConfigDocument))),
         ("error", value(schemars::schema_for!(crate::failure::ErrorDocument<'_>))),
     ])
 }

@@ -1,16 +1,16 @@
 //! The tables of the daemon: `[[webhooks]]`, `[notify]` and `[metrics]`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use agentctl_core::adapters;
 use agentctl_core::events::EventKind;
 use agentctl_core::host::{Host, Secret};
 use serde::Deserialize;
 
+use super::finding::Problem;
 use super::settings::{METRICS_LISTEN, MetricsSettings, NotifySettings, check_token};
 use super::webhook::{WebhookEndpoint, check_secret};
 use super::{Hidden, Span, expand, relative, secret};
-use crate::failure::{Failure, Kind};
 
 /// Maximum `timeout` of a webhook.
 const MAX_WEBHOOK_TIMEOUT: std::time::Duration = std::time::Duration::from_mins(1);
@@ -82,33 +82,38 @@ impl MetricsTable {
     }
 }
 
-/// Reads the webhook endpoints and makes their names unique.
+/// Reads the webhook endpoints and makes their names unique. One that cannot be used is left out.
 pub(super) fn webhooks(
     host: &Host,
     tables: Vec<WebhookTable>,
-    path: &Path,
-) -> Result<Vec<WebhookEndpoint>, Failure> {
+    problems: &mut Vec<Problem>,
+) -> Vec<WebhookEndpoint> {
     let mut all: Vec<WebhookEndpoint> = Vec::new();
     for (index, table) in tables.into_iter().enumerate() {
         let wrong = |key: &str, what: String| {
-            let message = format!("{}: [[webhooks]] {}: {key}: {what}", path.display(), index + 1);
-            Failure::new(Kind::Failed, message)
+            Problem::new(format!("[[webhooks]] {}: {key}", index + 1), what)
         };
-        let mut endpoint = webhook(host, table, &wrong)?;
+        let mut endpoint = match webhook(host, table, &wrong) {
+            Ok(endpoint) => endpoint,
+            Err(problem) => {
+                problems.push(problem);
+                continue;
+            }
+        };
         let same = all.iter().filter(|e| e.url() == endpoint.url() || e.name == endpoint.name);
         if same.count() > 0 {
             endpoint.name = format!("{} ({})", endpoint.name, index + 1);
         }
         all.push(endpoint);
     }
-    Ok(all)
+    all
 }
 
 fn webhook(
     host: &Host,
     table: WebhookTable,
-    wrong: &dyn Fn(&str, String) -> Failure,
-) -> Result<WebhookEndpoint, Failure> {
+    wrong: &dyn Fn(&str, String) -> Problem,
+) -> Result<WebhookEndpoint, Problem> {
     // The error does not contain the URL, which may hold a secret.
     let mut endpoint = WebhookEndpoint::parse(&table.url.0)
         .map_err(|why| wrong("url", why).hint("write it like https://hooks.example/agentctl"))?;
@@ -148,10 +153,8 @@ fn webhook(
 }
 
 /// Reads the settings of notifications.
-pub(super) fn notify(table: NotifyTable, path: &Path) -> Result<NotifySettings, Failure> {
-    let wrong = |key: &str, what: String| {
-        Failure::new(Kind::Failed, format!("{}: notify.{key}: {what}", path.display()))
-    };
+pub(super) fn notify(table: NotifyTable) -> Result<NotifySettings, Problem> {
+    let wrong = |key: &str, what: String| Problem::new(format!("notify.{key}"), what);
     if let Some(command) = &table.command {
         let program = command.first().map_or("", String::as_str);
         if program.is_empty() {
@@ -172,14 +175,8 @@ pub(super) fn notify(table: NotifyTable, path: &Path) -> Result<NotifySettings, 
 }
 
 /// Reads the settings of metrics. A `listen` address beyond loopback needs `allow_remote = true` as well.
-pub(super) fn metrics(
-    host: &Host,
-    table: MetricsTable,
-    path: &Path,
-) -> Result<MetricsSettings, Failure> {
-    let wrong = |key: &str, what: String| {
-        Failure::new(Kind::Failed, format!("{}: metrics.{key}: {what}", path.display()))
-    };
+pub(super) fn metrics(host: &Host, table: MetricsTable) -> Result<MetricsSettings, Problem> {
+    let wrong = |key: &str, what: String| Problem::new(format!("metrics.{key}"), what);
     let listen = match &table.listen {
         None => METRICS_LISTEN,
         Some(text) => text.parse().map_err(|_| {

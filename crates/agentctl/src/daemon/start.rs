@@ -21,12 +21,18 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(5);
 /// Written to the `--ready` pipe by a new daemon when it serves.
 pub const READY: &[u8] = b"ready\n";
+/// Written to the `--ready` pipe by a new daemon that does not serve with its configuration; the reason follows.
+const REFUSED: &[u8] = b"refused: ";
+/// Maximum number of bytes that are read from the `--ready` pipe.
+const MAX_WORD_BYTES: u64 = 4096;
 
 /// Why there is no connection to a daemon.
 #[derive(Debug)]
 pub enum NotConnected {
     /// The socket is not trusted, and no daemon can be started there.
     Untrusted(ClientError),
+    /// A new daemon refused to serve with this configuration.
+    Refused(String),
     /// Anything else.
     Failed(Failure),
 }
@@ -42,6 +48,10 @@ impl From<NotConnected> for Failure {
         match why {
             NotConnected::Untrusted(error) => Self::new(Kind::Failed, error.to_string())
                 .hint("set XDG_RUNTIME_DIR to a directory of your own, or unset it"),
+            NotConnected::Refused(why) => {
+                Self::new(Kind::Failed, format!("the daemon did not start: {why}"))
+                    .hint("`agentctl config check` shows what is wrong with the configuration")
+            }
             NotConnected::Failed(failure) => failure,
         }
     }
@@ -63,7 +73,11 @@ pub fn ensure(host: &Host) -> Result<(Client, bool), NotConnected> {
     place.prepare().map_err(|error| failed(error.to_string()))?;
     let until = Instant::now() + START_TIMEOUT;
     loop {
-        let fresh = start(host, &place).map_err(|error| failed(error.to_string()))?;
+        let fresh = match start(host, &place).map_err(|error| failed(error.to_string()))? {
+            Started::Serves => true,
+            Started::Ended => false,
+            Started::Refused(why) => return Err(NotConnected::Refused(why)),
+        };
         match Client::connect(&place, HELLO_TIMEOUT) {
             Ok(client) => return Ok((client, fresh)),
             // Race: another new daemon holds the lock and does not listen yet, or an old one is ending.
@@ -89,15 +103,28 @@ pub fn unasked(error: &ClientError) -> Failure {
     }
 }
 
-/// Starts a daemon and waits until it serves or ends; says whether it serves.
-fn start(host: &Host, place: &Place) -> std::io::Result<bool> {
+/// The result of starting a daemon.
+enum Started {
+    Serves,
+    /// It ended without a word; another one may serve.
+    Ended,
+    /// It does not serve with this configuration.
+    Refused(String),
+}
+
+/// Starts a daemon and waits until it serves or ends.
+fn start(host: &Host, place: &Place) -> std::io::Result<Started> {
     let (mut ready, theirs) = std::io::pipe()?;
     // The daemon outlives this process.
     drop(spawn(host, place, theirs.into())?);
     let mut word = Vec::new();
     // The daemon writes one word and closes the pipe, or exits: both end the read.
-    let _broken = ready.by_ref().take(64).read_to_end(&mut word);
-    Ok(word == READY)
+    let _broken = ready.by_ref().take(MAX_WORD_BYTES).read_to_end(&mut word);
+    Ok(match word.strip_prefix(REFUSED) {
+        Some(why) => Started::Refused(String::from_utf8_lossy(why).into_owned()),
+        None if word == READY => Started::Serves,
+        None => Started::Ended,
+    })
 }
 
 fn spawn(host: &Host, place: &Place, ready: OwnedFd) -> std::io::Result<std::process::Child> {
@@ -130,6 +157,15 @@ pub(super) fn report_ready(ready: Option<File>, manager: Option<&str>) {
     }
     if let Some(manager) = manager {
         let _gone = notify(manager, b"READY=1\n");
+    }
+}
+
+/// Reports on the `--ready` pipe that the daemon does not serve with its configuration.
+pub fn report_refusal(ready: Option<File>, why: &str) {
+    use std::io::Write;
+    if let Some(mut pipe) = ready {
+        // The starting process may have exited.
+        let _gone = pipe.write_all(&[REFUSED, why.as_bytes()].concat());
     }
 }
 

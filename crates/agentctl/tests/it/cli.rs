@@ -169,26 +169,6 @@ fn bad_input_gets_one_sentence_a_hint_and_exit_2() {
 }
 
 #[test]
-fn a_bad_configuration_names_file_line_and_key() {
-    sandboxed(|| {
-        let home = home();
-        for (text, words) in [
-            ("\n\n[roots]\nnobody = []\n", ["config.toml", "roots.nobody"]),
-            ("[deadline]\nlive = \"soon\"\n", ["line 2", "`soon` is not a span"]),
-            ("# x\ncolour = true\n", ["line 2", "unknown field `colour`"]),
-            ("[[[\n", ["line 1", "config.toml"]),
-        ] {
-            home.write(".config/agentctl/config.toml", text);
-            let output = home.run(&["list"]);
-            assert_eq!(output.code, Some(1), "{text}");
-            for word in words {
-                assert!(output.stderr.contains(word), "{word}: {}", output.stderr);
-            }
-        }
-    });
-}
-
-#[test]
 fn a_closed_reader_is_no_error() {
     sandboxed(|| {
         let home = planted();

@@ -359,7 +359,7 @@ fn no_foreign_text_reaches_the_terminal_raw() {
             ".config/agentctl/config.toml",
             format!("[roots]\n\"{}\" = []\n", "\\u001b]0;x\\u0007"),
         );
-        let wrong = home.run(&["list"]);
+        let wrong = home.run(&["config", "check"]);
         assert_eq!(wrong.code, Some(1));
         assert_harmless(&wrong.stderr);
         crate::configure(&home, &[], "");

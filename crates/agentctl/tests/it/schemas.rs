@@ -1,5 +1,6 @@
 //! The JSON schemas: `docs/schema` is current, and real answers follow the schemas.
 
+use agentctl::config::ConfigDocument;
 use agentctl::daemon::status::DaemonStatus;
 use agentctl_core::ask::{
     AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, PruneDocument, RunsDocument,
@@ -162,6 +163,7 @@ fn answers(home: &TestHome) -> Vec<(&'static str, Vec<Value>)> {
         ("runs", one(&["runs", "--json"])),
         ("prune", one(&["prune", "--json"])),
         ("daemon", one(&["daemon", "status", "--json"])),
+        ("config", one(&["config", "show", "--json"])),
         ("error", one(&["status", "nosuch", "--json"])),
     ]
 }
@@ -205,6 +207,7 @@ fn written_again(name: &str, document: &Value) -> Value {
         "runs" => again::<RunsDocument>(document),
         "prune" => again::<PruneDocument>(document),
         "daemon" => again::<DaemonStatus>(document),
+        "config" => again::<ConfigDocument>(document),
         // It is only printed.
         "error" => document.clone(),
         other => panic!("no type is named for {other}"),

@@ -168,7 +168,7 @@ fn an_invalid_configuration_is_reported_with_file_and_key_and_without_secrets() 
         let home = home();
         let config = |text: &str| {
             home.write(".config/agentctl/config.toml", text);
-            home.run(&["list"])
+            home.run(&["config", "check"])
         };
         let hook = |rest: &str| {
             format!("[[webhooks]]\nurl = \"https://hook.example/TOPSECRET\"\n{rest}\n")
@@ -199,24 +199,27 @@ fn an_invalid_configuration_is_reported_with_file_and_key_and_without_secrets() 
                     .into(),
                 "nothing is sent to",
             ),
-            ("[[webhooks]]\nname = \"x\"".into(), "missing field `url`"),
+            ("[[webhooks]]\nname = \"x\"".into(), "[[webhooks]] 1: url: it is missing"),
             (
                 hook("secret = \"TOPSECRET\"\nsecret_env = \"X\""),
                 "1: secret: there is more than one",
             ),
             (hook("secret = \"\""), "1: secret: it is empty"),
             (hook("secret = \"whsec_TOP SECRET\""), "1: secret: its secret begins with whsec_"),
-            (hook("secret = 7070707"), "line 3: a text in quotes belongs here"),
+            (
+                hook("secret = 7070707"),
+                "line 3: [[webhooks]] 1: secret: a text in quotes belongs here",
+            ),
             (hook("secret = TOPSECRET"), "line 3"),
             (hook("types = [\"session.gone\"]"), "1: types: `session.gone` is no type of event"),
             (hook("adapters = [\"emacs\"]"), "1: adapters: `emacs`: there is no such adapter"),
             (hook("timeout = \"2m\""), "1: timeout: it is not between"),
-            (hook("colour = 1"), "line 3: unknown field `colour`"),
+            (hook("colour = 1"), "line 3: [[webhooks]] 1: colour: unknown key"),
             (hook("") + &hook("timeout = \"0s\""), "[[webhooks]] 2: timeout"),
             ("[notify]\ncommand = []".into(), "notify.command: it is empty"),
             ("[notify]\ncommand = [\"./x\"]".into(), "notify.command: `./x` is a relative path"),
             ("[notify]\non = [\"lunch\"]".into(), "notify.on: `lunch` is no type of event"),
-            ("[notify]\nsound = true".into(), "line 2: unknown field `sound`"),
+            ("[notify]\nsound = true".into(), "line 2: notify.sound: unknown key"),
         ] {
             let run = config(&text);
             assert_eq!(run.code, Some(1), "{text}\n{}", run.stderr);

@@ -92,6 +92,8 @@ pub(super) enum Alone {
     OtherWorld,
     /// The process at the daemon's socket is not trusted.
     Untrusted(ClientError),
+    /// No daemon serves with this configuration.
+    NoDaemon(String),
 }
 
 /// Events from the daemon.
@@ -120,6 +122,9 @@ impl Remote {
             Ok(Some(client)) => client,
             Ok(None) => return Ok(Err(Alone::Ended)),
             Err(NotConnected::Untrusted(error)) => return Ok(Err(Alone::Untrusted(error))),
+            Err(why @ NotConnected::Refused(_)) => {
+                return Ok(Err(Alone::NoDaemon(Failure::from(why).to_string())));
+            }
             Err(why) => return Err(why.into()),
         };
         if client.welcome.fingerprint != crate::client::fingerprint(host) {

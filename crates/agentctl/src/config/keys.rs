@@ -1,0 +1,231 @@
+//! Every key of the configuration file: its type, its default and what reads it. The check of a file, `config
+//! show` and the page docs/CONFIGURATION.md agree with this list.
+
+use agentctl_core::adapters::{self, Settings};
+use agentctl_core::ask::LaunchDefaults;
+use agentctl_core::host::Deadlines;
+
+use super::settings::METRICS_LISTEN;
+
+/// The type of the value of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyType {
+    /// A text.
+    Text,
+    /// A text that `config show` and errors do not print.
+    Secret,
+    /// A URL, whose path may hold a secret.
+    Url,
+    /// The path of a file or directory; `~` is the home directory.
+    Path,
+    /// A duration: `30s`, `10m`, `2h`, `7d`.
+    Span,
+    /// `true` or `false`.
+    Flag,
+    /// A list of texts.
+    Texts,
+    /// A list of paths.
+    Paths,
+    /// One of these words.
+    Choice(Vec<&'static str>),
+}
+
+/// The group of settings that a key belongs to. It decides which commands refuse to work when the key cannot
+/// be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// The defaults of launches.
+    Launch,
+    /// The places where sessions are looked for, and the deadlines for that.
+    Sources,
+    /// How long the folders of ended runs are kept.
+    Runs,
+    /// Webhooks, notifications and metrics.
+    Daemon,
+    /// The whole file, or an unknown key: any setting may be missing.
+    #[default]
+    Any,
+}
+
+/// One key of the configuration file.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// The name with its tables: `deadline.live`, `webhooks[].url`.
+    pub name: String,
+    /// The type of its value.
+    pub kind: KeyType,
+    /// The value that is used without the key, as `config show` prints it; empty if there is none.
+    pub default: String,
+    /// A table that lacks this key is refused.
+    pub required: bool,
+}
+
+impl KeyType {
+    /// Says which value belongs to a key of this type.
+    #[must_use]
+    pub fn expected(&self) -> String {
+        match self {
+            Self::Text | Self::Secret | Self::Url | Self::Path => {
+                "a text in quotes belongs here".into()
+            }
+            Self::Span => "a span belongs here, such as \"30s\", \"10m\", \"2h\" or \"7d\"".into(),
+            Self::Flag => "true or false belongs here".into(),
+            Self::Texts => "a list of texts belongs here, such as [\"a\", \"b\"]".into(),
+            Self::Paths => "a list of paths belongs here, such as [\"~/a\", \"/srv/b\"]".into(),
+            Self::Choice(words) => {
+                let words: Vec<_> = words.iter().map(|word| format!("\"{word}\"")).collect();
+                format!("{} belongs here", words.join(" or "))
+            }
+        }
+    }
+}
+
+impl Part {
+    /// Returns the group of a key, by its first table. An unknown one may be any setting.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        let first = name.split(['.', '[']).next().unwrap_or_default();
+        match first {
+            "adapter" | "model" | "permissions" | "hooks" => Self::Launch,
+            "roots" | "deadline" => Self::Sources,
+            "runs" => Self::Runs,
+            "webhooks" | "notify" | "metrics" => Self::Daemon,
+            _ => match adapters::ALL.iter().find(|adapter| adapter.name() == first) {
+                Some(adapter) => match adapter.settings() {
+                    Settings::Gateways => Self::Sources,
+                    Settings::Choices(_) => Self::Launch,
+                    Settings::None => Self::Any,
+                },
+                None => Self::Any,
+            },
+        }
+    }
+}
+
+/// Returns every key, in the order of the documentation.
+#[must_use]
+pub fn keys() -> Vec<Key> {
+    let key = |name: &str, kind: KeyType, default: &str| Key {
+        name: name.to_owned(),
+        kind,
+        default: default.to_owned(),
+        required: false,
+    };
+    let required = |name: &str| Key { required: true, ..key(name, KeyType::Url, "") };
+    let names = || adapters::ALL.iter().map(|adapter| adapter.name());
+    let deadlines = Deadlines::default();
+    let mut all = vec![
+        key("adapter", KeyType::Choice(names().collect()), "the first that is installed"),
+        key("model", KeyType::Text, "the agent's own"),
+        key("permissions", KeyType::Choice(vec!["default", "edits", "bypass"]), "default"),
+    ];
+    all.extend(names().map(|name| key(&format!("roots.{name}"), KeyType::Paths, "")));
+    all.extend([
+        key("deadline.live", KeyType::Span, &span(deadlines.live)),
+        key("deadline.all", KeyType::Span, &span(deadlines.all)),
+        key("deadline.launch", KeyType::Span, &span(deadlines.launch)),
+        key("deadline.gateway", KeyType::Span, &span(deadlines.gateway)),
+        key("runs.keep", KeyType::Span, &span(LaunchDefaults::default().keep)),
+        key("hooks.on_create", KeyType::Texts, ""),
+        key("hooks.on_complete", KeyType::Texts, ""),
+    ]);
+    for adapter in adapters::ALL {
+        let name = adapter.name();
+        match adapter.settings() {
+            Settings::None => {}
+            Settings::Choices(settings) => all.extend(settings.iter().map(|setting| {
+                let default = setting.values.first().copied().unwrap_or_default();
+                let kind = KeyType::Choice(setting.values.to_vec());
+                key(&format!("{name}.{}", setting.key), kind, default)
+            })),
+            Settings::Gateways => {
+                let field = |field: &str| format!("{name}.gateways[].{field}");
+                all.extend([
+                    required(&field("url")),
+                    key(&field("name"), KeyType::Text, ""),
+                    key(&field("token"), KeyType::Secret, ""),
+                    key(&field("token_env"), KeyType::Text, ""),
+                    key(&field("token_file"), KeyType::Path, ""),
+                    key(&field("ca_file"), KeyType::Path, "the system's"),
+                    key(&field("insecure"), KeyType::Flag, "false"),
+                    key(&field("admin"), KeyType::Flag, "false"),
+                ]);
+            }
+        }
+    }
+    all.extend([
+        required("webhooks[].url"),
+        key("webhooks[].name", KeyType::Text, "the host of the url"),
+        key("webhooks[].secret", KeyType::Secret, ""),
+        key("webhooks[].secret_env", KeyType::Text, ""),
+        key("webhooks[].secret_file", KeyType::Path, ""),
+        key("webhooks[].body_signatures", KeyType::Flag, "false"),
+        key("webhooks[].types", KeyType::Texts, "all"),
+        key("webhooks[].adapters", KeyType::Texts, "all"),
+        key("webhooks[].allow_private", KeyType::Flag, "false"),
+        key("webhooks[].timeout", KeyType::Span, "10s"),
+        key("webhooks[].ca_file", KeyType::Path, "the system's"),
+        key("notify.command", KeyType::Texts, "the program of the desktop"),
+        key("notify.on", KeyType::Texts, "[\"waiting\", \"stopped\", \"error\"]"),
+        key("metrics.listen", KeyType::Text, &METRICS_LISTEN.to_string()),
+        key("metrics.token", KeyType::Secret, "one is generated"),
+        key("metrics.token_env", KeyType::Text, ""),
+        key("metrics.token_file", KeyType::Path, ""),
+        key("metrics.allow_remote", KeyType::Flag, "false"),
+        key("metrics.hosts", KeyType::Texts, "[]"),
+    ]);
+    all
+}
+
+/// Formats a duration as it is written in the file.
+fn span(time: std::time::Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds % 86_400 == 0 => format!("{}d", seconds / 86_400),
+        seconds => format!("{seconds}s"),
+    }
+}
+
+/// Returns the known name that is nearest to a name with a typing error; `None` if none is near.
+pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (name.chars().count() / 3).clamp(1, 3);
+    let distances = known.into_iter().map(|word| (distance(name, word), word));
+    distances.filter(|(steps, _)| *steps <= limit).min_by_key(|(steps, _)| *steps).map(|(_, w)| w)
+}
+
+/// Counts the insertions, deletions, replacements and swaps of neighbours between two words.
+fn distance(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];
+    for (i, a) in from.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, b) in to.iter().enumerate() {
+            let replaced = rows[i][j] + usize::from(a != b);
+            let mut best = replaced.min(rows[i][j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
+                best = best.min(rows[i - 1][j - 1] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[from.len()][to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_typing_error_is_recognised_and_another_word_is_not() {
+        let known = ["model", "adapter", "roots", "metrics"];
+        for (typed, meant) in [
+            ("modle", Some("model")),
+            ("adpter", Some("adapter")),
+            ("root", Some("roots")),
+            ("colour", None),
+            ("x", None),
+        ] {
+            assert_eq!(nearest(typed, known), meant, "{typed}");
+        }
+    }
+}

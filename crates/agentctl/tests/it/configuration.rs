@@ -1,0 +1,238 @@
+//! The configuration file: a broken setting is reported with file, line and key, and stops only the commands
+//! that would act on it.
+
+use testkit::{Output, TestHome, eventually, sandboxed};
+
+use crate::launched::{folder, launch};
+use crate::{configure, home};
+
+const CONFIG: &str = ".config/agentctl/config.toml";
+
+/// Runs a command with this configuration file.
+fn with(home: &TestHome, config: &str, args: &[&str]) -> Output {
+    home.write(CONFIG, config);
+    home.run(args)
+}
+
+fn assert_said(output: &Output, words: &[&str]) {
+    for word in words {
+        assert!(output.stderr.contains(word), "{word} is not in: {}", output.stderr);
+    }
+}
+
+#[test]
+fn a_typo_stops_no_command_that_does_not_depend_on_it() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[sleep:600000]]", &[]);
+        let config = "[metrics]\nlisten = \"127.0.0.1:0\"\nprot = 9200\n";
+        for args in [
+            &["list"][..],
+            &["status", &id],
+            &["why", &id],
+            &["logs", &id],
+            &["locks"],
+            &["runs"],
+            &["fuses"],
+            &["doctor"],
+            &["lock", "w"],
+            &["unlock", "w"],
+            &["adapters"],
+            &["daemon", "stop"],
+            &["stop", &id],
+        ] {
+            let output = with(&home, config, args);
+            assert_eq!(output.code, Some(0), "{args:?}: {}", output.stderr);
+            if args != ["doctor"] {
+                assert_said(&output, &["config.toml line 3: metrics.prot: unknown key"]);
+            }
+        }
+        // A launch has nothing to do with metrics.
+        let launched = home.run(&["launch", "demo", "-p", "x [[say:ok]]", "--wait"]);
+        assert_eq!(launched.code, Some(0), "{}", launched.stderr);
+    });
+}
+
+#[test]
+fn an_answer_that_may_lack_a_source_has_exit_code_3() {
+    sandboxed(|| {
+        let home = home();
+        for config in [
+            "[roots]\nclaude-code = \"/srv/agent\"\n",
+            "[roots]\nclaude-cod = [\"/srv/agent\"]\n",
+            "[deadline]\nlive = \"soon\"\n",
+            "[[openclaw.gateways]]\nname = \"x\"\n",
+            "[root]\n",
+            "[homes]\n",
+            "[[[\n",
+        ] {
+            let listed = with(&home, config, &["list"]);
+            assert_eq!(listed.code, Some(3), "{config}{}", listed.stderr);
+            assert_said(&listed, &["config.toml line "]);
+            let absent = home.run(&["status", "nosuchsession"]);
+            assert_eq!(absent.code, Some(3), "{config}{}", absent.stderr);
+            assert_said(&absent, &["no session matches", "not every source is known"]);
+        }
+        let listed = with(&home, "modle = \"opus\"\n", &["list"]);
+        assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+    });
+}
+
+#[test]
+fn a_command_that_would_act_on_a_broken_setting_refuses() {
+    sandboxed(|| {
+        let home = home();
+        folder(&home, "w");
+        for (config, key) in [
+            ("permissions = \"edit\"\n", "line 1: permissions: `edit` is not one of its values"),
+            ("modle = \"opus\"\n", "line 1: modle: unknown key"),
+            ("[hooks]\non_complete = \"true\"\n", "line 2: hooks.on_complete: a list of texts"),
+            ("[deadline]\nlaunch = 5\n", "line 2: deadline.launch: a span belongs here"),
+            ("[runs]\nkeep = \"for ever\"\n", "line 2: runs.keep: `for ever` is not a span"),
+            ("[[[\n", "line 1: it is not valid TOML"),
+        ] {
+            let refused = with(&home, config, &["launch", "demo", "-p", "x", "--cwd", "w"]);
+            assert_eq!(refused.code, Some(1), "{config}{}", refused.stderr);
+            assert_said(&refused, &["error: ", "config.toml", key]);
+        }
+        for (config, key) in [
+            ("[[webhooks]]\nname = \"x\"\n", "[[webhooks]] 1: url: it is missing"),
+            ("[notify]\non = [\"lunch\"]\n", "line 2: notify.on: `lunch` is no type of event"),
+            ("[metrics]\ntoken = 5\n", "line 2: metrics.token: a text in quotes"),
+        ] {
+            for args in [&["daemon", "run"][..], &["daemon", "start"], &["daemon", "restart"]] {
+                let refused = with(&home, config, args);
+                assert_eq!(refused.code, Some(1), "{args:?} {config}{}", refused.stderr);
+                assert_said(&refused, &["error: ", "config.toml", key]);
+            }
+        }
+    });
+}
+
+#[test]
+fn events_go_on_without_a_daemon_that_refuses_the_configuration() {
+    sandboxed(|| {
+        let home = home();
+        configure(&home, &[], "[[webhooks]]\nname = \"x\"\n");
+        let mut events = home
+            .command(&["events"])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut lines =
+            std::io::BufRead::lines(std::io::BufReader::new(events.stderr.take().expect("piped")));
+        let said = eventually("the reason is told", || {
+            lines.next()?.ok().filter(|line| line.contains("watches by itself"))
+        });
+        assert!(said.contains("[[webhooks]] 1: url: it is missing"), "{said}");
+        events.kill().expect("killed");
+        events.wait().expect("reaped");
+    });
+}
+
+#[test]
+fn no_run_is_removed_while_it_is_unknown_how_long_runs_are_kept() {
+    sandboxed(|| {
+        let home = home();
+        let launched = home.run(&["launch", "demo", "-p", "x [[say:ok]]", "--wait"]);
+        assert_eq!(launched.code, Some(0), "{}", launched.stderr);
+        let kept = with(&home, "[runs]\nkep = \"1ms\"\n", &["runs", "--json"]);
+        assert_eq!(kept.json()["runs"].as_array().map(Vec::len), Some(1), "{kept:?}");
+        let kept = with(&home, "[runs]\nkeep = \"0s\"\n", &["runs", "--json"]);
+        assert_eq!(kept.json()["runs"].as_array().map(Vec::len), Some(0), "{kept:?}");
+    });
+}
+
+#[test]
+fn config_check_names_file_line_key_and_the_key_that_was_meant() {
+    sandboxed(|| {
+        let mut home = home();
+        let check = ["config", "check"];
+        for (config, words) in [
+            ("\nmodle = \"opus\"\n", &["line 2: modle: unknown key", "did you mean `model`?"][..]),
+            (
+                "model = 5\n",
+                &["line 1: model: a text in quotes belongs here, and this is a number"],
+            ),
+            ("[roots]\ncodx = []\n", &["line 2: roots.codx: there is no such", "mean `codex`?"]),
+            ("adapter = \"emacs\"\n", &["line 1: adapter: `emacs`: there is no such adapter"]),
+            ("[webhooks]\nurl = \"x\"\n", &["line 1: webhooks: write it as [[webhooks]]"]),
+            ("roots = 1\n", &["line 1: roots: it is a table: write [roots]"]),
+            // Every finding is reported, not only the first.
+            ("modle = 1\n[runs]\nkep = 1\n", &["line 1: modle", "line 3: runs.kep"]),
+        ] {
+            let output = with(&home, config, &check);
+            assert_eq!(output.code, Some(1), "{config}{}", output.stderr);
+            assert_said(&output, words);
+            assert!(output.stderr.contains("config.toml"), "{}", output.stderr);
+        }
+        let good = with(&home, "model = \"opus\"\n", &check);
+        assert_eq!((good.code, good.stderr.as_str()), (Some(0), ""), "{good:?}");
+        std::fs::remove_file(home.at(CONFIG)).expect("removed");
+        let none = home.run(&check);
+        assert_eq!(none.code, Some(0), "{none:?}");
+
+        std::fs::create_dir(home.at(CONFIG)).expect("made");
+        let unread = home.run(&check);
+        assert_eq!(unread.code, Some(1), "{unread:?}");
+        assert!(!unread.stderr.contains("AGENTCTL_CONFIG"), "it is not set: {}", unread.stderr);
+        home.set("AGENTCTL_CONFIG", home.path().join("none.toml").to_string_lossy());
+        let unread = home.run(&check);
+        assert_eq!(unread.code, Some(1), "{unread:?}");
+        assert_said(&unread, &["none.toml", "AGENTCTL_CONFIG names this file"]);
+    });
+}
+
+#[test]
+fn config_show_tells_where_each_setting_comes_from_and_hides_secrets() {
+    sandboxed(|| {
+        let mut home = home();
+        home.set("OPENCLAW_GATEWAY_TOKEN", "TOPSECRET");
+        home.set("CODEX_HOME", home.path().join("other").to_string_lossy());
+        let config = "model = \"opus\"\n[deadline]\nlive = \"3s\"\n\
+                      [[webhooks]]\nurl = \"https://hook.example/TOPSECRET\"\nsecret = \"TOPSECRET\"\n\
+                      [[openclaw.gateways]]\nurl = \"wss://gate.example/TOPSECRET\"\ntoken = \"TOPSECRET\"\n\
+                      [metrics]\ntoken = \"0123456789abcdef\"\n";
+        let shown = with(&home, config, &["config", "show"]);
+        assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+        assert!(!shown.stdout.contains("TOPSECRET"), "{}", shown.stdout);
+        assert!(!shown.stdout.contains("0123456789"), "{}", shown.stdout);
+        let as_json = home.run(&["config", "show", "--json"]);
+        assert!(!as_json.stdout.contains("TOPSECRET"), "{}", as_json.stdout);
+        let settings = as_json.json()["settings"].as_array().cloned().expect("settings");
+        let setting = |key: &str| {
+            let found = settings.iter().find(|setting| setting["key"] == key);
+            let found = found.unwrap_or_else(|| panic!("{key} is not in {settings:?}"));
+            (
+                found["value"].as_str().expect("text"),
+                found["source"].as_str().expect("text"),
+                found["line"].as_u64(),
+            )
+        };
+        assert_eq!(setting("model"), ("opus", "file", Some(1)));
+        assert_eq!(setting("deadline.live"), ("3s", "file", Some(3)));
+        assert_eq!(setting("deadline.all"), ("10s", "default", None));
+        assert_eq!(setting("runs.keep"), ("7d", "default", None));
+        assert_eq!(setting("[[webhooks]] 1: url"), ("https://hook.example", "file", Some(5)));
+        assert_eq!(setting("[[webhooks]] 1: secret"), ("(hidden)", "file", Some(6)));
+        assert_eq!(setting("[[openclaw.gateways]] 1: url").0, "wss://gate.example");
+        assert_eq!(setting("metrics.listen"), ("127.0.0.1:9200", "default", None));
+        assert_eq!(setting("CODEX_HOME").1, "environment");
+        let path = home.run(&["config", "path"]);
+        assert_eq!(path.stdout.trim_end(), home.at(CONFIG).to_string_lossy());
+    });
+}
+
+#[test]
+fn a_webhook_without_its_secret_is_reported_when_the_daemon_starts() {
+    sandboxed(|| {
+        let home = home();
+        let config = "[[webhooks]]\nurl = \"https://hook.example/\"\nname = \"ops\"\nsecret_env = \"NO_SUCH_SECRET\"\n";
+        configure(&home, &[], config);
+        let started = home.run(&["daemon", "start"]);
+        assert_eq!(started.code, Some(0), "{}", started.stderr);
+        assert_said(&started, &["webhook ops: NO_SUCH_SECRET is not set"]);
+        home.run(&["daemon", "stop"]);
+    });
+}
