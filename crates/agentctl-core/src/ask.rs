@@ -25,7 +25,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
-pub use self::doctor::{Check, CheckState, DaemonState, DoctorContext, DoctorDocument};
+pub use self::doctor::{
+    Check, CheckState, ConfigFinding, ConfiguredWebhook, DaemonState, DoctorContext, DoctorDocument,
+};
 pub use self::fuses::FusesDocument;
 pub use self::launch::{
     LaunchDefaults, LaunchDocument, LaunchHooks, LaunchNews, LaunchOptions, LaunchRequest,

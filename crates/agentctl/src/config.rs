@@ -21,7 +21,9 @@ use std::time::Duration;
 use agentctl_core::adapters::control::Permissions;
 use agentctl_core::adapters::{self};
 pub use agentctl_core::ask::LaunchDefaults as Defaults;
-use agentctl_core::ask::{Fleet, LaunchHooks};
+use agentctl_core::ask::{
+    ConfigFinding, ConfiguredWebhook, DaemonState, DoctorContext, Fleet, LaunchHooks,
+};
 use agentctl_core::host::{Host, Secret};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::marks;
@@ -35,7 +37,7 @@ use self::document::Document;
 pub use self::finding::Finding;
 use self::finding::Problem;
 pub use self::keys::{Key, KeyType, Part, keys};
-pub(crate) use self::settings::check_token;
+pub(crate) use self::settings::{DESKTOP_PROGRAM, check_token};
 pub use self::settings::{MetricsSettings, NotifySettings};
 pub use self::show::{ConfigDocument, ConfigSetting, SettingSource};
 pub use self::webhook::WebhookEndpoint;
@@ -145,6 +147,27 @@ impl Loaded {
     #[must_use]
     pub fn fleet(&self) -> Fleet {
         Fleet::new(Arc::clone(&self.host), adapters::ALL)
+    }
+
+    /// Returns what `doctor` needs to know about the settings, with this state of the daemon.
+    #[must_use]
+    pub fn doctor_context(&self, daemon: DaemonState) -> DoctorContext {
+        let finding =
+            |found: &Finding| ConfigFinding { what: found.to_string(), hint: found.hint.clone() };
+        let webhook = |endpoint: &WebhookEndpoint| ConfiguredWebhook {
+            name: endpoint.name.clone(),
+            secret: endpoint.secret.clone(),
+        };
+        let (notify, metrics) = (self.notify.as_ref(), self.metrics.as_ref());
+        DoctorContext {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            configuration: path(&self.host),
+            findings: self.findings.iter().map(finding).collect(),
+            webhooks: self.webhooks.iter().map(webhook).collect(),
+            notify_program: notify.map(|settings| settings.program().to_owned()),
+            needs_daemon: !self.webhooks.is_empty() || notify.is_some() || metrics.is_some(),
+            daemon,
+        }
     }
 
     /// Fails if a launch would act on a broken setting: everything but the settings of the daemon.

@@ -1,6 +1,8 @@
 //! The question `doctor`: checks of the kernel's mechanisms, the daemon, the configuration and each agent.
 
-use std::path::{Path, PathBuf};
+mod configured;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -9,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::Fleet;
 use crate::adapters::{Adapter, Found, Look};
 use crate::fleet::{each_adapter, look, roots_of};
-use crate::host::Host;
-use crate::kernel::Mechanism;
+use crate::host::{Host, Secret};
+use crate::kernel::{self, Mechanism};
 use crate::model::{Fault, SCHEMA_VERSION};
 use crate::native::watch::Watch;
 use crate::runs::{Run, Runs};
@@ -31,7 +33,7 @@ pub struct DoctorDocument {
 /// One check of `doctor`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Check {
-    /// `kernel`, `events`, `control`, `config`, or an adapter's name.
+    /// `kernel`, `events`, `daemon`, `control`, `config`, `shell`, or an adapter's name.
     pub area: String,
     /// The object of the check.
     pub name: String,
@@ -60,10 +62,38 @@ pub enum CheckState {
 /// The facts that only the program around this library knows.
 #[derive(Clone, Debug)]
 pub struct DoctorContext {
+    /// The version of the program.
+    pub version: String,
     /// The configuration file, whether it exists or not.
     pub configuration: PathBuf,
+    /// What is wrong with it.
+    pub findings: Vec<ConfigFinding>,
+    /// The configured webhooks.
+    pub webhooks: Vec<ConfiguredWebhook>,
+    /// The program that shows notifications; `None` if they are not configured.
+    pub notify_program: Option<String>,
+    /// Webhooks, notifications or metrics are configured, and only a daemon serves them.
+    pub needs_daemon: bool,
     /// The state of the daemon.
     pub daemon: DaemonState,
+}
+
+/// A setting that cannot be used.
+#[derive(Clone, Debug)]
+pub struct ConfigFinding {
+    /// The file, the line, the key and the reason.
+    pub what: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+/// A configured webhook.
+#[derive(Clone, Debug)]
+pub struct ConfiguredWebhook {
+    /// Its name.
+    pub name: String,
+    /// The secret that signs its events.
+    pub secret: Option<Secret>,
 }
 
 /// The state of the daemon, as far as a client can tell.
@@ -73,6 +103,8 @@ pub enum DaemonState {
     Absent,
     /// A daemon serves.
     Serves {
+        /// The version of its program.
+        version: String,
         /// Why it does not notice changes by itself.
         trouble: Option<String>,
     },
@@ -85,10 +117,16 @@ impl Fleet {
     #[must_use]
     pub fn doctor(&self, context: &DoctorContext) -> DoctorDocument {
         let look = look(self, self.host.deadlines.all);
-        let mut checks = kernel(self, &look);
+        let mut checks = mechanisms(self, &look);
+        checks.extend(configured::limits(kernel::limits()));
         checks.push(changes(self, &context.daemon));
+        checks.push(configured::daemon(context));
         checks.extend(control(&self.host));
-        checks.push(configuration(&self.host, &context.configuration));
+        checks.extend(configured::file(&self.host, context));
+        checks.extend(configured::roots(&self.host));
+        checks.extend(configured::webhooks(&self.host, context));
+        checks.extend(configured::notify(&self.host, context));
+        checks.extend(configured::completions(&self.host));
         let mut faults = Vec::new();
         for &adapter in self.adapters {
             checks.extend(agent(self, adapter, &mut faults));
@@ -114,7 +152,7 @@ impl Check {
     }
 }
 
-fn kernel(fleet: &Fleet, look: &Look) -> Vec<Check> {
+fn mechanisms(fleet: &Fleet, look: &Look) -> Vec<Check> {
     let (host, kernel) = (&fleet.host, &fleet.host.kernel);
     let identity = match kernel.mechanism() {
         Mechanism::Pidfs => Check::new(
@@ -186,7 +224,7 @@ fn kernel(fleet: &Fleet, look: &Look) -> Vec<Check> {
 fn changes(fleet: &Fleet, daemon: &DaemonState) -> Check {
     let check = |state, detail: String| Check::new("events", "changes", state, detail);
     let (observer, trouble) = match daemon {
-        DaemonState::Serves { trouble } => ("the daemon", trouble.clone()),
+        DaemonState::Serves { trouble, .. } => ("the daemon", trouble.clone()),
         DaemonState::Absent => match fleet.watcher() {
             Ok(mut watcher) => {
                 watcher.look();
@@ -226,15 +264,6 @@ fn control(host: &Host) -> Vec<Check> {
             .hint("agentctl keeps what launches leave behind there; make it a folder of yours"),
     };
     vec![stop, kept]
-}
-
-fn configuration(host: &Host, path: &Path) -> Check {
-    let shown = with_tilde(&host.home, &path.to_string_lossy());
-    if path.exists() {
-        Check::new("config", "file", CheckState::Ok, shown)
-    } else {
-        Check::new("config", "file", CheckState::Absent, format!("{shown} (defaults are used)"))
-    }
 }
 
 /// Maximum number of homes per agent that are checked.
@@ -285,7 +314,7 @@ fn agent(fleet: &Fleet, adapter: &'static dyn Adapter, faults: &mut Vec<Fault>) 
                 name,
                 format!("home {label}"),
                 CheckState::Ok,
-                format!("{live} live, {all} sessions in all"),
+                format!("{live} live, {} in all", counted(all, "session")),
             ),
             (_, Some(fault)) => {
                 Check::new(name, format!("home {label}"), CheckState::Failed, fault.message.clone())
@@ -296,6 +325,11 @@ fn agent(fleet: &Fleet, adapter: &'static dyn Adapter, faults: &mut Vec<Fault>) 
         });
     }
     checks
+}
+
+/// Returns a number with its noun: `1 session`, `2 sessions`.
+fn counted(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// Counts the live sessions and all sessions of one home.

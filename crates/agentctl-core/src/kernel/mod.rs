@@ -18,13 +18,17 @@ compile_error!("agentctl runs on Linux and macOS for now");
 
 pub mod deadline;
 pub mod home_limit;
+mod limits;
 mod spawn;
+mod user;
 
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+pub use self::limits::{Limits, limits};
+pub use self::user::user_name;
 pub use platform::{
     ExitWatch, Held, Kernel, NewestPid, give_back_memory, keep_memory_together, release_later,
 };

@@ -59,6 +59,17 @@ fn check(ui: &mut Ui, loaded: &Loaded, json: bool) -> Outcome {
             ui.hint(hint);
         }
     }
+    for (name, root) in
+        loaded.host.roots.iter().flat_map(|(n, all)| all.iter().map(move |r| (n, r)))
+    {
+        if !root.is_dir() {
+            ui.warn(&format!(
+                "{}: roots.{name}: there is no directory {}",
+                path.display(),
+                root.display()
+            ));
+        }
+    }
     for warning in &loaded.warnings {
         ui.warn(warning);
     }

@@ -19,7 +19,7 @@ pub(super) struct DoctorArgs {
 }
 
 pub(super) fn cmd_doctor(ui: &mut Ui, loaded: &Loaded, args: &DoctorArgs) -> Outcome {
-    let document = loaded.fleet().doctor(&doctor_context(&loaded.host));
+    let document = loaded.fleet().doctor(&doctor_context(loaded));
     if args.json {
         ui.json(&document)?;
     } else {

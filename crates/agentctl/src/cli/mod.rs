@@ -135,7 +135,8 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Fuses(args) => without_sources(ui, fuses::cmd_fuses, &args),
         Command::Doctor(args) => {
             let loaded = crate::config::load_all()?;
-            doctor::cmd_doctor(ui, &loaded, &args)
+            let outcome = doctor::cmd_doctor(ui, &loaded, &args);
+            with_missing_sources(&loaded, outcome)
         }
         Command::Config(command) => {
             let loaded = crate::config::load_all()?;
@@ -155,6 +156,11 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
 fn with_fleet<A>(ui: &mut Ui, command: fn(&mut Ui, &Fleet, &A) -> Outcome, args: &A) -> Outcome {
     let loaded = loaded(ui)?;
     let outcome = command(ui, &loaded.fleet(), args);
+    with_missing_sources(&loaded, outcome)
+}
+
+/// Turns a complete answer, or the absence of a session, into a partial answer if sources may be missing.
+fn with_missing_sources(loaded: &Loaded, outcome: Outcome) -> Outcome {
     if !loaded.sources_may_be_missing() {
         return outcome;
     }

@@ -25,6 +25,19 @@ pub struct NotifySettings {
     pub limit: Duration,
 }
 
+/// The program that shows notifications on the desktop.
+pub(crate) const DESKTOP_PROGRAM: &str =
+    if cfg!(target_os = "macos") { "osascript" } else { "notify-send" };
+
+impl NotifySettings {
+    /// Returns the program that shows notifications.
+    #[must_use]
+    pub fn program(&self) -> &str {
+        let command = self.command.as_ref();
+        command.and_then(|argv| argv.first()).map_or(DESKTOP_PROGRAM, String::as_str)
+    }
+}
+
 impl Default for NotifySettings {
     fn default() -> Self {
         let on = vec![EventKind::Waiting, EventKind::Stopped, EventKind::Error];

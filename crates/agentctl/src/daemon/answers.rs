@@ -10,6 +10,7 @@ use agentctl_core::kernel;
 use agentctl_core::transcript::TranscriptError;
 use tokio::sync::oneshot;
 
+use crate::config::Loaded;
 use crate::protocol::{LogsParams, OneParams, Refusal};
 
 /// Free memory that exceeds this after a large answer is given back. Less is kept: the next one needs it.
@@ -34,15 +35,18 @@ type Waiting = Vec<oneshot::Sender<Arc<Rows>>>;
 #[derive(Clone, Debug)]
 pub(super) struct Answers {
     fleet: Fleet,
+    /// The settings of this daemon, for `doctor`.
+    doctor_context: Arc<DoctorContext>,
     /// The waiting requests of each list. An entry without requests is a look in progress.
     lists: Arc<Mutex<HashMap<Query, Waiting>>>,
 }
 
 impl Answers {
-    /// Answers from this fleet.
+    /// Answers with these settings.
     #[must_use]
-    pub(super) fn new(fleet: Fleet) -> Self {
-        Self { fleet, lists: Arc::default() }
+    pub(super) fn new(loaded: &Loaded) -> Self {
+        let doctor_context = Arc::new(loaded.doctor_context(DaemonState::Absent));
+        Self { fleet: loaded.fleet(), doctor_context, lists: Arc::default() }
     }
 
     /// Answers `session.list`.
@@ -138,10 +142,10 @@ impl Answers {
 
     /// Answers `machine.doctor`. `trouble` keeps this daemon from noticing changes by itself.
     pub(super) async fn doctor(&self, trouble: Option<String>) -> Answer {
+        let mut context = DoctorContext::clone(&self.doctor_context);
         self.blocking(move |fleet| {
-            let configuration = crate::config::path(&fleet.host);
-            let daemon = DaemonState::Serves { trouble };
-            raw(&fleet.doctor(&DoctorContext { configuration, daemon }))
+            context.daemon = DaemonState::Serves { version: context.version.clone(), trouble };
+            raw(&fleet.doctor(&context))
         })
         .await
     }

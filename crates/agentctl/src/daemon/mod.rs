@@ -147,11 +147,12 @@ async fn serve(
         since: host.now(),
         encoding: Encoding::default(),
     };
+    let answers = Answers::new(&loaded);
     let metrics = loaded.metrics.take().map(|s| MetricsServer::new(s, &host)).transpose()?;
     let counters = metrics.as_ref().map(|server| Arc::clone(&server.metrics));
     let hub = Arc::new(Hub {
         place: place.clone(),
-        answers: Answers::new(loaded.fleet()),
+        answers,
         watch_thread: WatchThread::start(
             loaded,
             &log,

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Say, webhooks};
-use crate::config::NotifySettings;
+use crate::config::{DESKTOP_PROGRAM, NotifySettings};
 use crate::text;
 
 /// Maximum number of programs that run at once.
@@ -224,9 +224,9 @@ impl NotificationText {
     fn desktop(&self) -> Vec<String> {
         let argv: Vec<&str> = if cfg!(target_os = "macos") {
             let show = "display notification (item 2 of argv) with title (item 1 of argv)";
-            vec!["osascript", "-e", "on run argv", "-e", show, "-e", "end run"]
+            vec![DESKTOP_PROGRAM, "-e", "on run argv", "-e", show, "-e", "end run"]
         } else {
-            vec!["notify-send", "--app-name=agentctl", "--"]
+            vec![DESKTOP_PROGRAM, "--app-name=agentctl", "--"]
         };
         // Notification servers on Linux interpret some HTML tags.
         let text = if cfg!(target_os = "macos") {

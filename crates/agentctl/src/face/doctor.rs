@@ -5,6 +5,7 @@ use agentctl_core::host::Host;
 use agentctl_core::marks;
 
 use crate::client::{Client, ClientError, HELLO_TIMEOUT};
+use crate::config::Loaded;
 use crate::daemon::status::DaemonStatus;
 use crate::place::Place;
 use crate::protocol::{NoParams, Request};
@@ -12,8 +13,8 @@ use crate::protocol::{NoParams, Request};
 /// Collects what `doctor` cannot learn from the host alone. The daemon is asked unless the environment
 /// forbids it.
 #[must_use]
-pub fn doctor_context(host: &Host) -> DoctorContext {
-    DoctorContext { configuration: crate::config::path(host), daemon: daemon_state(host) }
+pub fn doctor_context(loaded: &Loaded) -> DoctorContext {
+    loaded.doctor_context(daemon_state(&loaded.host))
 }
 
 /// Asks the daemon whether it notices changes by itself.
@@ -26,7 +27,10 @@ fn daemon_state(host: &Host) -> DaemonState {
         client.call::<DaemonStatus>(&Request::DaemonStatus(NoParams {}), HELLO_TIMEOUT)
     });
     match asked {
-        Ok(status) => DaemonState::Serves { trouble: status.trouble },
+        Ok(status) => {
+            let version = status.version.unwrap_or_else(|| "unknown".to_owned());
+            DaemonState::Serves { version, trouble: status.trouble }
+        }
         Err(ClientError::NotRunning) => DaemonState::Absent,
         Err(error) => DaemonState::Silent(error.to_string()),
     }

@@ -19,6 +19,7 @@ mod configuration;
 mod daemon;
 mod demo;
 mod docs;
+mod doctor;
 mod event_sinks;
 mod events;
 mod events_agents;

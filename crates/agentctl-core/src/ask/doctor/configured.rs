@@ -1,0 +1,222 @@
+//! The checks of `doctor` about everything that can be configured: the file, extra homes, webhooks,
+//! notifications, the daemon, completions, and the limits of the kernel.
+
+use std::path::Path;
+
+use super::{Check, CheckState, DaemonState, DoctorContext};
+use crate::host::Host;
+use crate::kernel::Limits;
+use crate::text::with_tilde;
+
+/// Fewer watches than this are used up by a few large projects.
+const FEW_FILE_WATCHES: u64 = 8192;
+/// Fewer watching processes than this are used up by a desktop and an editor.
+const FEW_FILE_WATCHERS: u64 = 64;
+/// A question over many sessions needs about this many open files.
+const FEW_OPEN_FILES: u64 = 512;
+
+/// Checks the configuration file: one row, or one for each finding.
+pub(super) fn file(host: &Host, context: &DoctorContext) -> Vec<Check> {
+    let path = &context.configuration;
+    let shown = with_tilde(&host.home, &path.to_string_lossy());
+    if !context.findings.is_empty() {
+        let check = |finding: &super::ConfigFinding| {
+            let check = Check::new("config", "file", CheckState::Failed, finding.what.clone());
+            check.hint(finding.hint.clone().unwrap_or_else(|| "correct this line".to_owned()))
+        };
+        return context.findings.iter().map(check).collect();
+    }
+    let check = if path.exists() {
+        Check::new("config", "file", CheckState::Ok, shown)
+    } else {
+        Check::new("config", "file", CheckState::Absent, format!("{shown} (defaults are used)"))
+    };
+    vec![check]
+}
+
+/// Checks that the extra homes exist.
+pub(super) fn roots(host: &Host) -> Vec<Check> {
+    let all = host.roots.iter().flat_map(|(name, paths)| paths.iter().map(move |p| (name, p)));
+    let check = |(name, path): (&String, &std::path::PathBuf)| {
+        let shown = with_tilde(&host.home, &path.to_string_lossy());
+        let (name, failed) = (format!("roots.{name}"), CheckState::Failed);
+        match std::fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => Check::new("config", name, CheckState::Ok, shown),
+            Ok(_) => Check::new("config", name, failed, format!("{shown} is not a directory"))
+                .hint("name the home directory of the agent"),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Check::new("config", name, failed, format!("{shown} does not exist"))
+                    .hint("correct the path, or remove it from [roots]")
+            }
+            Err(error) => Check::new("config", name, failed, format!("{shown}: {error}"))
+                .hint("make it readable, or remove it from [roots]"),
+        }
+    };
+    all.map(check).collect()
+}
+
+/// Checks the secret of each webhook.
+pub(super) fn webhooks(host: &Host, context: &DoctorContext) -> Vec<Check> {
+    let check = |webhook: &super::ConfiguredWebhook| {
+        let name = format!("webhook {}", webhook.name);
+        match webhook.secret.as_ref().map(|secret| secret.read(host)) {
+            None => Check::new("config", name, CheckState::Ok, "events are not signed"),
+            Some(Ok(_)) => Check::new("config", name, CheckState::Ok, "events are signed"),
+            Some(Err(why)) => {
+                let detail = format!("{why}: no event is sent to it");
+                Check::new("config", name, CheckState::Failed, detail)
+                    .hint("set the secret, then `agentctl daemon restart`")
+            }
+        }
+    };
+    context.webhooks.iter().map(check).collect()
+}
+
+/// Checks that the program of notifications can be run.
+pub(super) fn notify(host: &Host, context: &DoctorContext) -> Option<Check> {
+    let program = context.notify_program.as_ref()?;
+    let found = if program.contains('/') {
+        Some(Path::new(program).to_owned()).filter(|path| path.is_file())
+    } else {
+        host.which(program)
+    };
+    Some(match found {
+        Some(path) => {
+            let shown = with_tilde(&host.home, &path.to_string_lossy());
+            Check::new("config", "notify", CheckState::Ok, shown)
+        }
+        None => {
+            let detail = format!("`{program}` is not installed: no notification is shown");
+            Check::new("config", "notify", CheckState::Failed, detail)
+                .hint("install it, or name another program in `command` below [notify]")
+        }
+    })
+}
+
+/// Checks whether a daemon runs, whether the settings need one, and its version.
+pub(super) fn daemon(context: &DoctorContext) -> Check {
+    let check = |state, detail: String| Check::new("daemon", "daemon", state, detail);
+    match &context.daemon {
+        DaemonState::Serves { version, .. } if *version == context.version => {
+            check(CheckState::Ok, format!("running, version {version}"))
+        }
+        DaemonState::Serves { version, .. } => {
+            let detail = format!("version {version} runs, and this is {}", context.version);
+            check(CheckState::Degraded, detail).hint("`agentctl daemon restart`")
+        }
+        DaemonState::Silent(why) => {
+            check(CheckState::Failed, why.clone()).hint("`agentctl daemon restart --force`")
+        }
+        DaemonState::Absent if context.needs_daemon => {
+            let detail = "not running: no webhook, notification or metric is served";
+            check(CheckState::Degraded, detail.to_owned())
+                .hint("`agentctl daemon start`, or `agentctl daemon install` to start it at login")
+        }
+        DaemonState::Absent => {
+            check(CheckState::Absent, "not running, and nothing configured needs it".to_owned())
+        }
+    }
+}
+
+/// A shell, the places of its completions, and its start-up file.
+struct Shell {
+    name: &'static str,
+    /// Below the home directory; the first is where the hint writes the script.
+    own: &'static [&'static str],
+    system: &'static [&'static str],
+    start_up: &'static str,
+}
+
+const SHELLS: [Shell; 3] = [
+    Shell {
+        name: "bash",
+        own: &[".local/share/bash-completion/completions/agentctl"],
+        system: &[
+            "/usr/share/bash-completion/completions/agentctl",
+            "/usr/local/share/bash-completion/completions/agentctl",
+            "/etc/bash_completion.d/agentctl",
+        ],
+        start_up: ".bashrc",
+    },
+    Shell {
+        name: "zsh",
+        own: &[".zfunc/_agentctl", ".local/share/zsh/site-functions/_agentctl"],
+        system: &[
+            "/usr/share/zsh/site-functions/_agentctl",
+            "/usr/local/share/zsh/site-functions/_agentctl",
+            "/usr/share/zsh/vendor-completions/_agentctl",
+        ],
+        start_up: ".zshrc",
+    },
+    Shell {
+        name: "fish",
+        own: &[".config/fish/completions/agentctl.fish"],
+        system: &["/usr/share/fish/vendor_completions.d/agentctl.fish"],
+        start_up: ".config/fish/config.fish",
+    },
+];
+
+/// Checks whether the user's shell completes the commands. An unknown shell is not checked.
+pub(super) fn completions(host: &Host) -> Option<Check> {
+    let shell = Path::new(host.var("SHELL")?).file_name()?.to_str()?;
+    let shell = SHELLS.iter().find(|known| known.name == shell)?;
+    let own = shell.own.iter().map(|place| host.home.join(place));
+    let mut places = own.chain(shell.system.iter().map(Into::into));
+    let installed = places.find(|path| path.is_file());
+    let start_up = host.home.join(shell.start_up);
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let place = match installed {
+        Some(path) => path,
+        None if read(&start_up).contains("agentctl") => start_up,
+        None => {
+            let place = shell.own.first().copied().unwrap_or_default();
+            let hint = format!("`agentctl completions {} > ~/{place}`", shell.name);
+            let detail = "not installed";
+            let name = format!("completions for {}", shell.name);
+            return Some(Check::new("shell", name, CheckState::Absent, detail).hint(hint));
+        }
+    };
+    let shown = with_tilde(&host.home, &place.to_string_lossy());
+    Some(Check::new("shell", format!("completions for {}", shell.name), CheckState::Ok, shown))
+}
+
+/// Checks the limits of the kernel.
+pub(super) fn limits(limits: Limits) -> Vec<Check> {
+    let row = |name: &str, value: Option<u64>, few: u64, hint: &str| {
+        let value = value?;
+        let state = if value < few { CheckState::Degraded } else { CheckState::Ok };
+        let check = Check::new("kernel", name, state, format!("at most {value}"));
+        Some(if value < few { check.hint(hint) } else { check })
+    };
+    [
+        row(
+            "file watches",
+            limits.file_watches,
+            FEW_FILE_WATCHES,
+            "`sysctl fs.inotify.max_user_watches=65536` as root; without watches changes are seen late",
+        ),
+        row(
+            "file watchers",
+            limits.file_watchers,
+            FEW_FILE_WATCHERS,
+            "`sysctl fs.inotify.max_user_instances=256` as root; without one changes are seen late",
+        ),
+        row("open files", limits.open_files, FEW_OPEN_FILES, "`ulimit -n 4096` before agentctl"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_low_limit_is_degraded_and_has_a_fix() {
+        let few = Limits { file_watches: Some(10), file_watchers: Some(8192), open_files: None };
+        let checks = limits(few);
+        let states: Vec<_> = checks.iter().map(|c| (c.state, c.hint.is_some())).collect();
+        assert_eq!(states, [(CheckState::Degraded, true), (CheckState::Ok, false)]);
+    }
+}
