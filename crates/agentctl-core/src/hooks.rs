@@ -218,16 +218,26 @@ impl Call<'_> {
     }
 }
 
+/// Says why a hook cannot be run: its program is not there.
+pub fn check(host: &Host, hook: &[String]) -> Result<(), String> {
+    let name = hook.first().ok_or("it is empty")?;
+    found(host, name).map(drop)
+}
+
 /// Finds a hook's program. Refuses a program that another user could change or replace.
 pub fn program(host: &Host, name: &str) -> Result<PathBuf, String> {
+    let path = found(host, name)?;
+    trust::file(&path, host.kernel.uid(), Strict::Yes).map_err(|why| why.to_string())?;
+    Ok(path)
+}
+
+fn found(host: &Host, name: &str) -> Result<PathBuf, String> {
     let found = if name.contains('/') {
         Some(host.cwd.join(name)).filter(|p| p.is_file())
     } else {
         host.which(name)
     };
-    let path = found.ok_or_else(|| format!("`{name}` is not a program"))?;
-    trust::file(&path, host.kernel.uid(), Strict::Yes).map_err(|why| why.to_string())?;
-    Ok(path)
+    found.ok_or_else(|| format!("`{name}` is not a program"))
 }
 
 /// Returns the git branch of a directory, by reading one file. The agent controls the directory, so the

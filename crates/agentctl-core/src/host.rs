@@ -186,6 +186,15 @@ impl Host {
         self.xdg("XDG_STATE_HOME", ".local/state").join("agentctl")
     }
 
+    /// Fails if the home directory does not exist: nothing is created in its place.
+    pub fn check_home(&self) -> std::io::Result<()> {
+        if self.home.is_dir() {
+            return Ok(());
+        }
+        let text = format!("the home directory {} does not exist", self.home.display());
+        Err(std::io::Error::other(text))
+    }
+
     /// Returns a setting of an adapter from the configuration, if it is given.
     #[must_use]
     pub fn setting(&self, adapter: &str, key: &str) -> Option<&str> {

@@ -126,6 +126,7 @@ pub fn launch(fleet: &Fleet, mut launch: LaunchOrder) -> Result<StartedLaunch, L
     if let Some(remote) = control.remote() {
         return remote::launch(fleet, remote, &launch);
     }
+    fleet.host.check_home().map_err(io("nothing is launched"))?;
     launch.order.cwd = directory(&launch.order.cwd)?;
     let start = control.start(&fleet.host, &launch.order)?;
     let entries = enter(&fleet.host, &launch)?;
@@ -174,7 +175,7 @@ fn enter(host: &Host, launch: &LaunchOrder) -> Result<Vec<OwnedFd>, LaunchError>
             LaunchError::Busy { directory: cwd.clone(), by: locks::who_is_in(host, cwd) }
         }
         locks::EnterError::Io(source) => {
-            LaunchError::Io { what: "the directory cannot be entered", source }
+            LaunchError::Io { what: "the lock of the directory cannot be taken", source }
         }
     };
     let mut entries = Vec::new();
@@ -194,17 +195,29 @@ fn enter(host: &Host, launch: &LaunchOrder) -> Result<Vec<OwnedFd>, LaunchError>
 
 /// Returns the canonical path of an existing directory.
 fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
-    let missing = |why: String| LaunchError::Directory { path: path.to_owned(), why };
-    let real = std::fs::canonicalize(path).map_err(|e| missing(e.to_string()))?;
+    let missing = |why: &str| {
+        let why = format!("is not a directory: {why}");
+        LaunchError::Directory { path: path.to_owned(), why }
+    };
+    let real = std::fs::canonicalize(path).map_err(|e| unusable(path, &e))?;
     if !real.is_dir() {
-        return Err(missing("it is a file".into()));
+        return Err(missing("it is a file"));
     }
     if real.to_str().is_none() {
-        return Err(missing("its name is not UTF-8".into()));
+        return Err(missing("its name is not UTF-8"));
     }
     // A directory that cannot be entered is an error here, not in the agent.
-    std::fs::metadata(real.join(".")).map_err(|e| missing(e.to_string()))?;
+    std::fs::metadata(real.join(".")).map_err(|e| unusable(path, &e))?;
     Ok(real)
+}
+
+/// Says why a directory cannot be used: one that exists and may not be entered is still a directory.
+fn unusable(path: &Path, error: &std::io::Error) -> LaunchError {
+    let why = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => format!("cannot be entered: {error}"),
+        _ => format!("is not a directory: {error}"),
+    };
+    LaunchError::Directory { path: path.to_owned(), why }
 }
 
 /// Checks that the directory is free. The directory's lock is held, so no other launch can occupy it
@@ -561,5 +574,15 @@ mod tests {
             2 * LONGEST_REFUSAL_GRACE,
             "never less"
         );
+    }
+
+    #[test]
+    fn a_directory_that_may_not_be_entered_is_not_called_a_file() {
+        let said = |kind: std::io::ErrorKind| unusable(Path::new("/d"), &kind.into()).to_string();
+        let denied = said(std::io::ErrorKind::PermissionDenied);
+        assert!(denied.starts_with("/d cannot be entered: "), "{denied}");
+        assert!(!denied.contains("is not a directory"), "{denied}");
+        let missing = said(std::io::ErrorKind::NotFound);
+        assert!(missing.starts_with("/d is not a directory: "), "{missing}");
     }
 }

@@ -311,6 +311,7 @@ pub fn lock(
     until: Option<Time>,
 ) -> Result<Lock, LockError> {
     let name = directory.to_string_lossy().into_owned();
+    host.check_home().map_err(|e| failed(&name, e.into()))?;
     // With the mutex, a launch at the same time either sees the lock or has finished.
     let entry = enter(host, directory, LOCK_LIMIT).map_err(|e| failed(&name, e))?;
     let mut faults = Vec::new();

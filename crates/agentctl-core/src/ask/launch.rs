@@ -111,6 +111,13 @@ pub enum NotStarted {
     DirectoryOnServer(&'static str),
     /// A hook was ordered for this agent, which runs on a server, where no hook of ours can run.
     HookOnServer(&'static str),
+    /// The program of a hook is not there.
+    Hook {
+        /// When the hook would be run.
+        moment: HookMoment,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The launch failed.
     Failed(LaunchError),
 }
@@ -231,6 +238,12 @@ impl Fleet {
             return Err(NotStarted::HookOnServer(adapter.name()));
         }
         let hooks = if remote { options.hooks } else { options.hooks.or(&defaults.hooks) };
+        let programs =
+            [(HookMoment::Create, &hooks.on_create), (HookMoment::Complete, &hooks.on_complete)];
+        for (moment, hook) in programs {
+            let Some(hook) = hook else { continue };
+            hooks::check(host, hook).map_err(|why| NotStarted::Hook { moment, why })?;
+        }
         // A session that goes on in its server keeps its model and permissions: the defaults are for
         // sessions that begin.
         let goes_on = remote && matches!(begin, Begin::Resume(_));

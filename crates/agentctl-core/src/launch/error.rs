@@ -29,7 +29,7 @@ pub enum LaunchError {
         why: &'static str,
     },
     /// The directory does not exist or cannot be entered.
-    #[error("{} is not a directory: {why}", path.display())]
+    #[error("{} {why}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,

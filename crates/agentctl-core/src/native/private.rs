@@ -13,8 +13,9 @@ use crate::trust;
 pub fn directory(path: &Path) -> io::Result<()> {
     let uid = rustix::process::geteuid().as_raw();
     // Checked before the first directory is created: the path may lie in another user's directory.
-    trust::owned(path, uid)?;
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    trust::owned(path, uid).map_err(|error| named(path, &error))?;
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|error| named(path, &error))?;
     let meta = fs::symlink_metadata(path)?;
     let refused = |why: &str| {
         let message = format!("{} {why}", path.display());
@@ -32,10 +33,21 @@ pub fn directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns an error that names the path. An error that names one already stays as it is.
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(_) => {
+            let text = format!("{} cannot be created: {error}", path.display());
+            io::Error::new(error.kind(), text)
+        }
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
 /// Creates a file that only this user can access; an existing file is truncated.
 pub fn file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
-    options.open(path)
+    options.open(path).map_err(|error| named(path, &error))
 }

@@ -65,6 +65,12 @@ pub(super) fn cmd_demo(ui: &mut Ui, fleet: &Fleet, args: &DemoArgs) -> Outcome {
     if ours(fleet, &scratch).iter().any(|s| s.status.is_live()) {
         ui.note("the demo is already running:");
     } else {
+        host.check_home()?;
+        let failed = |error| {
+            let message = format!("the demo cannot write to {}: {error}", scratch.display());
+            Failure::new(Kind::Failed, message)
+        };
+        write_scratch(&scratch).map_err(failed)?;
         let ids = start(host, &scratch)?;
         settle(fleet, &ids);
     }
@@ -107,14 +113,22 @@ fn ours(fleet: &Fleet, scratch: &Path) -> Vec<Session> {
     sessions
 }
 
-fn start(host: &Host, scratch: &Path) -> Result<Vec<String>, Failure> {
-    let mut ids = Vec::new();
-    for (name, prompt, stays) in CAST {
+/// Creates the directories of the demo agents and their prompts.
+fn write_scratch(scratch: &Path) -> std::io::Result<()> {
+    for (name, prompt, _) in CAST {
         let cwd = scratch.join(name);
         fs::create_dir_all(&cwd)?;
         fs::write(cwd.join("README"), format!("{name}: a scratch directory of `agentctl demo`\n"))?;
+        fs::write(cwd.join(".prompt"), prompt)?;
+    }
+    Ok(())
+}
+
+fn start(host: &Host, scratch: &Path) -> Result<Vec<String>, Failure> {
+    let mut ids = Vec::new();
+    for (name, _, stays) in CAST {
+        let cwd = scratch.join(name);
         let prompt_file = cwd.join(".prompt");
-        fs::write(&prompt_file, prompt)?;
         let log =
             OpenOptions::new().create(true).append(true).mode(0o600).open(cwd.join(".log"))?;
         let id = uuid::Uuid::new_v4().to_string();

@@ -107,7 +107,7 @@ pub(super) fn start(
 ) -> Outcome {
     if flags.timeout.is_some() && !(flags.wait || flags.follow) {
         return Err(Failure::new(Kind::Usage, "--timeout needs --wait or --follow")
-            .hint("a launch itself is bounded by `launch` below [deadline]"));
+            .hint("add --wait; how long an agent may take to start is `launch` below [deadline]"));
     }
     let timeout_ms = flags.timeout.map(|Span(span)| wait::millis(span));
     let (json, stay) = (flags.json, Stay::of(flags.wait, flags.follow));

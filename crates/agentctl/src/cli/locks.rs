@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use agentctl_core::ask::Fleet;
 use agentctl_core::host::Host;
+use agentctl_core::kernel::user_name;
 use agentctl_core::locks::{self, Holder, Kind as Why, Lock, LockError};
 use agentctl_core::model::Time;
 use anstyle::AnsiColor;
@@ -66,8 +67,10 @@ pub(super) struct LocksArgs {
 pub(super) fn cmd_lock(ui: &mut Ui, fleet: &Fleet, args: &LockArgs) -> Outcome {
     let host = &fleet.host;
     let directory = directory(host, args.directory.as_deref())?;
-    let user = || host.var("USER").or_else(|| host.var("LOGNAME"));
-    let by = short("--by", args.by.as_deref().or_else(user), MAX_NAME_CHARS)?;
+    let named = host.var("USER").or_else(|| host.var("LOGNAME")).map(str::to_owned);
+    let user = || named.or_else(|| user_name(host.kernel.uid()));
+    let by = args.by.clone().or_else(user);
+    let by = short("--by", by.as_deref(), MAX_NAME_CHARS)?;
     let reason = short("--reason", args.reason.as_deref(), MAX_REASON_CHARS)?;
     let until = args.ttl.map(|span| until(host, span)).transpose()?;
     let lock = locks::lock(host, &directory, by, reason, until)
@@ -146,7 +149,7 @@ fn failure(host: &Host, directory: &Path, error: LockError) -> Failure {
     match error {
         LockError::Locked(lock) => {
             Failure::new(Kind::Refused, format!("{name} is locked already: {}", who(&lock.holder)))
-                .hint("`agentctl unlock` takes the lock away")
+                .hint(format!("`agentctl unlock {name}` removes the lock"))
         }
         LockError::NotLocked(_) => Failure::new(Kind::Failed, format!("{name} is not locked"))
             .hint("`agentctl locks` shows what is locked or occupied"),
@@ -154,13 +157,15 @@ fn failure(host: &Host, directory: &Path, error: LockError) -> Failure {
             Failure::new(Kind::Refused, format!("a launch is at work in {name}; try again"))
         }
         LockError::Unreadable(why) => Failure::new(Kind::Failed, why),
-        LockError::Io(_, error) if error.kind() == NotFound => {
+        LockError::Io(_, error) if error.kind() == NotFound && !directory.exists() => {
             Failure::new(Kind::Failed, format!("there is no directory {name}"))
         }
-        LockError::Io(_, error) if error.kind() == NotADirectory => {
+        LockError::Io(_, error) if error.kind() == NotADirectory && !directory.is_dir() => {
             Failure::new(Kind::Failed, format!("{name} is not a directory"))
         }
-        LockError::Io(_, error) => Failure::new(Kind::Failed, format!("{name}: {error}")),
+        LockError::Io(_, error) => {
+            Failure::new(Kind::Failed, format!("the lock of {name} cannot be changed: {error}"))
+        }
     }
 }
 

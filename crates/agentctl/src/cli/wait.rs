@@ -6,7 +6,7 @@ use std::time::Duration;
 use agentctl_core::ask::{Fleet, WaitDocument, WaitRequest, WaitTarget};
 use agentctl_core::model::Status;
 use agentctl_core::transcript::Transcript;
-use agentctl_core::wait::{Progress, Quorum, Until};
+use agentctl_core::wait::{End, Progress, Quorum, Until};
 use clap::{Args, ValueEnum};
 
 use super::logs::{self, Form};
@@ -86,6 +86,10 @@ pub(super) fn cmd_wait(ui: &mut Ui, fleet: &Fleet, args: &WaitArgs) -> Outcome {
     if args.json {
         ui.json(&document)?;
         return Ok(ExitCode::from(wait_kind(document.end).map_or(0, Kind::exit_code)));
+    }
+    if document.end == End::Blocked {
+        // The line of the session says already that a human is needed.
+        return Ok(ExitCode::from(Kind::Blocked.exit_code()));
     }
     answer(&document, &request)
 }

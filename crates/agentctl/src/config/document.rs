@@ -252,6 +252,9 @@ fn check(key: &Key, shown: &str, value: &DeValue<'_>) -> Result<(), Problem> {
             };
             Err(Problem::new(shown, what).hint(hint))
         }
+        KeyType::Text | KeyType::Path if text.trim().is_empty() => {
+            Err(Problem::new(shown, "it is empty").hint("leave the key out for the default"))
+        }
         _ => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use agentctl_core::adapters::{self, Settings};
 use agentctl_core::ask::LaunchDefaults;
 use agentctl_core::host::Deadlines;
 
-use super::settings::METRICS_LISTEN;
+use super::settings::{DESKTOP_PROGRAM, METRICS_LISTEN};
 
 /// The type of the value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ pub fn keys() -> Vec<Key> {
         key("webhooks[].allow_private", KeyType::Flag, "false"),
         key("webhooks[].timeout", KeyType::Span, "10s"),
         key("webhooks[].ca_file", KeyType::Path, "the system's"),
-        key("notify.command", KeyType::Texts, "the program of the desktop"),
+        key("notify.command", KeyType::Texts, DESKTOP_PROGRAM),
         key("notify.on", KeyType::Texts, "[\"waiting\", \"stopped\", \"error\"]"),
         key("metrics.listen", KeyType::Text, &METRICS_LISTEN.to_string()),
         key("metrics.token", KeyType::Secret, "one is generated"),

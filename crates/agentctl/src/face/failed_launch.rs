@@ -78,6 +78,11 @@ pub fn not_started(fleet: &Fleet, why: NotStarted) -> Failure {
             let message = format!("{agent} runs on a server: no hook is run for it");
             Failure::new(Kind::Usage, message).hint("leave the hook out")
         }
+        NotStarted::Hook { moment, why } => {
+            let message = format!("nothing is launched: the {} hook: {why}", moment.word());
+            Failure::new(Kind::Failed, message)
+                .hint("a program that is there later is run by `sh -c '…'`")
+        }
         NotStarted::Failed(error) => failed(&fleet.host, error),
     }
 }
@@ -95,7 +100,7 @@ fn held(host: &Host, holder: &Holder) -> String {
             format!("occupied by {adapter} {session}{facts}")
         }
         locks::Kind::Manual => {
-            format!("locked by {}{facts}", holder.by.as_deref().unwrap_or("somebody"))
+            format!("locked by {}{facts}", holder.by.as_deref().unwrap_or("an unknown user"))
         }
     }
 }
@@ -115,7 +120,7 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
             Failure::new(Kind::Usage, message).hint(format!("leave it out: {why}"))
         }
         LaunchError::Directory { .. } => {
-            Failure::new(Kind::Failed, message).hint("name one that is there with --cwd")
+            Failure::new(Kind::Failed, message).hint("name a directory you may enter with --cwd")
         }
         LaunchError::Held { directory, holders } => {
             let by: Vec<String> = holders.iter().map(|h| held(host, h)).collect();
@@ -128,7 +133,9 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
                 Some(id) => {
                     failure.hint(format!("`agentctl stop {id}` ends it; --force goes in beside it"))
                 }
-                None => failure.hint("`agentctl unlock` lifts it; --force goes in all the same"),
+                None => failure.hint(format!(
+                    "`agentctl unlock {directory}` removes the lock; --force launches all the same"
+                )),
             }
         }
         LaunchError::Unanswered { agent, .. } => Failure::new(Kind::Unanswered, message)

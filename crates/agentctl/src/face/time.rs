@@ -15,10 +15,15 @@ pub fn age(now: Time, then: Time) -> String {
     }
 }
 
-/// Returns a time in the local time zone, to the minute: `2026-11-16 07:05`.
+/// Returns a time in the local time zone, to the minute and with the zone: `2026-11-16 07:05 CET`. The zone is
+/// that of `TZ`, else that of the system; if neither is known, the time is UTC.
 #[must_use]
 pub fn local_minute(time: Time) -> String {
-    time.0.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+    let zone = match TimeZone::system() {
+        unknown if unknown.is_unknown() => TimeZone::UTC,
+        zone => zone,
+    };
+    time.0.to_zoned(zone).strftime("%Y-%m-%d %H:%M %Z").to_string()
 }
 
 /// Returns the time of day in the local time zone: `07:05:09`.

@@ -2,7 +2,7 @@
 
 use agentctl_core::ask::{Fleet, NotWaited, SessionVerdict, WaitDocument, WaitRequest};
 use agentctl_core::model::{Outcome, Session, Status};
-use agentctl_core::wait::{End, Progress, WaitVerdict};
+use agentctl_core::wait::{End, Progress, Until, WaitVerdict};
 
 use super::unresolved;
 use crate::failure::{Failure, Kind};
@@ -22,12 +22,14 @@ pub fn wait_kind(end: End) -> Option<Kind> {
     }
 }
 
-/// Says why a wait ended without its condition: a human is needed, or the timeout passed. A condition that
-/// can no longer be met needs no sentence: the line of the session says how it ended.
+/// Says why a wait ended without its condition: a human is needed, the timeout passed, or the status that was
+/// waited for can no longer be reached. The end of a turn needs no sentence: the line of the session says how
+/// it ended.
 #[must_use]
 pub fn wait_failure(document: &WaitDocument, request: &WaitRequest) -> Option<Failure> {
     match document.end {
-        End::Reached | End::Missed => None,
+        End::Reached => None,
+        End::Missed => missed(document, request),
         End::Blocked => Some(blocked(document)),
         End::TimedOut => Some(timed_out(document, request)),
     }
@@ -93,6 +95,15 @@ fn blocked(document: &WaitDocument) -> Failure {
     let session = document.sessions.iter().find(|session| session.status == Status::Waiting);
     let message = session.map_or_else(|| "a human is needed first".to_owned(), needs_human);
     Failure::new(Kind::Blocked, message)
+}
+
+fn missed(document: &WaitDocument, request: &WaitRequest) -> Option<Failure> {
+    let Until::Status(wanted) = request.until else { return None };
+    let row = document.verdicts.iter().find(|row| row.verdict == WaitVerdict::Missed)?;
+    let is = row.status.map_or("gone", Status::word);
+    let name = name(row.id.as_deref(), row.pid);
+    let message = format!("{name} is {is} and can no longer become {}", wanted.word());
+    Some(Failure::new(Kind::Failed, message))
 }
 
 fn timed_out(document: &WaitDocument, request: &WaitRequest) -> Failure {

@@ -170,7 +170,9 @@ pub(super) fn completions(host: &Host) -> Option<Check> {
         None if read(&start_up).contains("agentctl") => start_up,
         None => {
             let place = shell.own.first().copied().unwrap_or_default();
-            let hint = format!("`agentctl completions {} > ~/{place}`", shell.name);
+            let folder = Path::new(place).parent().unwrap_or(Path::new("")).display();
+            let write = format!("agentctl completions {} > ~/{place}", shell.name);
+            let hint = format!("`mkdir -p ~/{folder} && {write}`");
             let detail = "not installed";
             let name = format!("completions for {}", shell.name);
             return Some(Check::new("shell", name, CheckState::Absent, detail).hint(hint));

@@ -13,7 +13,7 @@ use crate::config::Span;
 #[derive(Args)]
 pub(in crate::cli) struct Flags {
     /// The model, in the agent's own words
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", value_parser = not_empty)]
     model: Option<String>,
     /// Put it in a group, for `list --group` and `stop --all --group`
     #[arg(long, value_name = "GROUP")]
@@ -87,6 +87,10 @@ fn words(text: &str) -> Result<Words, String> {
         Some(_) => Err("it is empty".into()),
         None => Err("a quote in it does not end".into()),
     }
+}
+
+fn not_empty(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() { Err("it is empty".into()) } else { Ok(text.to_owned()) }
 }
 
 fn callback(text: &str) -> Result<String, String> {
