@@ -309,7 +309,7 @@ fn read(host: &Host, path: &Path) -> Document {
     }
 }
 
-/// Returns the settings of a checked document. Whatever the check does not notice is a finding about the file.
+/// Returns the settings of a checked document. An error that the check did not notice is a finding about the file.
 fn parsed(document: &mut Document) -> File {
     let adapters = document.table.clone().try_into::<AdapterTables>();
     let file = document.table.clone().try_into::<File>();

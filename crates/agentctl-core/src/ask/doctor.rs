@@ -66,7 +66,7 @@ pub struct DoctorContext {
     pub version: String,
     /// The configuration file, whether it exists or not.
     pub configuration: PathBuf,
-    /// What is wrong with it.
+    /// The settings of the file that cannot be used.
     pub findings: Vec<ConfigFinding>,
     /// The configured webhooks.
     pub webhooks: Vec<ConfiguredWebhook>,
@@ -83,7 +83,7 @@ pub struct DoctorContext {
 pub struct ConfigFinding {
     /// The file, the line, the key and the reason.
     pub what: String,
-    /// What to do.
+    /// A hint for the user.
     pub hint: Option<String>,
 }
 

@@ -115,7 +115,7 @@ pub enum NotStarted {
     Hook {
         /// When the hook would be run.
         moment: HookMoment,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// The launch failed.

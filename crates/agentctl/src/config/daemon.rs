@@ -82,7 +82,7 @@ impl MetricsTable {
     }
 }
 
-/// Reads the webhook endpoints and makes their names unique. One that cannot be used is left out.
+/// Reads the webhook endpoints and makes their names unique. An unusable endpoint is left out.
 pub(super) fn webhooks(
     host: &Host,
     tables: Vec<WebhookTable>,

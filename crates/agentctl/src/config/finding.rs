@@ -1,4 +1,4 @@
-//! Findings about the configuration file: the file, the line, the key, and what is wrong.
+//! Findings about the configuration file: the file, the line, the key and the reason.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -37,9 +37,9 @@ pub struct Finding {
     pub line: Option<usize>,
     /// The key with its table; empty if the whole file is meant.
     pub key: String,
-    /// What is wrong.
+    /// The reason.
     pub what: String,
-    /// What to do.
+    /// A hint for the user.
     pub hint: Option<String>,
     #[serde(skip)]
     pub(super) part: Part,

@@ -61,6 +61,22 @@ pub struct Key {
 }
 
 impl KeyType {
+    /// Returns the name of the type in the documentation.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Secret => "secret",
+            Self::Url => "url",
+            Self::Path => "path",
+            Self::Span => "span",
+            Self::Flag => "boolean",
+            Self::Texts => "list of texts",
+            Self::Paths => "list of paths",
+            Self::Choice(_) => "word",
+        }
+    }
+
     /// Says which value belongs to a key of this type.
     #[must_use]
     pub fn expected(&self) -> String {

@@ -13,7 +13,7 @@ use super::finding::Finding;
 use super::keys::{Key, KeyType, keys};
 use super::{Loaded, WebhookEndpoint, path};
 
-/// What stands for the value of a secret.
+/// The text that is shown instead of a secret.
 const MASKED: &str = "(hidden)";
 
 /// The answer to `config show --json`.

@@ -8,6 +8,60 @@ use crate::{configure, home};
 
 const CONFIG: &str = ".config/agentctl/config.toml";
 
+/// The page about the configuration.
+fn page() -> String {
+    let path = crate::source::workspace().join("docs/CONFIGURATION.md");
+    std::fs::read_to_string(path).expect("readable")
+}
+
+#[test]
+fn the_page_lists_every_key_with_its_type_and_default() {
+    let page = page();
+    let start = page.find("## Keys").expect("the section");
+    let keys = &page[start..start + page[start..].find("## Environment").expect("the next one")];
+    let mut listed: Vec<[String; 3]> = Vec::new();
+    for line in keys.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        listed.push([cells[1].trim_matches('`'), cells[2], cells[3]].map(str::to_owned));
+    }
+    let mut known: Vec<[String; 3]> = Vec::new();
+    for key in agentctl::config::keys() {
+        let name = match key.name.strip_prefix("roots.") {
+            Some(_) => "roots.<agent>".to_owned(),
+            None => key.name,
+        };
+        let default = match key.default.as_str() {
+            "" => "–",
+            // The page names the program of Linux.
+            "osascript" => "notify-send",
+            default => default,
+        };
+        known.push([name, key.kind.word().to_owned(), default.to_owned()]);
+    }
+    listed.sort();
+    known.sort();
+    known.dedup();
+    assert_eq!(listed, known, "docs/CONFIGURATION.md and config/keys.rs differ");
+}
+
+#[test]
+fn the_page_lists_every_variable() {
+    let page = page();
+    let marks = crate::source::workspace().join("crates/agentctl-core/src/marks.rs");
+    let marks = std::fs::read_to_string(marks).expect("readable");
+    let own: Vec<&str> = marks.split('"').filter(|text| text.starts_with("AGENTCTL_")).collect();
+    assert!(own.len() > 20, "{own:?}");
+    let adapters = agentctl_core::adapters::ALL.iter().map(|adapter| adapter.variables());
+    let agents = adapters.flat_map(|variables| variables.answers.iter().chain(variables.launch));
+    let bases = agentctl_core::host::BASE_DIRECTORIES;
+    for name in own.into_iter().chain(agents.copied()).chain(bases) {
+        assert!(page.contains(&format!("`{name}`")), "docs/CONFIGURATION.md lacks {name}");
+    }
+    for word in page.split('`').skip(1).step_by(2).filter(|word| word.starts_with("AGENTCTL_")) {
+        assert!(marks.contains(&format!("\"{word}\"")), "{word} is not a variable of agentctl");
+    }
+}
+
 /// Runs a command with this configuration file.
 fn with(home: &TestHome, config: &str, args: &[&str]) -> Output {
     home.write(CONFIG, config);
@@ -233,6 +287,6 @@ fn a_webhook_without_its_secret_is_reported_when_the_daemon_starts() {
         let started = home.run(&["daemon", "start"]);
         assert_eq!(started.code, Some(0), "{}", started.stderr);
         assert_said(&started, &["webhook ops: NO_SUCH_SECRET is not set"]);
-        home.run(&["daemon", "stop"]);
+        assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
     });
 }

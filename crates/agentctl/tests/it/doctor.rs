@@ -81,7 +81,7 @@ fn the_daemon_completions_and_limits_are_checked() {
         let daemon = check(&home, "daemon", "daemon");
         let running = format!("running, version {}", env!("CARGO_PKG_VERSION"));
         assert_eq!((daemon.0.as_str(), daemon.1), ("ok", running));
-        home.run(&["daemon", "stop"]);
+        assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
 
         home.set("SHELL", "/usr/bin/bash");
         let absent = check(&home, "shell", "completions for bash");
