@@ -164,10 +164,21 @@ impl Loaded {
             configuration: path(&self.host),
             findings: self.findings.iter().map(finding).collect(),
             webhooks: self.webhooks.iter().map(webhook).collect(),
+            metrics_token: metrics.and_then(|settings| settings.token.clone()),
             notify_program: notify.map(|settings| settings.program().to_owned()),
             needs_daemon: !self.webhooks.is_empty() || notify.is_some() || metrics.is_some(),
             daemon,
         }
+    }
+
+    /// Returns a warning for each webhook whose secret is not there.
+    #[must_use]
+    pub fn missing_secrets(&self) -> Vec<String> {
+        let missing = |endpoint: &WebhookEndpoint| {
+            let why = endpoint.secret.as_ref()?.read(&self.host).err()?;
+            Some(format!("webhook {}: {why}: no event is sent to it", endpoint.name))
+        };
+        self.webhooks.iter().filter_map(missing).collect()
     }
 
     /// Fails if a launch would act on a broken setting: everything but the settings of the daemon.
@@ -186,8 +197,13 @@ impl Loaded {
 
     /// Fails with the first finding about a setting that matters.
     fn check(&self, matters: impl Fn(Part) -> bool) -> Result<(), Failure> {
-        let first = self.findings.iter().find(|finding| matters(finding.part));
-        first.map_or(Ok(()), |finding| Err(finding.failure()))
+        let mut found = self.findings.iter().filter(|finding| matters(finding.part));
+        let Some(first) = found.next() else { return Ok(()) };
+        let failure = first.failure();
+        Err(match found.count() {
+            0 => failure,
+            more => failure.hint(format!("{more} more: see `agentctl config check`")),
+        })
     }
 
     /// Says whether a home or a server may be missing from every answer, or a deadline differ, because the

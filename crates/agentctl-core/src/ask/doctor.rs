@@ -70,6 +70,8 @@ pub struct DoctorContext {
     pub findings: Vec<ConfigFinding>,
     /// The configured webhooks.
     pub webhooks: Vec<ConfiguredWebhook>,
+    /// The token of the metrics; `None` if it is generated or there are no metrics.
+    pub metrics_token: Option<Secret>,
     /// The program that shows notifications; `None` if they are not configured.
     pub notify_program: Option<String>,
     /// Webhooks, notifications or metrics are configured, and only a daemon serves them.
@@ -125,6 +127,7 @@ impl Fleet {
         checks.extend(configured::file(&self.host, context));
         checks.extend(configured::roots(&self.host));
         checks.extend(configured::webhooks(&self.host, context));
+        checks.extend(configured::tokens(&self.host, context));
         checks.extend(configured::notify(&self.host, context));
         checks.extend(configured::completions(&self.host));
         let mut faults = Vec::new();

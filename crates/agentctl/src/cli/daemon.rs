@@ -95,31 +95,34 @@ enum DaemonCommand {
 pub(super) fn cmd_daemon(ui: &mut Ui, loaded: Loaded, args: &DaemonArgs) -> Outcome {
     let host = &Arc::clone(&loaded.host);
     let place = Place::of(host);
-    if !matches!(args.command, DaemonCommand::Run { ready: Some(_) }) {
+    let is_background = matches!(args.command, DaemonCommand::Run { ready: Some(_) });
+    let starts = matches!(
+        args.command,
+        DaemonCommand::Run { .. }
+            | DaemonCommand::Start
+            | DaemonCommand::Restart { .. }
+            | DaemonCommand::Install { .. }
+    );
+    if !is_background {
+        if starts {
+            loaded.check_daemon()?;
+        }
         super::warn_of_settings(ui, &loaded);
-    }
-    let starts = matches!(args.command, DaemonCommand::Start | DaemonCommand::Restart { .. });
-    if starts {
-        warn_of_secrets(ui, &loaded);
+        for warning in loaded.missing_secrets().iter().filter(|_| starts) {
+            ui.warn(warning);
+        }
     }
     match &args.command {
         DaemonCommand::Run { ready } => run(ui, loaded, &place, *ready),
-        DaemonCommand::Start => {
-            loaded.check_daemon()?;
-            start(ui, &loaded)
-        }
+        DaemonCommand::Start => start(ui, &loaded),
         DaemonCommand::Stop { force } => stop(ui, host, &place, *force),
         DaemonCommand::Status { json } => status(ui, host, &place, *json),
         DaemonCommand::Restart { force } => {
-            loaded.check_daemon()?;
             stop(ui, host, &place, *force)?;
             start(ui, &loaded)
         }
         DaemonCommand::Logs { lines, follow } => logs(ui, &place, *lines, *follow),
-        DaemonCommand::Install { print } => {
-            loaded.check_daemon()?;
-            install(ui, host, *print)
-        }
+        DaemonCommand::Install { print } => install(ui, host, *print),
         DaemonCommand::Uninstall => uninstall(ui, host),
     }
 }
@@ -173,15 +176,6 @@ fn start(ui: &mut Ui, loaded: &Loaded) -> Outcome {
         warn_of_metrics(ui, trouble);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Warns about webhooks whose secret is not there: their events are not sent.
-fn warn_of_secrets(ui: &mut Ui, loaded: &Loaded) {
-    for endpoint in &loaded.webhooks {
-        if let Some(Err(why)) = endpoint.secret.as_ref().map(|secret| secret.read(&loaded.host)) {
-            ui.warn(&format!("webhook {}: {why}: no event is sent to it", endpoint.name));
-        }
-    }
 }
 
 fn warn_of_metrics(ui: &mut Ui, trouble: Option<String>) {

@@ -71,7 +71,9 @@ pub(super) fn cmd_events(ui: &mut Ui, fleet: &Fleet, args: &EventsArgs) -> Outco
             Ok(stream) => return tell(ui, args, stream),
             Err(Alone::Ended) => return Ok(ExitCode::SUCCESS),
             Err(Alone::Untrusted(error)) => error.warn_if_untrusted(ui),
-            Err(Alone::NoDaemon(why)) => ui.warn(&format!("{why}; this command watches by itself")),
+            Err(Alone::NoDaemon) => {
+                ui.warn("no daemon serves with this configuration: this command watches by itself");
+            }
             Err(Alone::OtherWorld) => ui.warn(
                 "the daemon sees another world than this command, which therefore looks by itself",
             ),

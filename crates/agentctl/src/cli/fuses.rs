@@ -165,6 +165,9 @@ pub(super) fn cmd_fuse(ui: &mut Ui, loaded: &Loaded, command: FuseCommand) -> Ou
     match command {
         FuseCommand::Set(args) => {
             for action in &args.on_expire {
+                if matches!(action, Action::Webhook { .. }) {
+                    loaded.check_daemon()?;
+                }
                 check_address(&loaded.webhooks, action)?;
             }
             cmd_set(ui, &loaded.fleet(), args)

@@ -57,10 +57,7 @@ impl Finding {
     #[must_use]
     pub fn failure(&self) -> Failure {
         let failure = Failure::new(Kind::Failed, self.to_string());
-        match &self.hint {
-            Some(hint) => failure.hint(hint.clone()),
-            None => failure.hint("`agentctl config check` shows every finding"),
-        }
+        self.hint.iter().fold(failure, Failure::hint)
     }
 }
 

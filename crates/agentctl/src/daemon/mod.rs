@@ -130,7 +130,7 @@ async fn serve(
     serving: impl FnOnce(Option<String>),
 ) -> io::Result<()> {
     let host = Arc::clone(&loaded.host);
-    for warning in &loaded.warnings {
+    for warning in loaded.warnings.iter().chain(&loaded.missing_secrets()) {
         log.warn("config", json!({"says": warning}));
     }
     let mut terminate = signal(SignalKind::terminate())?;

@@ -1,7 +1,7 @@
 //! The configuration file: a broken setting is reported with file, line and key, and stops only the commands
 //! that would act on it.
 
-use testkit::{Output, TestHome, eventually, sandboxed};
+use testkit::{Output, TestHome, sandboxed};
 
 use crate::launched::{folder, launch};
 use crate::{configure, home};
@@ -158,7 +158,12 @@ fn a_command_that_would_act_on_a_broken_setting_refuses() {
                 let refused = with(&home, config, args);
                 assert_eq!(refused.code, Some(1), "{args:?} {config}{}", refused.stderr);
                 assert_said(&refused, &["error: ", "config.toml", key]);
+                assert_eq!(refused.stderr.matches(key).count(), 1, "{}", refused.stderr);
             }
+            let webhook =
+                ["fuse", "set", "w", "--ttl", "1h", "--on-expire", "webhook:https://a.example/"];
+            let refused = home.run(&webhook);
+            assert_eq!(refused.code, Some(1), "{config}{}", refused.stderr);
         }
     });
 }
@@ -176,10 +181,10 @@ fn events_go_on_without_a_daemon_that_refuses_the_configuration() {
             .expect("starts");
         let mut lines =
             std::io::BufRead::lines(std::io::BufReader::new(events.stderr.take().expect("piped")));
-        let said = eventually("the reason is told", || {
-            lines.next()?.ok().filter(|line| line.contains("watches by itself"))
-        });
-        assert!(said.contains("[[webhooks]] 1: url: it is missing"), "{said}");
+        let finding = lines.next().expect("a line").expect("readable");
+        assert!(finding.contains("[[webhooks]] 1: url: it is missing"), "{finding}");
+        let then = lines.next().expect("a line").expect("readable");
+        assert!(then.contains("this command watches by itself"), "{then}");
         events.kill().expect("killed");
         events.wait().expect("reaped");
     });

@@ -42,6 +42,8 @@ fn homes_secrets_and_programs_that_are_not_there_are_reported_with_a_fix() {
             "[roots]\nclaude-code = [\"/no/such\", \"~/there\"]\ncodex = [\"~/file\"]\n\
              [[webhooks]]\nname = \"ops\"\nurl = \"https://hook.example/\"\nsecret_env = \"NO_SUCH\"\n\
              [[webhooks]]\nname = \"log\"\nurl = \"https://log.example/\"\nsecret_file = \"~/none\"\n\
+             [[openclaw.gateways]]\nname = \"work\"\nurl = \"wss://gate.example\"\ntoken_env = \"NO_TOKEN\"\n\
+             [metrics]\ntoken_env = \"NO_TOKEN\"\n\
              [notify]\n",
         );
         std::fs::create_dir(home.at("there")).expect("made");
@@ -55,6 +57,10 @@ fn homes_secrets_and_programs_that_are_not_there_are_reported_with_a_fix() {
         assert!(ops.1.contains("NO_SUCH is not set"), "{ops:?}");
         let log = check(&home, "config", "webhook log");
         assert!(log.0 == "failed" && log.1.contains("none cannot be read"), "{log:?}");
+        for name in ["gateway work", "metrics"] {
+            let token = check(&home, "config", name);
+            assert_eq!((token.0.as_str(), token.1.as_str()), ("failed", "NO_TOKEN is not set"));
+        }
         home.set("PATH", home.path().join("bin").to_string_lossy());
         let notify = check(&home, "config", "notify");
         assert!(notify.0 == "failed" && notify.1.contains("is not installed"), "{notify:?}");

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::{Check, CheckState, DaemonState, DoctorContext};
-use crate::host::Host;
+use crate::host::{Host, Secret};
 use crate::kernel::Limits;
 use crate::text::with_tilde;
 
@@ -70,6 +70,28 @@ pub(super) fn webhooks(host: &Host, context: &DoctorContext) -> Vec<Check> {
         }
     };
     context.webhooks.iter().map(check).collect()
+}
+
+/// Checks the configured tokens of gateways and metrics.
+pub(super) fn tokens(host: &Host, context: &DoctorContext) -> Vec<Check> {
+    let gateways = host.gateways.values().flatten().filter_map(|gateway| {
+        let name = gateway.name.clone().unwrap_or_else(|| server_of(&gateway.url));
+        Some((format!("gateway {name}"), gateway.token.as_ref()?))
+    });
+    let metrics = context.metrics_token.iter().map(|token| ("metrics".to_owned(), token));
+    let check = |(name, token): (String, &Secret)| match token.read(host) {
+        Ok(_) => Check::new("config", name, CheckState::Ok, "its token is set"),
+        Err(why) => Check::new("config", name, CheckState::Failed, why)
+            .hint("set the token, then `agentctl daemon restart` if a daemon runs"),
+    };
+    gateways.chain(metrics).map(check).collect()
+}
+
+/// Returns the server of a URL without its path, which may hold a secret.
+fn server_of(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let server = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    server.rsplit('@').next().unwrap_or_default().to_owned()
 }
 
 /// Checks that the program of notifications can be run.

@@ -93,7 +93,7 @@ pub(super) enum Alone {
     /// The process at the daemon's socket is not trusted.
     Untrusted(ClientError),
     /// No daemon serves with this configuration.
-    NoDaemon(String),
+    NoDaemon,
 }
 
 /// Events from the daemon.
@@ -122,9 +122,7 @@ impl Remote {
             Ok(Some(client)) => client,
             Ok(None) => return Ok(Err(Alone::Ended)),
             Err(NotConnected::Untrusted(error)) => return Ok(Err(Alone::Untrusted(error))),
-            Err(why @ NotConnected::Refused(_)) => {
-                return Ok(Err(Alone::NoDaemon(Failure::from(why).to_string())));
-            }
+            Err(NotConnected::Refused(_)) => return Ok(Err(Alone::NoDaemon)),
             Err(why) => return Err(why.into()),
         };
         if client.welcome.fingerprint != crate::client::fingerprint(host) {
