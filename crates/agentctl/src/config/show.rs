@@ -132,7 +132,8 @@ impl Loaded {
             names.extend(variables.answers.iter().chain(variables.launch));
         }
         let mut seen = std::collections::BTreeSet::new();
-        names.retain(|name| seen.insert(*name));
+        // Long, and seldom of interest here.
+        names.retain(|name| *name != "PATH" && seen.insert(*name));
         let set = names.into_iter().filter_map(|name| Some((name, self.host.var(name)?)));
         let row = |(name, value): (&str, &str)| ConfigSetting {
             key: name.to_owned(),
