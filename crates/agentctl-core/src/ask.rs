@@ -12,6 +12,7 @@ mod fuses;
 mod launch;
 mod locks;
 mod logs;
+mod names;
 mod resume;
 mod runs;
 mod status;
@@ -33,6 +34,7 @@ pub use self::launch::{
 };
 pub use self::locks::LocksDocument;
 pub use self::logs::{LogsDocument, NoLogs};
+pub use self::names::{NamedSession, NotNamed, WordRefusal};
 pub use self::resume::{Continuation, NotContinued};
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
 pub use self::status::{InspectedSession, SessionDocument};

@@ -232,7 +232,8 @@ pub fn inspect(fleet: &Fleet, target: &Target) -> Inspected {
         found
     });
     let mut session = found.rows.pop().map(|row| row.unpack());
-    add_launches(fleet, session.as_mut().map_or(&mut [], std::slice::from_mut));
+    let unread = add_launches(fleet, session.as_mut().map_or(&mut [], std::slice::from_mut));
+    found.faults.extend(unread);
     Inspected { session, faults: found.faults }
 }
 

@@ -364,7 +364,8 @@ impl Watch {
 fn finish(fleet: &Fleet, watch: Watch, end: End, wakeups: Wakeups) -> Waited {
     let mut sessions: Vec<Awaited> = watch.sessions.into_iter().map(|s| s.awaited).collect();
     for awaited in &mut sessions {
-        fleet::add_launches(fleet, awaited.session.as_mut_slice());
+        // Names that cannot be read do not change how a session ended.
+        let _unread = fleet::add_launches(fleet, awaited.session.as_mut_slice());
     }
     Waited { sessions, end, watched: Watched(wakeups) }
 }

@@ -7,11 +7,13 @@
 mod conversation;
 mod failed_launch;
 mod feed;
+mod refused_word;
 mod time;
 mod unresolved;
 
 pub use self::conversation::{Line, LineKind, Span, SpanStyle, conversation_lines};
 pub use self::failed_launch::{directory_on_server, no_adapter, not_continued, not_started};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
+pub use self::refused_word::{not_named, refused_word};
 pub use self::time::{age, local_clock, local_minute};
 pub use self::unresolved::unresolved;

@@ -14,12 +14,20 @@ use crate::parallel::in_parts;
 use crate::text::{columns, fit, fit_path, in_one_line, with_tilde};
 use crate::ui::{Canvas, Ui};
 
-const HEADER: [&str; 6] = ["STATUS", "AGENT", "ID", "ACTIVE", "DIRECTORY", "WHAT"];
+/// Number of columns. The first one, NAME, is left out of a table in which no session has a name.
+const COLUMNS: usize = 7;
+const HEADER: [&str; COLUMNS] = ["NAME", "STATUS", "AGENT", "ID", "ACTIVE", "DIRECTORY", "WHAT"];
+const NAME: usize = 0;
+const STATUS: usize = 1;
+const DIRECTORY: usize = 5;
+const WHAT: usize = 6;
+/// Widest column of names on a terminal.
+const MAX_NAME_WIDTH: usize = 24;
 
 /// Number of rows per batch. A batch is rendered in parallel and then written, which limits memory.
 const ROWS_PER_BATCH: usize = 16_384;
 
-type Cells<'a> = [Cow<'a, str>; 6];
+type Cells<'a> = [Cow<'a, str>; COLUMNS];
 
 /// Renders sessions as aligned lines. On a terminal they fit its width; piped they are not cut.
 #[must_use]
@@ -49,6 +57,9 @@ pub fn draw(
         for (width, other) in widths.iter_mut().zip(part.widths) {
             *width = (*width).max(other);
         }
+    }
+    if parts.iter().all(|part| part.widths[NAME] == 0) {
+        widths[NAME] = 0;
     }
     if let Some(total) = canvas.width {
         shrink(&mut widths, total);
@@ -94,7 +105,7 @@ struct Part {
     text: String,
     rows: Vec<Row>,
     /// The widest cell of each column.
-    widths: [usize; 6],
+    widths: [usize; COLUMNS],
 }
 
 /// A row of a [`Part`].
@@ -103,13 +114,13 @@ struct Row {
     /// The position of its first cell in the text of the part.
     begin: usize,
     /// The length of each cell.
-    lengths: [usize; 6],
+    lengths: [usize; COLUMNS],
 }
 
 impl Part {
     fn push(&mut self, status: Status, cells: &Cells<'_>) {
         let begin = self.text.len();
-        let mut lengths = [0; 6];
+        let mut lengths = [0; COLUMNS];
         for ((cell, width), length) in cells.iter().zip(&mut self.widths).zip(&mut lengths) {
             *width = (*width).max(columns(cell));
             self.text.push_str(cell);
@@ -118,7 +129,7 @@ impl Part {
         self.rows.push(Row { status, begin, lengths });
     }
 
-    fn cells(&self, row: &Row) -> [&str; 6] {
+    fn cells(&self, row: &Row) -> [&str; COLUMNS] {
         let mut rest = &self.text[row.begin..];
         row.lengths.map(|length| {
             let (cell, others) = rest.split_at(length);
@@ -131,19 +142,20 @@ impl Part {
 fn line(
     out: &mut String,
     canvas: Canvas,
-    row: &[&str; 6],
-    widths: &[usize; 6],
+    row: &[&str; COLUMNS],
+    widths: &[usize; COLUMNS],
     [first, rest]: [Style; 2],
 ) {
-    for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
+    let shown = row.iter().zip(widths).enumerate();
+    for (index, (cell, width)) in shown.filter(|(index, _)| *index != NAME || widths[NAME] > 0) {
         let last = index + 1 == row.len();
-        let text = match (canvas.width, HEADER[index]) {
+        let text = match (canvas.width, index) {
             (None, _) => Cow::Borrowed(*cell),
-            (Some(_), "DIRECTORY") => Cow::Owned(fit_path(cell, *width)),
+            (Some(_), DIRECTORY) => Cow::Owned(fit_path(cell, *width)),
             (Some(_), _) => Cow::Owned(fit(cell, *width)),
         };
         let gap = if last { 0 } else { width.saturating_sub(columns(&text)) + 2 };
-        canvas.paint_onto(out, if index == 0 { first } else { rest }, &text);
+        canvas.paint_onto(out, if index == STATUS { first } else { rest }, &text);
         out.extend(std::iter::repeat_n(' ', gap));
     }
     out.truncate(out.trim_end().len());
@@ -151,14 +163,16 @@ fn line(
 }
 
 /// Fits the widths into the total: the directory shrinks first, the last column gets the rest.
-fn shrink(widths: &mut [usize; 6], total: usize) {
-    let gaps = 2 * (widths.len() - 1);
-    let fixed: usize = widths[..4].iter().sum();
+fn shrink(widths: &mut [usize; COLUMNS], total: usize) {
+    widths[NAME] = widths[NAME].min(MAX_NAME_WIDTH);
+    let gaps = 2 * (widths.iter().filter(|width| **width > 0).count() - 1);
+    let fixed: usize = widths[..DIRECTORY].iter().sum();
     let room = total.saturating_sub(fixed + gaps);
-    let directory = widths[4].min((room / 3).max(12));
-    let directory = if widths[4] + widths[5] <= room { widths[4] } else { directory };
-    widths[4] = directory;
-    widths[5] = widths[5].min(room.saturating_sub(directory).max(8));
+    let directory = widths[DIRECTORY].min((room / 3).max(12));
+    let both = widths[DIRECTORY] + widths[WHAT];
+    let directory = if both <= room { widths[DIRECTORY] } else { directory };
+    widths[DIRECTORY] = directory;
+    widths[WHAT] = widths[WHAT].min(room.saturating_sub(directory).max(8));
 }
 
 /// Returns the number of characters to show of each id: at least eight, and enough to be unique in the table.
@@ -204,6 +218,7 @@ fn cells<'a>(
     let id = if depth == 0 { id } else { format!("{}└ {id}", "  ".repeat(depth - 1)).into() };
     let when = session.last_activity_at.or(session.started_at);
     [
+        session.name.as_deref().map(in_one_line).unwrap_or_default(),
         status.into(),
         in_one_line(session.adapter),
         id,
@@ -261,7 +276,7 @@ fn state_and_title(session: &Session) -> Cow<'_, str> {
     });
     let ended = if session.status == Status::Stopped { session.outcome } else { None };
     let state = reason.or(ended.map(|outcome| outcome.word().into()));
-    let title = session.name.as_ref().or(session.title.as_ref()).map(|t| in_one_line(t));
+    let title = session.title.as_deref().map(in_one_line);
     match (state, title) {
         (Some(state), Some(title)) => format!("{state} · {title}").into(),
         (Some(one), None) | (None, Some(one)) => one,

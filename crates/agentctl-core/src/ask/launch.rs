@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::Fleet;
+use super::names::{LaunchWords, WordRefusal};
 use crate::adapters::control::{Begin, Order, Permissions};
 use crate::adapters::{Adapter, RootPlace};
 use crate::hooks::{self, Facts};
@@ -121,6 +122,8 @@ pub struct LaunchOptions {
 pub enum NotStarted {
     /// A hook was ordered for an agent that runs on a server, where no hook of ours can run.
     HookOnServer(&'static str),
+    /// The name or the group cannot be given.
+    Words(WordRefusal),
     /// The launch failed.
     Failed(LaunchError),
 }
@@ -131,7 +134,7 @@ pub struct StartedSession {
     pub launched: StartedLaunch,
     /// The conversation of a session that goes on, read up to its end: only what follows is new.
     pub transcript: Option<Transcript>,
-    adapter: &'static dyn Adapter,
+    pub(super) adapter: &'static dyn Adapter,
     on_create: Option<Vec<String>>,
 }
 
@@ -180,6 +183,8 @@ impl Fleet {
         let (host, adapter) = (&self.host, request.adapter);
         let remote = is_remote(adapter);
         let LaunchRequest { prompt, begin, from, cwd, name, options, .. } = request;
+        let words = LaunchWords { name: name.clone(), group: options.group.clone() };
+        self.check_words(&words).map_err(NotStarted::Words)?;
         if remote && !options.hooks.is_empty() {
             return Err(NotStarted::HookOnServer(adapter.name()));
         }
@@ -212,7 +217,9 @@ impl Fleet {
         let _untidied = Runs::of(host).evict(host, defaults.keep);
         let launched = launch(self, order).map_err(NotStarted::Failed)?;
         let on_create = hooks.on_create;
-        Ok(StartedSession { launched, transcript, adapter, on_create })
+        let mut started = StartedSession { launched, transcript, adapter, on_create };
+        self.remember_words(&mut started, &words);
+        Ok(started)
     }
 
     /// Opens the conversation of a session that goes on, at its end.

@@ -341,6 +341,7 @@ impl Watcher {
         for sessions in [&mut survey.listing.sessions, &mut survey.resting, &mut self.first] {
             self.launches.add(sessions);
         }
+        survey.listing.faults.extend(self.launches.fault().cloned());
         (survey, by_name, launched)
     }
 

@@ -11,6 +11,7 @@ mod list;
 mod locks;
 mod logs;
 mod manual;
+mod name;
 mod resume;
 mod runs;
 mod schema;
@@ -59,6 +60,8 @@ enum Command {
     #[command(visible_alias = "send")]
     Resume(resume::ResumeArgs),
     Wait(wait::WaitArgs),
+    Name(name::NameArgs),
+    Group(name::GroupArgs),
     Stop(stop::StopArgs),
     Events(events::EventsArgs),
     Locks(locks::LocksArgs),
@@ -115,6 +118,8 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Prune(args) => with_fleet(ui, runs::cmd_prune, &args),
         Command::Stop(args) => with_fleet(ui, stop::cmd_stop, &args),
         Command::Events(args) => with_fleet(ui, events::cmd_events, &args),
+        Command::Name(args) => with_fleet(ui, name::cmd_name, &args),
+        Command::Group(args) => with_fleet(ui, name::cmd_group, &args),
         Command::Wait(args) => with_fleet(ui, wait::cmd_wait, &args),
         Command::Lock(args) => with_fleet(ui, locks::cmd_lock, &args),
         Command::Unlock(args) => with_fleet(ui, locks::cmd_unlock, &args),

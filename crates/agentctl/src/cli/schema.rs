@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, PruneDocument, RunsDocument,
-    StopDocument, WaitDocument, WhyDocument,
+    AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, NamedSession, PruneDocument,
+    RunsDocument, StopDocument, WaitDocument, WhyDocument,
 };
 use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message, Session};
@@ -39,6 +39,8 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("fuses", value(schemars::schema_for!(FusesDocument))),
         ("doctor", value(schemars::schema_for!(DoctorDocument))),
         ("adapters", value(schemars::schema_for!(AdaptersDocument))),
+        ("name", value(schemars::schema_for!(NamedSession))),
+        ("group", value(schemars::schema_for!(NamedSession))),
         ("runs", value(schemars::schema_for!(RunsDocument))),
         ("prune", value(schemars::schema_for!(PruneDocument))),
         ("daemon", value(schemars::schema_for!(DaemonStatus))),

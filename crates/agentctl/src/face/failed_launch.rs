@@ -6,7 +6,7 @@ use agentctl_core::host::Host;
 use agentctl_core::launch::LaunchError;
 use agentctl_core::locks::{self, Holder};
 
-use super::{age, unresolved};
+use super::{age, refused_word, unresolved};
 use crate::failure::{Failure, Kind};
 use crate::text::with_tilde;
 
@@ -63,6 +63,7 @@ pub fn not_started(host: &Host, why: NotStarted) -> Failure {
             let message = format!("{agent} runs on a server: no hook is run for it");
             Failure::new(Kind::Usage, message).hint("leave the hook out")
         }
+        NotStarted::Words(why) => refused_word(&why),
         NotStarted::Failed(error) => failed(host, error),
     }
 }

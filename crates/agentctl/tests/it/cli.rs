@@ -210,7 +210,7 @@ fn the_table_is_plain_when_piped_and_tells_status_without_colour() {
         let home = planted();
         let output = home.run(&["list", "-a", "--since", "all"]);
         assert_eq!(output.code, Some(0), "{}", output.stderr);
-        assert!(output.stdout.starts_with("STATUS "), "{}", output.stdout);
+        assert!(output.stdout.starts_with("NAME     STATUS "), "{}", output.stdout);
         assert!(!output.stdout.contains('\x1b'));
         assert_eq!(output.stdout.lines().count(), 71);
     });

@@ -36,6 +36,7 @@ mod launched;
 mod list_watch;
 mod locks;
 mod metrics;
+mod names;
 mod notify;
 mod openclaw;
 mod openclaw_device;
