@@ -65,6 +65,12 @@ impl Fleet {
         fleet::rows(self, query)
     }
 
+    /// Shortens session ids for a table, so that every command accepts them.
+    #[must_use]
+    pub fn shorten_ids(&self, ids: &[&str]) -> Vec<String> {
+        fleet::shortened(self, ids)
+    }
+
     /// Returns the same fleet with another limit for questions about all history.
     #[must_use]
     pub fn with_limit(&self, limit: Duration) -> Self {

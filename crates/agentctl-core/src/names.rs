@@ -168,6 +168,11 @@ impl Names {
         }
     }
 
+    /// Returns all names.
+    pub fn all(&self) -> impl Iterator<Item = &str> {
+        self.by_session.values().flatten().filter_map(|entry| entry.name.as_deref())
+    }
+
     /// Returns the sessions of this name.
     pub fn named(&self, name: &str) -> impl Iterator<Item = &Subject> {
         let entries = self.by_session.values().flatten();

@@ -88,12 +88,15 @@ pub fn draw(
 
 /// Makes the cells of all rows, on all cores.
 fn parts(host: &Host, sessions: &Rows) -> Vec<Part> {
-    let (lengths, depths) = (short_ids(sessions), depths(sessions));
+    let depths = depths(sessions);
     let now = host.now();
     in_parts(sessions.len(), |range| {
         let mut part = Part::default();
         for (at, session) in range.filter_map(|at| Some((at, sessions.get(at)?))) {
-            part.push(session.status, &cells((host, now), &session, depths[at], lengths[at]));
+            part.push(
+                session.status,
+                &cells((host, now), &session, depths[at], sessions.short_id(at)),
+            );
         }
         part
     })
@@ -148,6 +151,7 @@ fn line(
 ) {
     let shown = row.iter().zip(widths).enumerate();
     for (index, (cell, width)) in shown.filter(|(index, _)| *index != NAME || widths[NAME] > 0) {
+        let cell = if cell.is_empty() { &"-" } else { cell };
         let last = index + 1 == row.len();
         let text = match (canvas.width, index) {
             (None, _) => Cow::Borrowed(*cell),
@@ -175,43 +179,18 @@ fn shrink(widths: &mut [usize; COLUMNS], total: usize) {
     widths[WHAT] = widths[WHAT].min(room.saturating_sub(directory).max(8));
 }
 
-/// Returns the number of characters to show of each id: at least eight, and enough to be unique in the table.
-fn short_ids(sessions: &Rows) -> Vec<usize> {
-    // The id of a packed row is decoded once, not at every comparison.
-    let ids: Vec<&str> =
-        (0..sessions.len()).map(|at| sessions.id(at).unwrap_or_default()).collect();
-    let id = |at: usize| ids[at];
-    let mut places: Vec<usize> = (0..sessions.len()).collect();
-    places.sort_unstable_by_key(|at| id(*at));
-    let common = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
-    let mut lengths = vec![0; sessions.len()];
-    let mut before = 0;
-    // Equal ids are adjacent after sorting; compare each group with its two neighbours.
-    for same in places.chunk_by(|a, b| id(*a) == id(*b)) {
-        let own = id(same[0]);
-        let place = before + same.len();
-        let next = places.get(place).map_or(0, |next| common(own, id(*next)));
-        let last = before.checked_sub(1).map_or(0, |last| common(own, id(places[last])));
-        for at in same {
-            lengths[*at] = (next.max(last) + 1).max(8).min(own.len());
-        }
-        before = place;
-    }
-    lengths
-}
-
 fn cells<'a>(
     (host, now): (&Host, Time),
     session: &'a Session,
     depth: usize,
-    length: usize,
+    short_id: Option<&'a str>,
 ) -> Cells<'a> {
     let status = match session.status {
         Status::Waiting => "! waiting",
         other => other.word(),
     };
-    let id: Cow<'_, str> = match (&session.id, session.pid) {
-        (Some(id), _) => in_one_line(id.get(..length).unwrap_or(id)),
+    let id: Cow<'_, str> = match (short_id, session.pid) {
+        (Some(id), _) => in_one_line(id),
         (None, Some(pid)) => format!("pid {pid}").into(),
         (None, None) => "-".into(),
     };

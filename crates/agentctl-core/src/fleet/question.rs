@@ -1,7 +1,7 @@
 //! One adapter's part of a list: which sessions are read, how many at once, and what is kept of each.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::join::View;
@@ -12,17 +12,24 @@ use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, 
 use crate::kernel::{deadline, home_limit};
 use crate::model::{Fault, FaultCode, Locator, Session};
 
+/// Ids that a table shortens its own ids against, besides those of its rows.
+pub(super) type OtherIds = Arc<Mutex<Vec<Box<str>>>>;
+
 pub(super) fn list_adapter(
     adapter: &'static dyn Adapter,
     look: &Look,
     query: &Query,
+    ids: &OtherIds,
 ) -> Found<Packed> {
-    let query = query.clone();
+    let (query, ids) = (query.clone(), Arc::clone(ids));
     each_root(adapter, look, move |look, root| {
         let mut found = Found::default();
         let store = adapter.store(look, root);
         let since = query.since_ms.filter(|_| query.all);
         let history = query.all.then(|| store.history(since));
+        if query.needs_all_ids() {
+            add_ids(&ids, root, store.as_ref(), history.as_ref().filter(|_| since.is_none()));
+        }
         let live = store.live();
         let mut question = Question::new(adapter, look, root, store.as_ref(), live);
         (question.children, question.for_table) = (query.children, query.for_table);
@@ -34,6 +41,39 @@ pub(super) fn list_adapter(
         question.finish(&mut found);
         found
     })
+}
+
+/// Adds the ids of an adapter that a list leaves out: of its live sessions, and of its history if the list has
+/// ended sessions.
+pub(super) fn add_other_ids(
+    adapter: &'static dyn Adapter,
+    look: &Look,
+    query: &Query,
+    ids: &OtherIds,
+) {
+    let needs_all = query.needs_all_ids();
+    let sink = Arc::clone(ids);
+    let _none: Found<()> = each_root(adapter, look, move |look, root| {
+        let store = adapter.store(look, root);
+        if needs_all {
+            add_ids(&sink, root, store.as_ref(), None);
+        }
+        let served = store.live().rows.into_iter().filter_map(|served| served.id);
+        sink.lock().unwrap_or_else(PoisonError::into_inner).extend(served.map(String::into));
+        Found::default()
+    });
+}
+
+/// Adds the ids of all history of a home; their files are not opened. The names that are read of a home that only
+/// a process names are limited, so its history is not listed a second time.
+fn add_ids(ids: &OtherIds, root: &Root, store: &dyn Store, listed: Option<&Found<Locator>>) {
+    let all = match listed {
+        Some(listed) => listed.rows.clone(),
+        None if root.is_known() => store.history(None).rows,
+        None => Vec::new(),
+    };
+    let all = all.into_iter().map(|locator| locator.id.into_boxed_str());
+    ids.lock().unwrap_or_else(PoisonError::into_inner).extend(all);
 }
 
 /// One home that is asked: its live claims, the records that were read, and the rows.

@@ -74,7 +74,7 @@ pub(super) fn cmd_demo(ui: &mut Ui, fleet: &Fleet, args: &DemoArgs) -> Outcome {
     let find = |status| {
         let session = sessions.iter().find(|s| s.status == status);
         let id = session.and_then(|s| s.id.as_deref()).unwrap_or("ID");
-        id.get(..8).unwrap_or(id).to_owned()
+        fleet.shorten_ids(&[id]).concat()
     };
     let (waiting, running) = (find(Status::Waiting), find(Status::Running));
     let answer = format!("{} --tell {waiting} -p yes", demo::SUBCOMMAND);

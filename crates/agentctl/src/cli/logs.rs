@@ -14,8 +14,8 @@ use crate::ui::Ui;
 /// Show a session's recent messages
 #[derive(Args)]
 pub(super) struct LogsArgs {
-    /// Session id or prefix, name, pid, directory, or adapter:id
-    id: String,
+    /// Session id or prefix, name, pid, directory (`.`), @last, or adapter:id [default: the only one here]
+    id: Option<String>,
     /// How many messages
     #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 20)]
     count: usize,
@@ -31,7 +31,7 @@ pub(super) struct LogsArgs {
 }
 
 pub(super) fn cmd_logs(ui: &mut Ui, fleet: &Fleet, args: &LogsArgs) -> Outcome {
-    let (target, faults) = super::target(fleet, &args.id)?;
+    let (target, faults) = super::target(fleet, super::named_or_here(args.id.as_deref()))?;
     let mut transcript = fleet.transcript(&target).map_err(failed)?;
     // The watch is set before the first read, so that no message in between is missed.
     let watch = args.follow.then(|| transcript.watch());

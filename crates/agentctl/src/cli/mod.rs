@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use agentctl_core::ask::Fleet;
 use agentctl_core::model::{Fault, Target};
+use agentctl_core::resolve::HERE;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::Loaded;
@@ -204,6 +205,11 @@ fn command() -> clap::Command {
 /// Finds the session that the user named.
 fn target(fleet: &Fleet, text: &str) -> Result<(Target, Vec<Fault>), Failure> {
     fleet.target(text).map_err(|not_one| unresolved(fleet, text, not_one))
+}
+
+/// Returns the text that names a session; without one, the only session of this directory is meant.
+fn named_or_here(text: Option<&str>) -> &str {
+    text.unwrap_or(HERE)
 }
 
 /// Waits between two polls of a file for which the kernel gives no events.

@@ -4,7 +4,6 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{Fleet, PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
-use agentctl_core::host::Host;
 use agentctl_core::model::Time;
 use agentctl_core::runs::Runs;
 use clap::Args;
@@ -64,21 +63,24 @@ pub(super) fn cmd_runs(
         ui.note("no run is kept: nothing was launched with `agentctl launch` lately");
         return Ok(ExitCode::SUCCESS);
     }
-    table(ui, host, &runs)?;
+    table(ui, fleet, &runs)?;
     ui.note(&format!("{} runs, {}", runs.len(), byte_size(bytes)));
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(ui: &mut Ui, host: &Host, runs: &[RunRow]) -> std::io::Result<()> {
-    let now = host.now();
-    ui.line("SESSION   AGENT        STARTED  ENDED  EXIT        SIZE      FOLDER")?;
-    for run in runs {
-        let id = run.session.as_deref().unwrap_or("-");
+fn table(ui: &mut Ui, fleet: &Fleet, runs: &[RunRow]) -> std::io::Result<()> {
+    let (host, now) = (&fleet.host, fleet.host.now());
+    let ids: Vec<&str> = runs.iter().map(|run| run.session.as_deref().unwrap_or("-")).collect();
+    let ids = fleet.shorten_ids(&ids);
+    let width = ids.iter().map(String::len).max().unwrap_or_default().max(8);
+    let header = "AGENT        STARTED  ENDED  EXIT        SIZE      FOLDER";
+    ui.line(&format!("{:<width$}  {header}", "SESSION"))?;
+    for (run, id) in runs.iter().zip(&ids) {
         let ago = |t: Option<Time>| t.map_or_else(|| "-".into(), |t| age(now, t));
         let exit = run.exit.map_or_else(|| "-".into(), shim::words);
         ui.line(&format!(
-            "{:<8}  {:<11}  {:<7}  {:<5}  {:<10}  {:<8}  {}",
-            id.get(..8).unwrap_or(id),
+            "{:<width$}  {:<11}  {:<7}  {:<5}  {:<10}  {:<8}  {}",
+            id,
             fit(&one_line(run.adapter.as_deref().unwrap_or("-")), 11),
             ago(run.started_at),
             ago(run.ended_at),
@@ -94,7 +96,6 @@ fn table(ui: &mut Ui, host: &Host, runs: &[RunRow]) -> std::io::Result<()> {
 }
 
 pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome {
-    let host = &fleet.host;
     let dry_run = args.dry_run || (!args.yes && std::io::stdout().is_terminal());
     let older_than = args.older_than.map(|Span(span)| span).unwrap_or_default();
     let document = fleet.prune(PruneOptions { dry_run, older_than }).map_err(unpruned)?;
@@ -106,7 +107,7 @@ pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome
     match (pruned.len(), dry_run) {
         (0, _) => ui.note("no run has ended: there is nothing to remove"),
         (count, true) => {
-            table(ui, host, &pruned)?;
+            table(ui, fleet, &pruned)?;
             ui.note(&format!("{count} ended runs, {}, would be removed", byte_size(bytes)));
             ui.hint(
                 "`agentctl prune --yes` removes them; sessions themselves stay with their agents",

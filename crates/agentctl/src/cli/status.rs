@@ -14,8 +14,8 @@ use crate::ui::Ui;
 /// Show one session in full
 #[derive(Args)]
 pub(super) struct StatusArgs {
-    /// Session id or prefix, name, pid, directory, or adapter:id
-    id: String,
+    /// Session id or prefix, name, pid, directory (`.`), @last, or adapter:id [default: the only one here]
+    id: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -23,7 +23,8 @@ pub(super) struct StatusArgs {
 
 pub(super) fn cmd_status(ui: &mut Ui, fleet: &Fleet, args: &StatusArgs) -> Outcome {
     let host = &fleet.host;
-    let InspectedSession { session, faults, .. } = inspect(fleet, &args.id)?;
+    let InspectedSession { session, faults, .. } =
+        inspect(fleet, super::named_or_here(args.id.as_deref()))?;
     if args.json {
         ui.json(&session)?;
     } else {

@@ -29,8 +29,9 @@ const FOLLOW_PACE: Duration = Duration::from_millis(100);
 /// must get there; one that needs a human is told at once. What is unknown is waited for.
 #[derive(Args)]
 pub(super) struct WaitArgs {
-    /// Session ids or prefixes, names, pids, directories, or adapter:id
-    #[arg(required = true, value_name = "ID")]
+    /// Session ids or prefixes, names, pids, directories (`.`), @last, or adapter:id [default: the only one
+    /// here]
+    #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// Wait for this status instead; `stopped` means that nothing serves it any more
     #[arg(long = "for", value_name = "STATUS", value_enum)]
@@ -80,7 +81,8 @@ pub(super) enum Show {
 
 pub(super) fn cmd_wait(ui: &mut Ui, fleet: &Fleet, args: &WaitArgs) -> Outcome {
     let mut targets: Vec<Target> = Vec::new();
-    for id in &args.ids {
+    let here = [super::named_or_here(None).to_owned()];
+    for id in if args.ids.is_empty() { &here[..] } else { &args.ids } {
         let (target, faults) = super::target(fleet, id)?;
         for fault in &faults {
             ui.warn_fault(fault);
@@ -215,7 +217,7 @@ fn say(ui: &mut Ui, show: Show, progress: &Progress<'_>) -> std::io::Result<()> 
     Ok(())
 }
 
-/// Returns `2a658488  stopped  finished`.
+/// Returns `2a658488-8cca-406b-9ca9-0c2293d57dbb  stopped  finished`.
 fn line(session: &Session) -> String {
     let ended = session.outcome.map(|outcome| match (outcome, reason(session)) {
         (Ended::Failed, Some(why)) => why,
@@ -226,9 +228,8 @@ fn line(session: &Session) -> String {
 }
 
 fn name(session: &Session) -> String {
-    const SHORT: usize = 8;
     match (&session.id, session.pid) {
-        (Some(id), _) => id.get(..SHORT).unwrap_or(id).to_owned(),
+        (Some(id), _) => id.clone(),
         (None, Some(pid)) => format!("pid {pid}"),
         (None, None) => "-".to_owned(),
     }

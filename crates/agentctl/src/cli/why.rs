@@ -12,17 +12,17 @@ use crate::ui::Ui;
 /// Explain a session's status: which source said what
 #[derive(Args)]
 pub(super) struct WhyArgs {
-    /// Session id or prefix, name, pid, directory, or adapter:id
-    id: String,
+    /// Session id or prefix, name, pid, directory (`.`), @last, or adapter:id [default: the only one here]
+    id: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn cmd_why(ui: &mut Ui, fleet: &Fleet, args: &WhyArgs) -> Outcome {
-    let explained = fleet.why(&args.id);
-    let (document, inspected) =
-        explained.map_err(|not_one| unresolved(fleet, &args.id, not_one))?;
+    let id = super::named_or_here(args.id.as_deref());
+    let explained = fleet.why(id);
+    let (document, inspected) = explained.map_err(|not_one| unresolved(fleet, id, not_one))?;
     let InspectedSession { session, faults, .. } = inspected;
     if args.json {
         ui.json(&document)?;

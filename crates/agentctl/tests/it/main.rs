@@ -69,6 +69,7 @@ mod stop_outsiders;
 mod stop_tree;
 mod terminal;
 mod tidy;
+mod typed;
 mod wait;
 mod wait_codex;
 mod webhooks;
