@@ -18,6 +18,7 @@ mod tree;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::adapters::control::{Control, Mark, Stop};
@@ -45,7 +46,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Options of a stop.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StopOptions {
     /// Kill without asking first.

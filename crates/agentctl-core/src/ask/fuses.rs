@@ -263,17 +263,14 @@ impl Fleet {
     fn runnable(&self, action: &Action) -> Result<Action, FuseOrderError> {
         let too_long = |field, limit| Err(InvalidRequest::TooManyBytes { field, limit }.into());
         match action {
-            Action::Event | Action::Stop => Ok(action.clone()),
             Action::Webhook { url } if url.len() > URL_BYTES_LIMIT => {
                 too_long(RequestField::Url, URL_BYTES_LIMIT)
             }
-            Action::Webhook { .. } => Ok(action.clone()),
-            Action::Run { argv }
-                if argv.iter().map(String::len).sum::<usize>() > COMMAND_BYTES_LIMIT =>
-            {
-                too_long(RequestField::Command, COMMAND_BYTES_LIMIT)
-            }
+            Action::Event | Action::Stop | Action::Webhook { .. } => Ok(action.clone()),
             Action::Run { argv } => {
+                if argv.iter().map(String::len).sum::<usize>() > COMMAND_BYTES_LIMIT {
+                    return too_long(RequestField::Command, COMMAND_BYTES_LIMIT);
+                }
                 let mut argv = argv.clone();
                 let Some(program) = argv.first_mut() else {
                     return Err(FuseOrderError::NoProgram { why: "the command is empty".into() });

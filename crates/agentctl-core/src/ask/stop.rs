@@ -114,7 +114,7 @@ pub struct RunWithoutSession {
 }
 
 /// Everything that one order stops. A person may confirm it before it is carried out.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct StopTargets {
     /// The sessions.
     pub targets: Vec<Target>,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::super::Fleet;
 use super::super::request::{InvalidRequest, directory};
 use crate::fuses::{self, Fuse};
+use crate::model::Fault;
 use crate::resolve::PREFIX_CHARS;
 
 /// The words that name a fuse.
@@ -51,7 +52,7 @@ impl Fleet {
     /// Finds the one fuse that a selector means.
     pub fn fuse(&self, which: &FuseSelector) -> Result<Fuse, NotOneFuse> {
         let (all, faults) = fuses::all(&self.host);
-        if let Some(blind) = faults.into_iter().find(|fault| fault.hides_adapter()) {
+        if let Some(blind) = faults.into_iter().find(Fault::hides_adapter) {
             return Err(NotOneFuse::Unknown { why: blind.message });
         }
         let label = which.label.as_deref().map(str::trim);
