@@ -14,7 +14,9 @@ use clap::{Args, Subcommand};
 
 use super::table;
 use crate::config::{Loaded, Span, check_address};
-use crate::face::{age, fuse_name, fuse_not_changed, fuse_target, local_minute};
+use crate::face::{
+    age, fuse_actions, fuse_conditions, fuse_name, fuse_not_changed, fuse_target, local_minute,
+};
 use crate::failure::{Failure, Outcome};
 use crate::session_table;
 use crate::text::one_line;
@@ -266,40 +268,11 @@ fn say(ui: &mut Ui, host: &Host, what: &str, fuse: &Fuse) {
     let text = format!(
         "{what} {}: {}{}; then {}",
         fuse_name(host, fuse),
-        when(fuse),
+        fuse_conditions(fuse),
         until.unwrap_or_default(),
-        actions(fuse)
+        fuse_actions(fuse)
     );
     ui.note(&one_line(&text));
-}
-
-/// Returns its conditions in a few words: `ttl 2h, idle 30m`.
-fn when(fuse: &Fuse) -> String {
-    let spans =
-        [("ttl", fuse.ttl_ms), ("idle", fuse.idle_ms), ("max-runtime", fuse.max_runtime_ms)];
-    let spans = spans.into_iter().filter_map(|(name, ms)| Some(format!("{name} {}", span(ms?))));
-    let cost = fuse.max_cost_usd.map(|usd| format!("max-cost ${usd}"));
-    spans.chain(cost).collect::<Vec<_>>().join(", ")
-}
-
-/// Returns a span in the largest unit that divides it.
-fn span(ms: u64) -> String {
-    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
-    let whole = units.into_iter().find(|(unit, _)| ms >= *unit && ms.is_multiple_of(*unit));
-    whole.map_or_else(|| format!("{ms}ms"), |(unit, name)| format!("{}{name}", ms / unit))
-}
-
-fn actions(fuse: &Fuse) -> String {
-    let words = fuse.on_expire.iter().map(|action| match action {
-        Action::Event => "event".to_owned(),
-        Action::Stop => "stop".to_owned(),
-        Action::Run { argv } => {
-            let argv = argv.iter().map(String::as_str);
-            format!("run:{}", shlex::try_join(argv).unwrap_or_default())
-        }
-        Action::Webhook { url } => format!("webhook:{url}"),
-    });
-    words.collect::<Vec<_>>().join(", ")
 }
 
 const HEADER: [&str; 5] = ["ID", "EXPIRES", "WHEN", "TARGET", "THEN"];
@@ -314,9 +287,9 @@ fn lines(ui: &Ui, host: &Host, fuses: &[Fuse]) -> Vec<String> {
             (state, _) => (AnsiColor::Yellow.on_default(), state.word().to_owned()),
         };
         let label = fuse.label.as_ref().map(|l| format!(" · {l}")).unwrap_or_default();
-        let then = one_line(&format!("{}{label}", actions(fuse)));
+        let then = one_line(&format!("{}{label}", fuse_actions(fuse)));
         let id = fuse.id.get(..8).unwrap_or(&fuse.id).to_owned();
-        (style, [id, expires, when(fuse), fuse_target(host, fuse), then])
+        (style, [id, expires, fuse_conditions(fuse), fuse_target(host, fuse), then])
     };
     let rows: Vec<_> = fuses.iter().map(cells).collect();
     table::lines(ui, HEADER, &rows)

@@ -1,13 +1,12 @@
-//! The sentences about locks and fuses: their names, and why an order about them was not carried out.
+//! The sentences that say why an order about a lock or a fuse was not carried out.
 
 use agentctl_core::ask::{
     Fleet, FuseOrderError, InvalidRequest, LockOrderError, NotOneFuse, RequestField,
 };
-use agentctl_core::fuses::Fuse;
 use agentctl_core::host::Host;
 use agentctl_core::locks::Holder;
 
-use super::{local_minute, unresolved};
+use super::{fuse_name, local_minute, unresolved};
 use crate::failure::{Failure, Kind};
 use crate::text::{one_line, with_tilde};
 
@@ -16,23 +15,6 @@ use crate::text::{one_line, with_tilde};
 pub fn holder_text(holder: &Holder) -> String {
     let left = holder.until.map(|until| format!(" (until {})", local_minute(until)));
     one_line(&format!("{}{}", holder.what, left.unwrap_or_default()))
-}
-
-/// Returns the name of a fuse for messages.
-#[must_use]
-pub fn fuse_name(host: &Host, fuse: &Fuse) -> String {
-    let label = fuse.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
-    one_line(&format!("the fuse on {}{label}", fuse_target(host, fuse)))
-}
-
-/// Returns the directory or the session to which a fuse is bound.
-#[must_use]
-pub fn fuse_target(host: &Host, fuse: &Fuse) -> String {
-    match (&fuse.directory, &fuse.session) {
-        (Some(directory), _) => with_tilde(&host.home, directory),
-        (None, Some(id)) => one_line(&format!("{} {id}", fuse.adapter.as_deref().unwrap_or("?"))),
-        (None, None) => "-".into(),
-    }
 }
 
 /// Says why a directory was not locked or unlocked.

@@ -6,8 +6,14 @@ use agentctl_core::model::{Session, Target};
 /// Returns the short name of a session: `2a658488`, or `pid 6224`.
 #[must_use]
 pub fn short_session_name(session: &Session) -> String {
+    short_name(session.id.as_deref(), session.pid)
+}
+
+/// Returns the short name of a session of which only its id or its pid is known.
+#[must_use]
+pub fn short_name(id: Option<&str>, pid: Option<u32>) -> String {
     const SHORT: usize = 8;
-    match (&session.id, session.pid) {
+    match (id, pid) {
         (Some(id), _) => id.get(..SHORT).unwrap_or(id).to_owned(),
         (None, Some(pid)) => format!("pid {pid}"),
         (None, None) => "-".to_owned(),
