@@ -13,6 +13,7 @@ mod launch;
 mod locks;
 mod logs;
 mod names;
+mod request;
 mod resume;
 mod runs;
 mod status;
@@ -27,24 +28,28 @@ use std::time::Duration;
 
 pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::doctor::{Check, CheckState, DaemonState, DoctorContext, DoctorDocument};
-pub use self::fuses::FusesDocument;
+pub use self::fuses::{
+    COMMAND_BYTES_LIMIT, CancelledFuseDocument, ExtendFuseRequest, FuseDocument, FuseOrderError,
+    FuseRequest, FuseSelector, FusesDocument, NotOneFuse, URL_BYTES_LIMIT,
+};
 pub use self::launch::{
     ChosenAdapter, LaunchDefaults, LaunchHooks, LaunchOptions, LaunchRequest, NoAdapter,
     NotStarted, StartedSession, is_remote,
 };
-pub use self::locks::LocksDocument;
+pub use self::locks::{LockDocument, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
 pub use self::logs::{LogsDocument, NoLogs};
 pub use self::names::{NamedSession, NotNamed, WordRefusal};
+pub use self::request::{InvalidRequest, RequestField};
 pub use self::resume::{Continuation, NotContinued};
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
-pub use self::status::{InspectedSession, SessionDocument};
+pub use self::status::InspectedSession;
 pub use self::stop::{
-    FailedRow, RunWithoutSession, StopDocument, StopNews, StopTargets, Stopped, StoppedRow,
-    SurvivorRow,
+    FailedRow, RunWithoutSession, StopDocument, StopNews, StopRequest, StopSelection, StopTargets,
+    StoppedRow, SurvivorRow,
 };
-pub use self::target::{Candidate, NotOne};
+pub use self::target::{Candidate, NotOne, ResolvedTarget, UnresolvedText};
 pub use self::wait::WaitDocument;
-pub use self::why::WhyDocument;
+pub use self::why::{ExplainedSession, WhyDocument, reason_text};
 use crate::events::Watcher;
 pub use crate::fleet::Fleet;
 use crate::fleet::{self, Inspected, Query, Rows};
@@ -63,12 +68,6 @@ impl Fleet {
     #[must_use]
     pub fn rows(&self, query: &Query) -> Rows {
         fleet::rows(self, query)
-    }
-
-    /// Shortens session ids for a table, so that every command accepts them.
-    #[must_use]
-    pub fn shorten_ids(&self, ids: &[&str]) -> Vec<String> {
-        fleet::shortened(self, ids)
     }
 
     /// Returns the same fleet with another limit for questions about all history.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Fleet, NotOne, StartedSession};
+use super::{Fleet, NotOne, ResolvedTarget, StartedSession};
 use crate::fleet::{Query, roots_of};
 use crate::model::{
     Fault, FaultCode, InternedName, OWN_SOURCE, SCHEMA_VERSION, Session, Target, is_session_id,
@@ -99,7 +99,7 @@ impl Fleet {
         if let Some(value) = value {
             check_form(word, value).map_err(NotNamed::Refused)?;
         }
-        let (target, mut faults) = self.target(text).map_err(NotNamed::NotOne)?;
+        let ResolvedTarget { target, mut faults } = self.target(text).map_err(NotNamed::NotOne)?;
         let subject = Subject::of(&target);
         let subject = subject.ok_or(NotNamed::NoSession { pid: target.pid })?;
         if let (Word::Name, Some(name)) = (word, value) {

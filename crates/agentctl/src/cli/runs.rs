@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{Fleet, PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
+use agentctl_core::fleet::shortened;
 use agentctl_core::model::Time;
 use agentctl_core::runs::Runs;
 use clap::Args;
@@ -71,7 +72,7 @@ pub(super) fn cmd_runs(
 fn table(ui: &mut Ui, fleet: &Fleet, runs: &[RunRow]) -> std::io::Result<()> {
     let (host, now) = (&fleet.host, fleet.host.now());
     let ids: Vec<&str> = runs.iter().map(|run| run.session.as_deref().unwrap_or("-")).collect();
-    let ids = fleet.shorten_ids(&ids);
+    let ids = shortened(fleet, &ids);
     let width = ids.iter().map(String::len).max().unwrap_or_default().max(8);
     let header = "AGENT        STARTED  ENDED  EXIT        SIZE      FOLDER";
     ui.line(&format!("{:<width$}  {header}", "SESSION"))?;
@@ -97,8 +98,8 @@ fn table(ui: &mut Ui, fleet: &Fleet, runs: &[RunRow]) -> std::io::Result<()> {
 
 pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome {
     let dry_run = args.dry_run || (!args.yes && std::io::stdout().is_terminal());
-    let older_than = args.older_than.map(|Span(span)| span).unwrap_or_default();
-    let document = fleet.prune(PruneOptions { dry_run, older_than }).map_err(unpruned)?;
+    let older_than_ms = args.older_than.map(Span::millis).unwrap_or_default();
+    let document = fleet.prune(PruneOptions { dry_run, older_than_ms }).map_err(unpruned)?;
     if args.json {
         ui.json(&document)?;
         return Ok(ExitCode::SUCCESS);

@@ -15,8 +15,8 @@ use clap::{Args, ValueEnum};
 
 use super::logs::{self, Form, Part};
 use crate::config::Span;
+use crate::face::{session_reason, session_reason_in_brackets, short_session_name};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::text::one_line;
 use crate::ui::Ui;
 
 /// Longest interval between two checks whether the turn is over; new messages wake the loop at once.
@@ -205,8 +205,11 @@ fn say(ui: &mut Ui, show: Show, progress: &Progress<'_>) -> std::io::Result<()> 
             Show::Json | Show::Nothing => {}
         },
         Progress::Unknown(session) => {
-            let why = reason(session).unwrap_or_else(|| "no source says".to_owned());
-            ui.note(&format!("what {} does is unknown ({why}): waiting goes on", name(session)));
+            let why = session_reason(session).unwrap_or_else(|| "no source says".to_owned());
+            ui.note(&format!(
+                "what {} does is unknown ({why}): waiting goes on",
+                short_session_name(session)
+            ));
         }
         Progress::NeedsHuman(session) => {
             ui.note(&format!("{}: waiting goes on", needs_human(session)));
@@ -219,31 +222,18 @@ fn say(ui: &mut Ui, show: Show, progress: &Progress<'_>) -> std::io::Result<()> 
 
 /// Returns `2a658488-8cca-406b-9ca9-0c2293d57dbb  stopped  finished`.
 fn line(session: &Session) -> String {
-    let ended = session.outcome.map(|outcome| match (outcome, reason(session)) {
+    let ended = session.outcome.map(|outcome| match (outcome, session_reason(session)) {
         (Ended::Failed, Some(why)) => why,
         (outcome, _) => outcome.word().to_owned(),
     });
-    let more = ended.or_else(|| reason(session)).map(|m| format!("  {m}")).unwrap_or_default();
-    format!("{}  {}{more}", name(session), session.status.word())
-}
-
-fn name(session: &Session) -> String {
-    match (&session.id, session.pid) {
-        (Some(id), _) => id.clone(),
-        (None, Some(pid)) => format!("pid {pid}"),
-        (None, None) => "-".to_owned(),
-    }
-}
-
-fn reason(session: &Session) -> Option<String> {
-    let reason = session.reason.as_ref()?;
-    let detail = reason.detail.as_ref().map(|d| format!(": {}", one_line(d)));
-    Some(format!("{}{}", reason.kind.word(), detail.unwrap_or_default()))
+    let more =
+        ended.or_else(|| session_reason(session)).map(|m| format!("  {m}")).unwrap_or_default();
+    format!("{}  {}{more}", short_session_name(session), session.status.word())
 }
 
 fn needs_human(session: &Session) -> String {
-    let why = reason(session).map(|r| format!(" ({r})")).unwrap_or_default();
-    format!("{} waits for a human{why}", name(session))
+    let why = session_reason_in_brackets(session);
+    format!("{} waits for a human{why}", short_session_name(session))
 }
 
 fn blocked(waited: &Waited) -> Failure {
@@ -256,7 +246,7 @@ fn blocked(waited: &Waited) -> Failure {
 fn timed_out(waited: &Waited, after: Duration) -> Failure {
     let open = waited.sessions.iter().filter(|s| s.verdict == WaitVerdict::Pending);
     let open = open.map(|s| match &s.session {
-        Some(session) => format!("{} is {}", name(session), session.status.word()),
+        Some(session) => format!("{} is {}", short_session_name(session), session.status.word()),
         None => "one could not be looked at".to_owned(),
     });
     let open: Vec<String> = open.collect();

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Say, webhooks};
 use crate::config::NotifySettings;
+use crate::face::session_reason;
 use crate::text;
 
 /// Maximum number of programs that run at once.
@@ -206,10 +207,7 @@ impl NotificationText {
             EventKind::Stopped => format!("{who} {}", ended(session)),
             other => format!("{who}: {}", other.word()),
         };
-        let detail = session.and_then(|s| s.reason.as_ref()).map(|reason| match &reason.detail {
-            Some(detail) => format!("{}: {detail}", reason.kind.word()),
-            None => reason.kind.word().to_owned(),
-        });
+        let detail = session.and_then(session_reason);
         let called = session
             .and_then(|s| [&s.name, &s.title, &s.prompt].into_iter().flatten().next().cloned());
         let place = session.and_then(|s| s.cwd.clone());
