@@ -13,6 +13,7 @@ mod launch;
 mod locks;
 mod logs;
 mod names;
+mod remove_runs;
 mod request;
 mod resume;
 mod runs;
@@ -39,6 +40,7 @@ pub use self::launch::{
 pub use self::locks::{LockDocument, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
 pub use self::logs::{LogsDocument, NoLogs};
 pub use self::names::{NamedSession, NotNamed, WordRefusal};
+pub use self::remove_runs::RunsNotRemoved;
 pub use self::request::{InvalidRequest, RequestField};
 pub use self::resume::{Continuation, NotContinued};
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};

@@ -32,6 +32,7 @@ pub use packed::Rows;
 pub(crate) use question::written;
 use question::{OtherIds, Question, add_other_ids, append, list_adapter};
 use short_ids::Typed;
+pub use short_ids::unique_prefixes;
 pub use survey::{Survey, survey};
 pub use verdict::{
     as_launched, as_run_ended, blank_session, exited, forgotten, join, unasked, undecided,
@@ -219,19 +220,33 @@ pub fn rows(fleet: &Fleet, query: &Query) -> Rows {
 /// Shortens session ids for a table, so that every command accepts them: they are compared with all history.
 #[must_use]
 pub fn shortened(fleet: &Fleet, ids: &[&str]) -> Vec<String> {
-    let others = OtherIds::default();
-    let sink = Arc::clone(&others);
-    let query = Query { all: true, for_table: true, ..Query::default() };
-    let _none: Found<()> = each_adapter(fleet, fleet.host.deadlines.all, move |adapter, look| {
-        add_other_ids(adapter, look, &query, &sink);
-        Found::default()
-    });
-    let others = others.lock().unwrap_or_else(PoisonError::into_inner);
+    let others = all_ids(fleet);
     let names = Names::of(&fleet.host);
     let all = others.iter().map(|id| &**id).chain(ids.iter().copied()).collect();
     let typed = Typed::new(all, names.all().collect());
     let short = |id: &&str| id.get(..typed.length(id)).unwrap_or(id).to_owned();
     ids.iter().map(short).collect()
+}
+
+/// Packs sessions for a table whose ids every command accepts.
+#[must_use]
+pub fn rows_of(fleet: &Fleet, sessions: &[Session]) -> Rows {
+    let mut rows = Rows::of(sessions);
+    let names = names_in_use(fleet, &rows);
+    rows.shorten_ids(&all_ids(fleet), &names);
+    rows
+}
+
+/// Returns the ids of all history and of all live sessions.
+fn all_ids(fleet: &Fleet) -> Vec<Box<str>> {
+    let ids = OtherIds::default();
+    let sink = Arc::clone(&ids);
+    let query = Query { all: true, for_table: true, ..Query::default() };
+    let _none: Found<()> = each_adapter(fleet, fleet.host.deadlines.all, move |adapter, look| {
+        add_other_ids(adapter, look, &query, &sink);
+        Found::default()
+    });
+    std::mem::take(&mut *ids.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Returns the names that win over a prefix of an id: those that people gave, and those of live sessions.

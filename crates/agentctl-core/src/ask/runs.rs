@@ -108,19 +108,14 @@ impl Fleet {
         runs.retain(ended);
         let pruned = self.run_rows(&runs);
         if !options.dry_run {
-            for run in &runs {
-                run.remove().map_err(|source| PruneError::Unremoved {
-                    directory: run.directory.clone(),
-                    source,
-                })?;
-            }
+            remove_folders(&runs)?;
         }
         let bytes = pruned.iter().map(|run| run.bytes).sum();
         let dry_run = options.dry_run;
         Ok(PruneDocument { schema_version: SCHEMA_VERSION, dry_run, pruned, bytes })
     }
 
-    fn run_rows(&self, runs: &[Run]) -> Vec<RunRow> {
+    pub(super) fn run_rows(&self, runs: &[Run]) -> Vec<RunRow> {
         runs.iter().map(|run| self.run_row(run)).collect()
     }
 
@@ -147,4 +142,13 @@ impl Fleet {
             name: spec.and_then(|s| s.name),
         }
     }
+}
+
+/// Removes the folders of these runs.
+pub(super) fn remove_folders(runs: &[Run]) -> Result<(), PruneError> {
+    for run in runs {
+        let directory = run.directory.clone();
+        run.remove().map_err(|source| PruneError::Unremoved { directory, source })?;
+    }
+    Ok(())
 }

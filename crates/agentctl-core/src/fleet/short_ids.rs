@@ -38,6 +38,13 @@ impl<'a> Typed<'a> {
     }
 }
 
+/// Shortens ids that are compared only with each other.
+#[must_use]
+pub fn unique_prefixes<'a>(ids: &[&'a str]) -> Vec<&'a str> {
+    let typed = Typed::new(ids.to_vec(), HashSet::new());
+    ids.iter().map(|id| id.get(..typed.length(id)).unwrap_or(id)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use agentctl_core::ask::{
     COMMAND_BYTES_LIMIT, ExtendFuseRequest, Fleet, FuseRequest, FuseSelector,
 };
+use agentctl_core::fleet::{shortened, unique_prefixes};
 use agentctl_core::fuses::{Action, Conditions, Fuse, FuseState};
 use agentctl_core::host::Host;
 use agentctl_core::marks;
@@ -234,7 +235,7 @@ pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome
         let whole = report.faults.is_empty();
         ui.note(if whole { "no fuse is set" } else { "no fuse could be shown" });
     } else {
-        for line in lines(ui, host, &report.fuses) {
+        for line in lines(ui, fleet, &report.fuses) {
             ui.line(&line)?;
         }
         ui.flush()?;
@@ -277,9 +278,13 @@ fn say(ui: &mut Ui, host: &Host, what: &str, fuse: &Fuse) {
 
 const HEADER: [&str; 5] = ["ID", "EXPIRES", "WHEN", "TARGET", "THEN"];
 
-fn lines(ui: &Ui, host: &Host, fuses: &[Fuse]) -> Vec<String> {
-    let now = host.now();
-    let cells = |fuse: &Fuse| {
+fn lines(ui: &Ui, fleet: &Fleet, fuses: &[Fuse]) -> Vec<String> {
+    let (host, now) = (&fleet.host, fleet.host.now());
+    let ids: Vec<&str> = fuses.iter().map(|fuse| fuse.id.as_str()).collect();
+    let sessions: Vec<&str> =
+        fuses.iter().map(|fuse| fuse.session.as_deref().unwrap_or_default()).collect();
+    let sessions = shortened(fleet, &sessions);
+    let cells = |((fuse, id), session): ((&Fuse, &str), &String)| {
         let (style, expires) = match (fuse.state, fuse.due_at) {
             (FuseState::Burning, Some(at)) if at > now => (Style::new(), age(at, now)),
             (FuseState::Burning, Some(_)) => (AnsiColor::Yellow.on_default(), "due".to_owned()),
@@ -288,9 +293,11 @@ fn lines(ui: &Ui, host: &Host, fuses: &[Fuse]) -> Vec<String> {
         };
         let label = fuse.label.as_ref().map(|l| format!(" · {l}")).unwrap_or_default();
         let then = one_line(&format!("{}{label}", fuse_actions(fuse)));
-        let id = fuse.id.get(..8).unwrap_or(&fuse.id).to_owned();
-        (style, [id, expires, fuse_conditions(fuse), fuse_target(host, fuse), then])
+        let session = fuse.session.as_ref().map(|_| session.clone());
+        let target = fuse_target(host, &Fuse { session, ..fuse.clone() });
+        (style, [id.to_owned(), expires, fuse_conditions(fuse), target, then])
     };
-    let rows: Vec<_> = fuses.iter().map(cells).collect();
+    let ids = unique_prefixes(&ids);
+    let rows: Vec<_> = fuses.iter().zip(ids).zip(&sessions).map(cells).collect();
     table::lines(ui, HEADER, &rows)
 }

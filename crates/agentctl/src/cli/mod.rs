@@ -63,6 +63,7 @@ enum Command {
     Wait(wait::WaitArgs),
     Name(name::NameArgs),
     Group(name::GroupArgs),
+    #[command(visible_alias = "kill")]
     Stop(stop::StopArgs),
     Events(events::EventsArgs),
     Locks(locks::LocksArgs),
@@ -73,6 +74,7 @@ enum Command {
     Fuses(fuses::FusesArgs),
     Runs(runs::RunsArgs),
     Prune(runs::PruneArgs),
+    Rm(runs::RmArgs),
     Daemon(daemon::DaemonArgs),
     Doctor(doctor::DoctorArgs),
     Adapters(adapters::AdaptersArgs),
@@ -117,6 +119,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             runs::cmd_runs(ui, &loaded.fleet(), &loaded.defaults, &args)
         }
         Command::Prune(args) => with_fleet(ui, runs::cmd_prune, &args),
+        Command::Rm(args) => with_fleet(ui, runs::cmd_rm, &args),
         Command::Stop(args) => with_fleet(ui, stop::cmd_stop, &args),
         Command::Events(args) => with_fleet(ui, events::cmd_events, &args),
         Command::Name(args) => with_fleet(ui, name::cmd_name, &args),

@@ -1,16 +1,17 @@
 //! `agentctl runs` and `agentctl prune`: lists and removes the folders of earlier launches.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{Fleet, PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
+use agentctl_core::ask::{
+    Fleet, PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument, RunsNotRemoved,
+};
 use agentctl_core::fleet::shortened;
 use agentctl_core::model::Time;
 use agentctl_core::runs::Runs;
 use clap::Args;
 
 use crate::config::{Defaults, Span};
-use crate::face::age;
+use crate::face::{age, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table;
 use crate::shim;
@@ -29,9 +30,19 @@ pub(super) struct RunsArgs {
 }
 
 /// Remove the runs that have ended
+///
+/// A run is what one launch left behind: its log and exit code. Sessions themselves stay with their agents,
+/// and so do their names and groups.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  agentctl prune --dry-run
+  agentctl prune --older-than 1d -y
+  agentctl prune painter")]
 pub(super) struct PruneArgs {
-    /// Remove them, also on a terminal, where they are only listed otherwise
+    /// Only the runs of these sessions, which needs no confirmation [default: all runs that have ended]
+    #[arg(value_name = "ID", conflicts_with_all = ["dry_run", "older_than"])]
+    ids: Vec<String>,
+    /// Do not ask for confirmation; required where no terminal can be asked
     #[arg(short, long)]
     yes: bool,
     /// Only list them
@@ -40,6 +51,22 @@ pub(super) struct PruneArgs {
     /// Only those that ended longer ago than this
     #[arg(long, value_name = "SPAN")]
     older_than: Option<Span>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Remove the runs of a session: `prune ID`
+///
+/// The session's own record, its name and its group stay.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  agentctl rm painter
+  agentctl rm 2a658488")]
+pub(super) struct RmArgs {
+    /// Session ids or prefixes, names, directories (`.`), @last, or adapter:id
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -97,26 +124,118 @@ fn table(ui: &mut Ui, fleet: &Fleet, runs: &[RunRow]) -> std::io::Result<()> {
 }
 
 pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome {
-    let dry_run = args.dry_run || (!args.yes && std::io::stdout().is_terminal());
+    if !args.ids.is_empty() {
+        return remove(ui, fleet, &args.ids, args.json);
+    }
     let older_than_ms = args.older_than.map(Span::millis).unwrap_or_default();
-    let document = fleet.prune(PruneOptions { dry_run, older_than_ms }).map_err(unpruned)?;
+    let preview = fleet.prune(PruneOptions { dry_run: true, older_than_ms }).map_err(unpruned)?;
+    let document = if args.dry_run || preview.pruned.is_empty() {
+        PruneDocument { dry_run: args.dry_run, ..preview }
+    } else {
+        confirm(ui, fleet, args, &preview)?;
+        fleet.prune(PruneOptions { dry_run: false, older_than_ms }).map_err(unpruned)?
+    };
     if args.json {
         ui.json(&document)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let PruneDocument { pruned, bytes, .. } = document;
+    let PruneDocument { pruned, bytes, dry_run, .. } = document;
     match (pruned.len(), dry_run) {
         (0, _) => ui.note("no run has ended: there is nothing to remove"),
-        (count, true) => {
+        (_, true) => {
             table(ui, fleet, &pruned)?;
-            ui.note(&format!("{count} ended runs, {}, would be removed", byte_size(bytes)));
-            ui.hint(
-                "`agentctl prune --yes` removes them; sessions themselves stay with their agents",
-            );
+            ui.note(&format!("{}, {}, would be removed", ended(&pruned), byte_size(bytes)));
+            ui.hint("`agentctl prune -y` removes them; sessions themselves stay with their agents");
         }
-        (count, false) => ui.note(&format!("removed {count} ended runs, {}", byte_size(bytes))),
+        (_, false) => ui.note(&format!("removed {}, {}", ended(&pruned), byte_size(bytes))),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows which runs are to be removed. On a terminal the user must confirm; elsewhere `-y` is required.
+fn confirm(
+    ui: &mut Ui,
+    fleet: &Fleet,
+    args: &PruneArgs,
+    preview: &PruneDocument,
+) -> Result<(), Failure> {
+    if args.yes {
+        return Ok(());
+    }
+    if !args.json {
+        table(ui, fleet, &preview.pruned)?;
+    }
+    let what = ended(&preview.pruned);
+    if args.json || !ui.converses() {
+        let message = format!("nothing was removed: {what} would be, which needs a confirmation");
+        let failure = Failure::new(Kind::Refused, message)
+            .hint("add -y to remove them; without it this command asks only on a terminal");
+        let listed = if args.json { preview.pruned.as_slice() } else { &[] };
+        return Err(listed.iter().fold(failure, |f, run| f.candidate(run.directory.clone())));
+    }
+    if ui.confirm(&format!("remove {what}, {}?", byte_size(preview.bytes)))? {
+        return Ok(());
+    }
+    Err(Failure::new(Kind::Refused, "nothing was removed"))
+}
+
+/// Returns `3 ended runs`.
+fn ended(runs: &[RunRow]) -> String {
+    match runs.len() {
+        1 => "1 ended run".to_owned(),
+        count => format!("{count} ended runs"),
+    }
+}
+
+pub(super) fn cmd_rm(ui: &mut Ui, fleet: &Fleet, args: &RmArgs) -> Outcome {
+    remove(ui, fleet, &args.ids, args.json)
+}
+
+/// Removes the runs of sessions that were named.
+fn remove(ui: &mut Ui, fleet: &Fleet, ids: &[String], json: bool) -> Outcome {
+    let mut all: Option<PruneDocument> = None;
+    for text in ids {
+        let removed = fleet.remove_runs(text).map_err(|why| not_removed(fleet, text, why))?;
+        if !json {
+            let runs = ended(&removed.pruned);
+            let session = removed.pruned.first().and_then(|run| run.session.clone());
+            let session = session.unwrap_or_else(|| text.clone());
+            ui.line(&format!("removed {runs} of {session}, {}", byte_size(removed.bytes)))?;
+        }
+        match &mut all {
+            None => all = Some(removed),
+            Some(all) => {
+                all.bytes += removed.bytes;
+                all.pruned.extend(removed.pruned);
+            }
+        }
+    }
+    if json {
+        ui.json(&all)?;
+    } else {
+        ui.flush()?;
+        ui.note("the sessions' own records stay with their agents");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn not_removed(fleet: &Fleet, text: &str, why: RunsNotRemoved) -> Failure {
+    match why {
+        RunsNotRemoved::NotOne(not_one) => unresolved(fleet, text, not_one),
+        RunsNotRemoved::Live { session } => {
+            Failure::new(Kind::Refused, format!("`{session}` is live: its run is in use"))
+                .hint(format!("`agentctl stop {session}` ends it"))
+        }
+        RunsNotRemoved::NoRun { session } => {
+            Failure::new(Kind::NotFound, format!("no run of session {session} is kept"))
+                .hint("a run is what `agentctl launch` left behind; `agentctl runs` lists them")
+        }
+        RunsNotRemoved::Running { run } => {
+            Failure::new(Kind::Refused, format!("run {run} is still at work"))
+                .hint("its agent or a hook of it may be running")
+        }
+        RunsNotRemoved::Failed(error) => unpruned(error),
+    }
 }
 
 fn unpruned(error: PruneError) -> Failure {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use agentctl_core::ask::{
     Fleet, RunWithoutSession, StopDocument, StopNews, StopRequest, StopSelection, StopTargets,
 };
-use agentctl_core::fleet::{Query, Rows};
+use agentctl_core::fleet::{Query, rows_of};
 use agentctl_core::model::{Status, Target};
 use agentctl_core::stop::{Report, StopFailureCode, StopOptions, StopVerdict};
 use clap::Args;
@@ -24,24 +24,30 @@ use crate::ui::Ui;
 /// Works for sessions that nobody launched through agentctl. A session in a shared server is ended by
 /// asking that server. `stopped` is said only when the next look says so; what lives on is named.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  agentctl stop painter
+  agentctl stop 2a658488 .
+  agentctl stop --group morning
+  agentctl stop --all --adapter codex -y")]
 pub(super) struct StopArgs {
-    /// Session ids or prefixes, names, pids, directories, or adapter:id
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    /// Session ids or prefixes, names, pids, directories (`.`), @last, or adapter:id [default: the only live
+    /// session here]
+    #[arg(conflicts_with_all = ["all", "adapter", "status", "group", "cwd"])]
     ids: Vec<String>,
-    /// Every live session that the filters admit
+    /// Every live session that the filters admit; a filter alone means the same
     #[arg(long)]
     all: bool,
-    /// With --all: only this agent
-    #[arg(long, value_name = "NAME", value_parser = adapter_name, requires = "all")]
+    /// Only sessions of this agent
+    #[arg(long, value_name = "NAME", value_parser = adapter_name)]
     adapter: Option<String>,
-    /// With --all: only these statuses (repeat or separate by commas)
-    #[arg(long, value_name = "STATUS", value_enum, value_delimiter = ',', requires = "all")]
+    /// Only sessions with these statuses (repeat or separate by commas)
+    #[arg(long, value_name = "STATUS", value_enum, value_delimiter = ',')]
     status: Vec<StatusArg>,
-    /// With --all: only this launch group
-    #[arg(long, value_name = "GROUP", requires = "all")]
+    /// Only sessions of this group
+    #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// With --all: only sessions of this directory
-    #[arg(long, value_name = "DIR", requires = "all")]
+    /// Only sessions of this directory
+    #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
     /// Kill at once, without asking first
     #[arg(long)]
@@ -49,7 +55,7 @@ pub(super) struct StopArgs {
     /// How long each may take [default: 10s and the time its agent needs for an orderly end]
     #[arg(long, value_name = "SPAN")]
     timeout: Option<Span>,
-    /// With --all: do not ask for confirmation
+    /// With --all or a filter: do not ask for confirmation; required where no terminal can be asked
     #[arg(short, long)]
     yes: bool,
     /// Print one JSON document
@@ -57,11 +63,21 @@ pub(super) struct StopArgs {
     json: bool,
 }
 
+impl StopArgs {
+    /// Says whether the sessions are chosen by filters and not by name.
+    fn selects(&self) -> bool {
+        let filters = self.adapter.is_some() || self.group.is_some() || self.cwd.is_some();
+        self.all || filters || !self.status.is_empty()
+    }
+}
+
 pub(super) fn cmd_stop(ui: &mut Ui, fleet: &Fleet, args: &StopArgs) -> Outcome {
     let targets = fleet.stop_targets(&request(args));
     let targets = targets.map_err(|found| unresolved(fleet, &found.text, found.why))?;
-    if args.all {
+    if args.selects() {
         confirm(ui, fleet, args, &targets)?;
+    } else if args.ids.is_empty() {
+        only_here(&targets)?;
     }
     let mut worst = if targets.may_miss_sessions { Kind::Unanswered.exit_code() } else { 0 };
     let mut failed = None;
@@ -109,7 +125,7 @@ fn told(ui: &mut Ui, args: &StopArgs, stopped: &StopDocument, worst: u8) -> Outc
 fn request(args: &StopArgs) -> StopRequest {
     let timeout_ms = args.timeout.map(Span::millis);
     let options = StopOptions { force: args.force, timeout_ms };
-    let select = if args.all {
+    let select = if args.ids.is_empty() {
         StopSelection::Matching(query(args))
     } else {
         StopSelection::Named(args.ids.clone())
@@ -118,7 +134,8 @@ fn request(args: &StopArgs) -> StopRequest {
 }
 
 fn query(args: &StopArgs) -> Query {
-    let cwd = args.cwd.as_ref().map(|dir| {
+    let here = (!args.selects()).then(|| PathBuf::from("."));
+    let cwd = args.cwd.as_ref().or(here.as_ref()).map(|dir| {
         let real = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
         real.to_string_lossy().into_owned()
     });
@@ -131,7 +148,27 @@ fn query(args: &StopArgs) -> Query {
     }
 }
 
-/// Shows on a terminal which sessions are to be stopped; the user must confirm.
+/// Checks that the current directory has exactly one live session: nothing was named.
+fn only_here(targets: &StopTargets) -> Result<(), Failure> {
+    let sessions = &targets.sessions;
+    if sessions.len() == 1 {
+        return Ok(());
+    }
+    if sessions.is_empty() {
+        let kind = if targets.faults.is_empty() { Kind::NotFound } else { Kind::Unanswered };
+        return Err(Failure::new(kind, "no live session is in this directory")
+            .hint("name a session: `agentctl list` shows what is alive")
+            .beside(targets.faults.clone()));
+    }
+    let message = format!("there are {} live sessions in this directory", sessions.len());
+    let failure = Failure::new(Kind::Ambiguous, message)
+        .hint("name one of them, or stop them all: `agentctl stop --cwd .`");
+    Err(sessions.iter().fold(failure, |failure, session| {
+        failure.candidate(format!("{}  {}", target_name(&session.target()), session.status.word()))
+    }))
+}
+
+/// Shows which sessions are to be stopped. On a terminal the user must confirm; elsewhere `-y` is required.
 fn confirm(
     ui: &mut Ui,
     fleet: &Fleet,
@@ -145,17 +182,33 @@ fn confirm(
         } else {
             "no session could be seen"
         });
-    } else if !args.yes && !args.json && ui.converses() {
-        ui.drawn(&session_table::drawn(ui.canvas(), &fleet.host, &Rows::of(sessions)))?;
-        let what = match sessions.len() {
-            1 => "this session".to_owned(),
-            count => format!("these {count} sessions"),
-        };
-        if !ui.confirm(&format!("stop {what}?"))? {
-            return Err(Failure::new(Kind::Refused, "nothing was stopped"));
-        }
+        return Ok(());
     }
-    Ok(())
+    if args.yes {
+        return Ok(());
+    }
+    if !args.json {
+        let rows = rows_of(fleet, sessions);
+        ui.drawn(&session_table::drawn(ui.canvas(), &fleet.host, &rows))?;
+    }
+    let (what, would) = match sessions.len() {
+        1 => ("this session".to_owned(), "1 session".to_owned()),
+        count => (format!("these {count} sessions"), format!("{count} sessions")),
+    };
+    if args.json || !ui.converses() {
+        ui.flush()?;
+        let message = format!("nothing was stopped: {would} would be, which needs a confirmation");
+        let failure = Failure::new(Kind::Refused, message)
+            .hint("add -y to stop them; without it this command asks only on a terminal");
+        let listed = if args.json { sessions.as_slice() } else { &[] };
+        return Err(listed
+            .iter()
+            .fold(failure, |failure, session| failure.candidate(target_name(&session.target()))));
+    }
+    if ui.confirm(&format!("stop {what}?"))? {
+        return Ok(());
+    }
+    Err(Failure::new(Kind::Refused, "nothing was stopped"))
 }
 
 fn kind(code: StopFailureCode) -> Kind {

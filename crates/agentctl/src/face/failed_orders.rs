@@ -32,7 +32,7 @@ pub fn not_locked(host: &Host, error: LockOrderError) -> Failure {
                 .hint("`agentctl unlock` takes the lock away")
         }
         LockOrderError::NotLocked { directory } => {
-            failed(format!("{} is not locked", name(&directory)))
+            Failure::new(Kind::NotFound, format!("{} is not locked", name(&directory)))
                 .hint("`agentctl locks` shows what is locked or occupied")
         }
         LockOrderError::Busy { directory } => {

@@ -15,6 +15,7 @@ mod cli;
 mod codex;
 mod codex_processes;
 mod codex_rollouts;
+mod confirmed;
 mod daemon;
 mod demo;
 mod docs;

@@ -160,7 +160,7 @@ fn answers(home: &TestHome) -> Vec<(&'static str, Vec<Value>)> {
         ("doctor", one(&["doctor", "--json"])),
         ("adapters", one(&["adapters", "--json"])),
         ("runs", one(&["runs", "--json"])),
-        ("prune", one(&["prune", "--json"])),
+        ("prune", one(&["prune", "-y", "--json"])),
         ("daemon", one(&["daemon", "status", "--json"])),
         ("error", one(&["status", "nosuch", "--json"])),
     ]
