@@ -450,6 +450,7 @@ impl Watcher {
             }
         }
         launch.add(&mut session);
+        self.launches.add_words(&mut session);
         // The end of the run counts, as in a later replay; the record may only have the end of the turn.
         session.ended_at = launch.ended.map(|ended| ended.at).or(session.ended_at);
         LookupResult::Seen(Box::new(session))
@@ -509,7 +510,7 @@ impl Watcher {
         }
         let (mut ended_launches, mut nothing) = (Vec::new(), Vec::new());
         for (launch, seen) in untold.into_iter().zip(known) {
-            match Past::of(self.fleet.adapters, launch, seen).and_then(|past| past.over()) {
+            match Past::of(&self.fleet, &self.launches, launch, seen).and_then(|past| past.over()) {
                 Some(over) => ended_launches.push(over),
                 None => nothing.push(launch.run.id.clone()),
             }

@@ -88,6 +88,11 @@ impl Launches {
         }
     }
 
+    /// Puts the person's words in the place of those of a single launch.
+    pub fn add_words(&self, session: &mut Session) {
+        self.names.add(session);
+    }
+
     fn add_to(&self, session: &mut Session, newest: &HashMap<(&str, &str), Newest<'_>>) {
         let id = session.id.clone().unwrap_or_default();
         if let Some(newest) = newest.get(&(session.adapter, id.as_str())) {

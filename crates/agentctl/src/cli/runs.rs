@@ -92,7 +92,8 @@ pub(super) fn cmd_runs(
         return Ok(ExitCode::SUCCESS);
     }
     table(ui, fleet, &runs)?;
-    ui.note(&format!("{} runs, {}", runs.len(), byte_size(bytes)));
+    let count = if runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", runs.len()) };
+    ui.note(&format!("{count}, {}", byte_size(bytes)));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -167,9 +168,9 @@ fn confirm(
     }
     let what = ended(&preview.pruned);
     if args.json || !ui.converses() {
-        let message = format!("nothing was removed: {what} would be, which needs a confirmation");
+        let message = format!("nothing was removed: to remove {what} needs a confirmation");
         let failure = Failure::new(Kind::Refused, message)
-            .hint("add -y to remove them; without it this command asks only on a terminal");
+            .hint("add -y to confirm; without it this command asks, but only on a terminal");
         let listed = if args.json { preview.pruned.as_slice() } else { &[] };
         return Err(listed.iter().fold(failure, |f, run| f.candidate(run.directory.clone())));
     }

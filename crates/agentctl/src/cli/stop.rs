@@ -28,7 +28,7 @@ use crate::ui::Ui;
   agentctl stop painter
   agentctl stop 2a658488 .
   agentctl stop --group morning
-  agentctl stop --all --adapter codex -y")]
+  agentctl stop --all --status idle -y")]
 pub(super) struct StopArgs {
     /// Session ids or prefixes, names, pids, directories (`.`), @last, or adapter:id [default: the only live
     /// session here]
@@ -197,9 +197,9 @@ fn confirm(
     };
     if args.json || !ui.converses() {
         ui.flush()?;
-        let message = format!("nothing was stopped: {would} would be, which needs a confirmation");
+        let message = format!("nothing was stopped: to stop {would} needs a confirmation");
         let failure = Failure::new(Kind::Refused, message)
-            .hint("add -y to stop them; without it this command asks only on a terminal");
+            .hint("add -y to confirm; without it this command asks, but only on a terminal");
         let listed = if args.json { sessions.as_slice() } else { &[] };
         return Err(listed
             .iter()

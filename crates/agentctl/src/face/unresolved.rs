@@ -28,7 +28,7 @@ pub fn unresolved(fleet: &Fleet, text: &str, not_one: NotOne) -> Failure {
 
 fn no_session(text: &str) -> Failure {
     if text == HERE {
-        return Failure::new(Kind::NotFound, "no session of any agent is in this directory")
+        return Failure::new(Kind::NotFound, "there is no session in this directory")
             .hint("name a session: `agentctl list --all` shows them");
     }
     let failure = Failure::new(Kind::NotFound, format!("no session matches `{text}`"));

@@ -1,6 +1,8 @@
 //! Names and groups: a person's own words for a session, kept with the session.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use testkit::{TestHome, sandboxed};
@@ -239,5 +241,30 @@ fn the_table_has_a_column_of_names_in_front_when_a_session_has_one() {
         assert!(named.starts_with("NAME     STATUS"), "{named}");
         assert!(named.contains("\npainter  stopped"), "{named}");
         assert_eq!(named.matches("painter").count(), 1, "{named}");
+    });
+}
+
+#[test]
+fn events_of_the_past_have_the_words_of_today() {
+    sandboxed(|| {
+        let mut home = home();
+        home.set("AGENTCTL_NO_DAEMON", "1");
+        let id = launch(&home, "w", "x [[say:hi]]", &["--name", "one", "--group", "g"]);
+        until_stopped(&home, &id);
+        assert_eq!(code(&home, &["name", &id, "two"]).0, Some(0));
+        assert_eq!(code(&home, &["group", &id, "h"]).0, Some(0));
+        let mut command = home.command(&["events", "--since", "1h"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let told: Vec<Value> = lines
+            .take(2)
+            .map(|line| serde_json::from_str(&line.expect("read")).expect("JSON"))
+            .collect();
+        child.kill().expect("ended");
+        child.wait().expect("reaped");
+        for event in told {
+            let session = &event["session"];
+            assert_eq!((&session["name"], &session["group"]), (&json!("two"), &json!("h")));
+        }
     });
 }
