@@ -26,10 +26,7 @@ pub(super) fn list_adapter(
         let mut found = Found::default();
         let store = adapter.store(look, root);
         let since = query.since_ms.filter(|_| query.all);
-        let history = query.all.then(|| store.history(since));
-        if query.needs_all_ids() {
-            add_ids(&ids, root, store.as_ref(), history.as_ref().filter(|_| since.is_none()));
-        }
+        let history = history(&query, root, store.as_ref(), &ids);
         let live = store.live();
         let mut question = Question::new(adapter, look, root, store.as_ref(), live);
         (question.children, question.for_table) = (query.children, query.for_table);
@@ -52,28 +49,40 @@ pub(super) fn add_other_ids(
     ids: &OtherIds,
 ) {
     let needs_all = query.needs_all_ids();
-    let sink = Arc::clone(ids);
+    let ids = Arc::clone(ids);
     let _none: Found<()> = each_root(adapter, look, move |look, root| {
         let store = adapter.store(look, root);
-        if needs_all {
-            add_ids(&sink, root, store.as_ref(), None);
+        if needs_all && root.is_known() {
+            let _listed = history_seeing(None, store.as_ref(), &ids);
         }
         let served = store.live().rows.into_iter().filter_map(|served| served.id);
-        sink.lock().unwrap_or_else(PoisonError::into_inner).extend(served.map(String::into));
+        ids.lock().unwrap_or_else(PoisonError::into_inner).extend(served.map(String::into));
         Found::default()
     });
 }
 
-/// Adds the ids of all history of a home; their files are not opened. The names that are read of a home that only
-/// a process names are limited, so its history is not listed a second time.
-fn add_ids(ids: &OtherIds, root: &Root, store: &dyn Store, listed: Option<&Found<Locator>>) {
-    let all = match listed {
-        Some(listed) => listed.rows.clone(),
-        None if root.is_known() => store.history(None).rows,
-        None => Vec::new(),
-    };
-    let all = all.into_iter().map(|locator| locator.id.into_boxed_str());
-    ids.lock().unwrap_or_else(PoisonError::into_inner).extend(all);
+/// Returns the history that a list asks for, and adds the ids that its own ids are shortened against. The names that
+/// are read of a home that only a process names are limited, so only the listed ones count there.
+fn history(
+    query: &Query,
+    root: &Root,
+    store: &dyn Store,
+    ids: &OtherIds,
+) -> Option<Found<Locator>> {
+    let since = query.since_ms.filter(|_| query.all);
+    if query.needs_all_ids() && root.is_known() {
+        let listed = history_seeing(since, store, ids);
+        return query.all.then_some(listed);
+    }
+    query.all.then(|| store.history(since))
+}
+
+/// Lists the history of a home, and adds the ids of all of it; no file is opened for them.
+fn history_seeing(since: Option<i64>, store: &dyn Store, ids: &OtherIds) -> Found<Locator> {
+    let mut seen: Vec<Box<str>> = Vec::new();
+    let listed = store.history_seeing(since, &mut |id| seen.push(id.into()));
+    ids.lock().unwrap_or_else(PoisonError::into_inner).append(&mut seen);
+    listed
 }
 
 /// One home that is asked: its live claims, the records that were read, and the rows.

@@ -100,6 +100,16 @@ fn every_id_in_a_table_is_accepted_by_every_command() {
 }
 
 #[test]
+fn every_id_of_the_recorded_homes_is_accepted() {
+    sandboxed(|| {
+        let home = crate::cli::planted();
+        home.plant(&crate::fixtures_dir().join("opencode/1.18.33"), ".");
+        each_is_accepted(&home, &["list", "-a", "--since", "all"]);
+        each_is_accepted(&home, &["list", "-a", "--since", "all", "--tree"]);
+    });
+}
+
+#[test]
 fn a_prefix_that_fits_one_live_session_means_it() {
     sandboxed(|| {
         let home = home();
