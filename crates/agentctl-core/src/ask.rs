@@ -12,6 +12,7 @@ mod fuses;
 mod launch;
 mod locks;
 mod logs;
+mod request;
 mod resume;
 mod runs;
 mod status;
@@ -26,23 +27,27 @@ use std::time::Duration;
 
 pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::doctor::{Check, CheckState, DaemonState, DoctorContext, DoctorDocument};
-pub use self::fuses::FusesDocument;
+pub use self::fuses::{
+    COMMAND_BYTES_LIMIT, CancelledFuseDocument, ExtendFuseRequest, FuseDocument, FuseOrderError,
+    FuseRequest, FuseSelector, FusesDocument, NotOneFuse, URL_BYTES_LIMIT,
+};
 pub use self::launch::{
     LaunchDefaults, LaunchDocument, LaunchHooks, LaunchNews, LaunchOptions, LaunchRequest,
     LaunchSubject, NoAdapter, NotStarted, TextOrBytes,
 };
-pub use self::locks::LocksDocument;
+pub use self::locks::{LockDocument, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
 pub use self::logs::{LogsDocument, NoLogs};
+pub use self::request::{InvalidRequest, RequestField};
 pub use self::resume::NotContinued;
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
-pub use self::status::{InspectedSession, SessionDocument};
+pub use self::status::InspectedSession;
 pub use self::stop::{
-    FailedRow, RunWithoutSession, StopDocument, StopNews, StopTargets, Stopped, StoppedRow,
-    SurvivorRow,
+    FailedRow, RunWithoutSession, StopDocument, StopNews, StopRequest, StopSelection, StopTargets,
+    StoppedRow, SurvivorRow,
 };
-pub use self::target::{Candidate, NotOne};
+pub use self::target::{Candidate, NotOne, ResolvedTarget, UnresolvedText};
 pub use self::wait::{NotWaited, SessionVerdict, WaitDocument, WaitRequest, WaitTarget};
-pub use self::why::WhyDocument;
+pub use self::why::{ExplainedSession, WhyDocument, reason_text};
 use crate::events::Watcher;
 pub use crate::fleet::Fleet;
 use crate::fleet::{self, Inspected, Query, Rows};

@@ -211,7 +211,8 @@ pub enum Bound {
 }
 
 /// The conditions of a fuse; any one of them is enough.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Conditions {
     /// Time to live in milliseconds.
     pub ttl_ms: Option<u64>,

@@ -80,7 +80,9 @@ pub(crate) fn maybe_word<'de, D: Deserializer<'de>>(
 }
 
 /// The place of a session's record. Created by listing a store, never from an id that was typed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
 pub struct Locator {
     /// The session id.
     pub id: String,
@@ -91,10 +93,11 @@ pub struct Locator {
 }
 
 /// One session, or one live process without a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Target {
     /// Its adapter.
-    pub adapter: &'static str,
+    #[serde(deserialize_with = "word")]
+    pub adapter: InternedName,
     /// Its home.
     pub root: String,
     /// Its record; `None` for a process without a session.

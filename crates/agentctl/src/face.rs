@@ -7,8 +7,11 @@
 mod conversation;
 mod doctor;
 mod failed_launch;
+mod failed_orders;
 mod feed;
 mod follow;
+mod fuses;
+mod sentences;
 mod time;
 mod unresolved;
 mod waited;
@@ -16,8 +19,13 @@ mod waited;
 pub use self::conversation::{Line, LineKind, Span, SpanStyle, conversation_lines};
 pub use self::doctor::doctor_context;
 pub use self::failed_launch::{launch_remark, not_started};
+pub use self::failed_orders::{fuse_not_changed, holder_text, not_locked};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
+pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name, fuse_target};
+pub use self::sentences::{
+    session_reason, session_reason_in_brackets, short_name, short_session_name, target_name,
+};
 pub use self::time::{age, local_clock, local_minute};
 pub use self::unresolved::unresolved;
 pub use self::waited::{not_waited, wait_failure, wait_kind, wait_line, wait_remark};

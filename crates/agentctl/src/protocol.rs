@@ -1,5 +1,7 @@
 //! The messages on the socket: JSON-RPC 2.0, one document per line, `hello` first.
 
+mod daemon_status;
+
 use agentctl_core::events::EventKind;
 use agentctl_core::fleet::Query;
 use agentctl_core::model::{Fault, Time};
@@ -7,6 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+pub use self::daemon_status::{DaemonStatus, MetricsStatus, NotifyStatus, WebhookStatus};
 
 /// The version of the protocol; raised when an old client could misunderstand an answer.
 pub const PROTOCOL: u32 = 1;
@@ -62,22 +66,6 @@ methods! {
     "hello" Hello(Hello),
     /// Lists sessions; answered with `Listing`, or [`PackedList`] and its frames.
     "session.list" SessionList(Query),
-    /// Looks at one session; answered with `SessionDocument`.
-    "session.status" SessionStatus(OneParams),
-    /// Explains the status of one session; answered with `WhyDocument`.
-    "session.why" SessionWhy(OneParams),
-    /// Returns the last messages of one session; answered with `LogsDocument`.
-    "session.logs" SessionLogs(LogsParams),
-    /// Lists occupied and locked directories; answered with `LocksDocument`.
-    "lock.list" LockList(NoParams),
-    /// Lists fuses; answered with `FusesDocument`.
-    "fuse.list" FuseList(NoParams),
-    /// Lists what launches left behind; answered with `RunsDocument`.
-    "run.list" RunList(NoParams),
-    /// Lists the agents that are supported; answered with `AdaptersDocument`.
-    "adapter.list" AdapterList(NoParams),
-    /// Examines this machine; answered with `DoctorDocument`.
-    "machine.doctor" MachineDoctor(NoParams),
     /// Sends every event from now on; answered with [`Subscribed`].
     "events.subscribe" EventsSubscribe(SubscribeParams),
     /// Describes the daemon; answered with `DaemonStatus`.
@@ -134,12 +122,6 @@ impl Refusal {
     pub const HELLO: i64 = -32000;
     /// All connections are in use.
     pub const BUSY: i64 = -32001;
-    /// No such session.
-    pub const NOT_FOUND: i64 = -32004;
-    /// Several sessions match.
-    pub const AMBIGUOUS: i64 = -32005;
-    /// The sources that would answer could not be asked.
-    pub const UNKNOWN: i64 = -32003;
 
     /// Creates a refusal.
     #[must_use]
@@ -194,31 +176,6 @@ pub struct PackedList {
     pub faults: Vec<Fault>,
     /// Number of frames that follow. Each is its length (four bytes, the lowest first) and its packed rows.
     pub frames: usize,
-}
-
-/// The parameters of `session.status` and `session.why`.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct OneParams {
-    /// The session, as on the command line.
-    pub id: String,
-}
-
-/// The parameters of `session.logs`.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct LogsParams {
-    /// The session, as on the command line.
-    pub id: String,
-    /// How many messages at most.
-    #[serde(default = "LogsParams::usual_count")]
-    pub count: usize,
-}
-
-impl LogsParams {
-    fn usual_count() -> usize {
-        20
-    }
 }
 
 /// The parameters of `events.subscribe`.

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -66,12 +65,13 @@ pub struct RunRow {
 }
 
 /// The choice of the ended runs to remove.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct PruneOptions {
     /// Remove none, and return those that would be removed.
     pub dry_run: bool,
-    /// Only those that ended longer ago than this.
-    pub older_than: Duration,
+    /// Only those that ended longer ago than this many milliseconds.
+    pub older_than_ms: u64,
 }
 
 /// Why runs were not removed.
@@ -98,7 +98,7 @@ impl Fleet {
 
     /// Removes the runs that have ended.
     pub fn prune(&self, options: PruneOptions) -> Result<PruneDocument, PruneError> {
-        let least = i64::try_from(options.older_than.as_millis()).unwrap_or(i64::MAX);
+        let least = i64::try_from(options.older_than_ms).unwrap_or(i64::MAX);
         let before = self.host.now().millis().saturating_sub(least);
         let ended = |run: &Run| {
             run.over(&self.host).is_some_and(|at| at.millis() <= before)

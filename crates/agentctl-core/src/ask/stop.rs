@@ -3,11 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Fleet, NotOne};
+use super::{Fleet, NotOne, ResolvedTarget, UnresolvedText};
+use crate::fleet::Query;
 use crate::kernel::Liveness;
-use crate::model::{Fault, InternedName, Outcome, SCHEMA_VERSION, Status, Target, word};
+use crate::model::{Fault, InternedName, Outcome, SCHEMA_VERSION, Session, Status, Target, word};
 use crate::runs;
-use crate::stop::{self, EndedProcess, Left, Options, Report, StopVerdict, Survivor};
+use crate::stop::{
+    self, EndedProcess, Left, Report, StopFailureCode, StopOptions, StopVerdict, Survivor,
+};
 
 /// The answer to `stop --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -20,6 +23,8 @@ pub struct StopDocument {
     pub survivors: Vec<SurvivorRow>,
     /// The sessions that could not be stopped.
     pub failed: Vec<FailedRow>,
+    /// The sources that could not be asked.
+    pub faults: Vec<Fault>,
 }
 
 /// A session that is stopped now.
@@ -71,16 +76,36 @@ pub struct FailedRow {
     #[serde(deserialize_with = "word")]
     pub adapter: InternedName,
     /// A stable code for scripts.
-    #[serde(deserialize_with = "word")]
-    pub code: InternedName,
+    pub code: StopFailureCode,
     /// One sentence for the user.
     pub message: String,
     /// A hint for the user.
     pub hint: Option<String>,
 }
 
+/// The order to stop sessions.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopRequest {
+    /// The sessions to stop.
+    pub select: StopSelection,
+    /// How they are stopped.
+    #[serde(default)]
+    pub options: StopOptions,
+}
+
+/// The sessions that an order stops.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopSelection {
+    /// The sessions that these texts name, and launched agents without a session by pid or run.
+    Named(Vec<String>),
+    /// Every live session that this query admits.
+    Matching(Query),
+}
+
 /// A launched agent that serves no session that an adapter knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct RunWithoutSession {
     /// The id of its run.
     pub run: String,
@@ -88,13 +113,19 @@ pub struct RunWithoutSession {
     pub pid: u32,
 }
 
-/// Everything that one order stops.
-#[derive(Clone, Debug, Default)]
+/// Everything that one order stops. A person may confirm it before it is carried out.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct StopTargets {
     /// The sessions.
-    pub sessions: Vec<Target>,
+    pub targets: Vec<Target>,
     /// The launched agents without a session.
     pub runs: Vec<RunWithoutSession>,
+    /// The sessions as a query listed them, for the confirmation; empty where texts name the targets.
+    pub sessions: Vec<Session>,
+    /// A source that could not be listed may hide further sessions that the query admits.
+    pub may_miss_sessions: bool,
+    /// How they are stopped.
+    pub options: StopOptions,
     /// The sources that could not be asked while the targets were looked for.
     pub faults: Vec<Fault>,
 }
@@ -118,36 +149,46 @@ pub enum StopNews<'a> {
     },
 }
 
-/// The result of a stop.
-#[derive(Clone, Debug)]
-pub struct Stopped {
-    /// The document.
-    pub document: StopDocument,
-    /// The sources that could not be asked.
-    pub faults: Vec<Fault>,
-}
-
 impl Fleet {
-    /// Finds every session that was named before any of them is touched, so that a typing error stops
-    /// nothing. Returns the text that names no single session, and why.
-    pub fn stop_targets<'t>(&self, texts: &'t [String]) -> Result<StopTargets, (&'t str, NotOne)> {
+    /// Finds everything that an order stops before any of it is touched, so that a typing error stops nothing.
+    pub fn stop_targets(&self, request: &StopRequest) -> Result<StopTargets, UnresolvedText> {
+        let found = match &request.select {
+            StopSelection::Named(texts) => self.named_targets(texts)?,
+            StopSelection::Matching(query) => self.matching_targets(query),
+        };
+        Ok(StopTargets { options: request.options, ..found })
+    }
+
+    fn named_targets(&self, texts: &[String]) -> Result<StopTargets, UnresolvedText> {
         let mut found = StopTargets::default();
         for text in texts {
+            let unresolved = |why| UnresolvedText { text: text.clone(), why };
             match self.target(text) {
-                Ok((target, faults)) => {
-                    if !found.sessions.contains(&target) {
-                        found.sessions.push(target);
+                Ok(ResolvedTarget { target, faults }) => {
+                    if !found.targets.contains(&target) {
+                        found.targets.push(target);
                     }
                     found.faults.extend(faults);
                 }
                 Err(NotOne::Nothing) => match self.run_without_session(text) {
                     Some(run) => found.runs.push(run),
-                    None => return Err((text, NotOne::Nothing)),
+                    None => return Err(unresolved(NotOne::Nothing)),
                 },
-                Err(not_one) => return Err((text, not_one)),
+                Err(not_one) => return Err(unresolved(not_one)),
             }
         }
         Ok(found)
+    }
+
+    fn matching_targets(&self, query: &Query) -> StopTargets {
+        let listing = self.list(query);
+        StopTargets {
+            targets: listing.sessions.iter().map(Session::target).collect(),
+            sessions: listing.sessions,
+            may_miss_sessions: !listing.faults.is_empty(),
+            faults: listing.faults,
+            ..StopTargets::default()
+        }
     }
 
     /// Finds a launched agent by its pid or the id of its run.
@@ -159,24 +200,19 @@ impl Fleet {
     }
 
     /// Stops all targets, one after the other. `tell` is called after each of them.
-    pub fn stop(
-        &self,
-        targets: &StopTargets,
-        options: Options,
-        tell: &mut dyn FnMut(StopNews<'_>),
-    ) -> Stopped {
+    pub fn stop(&self, targets: &StopTargets, tell: &mut dyn FnMut(StopNews<'_>)) -> StopDocument {
         let mut survivors = self.end_runs(&targets.runs, tell);
-        let mut faults = targets.faults.clone();
         let mut document = StopDocument {
             schema_version: SCHEMA_VERSION,
             stopped: Vec::new(),
             survivors: Vec::new(),
             failed: Vec::new(),
+            faults: targets.faults.clone(),
         };
-        for target in &targets.sessions {
-            let report = stop::stop(self, target, options);
+        for target in &targets.targets {
+            let report = stop::stop(self, target, targets.options);
             tell(StopNews::Session { target, report: &report });
-            faults.extend(report.faults.iter().cloned());
+            document.faults.extend(report.faults.iter().cloned());
             let id = target.session.as_ref().map(|locator| locator.id.clone());
             survivors.extend(report.survivors.iter().map(|s| (id.clone(), s.clone())));
             document.add(target, report);
@@ -186,9 +222,9 @@ impl Fleet {
         survivors.sort_by_key(|(_, s)| s.pid);
         survivors.dedup_by_key(|(_, s)| s.pid);
         document.survivors = survivors.into_iter().map(SurvivorRow::of).collect();
-        faults.sort();
-        faults.dedup();
-        Stopped { document, faults }
+        document.faults.sort();
+        document.faults.dedup();
+        document
     }
 
     /// Ends launched agents without a session, and returns their processes that live on.
@@ -243,9 +279,9 @@ impl StopDocument {
                     unseen: report.lost_shim,
                 });
             }
-            StopVerdict::Refused(why, hint) => ("refused", why, hint),
-            StopVerdict::Unknown(why) => ("unknown", why, None),
-            StopVerdict::Failed(why) => ("failed", why, None),
+            StopVerdict::Refused(why, hint) => (StopFailureCode::Refused, why, hint),
+            StopVerdict::Unknown(why) => (StopFailureCode::Unknown, why, None),
+            StopVerdict::Failed(why) => (StopFailureCode::Failed, why, None),
         };
         self.failed.push(FailedRow { id, adapter: target.adapter, code, message, hint });
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Fleet, NotOne};
+use super::{Fleet, NotOne, ResolvedTarget};
 use crate::kernel::Held;
 use crate::model::{InternedName, Locator, SCHEMA_VERSION, Session, Status, Target, word};
 use crate::runs::Runs;
@@ -145,7 +145,7 @@ impl Fleet {
         match target {
             WaitTarget::Text(text) => {
                 let found = self.target(text);
-                let (target, faults) =
+                let ResolvedTarget { target, faults } =
                     found.map_err(|why| NotWaited::NotOne { text: text.clone(), why })?;
                 for fault in &faults {
                     tell(Progress::Fault(fault));

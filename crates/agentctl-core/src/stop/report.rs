@@ -72,6 +72,18 @@ pub enum StopVerdict {
     Failed(String),
 }
 
+/// Why a session could not be stopped, as a stable code for scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum StopFailureCode {
+    /// The stop would be unsafe or is not supported.
+    Refused,
+    /// Whether the session is still served is unknown.
+    Unknown,
+    /// The session, or a process that it may have started, lives on.
+    Failed,
+}
+
 impl From<Objection> for StopVerdict {
     fn from(objection: Objection) -> Self {
         match objection {
@@ -109,6 +121,20 @@ impl Report {
     #[must_use]
     pub fn was_idle(&self) -> bool {
         self.before.as_ref().is_some_and(|session| session.status == Status::Idle)
+    }
+
+    /// Returns the code of a stop that did not succeed. Surviving processes are not counted: the stop of
+    /// another session may end them.
+    #[must_use]
+    pub fn failure_code(&self) -> Option<StopFailureCode> {
+        match &self.verdict {
+            StopVerdict::Refused(..) => Some(StopFailureCode::Refused),
+            StopVerdict::Unknown(_) => Some(StopFailureCode::Unknown),
+            StopVerdict::Failed(_) => Some(StopFailureCode::Failed),
+            // Processes that left the agent cannot be found, so they may live on.
+            StopVerdict::Stopped if self.lost_shim.is_some() => Some(StopFailureCode::Failed),
+            StopVerdict::Stopped | StopVerdict::Already | StopVerdict::Rests(_) => None,
+        }
     }
 
     pub(super) fn bare(verdict: StopVerdict, inspected: Inspected) -> Self {

@@ -198,7 +198,8 @@ fn command() -> clap::Command {
 
 /// Finds the session that the user named.
 fn target(fleet: &Fleet, text: &str) -> Result<(Target, Vec<Fault>), Failure> {
-    fleet.target(text).map_err(|not_one| unresolved(fleet, text, not_one))
+    let found = fleet.target(text).map_err(|not_one| unresolved(fleet, text, not_one))?;
+    Ok((found.target, found.faults))
 }
 
 /// Waits between two polls of a file for which the kernel gives no events.

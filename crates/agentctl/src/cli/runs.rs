@@ -96,8 +96,8 @@ fn table(ui: &mut Ui, host: &Host, runs: &[RunRow]) -> std::io::Result<()> {
 pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome {
     let host = &fleet.host;
     let dry_run = args.dry_run || (!args.yes && std::io::stdout().is_terminal());
-    let older_than = args.older_than.map(|Span(span)| span).unwrap_or_default();
-    let document = fleet.prune(PruneOptions { dry_run, older_than }).map_err(unpruned)?;
+    let older_than_ms = args.older_than.map(Span::millis).unwrap_or_default();
+    let document = fleet.prune(PruneOptions { dry_run, older_than_ms }).map_err(unpruned)?;
     if args.json {
         ui.json(&document)?;
         return Ok(ExitCode::SUCCESS);

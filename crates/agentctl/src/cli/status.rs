@@ -5,7 +5,7 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Session, Time, Tokens};
 use clap::Args;
 
-use crate::face::{age, unresolved};
+use crate::face::{age, session_reason_in_brackets, unresolved};
 use crate::failure::{Failure, Outcome};
 use crate::session_table;
 use crate::text::{clean, one_line, wrap};
@@ -56,13 +56,10 @@ fn lines(ui: &Ui, host: &Host, session: &Session) -> Vec<String> {
             out.push(format!("{label:<LABEL$}{line}"));
         }
     };
-    let reason = session.reason.as_ref().map(|r| match &r.detail {
-        Some(detail) => format!(" ({}: {})", r.kind.word(), one_line(detail)),
-        None => format!(" ({})", r.kind.word()),
-    });
+    let reason = session_reason_in_brackets(session);
     let outcome = session.outcome.map(|o| format!(", {}", o.word())).unwrap_or_default();
     let status = ui.paint(Ui::status_style(session.status), session.status.word());
-    field("status", Some(format!("{status}{outcome}{}", reason.unwrap_or_default())));
+    field("status", Some(format!("{status}{outcome}{reason}")));
     field("agent", Some(session.adapter.to_owned()));
     field("id", Some(session.id.clone().unwrap_or_else(|| "- (no session yet)".to_owned())));
     field("name", session.name.as_deref().map(one_line));

@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{Fleet, RunWithoutSession, StopDocument, StopNews, StopTargets, Stopped};
+use agentctl_core::ask::{
+    Fleet, RunWithoutSession, StopDocument, StopNews, StopRequest, StopSelection, StopTargets,
+};
 use agentctl_core::fleet::{Query, Rows};
-use agentctl_core::model::{Session, Status, Target};
-use agentctl_core::stop::{Options, Report, StopVerdict};
+use agentctl_core::model::{Status, Target};
+use agentctl_core::stop::{Report, StopFailureCode, StopOptions, StopVerdict};
 use clap::Args;
 
 use super::list::{StatusArg, adapter_name};
 use crate::config::Span;
-use crate::face::unresolved;
+use crate::face::{target_name, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table;
 use crate::text::one_line;
@@ -56,24 +58,25 @@ pub(super) struct StopArgs {
 }
 
 pub(super) fn cmd_stop(ui: &mut Ui, fleet: &Fleet, args: &StopArgs) -> Outcome {
-    let targets = if args.all { all(ui, fleet, args)? } else { named(fleet, &args.ids)? };
-    let options = Options { force: args.force, timeout: args.timeout.map(|Span(time)| time) };
-    // A source that could not be listed may hide sessions that should be stopped.
-    let missing = args.all && !targets.faults.is_empty();
-    let mut worst = if missing { Kind::Unanswered.exit_code() } else { 0 };
+    let targets = fleet.stop_targets(&request(args));
+    let targets = targets.map_err(|found| unresolved(fleet, &found.text, found.why))?;
+    if args.all {
+        confirm(ui, fleet, args, &targets)?;
+    }
+    let mut worst = if targets.may_miss_sessions { Kind::Unanswered.exit_code() } else { 0 };
     let mut failed = None;
     let mut written = Ok(());
-    let alone = targets.sessions.len() == 1;
-    let stopped = fleet.stop(&targets, options, &mut |news| match news {
+    let alone = targets.targets.len() == 1;
+    let stopped = fleet.stop(&targets, &mut |news| match news {
         StopNews::Run { run: RunWithoutSession { run, pid }, lives_on } => {
             let words = if lives_on { "lives on" } else { "was ended" };
             ui.note(&format!("run {run} (pid {pid}), which served no session, {words}"));
             worst = worst.max(if lives_on { Kind::Failed.exit_code() } else { 0 });
         }
         StopNews::Session { target, report } => {
-            let code = exit_code(report);
-            worst = worst.max(code);
-            if alone && code > 1 {
+            let kind = report.failure_code().map(kind);
+            worst = worst.max(kind.map_or(0, Kind::exit_code));
+            if alone && kind.is_some_and(|kind| kind != Kind::Failed) {
                 failed = Some(failure(target, report).beside(report.faults.clone()));
             } else if !args.json && written.is_ok() {
                 written = say(ui, target, report);
@@ -88,13 +91,13 @@ pub(super) fn cmd_stop(ui: &mut Ui, fleet: &Fleet, args: &StopArgs) -> Outcome {
 }
 
 /// Reports surviving processes and sources that could not be asked.
-fn told(ui: &mut Ui, args: &StopArgs, stopped: &Stopped, worst: u8) -> Outcome {
-    let survive = !stopped.document.survivors.is_empty();
+fn told(ui: &mut Ui, args: &StopArgs, stopped: &StopDocument, worst: u8) -> Outcome {
+    let survive = !stopped.survivors.is_empty();
     let worst = if survive { worst.max(Kind::Failed.exit_code()) } else { worst };
     if args.json {
-        ui.json(&stopped.document)?;
+        ui.json(stopped)?;
     } else {
-        say_survivors(ui, &stopped.document);
+        say_survivors(ui, stopped);
     }
     ui.flush()?;
     for fault in &stopped.faults {
@@ -103,67 +106,68 @@ fn told(ui: &mut Ui, args: &StopArgs, stopped: &Stopped, worst: u8) -> Outcome {
     Ok(ExitCode::from(worst))
 }
 
-fn named(fleet: &Fleet, ids: &[String]) -> Result<StopTargets, Failure> {
-    let found = fleet.stop_targets(ids);
-    found.map_err(|(text, not_one)| unresolved(fleet, text, not_one))
+fn request(args: &StopArgs) -> StopRequest {
+    let timeout_ms = args.timeout.map(Span::millis);
+    let options = StopOptions { force: args.force, timeout_ms };
+    let select = if args.all {
+        StopSelection::Matching(query(args))
+    } else {
+        StopSelection::Named(args.ids.clone())
+    };
+    StopRequest { select, options }
 }
 
-/// Lists the live sessions; on a terminal the user must confirm.
-fn all(ui: &mut Ui, fleet: &Fleet, args: &StopArgs) -> Result<StopTargets, Failure> {
+fn query(args: &StopArgs) -> Query {
     let cwd = args.cwd.as_ref().map(|dir| {
         let real = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
         real.to_string_lossy().into_owned()
     });
-    let query = Query {
+    Query {
         adapter: args.adapter.clone(),
         statuses: args.status.iter().map(|s| Status::from(*s)).collect(),
         group: args.group.clone(),
         cwd,
         ..Query::default()
-    };
-    let listing = fleet.list(&query);
-    if listing.sessions.is_empty() {
-        ui.note(if listing.faults.is_empty() {
+    }
+}
+
+/// Shows on a terminal which sessions are to be stopped; the user must confirm.
+fn confirm(
+    ui: &mut Ui,
+    fleet: &Fleet,
+    args: &StopArgs,
+    targets: &StopTargets,
+) -> Result<(), Failure> {
+    let sessions = &targets.sessions;
+    if sessions.is_empty() {
+        ui.note(if targets.faults.is_empty() {
             "there is nothing to stop"
         } else {
             "no session could be seen"
         });
     } else if !args.yes && !args.json && ui.converses() {
-        ui.drawn(&session_table::drawn(ui.canvas(), &fleet.host, &Rows::of(&listing.sessions)))?;
-        let count = listing.sessions.len();
-        let what =
-            if count == 1 { "this session".into() } else { format!("these {count} sessions") };
+        ui.drawn(&session_table::drawn(ui.canvas(), &fleet.host, &Rows::of(sessions)))?;
+        let what = match sessions.len() {
+            1 => "this session".to_owned(),
+            count => format!("these {count} sessions"),
+        };
         if !ui.confirm(&format!("stop {what}?"))? {
             return Err(Failure::new(Kind::Refused, "nothing was stopped"));
         }
     }
-    let sessions = listing.sessions.iter().map(Session::target).collect();
-    Ok(StopTargets { sessions, runs: Vec::new(), faults: listing.faults })
+    Ok(())
 }
 
-fn exit_code(report: &Report) -> u8 {
-    match &report.verdict {
-        StopVerdict::Refused(..) => Kind::Refused.exit_code(),
-        StopVerdict::Unknown(_) => Kind::Unanswered.exit_code(),
-        StopVerdict::Failed(_) => Kind::Failed.exit_code(),
-        StopVerdict::Stopped if report.lost_shim.is_some() => Kind::Failed.exit_code(),
-        // Survivors are counted after all sessions were stopped.
-        _ => 0,
+fn kind(code: StopFailureCode) -> Kind {
+    match code {
+        StopFailureCode::Refused => Kind::Refused,
+        StopFailureCode::Unknown => Kind::Unanswered,
+        StopFailureCode::Failed => Kind::Failed,
     }
 }
 
-/// Returns the name of a session for messages: `claude-code 2a658488`.
-fn name(target: &Target) -> String {
-    let id = match (&target.session, target.pid) {
-        (Some(locator), _) => locator.id.clone(),
-        (None, Some(pid)) => format!("pid {pid}"),
-        (None, None) => "?".into(),
-    };
-    format!("{} {id}", target.adapter)
-}
-
 fn failure(target: &Target, report: &Report) -> Failure {
-    let name = name(target);
+    let name = target_name(target);
     match &report.verdict {
         StopVerdict::Refused(why, hint) => {
             let failure = Failure::new(Kind::Refused, format!("{name} was not stopped: {why}"));
@@ -179,7 +183,7 @@ fn failure(target: &Target, report: &Report) -> Failure {
 }
 
 fn say(ui: &mut Ui, target: &Target, report: &Report) -> Result<(), Failure> {
-    let name = name(target);
+    let name = target_name(target);
     match &report.verdict {
         StopVerdict::Stopped => ui.line(&format!("stopped {name}{}", about(report)))?,
         StopVerdict::Already => ui.line(&format!("{name} was stopped already{}", about(report)))?,

@@ -4,13 +4,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agentctl_core::ask::{DaemonState, DoctorContext, Fleet, NoLogs, NotOne};
+use agentctl_core::ask::Fleet;
 use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::kernel;
-use agentctl_core::transcript::TranscriptError;
 use tokio::sync::oneshot;
 
-use crate::protocol::{LogsParams, OneParams, Refusal};
+use crate::protocol::Refusal;
 
 /// Free memory that exceeds this after a large answer is given back. Less is kept: the next one needs it.
 pub(super) const MEMORY_ENOUGH: u64 = 50 << 20;
@@ -99,53 +98,6 @@ impl Answers {
         }
     }
 
-    /// Answers `session.status`.
-    pub(super) async fn status(&self, OneParams { id }: OneParams) -> Answer {
-        self.blocking(move |fleet| {
-            let found = fleet.session_document(&id).map_err(|not_one| unresolved(&id, &not_one));
-            found.and_then(|found| raw(&found))
-        })
-        .await
-    }
-
-    /// Answers `session.why`.
-    pub(super) async fn why(&self, OneParams { id }: OneParams) -> Answer {
-        self.blocking(move |fleet| {
-            let found = fleet.why(&id).map_err(|not_one| unresolved(&id, &not_one));
-            found.and_then(|(document, _)| raw(&document))
-        })
-        .await
-    }
-
-    /// Answers `session.logs`.
-    pub(super) async fn logs(&self, LogsParams { id, count }: LogsParams) -> Answer {
-        self.blocking(move |fleet| match fleet.logs(&id, count) {
-            Ok(logs) => raw(&logs),
-            Err(NoLogs::NotOne(not_one)) => Err(unresolved(&id, &not_one)),
-            Err(NoLogs::Unread(error @ TranscriptError::Hidden(_))) => {
-                Err(Refusal::new(Refusal::UNKNOWN, error.to_string()))
-            }
-            Err(NoLogs::Unread(error)) => Err(Refusal::new(Refusal::INTERNAL, error.to_string())),
-        })
-        .await
-    }
-
-    /// Answers `run.list`.
-    pub(super) async fn runs(&self) -> Answer {
-        let failed = |error: std::io::Error| Refusal::new(Refusal::INTERNAL, error.to_string());
-        self.blocking(move |fleet| fleet.runs().map_err(failed).and_then(|runs| raw(&runs))).await
-    }
-
-    /// Answers `machine.doctor`. `trouble` keeps this daemon from noticing changes by itself.
-    pub(super) async fn doctor(&self, trouble: Option<String>) -> Answer {
-        self.blocking(move |fleet| {
-            let configuration = crate::config::path(&fleet.host);
-            let daemon = DaemonState::Serves { trouble };
-            raw(&fleet.doctor(&DoctorContext { configuration, daemon }))
-        })
-        .await
-    }
-
     /// Runs a question on a thread that may block.
     pub(super) async fn blocking(
         &self,
@@ -162,20 +114,6 @@ pub(super) fn raw(value: &impl serde::Serialize) -> Answer {
     let text = serde_json::to_string(value);
     let failed = |error: serde_json::Error| Refusal::new(Refusal::INTERNAL, error.to_string());
     text.map(|text| Body::Document(text.into())).map_err(failed)
-}
-
-/// Says why a text names no single session, with a code for each reason.
-fn unresolved(text: &str, not_one: &NotOne) -> Refusal {
-    match not_one {
-        NotOne::Nothing => Refusal::new(Refusal::NOT_FOUND, format!("no session matches `{text}`")),
-        NotOne::Several { candidates, .. } => {
-            let message = format!("`{text}` fits {} sessions", candidates.len());
-            Refusal::new(Refusal::AMBIGUOUS, message)
-        }
-        NotOne::Unknown(_) | NotOne::Unreadable(_) => {
-            Refusal::new(Refusal::UNKNOWN, format!("the state of `{text}` is unknown"))
-        }
-    }
 }
 
 fn lost() -> Refusal {

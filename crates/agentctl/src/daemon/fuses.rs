@@ -23,7 +23,7 @@ use agentctl_core::model::{
     Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target, Time,
 };
 use agentctl_core::runs::HookReport;
-use agentctl_core::stop::{self, Options, StopVerdict};
+use agentctl_core::stop::{self, StopOptions, StopVerdict};
 
 /// Maximum number of fuses that fire at once; further due fuses wait.
 const MAX_FIRING: usize = 8;
@@ -444,7 +444,7 @@ fn end(fleet: &Fleet, fuse: &Fuse, target: Option<&Target>) -> Result<String, St
             (None, pid) => format!("pid {}", pid.unwrap_or_default()),
         };
         let id = format!("{} {id}", target.adapter);
-        let report = stop::stop(fleet, target, Options::default());
+        let report = stop::stop(fleet, target, StopOptions::default());
         for survivor in &report.survivors {
             let (pid, command, why) = (survivor.pid, &survivor.command, &survivor.why);
             troubles.push(format!("pid {pid} of {id} lives on ({command}): {why}"));

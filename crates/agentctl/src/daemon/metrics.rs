@@ -23,7 +23,8 @@ use agentctl_core::model::{Fault, Listing, Outcome, Session, Status, Time};
 
 use self::text::{Samples, Value, Values};
 use self::usage::Usage;
-use super::webhooks::{WebhookStatus, duration};
+use super::webhooks::duration;
+use crate::protocol::WebhookStatus;
 
 pub use self::table::{ALL as TABLE, Kind, Metric};
 pub use self::text::Form;

@@ -13,7 +13,6 @@ pub mod notify;
 pub mod service;
 mod socket;
 pub mod start;
-pub mod status;
 mod watch_thread;
 pub mod webhooks;
 
@@ -32,10 +31,10 @@ use tokio::sync::{Notify, broadcast};
 use self::answers::{Answer, Answers};
 pub use self::log::Log;
 use self::metrics::server::{self as metrics_server, MetricsServer};
-use self::status::DaemonStatus;
 use self::watch_thread::WatchThread;
 use crate::config::Loaded;
 use crate::place::{Instance, Place};
+use crate::protocol::DaemonStatus;
 use crate::protocol::{Encoding, PROTOCOL, Welcome};
 
 /// Writes one sentence to the log. The sentence contains no secret and no control character.

@@ -325,14 +325,6 @@ impl Connection {
         let answers = &self.hub.answers;
         match request {
             Request::SessionList(params) => answers.list(params).await,
-            Request::SessionStatus(one) => answers.status(one).await,
-            Request::SessionWhy(one) => answers.why(one).await,
-            Request::SessionLogs(params) => answers.logs(params).await,
-            Request::LockList(_) => answers.blocking(|fleet| raw(&fleet.locks())).await,
-            Request::FuseList(_) => answers.blocking(|fleet| raw(&fleet.fuses())).await,
-            Request::RunList(_) => answers.runs().await,
-            Request::AdapterList(_) => answers.blocking(|fleet| raw(&fleet.adapters())).await,
-            Request::MachineDoctor(_) => answers.doctor(self.hub.watch_thread.trouble()).await,
             Request::DaemonStatus(_) => self.hub.status().await,
             Request::DaemonShutdown(_) => raw(&Ending { pid: std::process::id() }),
             Request::Hello(_) | Request::EventsSubscribe(_) => {
