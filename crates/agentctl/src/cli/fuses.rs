@@ -286,7 +286,7 @@ fn ensure_awake(ui: &mut Ui, host: &Host) {
         ui.warn("no daemon is started (AGENTCTL_NO_DAEMON): nothing happens until one runs");
         return;
     }
-    match crate::daemon::start::ensure(host) {
+    match crate::client::start::ensure(host) {
         Ok((client, true)) => ui.note(&format!("started the daemon, pid {}", client.welcome.pid)),
         Ok((_, false)) => {}
         Err(why) => {

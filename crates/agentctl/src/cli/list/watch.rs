@@ -8,9 +8,9 @@ use agentctl_core::events::Seen;
 use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::model::{Fault, Listing, ReasonKind, ServingProcess};
 
-use super::super::stream_end::End;
+use super::super::stream_end;
 use super::{ListArgs, empty};
-use crate::face::{Feed, FeedItem};
+use crate::face::{Feed, FeedItem, StreamEnd};
 use crate::failure::{Failure, Outcome};
 use crate::session_table;
 use crate::ui::Ui;
@@ -24,9 +24,9 @@ const HISTORY_PACE: Duration = Duration::from_secs(1);
 pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, query: &Query) -> Outcome {
     let json = args.json;
     let mut feed = Feed::open(fleet)?;
-    let (end, closer) = (End::default(), feed.closer());
-    end.does(move || closer.close());
-    end.on_reader_gone();
+    let (end, closer) = (StreamEnd::default(), feed.closer());
+    end.set_wake(move || closer.close());
+    stream_end::on_reader_gone(&end);
     // The ages on a screen grow while nothing happens. They are drawn again without a look.
     let limit = if ui.is_terminal() && !json { AGES_PACE } else { Duration::MAX };
     let mut history = History { fleet, query, read_at: None, is_due: false };
