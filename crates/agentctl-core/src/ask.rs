@@ -28,8 +28,8 @@ use std::time::Duration;
 pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::doctor::{Check, CheckState, DaemonState, DoctorContext, DoctorDocument};
 pub use self::fuses::{
-    COMMAND_BYTES_LIMIT, CancelledFuseDocument, ExtendFuseRequest, FuseDocument, FuseOrderError,
-    FuseRequest, FuseSelector, FusesDocument, NotOneFuse, URL_BYTES_LIMIT,
+    CancelledFuseDocument, ExtendFuseRequest, FuseDocument, FuseOrderError, FuseRequest,
+    FuseSelector, FusesDocument, MAX_COMMAND_BYTES, MAX_URL_BYTES, NotOneFuse,
 };
 pub use self::launch::{
     LaunchDefaults, LaunchDocument, LaunchHooks, LaunchNews, LaunchOptions, LaunchRequest,

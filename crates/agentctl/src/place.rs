@@ -309,3 +309,17 @@ impl SocketAddress {
         &self.path
     }
 }
+
+/// Opens or creates the log of the daemon.
+pub fn open_log(path: &Path) -> io::Result<File> {
+    // Do not block on a FIFO in its place.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let mut options = OpenOptions::new();
+    let opened = options.append(true).create(true).mode(0o600).custom_flags(flags).open(path);
+    let file = opened.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+    if !file.metadata()?.is_file() {
+        let text = format!("{} is not a regular file", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(file)
+}

@@ -25,7 +25,7 @@ use crate::runs::{HookMoment, Runs};
 use crate::transcript::Transcript;
 
 /// The longest time between an agent's first words and its first record.
-const FIRST_RECORD_LIMIT: Duration = Duration::from_secs(5);
+const FIRST_RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two looks for the first record.
 const FIRST_RECORD_PAUSE: Duration = Duration::from_millis(20);
 
@@ -273,7 +273,7 @@ impl Fleet {
     /// unless the agent has ended and will not write any more.
     fn find_started(&self, started: &StartedSession) -> Option<Target> {
         let launched = &started.launched;
-        let until = Instant::now() + FIRST_RECORD_LIMIT;
+        let until = Instant::now() + FIRST_RECORD_TIMEOUT;
         let named = format!("{}:{}", started.adapter.name(), launched.session);
         let is_it = |target: &Target| {
             target.session.as_ref().is_some_and(|locator| locator.id == launched.session)

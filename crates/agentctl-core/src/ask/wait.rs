@@ -12,7 +12,7 @@ use crate::runs::Runs;
 use crate::wait::{Awaited, End, Progress, Quorum, Until, WaitOptions, WaitVerdict, wait};
 
 /// The longest time for which the end of a wrapper is awaited.
-const WRAPPER_LIMIT: Duration = Duration::from_secs(2);
+const WRAPPER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The sessions to wait for, and the condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -183,7 +183,7 @@ impl Fleet {
         let over = session.run.as_ref().filter(|_| !session.status.is_live());
         let started = over.and_then(|run| Runs::of(&self.host).run(run).started());
         let wrapper = started.and_then(|s| self.host.kernel.hold(&s.process).ok().flatten());
-        let _late = wrapper.map(|held| Held::wait_for_all(&[held], WRAPPER_LIMIT));
+        let _late = wrapper.map(|held| Held::wait_for_all(&[held], WRAPPER_TIMEOUT));
     }
 }
 

@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{
-    COMMAND_BYTES_LIMIT, ExtendFuseRequest, Fleet, FuseRequest, FuseSelector,
-};
+use agentctl_core::ask::{ExtendFuseRequest, Fleet, FuseRequest, FuseSelector, MAX_COMMAND_BYTES};
 use agentctl_core::fuses::{Action, Conditions, Fuse, FuseState};
 use agentctl_core::host::Host;
 use agentctl_core::marks;
@@ -144,8 +142,8 @@ fn action(text: &str) -> Result<Action, String> {
     match text.split_once(':') {
         None if text == "event" => Ok(Action::Event),
         None if text == "stop" => Ok(Action::Stop),
-        Some(("run", _)) if text.len() > COMMAND_BYTES_LIMIT => {
-            Err(format!("it is longer than {COMMAND_BYTES_LIMIT} bytes; write it into a script"))
+        Some(("run", _)) if text.len() > MAX_COMMAND_BYTES => {
+            Err(format!("it is longer than {MAX_COMMAND_BYTES} bytes; write it into a script"))
         }
         Some(("run", command)) => match shlex::split(command) {
             Some(argv) if !argv.is_empty() => Ok(Action::Run { argv }),
@@ -253,7 +251,7 @@ fn ensure_awake(ui: &mut Ui, host: &Host) {
         ui.warn("no daemon is started (AGENTCTL_NO_DAEMON): nothing happens until one runs");
         return;
     }
-    match crate::daemon::start::ensure(host) {
+    match crate::client::start::ensure(host) {
         Ok((client, true)) => ui.note(&format!("started the daemon, pid {}", client.welcome.pid)),
         Ok((_, false)) => {}
         Err(why) => {

@@ -10,9 +10,9 @@ mod lists;
 mod log;
 pub mod metrics;
 pub mod notify;
+mod ready;
 pub mod service;
 mod socket;
-pub mod start;
 mod watch_thread;
 pub mod webhooks;
 
@@ -174,7 +174,7 @@ async fn serve(
     tokio::spawn(socket::serve(listener, Arc::clone(&hub)));
     metrics_server::open(&hub).await;
     serving(hub.metrics.as_ref().and_then(|server| server.status().trouble));
-    start::report_ready(ready, hub.host.var("NOTIFY_SOCKET"));
+    ready::report_ready(ready, hub.host.var("NOTIFY_SOCKET"));
     tokio::select! {
         () = hub.ending.notified() => {}
         _ = terminate.recv() => {}
