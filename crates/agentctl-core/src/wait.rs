@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::fleet::{self, Fleet, Observed, observe};
+use crate::fleet::{self, Fleet, Observed, inspect_watched};
 use crate::host::Host;
 use crate::model::{Fault, Outcome, ProcId, Session, Status, Target};
 use crate::wakeups::{LOOKS_BEFORE_A_PAUSE, SAFETY_INTERVAL, UNKNOWN_GRACE, Wakeups};
@@ -168,7 +168,7 @@ pub fn wait(
         // least one answer.
         let limit =
             left().filter(|_| !first).unwrap_or(fleet.host.deadlines.all).max(UNKNOWN_GRACE);
-        let look = observe(fleet, &wanted, limit.min(fleet.host.deadlines.all));
+        let look = inspect_watched(fleet, &wanted, limit.min(fleet.host.deadlines.all));
         first = false;
         watch.report_faults(&look.faults, report);
         for (at, seen) in asked.iter().zip(&look.seen) {

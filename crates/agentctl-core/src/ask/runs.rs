@@ -65,7 +65,7 @@ pub struct RunRow {
 }
 
 /// The choice of the ended runs to remove.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PruneOptions {
     /// Remove none, and return those that would be removed.

@@ -84,7 +84,7 @@ pub struct FailedRow {
 }
 
 /// The order to stop sessions.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StopRequest {
     /// The sessions to stop.
@@ -95,7 +95,7 @@ pub struct StopRequest {
 }
 
 /// The sessions that an order stops.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StopSelection {
     /// The sessions that these texts name, and launched agents without a session by pid or run.

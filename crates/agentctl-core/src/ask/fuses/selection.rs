@@ -12,7 +12,7 @@ use crate::model::Fault;
 use crate::resolve::PREFIX_CHARS;
 
 /// The words that name a fuse.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FuseSelector {
     /// The id of the session it is bound to, or a prefix of the id.
