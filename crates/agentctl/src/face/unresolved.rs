@@ -38,14 +38,15 @@ fn no_session(text: &str) -> Failure {
 }
 
 fn ambiguous(fleet: &Fleet, text: &str, candidates: &[Candidate]) -> Failure {
-    const SHOWN: usize = 10;
+    const MAX_CANDIDATES_SHOWN: usize = 10;
     let message = format!("`{text}` fits {} sessions", candidates.len());
     let mut failure = Failure::new(Kind::Ambiguous, message);
-    for candidate in candidates.iter().take(SHOWN) {
+    for candidate in candidates.iter().take(MAX_CANDIDATES_SHOWN) {
         failure = failure.candidate(candidate_line(fleet, candidate));
     }
-    if candidates.len() > SHOWN {
-        failure = failure.candidate(format!("and {} more", candidates.len() - SHOWN));
+    if candidates.len() > MAX_CANDIDATES_SHOWN {
+        failure =
+            failure.candidate(format!("and {} more", candidates.len() - MAX_CANDIDATES_SHOWN));
     }
     // More characters of an id that is in several homes do not help.
     if let Some(first) =
