@@ -181,7 +181,7 @@ fn usage(ui: &mut Ui, error: &clap::Error) -> Outcome {
             // Clap knows which stream and whether colour is wanted.
             let _unread = error.print();
         }
-        return Ok(ExitCode::from(if asked { 0 } else { 2 }));
+        return Ok(ExitCode::from(if asked { 0 } else { Kind::Usage.exit_code() }));
     }
     let text = error.to_string();
     // The names of missing arguments are on lines of their own below the first.
@@ -213,5 +213,5 @@ fn answered(ui: &mut Ui, faults: &[Fault]) -> ExitCode {
     for fault in faults {
         ui.warn_fault(fault);
     }
-    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) }
+    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(Kind::Unanswered.exit_code()) }
 }
