@@ -13,6 +13,7 @@ mod failed_orders;
 mod feed;
 mod follow;
 mod fuses;
+mod holders;
 mod sentences;
 mod session_list;
 mod stream_end;
@@ -23,13 +24,15 @@ mod waited;
 pub use self::conversation::{Line, LineKind, Span, SpanStyle, conversation_lines};
 pub use self::doctor::doctor_context;
 pub use self::event_stream::{EventItem, EventRequest, EventStream};
-pub use self::failed_launch::{launch_remark, not_started};
-pub use self::failed_orders::{fuse_not_changed, holder_text, not_locked};
+pub use self::failed_launch::{launch_remark, not_started, unseen_after_launch};
+pub use self::failed_orders::{fuse_not_changed, not_locked};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
 pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name, fuse_target};
+pub use self::holders::holder_text;
 pub use self::sentences::{
-    session_reason, session_reason_in_brackets, short_name, short_session_name, target_name,
+    exit_text, exit_value, session_reason, session_reason_in_brackets, short_id, short_name,
+    short_session_name, target_name,
 };
 pub use self::session_list::{SessionList, session_list};
 pub use self::stream_end::StreamEnd;

@@ -14,6 +14,7 @@ use super::table;
 use crate::config::{Loaded, Span, check_address};
 use crate::face::{
     age, fuse_actions, fuse_conditions, fuse_name, fuse_not_changed, fuse_target, local_minute,
+    short_id,
 };
 use crate::failure::{Failure, Outcome};
 use crate::session_table;
@@ -286,7 +287,7 @@ fn lines(ui: &Ui, host: &Host, fuses: &[Fuse]) -> Vec<String> {
         };
         let label = fuse.label.as_ref().map(|l| format!(" · {l}")).unwrap_or_default();
         let then = one_line(&format!("{}{label}", fuse_actions(fuse)));
-        let id = fuse.id.get(..8).unwrap_or(&fuse.id).to_owned();
+        let id = short_id(&fuse.id).to_owned();
         (style, [id, expires, fuse_conditions(fuse), fuse_target(host, fuse), then])
     };
     let rows: Vec<_> = fuses.iter().map(cells).collect();

@@ -10,10 +10,9 @@ use agentctl_core::runs::Runs;
 use clap::Args;
 
 use crate::config::{Defaults, Span};
-use crate::face::age;
+use crate::face::{age, exit_text, short_id};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table;
-use crate::shim;
 use crate::text::{byte_size, fit, one_line};
 use crate::ui::Ui;
 
@@ -75,10 +74,10 @@ fn table(ui: &mut Ui, host: &Host, runs: &[RunRow]) -> std::io::Result<()> {
     for run in runs {
         let id = run.session.as_deref().unwrap_or("-");
         let ago = |t: Option<Time>| t.map_or_else(|| "-".into(), |t| age(now, t));
-        let exit = run.exit.map_or_else(|| "-".into(), shim::words);
+        let exit = run.exit.and_then(exit_text).unwrap_or_else(|| "-".into());
         ui.line(&format!(
             "{:<8}  {:<11}  {:<7}  {:<5}  {:<10}  {:<8}  {}",
-            id.get(..8).unwrap_or(id),
+            short_id(id),
             fit(&one_line(run.adapter.as_deref().unwrap_or("-")), 11),
             ago(run.started_at),
             ago(run.ended_at),

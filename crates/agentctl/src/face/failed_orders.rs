@@ -4,18 +4,10 @@ use agentctl_core::ask::{
     Fleet, FuseOrderError, InvalidRequest, LockOrderError, NotOneFuse, RequestField,
 };
 use agentctl_core::host::Host;
-use agentctl_core::locks::Holder;
 
-use super::{fuse_name, local_minute, unresolved};
+use super::{fuse_name, holder_text, unresolved};
 use crate::failure::{Failure, Kind};
-use crate::text::{one_line, with_tilde};
-
-/// Returns the holder of a directory, and until when.
-#[must_use]
-pub fn holder_text(holder: &Holder) -> String {
-    let left = holder.until.map(|until| format!(" (until {})", local_minute(until)));
-    one_line(&format!("{}{}", holder.what, left.unwrap_or_default()))
-}
+use crate::text::with_tilde;
 
 /// Says why a directory was not locked or unlocked.
 #[must_use]
