@@ -25,7 +25,7 @@ pub use self::conversation::{Line, LineKind, Span, SpanStyle, conversation_lines
 pub use self::doctor::doctor_context;
 pub use self::event_stream::{EventItem, EventRequest, EventStream};
 pub use self::failed_launch::{launch_remark, not_started, unseen_after_launch};
-pub use self::failed_orders::{fuse_not_changed, not_locked};
+pub use self::failed_orders::{fuse_not_changed, not_locked, not_pruned};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
 pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name, fuse_target};

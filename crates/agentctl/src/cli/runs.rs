@@ -3,15 +3,14 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{Fleet, PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
+use agentctl_core::ask::{Fleet, PruneDocument, PruneOptions, RunRow, RunsDocument};
 use agentctl_core::host::Host;
 use agentctl_core::model::Time;
-use agentctl_core::runs::Runs;
 use clap::Args;
 
 use crate::config::{Defaults, Span};
-use crate::face::{age, exit_text, short_id};
-use crate::failure::{Failure, Kind, Outcome};
+use crate::face::{age, exit_text, not_pruned, short_id};
+use crate::failure::Outcome;
 use crate::session_table;
 use crate::text::{byte_size, fit, one_line};
 use crate::ui::Ui;
@@ -51,9 +50,7 @@ pub(super) fn cmd_runs(
     args: &RunsArgs,
 ) -> Outcome {
     let host = &fleet.host;
-    // A failed cleanup does not prevent the listing.
-    let _untidied = Runs::of(host).evict(host, defaults.keep);
-    let document = fleet.runs()?;
+    let document = fleet.runs(defaults.keep)?;
     if args.json {
         ui.json(&document)?;
         return Ok(ExitCode::SUCCESS);
@@ -96,7 +93,7 @@ pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome
     let host = &fleet.host;
     let dry_run = args.dry_run || (!args.yes && std::io::stdout().is_terminal());
     let older_than_ms = args.older_than.map(Span::millis).unwrap_or_default();
-    let document = fleet.prune(PruneOptions { dry_run, older_than_ms }).map_err(unpruned)?;
+    let document = fleet.prune(PruneOptions { dry_run, older_than_ms }).map_err(not_pruned)?;
     if args.json {
         ui.json(&document)?;
         return Ok(ExitCode::SUCCESS);
@@ -114,14 +111,4 @@ pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome
         (count, false) => ui.note(&format!("removed {count} ended runs, {}", byte_size(bytes))),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn unpruned(error: PruneError) -> Failure {
-    match error {
-        PruneError::Unlisted(source) => source.into(),
-        PruneError::Unremoved { directory, source } => {
-            let message = format!("{} cannot be removed: {source}", directory.display());
-            Failure::new(Kind::Failed, message).hint("make its folder writable")
-        }
-    }
 }

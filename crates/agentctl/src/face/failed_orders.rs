@@ -1,7 +1,7 @@
-//! The sentences that say why an order about a lock or a fuse was not carried out.
+//! The sentences that say why an order about a lock, a fuse or runs was not carried out.
 
 use agentctl_core::ask::{
-    Fleet, FuseOrderError, InvalidRequest, LockOrderError, NotOneFuse, RequestField,
+    Fleet, FuseOrderError, InvalidRequest, LockOrderError, NotOneFuse, PruneError, RequestField,
 };
 use agentctl_core::host::Host;
 
@@ -39,6 +39,18 @@ pub fn not_locked(host: &Host, error: LockOrderError) -> Failure {
             failed(format!("{} is not a directory", name(&directory)))
         }
         LockOrderError::Failed { directory, why } => failed(format!("{}: {why}", name(&directory))),
+    }
+}
+
+/// Says why the runs that have ended were not removed.
+#[must_use]
+pub fn not_pruned(error: PruneError) -> Failure {
+    match error {
+        PruneError::Unlisted(source) => source.into(),
+        PruneError::Unremoved { directory, source } => {
+            let message = format!("{} cannot be removed: {source}", directory.display());
+            Failure::new(Kind::Failed, message).hint("make its folder writable")
+        }
     }
 }
 
