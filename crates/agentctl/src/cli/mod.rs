@@ -30,7 +30,7 @@ use agentctl_core::model::{Fault, Target};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::Loaded;
-use crate::face::unresolved;
+use crate::face::{OutputKind, OutputLine, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -206,6 +206,17 @@ fn target(fleet: &Fleet, text: &str) -> Result<(Target, Vec<Fault>), Failure> {
 #[allow(clippy::disallowed_methods)]
 fn pause(time: Duration) {
     std::thread::sleep(time);
+}
+
+/// Prints a line about the result of an order.
+fn print(ui: &mut Ui, line: &OutputLine) -> std::io::Result<()> {
+    match line.kind {
+        OutputKind::Line => return ui.line(&line.text),
+        OutputKind::Note => ui.note(&line.text),
+        OutputKind::Warning => ui.warn(&line.text),
+        OutputKind::Error => ui.error(&line.text),
+    }
+    Ok(())
 }
 
 /// Reports failed sources and returns the exit code that says so.
