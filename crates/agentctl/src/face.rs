@@ -18,6 +18,7 @@ mod output_line;
 mod sentences;
 mod session_list;
 mod set_fuse;
+mod stopped;
 mod stream_end;
 mod time;
 mod unresolved;
@@ -34,11 +35,12 @@ pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name, fuse_target};
 pub use self::holders::holder_text;
 pub use self::output_line::{OutputKind, OutputLine};
 pub use self::sentences::{
-    exit_text, exit_value, session_reason, session_reason_in_brackets, short_id, short_name,
-    short_session_name, target_name,
+    exit_text, exit_value, full_name, session_reason, session_reason_in_brackets, short_id,
+    short_name, short_session_name,
 };
 pub use self::session_list::{SessionList, session_list};
 pub use self::set_fuse::{FuseDaemon, FuseSet, extend_fuse, set_fuse};
+pub use self::stopped::{StopSummary, stop_failure, stop_kind, stop_lines, survivor_lines};
 pub use self::stream_end::StreamEnd;
 pub use self::time::{NoBeginning, age, beginning, local_clock, local_minute};
 pub use self::unresolved::unresolved;

@@ -1,7 +1,7 @@
 //! Names and short texts about sessions that several interfaces use in their sentences.
 
 use agentctl_core::ask::reason_text;
-use agentctl_core::model::{Exit, Session, Target};
+use agentctl_core::model::{Exit, Session};
 
 /// Length of the beginning of an id that is shown in tables and short names.
 const SHORT_ID_LENGTH: usize = 8;
@@ -28,15 +28,15 @@ pub fn short_name(id: Option<&str>, pid: Option<u32>) -> String {
     }
 }
 
-/// Returns the full name of a target, with its adapter: `claude-code 2a658488-…`, or `claude-code pid 6224`.
+/// Returns the full name of a session or process, with its adapter: `claude-code 2a658488-…`, or
+/// `claude-code pid 6224`.
 #[must_use]
-pub fn target_name(target: &Target) -> String {
-    let id = match (&target.session, target.pid) {
-        (Some(locator), _) => locator.id.clone(),
-        (None, Some(pid)) => format!("pid {pid}"),
-        (None, None) => "?".to_owned(),
-    };
-    format!("{} {id}", target.adapter)
+pub fn full_name(adapter: &str, id: Option<&str>, pid: Option<u32>) -> String {
+    match (id, pid) {
+        (Some(id), _) => format!("{adapter} {id}"),
+        (None, Some(pid)) => format!("{adapter} pid {pid}"),
+        (None, None) => format!("{adapter} ?"),
+    }
 }
 
 /// Returns the detail of a session's status: `tool: npm test`.
