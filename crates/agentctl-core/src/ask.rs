@@ -42,8 +42,8 @@ pub use self::resume::NotContinued;
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
 pub use self::status::InspectedSession;
 pub use self::stop::{
-    FailedRow, RunWithoutSession, StopDocument, StopNews, StopRequest, StopSelection, StopTargets,
-    StoppedRow, SurvivorRow,
+    FailedRow, RunWithoutSession, RunWithoutSessionRow, StopDocument, StopNews, StopRequest,
+    StopSelection, StopTargets, StoppedRow, SurvivorRow,
 };
 pub use self::target::{Candidate, NotOne, ResolvedTarget, UnresolvedText};
 pub use self::wait::{NotWaited, SessionVerdict, WaitDocument, WaitRequest, WaitTarget};

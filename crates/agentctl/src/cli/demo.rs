@@ -16,6 +16,7 @@ use agentctl_core::native::watch::Watch;
 use clap::Args;
 use rustix::process::Signal;
 
+use crate::face::short_id;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table;
 use crate::ui::Ui;
@@ -74,7 +75,7 @@ pub(super) fn cmd_demo(ui: &mut Ui, fleet: &Fleet, args: &DemoArgs) -> Outcome {
     let find = |status| {
         let session = sessions.iter().find(|s| s.status == status);
         let id = session.and_then(|s| s.id.as_deref()).unwrap_or("ID");
-        id.get(..8).unwrap_or(id).to_owned()
+        short_id(id).to_owned()
     };
     let (waiting, running) = (find(Status::Waiting), find(Status::Running));
     let answer = format!("{} --tell {waiting} -p yes", demo::SUBCOMMAND);

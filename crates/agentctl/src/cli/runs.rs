@@ -3,17 +3,15 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{Fleet, PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
+use agentctl_core::ask::{Fleet, PruneDocument, PruneOptions, RunRow, RunsDocument};
 use agentctl_core::host::Host;
 use agentctl_core::model::Time;
-use agentctl_core::runs::Runs;
 use clap::Args;
 
 use crate::config::{Defaults, Span};
-use crate::face::age;
-use crate::failure::{Failure, Kind, Outcome};
+use crate::face::{age, exit_text, not_pruned, short_id};
+use crate::failure::Outcome;
 use crate::session_table;
-use crate::shim;
 use crate::text::{byte_size, fit, one_line};
 use crate::ui::Ui;
 
@@ -52,9 +50,7 @@ pub(super) fn cmd_runs(
     args: &RunsArgs,
 ) -> Outcome {
     let host = &fleet.host;
-    // A failed cleanup does not prevent the listing.
-    let _untidied = Runs::of(host).evict(host, defaults.keep);
-    let document = fleet.runs()?;
+    let document = fleet.runs(defaults.keep)?;
     if args.json {
         ui.json(&document)?;
         return Ok(ExitCode::SUCCESS);
@@ -75,10 +71,10 @@ fn table(ui: &mut Ui, host: &Host, runs: &[RunRow]) -> std::io::Result<()> {
     for run in runs {
         let id = run.session.as_deref().unwrap_or("-");
         let ago = |t: Option<Time>| t.map_or_else(|| "-".into(), |t| age(now, t));
-        let exit = run.exit.map_or_else(|| "-".into(), shim::words);
+        let exit = run.exit.and_then(exit_text).unwrap_or_else(|| "-".into());
         ui.line(&format!(
             "{:<8}  {:<11}  {:<7}  {:<5}  {:<10}  {:<8}  {}",
-            id.get(..8).unwrap_or(id),
+            short_id(id),
             fit(&one_line(run.adapter.as_deref().unwrap_or("-")), 11),
             ago(run.started_at),
             ago(run.ended_at),
@@ -97,7 +93,7 @@ pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome
     let host = &fleet.host;
     let dry_run = args.dry_run || (!args.yes && std::io::stdout().is_terminal());
     let older_than_ms = args.older_than.map(Span::millis).unwrap_or_default();
-    let document = fleet.prune(PruneOptions { dry_run, older_than_ms }).map_err(unpruned)?;
+    let document = fleet.prune(PruneOptions { dry_run, older_than_ms }).map_err(not_pruned)?;
     if args.json {
         ui.json(&document)?;
         return Ok(ExitCode::SUCCESS);
@@ -115,14 +111,4 @@ pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome
         (count, false) => ui.note(&format!("removed {count} ended runs, {}", byte_size(bytes))),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn unpruned(error: PruneError) -> Failure {
-    match error {
-        PruneError::Unlisted(source) => source.into(),
-        PruneError::Unremoved { directory, source } => {
-            let message = format!("{} cannot be removed: {source}", directory.display());
-            Failure::new(Kind::Failed, message).hint("make its folder writable")
-        }
-    }
 }

@@ -1,7 +1,6 @@
 //! `agentctl wait`: blocks until sessions reach a status; the exit code tells the result.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use agentctl_core::ask::{Fleet, WaitDocument, WaitRequest, WaitTarget};
 use agentctl_core::model::Status;
@@ -78,7 +77,7 @@ pub(super) fn cmd_wait(ui: &mut Ui, fleet: &Fleet, args: &WaitArgs) -> Outcome {
         targets: args.ids.iter().cloned().map(WaitTarget::Text).collect(),
         until: args.status.map_or(Until::TurnOver, Until::from),
         quorum: if args.any { Quorum::Any } else { Quorum::All },
-        timeout_ms: args.timeout.map(|Span(time)| millis(time)),
+        timeout_ms: args.timeout.map(Span::millis),
         figures: args.json,
     };
     let show = if args.json { Show::Json } else { Show::Lines };
@@ -88,11 +87,6 @@ pub(super) fn cmd_wait(ui: &mut Ui, fleet: &Fleet, args: &WaitArgs) -> Outcome {
         return Ok(ExitCode::from(wait_kind(document.end).map_or(0, Kind::exit_code)));
     }
     answer(&document, &request)
-}
-
-/// Returns a span as the milliseconds of a request.
-pub(super) fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Waits for these sessions and shows the progress; `launch --wait` does the same.

@@ -1,7 +1,16 @@
 //! Names and short texts about sessions that several interfaces use in their sentences.
 
 use agentctl_core::ask::reason_text;
-use agentctl_core::model::{Session, Target};
+use agentctl_core::model::{Exit, Session};
+
+/// Length of the beginning of an id that is shown in tables and short names.
+const SHORT_ID_LENGTH: usize = 8;
+
+/// Returns the beginning of an id: `2a658488`.
+#[must_use]
+pub fn short_id(id: &str) -> &str {
+    id.get(..SHORT_ID_LENGTH).unwrap_or(id)
+}
 
 /// Returns the short name of a session: `2a658488`, or `pid 6224`.
 #[must_use]
@@ -12,23 +21,22 @@ pub fn short_session_name(session: &Session) -> String {
 /// Returns the short name of a session of which only its id or its pid is known.
 #[must_use]
 pub fn short_name(id: Option<&str>, pid: Option<u32>) -> String {
-    const SHORT: usize = 8;
     match (id, pid) {
-        (Some(id), _) => id.get(..SHORT).unwrap_or(id).to_owned(),
+        (Some(id), _) => short_id(id).to_owned(),
         (None, Some(pid)) => format!("pid {pid}"),
         (None, None) => "-".to_owned(),
     }
 }
 
-/// Returns the full name of a target, with its adapter: `claude-code 2a658488-…`, or `claude-code pid 6224`.
+/// Returns the full name of a session or process, with its adapter: `claude-code 2a658488-…`, or
+/// `claude-code pid 6224`.
 #[must_use]
-pub fn target_name(target: &Target) -> String {
-    let id = match (&target.session, target.pid) {
-        (Some(locator), _) => locator.id.clone(),
-        (None, Some(pid)) => format!("pid {pid}"),
-        (None, None) => "?".to_owned(),
-    };
-    format!("{} {id}", target.adapter)
+pub fn full_name(adapter: &str, id: Option<&str>, pid: Option<u32>) -> String {
+    match (id, pid) {
+        (Some(id), _) => format!("{adapter} {id}"),
+        (None, Some(pid)) => format!("{adapter} pid {pid}"),
+        (None, None) => format!("{adapter} ?"),
+    }
 }
 
 /// Returns the detail of a session's status: `tool: npm test`.
@@ -41,4 +49,18 @@ pub fn session_reason(session: &Session) -> Option<String> {
 #[must_use]
 pub fn session_reason_in_brackets(session: &Session) -> String {
     session_reason(session).map(|reason| format!(" ({reason})")).unwrap_or_default()
+}
+
+/// Returns how a process ended, beside a label that says `exit`: `0`, `signal 9`.
+#[must_use]
+pub fn exit_value(exit: Exit) -> Option<String> {
+    let signal = exit.signal.map(|signal| format!("signal {signal}"));
+    exit.code.map(|code| code.to_string()).or(signal)
+}
+
+/// Returns how a process ended: `exit 0`, `signal 9`.
+#[must_use]
+pub fn exit_text(exit: Exit) -> Option<String> {
+    let value = exit_value(exit)?;
+    Some(if exit.code.is_some() { format!("exit {value}") } else { value })
 }
