@@ -30,27 +30,27 @@ use std::time::Duration;
 pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::doctor::{Check, CheckState, DaemonState, DoctorContext, DoctorDocument};
 pub use self::fuses::{
-    COMMAND_BYTES_LIMIT, CancelledFuseDocument, ExtendFuseRequest, FuseDocument, FuseOrderError,
-    FuseRequest, FuseSelector, FusesDocument, NotOneFuse, URL_BYTES_LIMIT,
+    CancelledFuseDocument, ExtendFuseRequest, FuseDocument, FuseOrderError, FuseRequest,
+    FuseSelector, FusesDocument, MAX_COMMAND_BYTES, MAX_URL_BYTES, NotOneFuse,
 };
 pub use self::launch::{
-    ChosenAdapter, LaunchDefaults, LaunchHooks, LaunchOptions, LaunchRequest, NoAdapter,
-    NotStarted, StartedSession, is_remote,
+    LaunchDefaults, LaunchDocument, LaunchHooks, LaunchNews, LaunchOptions, LaunchRequest,
+    LaunchSubject, NoAdapter, NotStarted, TextOrBytes,
 };
 pub use self::locks::{LockDocument, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
 pub use self::logs::{LogsDocument, NoLogs};
 pub use self::names::{NamedSession, NotNamed, WordRefusal};
 pub use self::remove_runs::RunsNotRemoved;
 pub use self::request::{InvalidRequest, RequestField};
-pub use self::resume::{Continuation, NotContinued};
+pub use self::resume::NotContinued;
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
 pub use self::status::InspectedSession;
 pub use self::stop::{
-    FailedRow, RunWithoutSession, StopDocument, StopNews, StopRequest, StopSelection, StopTargets,
-    StoppedRow, SurvivorRow,
+    FailedRow, RunWithoutSession, RunWithoutSessionRow, StopDocument, StopNews, StopRequest,
+    StopSelection, StopTargets, StoppedRow, SurvivorRow,
 };
 pub use self::target::{Candidate, NotOne, ResolvedTarget, UnresolvedText};
-pub use self::wait::WaitDocument;
+pub use self::wait::{NotWaited, SessionVerdict, WaitDocument, WaitRequest, WaitTarget};
 pub use self::why::{ExplainedSession, WhyDocument, reason_text};
 use crate::events::Watcher;
 pub use crate::fleet::Fleet;

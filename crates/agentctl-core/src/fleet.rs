@@ -6,14 +6,14 @@
 
 mod abandoned_threads;
 mod homes;
+mod inspect_watched;
 mod join;
 mod launched;
-mod observe;
+mod list_watched;
 mod order;
 mod packed;
 mod question;
 mod short_ids;
-mod survey;
 mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,20 +24,21 @@ use std::time::{Duration, Instant};
 
 use abandoned_threads::Ticket;
 pub(crate) use homes::{each_root, limited};
+pub use inspect_watched::{NamedHome, Observation, Observed, WatchTargets, inspect_watched};
 pub use join::View;
 pub use launched::{Launch, Launches, add as add_launches, session_of};
-pub use observe::{NamedHome, Observation, Observed, WatchTargets, observe};
+pub use list_watched::{WatchedList, list_watched};
 use order::sort;
 pub use packed::Rows;
 pub(crate) use question::written;
 use question::{OtherIds, Question, add_other_ids, append, list_adapter};
 use short_ids::Typed;
 pub use short_ids::unique_prefixes;
-pub use survey::{Survey, survey};
 pub use verdict::{
     as_launched, as_run_ended, blank_session, exited, forgotten, join, unasked, undecided,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::adapters::{Adapter, Depth, Found, Look, Root};
@@ -89,7 +90,7 @@ impl std::fmt::Debug for Fleet {
 }
 
 /// The filter of a list; also the parameters of `session.list` on the daemon's socket.
-#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Query {
     /// Add ended sessions.

@@ -156,7 +156,7 @@ impl Search<'_> {
             return targets;
         }
         // The person's word may have changed since, or the session may be gone.
-        let seen = fleet::observe(self.fleet, &targets, self.fleet.host.deadlines.all);
+        let seen = fleet::inspect_watched(self.fleet, &targets, self.fleet.host.deadlines.all);
         self.faults.extend(seen.faults);
         let mut sessions: Vec<Session> = seen.seen.into_iter().filter_map(|o| o.session).collect();
         let _told = fleet::add_launches(self.fleet, &mut sessions);

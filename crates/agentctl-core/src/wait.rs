@@ -6,7 +6,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::fleet::{self, Fleet, Observed, observe};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::fleet::{self, Fleet, Observed, inspect_watched};
 use crate::host::Host;
 use crate::model::{Fault, Outcome, ProcId, Session, Status, Target};
 use crate::wakeups::{LOOKS_BEFORE_A_PAUSE, SAFETY_INTERVAL, UNKNOWN_GRACE, Wakeups};
@@ -15,18 +18,22 @@ use crate::wakeups::{LOOKS_BEFORE_A_PAUSE, SAFETY_INTERVAL, UNKNOWN_GRACE, Wakeu
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The condition that ends the wait for one session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Until {
     /// The turn is over, one way or the other, or a human is needed.
+    #[default]
     TurnOver,
     /// This status.
     Status(Status),
 }
 
 /// How many of the sessions must meet the condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Quorum {
     /// Every session, at any moment of the wait.
+    #[default]
     All,
     /// One session.
     Any,
@@ -44,7 +51,8 @@ pub struct WaitOptions {
 }
 
 /// The state of one session compared with the condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum WaitVerdict {
     /// The condition is not met yet.
     Pending,
@@ -57,7 +65,8 @@ pub enum WaitVerdict {
 }
 
 /// How the wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum End {
     /// The condition was met.
     Reached,
@@ -87,18 +96,6 @@ pub struct Waited {
     pub sessions: Vec<Awaited>,
     /// How the wait ended.
     pub end: End,
-    /// The wake-up sources. Releasing them takes the kernel a while, so a process that exits anyway should
-    /// forget them.
-    pub watched: Watched,
-}
-
-/// The wake-up sources of a wait, released when the value is dropped.
-pub struct Watched(#[allow(dead_code)] Wakeups);
-
-impl std::fmt::Debug for Watched {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Watched")
-    }
 }
 
 /// A report to the caller during the wait.
@@ -171,7 +168,7 @@ pub fn wait(
         // least one answer.
         let limit =
             left().filter(|_| !first).unwrap_or(fleet.host.deadlines.all).max(UNKNOWN_GRACE);
-        let look = observe(fleet, &wanted, limit.min(fleet.host.deadlines.all));
+        let look = inspect_watched(fleet, &wanted, limit.min(fleet.host.deadlines.all));
         first = false;
         watch.report_faults(&look.faults, report);
         for (at, seen) in asked.iter().zip(&look.seen) {
@@ -362,10 +359,11 @@ impl Watch {
 
 /// Builds the result. The fields that only a launch knows are added here; they do not change a verdict.
 fn finish(fleet: &Fleet, watch: Watch, end: End, wakeups: Wakeups) -> Waited {
+    wakeups.release();
     let mut sessions: Vec<Awaited> = watch.sessions.into_iter().map(|s| s.awaited).collect();
     for awaited in &mut sessions {
         // Names that cannot be read do not change how a session ended.
         let _unread = fleet::add_launches(fleet, awaited.session.as_mut_slice());
     }
-    Waited { sessions, end, watched: Watched(wakeups) }
+    Waited { sessions, end }
 }

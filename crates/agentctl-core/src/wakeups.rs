@@ -109,6 +109,11 @@ impl Wakeups {
         }
     }
 
+    /// Releases the sources without delaying the caller: the kernel takes a while to close file watches.
+    pub(crate) fn release(self) {
+        crate::kernel::release_later(self);
+    }
+
     /// Returns a handle with which any thread can end a wait.
     pub(crate) fn notifier(&mut self) -> std::io::Result<Notifier> {
         if self.notifier.is_none() {

@@ -6,7 +6,6 @@
 // Tests build their own host; helpers of tests panic like the tests themselves.
 #![allow(clippy::disallowed_methods, clippy::expect_used)]
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -30,17 +29,8 @@ const COUNTED: Duration = Duration::from_secs(3);
 
 fn host(home: &TestHome) -> Arc<Host> {
     Arc::new(Host {
-        home: home.path(),
-        cwd: home.path(),
-        program: PathBuf::from("agentctl"),
-        env: BTreeMap::new(),
-        roots: BTreeMap::new(),
-        settings: BTreeMap::new(),
-        gateways: BTreeMap::new(),
-        kernel: Kernel::open().expect("a kernel"),
-        clock: || Time(jiff::Timestamp::now()),
         deadlines: Deadlines { live: IN_TIME, all: IN_TIME, ..Deadlines::default() },
-        file_cache: None,
+        ..Host::new(home.path(), Kernel::open().expect("a kernel"), || Time(jiff::Timestamp::now()))
     })
 }
 

@@ -4,14 +4,13 @@
 //! record must equal that of the same file cut at its last newline, and nothing may panic.
 #![allow(clippy::expect_used)]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::{ALL, Adapter, Depth, Look, Record, Root, Turn};
-use agentctl_core::host::{Deadlines, Host};
+use agentctl_core::host::Host;
 use agentctl_core::kernel::{Kernel, Table};
 use agentctl_core::model::{Locator, Time};
 use proptest::prelude::*;
@@ -21,19 +20,7 @@ fn clock() -> Time {
 }
 
 fn look(home: &Path) -> Look {
-    let host = Host {
-        home: home.to_owned(),
-        cwd: home.to_owned(),
-        program: PathBuf::from("agentctl"),
-        env: BTreeMap::new(),
-        roots: BTreeMap::new(),
-        settings: BTreeMap::new(),
-        gateways: BTreeMap::new(),
-        kernel: Kernel::open().expect("a kernel"),
-        clock,
-        deadlines: Deadlines::default(),
-        file_cache: None,
-    };
+    let host = Host::new(home, Kernel::open().expect("a kernel"), clock);
     Look {
         now: host.now(),
         host: Arc::new(host),

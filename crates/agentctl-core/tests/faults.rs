@@ -7,8 +7,6 @@
 // Tests build their own host; helpers of tests panic like the tests themselves.
 #![allow(clippy::disallowed_methods, clippy::expect_used)]
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
@@ -151,17 +149,10 @@ impl World {
 
     fn host(&self, limit: Duration) -> Arc<Host> {
         Arc::new(Host {
-            home: self.home.path(),
-            cwd: self.home.path(),
-            program: PathBuf::from("agentctl"),
-            env: BTreeMap::new(),
-            roots: BTreeMap::new(),
-            settings: BTreeMap::new(),
-            gateways: BTreeMap::new(),
-            kernel: Kernel::open().expect("a kernel"),
-            clock: || Time(jiff::Timestamp::now()),
             deadlines: Deadlines { live: limit, all: limit, ..Deadlines::default() },
-            file_cache: None,
+            ..Host::new(self.home.path(), Kernel::open().expect("a kernel"), || {
+                Time(jiff::Timestamp::now())
+            })
         })
     }
 

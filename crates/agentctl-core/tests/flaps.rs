@@ -35,18 +35,10 @@ fn host(home: &TestHome, gateway: &Gateway, token: &str, limit: Duration) -> Arc
         ..Configured::default()
     };
     Arc::new(Host {
-        home: home.path(),
-        cwd: home.path(),
-        program: PathBuf::from("agentctl"),
-        env: BTreeMap::new(),
-        roots: BTreeMap::new(),
-        settings: BTreeMap::new(),
         gateways: BTreeMap::from([("openclaw".into(), vec![known])]),
-        kernel: Kernel::open().expect("a kernel"),
-        clock: || Time(jiff::Timestamp::now()),
         // Only the gateway is ever late on purpose.
         deadlines: Deadlines { live: LONG, all: LONG, gateway: limit, ..Deadlines::default() },
-        file_cache: None,
+        ..Host::new(home.path(), Kernel::open().expect("a kernel"), || Time(jiff::Timestamp::now()))
     })
 }
 

@@ -7,7 +7,6 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -312,17 +311,8 @@ impl Store for PlayStore {
 fn host() -> Arc<Host> {
     let limit = Duration::from_mins(1);
     Arc::new(Host {
-        home: PathBuf::from("/play"),
-        cwd: PathBuf::from("/play"),
-        program: PathBuf::from("agentctl"),
-        env: BTreeMap::new(),
-        roots: BTreeMap::new(),
-        settings: BTreeMap::new(),
-        gateways: BTreeMap::new(),
-        kernel: Kernel::open().expect("a kernel"),
-        clock: || at(1000),
         deadlines: Deadlines { live: limit, all: limit, ..Deadlines::default() },
-        file_cache: None,
+        ..Host::new("/play", Kernel::open().expect("a kernel"), || at(1000))
     })
 }
 

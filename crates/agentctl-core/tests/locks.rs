@@ -6,7 +6,6 @@
 // Tests start programs; helpers of tests panic as the tests themselves do.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet::{Adapters, Fleet};
-use agentctl_core::host::{Deadlines, Host};
+use agentctl_core::host::Host;
 use agentctl_core::kernel::{Kernel, Spawn};
 use agentctl_core::locks::{self, EnterError, HeldMutex, Kind, LockError, Occupancy, enter};
 use agentctl_core::model::{Fault, FaultCode, Time};
@@ -58,19 +57,7 @@ impl World {
 }
 
 fn host(home: &Path) -> Arc<Host> {
-    Arc::new(Host {
-        home: home.to_owned(),
-        cwd: home.to_owned(),
-        program: PathBuf::from("agentctl"),
-        env: BTreeMap::new(),
-        roots: BTreeMap::new(),
-        settings: BTreeMap::new(),
-        gateways: BTreeMap::new(),
-        kernel: Kernel::open().expect("a kernel"),
-        clock: || Time(jiff::Timestamp::now()),
-        deadlines: Deadlines::default(),
-        file_cache: None,
-    })
+    Arc::new(Host::new(home, Kernel::open().expect("a kernel"), || Time(jiff::Timestamp::now())))
 }
 
 /// A child that does not outlive the test's interest in it.

@@ -7,8 +7,7 @@
 // Tests build their own host; helpers of tests panic like the tests themselves.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -152,17 +151,9 @@ impl Store for Believing<'_> {
 fn stop(pid: Option<u32>, force: bool) -> Report {
     let deadline = Duration::from_mins(1);
     let host = Arc::new(Host {
-        home: Path::new("/").into(),
-        cwd: Path::new("/").into(),
         program: PathBuf::from("/nowhere/agentctl"),
-        env: BTreeMap::new(),
-        roots: BTreeMap::new(),
-        settings: BTreeMap::new(),
-        gateways: BTreeMap::new(),
-        kernel: Kernel::open().expect("a kernel"),
-        clock: || Time(jiff::Timestamp::now()),
         deadlines: Deadlines { live: deadline, all: deadline, ..Deadlines::default() },
-        file_cache: None,
+        ..Host::new("/", Kernel::open().expect("a kernel"), || Time(jiff::Timestamp::now()))
     });
     let locator = Locator { id: "forged".into(), path: None, parent: None };
     let target = Target { adapter: "credulous", root: HOME.into(), session: Some(locator), pid };

@@ -4,7 +4,6 @@
 // Tests build their own host; helpers of tests panic like the tests themselves.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::print_stdout)]
 
-use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -93,17 +92,8 @@ static PLACES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn host(home: &TestHome, limit: Duration) -> Arc<Host> {
     Arc::new(Host {
-        home: home.path(),
-        cwd: home.path(),
-        program: PathBuf::from("agentctl"),
-        env: BTreeMap::new(),
-        roots: BTreeMap::new(),
-        settings: BTreeMap::new(),
-        gateways: BTreeMap::new(),
-        kernel: Kernel::open().expect("a kernel"),
-        clock: || Time(jiff::Timestamp::now()),
         deadlines: Deadlines { live: limit, all: limit, ..Deadlines::default() },
-        file_cache: None,
+        ..Host::new(home.path(), Kernel::open().expect("a kernel"), || Time(jiff::Timestamp::now()))
     })
 }
 

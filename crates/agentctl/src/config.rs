@@ -17,7 +17,7 @@ use agentctl_core::adapters::control::Permissions;
 use agentctl_core::adapters::{self};
 pub use agentctl_core::ask::LaunchDefaults as Defaults;
 use agentctl_core::ask::{Fleet, LaunchHooks};
-use agentctl_core::host::{Deadlines, Host, Secret};
+use agentctl_core::host::{Host, Secret};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::marks;
 use agentctl_core::model::Time;
@@ -176,15 +176,8 @@ pub fn load_all() -> Result<Loaded, Failure> {
         program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("agentctl")),
         // Do not fall back to an existing directory: `.` would mean the wrong one.
         cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from(NO_CWD)),
-        home,
         env,
-        roots: BTreeMap::new(),
-        settings: BTreeMap::new(),
-        gateways: BTreeMap::new(),
-        kernel,
-        clock,
-        deadlines: Deadlines::default(),
-        file_cache: None,
+        ..Host::new(home, kernel, clock)
     };
     let path = path(&host);
     let mut file = read(&path, host.var(marks::CONFIG).is_some())?.unwrap_or_default();

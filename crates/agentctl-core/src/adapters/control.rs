@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Look, Root, RootPlace};
@@ -16,7 +17,7 @@ use crate::host::Host;
 use crate::model::Session;
 
 /// How much an agent may do without asking.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Permissions {
     /// The agent's own default.

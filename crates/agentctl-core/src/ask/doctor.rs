@@ -23,6 +23,9 @@ pub struct DoctorDocument {
     pub schema_version: u32,
     /// One row per check.
     pub checks: Vec<Check>,
+    /// The sources of the agents' homes that could not be asked.
+    #[serde(default)]
+    pub faults: Vec<Fault>,
 }
 
 /// One check of `doctor`.
@@ -78,9 +81,9 @@ pub enum DaemonState {
 }
 
 impl Fleet {
-    /// Examines this machine. The faults are those of the agents' homes.
+    /// Examines this machine.
     #[must_use]
-    pub fn doctor(&self, context: &DoctorContext) -> (DoctorDocument, Vec<Fault>) {
+    pub fn doctor(&self, context: &DoctorContext) -> DoctorDocument {
         let look = look(self, self.host.deadlines.all);
         let mut checks = kernel(self, &look);
         checks.push(changes(self, &context.daemon));
@@ -90,7 +93,7 @@ impl Fleet {
         for &adapter in self.adapters {
             checks.extend(agent(self, adapter, &mut faults));
         }
-        (DoctorDocument { schema_version: SCHEMA_VERSION, checks }, faults)
+        DoctorDocument { schema_version: SCHEMA_VERSION, checks, faults }
     }
 }
 

@@ -15,11 +15,11 @@ use crate::hooks;
 use crate::model::{Fault, SCHEMA_VERSION};
 
 /// Longest label, in characters.
-const LABEL_CHARS_LIMIT: usize = 200;
+const MAX_LABEL_CHARS: usize = 200;
 /// Longest command of an action, in bytes.
-pub const COMMAND_BYTES_LIMIT: usize = 16 << 10;
+pub const MAX_COMMAND_BYTES: usize = 16 << 10;
 /// Longest address of an action, in bytes.
-pub const URL_BYTES_LIMIT: usize = 2000;
+pub const MAX_URL_BYTES: usize = 2000;
 /// Time to live of a fuse without any condition.
 const DEFAULT_TTL_MS: u64 = 10 * 60_000;
 
@@ -61,7 +61,7 @@ pub struct CancelledFuseDocument {
 }
 
 /// The order to set a fuse.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FuseRequest {
     /// The session it is bound to, as text: id or prefix, name, pid, or adapter:id.
@@ -77,7 +77,7 @@ pub struct FuseRequest {
 }
 
 /// The order to extend a fuse.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExtendFuseRequest {
     /// The fuse.
@@ -178,7 +178,7 @@ impl Fleet {
 
     /// Sets a fuse. An older one with the same target and label is replaced.
     pub fn set_fuse(&self, request: &FuseRequest) -> Result<FuseDocument, FuseOrderError> {
-        let label = short_text(RequestField::Label, request.label.as_deref(), LABEL_CHARS_LIMIT)?;
+        let label = short_text(RequestField::Label, request.label.as_deref(), MAX_LABEL_CHARS)?;
         let mut when = self.checked(request.when)?;
         if when.is_empty() {
             when.ttl_ms = Some(DEFAULT_TTL_MS);
@@ -263,13 +263,13 @@ impl Fleet {
     fn runnable(&self, action: &Action) -> Result<Action, FuseOrderError> {
         let too_long = |field, limit| Err(InvalidRequest::TooManyBytes { field, limit }.into());
         match action {
-            Action::Webhook { url } if url.len() > URL_BYTES_LIMIT => {
-                too_long(RequestField::Url, URL_BYTES_LIMIT)
+            Action::Webhook { url } if url.len() > MAX_URL_BYTES => {
+                too_long(RequestField::Url, MAX_URL_BYTES)
             }
             Action::Event | Action::Stop | Action::Webhook { .. } => Ok(action.clone()),
             Action::Run { argv } => {
-                if argv.iter().map(String::len).sum::<usize>() > COMMAND_BYTES_LIMIT {
-                    return too_long(RequestField::Command, COMMAND_BYTES_LIMIT);
+                if argv.iter().map(String::len).sum::<usize>() > MAX_COMMAND_BYTES {
+                    return too_long(RequestField::Command, MAX_COMMAND_BYTES);
                 }
                 let mut argv = argv.clone();
                 let Some(program) = argv.first_mut() else {

@@ -1,72 +1,90 @@
-//! The orders `launch` and `resume`: start a session, run its hook, and find the session that began.
+//! The orders `launch` and `resume`: start a session, find the session that began, and run its hook.
 
-use std::ffi::OsString;
+mod request;
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::Fleet;
+pub use self::request::{
+    LaunchDefaults, LaunchHooks, LaunchOptions, LaunchRequest, LaunchSubject, TextOrBytes,
+};
 use super::names::{LaunchWords, WordRefusal};
-use crate::adapters::control::{Begin, Order, Permissions};
+use super::resume::{Continuation, NotContinued};
+use super::{Fleet, WaitTarget};
+use crate::adapters::control::{Begin, Order};
 use crate::adapters::{Adapter, RootPlace};
 use crate::hooks::{self, Facts};
 use crate::host::Host;
 use crate::launch::{LaunchError, LaunchOrder, StartedLaunch, launch};
-use crate::model::{Callback, Session, Target};
+use crate::locks::Holder;
+use crate::model::{Fault, InternedName, SCHEMA_VERSION, Session, Target, word};
 use crate::resolve::resolve;
 use crate::runs::{HookMoment, Runs};
 use crate::transcript::Transcript;
 
 /// The longest time between an agent's first words and its first record.
-const FIRST_RECORD_LIMIT: Duration = Duration::from_secs(5);
+const FIRST_RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two looks for the first record.
 const FIRST_RECORD_PAUSE: Duration = Duration::from_millis(20);
 
-/// The values of a launch that its request leaves out.
-#[derive(Clone, Debug)]
-pub struct LaunchDefaults {
+/// The result of a launch. `launch --json` prints its session alone.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct LaunchDocument {
+    /// The version of this document.
+    pub schema_version: u32,
+    /// The agent's own session id.
+    pub id: String,
     /// The adapter.
-    pub adapter: Option<String>,
-    /// The model.
-    pub model: Option<String>,
-    /// The permissions of the agent.
-    pub permissions: Permissions,
-    /// The hooks.
-    pub hooks: LaunchHooks,
-    /// How long the folders of ended runs are kept.
-    pub keep: Duration,
+    #[serde(deserialize_with = "word")]
+    pub adapter: InternedName,
+    /// The id of the run; null for a session on a server, which leaves no run on this machine.
+    pub run: Option<String>,
+    /// The process of the agent, if it is known.
+    pub pid: Option<u32>,
+    /// The home of the session; null if the session was not looked for, or was not found.
+    pub root: Option<String>,
+    /// The session; null if it was not looked for, or could not be looked at.
+    pub session: Option<Session>,
+    /// Why the on-create hook failed; null if it did not fail or there is none.
+    pub hook_failure: Option<String>,
+    /// Occupants of the directory that did not prevent the launch: the agents that it was ordered from.
+    pub beside: Vec<Holder>,
+    /// The sources that could not be asked.
+    pub faults: Vec<Fault>,
 }
 
-impl Default for LaunchDefaults {
-    fn default() -> Self {
-        Self {
-            adapter: None,
-            model: None,
-            permissions: Permissions::Default,
-            hooks: LaunchHooks::default(),
-            keep: Duration::from_hours(7 * 24),
-        }
-    }
-}
-
-/// The commands to run at the start and the end of a session, as argv.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LaunchHooks {
-    /// After the start of a session.
-    pub on_create: Option<Vec<String>>,
-    /// After the end of its agent.
-    pub on_complete: Option<Vec<String>>,
-}
-
-/// The agent that a launch starts.
-#[derive(Clone, Copy)]
-pub struct ChosenAdapter {
-    /// The agent.
-    pub adapter: &'static dyn Adapter,
-    /// It was neither named nor configured: it is the first that is installed.
-    pub first_installed: bool,
+/// A report to the caller during a launch.
+pub enum LaunchNews<'a> {
+    /// The request and the defaults name no adapter: the first installed one is launched.
+    FirstInstalled {
+        /// Its name.
+        adapter: &'static str,
+    },
+    /// The agent runs on a server, so the hooks of the defaults are not run.
+    HooksNotRun,
+    /// A source could not be asked.
+    Fault(&'a Fault),
+    /// An agent that works in the directory did not prevent the launch: it was ordered from there.
+    Beside(&'a Holder),
+    /// The conversation of a session that goes on, opened at its end: only what follows is new.
+    Conversation(Box<Transcript>),
+    /// The agent has told the session id. This comes before the hook is run.
+    Started {
+        /// The agent's own session id.
+        id: &'a str,
+    },
+    /// The session was looked for. This comes before the hook is run.
+    Looked {
+        /// The agent's own session id.
+        id: &'a str,
+        /// The session; `None` if it could not be looked at.
+        session: Option<&'a Session>,
+    },
+    /// The on-create hook failed, for this reason. The session is not affected.
+    HookFailed(&'a str),
 }
 
 /// Why no agent could be chosen for a launch.
@@ -78,49 +96,21 @@ pub enum NoAdapter {
     NoneInstalled,
 }
 
-/// A request to start or continue a session, before the defaults are applied.
-pub struct LaunchRequest {
-    /// The agent.
-    pub adapter: &'static dyn Adapter,
-    /// The prompt or message.
-    pub prompt: Vec<u8>,
-    /// Whether a session begins, goes on, or is copied.
-    pub begin: Begin,
-    /// The session that goes on or is copied.
-    pub from: Option<Target>,
-    /// The directory in which the agent works.
-    pub cwd: PathBuf,
-    /// The name of the session.
-    pub name: Option<String>,
-    /// Everything else that may be said.
-    pub options: LaunchOptions,
-}
-
-/// The part of an order that launches and resumes have in common.
-#[derive(Clone, Debug, Default)]
-pub struct LaunchOptions {
-    /// The model, in the agent's own words.
-    pub model: Option<String>,
-    /// The launch group.
-    pub group: Option<String>,
-    /// Variables set for the agent.
-    pub env: Vec<(String, String)>,
-    /// The permissions of the agent.
-    pub permissions: Option<Permissions>,
-    /// Start it also where an agent works or a lock stands.
-    pub force: bool,
-    /// The programs that are run when the session begins or ends.
-    pub hooks: LaunchHooks,
-    /// The session or agent that is to be told about this one.
-    pub callback: Option<Callback>,
-    /// Further arguments for the agent itself.
-    pub extra: Vec<OsString>,
-}
-
 /// Why an order was not carried out.
 #[derive(Debug)]
 pub enum NotStarted {
-    /// A hook was ordered for an agent that runs on a server, where no hook of ours can run.
+    /// No agent could be chosen.
+    NoAdapter(NoAdapter),
+    /// The session cannot go on.
+    NotContinued {
+        /// The text that names the session.
+        text: String,
+        /// The reason.
+        why: NotContinued,
+    },
+    /// A directory was given for this agent, whose server decides where it works.
+    DirectoryOnServer(&'static str),
+    /// A hook was ordered for this agent, which runs on a server, where no hook of ours can run.
     HookOnServer(&'static str),
     /// The name or the group cannot be given.
     Words(WordRefusal),
@@ -129,61 +119,118 @@ pub enum NotStarted {
 }
 
 /// A session that began or goes on.
-pub struct StartedSession {
-    /// The launch.
-    pub launched: StartedLaunch,
-    /// The conversation of a session that goes on, read up to its end: only what follows is new.
-    pub transcript: Option<Transcript>,
+pub(super) struct StartedSession {
+    pub(super) launched: StartedLaunch,
+    transcript: Option<Transcript>,
     pub(super) adapter: &'static dyn Adapter,
     on_create: Option<Vec<String>>,
 }
 
-impl StartedSession {
-    /// Says whether a program is to be run because the session has begun: see [`Fleet::run_on_create`].
-    #[must_use]
-    pub fn has_hook(&self) -> bool {
-        self.on_create.is_some()
-    }
-}
-
 /// Says whether the sessions of an agent live in a server: neither a directory nor a hook of this machine
 /// concerns them.
-#[must_use]
-pub fn is_remote(adapter: &dyn Adapter) -> bool {
+pub(super) fn is_remote(adapter: &dyn Adapter) -> bool {
     adapter.control().is_some_and(|control| control.remote().is_some())
 }
 
 impl Fleet {
-    /// Returns the agent that was named, else the configured one, else the first that is installed.
-    pub fn choose_adapter(
+    /// Starts or continues a session. `tell` hears of its progress; the session id is told as soon as the
+    /// agent has told it. Then the session is looked for if the request wants it or a hook is to be run, and
+    /// the on-create hook is run to its end.
+    pub fn launch(
+        &self,
+        request: &LaunchRequest,
+        defaults: &LaunchDefaults,
+        tell: &mut dyn FnMut(LaunchNews<'_>),
+    ) -> Result<LaunchDocument, NotStarted> {
+        let mut faults = Vec::new();
+        let beginning = match &request.subject {
+            LaunchSubject::New { adapter } => {
+                self.beginning(adapter.as_deref(), request.cwd.clone(), defaults, tell)?
+            }
+            LaunchSubject::Resume { session } | LaunchSubject::Fork { session } => {
+                let fork = matches!(request.subject, LaunchSubject::Fork { .. });
+                let found = self.continuation(session, request.cwd.clone(), fork, &mut |fault| {
+                    tell(LaunchNews::Fault(fault));
+                    faults.push(fault.clone());
+                });
+                found.map_err(|why| NotStarted::NotContinued { text: session.clone(), why })?
+            }
+        };
+        let hooks = &request.options.hooks;
+        if is_remote(beginning.adapter) && hooks.is_empty() && !defaults.hooks.is_empty() {
+            tell(LaunchNews::HooksNotRun);
+        }
+        let mut started = self.start(beginning, request, defaults)?;
+        for fault in &started.launched.faults {
+            tell(LaunchNews::Fault(fault));
+        }
+        for holder in &started.launched.exempt {
+            tell(LaunchNews::Beside(holder));
+        }
+        if let Some(transcript) = started.transcript.take() {
+            tell(LaunchNews::Conversation(Box::new(transcript)));
+        }
+        tell(LaunchNews::Started { id: &started.launched.session });
+        let mut document = LaunchDocument::of(&started, faults);
+        if request.look || started.on_create.is_some() {
+            let target = self.find_started(&started);
+            document.session = target.as_ref().and_then(|target| self.inspect(target).session);
+            document.root = target.map(|target| target.root);
+            let session = document.session.as_ref();
+            tell(LaunchNews::Looked { id: &document.id, session });
+            document.hook_failure = self.run_on_create(&started, session);
+            if let Some(why) = &document.hook_failure {
+                tell(LaunchNews::HookFailed(why));
+            }
+        }
+        Ok(document)
+    }
+
+    /// Returns the beginning of a new session: with the agent that was named, else the configured one, else
+    /// the first that is installed.
+    fn beginning(
         &self,
         named: Option<&str>,
+        cwd: Option<PathBuf>,
         defaults: &LaunchDefaults,
-    ) -> Result<ChosenAdapter, NoAdapter> {
-        if let Some(name) = named.or(defaults.adapter.as_deref()) {
-            let adapter = self.adapter(name).ok_or_else(|| NoAdapter::Unknown(name.to_owned()))?;
-            return Ok(ChosenAdapter { adapter, first_installed: false });
+        tell: &mut dyn FnMut(LaunchNews<'_>),
+    ) -> Result<Continuation, NotStarted> {
+        let adapter = if let Some(name) = named.or(defaults.adapter.as_deref()) {
+            let unknown = || NotStarted::NoAdapter(NoAdapter::Unknown(name.to_owned()));
+            self.adapter(name).ok_or_else(unknown)?
+        } else {
+            let none = || NotStarted::NoAdapter(NoAdapter::NoneInstalled);
+            let adapter = self.first_installed().ok_or_else(none)?;
+            tell(LaunchNews::FirstInstalled { adapter: adapter.name() });
+            adapter
+        };
+        if cwd.is_some() && is_remote(adapter) {
+            return Err(NotStarted::DirectoryOnServer(adapter.name()));
         }
+        let here = &self.host.cwd;
+        let cwd = cwd.map_or_else(|| here.clone(), |directory| here.join(directory));
+        Ok(Continuation { adapter, begin: Begin::New, cwd, from: None })
+    }
+
+    fn first_installed(&self) -> Option<&'static dyn Adapter> {
         let installed = |adapter: &&'static dyn Adapter| {
             !adapter.is_built_in()
                 && adapter.control().is_some()
                 && adapter.installation(&self.host).program.is_some()
         };
-        let first = self.adapters.iter().copied().find(installed);
-        let adapter = first.ok_or(NoAdapter::NoneInstalled)?;
-        Ok(ChosenAdapter { adapter, first_installed: true })
+        self.adapters.iter().copied().find(installed)
     }
 
     /// Starts or continues a session, and returns once the agent has told the session's real id.
-    pub fn start(
+    fn start(
         &self,
-        request: LaunchRequest,
+        Continuation { adapter, begin, cwd, from }: Continuation,
+        request: &LaunchRequest,
         defaults: &LaunchDefaults,
     ) -> Result<StartedSession, NotStarted> {
-        let (host, adapter) = (&self.host, request.adapter);
-        let remote = is_remote(adapter);
-        let LaunchRequest { prompt, begin, from, cwd, name, options, .. } = request;
-        let words = LaunchWords { name: name.clone(), group: options.group.clone() };
+        let (host, remote) = (&self.host, is_remote(adapter));
+        let options = request.options.clone();
+        let words = LaunchWords { name: request.name.clone(), group: options.group.clone() };
         self.check_words(&words).map_err(NotStarted::Words)?;
         if remote && !options.hooks.is_empty() {
             return Err(NotStarted::HookOnServer(adapter.name()));
@@ -199,12 +246,12 @@ impl Fleet {
                 begin,
                 cwd,
                 model: options.model.or_else(|| usual.model.clone()),
-                name,
+                name: request.name.clone(),
                 permissions: options.permissions.unwrap_or(usual.permissions),
-                extra: options.extra,
+                extra: options.extra.into_iter().map(TextOrBytes::into_argument).collect(),
                 root: from.as_ref().map(|target| RootPlace::of_label(&target.root)),
             },
-            prompt,
+            prompt: request.prompt.clone().into_bytes(),
             group: options.group,
             env: options.env,
             on_complete: hooks.on_complete.map(|hook| absolute(host, hook)),
@@ -232,10 +279,9 @@ impl Fleet {
 
     /// Finds the session that began. An agent may tell its id before it writes: its first record is awaited,
     /// unless the agent has ended and will not write any more.
-    #[must_use]
-    pub fn find_started(&self, started: &StartedSession) -> Option<Target> {
+    pub(super) fn find_started(&self, started: &StartedSession) -> Option<Target> {
         let launched = &started.launched;
-        let until = Instant::now() + FIRST_RECORD_LIMIT;
+        let until = Instant::now() + FIRST_RECORD_TIMEOUT;
         let named = format!("{}:{}", started.adapter.name(), launched.session);
         let is_it = |target: &Target| {
             target.session.as_ref().is_some_and(|locator| locator.id == launched.session)
@@ -252,12 +298,7 @@ impl Fleet {
     }
 
     /// Runs the hook for a session that began. Returns why it failed; a failure changes nothing else.
-    #[must_use]
-    pub fn run_on_create(
-        &self,
-        started: &StartedSession,
-        session: Option<&Session>,
-    ) -> Option<String> {
+    fn run_on_create(&self, started: &StartedSession, session: Option<&Session>) -> Option<String> {
         let (hook, run) = (started.on_create.as_ref()?, started.launched.run.as_ref()?);
         let spec = run.spec()?;
         let facts = Facts::of(HookMoment::Create, &spec, Some(&started.launched.session), session);
@@ -265,19 +306,30 @@ impl Fleet {
     }
 }
 
-impl LaunchHooks {
-    /// Says whether no program is to be run.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.on_create.is_none() && self.on_complete.is_none()
+impl LaunchDocument {
+    /// Describes a session that was just started and has not been looked for yet.
+    fn of(started: &StartedSession, mut faults: Vec<Fault>) -> Self {
+        let launched = &started.launched;
+        faults.extend(launched.faults.iter().cloned());
+        Self {
+            schema_version: SCHEMA_VERSION,
+            id: launched.session.clone(),
+            adapter: started.adapter.name(),
+            run: launched.run.as_ref().map(|run| run.id.clone()),
+            pid: launched.process.as_ref().map(|process| process.pid),
+            root: None,
+            session: None,
+            hook_failure: None,
+            beside: launched.exempt.clone(),
+            faults,
+        }
     }
 
-    /// Takes from the other hooks those that are missing here.
-    fn or(self, other: &Self) -> Self {
-        Self {
-            on_create: self.on_create.or_else(|| other.on_create.clone()),
-            on_complete: self.on_complete.or_else(|| other.on_complete.clone()),
-        }
+    /// Returns the name of the session for a request to wait for it; `None` if the session was not found.
+    #[must_use]
+    pub fn wait_target(&self) -> Option<WaitTarget> {
+        let (adapter, id) = (self.adapter.to_owned(), self.id.clone());
+        self.root.clone().map(|root| WaitTarget::Session { adapter, root, id })
     }
 }
 

@@ -12,9 +12,9 @@ use crate::locks::{self, Lock, LockError};
 use crate::model::{Fault, SCHEMA_VERSION};
 
 /// Longest reason, in characters.
-const REASON_CHARS_LIMIT: usize = 2000;
+const MAX_REASON_CHARS: usize = 2000;
 /// Longest name, in characters.
-const NAME_CHARS_LIMIT: usize = 200;
+const MAX_NAME_CHARS: usize = 200;
 
 /// The answer to `locks --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -39,7 +39,7 @@ pub struct LockDocument {
 }
 
 /// The order to lock a directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LockRequest {
     /// The directory; the current one if not given.
@@ -53,7 +53,7 @@ pub struct LockRequest {
 }
 
 /// The order to unlock a directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UnlockRequest {
     /// The directory; the current one if not given.
@@ -138,9 +138,9 @@ impl Fleet {
         let directory = directory(host, request.directory.as_deref())?;
         let user = || host.var("USER").or_else(|| host.var("LOGNAME"));
         let by = request.by.as_deref().or_else(user);
-        let by = short_text(RequestField::By, by, NAME_CHARS_LIMIT)?;
+        let by = short_text(RequestField::By, by, MAX_NAME_CHARS)?;
         let reason = request.reason.as_deref();
-        let reason = short_text(RequestField::Reason, reason, REASON_CHARS_LIMIT)?;
+        let reason = short_text(RequestField::Reason, reason, MAX_REASON_CHARS)?;
         let until = request.ttl_ms.map(|ms| end_of(host, RequestField::Ttl, ms)).transpose()?;
         let lock = locks::lock(host, &directory, by, reason, until)?;
         let directory = lock.directory.clone();

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Fleet, NotOne, ResolvedTarget, StartedSession};
+use super::launch::StartedSession;
+use super::{Fleet, NotOne, ResolvedTarget};
 use crate::fleet::{Query, roots_of};
 use crate::model::{
     Fault, FaultCode, InternedName, OWN_SOURCE, SCHEMA_VERSION, Session, Target, is_session_id,

@@ -2,24 +2,26 @@
 
 use std::path::PathBuf;
 
-use super::{Fleet, InspectedSession, NotOne, is_remote};
+use super::launch::is_remote;
+use super::{Fleet, InspectedSession, NotOne};
 use crate::adapters::Adapter;
 use crate::adapters::control::Begin;
 use crate::model::{Fault, Target};
 
-/// A session that can go on.
-pub struct Continuation {
+/// A session that begins or can go on.
+pub(super) struct Continuation {
     /// Its agent.
-    pub adapter: &'static dyn Adapter,
-    /// Whether the session goes on or a copy of it.
-    pub begin: Begin,
+    pub(super) adapter: &'static dyn Adapter,
+    /// Whether a session begins, goes on, or is copied.
+    pub(super) begin: Begin,
     /// The directory in which the agent works.
-    pub cwd: PathBuf,
-    /// The session.
-    pub from: Target,
+    pub(super) cwd: PathBuf,
+    /// The session that goes on or is copied.
+    pub(super) from: Option<Target>,
 }
 
 /// Why a session cannot go on.
+#[derive(Debug)]
 pub enum NotContinued {
     /// The text names no single session.
     NotOne(NotOne),
@@ -36,7 +38,7 @@ pub enum NotContinued {
         parent: String,
     },
     /// It lives in a server, which decides where it works.
-    DirectoryOnServer(&'static dyn Adapter),
+    DirectoryOnServer(&'static str),
     /// Its record does not say where it worked, and no directory was given.
     UnknownDirectory {
         /// The session.
@@ -47,7 +49,7 @@ pub enum NotContinued {
 impl Fleet {
     /// Finds the session that is to go on, and where. `cwd` is another directory than its own; with `fork` a
     /// copy of the session goes on. `tell` hears of sources that could not be asked, before anything is refused.
-    pub fn continuation(
+    pub(super) fn continuation(
         &self,
         text: &str,
         cwd: Option<PathBuf>,
@@ -69,13 +71,13 @@ impl Fleet {
             // The session goes on in its server, which knows where.
             (None, None) if is_remote(adapter) => self.host.cwd.clone(),
             (Some(_), _) if is_remote(adapter) => {
-                return Err(NotContinued::DirectoryOnServer(adapter));
+                return Err(NotContinued::DirectoryOnServer(adapter.name()));
             }
             (Some(directory), _) => self.host.cwd.join(directory),
             (None, Some(directory)) => PathBuf::from(directory),
             (None, None) => return Err(NotContinued::UnknownDirectory { id }),
         };
         let begin = if fork { Begin::Fork(id) } else { Begin::Resume(id) };
-        Ok(Continuation { adapter, begin, cwd, from: target })
+        Ok(Continuation { adapter, begin, cwd, from: Some(target) })
     }
 }

@@ -85,7 +85,7 @@ pub(super) fn sessions_of(fleet: &Fleet, launches: &[&Launch]) -> Vec<Option<Ses
     if asked.is_empty() {
         return found;
     }
-    let seen = fleet::observe(fleet, &asked, fleet.host.deadlines.all).seen;
+    let seen = fleet::inspect_watched(fleet, &asked, fleet.host.deadlines.all).seen;
     for ((index, _), seen) in targets.iter().zip(seen) {
         // A session without any entry is unknown in this home.
         let known = seen.session.filter(|s| s.last_activity_at.is_some() || s.status.is_live());

@@ -107,17 +107,10 @@ mod tests {
 
     fn view() -> View {
         let host = Host {
-            home: "/".into(),
-            cwd: "/".into(),
             program: "/".into(),
-            env: std::collections::BTreeMap::new(),
-            roots: std::collections::BTreeMap::new(),
-            settings: std::collections::BTreeMap::new(),
-            gateways: std::collections::BTreeMap::new(),
-            kernel: crate::kernel::Kernel::open().expect("a kernel"),
-            clock: || crate::model::Time::from_millis(0).expect("a time"),
-            deadlines: crate::host::Deadlines::default(),
-            file_cache: None,
+            ..Host::new("/", crate::kernel::Kernel::open().expect("a kernel"), || {
+                crate::model::Time::from_millis(0).expect("a time")
+            })
         };
         let look = look(&Fleet::new(Arc::new(host), &[]), Duration::from_secs(1));
         View::new("any", &Root::known("/".into()), &look, Found::default())

@@ -4,6 +4,7 @@
 //! 150 MB. A packed row is its fields one after another, and becomes a session again when it is shown.
 
 mod encoding;
+mod short_list;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
+use self::short_list::{short_cow, short_list};
 use super::order::Placed;
 use super::short_ids::Typed;
 use super::verdict;
@@ -57,6 +59,7 @@ struct Flat<'a> {
     native_key: Option<&'a str>,
     reason: Cow<'a, Option<Reason>>,
     outcome: Option<Outcome>,
+    #[serde(deserialize_with = "short_list")]
     processes: Vec<FlatProcess<'a>>,
     hosted: bool,
     cwd: Option<&'a str>,
@@ -72,7 +75,9 @@ struct Flat<'a> {
     cost_usd: Option<f64>,
     group: Option<&'a str>,
     run: Option<&'a str>,
+    #[serde(deserialize_with = "short_cow")]
     notes: Cow<'a, [String]>,
+    #[serde(deserialize_with = "short_cow")]
     evidence: Cow<'a, [Evidence]>,
     open_call: Option<&'a str>,
 }
@@ -200,6 +205,12 @@ fn flat_bytes(session: &Session, own_evidence: &[Evidence]) -> Vec<u8> {
 impl Packed {
     fn head(&self) -> Head<'_> {
         postcard::take_from_bytes(&self.bytes).map(|(head, _)| head).unwrap_or_default()
+    }
+
+    /// Says why its bytes cannot be unpacked, if so.
+    fn check(&self) -> Result<(), postcard::Error> {
+        let (_, behind) = postcard::take_from_bytes::<Flat<'_>>(&self.bytes)?;
+        if behind.is_empty() { Ok(()) } else { Err(postcard::Error::SerdeDeCustom) }
     }
 
     pub(super) fn unpack(&self) -> Session {
@@ -354,6 +365,11 @@ impl Rows {
     /// Returns the rows, one after another.
     pub fn iter(&self) -> impl Iterator<Item = Session> {
         self.packed.iter().map(Packed::unpack)
+    }
+
+    /// Returns the rows of live sessions. No other row is unpacked.
+    pub fn live(&self) -> impl Iterator<Item = Session> {
+        self.packed.iter().filter(|row| row.status.is_live()).map(Packed::unpack)
     }
 
     /// Unpacks all rows.

@@ -35,7 +35,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 pub use self::exit_watch::ExitWatch;
-pub use self::fast_exit::leave_quickly;
+pub use self::fast_exit::release_later;
 pub use self::memory::{give_back_memory, keep_memory_together};
 pub use self::newest_pid::NewestPid;
 use super::{Brief, FileLock, Liveness, Mechanism, Process, Table, deadline};

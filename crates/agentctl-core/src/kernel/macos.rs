@@ -291,8 +291,11 @@ pub fn give_back_memory(_above: u64) {}
 /// Limits the malloc arenas: the allocator does that by itself here.
 pub fn keep_memory_together() {}
 
-/// Does nothing: here an exit does not wait for file watches.
-pub fn leave_quickly() {}
+/// Drops a value on a thread of its own, so that the caller does not wait for it.
+pub fn release_later<T: Send + 'static>(value: T) {
+    // If no thread can be started, the value is dropped here.
+    let _thread = std::thread::Builder::new().spawn(move || drop(value));
+}
 
 /// A handle of a process. There is no kernel handle here: each use verifies the process again.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use platform::{
-    ExitWatch, Held, Kernel, NewestPid, give_back_memory, keep_memory_together, leave_quickly,
+    ExitWatch, Held, Kernel, NewestPid, give_back_memory, keep_memory_together, release_later,
 };
 pub use spawn::{Attended, Spawn, Stdio, adopt_orphans, become_program, inherited, reap};
 

@@ -5,7 +5,7 @@
 mod firing;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use agentctl_core::fuses::{
     Action, Bound, Cause, Conditions, Due, Fuse, FuseError, FuseOrder, all, cancel, claim, clear,
     due, extend, folder, next_due, seen, set, unfinished,
 };
-use agentctl_core::host::{Deadlines, Host};
+use agentctl_core::host::Host;
 use agentctl_core::kernel::Kernel;
 use agentctl_core::model::{
     Fault, FaultCode, Listing, Reason, ReasonKind, SCHEMA_VERSION, ServingProcess, Session, Status,
@@ -51,19 +51,7 @@ impl World {
         NOW.set(BEGIN);
         let dir = tempfile::tempdir().expect("a directory");
         let home = std::fs::canonicalize(dir.path()).expect("resolved");
-        let host = Host {
-            cwd: home.clone(),
-            home,
-            program: PathBuf::from("agentctl"),
-            env: BTreeMap::new(),
-            roots: BTreeMap::new(),
-            settings: BTreeMap::new(),
-            gateways: BTreeMap::new(),
-            kernel: Kernel::open().expect("a kernel"),
-            clock: now,
-            deadlines: Deadlines::default(),
-            file_cache: None,
-        };
+        let host = Host::new(home, Kernel::open().expect("a kernel"), now);
         Self { dir, host }
     }
 

@@ -1,16 +1,11 @@
 //! `agentctl doctor`: the checks of this machine, the mechanisms in use, and missing parts.
 
-use agentctl_core::ask::{Check, CheckState, DaemonState, DoctorContext, Fleet};
-use agentctl_core::host::Host;
-use agentctl_core::marks;
+use agentctl_core::ask::{Check, CheckState, Fleet};
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 
-use crate::client::{Client, ClientError, HELLO_TIMEOUT};
-use crate::daemon::status::DaemonStatus;
+use crate::face::doctor_context;
 use crate::failure::Outcome;
-use crate::place::Place;
-use crate::protocol::{NoParams, Request};
 use crate::text::one_line;
 use crate::ui::Ui;
 
@@ -23,31 +18,13 @@ pub(super) struct DoctorArgs {
 }
 
 pub(super) fn cmd_doctor(ui: &mut Ui, fleet: &Fleet, args: &DoctorArgs) -> Outcome {
-    let host = &fleet.host;
-    let context = DoctorContext { configuration: crate::config::path(host), daemon: daemon(host) };
-    let (document, faults) = fleet.doctor(&context);
+    let document = fleet.doctor(&doctor_context(&fleet.host));
     if args.json {
         ui.json(&document)?;
     } else {
         show(ui, &document.checks)?;
     }
-    Ok(super::answered(ui, &faults))
-}
-
-/// Asks the daemon whether it notices changes by itself.
-fn daemon(host: &Host) -> DaemonState {
-    let asked = match host.var(marks::NO_DAEMON) {
-        Some(_) => Err(ClientError::NotRunning),
-        None => Client::connect(&Place::of(host), HELLO_TIMEOUT),
-    };
-    let asked = asked.and_then(|mut client| {
-        client.call::<DaemonStatus>(&Request::DaemonStatus(NoParams {}), HELLO_TIMEOUT)
-    });
-    match asked {
-        Ok(status) => DaemonState::Serves { trouble: status.trouble },
-        Err(ClientError::NotRunning) => DaemonState::Absent,
-        Err(error) => DaemonState::Silent(error.to_string()),
-    }
+    Ok(super::answered(ui, &document.faults))
 }
 
 fn show(ui: &mut Ui, checks: &[Check]) -> std::io::Result<()> {

@@ -6,19 +6,18 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::adapters::Adapter;
-use agentctl_core::adapters::control::Begin;
-use agentctl_core::ask::{Fleet, LaunchRequest, StartedSession, is_remote};
-use agentctl_core::launch::StartedLaunch;
-use agentctl_core::model::{Session, Target};
-use agentctl_core::wait::{Quorum, Until, WaitOptions};
+use agentctl_core::ask::{
+    Fleet, LaunchDocument, LaunchNews, LaunchRequest, LaunchSubject, WaitRequest,
+};
+use agentctl_core::model::Session;
+use agentctl_core::transcript::Transcript;
 use clap::Args;
 
 pub(super) use self::flags::Flags;
 use super::logs::Form;
 use super::wait::{self, Show};
 use crate::config::{Defaults, Span};
-use crate::face::{directory_on_server, no_adapter, not_started};
+use crate::face::{launch_remark, not_started, unseen_after_launch};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -54,12 +53,10 @@ pub(super) struct LaunchArgs {
 
 /// The session that is launched or continued.
 pub(super) struct Wanted {
-    pub(super) adapter: &'static dyn Adapter,
+    pub(super) subject: LaunchSubject,
     pub(super) prompt: Vec<u8>,
-    pub(super) begin: Begin,
-    pub(super) cwd: PathBuf,
+    pub(super) cwd: Option<PathBuf>,
     pub(super) name: Option<String>,
-    pub(super) from: Option<Target>,
 }
 
 pub(super) fn cmd_launch(
@@ -68,31 +65,11 @@ pub(super) fn cmd_launch(
     defaults: &Defaults,
     args: LaunchArgs,
 ) -> Outcome {
-    let host = &fleet.host;
-    let adapter = adapter(ui, fleet, defaults, args.adapter.as_deref())?;
     let hint = "say what to do: -p TEXT";
     let prompt = prompt(args.prompt.as_deref(), args.prompt_file.as_deref(), hint)?;
-    if args.cwd.is_some() && is_remote(adapter) {
-        return Err(directory_on_server(adapter));
-    }
-    let cwd = args.cwd.map_or_else(|| host.cwd.clone(), |dir| host.cwd.join(dir));
-    let wanted = Wanted { adapter, prompt, begin: Begin::New, cwd, name: args.name, from: None };
+    let subject = LaunchSubject::New { adapter: args.adapter };
+    let wanted = Wanted { subject, prompt, cwd: args.cwd, name: args.name };
     start(ui, fleet, defaults, args.flags, wanted)
-}
-
-/// Returns the adapter that was named, is configured, or else is the first installed one.
-fn adapter(
-    ui: &mut Ui,
-    fleet: &Fleet,
-    defaults: &Defaults,
-    named: Option<&str>,
-) -> Result<&'static dyn Adapter, Failure> {
-    let chosen = fleet.choose_adapter(named, defaults);
-    let chosen = chosen.map_err(|why| no_adapter(&why))?;
-    if chosen.first_installed && !ui.wants_json() {
-        ui.note(&format!("launching {}", chosen.adapter.name()));
-    }
-    Ok(chosen.adapter)
 }
 
 /// Returns the prompt: typed, from stdin, or from a file.
@@ -132,18 +109,17 @@ pub(super) fn start(
         return Err(Failure::new(Kind::Usage, "--timeout needs --wait or --follow")
             .hint("a launch itself is bounded by `launch` below [deadline]"));
     }
-    let options = flags.options();
-    if is_remote(wanted.adapter) && options.hooks.is_empty() && !defaults.hooks.is_empty() {
-        ui.note("it runs on a server: the configured hooks are not run for it");
-    }
-    let Wanted { adapter, prompt, begin, cwd, name, from } = wanted;
-    let request = LaunchRequest { adapter, prompt, begin, from, cwd, name, options };
-    let started = fleet.start(request, defaults);
-    let started = started.map_err(|why| not_started(&fleet.host, why))?;
-    let timeout = flags.timeout.map(|Span(span)| span);
-    let wait_options = WaitOptions { until: Until::TurnOver, quorum: Quorum::All, timeout };
+    let timeout_ms = flags.timeout.map(Span::millis);
     let (json, stay) = (flags.json, Stay::of(flags.wait, flags.follow));
-    attend(ui, fleet, started, After { json, stay, wait_options })
+    let after = After { json, stay, timeout_ms };
+    let Wanted { subject, prompt, cwd, name } = wanted;
+    let look = json || stay != Stay::Not;
+    let options = flags.options();
+    let request = LaunchRequest { subject, prompt: prompt.into(), cwd, name, look, options };
+    let mut told = Told { printed: Ok(()), transcript: None };
+    let launched = fleet.launch(&request, defaults, &mut |news| told.hear(ui, after, news));
+    let document = launched.map_err(|why| not_started(fleet, why))?;
+    attend(ui, fleet, &document, (after, told))
 }
 
 /// How long a launch command stays.
@@ -172,81 +148,87 @@ impl Stay {
 struct After {
     json: bool,
     stay: Stay,
-    wait_options: WaitOptions,
+    timeout_ms: Option<u64>,
 }
 
-/// Prints the id, runs the hook, and stays as long as the flags ask for.
-fn attend(ui: &mut Ui, fleet: &Fleet, mut started: StartedSession, after: After) -> Outcome {
-    for fault in &started.launched.faults {
-        ui.warn_fault(fault);
+/// The results of the reports during a launch.
+struct Told {
+    /// The result of printing the id or the session. If the reader of stdout is gone, the rest is still
+    /// done.
+    printed: Result<(), Failure>,
+    /// The conversation of a session that goes on, at its end.
+    transcript: Option<Transcript>,
+}
+
+impl Told {
+    fn hear(&mut self, ui: &mut Ui, after: After, news: LaunchNews<'_>) {
+        match news {
+            LaunchNews::FirstInstalled { .. } if ui.wants_json() => {}
+            LaunchNews::Fault(fault) => ui.warn_fault(fault),
+            LaunchNews::Conversation(transcript) => self.transcript = Some(*transcript),
+            LaunchNews::Started { id } if after.stay == Stay::Following => {
+                ui.note(&format!("session {id}"));
+            }
+            LaunchNews::Started { id } if !after.json => {
+                let written = ui.line(id);
+                self.printed = flushed(ui, id, written);
+            }
+            // One document: with --wait it is the session at the end of the turn.
+            LaunchNews::Looked { id, session } if after.json && after.stay == Stay::Not => {
+                self.printed = print_session(ui, id, session);
+            }
+            LaunchNews::HookFailed(why) => ui.warn(&format!("the on-create hook failed: {why}")),
+            news => {
+                if let Some(remark) = launch_remark(&news) {
+                    ui.note(&remark);
+                }
+            }
+        }
     }
-    for holder in &started.launched.exempt {
-        ui.note(&format!("beside {}, which this was launched from", holder.what));
+}
+
+/// Stays as long as the flags ask for, once the session has begun and its hook was run.
+fn attend(
+    ui: &mut Ui,
+    fleet: &Fleet,
+    document: &LaunchDocument,
+    (after, told): (After, Told),
+) -> Outcome {
+    if after.stay == Stay::Not {
+        return told.printed.map(|()| ExitCode::SUCCESS);
     }
-    let stays = after.stay != Stay::Not;
-    if !started.has_hook() && !after.json && !stays {
-        // Only the id is needed.
-        return told(ui, &started.launched, None, after).map(|()| ExitCode::SUCCESS);
-    }
-    let target = fleet.find_started(&started);
-    let session = target.as_ref().and_then(|target| fleet.inspect(target).session);
-    // One document: with --wait it is the session at the end of the turn.
-    let later = after.json && after.stay == Stay::Waiting;
-    let said = if later { Ok(()) } else { told(ui, &started.launched, session.as_ref(), after) };
-    // If the reader of stdout is gone, the rest is still done.
-    if let Some(why) = fleet.run_on_create(&started, session.as_ref()) {
-        ui.warn(&format!("the on-create hook failed: {why}"));
-    }
-    if !stays {
-        return said.map(|()| ExitCode::SUCCESS);
-    }
-    let Some(target) = target else {
-        let id = &started.launched.session;
-        let why = format!("session {id} began, but cannot be looked at from here");
-        return Err(Failure::new(Kind::Unanswered, why)
-            .hint("its home may be another one: see `agentctl doctor`"));
+    let Some(target) = document.wait_target() else {
+        return Err(unseen_after_launch(&document.id));
     };
+    let timeout_ms = after.timeout_ms;
+    let mut request = WaitRequest { targets: vec![target], timeout_ms, ..WaitRequest::default() };
     if after.stay == Stay::Following {
         let form = if after.json { Form::Json } else { Form::Human };
-        return wait::follow(
-            ui,
-            fleet,
-            &target,
-            after.wait_options,
-            (form, started.transcript.take()),
-        );
+        return wait::follow(ui, fleet, &request, (form, told.transcript));
     }
-    let ended =
-        wait::wait_for(ui, fleet, std::slice::from_ref(&target), after.wait_options, Show::Nothing);
-    if later {
-        let session = fleet.inspect(&target).session;
-        told(ui, &started.launched, session.as_ref(), after)?;
+    request.figures = after.json;
+    let waited = wait::wait_for(ui, fleet, &request, Show::Nothing)?;
+    let ended = wait::answer(&waited, &request);
+    if after.json {
+        print_session(ui, &document.id, waited.sessions.first())?;
         return ended.or_else(|failure| Ok(failure.beside_data(ui)));
     }
     ended
 }
 
-fn told(
-    ui: &mut Ui,
-    launched: &StartedLaunch,
-    session: Option<&Session>,
-    after: After,
-) -> Result<(), Failure> {
-    if after.stay == Stay::Following {
-        ui.note(&format!("session {}", launched.session));
-        return Ok(());
-    }
-    let written = match session {
-        Some(session) if after.json => ui.json(session),
-        _ if after.json => {
-            let why = format!("session {} began, but cannot be looked at", launched.session);
-            return Err(Failure::new(Kind::Unanswered, why));
-        }
-        _ => ui.line(&launched.session),
+fn print_session(ui: &mut Ui, id: &str, session: Option<&Session>) -> Result<(), Failure> {
+    let Some(session) = session else {
+        return Err(unseen_after_launch(id));
     };
+    let written = ui.json(session);
+    flushed(ui, id, written)
+}
+
+/// Flushes stdout. If that fails, the id goes to stderr: the session lives, and the user must be able to
+/// find it.
+fn flushed(ui: &mut Ui, id: &str, written: std::io::Result<()>) -> Result<(), Failure> {
     written.and_then(|()| ui.flush()).map_err(|error| {
-        // The session lives, and the user must be able to find it.
-        ui.note(&format!("session {}", launched.session));
+        ui.note(&format!("session {id}"));
         error.into()
     })
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use agentctl_core::ask::Fleet;
-use agentctl_core::transcript::{Transcript, TranscriptError};
+use agentctl_core::model::Message;
+use agentctl_core::transcript::Transcript;
 use clap::Args;
 
-use crate::face::conversation_lines;
-use crate::failure::{Failure, Kind, Outcome};
+use crate::face::{conversation_lines, unread_conversation};
+use crate::failure::{Failure, Outcome};
 use crate::text::clean;
 use crate::ui::Ui;
 
@@ -32,7 +33,7 @@ pub(super) struct LogsArgs {
 
 pub(super) fn cmd_logs(ui: &mut Ui, fleet: &Fleet, args: &LogsArgs) -> Outcome {
     let (target, faults) = super::target(fleet, super::named_or_here(args.id.as_deref()))?;
-    let mut transcript = fleet.transcript(&target).map_err(failed)?;
+    let mut transcript = fleet.transcript(&target).map_err(|error| unread_conversation(&error))?;
     // The watch is set before the first read, so that no message in between is missed.
     let watch = args.follow.then(|| transcript.watch());
     let form = match (args.json, args.raw) {
@@ -85,7 +86,7 @@ pub(super) enum Form {
 
 /// The messages to show.
 #[derive(Clone, Copy)]
-pub(super) enum Part {
+enum Part {
     /// The last ones.
     Last(usize),
     /// The messages since the last call.
@@ -93,19 +94,14 @@ pub(super) enum Part {
 }
 
 /// Shows a part of the conversation; says whether there was any message.
-pub(super) fn show(
-    ui: &mut Ui,
-    form: Form,
-    transcript: &mut Transcript,
-    part: Part,
-) -> Result<bool, Failure> {
+fn show(ui: &mut Ui, form: Form, transcript: &mut Transcript, part: Part) -> Result<bool, Failure> {
     let mut any = false;
     if form == Form::Raw {
         let lines = match part {
             Part::Last(count) => transcript.last_raw(count),
             Part::More => transcript.more_raw(),
         };
-        for line in lines.map_err(failed)? {
+        for line in lines.map_err(|error| unread_conversation(&error))? {
             if ui.is_terminal() {
                 ui.line(&clean(&String::from_utf8_lossy(&line)))?;
             } else {
@@ -119,26 +115,25 @@ pub(super) fn show(
             Part::Last(count) => transcript.last(count),
             Part::More => transcript.more(),
         };
-        for message in messages.map_err(failed)? {
-            any = true;
-            if form == Form::Json {
-                ui.json_line(&message)?;
-            } else {
-                for line in conversation_lines(&message, ui.width()) {
-                    ui.line(&line.painted(ui.canvas()))?;
-                }
-            }
-        }
+        let messages = messages.map_err(|error| unread_conversation(&error))?;
+        any = !messages.is_empty();
+        show_messages(ui, form, &messages)?;
     }
     ui.flush()?;
     Ok(any)
 }
 
-fn failed(error: TranscriptError) -> Failure {
-    let failure = Failure::new(Kind::Failed, error.to_string());
-    match error {
-        TranscriptError::Unwritten => failure.hint("most agents begin one with the first prompt"),
-        TranscriptError::Hidden(_) => Failure::new(Kind::Unanswered, error.to_string()),
-        TranscriptError::Unreadable { .. } | TranscriptError::Asked => failure,
+/// Shows messages for people, or as one JSON object each.
+pub(super) fn show_messages(ui: &mut Ui, form: Form, messages: &[Message]) -> Result<(), Failure> {
+    for message in messages {
+        if form == Form::Json {
+            ui.json_line(message)?;
+        } else {
+            for line in conversation_lines(message, ui.width()) {
+                ui.line(&line.painted(ui.canvas()))?;
+            }
+        }
     }
+    ui.flush()?;
+    Ok(())
 }

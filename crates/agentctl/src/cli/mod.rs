@@ -32,7 +32,7 @@ use agentctl_core::resolve::HERE;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::Loaded;
-use crate::face::unresolved;
+use crate::face::{OutputKind, OutputLine, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -190,7 +190,7 @@ fn usage(ui: &mut Ui, error: &clap::Error) -> Outcome {
             // Clap knows which stream and whether colour is wanted.
             let _unread = error.print();
         }
-        return Ok(ExitCode::from(if asked { 0 } else { 2 }));
+        return Ok(ExitCode::from(if asked { 0 } else { Kind::Usage.exit_code() }));
     }
     let text = error.to_string();
     // The names of missing arguments are on lines of their own below the first.
@@ -222,10 +222,21 @@ fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
+/// Prints a line about the result of an order.
+fn print(ui: &mut Ui, line: &OutputLine) -> std::io::Result<()> {
+    match line.kind {
+        OutputKind::Line => return ui.line(&line.text),
+        OutputKind::Note => ui.note(&line.text),
+        OutputKind::Warning => ui.warn(&line.text),
+        OutputKind::Error => ui.error(&line.text),
+    }
+    Ok(())
+}
+
 /// Reports failed sources and returns the exit code that says so.
 fn answered(ui: &mut Ui, faults: &[Fault]) -> ExitCode {
     for fault in faults {
         ui.warn_fault(fault);
     }
-    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) }
+    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(Kind::Unanswered.exit_code()) }
 }

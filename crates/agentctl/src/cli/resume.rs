@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
-use agentctl_core::ask::{Continuation, Fleet};
+use agentctl_core::ask::{Fleet, LaunchSubject};
 use clap::Args;
 
 use super::launch::{Flags, Wanted, prompt, start};
 use crate::config::Defaults;
-use crate::face::not_continued;
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
@@ -38,12 +37,11 @@ pub(super) fn cmd_resume(
     defaults: &Defaults,
     args: ResumeArgs,
 ) -> Outcome {
-    let found =
-        fleet.continuation(&args.id, args.cwd, args.fork, &mut |fault| ui.warn_fault(fault));
-    let found = found.map_err(|why| not_continued(fleet, &args.id, why))?;
     let prompt = prompt(Some(&args.message), None, "say something: resume ID MESSAGE")?;
-    let Continuation { adapter, begin, cwd, from } = found;
+    let session = args.id;
+    let subject =
+        if args.fork { LaunchSubject::Fork { session } } else { LaunchSubject::Resume { session } };
     // The name that was given at the launch stays with the earlier run.
-    let wanted = Wanted { adapter, prompt, begin, cwd, name: None, from: Some(from) };
+    let wanted = Wanted { subject, prompt, cwd: args.cwd, name: None };
     start(ui, fleet, defaults, args.flags, wanted)
 }

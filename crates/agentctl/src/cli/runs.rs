@@ -3,18 +3,16 @@
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    Fleet, PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument, RunsNotRemoved,
+    Fleet, PruneDocument, PruneOptions, RunRow, RunsDocument, RunsNotRemoved,
 };
 use agentctl_core::fleet::shortened;
 use agentctl_core::model::Time;
-use agentctl_core::runs::Runs;
 use clap::Args;
 
 use crate::config::{Defaults, Span};
-use crate::face::{age, unresolved};
+use crate::face::{age, exit_text, not_pruned, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table;
-use crate::shim;
 use crate::text::{byte_size, fit, one_line};
 use crate::ui::Ui;
 
@@ -78,10 +76,7 @@ pub(super) fn cmd_runs(
     defaults: &Defaults,
     args: &RunsArgs,
 ) -> Outcome {
-    let host = &fleet.host;
-    // A failed cleanup does not prevent the listing.
-    let _untidied = Runs::of(host).evict(host, defaults.keep);
-    let document = fleet.runs()?;
+    let document = fleet.runs(defaults.keep)?;
     if args.json {
         ui.json(&document)?;
         return Ok(ExitCode::SUCCESS);
@@ -106,7 +101,7 @@ fn table(ui: &mut Ui, fleet: &Fleet, runs: &[RunRow]) -> std::io::Result<()> {
     ui.line(&format!("{:<width$}  {header}", "SESSION"))?;
     for (run, id) in runs.iter().zip(&ids) {
         let ago = |t: Option<Time>| t.map_or_else(|| "-".into(), |t| age(now, t));
-        let exit = run.exit.map_or_else(|| "-".into(), shim::words);
+        let exit = run.exit.and_then(exit_text).unwrap_or_else(|| "-".into());
         ui.line(&format!(
             "{:<width$}  {:<11}  {:<7}  {:<5}  {:<10}  {:<8}  {}",
             id,
@@ -129,12 +124,12 @@ pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome
         return remove(ui, fleet, &args.ids, args.json);
     }
     let older_than_ms = args.older_than.map(Span::millis).unwrap_or_default();
-    let preview = fleet.prune(PruneOptions { dry_run: true, older_than_ms }).map_err(unpruned)?;
+    let preview = fleet.prune(PruneOptions { dry_run: true, older_than_ms }).map_err(not_pruned)?;
     let document = if args.dry_run || preview.pruned.is_empty() {
         PruneDocument { dry_run: args.dry_run, ..preview }
     } else {
         confirm(ui, fleet, args, &preview)?;
-        fleet.prune(PruneOptions { dry_run: false, older_than_ms }).map_err(unpruned)?
+        fleet.prune(PruneOptions { dry_run: false, older_than_ms }).map_err(not_pruned)?
     };
     if args.json {
         ui.json(&document)?;
@@ -235,16 +230,6 @@ fn not_removed(fleet: &Fleet, text: &str, why: RunsNotRemoved) -> Failure {
             Failure::new(Kind::Refused, format!("run {run} is still at work"))
                 .hint("its agent or a hook of it may be running")
         }
-        RunsNotRemoved::Failed(error) => unpruned(error),
-    }
-}
-
-fn unpruned(error: PruneError) -> Failure {
-    match error {
-        PruneError::Unlisted(source) => source.into(),
-        PruneError::Unremoved { directory, source } => {
-            let message = format!("{} cannot be removed: {source}", directory.display());
-            Failure::new(Kind::Failed, message).hint("make its folder writable")
-        }
+        RunsNotRemoved::Failed(error) => not_pruned(error),
     }
 }

@@ -12,8 +12,8 @@ use agentctl_core::model::{Listing, Message, Session};
 use clap::Args;
 use serde_json::Value;
 
-use crate::daemon::status::DaemonStatus;
 use crate::failure::{Failure, Kind, Outcome};
+use crate::protocol::DaemonStatus;
 use crate::ui::Ui;
 
 /// Print the JSON schemas of what agentctl prints

@@ -5,7 +5,7 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Session, Time, Tokens};
 use clap::Args;
 
-use crate::face::{age, session_reason_in_brackets, unresolved};
+use crate::face::{age, exit_value, session_reason_in_brackets, unresolved};
 use crate::failure::{Failure, Outcome};
 use crate::session_table;
 use crate::text::{clean, one_line, wrap};
@@ -71,12 +71,7 @@ fn lines(ui: &Ui, host: &Host, session: &Session) -> Vec<String> {
     field("started", session.started_at.map(|t| moment(now, t)));
     field("last activity", session.last_activity_at.map(|t| moment(now, t)));
     field("ended", session.ended_at.map(|t| moment(now, t)));
-    field(
-        "exit",
-        session.exit.and_then(|e| {
-            e.code.map(|c| c.to_string()).or(e.signal.map(|s| format!("signal {s}")))
-        }),
-    );
+    field("exit", session.exit.and_then(exit_value));
     field("tokens", session.tokens.map(tokens));
     field("cost", session.cost_usd.map(|c| format!("${c:.4}")));
     field("group", session.group.as_deref().map(one_line));

@@ -3,20 +3,17 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{
-    Fleet, RunWithoutSession, StopDocument, StopNews, StopRequest, StopSelection, StopTargets,
-};
+use agentctl_core::ask::{Fleet, StopDocument, StopNews, StopRequest, StopSelection, StopTargets};
 use agentctl_core::fleet::{Query, rows_of};
-use agentctl_core::model::{Status, Target};
-use agentctl_core::stop::{Report, StopFailureCode, StopOptions, StopVerdict};
+use agentctl_core::model::Status;
+use agentctl_core::stop::StopOptions;
 use clap::Args;
 
 use super::list::{StatusArg, adapter_name};
 use crate::config::Span;
-use crate::face::{target_name, unresolved};
+use crate::face::{full_name, stop_failure, stop_kind, stop_lines, survivor_lines, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table;
-use crate::text::one_line;
 use crate::ui::Ui;
 
 /// Stop sessions: ask, wait, kill, and end everything they have started
@@ -79,47 +76,39 @@ pub(super) fn cmd_stop(ui: &mut Ui, fleet: &Fleet, args: &StopArgs) -> Outcome {
     } else if args.ids.is_empty() {
         only_here(&targets)?;
     }
-    let mut worst = if targets.may_miss_sessions { Kind::Unanswered.exit_code() } else { 0 };
-    let mut failed = None;
     let mut written = Ok(());
-    let alone = targets.targets.len() == 1;
-    let stopped = fleet.stop(&targets, &mut |news| match news {
-        StopNews::Run { run: RunWithoutSession { run, pid }, lives_on } => {
-            let words = if lives_on { "lives on" } else { "was ended" };
-            ui.note(&format!("run {run} (pid {pid}), which served no session, {words}"));
-            worst = worst.max(if lives_on { Kind::Failed.exit_code() } else { 0 });
+    let document = fleet.stop(&targets, &mut |news| {
+        // A run without a session is reported on stderr, also beside JSON.
+        if args.json && !matches!(news, StopNews::Run(_)) {
+            return;
         }
-        StopNews::Session { target, report } => {
-            let kind = report.failure_code().map(kind);
-            worst = worst.max(kind.map_or(0, Kind::exit_code));
-            if alone && kind.is_some_and(|kind| kind != Kind::Failed) {
-                failed = Some(failure(target, report).beside(report.faults.clone()));
-            } else if !args.json && written.is_ok() {
-                written = say(ui, target, report);
+        for line in stop_lines(&targets, news) {
+            if written.is_ok() {
+                written = super::print(ui, &line);
             }
         }
     });
     written?;
-    match failed {
+    match stop_failure(&targets, &document) {
         Some(failure) => Err(failure),
-        None => told(ui, args, &stopped, worst),
+        None => told(ui, args, &targets, &document),
     }
 }
 
 /// Reports surviving processes and sources that could not be asked.
-fn told(ui: &mut Ui, args: &StopArgs, stopped: &StopDocument, worst: u8) -> Outcome {
-    let survive = !stopped.survivors.is_empty();
-    let worst = if survive { worst.max(Kind::Failed.exit_code()) } else { worst };
+fn told(ui: &mut Ui, args: &StopArgs, targets: &StopTargets, document: &StopDocument) -> Outcome {
     if args.json {
-        ui.json(stopped)?;
+        ui.json(document)?;
     } else {
-        say_survivors(ui, stopped);
+        for line in survivor_lines(document) {
+            super::print(ui, &line)?;
+        }
     }
     ui.flush()?;
-    for fault in &stopped.faults {
+    for fault in &document.faults {
         ui.warn_fault(fault);
     }
-    Ok(ExitCode::from(worst))
+    Ok(ExitCode::from(stop_kind(targets, document).map_or(0, Kind::exit_code)))
 }
 
 fn request(args: &StopArgs) -> StopRequest {
@@ -164,7 +153,11 @@ fn only_here(targets: &StopTargets) -> Result<(), Failure> {
     let failure = Failure::new(Kind::Ambiguous, message)
         .hint("name one of them, or stop them all: `agentctl stop --cwd .`");
     Err(sessions.iter().fold(failure, |failure, session| {
-        failure.candidate(format!("{}  {}", target_name(&session.target()), session.status.word()))
+        failure.candidate(format!(
+            "{}  {}",
+            full_name(session.adapter, session.id.as_deref(), session.pid),
+            session.status.word()
+        ))
     }))
 }
 
@@ -201,104 +194,12 @@ fn confirm(
         let failure = Failure::new(Kind::Refused, message)
             .hint("add -y to confirm; without it this command asks, but only on a terminal");
         let listed = if args.json { sessions.as_slice() } else { &[] };
-        return Err(listed
-            .iter()
-            .fold(failure, |failure, session| failure.candidate(target_name(&session.target()))));
+        return Err(listed.iter().fold(failure, |failure, session| {
+            failure.candidate(full_name(session.adapter, session.id.as_deref(), session.pid))
+        }));
     }
     if ui.confirm(&format!("stop {what}?"))? {
         return Ok(());
     }
     Err(Failure::new(Kind::Refused, "nothing was stopped"))
-}
-
-fn kind(code: StopFailureCode) -> Kind {
-    match code {
-        StopFailureCode::Refused => Kind::Refused,
-        StopFailureCode::Unknown => Kind::Unanswered,
-        StopFailureCode::Failed => Kind::Failed,
-    }
-}
-
-fn failure(target: &Target, report: &Report) -> Failure {
-    let name = target_name(target);
-    match &report.verdict {
-        StopVerdict::Refused(why, hint) => {
-            let failure = Failure::new(Kind::Refused, format!("{name} was not stopped: {why}"));
-            hint.iter().fold(failure, Failure::hint)
-        }
-        StopVerdict::Unknown(why) => {
-            let message = format!("whether {name} lives is unknown: {why}");
-            let hint = "`agentctl why` shows what is known; a process can be stopped by its pid";
-            Failure::new(Kind::Unanswered, message).hint(hint)
-        }
-        _ => Failure::new(Kind::Failed, format!("{name} was not stopped")),
-    }
-}
-
-fn say(ui: &mut Ui, target: &Target, report: &Report) -> Result<(), Failure> {
-    let name = target_name(target);
-    match &report.verdict {
-        StopVerdict::Stopped => ui.line(&format!("stopped {name}{}", about(report)))?,
-        StopVerdict::Already => ui.line(&format!("{name} was stopped already{}", about(report)))?,
-        StopVerdict::Rests(server) => {
-            let turn = if report.was_idle() {
-                format!("{name} was at rest already")
-            } else {
-                format!("stopped {name}: its turn was interrupted")
-            };
-            let text = format!(
-                "{turn}; it rests in a shared server (pid {server}) that also serves others{}",
-                about(report)
-            );
-            ui.line(&text)?;
-        }
-        StopVerdict::Refused(why, _) | StopVerdict::Failed(why) => {
-            ui.error(&format!("{name} was not stopped: {why}"));
-        }
-        StopVerdict::Unknown(why) => ui.error(&format!("whether {name} lives is unknown: {why}")),
-    }
-    for left in &report.left {
-        let who = left.session.as_deref().unwrap_or("no session yet");
-        let text =
-            format!("left alone: {} {who} (pid {}), a session of its own", left.adapter, left.pid);
-        ui.note(&text);
-    }
-    match (&report.lost_shim, &report.verdict) {
-        (Some(why), StopVerdict::Already) => ui.note(why),
-        (Some(why), _) => ui.error(why),
-        (None, _) => {}
-    }
-    for note in &report.notes {
-        ui.note(note);
-    }
-    Ok(())
-}
-
-/// Reports surviving processes. A session that was left alone has been reported already.
-fn say_survivors(ui: &mut Ui, document: &StopDocument) {
-    let left = |pid: u32| document.stopped.iter().flat_map(|s| &s.left).any(|l| l.pid == pid);
-    for survivor in document.survivors.iter().filter(|s| !left(s.pid)) {
-        let text =
-            format!("still alive: pid {} ({}): {}", survivor.pid, survivor.command, survivor.why);
-        ui.error(&one_line(&text));
-    }
-}
-
-/// Returns `(pid 6224 and 3 processes it had started)`.
-fn about(report: &Report) -> String {
-    let agents = report.before.as_ref().map(|s| s.processes.as_slice()).unwrap_or_default();
-    let agents = agents.iter().filter(|p| report.ended.iter().any(|e| e.pid == p.id.pid));
-    let pids: Vec<String> = agents.map(|p| p.id.pid.to_string()).collect();
-    let started = report.ended.len().saturating_sub(pids.len());
-    let started = match started {
-        0 => None,
-        1 => Some("1 process it had started".to_owned()),
-        more => Some(format!("{more} processes it had started")),
-    };
-    let pids = (!pids.is_empty()).then(|| format!("pid {}", pids.join(", ")));
-    match (pids, started) {
-        (Some(pids), Some(started)) => format!(" ({pids} and {started})"),
-        (Some(one), None) | (None, Some(one)) => format!(" ({one})"),
-        (None, None) => String::new(),
-    }
 }

@@ -1,26 +1,20 @@
 //! `agentctl wait`: blocks until sessions reach a status; the exit code tells the result.
 
 use std::process::ExitCode;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
 
-use agentctl_core::ask::Fleet;
-use agentctl_core::model::{Outcome as Ended, Session, Status, Target};
-use agentctl_core::native::watch::Watch;
+use agentctl_core::ask::{Fleet, WaitDocument, WaitRequest, WaitTarget};
+use agentctl_core::model::Status;
 use agentctl_core::transcript::Transcript;
-use agentctl_core::wait::{
-    Awaited, End, Progress, Quorum, Until, WaitOptions, WaitVerdict, Waited,
-};
+use agentctl_core::wait::{Progress, Quorum, Until};
 use clap::{Args, ValueEnum};
 
-use super::logs::{self, Form, Part};
+use super::logs::{self, Form};
 use crate::config::Span;
-use crate::face::{session_reason, session_reason_in_brackets, short_session_name};
+use crate::face::{
+    Follow, FollowItem, not_followed, not_waited, wait_failure, wait_kind, wait_line, wait_remark,
+};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
-
-/// Longest interval between two checks whether the turn is over; new messages wake the loop at once.
-const FOLLOW_PACE: Duration = Duration::from_millis(100);
 
 /// Wait until a turn is over, or a status is reached
 ///
@@ -80,56 +74,44 @@ pub(super) enum Show {
 }
 
 pub(super) fn cmd_wait(ui: &mut Ui, fleet: &Fleet, args: &WaitArgs) -> Outcome {
-    let mut targets: Vec<Target> = Vec::new();
-    let here = [super::named_or_here(None).to_owned()];
-    for id in if args.ids.is_empty() { &here[..] } else { &args.ids } {
-        let (target, faults) = super::target(fleet, id)?;
-        for fault in &faults {
-            ui.warn_fault(fault);
-        }
-        if !targets.contains(&target) {
-            targets.push(target);
-        }
-    }
-    let wait_options = WaitOptions {
+    let targets = if args.ids.is_empty() {
+        vec![WaitTarget::Text(super::named_or_here(None).to_owned())]
+    } else {
+        args.ids.iter().cloned().map(WaitTarget::Text).collect()
+    };
+    let request = WaitRequest {
+        targets,
         until: args.status.map_or(Until::TurnOver, Until::from),
         quorum: if args.any { Quorum::Any } else { Quorum::All },
-        timeout: args.timeout.map(|Span(time)| time),
+        timeout_ms: args.timeout.map(Span::millis),
+        figures: args.json,
     };
-    wait_for(ui, fleet, &targets, wait_options, if args.json { Show::Json } else { Show::Lines })
+    let show = if args.json { Show::Json } else { Show::Lines };
+    let document = wait_for(ui, fleet, &request, show)?;
+    if args.json {
+        ui.json(&document)?;
+        return Ok(ExitCode::from(wait_kind(document.end).map_or(0, Kind::exit_code)));
+    }
+    answer(&document, &request)
 }
 
-/// Waits for these sessions and returns the exit code of the contract; `launch --wait` does the same.
+/// Waits for these sessions and shows the progress; `launch --wait` does the same.
 pub(super) fn wait_for(
     ui: &mut Ui,
     fleet: &Fleet,
-    targets: &[Target],
-    wait_options: WaitOptions,
+    request: &WaitRequest,
     show: Show,
-) -> Outcome {
+) -> Result<WaitDocument, Failure> {
     let mut written = Ok(());
-    let waited = fleet.wait(targets, wait_options, &mut |progress| {
+    let waited = fleet.wait(request, &mut |progress| {
         let said = say(ui, show, &progress);
         if written.is_ok() {
             written = said;
         }
-    })?;
+    });
+    let document = waited.map_err(|why| not_waited(fleet, why))?;
     written?;
-    if show == Show::Json {
-        ui.json(&fleet.wait_document(&waited))?;
-    }
-    let ended = ended(&waited, wait_options, show);
-    // The process exits now: removing the watches would only delay it.
-    agentctl_core::kernel::leave_quickly();
-    std::mem::forget(waited.watched);
-    ended
-}
-
-fn ended(waited: &Waited, wait_options: WaitOptions, show: Show) -> Outcome {
-    if show == Show::Json {
-        return Ok(ExitCode::from(kind(waited.end).map_or(0, Kind::exit_code)));
-    }
-    answer(waited, wait_options)
+    Ok(document)
 }
 
 /// Shows a conversation as it is written until its turn is over; the exit code tells how it ended. An
@@ -137,60 +119,24 @@ fn ended(waited: &Waited, wait_options: WaitOptions, show: Show) -> Outcome {
 pub(super) fn follow(
     ui: &mut Ui,
     fleet: &Fleet,
-    target: &Target,
-    wait_options: WaitOptions,
-    (form, mut transcript): (Form, Option<Transcript>),
+    request: &WaitRequest,
+    (form, transcript): (Form, Option<Transcript>),
 ) -> Outcome {
-    let (sender, ended) = channel();
-    let (asked, theirs) = (fleet.clone(), target.clone());
-    std::thread::spawn(move || {
-        let waited = asked.wait(&[theirs], wait_options, &mut |_| {});
-        // The receiver may have gone.
-        let _unheard = sender.send(waited);
-    });
-    let mut watch: Option<Watch> = None;
+    let begun = Follow::begin(fleet, request, transcript);
+    let mut follow = begun.map_err(|why| not_waited(fleet, why))?;
     loop {
-        // The end is checked before the messages, so that no message is missed. Without a file watch
-        // this check also waits.
-        let patience = if watch.is_some() { Duration::ZERO } else { FOLLOW_PACE };
-        let waited = match ended.recv_timeout(patience) {
-            Ok(waited) => Some(waited?),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Failure::new(Kind::Failed, "waiting for it broke off"));
-            }
-        };
-        if transcript.is_none() {
-            transcript = fleet.transcript(target).ok();
-        }
-        watch = watch.or_else(|| transcript.as_ref()?.watch().ok());
-        if let Some(transcript) = &mut transcript {
-            logs::show(ui, form, transcript, Part::More)?;
-        }
-        if let Some(waited) = waited {
-            return answer(&waited, wait_options);
-        }
-        if let Some(watch) = &watch {
-            let _hint = watch.wait(FOLLOW_PACE);
+        match follow.next_item().map_err(|error| not_followed(fleet, error))? {
+            FollowItem::Messages(messages) => logs::show_messages(ui, form, &messages)?,
+            FollowItem::Over(document) => return answer(&document, request),
         }
     }
 }
 
-fn answer(waited: &Waited, wait_options: WaitOptions) -> Outcome {
-    match waited.end {
-        End::Reached => Ok(ExitCode::SUCCESS),
-        End::Missed => Ok(ExitCode::from(Kind::Failed.exit_code())),
-        End::Blocked => Err(blocked(waited)),
-        End::TimedOut => Err(timed_out(waited, wait_options.timeout.unwrap_or_default())),
-    }
-}
-
-fn kind(end: End) -> Option<Kind> {
-    match end {
-        End::Reached => None,
-        End::Missed => Some(Kind::Failed),
-        End::Blocked => Some(Kind::Blocked),
-        End::TimedOut => Some(Kind::TimedOut),
+/// Returns the exit code of the contract for the end of a wait.
+pub(super) fn answer(document: &WaitDocument, request: &WaitRequest) -> Outcome {
+    match wait_failure(document, request) {
+        Some(failure) => Err(failure),
+        None => Ok(ExitCode::from(wait_kind(document.end).map_or(0, Kind::exit_code))),
     }
 }
 
@@ -198,58 +144,18 @@ fn say(ui: &mut Ui, show: Show, progress: &Progress<'_>) -> std::io::Result<()> 
     match progress {
         Progress::Decided(session) => match show {
             Show::Lines => {
-                ui.line(&line(session))?;
+                ui.line(&wait_line(session))?;
                 ui.flush()?;
             }
-            Show::Nothing if session.status != Status::Waiting => ui.note(&line(session)),
+            Show::Nothing if session.status != Status::Waiting => ui.note(&wait_line(session)),
             Show::Json | Show::Nothing => {}
         },
-        Progress::Unknown(session) => {
-            let why = session_reason(session).unwrap_or_else(|| "no source says".to_owned());
-            ui.note(&format!(
-                "what {} does is unknown ({why}): waiting goes on",
-                short_session_name(session)
-            ));
-        }
-        Progress::NeedsHuman(session) => {
-            ui.note(&format!("{}: waiting goes on", needs_human(session)));
-        }
         Progress::Fault(fault) => ui.warn_fault(fault),
-        Progress::Paced(why) => ui.note(&format!("{why}: looking once a second instead")),
+        _ => {
+            if let Some(remark) = wait_remark(progress) {
+                ui.note(&remark);
+            }
+        }
     }
     Ok(())
-}
-
-/// Returns `2a658488-8cca-406b-9ca9-0c2293d57dbb  stopped  finished`.
-fn line(session: &Session) -> String {
-    let ended = session.outcome.map(|outcome| match (outcome, session_reason(session)) {
-        (Ended::Failed, Some(why)) => why,
-        (outcome, _) => outcome.word().to_owned(),
-    });
-    let more =
-        ended.or_else(|| session_reason(session)).map(|m| format!("  {m}")).unwrap_or_default();
-    format!("{}  {}{more}", short_session_name(session), session.status.word())
-}
-
-fn needs_human(session: &Session) -> String {
-    let why = session_reason_in_brackets(session);
-    format!("{} waits for a human{why}", short_session_name(session))
-}
-
-fn blocked(waited: &Waited) -> Failure {
-    let is_blocked = |s: &&Awaited| s.verdict == WaitVerdict::Blocked;
-    let session = waited.sessions.iter().find(is_blocked).and_then(|s| s.session.as_ref());
-    let message = session.map_or_else(|| "a human is needed first".to_owned(), needs_human);
-    Failure::new(Kind::Blocked, message)
-}
-
-fn timed_out(waited: &Waited, after: Duration) -> Failure {
-    let open = waited.sessions.iter().filter(|s| s.verdict == WaitVerdict::Pending);
-    let open = open.map(|s| match &s.session {
-        Some(session) => format!("{} is {}", short_session_name(session), session.status.word()),
-        None => "one could not be looked at".to_owned(),
-    });
-    let open: Vec<String> = open.collect();
-    let message = format!("gave up after {} s: {}", after.as_secs_f64(), open.join(", "));
-    Failure::new(Kind::TimedOut, message)
 }

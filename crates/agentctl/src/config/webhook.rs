@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use agentctl_core::ask::URL_BYTES_LIMIT;
+use agentctl_core::ask::MAX_URL_BYTES;
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::fuses::Action;
 use agentctl_core::host::Secret;
@@ -139,8 +139,8 @@ pub fn check_address(configured: &[WebhookEndpoint], action: &Action) -> Result<
     let Action::Webhook { url } = action else { return Ok(()) };
     let wrong = |why: String| Failure::new(Kind::Usage, format!("--on-expire: the address: {why}"));
     let unreadable = |why| wrong(why).hint("write it like https://example.org/path");
-    if url.len() > URL_BYTES_LIMIT {
-        return Err(unreadable(format!("it is longer than {URL_BYTES_LIMIT} bytes")));
+    if url.len() > MAX_URL_BYTES {
+        return Err(unreadable(format!("it is longer than {MAX_URL_BYTES} bytes")));
     }
     let endpoint = WebhookEndpoint::parse(url).map_err(unreadable)?;
     match endpoint.never() {

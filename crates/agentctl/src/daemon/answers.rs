@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use agentctl_core::ask::Fleet;
 use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::kernel;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::oneshot;
 
 use crate::protocol::Refusal;
 
 /// Free memory that exceeds this after a large answer is given back. Less is kept: the next one needs it.
-pub(super) const MEMORY_ENOUGH: u64 = 50 << 20;
+pub(super) const MAX_FREE_MEMORY_BYTES: u64 = 50 << 20;
 
 /// An answer, or why there is none.
 pub(super) type Answer = Result<Body, Refusal>;
@@ -20,8 +21,8 @@ pub(super) type Answer = Result<Body, Refusal>;
 /// The content of an answer.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
-    /// A document: JSON of one line.
-    Document(Arc<str>),
+    /// A document.
+    Document(Box<RawValue>),
     /// A list, which is encoded when it is sent.
     List(Arc<Rows>),
 }
@@ -93,7 +94,7 @@ impl Answers {
                 continue;
             }
             if query.all {
-                kernel::give_back_memory(MEMORY_ENOUGH);
+                kernel::give_back_memory(MAX_FREE_MEMORY_BYTES);
             }
         }
     }
@@ -111,9 +112,8 @@ impl Answers {
 
 /// Serialises an answer.
 pub(super) fn raw(value: &impl serde::Serialize) -> Answer {
-    let text = serde_json::to_string(value);
     let failed = |error: serde_json::Error| Refusal::new(Refusal::INTERNAL, error.to_string());
-    text.map(|text| Body::Document(text.into())).map_err(failed)
+    to_raw_value(value).map(Body::Document).map_err(failed)
 }
 
 fn lost() -> Refusal {

@@ -1,25 +1,38 @@
-//! Failed launches in words: why, what to do about it, and with which exit code.
+//! Launches in words: remarks on the way, and why one failed, what to do about it, and with which exit code.
 
-use agentctl_core::adapters::{ALL, Adapter};
-use agentctl_core::ask::{Fleet, NoAdapter, NotContinued, NotStarted};
+use agentctl_core::adapters::ALL;
+use agentctl_core::ask::{Fleet, LaunchNews, NoAdapter, NotContinued, NotStarted};
 use agentctl_core::host::Host;
 use agentctl_core::launch::LaunchError;
-use agentctl_core::locks::{self, Holder};
 
-use super::{age, refused_word, unresolved};
+use super::holders::holder_in_sentence;
+use super::{refused_word, unresolved};
 use crate::failure::{Failure, Kind};
 use crate::text::with_tilde;
 
-/// Says that an agent on a server cannot be given a directory.
+/// Returns a remark about a launch that is on its way; `None` where the report is a fault or a result.
 #[must_use]
-pub fn directory_on_server(adapter: &dyn Adapter) -> Failure {
-    let message = format!("{} works where its server says: --cwd cannot be heeded", adapter.name());
+pub fn launch_remark(news: &LaunchNews<'_>) -> Option<String> {
+    match news {
+        LaunchNews::FirstInstalled { adapter } => Some(format!("launching {adapter}")),
+        LaunchNews::HooksNotRun => {
+            Some("it runs on a server: the configured hooks are not run for it".to_owned())
+        }
+        LaunchNews::Beside(holder) => {
+            Some(format!("beside {}, which this was launched from", holder.what))
+        }
+        _ => None,
+    }
+}
+
+/// Says that an agent on a server cannot be given a directory.
+fn directory_on_server(adapter: &str) -> Failure {
+    let message = format!("{adapter} works where its server says: --cwd cannot be heeded");
     Failure::new(Kind::Usage, message).hint("leave it out")
 }
 
 /// Says why no agent could be chosen.
-#[must_use]
-pub fn no_adapter(why: &NoAdapter) -> Failure {
+fn no_adapter(why: &NoAdapter) -> Failure {
     match why {
         NoAdapter::Unknown(name) => {
             let known: Vec<_> = ALL.iter().map(|a| a.name()).collect();
@@ -35,8 +48,7 @@ pub fn no_adapter(why: &NoAdapter) -> Failure {
 }
 
 /// Says why a session cannot go on.
-#[must_use]
-pub fn not_continued(fleet: &Fleet, text: &str, why: NotContinued) -> Failure {
+fn not_continued(fleet: &Fleet, text: &str, why: NotContinued) -> Failure {
     match why {
         NotContinued::NotOne(not_one) => unresolved(fleet, text, not_one),
         NotContinued::NoSession { pid } => {
@@ -55,34 +67,27 @@ pub fn not_continued(fleet: &Fleet, text: &str, why: NotContinued) -> Failure {
     }
 }
 
+/// Says that a session has begun and that no source of this host shows it.
+#[must_use]
+pub fn unseen_after_launch(id: &str) -> Failure {
+    let message = format!("session {id} began, but cannot be looked at from here");
+    Failure::new(Kind::Unanswered, message)
+        .hint("its home may be another one: see `agentctl doctor`")
+}
+
 /// Says why an order was not carried out.
 #[must_use]
-pub fn not_started(host: &Host, why: NotStarted) -> Failure {
+pub fn not_started(fleet: &Fleet, why: NotStarted) -> Failure {
     match why {
+        NotStarted::NoAdapter(why) => no_adapter(&why),
+        NotStarted::NotContinued { text, why } => not_continued(fleet, &text, why),
+        NotStarted::DirectoryOnServer(agent) => directory_on_server(agent),
         NotStarted::HookOnServer(agent) => {
             let message = format!("{agent} runs on a server: no hook is run for it");
             Failure::new(Kind::Usage, message).hint("leave the hook out")
         }
         NotStarted::Words(why) => refused_word(&why),
-        NotStarted::Failed(error) => failed(host, error),
-    }
-}
-
-/// Describes the holder of a directory: id, pid and age, or the name on the lock.
-fn held(host: &Host, holder: &Holder) -> String {
-    let since = holder.since.map(|t| age(host.now(), t));
-    let facts = [holder.pid.map(|p| format!("pid {p}")), since, holder.reason.clone()];
-    let facts: Vec<String> = facts.into_iter().flatten().collect();
-    let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
-    match holder.kind {
-        locks::Kind::Occupied => {
-            let adapter = holder.adapter.unwrap_or("an agent");
-            let session = holder.session.as_deref().unwrap_or("without a session yet");
-            format!("occupied by {adapter} {session}{facts}")
-        }
-        locks::Kind::Manual => {
-            format!("locked by {}{facts}", holder.by.as_deref().unwrap_or("somebody"))
-        }
+        NotStarted::Failed(error) => failed(&fleet.host, error),
     }
 }
 
@@ -104,7 +109,7 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
             Failure::new(Kind::Failed, message).hint("name one that is there with --cwd")
         }
         LaunchError::Held { directory, holders } => {
-            let by: Vec<String> = holders.iter().map(|h| held(host, h)).collect();
+            let by: Vec<String> = holders.iter().map(|h| holder_in_sentence(host, h)).collect();
             let directory = with_tilde(&host.home, &directory.to_string_lossy());
             let message = format!("{directory} is {}", by.join(" and "));
             let stop =

@@ -48,18 +48,19 @@ fn no_session(text: &str) -> Failure {
 }
 
 fn ambiguous(fleet: &Fleet, text: &str, candidates: &[Candidate]) -> Failure {
-    const SHOWN: usize = 10;
+    const MAX_CANDIDATES_SHOWN: usize = 10;
     let count = candidates.len();
     let message = match text {
         HERE => format!("there are {count} sessions in this directory"),
         text => format!("`{text}` fits {count} sessions"),
     };
     let mut failure = Failure::new(Kind::Ambiguous, message);
-    for candidate in candidates.iter().take(SHOWN) {
+    for candidate in candidates.iter().take(MAX_CANDIDATES_SHOWN) {
         failure = failure.candidate(candidate_line(fleet, candidate));
     }
-    if candidates.len() > SHOWN {
-        failure = failure.candidate(format!("and {} more", candidates.len() - SHOWN));
+    if candidates.len() > MAX_CANDIDATES_SHOWN {
+        failure =
+            failure.candidate(format!("and {} more", candidates.len() - MAX_CANDIDATES_SHOWN));
     }
     // More characters of an id that is in several homes do not help.
     let in_several_homes = candidates.iter().any(|c| c.in_several_homes) && text != HERE;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use agentctl::daemon::Say;
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::fleet::blank_session;
-use agentctl_core::host::{Deadlines, Host};
+use agentctl_core::host::Host;
 use agentctl_core::kernel::Kernel;
 use agentctl_core::model::{Session, Status, Time};
 use testkit::TestHome;
@@ -19,17 +19,8 @@ pub(crate) fn at(ms: i64) -> Time {
 pub(crate) fn host(home: &TestHome, clock: fn() -> Time) -> Arc<Host> {
     let path = format!("{}/bin:/usr/bin:/bin", home.path().display());
     Arc::new(Host {
-        home: home.path(),
-        cwd: home.path(),
-        program: "agentctl".into(),
         env: BTreeMap::from([("PATH".into(), path), ("HOOK_KEY".into(), SECRET.into())]),
-        roots: BTreeMap::new(),
-        settings: BTreeMap::new(),
-        gateways: BTreeMap::new(),
-        kernel: Kernel::open().expect("a kernel"),
-        clock,
-        deadlines: Deadlines::default(),
-        file_cache: None,
+        ..Host::new(home.path(), Kernel::open().expect("a kernel"), clock)
     })
 }
 

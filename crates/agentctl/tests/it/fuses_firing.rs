@@ -43,17 +43,10 @@ pub(crate) fn host(home: PathBuf, clock: fn() -> Time) -> Arc<Host> {
         ("PATH".to_owned(), path),
     ]);
     Arc::new(Host {
-        cwd: home.clone(),
-        home,
         program: PathBuf::from(env!("CARGO_BIN_EXE_agentctl")),
         env,
-        roots: BTreeMap::new(),
-        settings: BTreeMap::new(),
-        gateways: BTreeMap::new(),
-        kernel: Kernel::open().expect("a kernel"),
-        clock,
         deadlines: Deadlines { live: LIMIT, all: LIMIT, launch: LIMIT, gateway: LIMIT },
-        file_cache: None,
+        ..Host::new(home, Kernel::open().expect("a kernel"), clock)
     })
 }
 

@@ -35,6 +35,7 @@ mod hostile;
 mod launch;
 mod launch_odd;
 mod launched;
+mod library;
 mod list_watch;
 mod locks;
 mod metrics;

@@ -1,6 +1,6 @@
 //! The JSON schemas: `docs/schema` is current, and real answers follow the schemas.
 
-use agentctl::daemon::status::DaemonStatus;
+use agentctl::protocol::DaemonStatus;
 use agentctl_core::ask::{
     AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, PruneDocument, RunsDocument,
     StopDocument, WaitDocument, WhyDocument,

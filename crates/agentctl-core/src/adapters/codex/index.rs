@@ -196,26 +196,19 @@ fn newest(root: &Path, uid: u32) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+
     use std::sync::Arc;
     use std::time::Duration;
 
     use super::*;
-    use crate::host::{Deadlines, Host};
+    use crate::host::Host;
 
     fn look() -> Look {
         let host = Host {
-            home: "/".into(),
-            cwd: "/".into(),
             program: "/".into(),
-            env: BTreeMap::new(),
-            roots: BTreeMap::new(),
-            settings: BTreeMap::new(),
-            gateways: BTreeMap::new(),
-            kernel: crate::kernel::Kernel::open().expect("a kernel"),
-            clock: || Time::from_millis(0).expect("a time"),
-            deadlines: Deadlines::default(),
-            file_cache: None,
+            ..Host::new("/", crate::kernel::Kernel::open().expect("a kernel"), || {
+                Time::from_millis(0).expect("a time")
+            })
         };
         crate::fleet::look(&crate::fleet::Fleet::new(Arc::new(host), &[]), Duration::from_mins(20))
     }

@@ -13,7 +13,7 @@ use crate::names::Subject;
 use crate::resolve::PREFIX_CHARS;
 
 /// The words that name a fuse.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FuseSelector {
     /// The session it is bound to: id or prefix, name, pid, directory, or adapter:id.

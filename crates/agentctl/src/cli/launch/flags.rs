@@ -115,7 +115,7 @@ impl Flags {
                 on_complete: argv(self.on_complete.take()),
             },
             callback: Callback::of(self.callback_session.take(), self.callback_agent.take()),
-            extra: std::mem::take(&mut self.extra),
+            extra: std::mem::take(&mut self.extra).into_iter().map(Into::into).collect(),
         }
     }
 }

@@ -1,0 +1,91 @@
+//! The result of a wait in words, with its exit code.
+
+use agentctl_core::ask::{Fleet, NotWaited, SessionVerdict, WaitDocument, WaitRequest};
+use agentctl_core::model::{Outcome, Session, Status};
+use agentctl_core::wait::{End, Progress, WaitVerdict};
+
+use super::{id_or_pid, session_name, session_reason, session_reason_in_brackets, unresolved};
+use crate::failure::{Failure, Kind};
+
+/// Returns the kind of failure that decides the exit code of a wait; `None` for exit code 0.
+#[must_use]
+pub fn wait_kind(end: End) -> Option<Kind> {
+    match end {
+        End::Reached => None,
+        End::Missed => Some(Kind::Failed),
+        End::Blocked => Some(Kind::Blocked),
+        End::TimedOut => Some(Kind::TimedOut),
+    }
+}
+
+/// Says why a wait ended without its condition: a human is needed, or the timeout passed. A condition that
+/// can no longer be met needs no sentence: the line of the session says how it ended.
+#[must_use]
+pub fn wait_failure(document: &WaitDocument, request: &WaitRequest) -> Option<Failure> {
+    match document.end {
+        End::Reached | End::Missed => None,
+        End::Blocked => Some(blocked(document)),
+        End::TimedOut => Some(timed_out(document, request)),
+    }
+}
+
+/// Says why a wait did not take place.
+#[must_use]
+pub fn not_waited(fleet: &Fleet, why: NotWaited) -> Failure {
+    match why {
+        NotWaited::NotOne { text, why } => unresolved(fleet, &text, why),
+        NotWaited::NoTarget => Failure::new(Kind::Usage, "no session to wait for is named"),
+        NotWaited::Io(error) => error.into(),
+    }
+}
+
+/// Returns a remark about a wait that goes on; `None` where the report is a fault or a verdict.
+#[must_use]
+pub fn wait_remark(progress: &Progress<'_>) -> Option<String> {
+    match progress {
+        Progress::Decided(_) | Progress::Fault(_) => None,
+        Progress::Unknown(session) => {
+            let why = session_reason(session).unwrap_or_else(|| "no source says".to_owned());
+            let name = session_name(session);
+            Some(format!("what {name} does is unknown ({why}): waiting goes on"))
+        }
+        Progress::NeedsHuman(session) => Some(format!("{}: waiting goes on", needs_human(session))),
+        Progress::Paced(why) => Some(format!("{why}: looking once a second instead")),
+    }
+}
+
+/// Returns the line of a session whose wait is over: `2a658488  stopped  finished`.
+#[must_use]
+pub fn wait_line(session: &Session) -> String {
+    let ended = session.outcome.map(|outcome| match (outcome, session_reason(session)) {
+        (Outcome::Failed, Some(why)) => why,
+        (outcome, _) => outcome.word().to_owned(),
+    });
+    let more =
+        ended.or_else(|| session_reason(session)).map(|m| format!("  {m}")).unwrap_or_default();
+    format!("{}  {}{more}", session_name(session), session.status.word())
+}
+
+fn needs_human(session: &Session) -> String {
+    let why = session_reason_in_brackets(session);
+    format!("{} waits for a human{why}", session_name(session))
+}
+
+fn blocked(document: &WaitDocument) -> Failure {
+    // A wait is blocked only by a session that waits for a human.
+    let session = document.sessions.iter().find(|session| session.status == Status::Waiting);
+    let message = session.map_or_else(|| "a human is needed first".to_owned(), needs_human);
+    Failure::new(Kind::Blocked, message)
+}
+
+fn timed_out(document: &WaitDocument, request: &WaitRequest) -> Failure {
+    let is_open = |row: &&SessionVerdict| row.verdict == WaitVerdict::Pending;
+    let open = document.verdicts.iter().filter(is_open).map(|row| match row.status {
+        Some(status) => format!("{} is {}", id_or_pid(row.id.as_deref(), row.pid), status.word()),
+        None => "one could not be looked at".to_owned(),
+    });
+    let open: Vec<String> = open.collect();
+    let after = std::time::Duration::from_millis(request.timeout_ms.unwrap_or_default());
+    let message = format!("gave up after {} s: {}", after.as_secs_f64(), open.join(", "));
+    Failure::new(Kind::TimedOut, message)
+}
