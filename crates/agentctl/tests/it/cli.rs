@@ -220,7 +220,10 @@ fn the_table_is_plain_when_piped_and_tells_status_without_colour() {
 fn logs_have_one_shape_for_all_agents() {
     sandboxed(|| {
         let home = planted();
-        let keys = ["at", "id", "model", "role", "text", "tool_calls", "tool_results", "usage"];
+        let keys = [
+            "at", "id", "images", "model", "role", "text", "thinking", "tool_calls", "tool_results",
+            "usage",
+        ];
         for id in ["45454545", "01a1de32-5fe1"] {
             let output = home.run(&["logs", id, "--json", "-n", "100"]);
             assert_eq!(output.code, Some(0), "{}", output.stderr);
