@@ -138,15 +138,14 @@ impl Transcript {
 
     /// Starts a watch for appended lines; fails with `Asked` if no path announces them.
     pub fn watch(&self) -> Result<Watch, TranscriptError> {
+        watch_all(std::slice::from_ref(self))
+    }
+
+    /// Returns the directories whose changes announce new lines; none if nothing announces them.
+    fn watched_directories(&self) -> Vec<&Path> {
         match &self.storage {
-            Storage::File { path, .. } => {
-                Watch::directories(path.parent()).map_err(|e| unreadable(path, &e))
-            }
-            Storage::Server { places, .. } => {
-                let places: Vec<&Path> = places.iter().filter_map(|p| p.parent()).collect();
-                let first = places.first().ok_or(TranscriptError::Asked)?;
-                Watch::directories(places.iter().copied()).map_err(|e| unreadable(first, &e))
-            }
+            Storage::File { path, .. } => path.parent().into_iter().collect(),
+            Storage::Server { places, .. } => places.iter().filter_map(|p| p.parent()).collect(),
         }
     }
 
@@ -239,6 +238,25 @@ impl Transcript {
         }
         settled
     }
+}
+
+/// Starts one watch for the appended lines of several conversations; fails with `Asked` if no path announces
+/// those of one of them.
+pub fn watch_all<'a>(
+    transcripts: impl IntoIterator<Item = &'a Transcript>,
+) -> Result<Watch, TranscriptError> {
+    let mut places: Vec<&Path> = Vec::new();
+    for transcript in transcripts {
+        let directories = transcript.watched_directories();
+        if directories.is_empty() {
+            return Err(TranscriptError::Asked);
+        }
+        places.extend(directories);
+    }
+    places.sort_unstable();
+    places.dedup();
+    let first = places.first().copied().ok_or(TranscriptError::Asked)?;
+    Watch::directories(places.iter().copied()).map_err(|e| unreadable(first, &e))
 }
 
 fn unreadable(path: &Path, why: &dyn std::fmt::Display) -> TranscriptError {

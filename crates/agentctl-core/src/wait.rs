@@ -335,14 +335,17 @@ impl Watch {
         })
     }
 
-    /// Reports sessions that need a human or are unknown for longer than the grace period, once each.
+    /// Reports sessions that begin to need a human, and once those that are unknown for longer than the grace
+    /// period.
     /// Returns when the next report is due.
     fn report_progress(&mut self, report: &mut dyn FnMut(Progress<'_>)) -> Option<Duration> {
         let mut next: Option<Duration> = None;
         for waited in self.sessions.iter_mut().filter(|s| !s.decided) {
             let Some(session) = &waited.awaited.session else { continue };
-            if session.status == Status::Waiting && !waited.reported_human {
-                waited.reported_human = true;
+            // After an answer the next question is reported again.
+            let was_reported =
+                std::mem::replace(&mut waited.reported_human, session.status == Status::Waiting);
+            if waited.reported_human && !was_reported {
                 report(Progress::NeedsHuman(session));
             }
             let Some(since) = waited.unknown_since.filter(|_| !waited.reported_unknown) else {

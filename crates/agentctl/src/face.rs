@@ -10,8 +10,8 @@ mod feed;
 mod time;
 mod unresolved;
 
-pub use self::conversation::{Line, LineKind, Span, SpanStyle, conversation_lines};
+pub use self::conversation::{Conversation, Line, LineKind, Span, SpanStyle, View};
 pub use self::failed_launch::{directory_on_server, no_adapter, not_continued, not_started};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
-pub use self::time::{age, local_clock, local_minute};
+pub use self::time::{age, local_clock, local_date, local_minute};
 pub use self::unresolved::unresolved;

@@ -13,7 +13,7 @@ use agentctl_core::wait::{
 };
 use clap::{Args, ValueEnum};
 
-use super::logs::{self, Form, Part};
+use super::logs::{Form, Printer};
 use crate::config::Span;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::text::one_line;
@@ -147,6 +147,7 @@ pub(super) fn follow(
         let _unheard = sender.send(waited);
     });
     let mut watch: Option<Watch> = None;
+    let mut printer = Printer::beside_another_command(ui, form, fleet.host.now());
     loop {
         // The end is checked before the messages, so that no message is missed. Without a file watch
         // this check also waits.
@@ -163,7 +164,7 @@ pub(super) fn follow(
         }
         watch = watch.or_else(|| transcript.as_ref()?.watch().ok());
         if let Some(transcript) = &mut transcript {
-            logs::show(ui, form, transcript, Part::More)?;
+            printer.more(ui, transcript)?;
         }
         if let Some(waited) = waited {
             return answer(&waited, wait_options);

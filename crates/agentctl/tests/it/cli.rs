@@ -221,7 +221,15 @@ fn logs_have_one_shape_for_all_agents() {
     sandboxed(|| {
         let home = planted();
         let keys = [
-            "at", "id", "images", "model", "role", "text", "thinking", "tool_calls", "tool_results",
+            "at",
+            "id",
+            "images",
+            "model",
+            "role",
+            "text",
+            "thinking",
+            "tool_calls",
+            "tool_results",
             "usage",
         ];
         for id in ["45454545", "01a1de32-5fe1"] {

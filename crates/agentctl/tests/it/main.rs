@@ -35,6 +35,8 @@ mod launch_odd;
 mod launched;
 mod list_watch;
 mod locks;
+mod logs;
+mod logs_follow;
 mod metrics;
 mod notify;
 mod openclaw;
