@@ -20,7 +20,7 @@ pub struct ToolCall {
 /// One item of a list of tasks that the agent keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task<'a> {
-    /// What is to be done.
+    /// The work to be done.
     pub text: &'a str,
     /// How far it is.
     pub state: TaskState,

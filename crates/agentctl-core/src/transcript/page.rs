@@ -24,7 +24,7 @@ pub struct Selection {
     pub roles: Vec<Role>,
     /// Leave out tool calls and their results.
     pub without_tools: bool,
-    /// What else to read, beside the messages.
+    /// The part of the conversation before the page that is read as well.
     pub beyond: Beyond,
 }
 
@@ -39,7 +39,7 @@ pub enum Limit {
     None,
 }
 
-/// What is read of the conversation before a page.
+/// The part of the conversation before a page that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beyond {
     /// Nothing.

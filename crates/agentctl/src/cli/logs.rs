@@ -121,7 +121,7 @@ fn targets(fleet: &Fleet, args: &LogsArgs) -> Result<(Vec<Target>, Vec<Fault>), 
     Ok((targets, faults))
 }
 
-/// Opens the conversations. One that cannot be read is an error if it is the only one.
+/// Opens the conversations. An unreadable conversation is an error if it is the only one, else a warning.
 fn open(
     ui: &mut Ui,
     fleet: &Fleet,

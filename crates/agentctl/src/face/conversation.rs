@@ -27,7 +27,7 @@ pub enum LineKind {
     Author,
     /// Text of a message.
     Text,
-    /// What the model thought.
+    /// A thought of the model.
     Thinking,
     /// An image, which is announced and not shown.
     Image,

@@ -1,9 +1,9 @@
 //! `logs -f`: what it says when a session waits or ends, when it ends itself, and several sessions at once.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::{fixtures_dir, home};
@@ -63,6 +63,35 @@ fn following_says_that_a_session_waits_and_ends_with_it() {
         child.stdout.take().expect("piped").read_to_string(&mut text).expect("read");
         assert!(text.contains("Which colour?"), "{text}");
         assert_eq!(child.wait().expect("ends").code(), Some(0));
+    });
+}
+
+#[test]
+fn appended_lines_are_shown_once_they_are_complete() {
+    sandboxed(|| {
+        let home = home();
+        let id = launched(&home, "w", &["-p", "paint [[ask:Which colour?]]"]);
+        let mut child = follower(&home, &["logs", &id, "-f", "--json", "-n", "1"]);
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut next = || -> Value {
+            serde_json::from_str(&lines.next().expect("a line").expect("read")).expect("JSON")
+        };
+        assert_eq!(next()["text"], "Which colour?");
+        let said = |text: &str| {
+            let at = "2026-11-15T08:00:00.000Z";
+            json!({"type": "prompt", "id": "m", "text": text, "at": at}).to_string() + "\n"
+        };
+        let path = home.path().join(format!(".local/share/agentctl-demo/sessions/{id}.jsonl"));
+        let mut file = std::fs::OpenOptions::new().append(true).open(path).expect("open");
+        file.write_all(said("three").as_bytes()).expect("written");
+        assert_eq!(next()["text"], "three");
+        let four = said("four");
+        let (half, rest) = four.split_at(20);
+        file.write_all(half.as_bytes()).expect("written");
+        file.write_all(rest.as_bytes()).expect("written");
+        assert_eq!(next()["text"], "four");
+        child.kill().expect("killed");
+        child.wait().expect("reaped");
     });
 }
 

@@ -66,7 +66,7 @@ pub(super) fn follow(
             Ok(wake) => wake,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Wake::Changed,
         };
-        // What was written before the end is shown before it.
+        // Messages that were written before the end are shown before it.
         read(ui, &mut sources, &mut is_silent)?;
         match wake {
             Wake::Changed => {}

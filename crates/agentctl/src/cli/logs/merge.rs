@@ -47,7 +47,8 @@ pub(super) fn by_time(pages: Vec<Page>) -> Vec<(usize, Vec<Message>)> {
         for message in page.messages {
             // A result stays with its call.
             if message.role != Role::Tool || key.is_none() {
-                key = message.at.or(key);
+                // Never earlier than the message before it: a conversation keeps its own order.
+                key = key.max(message.at);
             }
             all.push((key, at, message));
         }

@@ -1,7 +1,7 @@
 //! File changes of a tool call as lines with `+` and `-`.
 //!
-//! The agent's own record of a change has line numbers and context. Where there is none, the change is made of
-//! the input of the call: old and new text, a new file's content, or a patch. No file of the project is read.
+//! The agent's own record of a change has line numbers and context. Without one, the change is made of the input
+//! of the call: old and new text, a new file's content, or a patch. No file of the project is read.
 
 use agentctl_core::model::{FileEdit, Hunk, ToolCall, ToolResult, is_patch};
 use serde_json::Value;

@@ -23,7 +23,7 @@ const SYSTEM_LINES: usize = 10;
 /// A longer pause within an answer is shown by a new heading with the time.
 const PAUSE_MS: i64 = 5 * 60 * 1000;
 
-/// What a conversation is laid out for.
+/// The display that a conversation is laid out for.
 #[derive(Clone, Debug)]
 pub struct View {
     /// Columns; `None` if there is no limit.

@@ -24,7 +24,7 @@ const OUTPUT_ROWS: usize = 2;
 /// Rows that one line of another text may take while it is folded.
 const TEXT_ROWS: usize = 12;
 
-/// Which part of a long text is shown.
+/// The part of a long text that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     First(usize),
@@ -49,7 +49,7 @@ pub(super) fn call_lines(
         let most = if is_new { NEW_FILE_LINES } else { CHANGE_LINES };
         lines.extend(folded(rows, Shown::First(most), "    ", view));
     }
-    // What was changed or noted is shown already: "the file was updated" adds nothing.
+    // A change or a list of tasks is shown already: "the file was updated" adds nothing.
     let says_enough = !edits.is_empty() || !call.tasks().is_empty();
     if let Some(result) = result.filter(|result| result.is_error || !says_enough) {
         lines.extend(result_lines(result, view));
