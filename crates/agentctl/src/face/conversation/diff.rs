@@ -6,12 +6,13 @@
 use agentctl_core::model::{FileEdit, Hunk, ToolCall, ToolResult, is_patch};
 use serde_json::Value;
 
+use super::layout::View;
 use super::plain::plain;
 use super::wrap::{Indent, wrap_code};
 use super::{Span, SpanStyle};
 
 /// Most pairs of lines that are compared; longer texts are shown as removed and added as a whole.
-const MAX_COMPARED: usize = 1_000_000;
+const MAX_COMPARED: usize = 250_000;
 
 /// Returns the file changes of a call.
 pub(super) fn edits(call: &ToolCall, result: Option<&ToolResult>) -> Vec<FileEdit> {
@@ -30,8 +31,28 @@ pub(super) fn counts(edits: &[FileEdit]) -> (usize, usize) {
     (marked('+'), marked('-'))
 }
 
+/// Returns the first lines of changes, and the number of lines that are left out.
+pub(super) fn first_lines(mut edits: Vec<FileEdit>, most: usize) -> (Vec<FileEdit>, usize) {
+    let mut hunks: Vec<&mut Hunk> = edits.iter_mut().flat_map(|edit| &mut edit.hunks).collect();
+    let total: usize = hunks.iter().map(|hunk| hunk.lines.len()).sum();
+    // One more line is shown rather than a fold of one line.
+    if total <= most + 1 {
+        return (edits, 0);
+    }
+    let mut left = most;
+    for hunk in &mut hunks {
+        hunk.lines.truncate(left);
+        left -= hunk.lines.len();
+    }
+    for edit in &mut edits {
+        edit.hunks.retain(|hunk| !hunk.lines.is_empty());
+    }
+    edits.retain(|edit| !edit.hunks.is_empty());
+    (edits, total - most)
+}
+
 /// Lays out changes, one row of spans for each line or part of a line.
-pub(super) fn rows(edits: &[FileEdit], indent: &Indent, width: Option<usize>) -> Vec<Vec<Span>> {
+pub(super) fn rows(edits: &[FileEdit], indent: &Indent, view: &View) -> Vec<Vec<Span>> {
     let mut rows = Vec::new();
     for edit in edits {
         if let Some(path) = edit.path.as_deref().filter(|_| edits.len() > 1) {
@@ -45,13 +66,13 @@ pub(super) fn rows(edits: &[FileEdit], indent: &Indent, width: Option<usize>) ->
                 row.push(Span::new(SpanStyle::Dimmed, "⋯"));
                 rows.push(row);
             }
-            rows.extend(hunk_rows(hunk, indent, width));
+            rows.extend(hunk_rows(hunk, indent, view));
         }
     }
     rows
 }
 
-fn hunk_rows(hunk: &Hunk, indent: &Indent, width: Option<usize>) -> Vec<Vec<Span>> {
+fn hunk_rows(hunk: &Hunk, indent: &Indent, view: &View) -> Vec<Vec<Span>> {
     let mut rows = Vec::new();
     let (mut old, mut new) = (hunk.old_start, hunk.new_start);
     for line in &hunk.lines {
@@ -74,10 +95,13 @@ fn hunk_rows(hunk: &Hunk, indent: &Indent, width: Option<usize>) -> Vec<Vec<Span
         };
         let number = number.map(|number| format!("{number:>4} ")).unwrap_or_default();
         let gap = " ".repeat(number.len() + 2);
-        let indent = indent.with(Span::new(SpanStyle::Dimmed, number), Span::plain(gap));
-        let mut indent = indent;
+        let mut indent = indent.with(Span::new(SpanStyle::Dimmed, number), Span::plain(gap));
         indent.first.push(Span::new(style, format!("{mark} ")));
-        rows.extend(wrap_code(&Span::new(style, text.replace('\n', " ")), &indent, width));
+        rows.extend(wrap_code(
+            &Span::new(style, view.cut(&text.replace('\n', " "), &indent)),
+            &indent,
+            view.width,
+        ));
     }
     rows
 }
@@ -219,10 +243,11 @@ mod tests {
         let lines = vec![" a".into(), "-b".into(), "+c".into(), "+d\u{1b}[2J".into(), " e".into()];
         let hunk = Hunk { old_start: Some(9), new_start: Some(9), lines };
         let edit = FileEdit { path: None, hunks: vec![hunk] };
-        let drawn: Vec<String> = rows(&[edit.clone()], &Indent::default(), Some(40))
-            .iter()
-            .map(|row| row.iter().map(|s| s.text.as_str()).collect())
-            .collect();
+        let drawn: Vec<String> =
+            rows(std::slice::from_ref(&edit), &Indent::default(), &View::plain(40))
+                .iter()
+                .map(|row| row.iter().map(|s| s.text.as_str()).collect())
+                .collect();
         assert_eq!(drawn, ["   9   a", "  10 - b", "  10 + c", "  11 + d\\x1b[2J", "  12   e"]);
         let input = json!({"file_path": "a", "old_string": "x", "new_string": "y"});
         let call = ToolCall { id: None, name: "Edit".into(), input };

@@ -2,6 +2,11 @@
 
 use super::{Span, SpanStyle};
 
+/// Most bytes of a piece of markup. A text full of beginnings without an end is not searched to its end each time.
+const MAX_MARKUP_BYTES: usize = 2000;
+/// Most places that are tried as the end of emphasis.
+const MAX_ENDS: usize = 32;
+
 /// Whether the characters of the markup are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Markup {
@@ -18,11 +23,12 @@ pub(super) fn inline(text: &str, base: SpanStyle, markup: Markup) -> Vec<Span> {
     let mut rest = text;
     let mut before = None;
     while let Some(first) = rest.chars().next() {
+        let near = &rest[..rest.floor_char_boundary(MAX_MARKUP_BYTES)];
         let found = match first {
-            '\\' => escaped(rest),
-            '`' => code(rest),
-            '*' | '_' => emphasis(rest, before),
-            '[' => link(rest),
+            '\\' => escaped(near),
+            '`' => code(near),
+            '*' | '_' => emphasis(near, before),
+            '[' => link(near),
             _ => None,
         };
         let Some(found) = found else {
@@ -112,20 +118,22 @@ fn emphasis(text: &str, before: Option<char>) -> Option<Found<'_>> {
         return None;
     }
     let mut from = 0;
-    loop {
+    for _ in 0..MAX_ENDS {
         let end = from + body.get(from..)?.find(mark)?;
         let (inner, after) = (&body[..end], &body[end + mark.len()..]);
-        let closes = !inner.is_empty()
-            && !inner.ends_with(char::is_whitespace)
-            && !after.starts_with(first)
-            && !(first == '_' && after.starts_with(char::is_alphanumeric))
-            && inner.matches('`').count().is_multiple_of(2);
-        if closes {
+        let is_within_word = first == '_' && after.starts_with(char::is_alphanumeric);
+        let is_open = inner.is_empty()
+            || inner.ends_with(char::is_whitespace)
+            || after.starts_with(first)
+            || is_within_word
+            || !inner.matches('`').count().is_multiple_of(2);
+        if !is_open {
             let length = end + 2 * mark.len();
             return Some(Found { length, inner, style: Some(style), address: None });
         }
         from = end + mark.len();
     }
+    None
 }
 
 fn link(text: &str) -> Option<Found<'_>> {
@@ -182,5 +190,16 @@ mod tests {
         assert_eq!(styled("``a`b``"), own(&[(Code, "a`b")]));
         let written = inline("a **b**", Plain, Markup::Written);
         assert_eq!(written.iter().map(|s| s.text.as_str()).collect::<String>(), "a **b**");
+    }
+
+    #[test]
+    fn text_full_of_beginnings_without_an_end_is_read_in_one_pass() {
+        // Each beginning looks at most a few thousand bytes ahead: a search to the end would take hours.
+        for piece in ["*a ", "_a ", "**a ", "`a ``b ", "[a", "[a](", "**_*_**_"] {
+            let text = piece.repeat(100_000);
+            let spans = inline(&text, SpanStyle::Plain, Markup::Written);
+            let length: usize = spans.iter().map(|span| span.text.len()).sum();
+            assert_eq!(length, text.len(), "{piece}");
+        }
     }
 }

@@ -9,7 +9,9 @@ use jiff::civil::Date;
 use super::inline::Markup;
 use super::markdown::markdown;
 use super::plain::{plain, uncoloured};
-use super::tools::{Shown, call_lines, counted, folded_text, image_words, result_lines};
+use super::tools::{
+    Shown, answer_lines, call_lines, counted, folded_text, image_words, result_lines,
+};
 use super::wrap::Indent;
 use super::{Line, LineKind, Span, SpanStyle};
 use crate::face::{local_clock, local_date};
@@ -36,6 +38,15 @@ pub struct View {
     pub unfold: &'static str,
     /// The day that needs no mention.
     pub today: Option<Date>,
+}
+
+#[cfg(test)]
+impl View {
+    /// A view without styles.
+    pub(super) fn plain(width: usize) -> Self {
+        let width = Some(width);
+        Self { width, is_full: false, has_styles: false, unfold: "--full", today: None }
+    }
 }
 
 /// The layout of one conversation.
@@ -256,18 +267,7 @@ impl Conversation {
         match known {
             // Its call is the last line: the result stands below it.
             Some((call, _)) if self.last_call == call.id && self.last_call.is_some() => {
-                let whole = call_lines(&call, Some(result), None, &self.view);
-                let is_shown = |line: &Line| {
-                    !matches!(
-                        line.kind,
-                        LineKind::ToolOutput
-                            | LineKind::ToolError
-                            | LineKind::Image
-                            | LineKind::Fold
-                    )
-                };
-                let below: Vec<Line> = whole.into_iter().skip_while(is_shown).collect();
-                self.extend(lines, below);
+                self.extend(lines, answer_lines(&call, result, &self.view));
             }
             Some((call, began)) => {
                 let took = began.zip(at).and_then(|(began, end)| duration(began, end));
@@ -312,5 +312,68 @@ fn duration(began: Time, end: Time) -> Option<String> {
         1..60 => Some(format!("{seconds}s")),
         60..3600 => Some(format!("{}m {}s", seconds / 60, seconds % 60)),
         _ => Some(format!("{}h {}m", seconds / 3600, seconds % 3600 / 60)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn message(value: Value) -> Message {
+        let mut message = serde_json::to_value(Message::of(Role::Assistant)).expect("JSON");
+        for (key, value) in value.as_object().cloned().into_iter().flatten() {
+            message[key] = value;
+        }
+        serde_json::from_value(message).expect("a message")
+    }
+
+    fn call(id: &str, name: &str, input: Value) -> Message {
+        message(json!({"tool_calls": [{"id": id, "name": name, "input": input}]}))
+    }
+
+    fn result(id: &str, text: &str) -> Message {
+        let result = json!({"id": id, "text": text, "is_error": false});
+        message(json!({"role": "tool", "tool_results": [result]}))
+    }
+
+    fn texts(lines: &[Line]) -> Vec<String> {
+        lines.iter().map(Line::text).collect()
+    }
+
+    #[test]
+    fn results_of_later_batches_find_their_calls() {
+        let mut conversation = Conversation::new(View::plain(40));
+        let content = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12";
+        let write = call("w", "Write", json!({"file_path": "a", "content": content}));
+        let lines = conversation.lines(&[call("b", "Bash", json!({"command": "ls"})), write]);
+        assert!(texts(&lines).contains(&"    … 4 more lines (--full)".to_owned()), "{lines:?}");
+        assert_eq!(
+            conversation.lines(&[result("w", "created")]),
+            [],
+            "the change is shown already"
+        );
+        let late = conversation.lines(&[result("b", "src")]);
+        assert_eq!(texts(&late), ["  ▸ Bash(ls)", "    │ src"], "the call is repeated");
+        let lines = conversation.lines(&[call("c", "Bash", json!({"command": "id"}))]);
+        assert_eq!(texts(&lines), ["  ▸ Bash(id)"]);
+        assert_eq!(texts(&conversation.lines(&[result("c", "ada")])), ["    │ ada"]);
+        let unknown = conversation.lines(&[result("never", "x")]);
+        assert_eq!(texts(&unknown), ["    │ x"]);
+    }
+
+    #[test]
+    fn a_day_and_a_pause_are_shown() {
+        let mut conversation = Conversation::new(View::plain(40));
+        let at = |time: &str| message(json!({"text": "x", "at": time}));
+        let lines = conversation.lines(&[
+            at("2026-11-14T10:00:00.000Z"),
+            at("2026-11-14T10:04:00.000Z"),
+            at("2026-11-14T10:10:00.000Z"),
+            at("2026-11-16T10:10:30.000Z"),
+        ]);
+        let kinds = |kind: LineKind| lines.iter().filter(|line| line.kind == kind).count();
+        assert_eq!((kinds(LineKind::Date), kinds(LineKind::Author)), (2, 3), "{:?}", texts(&lines));
     }
 }

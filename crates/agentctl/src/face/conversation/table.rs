@@ -8,6 +8,8 @@ use super::{Span, SpanStyle};
 const GAP: &str = "  ";
 /// Least columns of a cell that is wrapped.
 const LEAST_CELL: usize = 8;
+/// Most cells of a row; a longer row is text.
+const MAX_CELLS: usize = 50;
 
 /// Splits a line of a table into cells; `None` if it is none.
 fn cells(line: &str) -> Option<Vec<String>> {
@@ -33,7 +35,8 @@ fn cells(line: &str) -> Option<Vec<String>> {
         }
         is_escaped = false;
     }
-    Some(cells.into_iter().map(|cell| cell.trim().to_owned()).collect())
+    let is_table = cells.len() <= MAX_CELLS;
+    is_table.then(|| cells.into_iter().map(|cell| cell.trim().to_owned()).collect())
 }
 
 /// Says whether a line separates the heading of a table from its rows.

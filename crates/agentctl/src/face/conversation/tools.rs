@@ -1,6 +1,6 @@
 //! Tool calls and their results as lines.
 
-use agentctl_core::model::{Image, TaskState, ToolCall, ToolResult};
+use agentctl_core::model::{FileEdit, Image, TaskState, ToolCall, ToolResult};
 
 use super::diff;
 use super::layout::View;
@@ -21,8 +21,6 @@ const NEW_FILE_LINES: usize = 8;
 const CALL_COLUMNS: usize = 200;
 /// Rows that one line of output may take while it is folded.
 const OUTPUT_ROWS: usize = 2;
-/// Rows that one line of another text may take while it is folded.
-const TEXT_ROWS: usize = 12;
 
 /// The part of a long text that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,19 +40,35 @@ pub(super) fn call_lines(
     let mut lines = call_line(call, diff::counts(&edits), took, view);
     lines.extend(tasks(call, view));
     if !edits.is_empty() {
-        let indent = Indent::of(vec![Span::plain("    ")]);
-        let rows = diff::rows(&edits, &indent, view.width);
-        let rows = rows.into_iter().map(|row| Line::new(LineKind::ToolDetail, row)).collect();
-        let is_new = diff::counts(&edits).1 == 0 && call.name.eq_ignore_ascii_case("write");
-        let most = if is_new { NEW_FILE_LINES } else { CHANGE_LINES };
-        lines.extend(folded(rows, Shown::First(most), "    ", view));
+        lines.extend(change_lines(&edits, call, view));
     }
-    // A change or a list of tasks is shown already: "the file was updated" adds nothing.
-    let says_enough = !edits.is_empty() || !call.tasks().is_empty();
-    if let Some(result) = result.filter(|result| result.is_error || !says_enough) {
-        lines.extend(result_lines(result, view));
+    if let Some(result) = result {
+        lines.extend(answer_lines(call, result, view));
     }
     lines
+}
+
+/// Returns the lines of a result below its call. A change or a list of tasks is shown by the call already: "the
+/// file was updated" adds nothing.
+pub(super) fn answer_lines(call: &ToolCall, result: &ToolResult, view: &View) -> Vec<Line> {
+    let says_enough = !call.tasks().is_empty() || !diff::edits(call, Some(result)).is_empty();
+    if says_enough && !result.is_error { Vec::new() } else { result_lines(result, view) }
+}
+
+fn change_lines(edits: &[FileEdit], call: &ToolCall, view: &View) -> Vec<Line> {
+    let is_new = diff::counts(edits).1 == 0 && call.name.eq_ignore_ascii_case("write");
+    let most = match (view.is_full, is_new) {
+        (true, _) => usize::MAX - 1,
+        (false, true) => NEW_FILE_LINES,
+        (false, false) => CHANGE_LINES,
+    };
+    let (shown, hidden) = diff::first_lines(edits.to_vec(), most);
+    let rows = diff::rows(&shown, &Indent::of(vec![Span::plain("    ")]), view);
+    let rows = rows.into_iter().map(|row| Line::new(LineKind::ToolDetail, row));
+    let fold = (hidden > 0).then(|| {
+        fold_line(vec![Span::plain("    ")], format!("… {}", counted(hidden, "more line")), view)
+    });
+    rows.chain(fold).collect()
 }
 
 fn call_line(
@@ -184,15 +198,12 @@ pub(super) fn folded_text(
     let all: Vec<&str> = text.lines().collect();
     let (from, to) = shown.range(all.len(), view);
     let indent = Indent::of(vec![mark.clone()]);
-    let room = view.width.map(|width| width.saturating_sub(indent.columns()).max(1));
-    let is_output = matches!(kind, LineKind::ToolOutput | LineKind::ToolError);
-    let most = if is_output { OUTPUT_ROWS } else { TEXT_ROWS };
-    let room = room.filter(|_| !view.is_full).map(|room| room * most);
     let mut is_cut = false;
     let mut lines = Vec::new();
     for line in &all[from..to] {
         let line = line.trim_end();
-        let short = room.map_or_else(|| line.to_owned(), |room| fit(line, room));
+        let is_output = matches!(kind, LineKind::ToolOutput | LineKind::ToolError);
+        let short = if is_output { view.cut(line, &indent) } else { line.to_owned() };
         is_cut |= short != line;
         let rows = wrap_code(&Span::new(style, short), &indent, view.width);
         lines.extend(rows.into_iter().map(|row| Line::new(kind, row)));
@@ -223,6 +234,16 @@ fn folded(mut lines: Vec<Line>, shown: Shown, indent: &str, view: &View) -> Vec<
 fn fold_line(mut spans: Vec<Span>, words: String, view: &View) -> Line {
     spans.push(Span::new(SpanStyle::Dimmed, format!("{words} ({})", view.unfold)));
     Line::new(LineKind::Fold, spans)
+}
+
+impl View {
+    /// Cuts a line of output to a few rows, unless the view is full.
+    pub(super) fn cut(&self, line: &str, indent: &Indent) -> String {
+        match self.width.filter(|_| !self.is_full) {
+            Some(width) => fit(line, width.saturating_sub(indent.columns()).max(1) * OUTPUT_ROWS),
+            None => line.to_owned(),
+        }
+    }
 }
 
 impl Shown {
