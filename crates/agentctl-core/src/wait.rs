@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::fleet::{self, Fleet, Observed, observe};
 use crate::host::Host;
-use crate::model::{Fault, Outcome, ProcId, Session, Status, Target};
+use crate::model::{Fault, Outcome, ProcId, Reason, Session, Status, Target};
 use crate::wakeups::{LOOKS_BEFORE_A_PAUSE, SAFETY_INTERVAL, UNKNOWN_GRACE, Wakeups};
 
 /// Interval between two looks while wake-ups are unavailable.
@@ -213,7 +213,8 @@ struct WaitedSession {
     process: Option<ProcId>,
     unknown_since: Option<Instant>,
     reported_unknown: bool,
-    reported_human: bool,
+    /// The reason of the last look for which a human was needed, if one was.
+    reported_need: Option<Option<Reason>>,
 }
 
 impl WaitedSession {
@@ -224,7 +225,7 @@ impl WaitedSession {
             process: None,
             unknown_since: None,
             reported_unknown: false,
-            reported_human: false,
+            reported_need: None,
         }
     }
 
@@ -343,11 +344,11 @@ impl Watch {
         for waited in self.sessions.iter_mut().filter(|s| !s.decided) {
             let Some(session) = &waited.awaited.session else { continue };
             // After an answer the next question is reported again.
-            let was_reported =
-                std::mem::replace(&mut waited.reported_human, session.status == Status::Waiting);
-            if waited.reported_human && !was_reported {
+            let needed = (session.status == Status::Waiting).then(|| session.reason.clone());
+            if needed.is_some() && needed != waited.reported_need {
                 report(Progress::NeedsHuman(session));
             }
+            waited.reported_need = needed;
             let Some(since) = waited.unknown_since.filter(|_| !waited.reported_unknown) else {
                 continue;
             };

@@ -9,7 +9,7 @@ use super::{Transcript, TranscriptError, is_bare_usage};
 use crate::model::{Message, Role, Time, ToolCall};
 
 /// Most bytes of older lines that are read to count the messages before a page.
-const MAX_COUNTED_BYTES: usize = 16 << 20;
+const MAX_COUNTED_BYTES: usize = 4 << 20;
 /// Most older lines that are read to find the calls of results in a page.
 const MAX_CALL_LINES: usize = 200;
 

@@ -1,7 +1,6 @@
 //! `agentctl logs`: prints conversations for people or programs; `-f` follows them by file events.
 
 mod follow;
-mod merge;
 mod printer;
 mod selection;
 
@@ -13,6 +12,7 @@ use clap::Args;
 
 pub(super) use self::printer::{Form, Printer};
 use self::selection::{Count, RoleArg};
+use crate::face::{messages_by_time, session_labels};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -128,7 +128,7 @@ fn open(
     targets: &[Target],
     (form, full): (Form, bool),
 ) -> Result<Vec<Source>, Failure> {
-    let labels = merge::labels(targets);
+    let labels = session_labels(targets);
     let mut sources = Vec::new();
     for (target, label) in targets.iter().zip(labels) {
         let transcript = match fleet.transcript(target) {
@@ -174,7 +174,7 @@ fn show(
         let calls = std::mem::take(&mut page.calls);
         lines.extend(source.printer.begin(ui, calls, page.earlier));
     }
-    for (at, messages) in merge::by_time(pages) {
+    for (at, messages) in messages_by_time(pages) {
         lines.extend(sources[at].printer.lines(ui, &messages)?);
     }
     if args.follow || args.no_pager {

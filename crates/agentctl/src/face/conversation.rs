@@ -9,6 +9,7 @@ mod inline;
 mod layout;
 mod markdown;
 mod plain;
+mod several;
 mod table;
 mod terminal;
 mod tools;
@@ -17,6 +18,7 @@ mod wrap;
 use agentctl_core::model::Role;
 
 pub use self::layout::{Conversation, View};
+pub use self::several::{SessionLabel, messages_by_time, session_labels};
 
 /// The content of a line of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -49,12 +49,15 @@ fn following_an_ended_session_shows_its_end_and_returns() {
 fn following_says_that_a_session_waits_and_ends_with_it() {
     sandboxed(|| {
         let home = home();
-        let id = launched(&home, "w", &["-p", "paint [[ask:Which colour?]]"]);
+        let id = launched(&home, "w", &["-p", "paint [[ask:Which colour?]] [[ask:Which size?]]"]);
         let mut child = follower(&home, &["logs", "-f", &id]);
         let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
         let waits = said.next().expect("a line").expect("read");
         let short = &id[..8];
         assert_eq!(waits, format!("session {short} waits for a human (question: Which colour?)"));
+        assert_eq!(home.run(&["demo-agent", "--tell", &id, "-p", "Blue"]).code, Some(0));
+        let waits = said.next().expect("a line").expect("read");
+        assert_eq!(waits, format!("session {short} waits for a human (question: Which size?)"));
         assert_eq!(home.run(&["stop", &id]).code, Some(0));
         let ended = said.next().expect("a line").expect("read");
         assert!(ended.starts_with(&format!("session {short} has ended: ")), "{ended}");

@@ -7,14 +7,14 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use agentctl_core::ask::Fleet;
-use agentctl_core::model::{Fault, Outcome as Ended, Session, Target};
+use agentctl_core::model::{Fault, Target};
 use agentctl_core::native::watch::Watch;
 use agentctl_core::transcript::{TranscriptError, watch_all};
 use agentctl_core::wait::{Progress, Quorum, Until, WaitOptions};
 
 use super::Source;
+use crate::face::{session_ended, session_waits};
 use crate::failure::Outcome;
-use crate::text::one_line;
 use crate::ui::Ui;
 
 /// Longest time between two reads, for file systems without events.
@@ -109,8 +109,8 @@ fn await_end(fleet: Fleet, targets: Vec<Target>, sender: Sender<Wake>) {
         let options = WaitOptions { until, quorum: Quorum::All, timeout: None };
         let waited = fleet.wait(&targets, options, &mut |progress| {
             let wake = match progress {
-                Progress::Decided(session) => Wake::Said(ended_words(session)),
-                Progress::NeedsHuman(session) => Wake::Said(waiting_words(session)),
+                Progress::Decided(session) => Wake::Said(session_ended(session)),
+                Progress::NeedsHuman(session) => Wake::Said(session_waits(session)),
                 Progress::Fault(fault) => Wake::Fault(fault.clone()),
                 Progress::Unknown(_) | Progress::Paced(_) => return,
             };
@@ -119,32 +119,4 @@ fn await_end(fleet: Fleet, targets: Vec<Target>, sender: Sender<Wake>) {
         });
         let _unheard = sender.send(Wake::Over(waited.map(drop)));
     });
-}
-
-/// Returns `2a658488 has ended: finished`.
-fn ended_words(session: &Session) -> String {
-    let how = match (session.outcome, reason(session)) {
-        (Some(Ended::Failed), Some(why)) => format!(": failed ({why})"),
-        (Some(outcome), _) => format!(": {}", outcome.word()),
-        (None, _) => String::new(),
-    };
-    format!("session {} has ended{how}", name(session))
-}
-
-fn waiting_words(session: &Session) -> String {
-    let why = reason(session).map(|why| format!(" ({why})")).unwrap_or_default();
-    format!("session {} waits for a human{why}", name(session))
-}
-
-fn name(session: &Session) -> String {
-    match (&session.id, session.pid) {
-        (Some(id), _) => one_line(id).chars().take(8).collect(),
-        (None, pid) => format!("of pid {}", pid.unwrap_or_default()),
-    }
-}
-
-fn reason(session: &Session) -> Option<String> {
-    let reason = session.reason.as_ref()?;
-    let detail = reason.detail.as_ref().map(|detail| format!(": {}", one_line(detail)));
-    Some(format!("{}{}", reason.kind.word(), detail.unwrap_or_default()))
 }

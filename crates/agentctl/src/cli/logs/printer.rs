@@ -5,7 +5,7 @@ use agentctl_core::transcript::{Earlier, Selection, Transcript};
 use serde::Serialize;
 
 use super::failed;
-use crate::face::{Conversation, View, local_date};
+use crate::face::{Conversation, SessionLabel, View, local_date};
 use crate::failure::Failure;
 use crate::text::{clean, columns};
 use crate::ui::Ui;
@@ -27,15 +27,8 @@ pub(in crate::cli) struct Printer {
     view: View,
     conversation: Conversation,
     /// The session in front of each line, if there are several, and its whole id.
-    label: Option<Label>,
+    label: Option<SessionLabel>,
     selection: Option<Selection>,
-}
-
-/// The name of a session among several.
-#[derive(Clone)]
-pub(super) struct Label {
-    pub(super) short: String,
-    pub(super) id: String,
 }
 
 /// A message with the session that it belongs to.
@@ -75,7 +68,7 @@ impl Printer {
         self
     }
 
-    pub(super) fn labelled(mut self, label: Option<Label>) -> Self {
+    pub(super) fn labelled(mut self, label: Option<SessionLabel>) -> Self {
         let taken = label.as_ref().map_or(0, |label| columns(&label.short) + 3);
         self.view.width = self.view.width.map(|width| width.saturating_sub(taken));
         self.conversation = Conversation::new(self.view.clone());

@@ -3,14 +3,23 @@
 use agentctl_core::model::{Message, Role, Target, Time};
 use agentctl_core::transcript::Page;
 
-use super::printer::Label;
 use crate::text::one_line;
 
 /// Characters of an id that are shown at least.
 const SHORT_ID: usize = 8;
 
+/// The name of a session among several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionLabel {
+    /// The beginning of the id that tells it from the others.
+    pub short: String,
+    /// The whole id.
+    pub id: String,
+}
+
 /// Returns the text in front of each session's lines, which tells it from the others; none for a single one.
-pub(super) fn labels(targets: &[Target]) -> Vec<Option<Label>> {
+#[must_use]
+pub fn session_labels(targets: &[Target]) -> Vec<Option<SessionLabel>> {
     if targets.len() < 2 {
         return vec![None; targets.len()];
     }
@@ -28,7 +37,7 @@ pub(super) fn labels(targets: &[Target]) -> Vec<Option<Label>> {
     short
         .into_iter()
         .zip(ids.iter().cloned())
-        .map(|(short, id)| Some(Label { short, id }))
+        .map(|(short, id)| Some(SessionLabel { short, id }))
         .collect()
 }
 
@@ -40,7 +49,8 @@ fn id(target: &Target) -> String {
 }
 
 /// Orders the messages of several pages by time. Each part is of one page, which is named by its index.
-pub(super) fn by_time(pages: Vec<Page>) -> Vec<(usize, Vec<Message>)> {
+#[must_use]
+pub fn messages_by_time(pages: Vec<Page>) -> Vec<(usize, Vec<Message>)> {
     let mut all: Vec<(Option<Time>, usize, Message)> = Vec::new();
     for (at, page) in pages.into_iter().enumerate() {
         let mut key = None;
