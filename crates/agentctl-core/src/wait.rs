@@ -213,8 +213,8 @@ struct WaitedSession {
     process: Option<ProcId>,
     unknown_since: Option<Instant>,
     reported_unknown: bool,
-    /// The reason of the last look for which a human was needed, if one was.
-    reported_need: Option<Option<Reason>>,
+    /// Status and reason of the look before: a need of a human is reported once.
+    last_look: Option<(Status, Option<Reason>)>,
 }
 
 impl WaitedSession {
@@ -225,7 +225,7 @@ impl WaitedSession {
             process: None,
             unknown_since: None,
             reported_unknown: false,
-            reported_need: None,
+            last_look: None,
         }
     }
 
@@ -344,11 +344,11 @@ impl Watch {
         for waited in self.sessions.iter_mut().filter(|s| !s.decided) {
             let Some(session) = &waited.awaited.session else { continue };
             // After an answer the next question is reported again.
-            let needed = (session.status == Status::Waiting).then(|| session.reason.clone());
-            if needed.is_some() && needed != waited.reported_need {
+            let now = (session.status, session.reason.clone());
+            if session.status == Status::Waiting && waited.last_look.as_ref() != Some(&now) {
                 report(Progress::NeedsHuman(session));
             }
-            waited.reported_need = needed;
+            waited.last_look = Some(now);
             let Some(since) = waited.unknown_since.filter(|_| !waited.reported_unknown) else {
                 continue;
             };
