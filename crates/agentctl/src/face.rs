@@ -7,6 +7,7 @@
 
 mod conversation;
 mod doctor;
+mod end;
 mod event_stream;
 mod failed_launch;
 mod failed_orders;
@@ -25,8 +26,12 @@ mod time;
 mod unresolved;
 mod waited;
 
-pub use self::conversation::{Line, LineKind, Span, SpanStyle, conversation_lines};
+pub use self::conversation::{
+    Conversation, Line, LineKind, SessionLabel, Span, SpanStyle, View, messages_by_time,
+    session_labels,
+};
 pub use self::doctor::doctor_context;
+pub use self::end::{session_ended, session_waits};
 pub use self::event_stream::{EventItem, EventRequest, EventStream};
 pub use self::failed_launch::{launch_remark, not_started, unseen_after_launch};
 pub use self::failed_orders::{fuse_not_changed, not_locked, not_pruned};
@@ -44,6 +49,6 @@ pub use self::session_list::{SessionList, session_list};
 pub use self::set_fuse::{FuseDaemon, FuseSet, extend_fuse, set_fuse};
 pub use self::stopped::{StopSummary, stop_failure, stop_kind, stop_lines, survivor_lines};
 pub use self::stream_end::StreamEnd;
-pub use self::time::{NoBeginning, age, beginning, local_clock, local_minute};
+pub use self::time::{NoBeginning, age, beginning, local_clock, local_date, local_minute};
 pub use self::unresolved::unresolved;
 pub use self::waited::{not_waited, wait_failure, wait_kind, wait_line, wait_remark};

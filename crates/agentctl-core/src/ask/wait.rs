@@ -52,6 +52,21 @@ pub enum WaitTarget {
     },
 }
 
+impl WaitTarget {
+    /// Returns the text or id that names a target; `None` if it is neither a session nor a process.
+    #[must_use]
+    pub fn of(target: &Target) -> Option<Self> {
+        match (&target.session, target.pid) {
+            (Some(Locator { id, .. }), _) => Some(Self::Session {
+                adapter: target.adapter.to_owned(),
+                root: target.root.clone(),
+                id: id.clone(),
+            }),
+            (None, pid) => Some(Self::Text(pid?.to_string())),
+        }
+    }
+}
+
 /// The answer to `wait --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct WaitDocument {

@@ -17,7 +17,7 @@ use crate::session_table;
 use crate::ui::Ui;
 
 /// `list -a` goes back this far.
-const USUAL_HISTORY: &str = "7d";
+pub(super) const USUAL_HISTORY: &str = "7d";
 
 /// List sessions: everything alive, whoever started it
 ///

@@ -8,7 +8,7 @@ use agentctl_core::transcript::Transcript;
 use agentctl_core::wait::{Progress, Quorum, Until};
 use clap::{Args, ValueEnum};
 
-use super::logs::{self, Form};
+use super::logs::{Form, Printer};
 use crate::config::Span;
 use crate::face::{
     Follow, FollowItem, not_followed, not_waited, wait_failure, wait_kind, wait_line, wait_remark,
@@ -124,9 +124,10 @@ pub(super) fn follow(
 ) -> Outcome {
     let begun = Follow::begin(fleet, request, transcript);
     let mut follow = begun.map_err(|why| not_waited(fleet, why))?;
+    let mut printer = Printer::beside_another_command(ui, form, fleet.host.now());
     loop {
         match follow.next_item().map_err(|error| not_followed(fleet, error))? {
-            FollowItem::Messages(messages) => logs::show_messages(ui, form, &messages)?,
+            FollowItem::Messages(messages) => printer.print(ui, &messages)?,
             FollowItem::Over(document) => return answer(&document, request),
         }
     }

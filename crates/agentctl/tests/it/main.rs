@@ -38,6 +38,8 @@ mod launched;
 mod library;
 mod list_watch;
 mod locks;
+mod logs;
+mod logs_follow;
 mod metrics;
 mod names;
 mod notify;
