@@ -12,6 +12,9 @@ mod fuses;
 mod launch;
 mod locks;
 mod logs;
+mod names;
+mod remove_runs;
+mod request;
 mod resume;
 mod runs;
 mod status;
@@ -28,23 +31,29 @@ pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::doctor::{
     Check, CheckState, ConfigFinding, ConfiguredWebhook, DaemonState, DoctorContext, DoctorDocument,
 };
-pub use self::fuses::FusesDocument;
+pub use self::fuses::{
+    CancelledFuseDocument, ExtendFuseRequest, FuseDocument, FuseOrderError, FuseRequest,
+    FuseSelector, FusesDocument, MAX_COMMAND_BYTES, MAX_URL_BYTES, NotOneFuse,
+};
 pub use self::launch::{
     LaunchDefaults, LaunchDocument, LaunchHooks, LaunchNews, LaunchOptions, LaunchRequest,
     LaunchSubject, NoAdapter, NotStarted, TextOrBytes,
 };
-pub use self::locks::LocksDocument;
+pub use self::locks::{LockDocument, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
 pub use self::logs::{LogsDocument, NoLogs};
+pub use self::names::{NamedSession, NotNamed, WordRefusal};
+pub use self::remove_runs::RunsNotRemoved;
+pub use self::request::{InvalidRequest, RequestField};
 pub use self::resume::NotContinued;
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
-pub use self::status::{InspectedSession, SessionDocument};
+pub use self::status::InspectedSession;
 pub use self::stop::{
-    FailedRow, RunWithoutSession, StopDocument, StopNews, StopTargets, Stopped, StoppedRow,
-    SurvivorRow,
+    FailedRow, RunWithoutSession, RunWithoutSessionRow, StopDocument, StopNews, StopRequest,
+    StopSelection, StopTargets, StoppedRow, SurvivorRow,
 };
-pub use self::target::{Candidate, NotOne};
+pub use self::target::{Candidate, NotOne, ResolvedTarget, UnresolvedText};
 pub use self::wait::{NotWaited, SessionVerdict, WaitDocument, WaitRequest, WaitTarget};
-pub use self::why::WhyDocument;
+pub use self::why::{ExplainedSession, WhyDocument, reason_text};
 use crate::events::Watcher;
 pub use crate::fleet::Fleet;
 use crate::fleet::{self, Inspected, Query, Rows};

@@ -20,7 +20,7 @@ use crate::locks::Lock;
 use crate::model::{Callback, InternedName, SCHEMA_VERSION, Session, Time, maybe_word};
 pub use crate::native::notifier::Notifier;
 
-/// What happened.
+/// The kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum EventKind {
     /// A session is there that was not.
@@ -35,31 +35,31 @@ pub enum EventKind {
     /// Its turn is over.
     #[serde(rename = "session.idle")]
     Idle,
-    /// Nobody serves it any more.
+    /// No process serves it any more.
     #[serde(rename = "session.stopped")]
     Stopped,
-    /// Nobody serves it any more, and its last turn failed.
+    /// No process serves it any more, and its last turn failed.
     #[serde(rename = "session.error")]
     Error,
-    /// What it does can no longer be told.
+    /// Its status can no longer be determined.
     #[serde(rename = "session.unknown")]
     Unknown,
-    /// A directory is kept by somebody.
+    /// A directory became occupied or locked.
     #[serde(rename = "lock.acquired")]
     LockAcquired,
-    /// A directory is kept no more.
+    /// A directory is no longer occupied or locked.
     #[serde(rename = "lock.released")]
     LockReleased,
-    /// A fuse burns.
+    /// A fuse was set.
     #[serde(rename = "fuse.set")]
     FuseSet,
-    /// A fuse burns longer.
+    /// A fuse was extended.
     #[serde(rename = "fuse.extended")]
     FuseExtended,
-    /// A fuse was put out.
+    /// A fuse was cancelled.
     #[serde(rename = "fuse.cancelled")]
     FuseCancelled,
-    /// A fuse has burnt down.
+    /// A fuse expired.
     #[serde(rename = "fuse.expired")]
     FuseExpired,
 }
@@ -82,7 +82,7 @@ impl EventKind {
         Self::FuseExpired,
     ];
 
-    /// Returns the word for it, as it stands in the JSON.
+    /// Returns its name in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -113,14 +113,14 @@ impl EventKind {
     }
 }
 
-/// One edge.
+/// One change of a session, a lock or a fuse.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct Event {
     /// See [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// The same edge told twice has the same id.
+    /// Its id. A change that is reported twice has the same id both times.
     pub id: String,
-    /// What happened.
+    /// The kind of change.
     #[serde(rename = "type")]
     pub kind: EventKind,
     /// The adapter of the session concerned.
@@ -128,25 +128,25 @@ pub struct Event {
     pub adapter: Option<InternedName>,
     /// The session concerned.
     pub session_id: Option<String>,
-    /// When it happened, where a source says so; else when it was seen.
+    /// The time of the change if a source records it; otherwise the time at which it was noticed.
     pub at: Time,
-    /// It happened while nobody was awake to tell.
+    /// It happened while no daemon was running, and is reported late.
     pub late: bool,
     /// The launch by `agentctl` whose beginning or end this is; see `agentctl runs`.
     #[serde(default)]
     pub run: Option<String>,
-    /// The session as it was seen then.
+    /// The session as it was at that time.
     pub session: Option<Session>,
-    /// The directory's keeper, for `lock.*`.
+    /// The lock and its holder, for `lock.*`.
     pub lock: Option<Lock>,
     /// The fuse, for `fuse.*`.
     pub fuse: Option<Fuse>,
-    /// Whom the launcher wants to be told.
+    /// The session or agent that the launcher asked to notify.
     pub callback: Option<Callback>,
 }
 
 impl Event {
-    /// Makes an event about nothing yet.
+    /// Returns an event without a subject.
     #[must_use]
     pub fn new(kind: EventKind, id: String, at: Time) -> Self {
         Self {

@@ -22,7 +22,7 @@ use crate::native::file;
 use crate::state_files::{EnterError, Folder};
 
 /// Limit of retries when files are renamed while the folder is read: more than a fuse has steps.
-const READ_RETRIES_LIMIT: u32 = 1000;
+const MAX_READ_RETRIES: u32 = 1000;
 
 /// The condition that was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -211,7 +211,8 @@ pub enum Bound {
 }
 
 /// The conditions of a fuse; any one of them is enough.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct Conditions {
     /// Time to live in milliseconds.
     pub ttl_ms: Option<u64>,
@@ -480,7 +481,7 @@ impl Fuses {
             }
             // A missing file was removed or renamed by its next step. Read again: an expired fuse must not
             // be taken for a cancelled one.
-            if !moved || tries == READ_RETRIES_LIMIT {
+            if !moved || tries == MAX_READ_RETRIES {
                 return Ok((found, faults));
             }
             tries += 1;

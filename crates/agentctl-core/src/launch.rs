@@ -36,7 +36,7 @@ use crate::stop;
 
 /// Longest message to an existing session. A line of a record is read up to 8 MiB, and JSON escapes may
 /// double the size of a message in it.
-const MESSAGE_BYTES_LIMIT: usize = 3 << 20;
+const MAX_MESSAGE_BYTES: usize = 3 << 20;
 /// Timeout for the directory's lock with `force`; after it the launch continues without the lock.
 const FORCED_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for the exec of the agent while a failed launch is cleaned up.
@@ -108,7 +108,7 @@ pub fn launch(fleet: &Fleet, mut launch: LaunchOrder) -> Result<StartedLaunch, L
     let control = launch.adapter.control().ok_or_else(|| {
         Refusal::new(format!("{agent} cannot be launched from here"), "see `agentctl adapters`")
     })?;
-    if launch.from.is_some() && launch.prompt.len() > MESSAGE_BYTES_LIMIT {
+    if launch.from.is_some() && launch.prompt.len() > MAX_MESSAGE_BYTES {
         let why = "the message is too long to be found again in the session's record";
         return Err(Refusal::new(why, "put long text in a file and name the file").into());
     }

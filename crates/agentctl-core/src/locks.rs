@@ -47,11 +47,11 @@ use crate::native::real_path::real_place;
 use crate::runs::{Run, Runs};
 
 /// Time that a process may take for an `exec` before it counts as it is.
-const FORMING_LIMIT: Duration = Duration::from_secs(2);
+const FORMING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for which a process without any environment is read again.
-const EMPTY_LIMIT: Duration = Duration::from_millis(100);
+const EMPTY_TIMEOUT: Duration = Duration::from_millis(100);
 /// Timeout of a manual lock that waits for a launch.
-const LOCK_LIMIT: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a directory is not free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -228,7 +228,7 @@ fn unsure(fleet: &Fleet, directory: &Path, faults: &[Fault]) -> Vec<Fault> {
 /// Returns all occupied and all locked directories.
 #[must_use]
 pub fn all(fleet: &Fleet) -> (Vec<Lock>, Vec<Fault>) {
-    let (listing, locks, mut faults) = survey(fleet);
+    let (listing, locks, mut faults) = sessions_and_locks(fleet);
     faults.extend(listing.faults);
     faults.sort();
     faults.dedup();
@@ -238,7 +238,7 @@ pub fn all(fleet: &Fleet) -> (Vec<Lock>, Vec<Fault>) {
 /// Lists the live sessions and, from the same look, all occupied and locked directories. The faults are those
 /// of the locks only; the listing has its own.
 #[must_use]
-pub fn survey(fleet: &Fleet) -> (Listing, Vec<Lock>, Vec<Fault>) {
+pub fn sessions_and_locks(fleet: &Fleet) -> (Listing, Vec<Lock>, Vec<Fault>) {
     let runs = Runs::of(&fleet.host).all().unwrap_or_default();
     let launched = Launched::look(fleet, runs.into_iter().filter(|r| r.ended().is_none()));
     let listing = fleet::list(fleet, &Query::default());
@@ -313,7 +313,7 @@ pub fn lock(
     let name = directory.to_string_lossy().into_owned();
     host.check_home().map_err(|e| failed(&name, e.into()))?;
     // With the mutex, a launch at the same time either sees the lock or has finished.
-    let entry = enter(host, directory, LOCK_LIMIT).map_err(|e| failed(&name, e))?;
+    let entry = enter(host, directory, LOCK_TIMEOUT).map_err(|e| failed(&name, e))?;
     let mut faults = Vec::new();
     if let Some(holder) = manual_holder(host, directory, &mut faults) {
         return Err(LockError::Locked(Box::new(Lock { directory: name, holder })));
@@ -514,20 +514,20 @@ fn look(host: &Host, process: &Process, began: Instant) -> Seen {
                 let marker = values.into_iter().flatten().next().and_then(|t| Marker::parse(&t));
                 match marker.filter(|m| m.names(&process.id)) {
                     Some(marker) => return Seen::Launched(marker),
-                    None if starter => FORMING_LIMIT,
+                    None if starter => FORMING_TIMEOUT,
                     // An `exec` happened meanwhile: the new program may be the launched agent.
-                    None if before.argv != after.argv => EMPTY_LIMIT,
+                    None if before.argv != after.argv => EMPTY_TIMEOUT,
                     None => return Seen::Stranger,
                 }
             }
-            Environ::Empty if starter => FORMING_LIMIT,
-            Environ::Empty => EMPTY_LIMIT,
+            Environ::Empty if starter => FORMING_TIMEOUT,
+            Environ::Empty => EMPTY_TIMEOUT,
             // Without a program: a thread of the kernel, or a process that exits.
             Environ::Forming if after.exe.is_none() => return Seen::Stranger,
-            Environ::Forming => FORMING_LIMIT,
+            Environ::Forming => FORMING_TIMEOUT,
         };
         if began.elapsed() >= limit {
-            return if limit == EMPTY_LIMIT { Seen::Stranger } else { Seen::Beginning };
+            return if limit == EMPTY_TIMEOUT { Seen::Stranger } else { Seen::Beginning };
         }
         // The exit of the process ends this wait; the kernel has no event for the end of an `exec`.
         let mut watch = ExitWatch::default();

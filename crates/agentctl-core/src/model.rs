@@ -5,12 +5,14 @@
 
 mod callback;
 mod fault;
+mod file_edit;
 mod identity;
 mod message;
 mod process;
 mod session;
 mod status;
 mod time;
+mod tool_call;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -20,12 +22,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::callback::{Callback, MAX_CALLBACK_BYTES};
 pub use self::fault::{Fault, FaultCode, HomeScope, Reach};
+pub use self::file_edit::{FileEdit, Hunk};
 pub(crate) use self::identity::identity;
-pub use self::message::{Message, Role, ToolCall, ToolResult};
+pub use self::message::{Image, Message, Role, ToolResult};
 pub use self::process::{Exit, Join, ProcId, ServingProcess};
 pub use self::session::{Evidence, Session, Tokens};
 pub use self::status::{Outcome, Reason, ReasonKind, Status};
 pub use self::time::Time;
+pub use self::tool_call::{Task, TaskState, ToolCall, is_patch};
 
 /// The version written into every JSON document we emit.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -80,7 +84,9 @@ pub(crate) fn maybe_word<'de, D: Deserializer<'de>>(
 }
 
 /// The place of a session's record. Created by listing a store, never from an id that was typed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
 pub struct Locator {
     /// The session id.
     pub id: String,
@@ -91,10 +97,11 @@ pub struct Locator {
 }
 
 /// One session, or one live process without a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Target {
     /// Its adapter.
-    pub adapter: &'static str,
+    #[serde(deserialize_with = "word")]
+    pub adapter: InternedName,
     /// Its home.
     pub root: String,
     /// Its record; `None` for a process without a session.

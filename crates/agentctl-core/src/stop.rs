@@ -18,6 +18,8 @@ mod tree;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::adapters::control::{Control, Mark, Stop};
 use crate::adapters::{Adapter, Root};
@@ -30,7 +32,7 @@ use crate::model::{
 };
 use crate::orders::{self, Objection};
 pub use failed_launch::{FailedLaunchReport, end_run};
-pub use report::{EndedProcess, How, Left, Report, StopVerdict, Survivor};
+pub use report::{EndedProcess, How, Left, Report, StopFailureCode, StopVerdict, Survivor};
 use run_folders::RunFolders;
 use tree::{Other, Roots, Tree};
 
@@ -44,17 +46,24 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Options of a stop.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StopOptions {
     /// Kill without asking first.
     pub force: bool,
-    /// Timeout of the whole stop.
-    pub timeout: Option<Duration>,
+    /// Timeout of the whole stop of one session, in milliseconds.
+    pub timeout_ms: Option<u64>,
+}
+
+impl StopOptions {
+    fn timeout(self) -> Option<Duration> {
+        self.timeout_ms.map(Duration::from_millis)
+    }
 }
 
 /// Stops one session, or one agent process without a session.
 #[must_use]
-pub fn stop(fleet: &Fleet, target: &Target, options: Options) -> Report {
+pub fn stop(fleet: &Fleet, target: &Target, options: StopOptions) -> Report {
     let inspected = fleet::inspect(fleet, target);
     let Some(session) = inspected.session.clone() else {
         let verdict = if inspected.faults.is_empty() {
@@ -84,7 +93,7 @@ pub fn stop(fleet: &Fleet, target: &Target, options: Options) -> Report {
         options,
         adapter,
         control,
-        deadline: Instant::now() + options.timeout.unwrap_or(STOP_TIMEOUT),
+        deadline: Instant::now() + options.timeout().unwrap_or(STOP_TIMEOUT),
         faults: inspected.faults,
         ended: Vec::new(),
         survivors: Vec::new(),
@@ -128,7 +137,7 @@ fn precheck(session: &Session) -> Option<StopVerdict> {
 struct Stopping<'a> {
     fleet: &'a Fleet,
     target: &'a Target,
-    options: Options,
+    options: StopOptions,
     adapter: &'static dyn Adapter,
     control: &'a dyn Control,
     deadline: Instant,
@@ -265,7 +274,7 @@ impl Stopping<'_> {
                 let why = "its process serves other sessions and is never signalled";
                 return Err(StopVerdict::Refused(why.into(), None));
             }
-            if self.options.timeout.is_none() {
+            if self.options.timeout_ms.is_none() {
                 self.deadline += ladder.iter().map(|(_, time)| *time).sum();
             }
         }

@@ -24,7 +24,7 @@ use agentctl_core::fleet::{Adapters, Fleet};
 use agentctl_core::host::{Deadlines, Host};
 use agentctl_core::kernel::{Brief, Kernel, Process};
 use agentctl_core::model::{Join, Locator, Message, ProcId, Session, Target, Time};
-use agentctl_core::stop::{self, Options, Report, StopVerdict};
+use agentctl_core::stop::{self, Report, StopOptions, StopVerdict};
 use rustix::process::Signal;
 use testkit::{Echo, sandboxed};
 
@@ -157,7 +157,11 @@ fn stop(pid: Option<u32>, force: bool) -> Report {
     });
     let locator = Locator { id: "forged".into(), path: None, parent: None };
     let target = Target { adapter: "credulous", root: HOME.into(), session: Some(locator), pid };
-    stop::stop(&Fleet::new(Arc::clone(&host), ALL), &target, Options { force, timeout: None })
+    stop::stop(
+        &Fleet::new(Arc::clone(&host), ALL),
+        &target,
+        StopOptions { force, timeout_ms: None },
+    )
 }
 
 fn named() -> Echo {

@@ -4,8 +4,11 @@
 //! asked only if it has the same fingerprint: same home, configuration and program. Connections and answers
 //! have timeouts, and lines a maximum length.
 
+pub mod start;
+mod wire;
+
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -16,11 +19,12 @@ use agentctl_core::host::{BASE_DIRECTORIES, Gateway, Host, Secret};
 use agentctl_core::kernel::Process;
 use agentctl_core::marks;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
+use self::wire::Wire;
 use crate::place::{ConnectError, Place};
-use crate::protocol::{Encoding, Hello, PROTOCOL, PackedList, Refusal, Request, Welcome};
-use crate::ui::Ui;
+use crate::protocol::{
+    Encoding, Hello, Notification, PROTOCOL, PackedList, Refusal, Request, Welcome,
+};
 
 /// A command that can answer by itself waits for `hello` this fraction of `[deadline] live`: 200 ms by default.
 const HELLO_FRACTION: u32 = 10;
@@ -31,7 +35,7 @@ const MAX_ANSWER_BYTES: usize = 128 << 20;
 /// Maximum number of rows in an answer: a row needs more memory than its bytes.
 const MAX_ROWS: usize = 1_000_000;
 /// Pause before reconnecting after the daemon closed the connection before its `hello`: it may be ending.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
+const HELLO_RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Returns a hash of everything that decides the answers of this process: program, home, user, settings,
 /// variables. A daemon with another hash could answer differently.
@@ -113,6 +117,8 @@ pub enum ClientError {
     Refused(Refusal),
     /// The connection broke.
     Connection(io::Error),
+    /// The answer is not one of this program's daemon.
+    Invalid(String),
 }
 
 impl std::fmt::Display for ClientError {
@@ -127,16 +133,25 @@ impl std::fmt::Display for ClientError {
             Self::OtherVersion(why) => write!(f, "the daemon is of another version: {why}"),
             Self::Refused(refusal) => write!(f, "the daemon refused: {}", refusal.message),
             Self::Connection(error) => write!(f, "the daemon could not be asked: {error}"),
+            Self::Invalid(why) => write!(f, "the daemon could not be asked: {why}"),
         }
     }
 }
 
 impl ClientError {
-    /// Warns if a listener is there that is not believed to be this user's daemon.
-    pub fn warn_if_untrusted(&self, ui: &mut Ui) {
-        if matches!(self, Self::Untrusted(_)) {
-            ui.warn(&self.to_string());
-        }
+    /// Returns the warning for a listener that is not believed to be this user's daemon. Without a listener there
+    /// is none.
+    #[must_use]
+    pub fn untrusted_warning(&self) -> Option<String> {
+        matches!(self, Self::Untrusted(_)).then(|| self.to_string())
+    }
+
+    /// Says whether the daemon closed the connection: it may have ended, and the next one may answer.
+    #[must_use]
+    pub fn is_closed_by_peer(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        let closed = |kind| matches!(kind, BrokenPipe | ConnectionReset | UnexpectedEof);
+        matches!(self, Self::Connection(error) if closed(error.kind()))
     }
 }
 
@@ -188,40 +203,6 @@ pub struct Client {
     pub welcome: Welcome,
 }
 
-#[derive(Debug)]
-struct Wire {
-    stream: BufReader<UnixStream>,
-    next: u64,
-}
-
-/// A request in its frame.
-#[derive(Serialize)]
-struct OutgoingCall<'a> {
-    jsonrpc: &'static str,
-    id: u64,
-    #[serde(flatten)]
-    request: &'a Request,
-}
-
-#[derive(Deserialize)]
-struct Reply<T> {
-    // Otherwise a result that is `null` would count as missing.
-    #[serde(default = "Option::default")]
-    result: Option<T>,
-    #[serde(default)]
-    error: Option<Refusal>,
-}
-
-/// Parses an answer.
-fn answer<T: DeserializeOwned>(line: &[u8]) -> Result<T, ClientError> {
-    let reply: Reply<T> = serde_json::from_slice(line).map_err(invalid)?;
-    match (reply.result, reply.error) {
-        (_, Some(refusal)) => Err(ClientError::Refused(refusal)),
-        (Some(result), None) => Ok(result),
-        (None, None) => Err(invalid("it answered neither yes nor no")),
-    }
-}
-
 impl Client {
     /// Connects and sends `hello`. Both together have one timeout.
     pub fn connect(place: &Place, limit: Duration) -> Result<Self, ClientError> {
@@ -229,7 +210,7 @@ impl Client {
         let hello = Request::Hello(Hello { protocol: PROTOCOL, encoding: Encoding::Postcard });
         loop {
             let stream = place.connect(until)?;
-            let mut wire = Wire { stream: BufReader::with_capacity(1 << 16, stream), next: 0 };
+            let mut wire = Wire::new(stream);
             let left = until.saturating_duration_since(Instant::now());
             match wire.call(&hello, left) {
                 Ok(welcome) => return Ok(Self { wire, welcome }),
@@ -240,11 +221,11 @@ impl Client {
                     return Err(ClientError::OtherVersion(refusal.message));
                 }
                 // Either the daemon was ending, and a new connection finds none; or it is full.
-                Err(ClientError::Connection(error)) if is_closed_by_peer(&error) => {
+                Err(error) if error.is_closed_by_peer() => {
                     if Instant::now() >= until {
                         return Err(ClientError::Busy);
                     }
-                    std::thread::park_timeout(RECONNECT_PAUSE);
+                    std::thread::park_timeout(HELLO_RETRY_PAUSE);
                 }
                 Err(other) => return Err(other),
             }
@@ -293,110 +274,18 @@ impl Client {
 
     /// Returns a handle with which the connection can be ended from another thread.
     pub fn handle(&self) -> io::Result<UnixStream> {
-        self.wire.stream.get_ref().try_clone()
+        self.wire.handle()
     }
 
-    /// Reads the next notification; without a limit it waits for ever.
-    pub fn line(&mut self, limit: Option<Duration>) -> Result<Vec<u8>, ClientError> {
-        self.wire.line(limit.map(|limit| Instant::now() + limit))
-    }
-}
-
-impl Wire {
-    fn call<T: DeserializeOwned>(
-        &mut self,
-        request: &Request,
-        limit: Duration,
-    ) -> Result<T, ClientError> {
-        answer(&self.ask(request, limit)?)
+    /// Waits for the next notification, without a limit.
+    pub fn notification(&mut self) -> Result<Notification, ClientError> {
+        serde_json::from_slice(&self.wire.line(None)?).map_err(invalid)
     }
 
-    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Vec<u8>, ClientError> {
+    /// Waits until the daemon closes the connection; says whether it did in this time.
+    pub fn is_closed_within(&mut self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
-        self.next += 1;
-        let call = OutgoingCall { jsonrpc: "2.0", id: self.next, request };
-        let call = serde_json::to_string(&call).map_err(invalid)?;
-        let stream = self.stream.get_mut();
-        // A timeout of zero is an error.
-        let limit = limit.max(Duration::from_millis(1));
-        stream.set_write_timeout(Some(limit)).map_err(ClientError::Connection)?;
-        let sent = stream.write_all(format!("{call}\n").as_bytes());
-        // Also read after a failed write: the daemon may have sent a reason before it closed.
-        match (self.line(Some(until)), sent) {
-            (Ok(line), _) => Ok(line),
-            (Err(_), Err(error)) => Err(timeout_or_error(error)),
-            (Err(error), Ok(())) => Err(error),
-        }
-    }
-
-    /// Reads one frame: its length in four bytes, the lowest first, and that many bytes.
-    fn frame(&mut self, until: Instant, allowed: usize) -> Result<Vec<u8>, ClientError> {
-        let length = self.exactly(4, until)?;
-        let length = u32::from_le_bytes(length.try_into().unwrap_or_default());
-        match usize::try_from(length) {
-            Ok(length) if length <= allowed => self.exactly(length, until),
-            _ => Err(too_long()),
-        }
-    }
-
-    /// Reads this many bytes. Memory is taken as they arrive.
-    fn exactly(&mut self, length: usize, until: Instant) -> Result<Vec<u8>, ClientError> {
-        let mut bytes = Vec::new();
-        while bytes.len() < length {
-            let buffer = self.fill(Some(until))?;
-            let used = buffer.len().min(length - bytes.len());
-            bytes.extend_from_slice(&buffer[..used]);
-            self.stream.consume(used);
-        }
-        Ok(bytes)
-    }
-
-    /// Returns bytes that have arrived, at least one; waits for it until this moment, or for ever.
-    fn fill(&mut self, until: Option<Instant>) -> Result<&[u8], ClientError> {
-        while self.stream.buffer().is_empty() {
-            let left = until.map(|u| u.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|l| l.is_zero()) {
-                return Err(ClientError::TimedOut);
-            }
-            self.stream.get_mut().set_read_timeout(left).map_err(ClientError::Connection)?;
-            match self.stream.fill_buf() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(timeout_or_error(error)),
-                Ok([]) => return Err(ClientError::Connection(io::ErrorKind::UnexpectedEof.into())),
-                Ok(_) => {}
-            }
-        }
-        Ok(self.stream.buffer())
-    }
-
-    fn line(&mut self, until: Option<Instant>) -> Result<Vec<u8>, ClientError> {
-        let mut line = Vec::new();
-        loop {
-            let buffer = self.fill(until)?;
-            let end = memchr::memchr(b'\n', buffer);
-            let used = end.map_or(buffer.len(), |at| at + 1);
-            line.extend_from_slice(&buffer[..end.unwrap_or(used)]);
-            self.stream.consume(used);
-            if line.len() > MAX_ANSWER_BYTES {
-                return Err(too_long());
-            }
-            if end.is_some() {
-                return Ok(line);
-            }
-        }
-    }
-}
-
-fn is_closed_by_peer(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
-}
-
-/// Maps a timeout to `TimedOut`, any other error to `Connection`.
-fn timeout_or_error(error: io::Error) -> ClientError {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ClientError::TimedOut,
-        _ => ClientError::Connection(error),
+        matches!(self.wire.line(Some(until)), Err(ClientError::Connection(_)))
     }
 }
 
@@ -405,5 +294,5 @@ fn too_long() -> ClientError {
 }
 
 fn invalid(why: impl ToString) -> ClientError {
-    ClientError::Connection(io::Error::other(why.to_string()))
+    ClientError::Invalid(why.to_string())
 }

@@ -40,8 +40,8 @@ pub use self::keys::{Key, KeyType, Part, keys};
 pub(crate) use self::settings::{DESKTOP_PROGRAM, check_token};
 pub use self::settings::{MetricsSettings, NotifySettings};
 pub use self::show::{ConfigDocument, ConfigSetting, SettingSource};
-pub use self::webhook::WebhookEndpoint;
 pub(crate) use self::webhook::secret_key;
+pub use self::webhook::{WebhookEndpoint, check_address};
 use crate::failure::{Failure, Kind};
 
 /// The configuration file without the tables of adapters.
@@ -92,6 +92,14 @@ struct Deadline {
 /// A duration as typed: `30s`, `10m`, `2h`, `7d`, `500ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Duration);
+
+impl Span {
+    /// Returns the duration in milliseconds.
+    #[must_use]
+    pub fn millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+}
 
 impl std::str::FromStr for Span {
     type Err = String;

@@ -1,5 +1,7 @@
 //! The only room that prints: data on stdout, messages on stderr. Colour is never the only carrier of meaning.
 
+mod pager;
+
 use std::io::{self, IsTerminal, Write};
 
 use agentctl_core::model::{Fault, Status};

@@ -161,6 +161,15 @@ pub trait Store: Sync {
     /// Returns the sessions written since that time, from file names; subagents are left out.
     fn history(&self, since_ms: Option<i64>) -> Found<Locator>;
 
+    /// Returns the same as [`Store::history`], and shows the id of every session that [`Store::find`] may
+    /// return, subagents included. A table shortens its ids against these.
+    fn history_seeing(&self, since_ms: Option<i64>, see: &mut dyn FnMut(&str)) -> Found<Locator> {
+        for locator in self.find("").rows {
+            see(&locator.id);
+        }
+        self.history(since_ms)
+    }
+
     /// Looks for a session by its complete id at the one place where it must be, without listing a
     /// directory.
     fn expected(&self, _id: &str) -> Option<Locator> {

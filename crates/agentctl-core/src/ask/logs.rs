@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Fleet, NotOne};
+use super::{Fleet, NotOne, ResolvedTarget};
 use crate::model::{Fault, Message, SCHEMA_VERSION};
 use crate::transcript::TranscriptError;
 
-/// The answer to `session.logs` on the socket. `agentctl logs --json` prints one message a line.
+/// The answer to `logs`. `agentctl logs --json` prints one message a line, and goes on with `-f`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct LogsDocument {
     /// The version of this document.
@@ -30,7 +30,7 @@ pub enum NoLogs {
 impl Fleet {
     /// Returns the last messages of the one session that a text names.
     pub fn logs(&self, text: &str, count: usize) -> Result<LogsDocument, NoLogs> {
-        let (target, faults) = self.target(text).map_err(NoLogs::NotOne)?;
+        let ResolvedTarget { target, faults } = self.target(text).map_err(NoLogs::NotOne)?;
         let messages = self.transcript(&target).and_then(|mut transcript| transcript.last(count));
         let messages = messages.map_err(NoLogs::Unread)?;
         Ok(LogsDocument { schema_version: SCHEMA_VERSION, messages, faults })

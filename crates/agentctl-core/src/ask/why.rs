@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Fleet, InspectedSession, NotOne};
-use crate::model::{Evidence, Outcome, ReasonKind, Session, Status};
+use super::{Fleet, NotOne};
+use crate::model::{Evidence, Fault, Outcome, Reason, ReasonKind, Session, Status};
 use crate::text::one_line;
 
 /// The answer to `why --json`.
@@ -20,6 +20,18 @@ pub struct WhyDocument {
     pub evidence: Vec<Evidence>,
 }
 
+/// The answer to `why`, with the facts beside the explanation. `agentctl why --json` prints the explanation
+/// alone.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct ExplainedSession {
+    /// The status and the evidence behind it.
+    pub explanation: WhyDocument,
+    /// Remarks about the session.
+    pub notes: Vec<String>,
+    /// The sources that could not be asked.
+    pub faults: Vec<Fault>,
+}
+
 impl WhyDocument {
     fn of(session: &Session) -> Self {
         Self {
@@ -33,9 +45,20 @@ impl WhyDocument {
 
 impl Fleet {
     /// Explains the status of the one session that a text names.
-    pub fn why(&self, text: &str) -> Result<(WhyDocument, InspectedSession), NotOne> {
+    pub fn why(&self, text: &str) -> Result<ExplainedSession, NotOne> {
         let inspected = self.status(text)?;
-        Ok((WhyDocument::of(&inspected.session), inspected))
+        let explanation = WhyDocument::of(&inspected.session);
+        let (notes, faults) = (inspected.session.notes, inspected.faults);
+        Ok(ExplainedSession { explanation, notes, faults })
+    }
+}
+
+/// Returns the detail of a status in a few words: `tool: npm test`.
+#[must_use]
+pub fn reason_text(reason: &Reason) -> String {
+    match &reason.detail {
+        Some(detail) => format!("{}: {}", reason.kind.word(), one_line(detail)),
+        None => reason.kind.word().to_owned(),
     }
 }
 
@@ -67,9 +90,6 @@ fn verdict(session: &Session) -> String {
             _ => "no process serves it",
         },
     };
-    let detail = session.reason.as_ref().map(|r| match &r.detail {
-        Some(detail) => format!(" ({}: {})", r.kind.word(), one_line(detail)),
-        None => format!(" ({})", r.kind.word()),
-    });
+    let detail = session.reason.as_ref().map(|reason| format!(" ({})", reason_text(reason)));
     format!("{subject} is {}: {because}{}", session.status.word(), detail.unwrap_or_default())
 }

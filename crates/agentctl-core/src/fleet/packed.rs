@@ -4,15 +4,19 @@
 //! 150 MB. A packed row is its fields one after another, and becomes a session again when it is shown.
 
 mod encoding;
+mod short_list;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
+use self::short_list::{short_cow, short_list};
 use super::order::Placed;
+use super::short_ids::Typed;
 use super::verdict;
 use crate::model::{
     Evidence, Exit, Fault, InternedName, Join, Listing, Outcome, ProcId, Reason, SCHEMA_VERSION,
@@ -28,6 +32,8 @@ pub(super) struct Packed {
     newest: Option<Time>,
     pid: Option<u32>,
     is_child: bool,
+    /// How many bytes of its id a table shows.
+    id_bytes: u8,
     /// The last piece of evidence, where the row packed before has the same.
     shared: Option<Arc<Evidence>>,
     /// A [`Flat`].
@@ -53,6 +59,7 @@ struct Flat<'a> {
     native_key: Option<&'a str>,
     reason: Cow<'a, Option<Reason>>,
     outcome: Option<Outcome>,
+    #[serde(deserialize_with = "short_list")]
     processes: Vec<FlatProcess<'a>>,
     hosted: bool,
     cwd: Option<&'a str>,
@@ -68,7 +75,9 @@ struct Flat<'a> {
     cost_usd: Option<f64>,
     group: Option<&'a str>,
     run: Option<&'a str>,
+    #[serde(deserialize_with = "short_cow")]
     notes: Cow<'a, [String]>,
+    #[serde(deserialize_with = "short_cow")]
     evidence: Cow<'a, [Evidence]>,
     open_call: Option<&'a str>,
 }
@@ -113,6 +122,7 @@ impl Packer {
             newest: session.last_activity_at.or(session.started_at),
             pid: session.pid,
             is_child: session.parent.is_some(),
+            id_bytes: u8::MAX,
             shared,
             bytes: flat_bytes(session, own).into_boxed_slice(),
         }
@@ -195,6 +205,12 @@ fn flat_bytes(session: &Session, own_evidence: &[Evidence]) -> Vec<u8> {
 impl Packed {
     fn head(&self) -> Head<'_> {
         postcard::take_from_bytes(&self.bytes).map(|(head, _)| head).unwrap_or_default()
+    }
+
+    /// Says why its bytes cannot be unpacked, if so.
+    fn check(&self) -> Result<(), postcard::Error> {
+        let (_, behind) = postcard::take_from_bytes::<Flat<'_>>(&self.bytes)?;
+        if behind.is_empty() { Ok(()) } else { Err(postcard::Error::SerdeDeCustom) }
     }
 
     pub(super) fn unpack(&self) -> Session {
@@ -280,7 +296,32 @@ impl Rows {
     pub fn of(sessions: &[Session]) -> Self {
         let mut packer = Packer::default();
         let packed = sessions.iter().map(|session| packer.pack(session)).collect();
-        Self { packed, faults: Vec::new() }
+        let mut rows = Self { packed, faults: Vec::new() };
+        rows.shorten_ids(&[], &[]);
+        rows
+    }
+
+    /// Decides how much of each id a table shows. `others` are further ids that a prefix is compared with: those
+    /// of all history, or of adapters that were left out. A subagent that is not among them is shown with its
+    /// whole id.
+    pub(super) fn shorten_ids(&mut self, others: &[Box<str>], names: &[String]) {
+        let ids = self.packed.iter().filter_map(|row| row.id());
+        let ids = ids.chain(others.iter().map(|id| &**id)).collect();
+        let typed = Typed::new(ids, names.iter().map(String::as_str).collect());
+        let listed: HashSet<&str> = if self.packed.iter().any(|row| row.is_child) {
+            others.iter().map(|id| &**id).collect()
+        } else {
+            HashSet::new()
+        };
+        let bytes = |row: &Packed| {
+            let id = row.id().unwrap_or_default();
+            let is_whole = row.is_child && !listed.contains(id);
+            if is_whole { u8::MAX } else { u8::try_from(typed.length(id)).unwrap_or(u8::MAX) }
+        };
+        let lengths: Vec<u8> = self.packed.iter().map(bytes).collect();
+        for (row, length) in self.packed.iter_mut().zip(lengths) {
+            row.id_bytes = length;
+        }
     }
 
     /// Returns how many rows there are.
@@ -307,6 +348,14 @@ impl Rows {
         self.packed.get(at)?.id()
     }
 
+    /// Returns the part of the session id that a table shows: every command accepts it.
+    #[must_use]
+    pub fn short_id(&self, at: usize) -> Option<&str> {
+        let row = self.packed.get(at)?;
+        let id = row.id()?;
+        Some(id.get(..usize::from(row.id_bytes)).unwrap_or(id))
+    }
+
     /// Returns the parent of one row, for a subagent.
     #[must_use]
     pub fn parent(&self, at: usize) -> Option<&str> {
@@ -316,6 +365,11 @@ impl Rows {
     /// Returns the rows, one after another.
     pub fn iter(&self) -> impl Iterator<Item = Session> {
         self.packed.iter().map(Packed::unpack)
+    }
+
+    /// Returns the rows of live sessions. No other row is unpacked.
+    pub fn live(&self) -> impl Iterator<Item = Session> {
+        self.packed.iter().filter(|row| row.status.is_live()).map(Packed::unpack)
     }
 
     /// Unpacks all rows.
@@ -336,7 +390,7 @@ impl Rows {
             if row.id().is_some_and(|id| is_changed(row.adapter, id)) {
                 let mut session = row.unpack();
                 change(&mut session);
-                *row = packer.pack(&session);
+                *row = Packed { id_bytes: row.id_bytes, ..packer.pack(&session) };
             }
         }
     }
@@ -411,6 +465,7 @@ mod tests {
         let rows = Rows::of(&sessions);
         assert_eq!(rows.iter().collect::<Vec<_>>(), sessions);
         assert_eq!(rows.id(2), Some("two"));
+        assert_eq!(rows.short_id(2), Some("two"));
         assert_eq!((rows.parent(0), rows.parent(1)), (Some("parent"), None));
         for (packed, session) in rows.packed.iter().zip(&sessions) {
             assert_eq!(packed.id(), session.id());

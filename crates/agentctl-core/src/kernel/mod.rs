@@ -32,7 +32,9 @@ pub use self::user::user_name;
 pub use platform::{
     ExitWatch, Held, Kernel, NewestPid, give_back_memory, keep_memory_together, release_later,
 };
-pub use spawn::{Attended, Spawn, Stdio, adopt_orphans, become_program, inherited, reap};
+pub use spawn::{
+    Attended, Spawn, Stdio, adopt_orphans, become_program, inherited, reap, start_reader,
+};
 
 use crate::model::{ProcId, Time};
 

@@ -131,6 +131,17 @@ impl Spawn {
     }
 }
 
+/// Starts a program on the terminal of this process, to show what is written to its standard input. The program
+/// is run directly, without a shell.
+pub fn start_reader(
+    program: &OsStr,
+    args: &[OsString],
+    set: &[(OsString, OsString)],
+) -> io::Result<Child> {
+    let mut command = command(Path::new(program), args, set, &[]);
+    command.stdin(std::process::Stdio::piped()).spawn()
+}
+
 /// The default action of a signal.
 const SIG_DFL: usize = 0;
 

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Options, Report, STOP_TIMEOUT, StopVerdict};
+use super::{Report, STOP_TIMEOUT, StopOptions, StopVerdict};
 use crate::adapters::control::Control;
 use crate::adapters::{Adapter, Root};
 use crate::fleet::{self, Fleet, Inspected};
@@ -25,7 +25,7 @@ pub(super) fn stop(
     target: &Target,
     (adapter, control): (&'static dyn Adapter, &dyn Control),
     inspected: Inspected,
-    options: Options,
+    options: StopOptions,
 ) -> Report {
     let Some(session) = inspected.session.clone() else {
         return Report::bare(StopVerdict::Already, inspected);
@@ -38,7 +38,7 @@ pub(super) fn stop(
     if !works(&session) {
         return Report::bare(StopVerdict::Already, inspected);
     }
-    let until = Instant::now() + options.timeout.unwrap_or(STOP_TIMEOUT);
+    let until = Instant::now() + options.timeout().unwrap_or(STOP_TIMEOUT);
     let look = fleet::look(fleet, until.saturating_duration_since(Instant::now()));
     let roots = fleet::roots_of(fleet, adapter.name(), fleet.host.deadlines.live).rows;
     let root = Root::find(&roots, &session.root);

@@ -72,6 +72,18 @@ pub enum StopVerdict {
     Failed(String),
 }
 
+/// Why a session could not be stopped, as a stable code for scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum StopFailureCode {
+    /// The stop would be unsafe or is not supported.
+    Refused,
+    /// Whether the session is still served is unknown.
+    Unknown,
+    /// The session, or a process that it may have started, lives on.
+    Failed,
+}
+
 impl From<Objection> for StopVerdict {
     fn from(objection: Objection) -> Self {
         match objection {
@@ -109,6 +121,14 @@ impl Report {
     #[must_use]
     pub fn was_idle(&self) -> bool {
         self.before.as_ref().is_some_and(|session| session.status == Status::Idle)
+    }
+
+    /// Returns the pids of the ended processes that served the session before the stop.
+    #[must_use]
+    pub fn ended_agents(&self) -> Vec<u32> {
+        let agents = self.before.as_ref().map(|session| session.processes.as_slice());
+        let agents = agents.unwrap_or_default().iter().map(|process| process.id.pid);
+        agents.filter(|pid| self.ended.iter().any(|ended| ended.pid == *pid)).collect()
     }
 
     pub(super) fn bare(verdict: StopVerdict, inspected: Inspected) -> Self {

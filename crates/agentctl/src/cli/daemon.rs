@@ -18,12 +18,12 @@ use clap::{Args, Subcommand};
 
 use crate::client::{self, Client, ClientError, HELLO_TIMEOUT, Server};
 use crate::config::Loaded;
+use crate::daemon;
 use crate::daemon::service::{self, Manager};
-use crate::daemon::status::DaemonStatus;
-use crate::daemon::{self, start};
 use crate::face::age;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::place::Place;
+use crate::protocol::DaemonStatus;
 use crate::protocol::{Ending, NoParams, Request};
 use crate::text::one_line;
 use crate::ui::Ui;
@@ -131,7 +131,7 @@ fn run(ui: &mut Ui, loaded: Loaded, place: &Place, ready: Option<RawFd>) -> Outc
     let failed = |error: std::io::Error| Failure::new(Kind::Failed, error.to_string());
     let ready = ready.map(kernel::inherited).transpose().map_err(failed)?.map(File::from);
     if let Err(failure) = loaded.check_daemon() {
-        start::report_refusal(ready, failure.message());
+        daemon::report_refusal(ready, failure.message());
         return Err(failure);
     }
     let Some(right) = place.take().map_err(failed)? else {
@@ -159,7 +159,7 @@ fn start(ui: &mut Ui, loaded: &Loaded) -> Outcome {
             Err(why) => ui.warn(&format!("{why}; starting it without")),
         }
     }
-    let (mut client, fresh) = start::ensure(host)?;
+    let (mut client, fresh) = client::start::ensure(host)?;
     let pid = client.welcome.pid;
     ui.note(&match (managed, fresh) {
         (true, false) => format!("started by the service manager, pid {pid}"),
@@ -196,7 +196,9 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
     let server = client::server(host, place);
     match Client::connect(place, HELLO_TIMEOUT) {
         Err(error @ (ClientError::NotRunning | ClientError::Untrusted(_))) => {
-            error.warn_if_untrusted(ui);
+            if let Some(warning) = error.untrusted_warning() {
+                ui.warn(&warning);
+            }
             ui.note(&match before {
                 Server::Daemon(process) => {
                     format!("stopped by the service manager, pid {}", process.id.pid)
@@ -210,8 +212,7 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
                 client.call(&Request::DaemonShutdown(NoParams {}), STOP_TIMEOUT);
             // The connection ends a moment before the process, which holds the daemon's lock until
             // then.
-            let hung_up = told.is_ok()
-                && matches!(client.line(Some(STOP_TIMEOUT)), Err(ClientError::Connection(_)));
+            let hung_up = told.is_ok() && client.is_closed_within(STOP_TIMEOUT);
             let gone = match &server {
                 Server::Daemon(process) => has_gone(host, &process.id),
                 Server::Unknown | Server::Other(_) => true,
@@ -277,11 +278,13 @@ fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
             status.clone()
         }
         Err(error @ (ClientError::NotRunning | ClientError::Untrusted(_))) => {
-            error.warn_if_untrusted(ui);
+            if let Some(warning) = error.untrusted_warning() {
+                ui.warn(&warning);
+            }
             let (socket, log) = (place.socket(), place.log());
             DaemonStatus::absent(socket.display().to_string(), log.display().to_string())
         }
-        Err(error) => return Err(start::unasked(&error)),
+        Err(error) => return Err(client::start::unasked(&error)),
     };
     if json {
         ui.json(&status)?;
@@ -291,7 +294,7 @@ fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
         }
     }
     if !status.running {
-        return Ok(ExitCode::from(1));
+        return Ok(ExitCode::from(Kind::Failed.exit_code()));
     }
     Ok(super::answered(ui, &status.faults))
 }
@@ -461,7 +464,7 @@ fn stop_quietly(host: &Arc<Host>) {
     if let Ok(mut client) = Client::connect(&Place::of(host), HELLO_TIMEOUT) {
         let _told: Result<Ending, _> =
             client.call(&Request::DaemonShutdown(NoParams {}), STOP_TIMEOUT);
-        let _ended = client.line(Some(STOP_TIMEOUT));
+        let _ended = client.is_closed_within(STOP_TIMEOUT);
     }
 }
 

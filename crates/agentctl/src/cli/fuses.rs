@@ -1,38 +1,25 @@
 //! `agentctl fuse set|extend|cancel`, `fuses`: timers with actions that a person sets.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use agentctl_core::ask::Fleet;
-use agentctl_core::fuses::{
-    self, Action, Bound, Conditions, Fuse, FuseError, FuseOrder, FuseState, cancel, clear, extend,
-    set,
-};
+use agentctl_core::ask::{ExtendFuseRequest, Fleet, FuseRequest, FuseSelector, MAX_COMMAND_BYTES};
+use agentctl_core::fleet::{shortened, unique_prefixes};
+use agentctl_core::fuses::{Action, Conditions, Fuse, FuseState};
 use agentctl_core::host::Host;
-use agentctl_core::{hooks, marks};
 use anstyle::{AnsiColor, Style};
 use clap::{Args, Subcommand};
 
-use super::locks::{directory, short, shown};
 use super::table;
-use crate::config::{Loaded, Span, WebhookEndpoint};
-use crate::face::{age, local_minute};
-use crate::failure::{Failure, Kind, Outcome};
+use crate::config::{Loaded, Span};
+use crate::face::{
+    FuseSet, age, extend_fuse, fuse_actions, fuse_conditions, fuse_name, fuse_not_changed,
+    fuse_target, local_minute, set_fuse,
+};
+use crate::failure::Outcome;
 use crate::session_table;
 use crate::text::one_line;
 use crate::ui::Ui;
-
-/// Longest label, in characters.
-const MAX_LABEL_CHARS: usize = 200;
-/// Longest command, in bytes.
-const MAX_COMMAND_BYTES: usize = 16 << 10;
-/// Longest address, in bytes.
-const MAX_URL_BYTES: usize = 2000;
-/// Time to live of a fuse without any condition.
-const DEFAULT_TTL_MS: u64 = 10 * 60_000;
-/// Shortest prefix of an id that is accepted.
-const MIN_PREFIX_CHARS: usize = 4;
 
 /// Set, extend or cancel a fuse: a timer with actions
 #[derive(Subcommand)]
@@ -90,6 +77,17 @@ struct WhenArgs {
     max_cost: Option<f64>,
 }
 
+impl WhenArgs {
+    fn conditions(&self) -> Conditions {
+        Conditions {
+            ttl_ms: self.ttl.map(Span::millis),
+            idle_ms: self.idle.map(Span::millis),
+            max_runtime_ms: self.max_runtime.map(Span::millis),
+            max_cost_usd: self.max_cost,
+        }
+    }
+}
+
 /// Start the time of a fuse again, or give it other conditions
 ///
 /// Without a condition its --ttl starts again as it was. A condition that is given takes the place of
@@ -121,6 +119,13 @@ struct WhichArgs {
     /// The one of this label
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
+}
+
+impl WhichArgs {
+    fn selector(self) -> FuseSelector {
+        let Self { which, session, label } = self;
+        FuseSelector { session, directory_or_id: which, label }
+    }
 }
 
 /// Show the fuses, the next to burn down first
@@ -161,103 +166,51 @@ fn dollars(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn cmd_fuse(ui: &mut Ui, loaded: &Loaded, command: FuseCommand) -> Outcome {
-    let host = &loaded.host;
     match command {
-        FuseCommand::Set(args) => {
-            for action in &args.on_expire {
-                if matches!(action, Action::Webhook { .. }) {
-                    loaded.check_daemon()?;
-                }
-                check_address(&loaded.webhooks, action)?;
-            }
-            cmd_set(ui, &loaded.fleet(), args)
-        }
-        FuseCommand::Extend(args) => cmd_extend(ui, host, &args),
-        FuseCommand::Cancel(args) => cmd_cancel(ui, host, &args),
+        FuseCommand::Set(args) => cmd_set(ui, loaded, args),
+        FuseCommand::Extend(args) => cmd_extend(ui, loaded, args),
+        FuseCommand::Cancel(args) => cmd_cancel(ui, &loaded.fleet(), args),
     }
 }
 
-/// Checks that an event can be sent to an address, as far as that is known without a connection.
-fn check_address(configured: &[WebhookEndpoint], action: &Action) -> Result<(), Failure> {
-    let Action::Webhook { url } = action else { return Ok(()) };
-    let wrong = |why: String| Failure::new(Kind::Usage, format!("--on-expire: the address: {why}"));
-    let unreadable = |why| wrong(why).hint("write it like https://example.org/path");
-    if url.len() > MAX_URL_BYTES {
-        return Err(unreadable(format!("it is longer than {MAX_URL_BYTES} bytes")));
+fn cmd_set(ui: &mut Ui, loaded: &Loaded, args: SetArgs) -> Outcome {
+    let host = &loaded.host;
+    let SetArgs { directory, session, when, on_expire, label } = args;
+    let request = FuseRequest { session, directory, label, when: when.conditions(), on_expire };
+    let changed = set_fuse(loaded, &request)?;
+    let set = &changed.document;
+    if let Some(directory) = set.fuse.directory.as_ref().filter(|_| set.directory_is_missing) {
+        let name = session_table::directory(host, directory);
+        ui.note(&format!("there is no directory {name} yet"));
     }
-    let endpoint = WebhookEndpoint::parse(url).map_err(unreadable)?;
-    match endpoint.never() {
-        // The settings of a configured endpoint were checked with the configuration.
-        Some(why) if !configured.iter().any(|known| known.is_at(&endpoint)) => Err(wrong(why).hint(
-            "a [[webhooks]] with this url and allow_private = true admits this machine and private networks",
-        )),
-        _ => Ok(()),
-    }
-}
-
-fn cmd_set(ui: &mut Ui, fleet: &Fleet, args: SetArgs) -> Outcome {
-    let host = &fleet.host;
-    let label = short("--label", args.label.as_deref(), MAX_LABEL_CHARS)?;
-    let mut when = conditions(host, &args.when)?;
-    if when.is_empty() {
-        when.ttl_ms = Some(DEFAULT_TTL_MS);
-    }
-    let on_expire = if args.on_expire.is_empty() { vec![Action::Event] } else { args.on_expire };
-    let on_expire = on_expire.into_iter().map(|action| findable(host, action));
-    let on_expire = on_expire.collect::<Result<Vec<_>, _>>()?;
-    let bound = match &args.session {
-        Some(text) => session(fleet, text)?,
-        None => place(ui, host, args.directory.as_deref())?,
-    };
-    let (fuse, replaced) =
-        set(host, FuseOrder { bound, label, when, on_expire }).map_err(failed)?;
-    if let Some(replaced) = replaced {
+    if let Some(replaced) = &set.replaced {
         let text =
             format!("it takes the place of one set {} ago", age(host.now(), replaced.set_at));
         ui.note(&text);
     }
-    ui.line(&fuse.id)?;
+    ui.line(&set.fuse.id)?;
     ui.flush()?;
-    say(ui, host, "set", &fuse);
-    ensure_awake(ui, host);
-    Ok(ExitCode::SUCCESS)
+    say(ui, host, "set", &changed)
 }
 
-fn cmd_extend(ui: &mut Ui, host: &Arc<Host>, args: &ExtendArgs) -> Outcome {
-    let change = conditions(host, &args.when)?;
-    let Some(fuse) = find(host, &args.which)? else { return Err(none(host, &args.which)) };
-    let fuse = extend(host, &fuse.id, change).map_err(|error| match error {
-        FuseError::Timeless => {
-            let message = format!("{} has no time that could start again", name(host, &fuse));
-            Failure::new(Kind::Usage, message)
-                .hint("give what is to change: --ttl, --idle, --max-runtime or --max-cost")
-        }
-        error => failed_one(host, &fuse, error),
-    })?;
-    say(ui, host, "extended", &fuse);
-    ensure_awake(ui, host);
-    Ok(ExitCode::SUCCESS)
+fn cmd_extend(ui: &mut Ui, loaded: &Loaded, args: ExtendArgs) -> Outcome {
+    let (which, change) = (args.which.selector(), args.when.conditions());
+    let extended = extend_fuse(loaded, &ExtendFuseRequest { which, change })?;
+    say(ui, &loaded.host, "extended", &extended)
 }
 
-fn cmd_cancel(ui: &mut Ui, host: &Arc<Host>, args: &CancelArgs) -> Outcome {
-    let which = &args.which;
-    let Some(fuse) = find(host, which)? else {
-        // An unreadable fuse is in the file where a readable one would be.
-        if which.session.is_none() {
-            let directory = directory(host, which.which.as_deref())?;
-            let bound = Bound::Directory(directory.to_string_lossy().into_owned());
-            if clear(host, &bound, which.label.as_deref()).map_err(failed)? {
-                ui.note(&format!(
-                    "cancelled what could not be read of {}",
-                    shown(host, &directory)
-                ));
-                return Ok(ExitCode::SUCCESS);
-            }
+fn cmd_cancel(ui: &mut Ui, fleet: &Fleet, args: CancelArgs) -> Outcome {
+    let host = &fleet.host;
+    let cancelled = fleet.cancel_fuse(&args.which.selector());
+    let cancelled = cancelled.map_err(|error| fuse_not_changed(fleet, error))?;
+    ui.note(&match &cancelled.fuse {
+        Some(fuse) => format!("cancelled {}", fuse_name(host, fuse)),
+        None => {
+            let directory = cancelled.directory.unwrap_or_default();
+            let name = session_table::directory(host, &directory);
+            format!("cancelled what could not be read of {name}")
         }
-        return Err(none(host, which));
-    };
-    let fuse = cancel(host, &fuse.id).map_err(|error| failed_one(host, &fuse, error))?;
-    ui.note(&format!("cancelled {}", name(host, &fuse)));
+    });
     Ok(ExitCode::SUCCESS)
 }
 
@@ -270,221 +223,49 @@ pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome
         let whole = report.faults.is_empty();
         ui.note(if whole { "no fuse is set" } else { "no fuse could be shown" });
     } else {
-        for line in lines(ui, host, &report.fuses) {
+        for line in lines(ui, fleet, &report.fuses) {
             ui.line(&line)?;
         }
         ui.flush()?;
         for fuse in &report.fuses {
             if let Some(note) = &fuse.note {
-                ui.warn(&format!("{}: {note}", name(host, fuse)));
+                ui.warn(&format!("{}: {note}", fuse_name(host, fuse)));
             }
         }
     }
     Ok(super::answered(ui, &report.faults))
 }
 
-/// Makes sure that a daemon runs: without it no fuse burns down.
-fn ensure_awake(ui: &mut Ui, host: &Host) {
-    if host.var(marks::NO_DAEMON).is_some() {
-        ui.warn("no daemon is started (AGENTCTL_NO_DAEMON): nothing happens until one runs");
-        return;
-    }
-    match crate::daemon::start::ensure(host) {
-        Ok((client, true)) => ui.note(&format!("started the daemon, pid {}", client.welcome.pid)),
-        Ok((_, false)) => {}
-        Err(why) => {
-            let failure = Failure::from(why);
-            ui.warn(&format!("{failure}: nothing happens until a daemon runs"));
-        }
-    }
-}
-
-fn conditions(host: &Host, args: &WhenArgs) -> Result<Conditions, Failure> {
-    let ms = |name: &str, span: Option<Span>| {
-        let Some(Span(span)) = span else { return Ok(None) };
-        if span.is_zero() {
-            let message = format!("{name}: a fuse for no time at all is none");
-            return Err(Failure::new(Kind::Usage, message));
-        }
-        let ms = u64::try_from(span.as_millis()).ok();
-        let ms = ms.filter(|ms| fuses::after(host.now(), *ms).is_some());
-        let far = || Failure::new(Kind::Usage, format!("{name}: {}", FuseError::TooFar));
-        ms.map(Some).ok_or_else(far)
-    };
-    Ok(Conditions {
-        ttl_ms: ms("--ttl", args.ttl)?,
-        idle_ms: ms("--idle", args.idle)?,
-        max_runtime_ms: ms("--max-runtime", args.max_runtime)?,
-        max_cost_usd: args.max_cost,
-    })
-}
-
-/// Returns the action with its program's absolute path: it is run much later, from another directory.
-fn findable(host: &Host, action: Action) -> Result<Action, Failure> {
-    let Action::Run { mut argv } = action else { return Ok(action) };
-    if let Some(program) = argv.first_mut() {
-        let path = hooks::program(host, program)
-            .map_err(|why| Failure::new(Kind::Failed, format!("--on-expire: {why}")))?;
-        *program = path.to_string_lossy().into_owned();
-    }
-    Ok(Action::Run { argv })
-}
-
-/// Returns the session to which a fuse is bound.
-fn session(fleet: &Fleet, text: &str) -> Result<Bound, Failure> {
-    let (target, _faults) = super::target(fleet, text)?;
-    let Some(locator) = target.session else {
-        let message = format!("`{text}` serves no session yet, so nothing can be bound to it");
-        return Err(Failure::new(Kind::Failed, message).hint("set the fuse on its directory"));
-    };
-    Ok(Bound::Session { adapter: target.adapter.to_owned(), root: target.root, id: locator.id })
-}
-
-/// Returns the directory to which a fuse is bound.
-fn place(ui: &mut Ui, host: &Host, given: Option<&Path>) -> Result<Bound, Failure> {
-    let directory = directory(host, given)?;
-    let name = shown(host, &directory);
-    if !directory.exists() {
-        ui.note(&format!("there is no directory {name} yet"));
-    } else if !directory.is_dir() {
-        return Err(Failure::new(Kind::Failed, format!("{name} is not a directory")));
-    }
-    match directory.into_os_string().into_string() {
-        Ok(directory) => Ok(Bound::Directory(directory)),
-        Err(_) => Err(Failure::new(Kind::Failed, format!("the name of {name} is not UTF-8"))),
-    }
-}
-
-/// Finds the fuse that was named.
-fn find(host: &Host, args: &WhichArgs) -> Result<Option<Fuse>, Failure> {
-    let (all, faults) = fuses::all(host);
-    if let Some(blind) = faults.iter().find(|fault| fault.hides_adapter()) {
-        return Err(Failure::new(Kind::Unanswered, blind.message.clone()));
-    }
-    let begins = |id: &str, text: &str| {
-        id == text || (text.chars().count() >= MIN_PREFIX_CHARS && id.starts_with(text))
-    };
-    let labelled =
-        |f: &&Fuse| args.label.as_ref().is_none_or(|l| f.label.as_deref() == Some(l.trim()));
-    let all: Vec<&Fuse> = all.iter().filter(labelled).collect();
-    let mut found: Vec<&Fuse> = if let Some(text) = &args.session {
-        let id = text.split_once(':').map_or(text.as_str(), |(_, id)| id);
-        all.iter()
-            .filter(|f| f.session.as_deref().is_some_and(|s| begins(s, id)))
-            .copied()
-            .collect()
-    } else {
-        let given = directory(host, args.which.as_deref())?;
-        let here = |f: &&&Fuse| f.directory.as_ref().is_some_and(|d| Path::new(d) == given);
-        all.iter().filter(here).copied().collect()
-    };
-    if let Some(text) = args.which.as_ref().and_then(|w| w.to_str()).filter(|_| found.is_empty()) {
-        found = all.iter().filter(|f| begins(&f.id, text)).copied().collect();
-    }
-    match found.as_slice() {
-        [] => Ok(None),
-        [one] => Ok(Some((*one).clone())),
-        several => {
-            let message = format!("{} fuses are meant by that", several.len());
-            let failure = several.iter().fold(Failure::new(Kind::Ambiguous, message), |f, fuse| {
-                f.candidate(format!("{}  {}", fuse.id, name(host, fuse)))
-            });
-            Err(failure.hint("give its id, or --label"))
-        }
-    }
-}
-
-fn none(host: &Host, args: &WhichArgs) -> Failure {
-    let what = match (&args.session, &args.which) {
-        (Some(session), _) => format!("session `{session}`"),
-        (None, which) => match directory(host, which.as_deref()) {
-            Ok(directory) => shown(host, &directory),
-            Err(failure) => return failure,
-        },
-    };
-    let label = args.label.as_ref().map(|l| format!(" with the label `{l}`")).unwrap_or_default();
-    Failure::new(Kind::NotFound, format!("there is no fuse on {what}{label}"))
-        .hint("`agentctl fuses` shows them all")
-}
-
-fn failed(error: FuseError) -> Failure {
-    match error {
-        FuseError::Busy => Failure::new(Kind::Refused, "others are changing fuses; try again"),
-        error => Failure::new(Kind::Failed, format!("the fuse: {error}")),
-    }
-}
-
-fn failed_one(host: &Host, fuse: &Fuse, error: FuseError) -> Failure {
-    let name = name(host, fuse);
-    match error {
-        // It burnt down or was cancelled at this moment.
-        FuseError::Missing => Failure::new(Kind::NotFound, format!("{name} is gone")),
-        FuseError::Firing => Failure::new(Kind::Refused, format!("{name} has burnt down already"))
-            .hint("what it asks for is being done; `agentctl fuses` shows how far it is"),
-        error => failed(error),
-    }
-}
-
-/// Returns the name of a fuse for messages.
-fn name(host: &Host, fuse: &Fuse) -> String {
-    let label = fuse.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
-    one_line(&format!("the fuse on {}{label}", bound(host, fuse)))
-}
-
-fn bound(host: &Host, fuse: &Fuse) -> String {
-    match (&fuse.directory, &fuse.session) {
-        (Some(directory), _) => session_table::directory(host, directory),
-        (None, Some(id)) => one_line(&format!("{} {id}", fuse.adapter.as_deref().unwrap_or("?"))),
-        (None, None) => "-".into(),
-    }
-}
-
-fn say(ui: &mut Ui, host: &Host, what: &str, fuse: &Fuse) {
+/// Describes the changed fuse, and reports the daemon and the sources that could not be asked.
+fn say(ui: &mut Ui, host: &Host, what: &str, set: &FuseSet) -> Outcome {
+    let fuse = &set.document.fuse;
     let until = fuse.due_at.map(|at| format!(", at {} at the latest", local_minute(at)));
     let text = format!(
         "{what} {}: {}{}; then {}",
-        name(host, fuse),
-        when(fuse),
+        fuse_name(host, fuse),
+        fuse_conditions(fuse),
         until.unwrap_or_default(),
-        actions(fuse)
+        fuse_actions(fuse)
     );
     ui.note(&one_line(&text));
-}
-
-/// Returns its conditions in a few words: `ttl 2h, idle 30m`.
-fn when(fuse: &Fuse) -> String {
-    let spans =
-        [("ttl", fuse.ttl_ms), ("idle", fuse.idle_ms), ("max-runtime", fuse.max_runtime_ms)];
-    let spans = spans.into_iter().filter_map(|(name, ms)| Some(format!("{name} {}", span(ms?))));
-    let cost = fuse.max_cost_usd.map(|usd| format!("max-cost ${usd}"));
-    spans.chain(cost).collect::<Vec<_>>().join(", ")
-}
-
-/// Returns a span in the largest unit that divides it.
-fn span(ms: u64) -> String {
-    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
-    let whole = units.into_iter().find(|(unit, _)| ms >= *unit && ms.is_multiple_of(*unit));
-    whole.map_or_else(|| format!("{ms}ms"), |(unit, name)| format!("{}{name}", ms / unit))
-}
-
-fn actions(fuse: &Fuse) -> String {
-    let words = fuse.on_expire.iter().map(|action| match action {
-        Action::Event => "event".to_owned(),
-        Action::Stop => "stop".to_owned(),
-        Action::Run { argv } => {
-            let argv = argv.iter().map(String::as_str);
-            format!("run:{}", shlex::try_join(argv).unwrap_or_default())
-        }
-        Action::Webhook { url } => format!("webhook:{url}"),
-    });
-    words.collect::<Vec<_>>().join(", ")
+    if let Some(line) = set.daemon.line() {
+        super::print(ui, &line)?;
+    }
+    for fault in &set.document.faults {
+        ui.warn_fault(fault);
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 const HEADER: [&str; 5] = ["ID", "EXPIRES", "WHEN", "TARGET", "THEN"];
 
-fn lines(ui: &Ui, host: &Host, fuses: &[Fuse]) -> Vec<String> {
-    let now = host.now();
-    let cells = |fuse: &Fuse| {
+fn lines(ui: &Ui, fleet: &Fleet, fuses: &[Fuse]) -> Vec<String> {
+    let (host, now) = (&fleet.host, fleet.host.now());
+    let ids: Vec<&str> = fuses.iter().map(|fuse| fuse.id.as_str()).collect();
+    let sessions: Vec<&str> =
+        fuses.iter().map(|fuse| fuse.session.as_deref().unwrap_or_default()).collect();
+    let sessions = shortened(fleet, &sessions);
+    let cells = |((fuse, id), session): ((&Fuse, &str), &String)| {
         let (style, expires) = match (fuse.state, fuse.due_at) {
             (FuseState::Burning, Some(at)) if at > now => (Style::new(), age(at, now)),
             (FuseState::Burning, Some(_)) => (AnsiColor::Yellow.on_default(), "due".to_owned()),
@@ -492,10 +273,12 @@ fn lines(ui: &Ui, host: &Host, fuses: &[Fuse]) -> Vec<String> {
             (state, _) => (AnsiColor::Yellow.on_default(), state.word().to_owned()),
         };
         let label = fuse.label.as_ref().map(|l| format!(" · {l}")).unwrap_or_default();
-        let then = one_line(&format!("{}{label}", actions(fuse)));
-        let id = fuse.id.get(..8).unwrap_or(&fuse.id).to_owned();
-        (style, [id, expires, when(fuse), bound(host, fuse), then])
+        let then = one_line(&format!("{}{label}", fuse_actions(fuse)));
+        let session = fuse.session.as_ref().map(|_| session.clone());
+        let target = fuse_target(host, &Fuse { session, ..fuse.clone() });
+        (style, [id.to_owned(), expires, fuse_conditions(fuse), target, then])
     };
-    let rows: Vec<_> = fuses.iter().map(cells).collect();
+    let ids = unique_prefixes(&ids);
+    let rows: Vec<_> = fuses.iter().zip(ids).zip(&sessions).map(cells).collect();
     table::lines(ui, HEADER, &rows)
 }

@@ -3,7 +3,6 @@
 mod watch;
 
 use std::path::PathBuf;
-use std::time::Instant;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::ask::Fleet;
@@ -12,11 +11,13 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Status, Time};
 use clap::{Args, ValueEnum};
 
-use crate::client::Client;
-use crate::config::Span;
+use crate::face::{NoBeginning, SessionList, beginning, session_list};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table;
 use crate::ui::Ui;
+
+/// `list -a` goes back this far.
+pub(super) const USUAL_HISTORY: &str = "7d";
 
 /// List sessions: everything alive, whoever started it
 ///
@@ -90,11 +91,10 @@ pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
     if args.watch {
         return watch::watch(ui, fleet, args, &query);
     }
-    let began = Instant::now();
-    let listing = rows_of_daemon(ui, host, &query).unwrap_or_else(|| {
-        let left = host.deadlines.all.saturating_sub(began.elapsed());
-        fleet.with_limit(left).rows(&query)
-    });
+    let SessionList { rows: listing, warning } = session_list(fleet, &query);
+    if let Some(warning) = warning {
+        ui.warn(&warning);
+    }
     show(ui, host, args, &listing)?;
     let code = super::answered(ui, &listing.faults);
     // The process ends now: giving back thousands of rows one by one would only delay it.
@@ -102,26 +102,11 @@ pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
     Ok(code)
 }
 
-/// Asks a daemon with the same settings for all history: it has cached the files that have not changed. If it
-/// does not answer in time, the command looks by itself in the time that is left.
-fn rows_of_daemon(ui: &mut Ui, host: &Host, query: &Query) -> Option<Rows> {
-    if !query.all {
-        return None;
-    }
-    let mut client = match Client::of_the_same_world(host) {
-        Ok(client) => client?,
-        Err(error) => {
-            error.warn_if_untrusted(ui);
-            return None;
-        }
-    };
-    client.list(query, host.deadlines.all / 4).ok()
-}
-
 fn query(host: &Host, args: &ListArgs) -> Result<Query, Failure> {
     let ended = args.status.iter().any(|s| !Status::from(*s).is_live());
     let all = args.all || ended;
-    let since_ms = if all { since(host, args.since.as_deref())? } else { None };
+    let since = args.since.as_deref().unwrap_or(USUAL_HISTORY);
+    let since_ms = if all { self::since(host, since)?.map(Time::millis) } else { None };
     let cwd = args.cwd.as_ref().map(|dir| match std::fs::canonicalize(dir) {
         Ok(real) => real.to_string_lossy().into_owned(),
         // A directory that is gone may still have sessions.
@@ -140,28 +125,12 @@ fn query(host: &Host, args: &ListArgs) -> Result<Query, Failure> {
     })
 }
 
-/// Turns `30d`, a date or `all` into milliseconds.
-pub(super) fn since(host: &Host, text: Option<&str>) -> Result<Option<i64>, Failure> {
-    let text = match text {
-        Some("all") => return Ok(None),
-        Some(text) => text,
-        None => "7d",
-    };
-    if let Ok(Span(span)) = text.parse::<Span>() {
-        let ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
-        return Ok(Some(host.now().millis().saturating_sub(ms)));
-    }
-    let date = text.parse::<jiff::civil::Date>().ok();
-    let date =
-        date.and_then(|d| d.to_zoned(jiff::tz::TimeZone::system()).ok()).map(|z| z.timestamp());
-    match date.or_else(|| Time::parse(text).map(|t| t.0)) {
-        Some(instant) => Ok(Some(instant.as_millisecond())),
-        None => Err(Failure::new(
-            Kind::Usage,
-            format!("--since: `{text}` is neither a span nor a date"),
-        )
-        .hint("write it like 30d, 12h, 2026-11-01 or all")),
-    }
+/// Reads the value of `--since`; `None` is all history.
+pub(super) fn since(host: &Host, text: &str) -> Result<Option<Time>, Failure> {
+    beginning(host.now(), text).map_err(|NoBeginning| {
+        let message = format!("--since: `{text}` is neither a span nor a date");
+        Failure::new(Kind::Usage, message).hint("write it like 30d, 12h, 2026-11-01 or all")
+    })
 }
 
 fn show(ui: &mut Ui, host: &Host, args: &ListArgs, listing: &Rows) -> Result<(), Failure> {

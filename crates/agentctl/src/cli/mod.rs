@@ -12,6 +12,7 @@ mod list;
 mod locks;
 mod logs;
 mod manual;
+mod name;
 mod resume;
 mod runs;
 mod schema;
@@ -28,10 +29,11 @@ use std::time::Duration;
 
 use agentctl_core::ask::Fleet;
 use agentctl_core::model::{Fault, Target};
+use agentctl_core::resolve::HERE;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::Loaded;
-use crate::face::unresolved;
+use crate::face::{OutputKind, OutputLine, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -60,6 +62,9 @@ enum Command {
     #[command(visible_alias = "send")]
     Resume(resume::ResumeArgs),
     Wait(wait::WaitArgs),
+    Name(name::NameArgs),
+    Group(name::GroupArgs),
+    #[command(visible_alias = "kill")]
     Stop(stop::StopArgs),
     Events(events::EventsArgs),
     Locks(locks::LocksArgs),
@@ -70,6 +75,7 @@ enum Command {
     Fuses(fuses::FusesArgs),
     Runs(runs::RunsArgs),
     Prune(runs::PruneArgs),
+    Rm(runs::RmArgs),
     Daemon(daemon::DaemonArgs),
     Doctor(doctor::DoctorArgs),
     #[command(subcommand)]
@@ -116,8 +122,11 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             runs::cmd_runs(ui, &loaded.fleet(), &loaded.defaults, &args)
         }
         Command::Prune(args) => without_sources(ui, runs::cmd_prune, &args),
+        Command::Rm(args) => with_fleet(ui, runs::cmd_rm, &args),
         Command::Stop(args) => with_fleet(ui, stop::cmd_stop, &args),
         Command::Events(args) => with_fleet(ui, events::cmd_events, &args),
+        Command::Name(args) => with_fleet(ui, name::cmd_name, &args),
+        Command::Group(args) => with_fleet(ui, name::cmd_group, &args),
         Command::Wait(args) => with_fleet(ui, wait::cmd_wait, &args),
         Command::Lock(args) => without_sources(ui, locks::cmd_lock, &args),
         Command::Unlock(args) => without_sources(ui, locks::cmd_unlock, &args),
@@ -223,7 +232,7 @@ fn usage(ui: &mut Ui, error: &clap::Error) -> Outcome {
             // Clap knows which stream and whether colour is wanted.
             let _unread = error.print();
         }
-        return Ok(ExitCode::from(if asked { 0 } else { 2 }));
+        return Ok(ExitCode::from(if asked { 0 } else { Kind::Usage.exit_code() }));
     }
     let text = error.to_string();
     // The names of missing arguments are on lines of their own below the first.
@@ -240,7 +249,13 @@ fn command() -> clap::Command {
 
 /// Finds the session that the user named.
 fn target(fleet: &Fleet, text: &str) -> Result<(Target, Vec<Fault>), Failure> {
-    fleet.target(text).map_err(|not_one| unresolved(fleet, text, not_one))
+    let found = fleet.target(text).map_err(|not_one| unresolved(fleet, text, not_one))?;
+    Ok((found.target, found.faults))
+}
+
+/// Returns the text that names a session; without one, the only session of this directory is meant.
+fn named_or_here(text: Option<&str>) -> &str {
+    text.unwrap_or(HERE)
 }
 
 /// Waits between two polls of a file for which the kernel gives no events.
@@ -249,10 +264,21 @@ fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
+/// Prints a line about the result of an order.
+fn print(ui: &mut Ui, line: &OutputLine) -> std::io::Result<()> {
+    match line.kind {
+        OutputKind::Line => return ui.line(&line.text),
+        OutputKind::Note => ui.note(&line.text),
+        OutputKind::Warning => ui.warn(&line.text),
+        OutputKind::Error => ui.error(&line.text),
+    }
+    Ok(())
+}
+
 /// Reports failed sources and returns the exit code that says so.
 fn answered(ui: &mut Ui, faults: &[Fault]) -> ExitCode {
     for fault in faults {
         ui.warn_fault(fault);
     }
-    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) }
+    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(Kind::Unanswered.exit_code()) }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, PruneDocument, RunsDocument,
-    StopDocument, WaitDocument, WhyDocument,
+    AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, NamedSession, PruneDocument,
+    RunsDocument, StopDocument, WaitDocument, WhyDocument,
 };
 use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message, Session};
@@ -13,8 +13,8 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::config::ConfigDocument;
-use crate::daemon::status::DaemonStatus;
 use crate::failure::{Failure, Kind, Outcome};
+use crate::protocol::DaemonStatus;
 use crate::ui::Ui;
 
 /// Print the JSON schemas of what agentctl prints
@@ -40,6 +40,8 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("fuses", value(schemars::schema_for!(FusesDocument))),
         ("doctor", value(schemars::schema_for!(DoctorDocument))),
         ("adapters", value(schemars::schema_for!(AdaptersDocument))),
+        ("name", value(schemars::schema_for!(NamedSession))),
+        ("group", value(schemars::schema_for!(NamedSession))),
         ("runs", value(schemars::schema_for!(RunsDocument))),
         ("prune", value(schemars::schema_for!(PruneDocument))),
         ("daemon", value(schemars::schema_for!(DaemonStatus))),

@@ -5,7 +5,7 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Session, Time, Tokens};
 use clap::Args;
 
-use crate::face::{age, unresolved};
+use crate::face::{age, exit_value, session_reason_in_brackets, unresolved};
 use crate::failure::{Failure, Outcome};
 use crate::session_table;
 use crate::text::{clean, one_line, wrap};
@@ -14,8 +14,8 @@ use crate::ui::Ui;
 /// Show one session in full
 #[derive(Args)]
 pub(super) struct StatusArgs {
-    /// Session id or prefix, name, pid, directory, or adapter:id
-    id: String,
+    /// Session id or prefix, name, pid, directory (`.`), @last, or adapter:id [default: the only one here]
+    id: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -23,7 +23,8 @@ pub(super) struct StatusArgs {
 
 pub(super) fn cmd_status(ui: &mut Ui, fleet: &Fleet, args: &StatusArgs) -> Outcome {
     let host = &fleet.host;
-    let InspectedSession { session, faults, .. } = inspect(fleet, &args.id)?;
+    let InspectedSession { session, faults, .. } =
+        inspect(fleet, super::named_or_here(args.id.as_deref()))?;
     if args.json {
         ui.json(&session)?;
     } else {
@@ -56,13 +57,10 @@ fn lines(ui: &Ui, host: &Host, session: &Session) -> Vec<String> {
             out.push(format!("{label:<LABEL$}{line}"));
         }
     };
-    let reason = session.reason.as_ref().map(|r| match &r.detail {
-        Some(detail) => format!(" ({}: {})", r.kind.word(), one_line(detail)),
-        None => format!(" ({})", r.kind.word()),
-    });
+    let reason = session_reason_in_brackets(session);
     let outcome = session.outcome.map(|o| format!(", {}", o.word())).unwrap_or_default();
     let status = ui.paint(Ui::status_style(session.status), session.status.word());
-    field("status", Some(format!("{status}{outcome}{}", reason.unwrap_or_default())));
+    field("status", Some(format!("{status}{outcome}{reason}")));
     field("agent", Some(session.adapter.to_owned()));
     field("id", Some(session.id.clone().unwrap_or_else(|| "- (no session yet)".to_owned())));
     field("name", session.name.as_deref().map(one_line));
@@ -73,12 +71,7 @@ fn lines(ui: &Ui, host: &Host, session: &Session) -> Vec<String> {
     field("started", session.started_at.map(|t| moment(now, t)));
     field("last activity", session.last_activity_at.map(|t| moment(now, t)));
     field("ended", session.ended_at.map(|t| moment(now, t)));
-    field(
-        "exit",
-        session.exit.and_then(|e| {
-            e.code.map(|c| c.to_string()).or(e.signal.map(|s| format!("signal {s}")))
-        }),
-    );
+    field("exit", session.exit.and_then(exit_value));
     field("tokens", session.tokens.map(tokens));
     field("cost", session.cost_usd.map(|c| format!("${c:.4}")));
     field("group", session.group.as_deref().map(one_line));

@@ -1,6 +1,6 @@
 //! `agentctl why`: the evidence behind a status, in sentences.
 
-use agentctl_core::ask::{Fleet, InspectedSession};
+use agentctl_core::ask::{ExplainedSession, Fleet};
 use agentctl_core::model::Evidence;
 use clap::Args;
 
@@ -12,29 +12,29 @@ use crate::ui::Ui;
 /// Explain a session's status: which source said what
 #[derive(Args)]
 pub(super) struct WhyArgs {
-    /// Session id or prefix, name, pid, directory, or adapter:id
-    id: String,
+    /// Session id or prefix, name, pid, directory (`.`), @last, or adapter:id [default: the only one here]
+    id: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn cmd_why(ui: &mut Ui, fleet: &Fleet, args: &WhyArgs) -> Outcome {
-    let explained = fleet.why(&args.id);
-    let (document, inspected) =
-        explained.map_err(|not_one| unresolved(fleet, &args.id, not_one))?;
-    let InspectedSession { session, faults, .. } = inspected;
+    let id = super::named_or_here(args.id.as_deref());
+    let explained = fleet.why(id);
+    let explained = explained.map_err(|not_one| unresolved(fleet, id, not_one))?;
+    let ExplainedSession { explanation, notes, faults } = explained;
     if args.json {
-        ui.json(&document)?;
+        ui.json(&explanation)?;
     } else {
         let room = ui.width().unwrap_or(usize::MAX);
-        for line in wrap(&document.verdict, room) {
+        for line in wrap(&explanation.verdict, room) {
             ui.line(&line)?;
         }
         ui.line("")?;
         let said = |e: &Evidence| format!("{} says: {}", one_line(&e.source), one_line(&e.says));
-        let noted = session.notes.iter().map(|note| format!("note: {}", one_line(note)));
-        for text in session.evidence.iter().map(said).chain(noted) {
+        let noted = notes.iter().map(|note| format!("note: {}", one_line(note)));
+        for text in explanation.evidence.iter().map(said).chain(noted) {
             for (index, line) in wrap(&text, room.saturating_sub(4).max(20)).iter().enumerate() {
                 let indent = if index == 0 { "  " } else { "    " };
                 ui.line(&format!("{indent}{line}"))?;

@@ -4,12 +4,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agentctl_core::ask::MAX_URL_BYTES;
 use agentctl_core::events::{Event, EventKind};
+use agentctl_core::fuses::Action;
 use agentctl_core::host::Secret;
 use agentctl_core::talk::base64;
 use ureq::http::Uri;
 
 use super::reach::{Reach, reach};
+use crate::failure::{Failure, Kind};
 
 /// The prefix of a secret whose rest is the key in base64.
 const BASE64_PREFIX: &str = "whsec_";
@@ -127,6 +130,24 @@ impl WebhookEndpoint {
         let named = |adapter: &str| self.adapters.iter().any(|a| a == adapter);
         (self.kinds.is_empty() || self.kinds.contains(&event.kind))
             && (self.adapters.is_empty() || event.adapter.is_some_and(named))
+    }
+}
+
+/// Checks that the action of a fuse can send an event to its address, as far as that is known without a
+/// connection. The addresses of `configured` were checked with the configuration.
+pub fn check_address(configured: &[WebhookEndpoint], action: &Action) -> Result<(), Failure> {
+    let Action::Webhook { url } = action else { return Ok(()) };
+    let wrong = |why: String| Failure::new(Kind::Usage, format!("--on-expire: the address: {why}"));
+    let unreadable = |why| wrong(why).hint("write it like https://example.org/path");
+    if url.len() > MAX_URL_BYTES {
+        return Err(unreadable(format!("it is longer than {MAX_URL_BYTES} bytes")));
+    }
+    let endpoint = WebhookEndpoint::parse(url).map_err(unreadable)?;
+    match endpoint.never() {
+        Some(why) if !configured.iter().any(|known| known.is_at(&endpoint)) => Err(wrong(why).hint(
+            "a [[webhooks]] with this url and allow_private = true admits this machine and private networks",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -1,16 +1,15 @@
 //! The daemon's log: one JSON object per line, rotated by size.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agentctl_core::model::Time;
-use rustix::fs::OFlags;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::place::open_log;
 use crate::text::push_json;
 
 /// The log is rotated when it is larger than this.
@@ -54,7 +53,7 @@ struct Inner {
 impl Log {
     /// Opens or creates the log.
     pub fn open(path: &Path, clock: fn() -> Time) -> io::Result<Self> {
-        let file = open(path)?;
+        let file = open_log(path)?;
         let size = file.metadata()?.len();
         Ok(Self(Arc::new(Mutex::new(Inner { path: path.to_owned(), file, size, clock }))))
     }
@@ -99,7 +98,7 @@ impl Inner {
                 std::fs::rename(rotated(&self.path, number), rotated(&self.path, number + 1));
         }
         std::fs::rename(&self.path, rotated(&self.path, 1))?;
-        self.file = open(&self.path)?;
+        self.file = open_log(&self.path)?;
         self.size = 0;
         Ok(())
     }
@@ -110,19 +109,6 @@ fn rotated(path: &Path, number: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));
     name.into()
-}
-
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    // Do not block on a FIFO in its place.
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let mut options = OpenOptions::new();
-    let opened = options.append(true).create(true).mode(0o600).custom_flags(flags).open(path);
-    let file = opened.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
-    if !file.metadata()?.is_file() {
-        let text = format!("{} is not a regular file", path.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-    }
-    Ok(file)
 }
 
 #[cfg(test)]

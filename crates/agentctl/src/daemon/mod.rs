@@ -10,10 +10,9 @@ mod lists;
 mod log;
 pub mod metrics;
 pub mod notify;
+mod ready;
 pub mod service;
 mod socket;
-pub mod start;
-pub mod status;
 mod watch_thread;
 pub mod webhooks;
 
@@ -32,10 +31,11 @@ use tokio::sync::{Notify, broadcast};
 use self::answers::{Answer, Answers};
 pub use self::log::Log;
 use self::metrics::server::{self as metrics_server, MetricsServer};
-use self::status::DaemonStatus;
+pub use self::ready::report_refusal;
 use self::watch_thread::WatchThread;
 use crate::config::Loaded;
 use crate::place::{Instance, Place};
+use crate::protocol::DaemonStatus;
 use crate::protocol::{Encoding, PROTOCOL, Welcome};
 
 /// Writes one sentence to the log. The sentence contains no secret and no control character.
@@ -87,7 +87,7 @@ impl Hub {
         status.metrics = self.metrics.as_ref().map(MetricsServer::status);
         self.answers
             .blocking(move |fleet| {
-                let (listing, locks, _) = locks::survey(fleet);
+                let (listing, locks, _) = locks::sessions_and_locks(fleet);
                 status.count(listing);
                 status.locks = Some(locks.len() as u64);
                 status.fuses = Some(agentctl_core::fuses::all(&fleet.host).0.len() as u64);
@@ -147,12 +147,11 @@ async fn serve(
         since: host.now(),
         encoding: Encoding::default(),
     };
-    let answers = Answers::new(&loaded);
     let metrics = loaded.metrics.take().map(|s| MetricsServer::new(s, &host)).transpose()?;
     let counters = metrics.as_ref().map(|server| Arc::clone(&server.metrics));
     let hub = Arc::new(Hub {
         place: place.clone(),
-        answers,
+        answers: Answers::new(loaded.fleet()),
         watch_thread: WatchThread::start(
             loaded,
             &log,
@@ -176,7 +175,7 @@ async fn serve(
     tokio::spawn(socket::serve(listener, Arc::clone(&hub)));
     metrics_server::open(&hub).await;
     serving(hub.metrics.as_ref().and_then(|server| server.status().trouble));
-    start::report_ready(ready, hub.host.var("NOTIFY_SOCKET"));
+    ready::report_ready(ready, hub.host.var("NOTIFY_SOCKET"));
     tokio::select! {
         () = hub.ending.notified() => {}
         _ = terminate.recv() => {}

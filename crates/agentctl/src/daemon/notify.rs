@@ -16,11 +16,11 @@ use agentctl_core::host::Host;
 use agentctl_core::marks::hook;
 use agentctl_core::model::{Outcome, Session};
 use agentctl_core::native::private;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::{Say, webhooks};
 use crate::config::{DESKTOP_PROGRAM, NotifySettings};
+use crate::face::session_reason;
+use crate::protocol::NotifyStatus;
 use crate::text;
 
 /// Maximum number of programs that run at once.
@@ -31,19 +31,6 @@ const MAX_WAITING: usize = 32;
 const MAX_REMEMBERED_IDS: usize = 4096;
 /// Maximum width of a line.
 const MAX_COLUMNS: usize = 120;
-
-/// How it stands with notifications.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-pub struct NotifyStatus {
-    /// Programs that ended well.
-    pub shown: u64,
-    /// Programs that did not, or could not be run.
-    pub failed: u64,
-    /// Notifications that found no room behind those that hang.
-    pub dropped: u64,
-    /// What went wrong last.
-    pub last_error: Option<String>,
-}
 
 /// A handle to the threads that run the programs. Dropping it ends them.
 pub struct Notify {
@@ -206,10 +193,7 @@ impl NotificationText {
             EventKind::Stopped => format!("{who} {}", ended(session)),
             other => format!("{who}: {}", other.word()),
         };
-        let detail = session.and_then(|s| s.reason.as_ref()).map(|reason| match &reason.detail {
-            Some(detail) => format!("{}: {detail}", reason.kind.word()),
-            None => reason.kind.word().to_owned(),
-        });
+        let detail = session.and_then(session_reason);
         let called = session
             .and_then(|s| [&s.name, &s.title, &s.prompt].into_iter().flatten().next().cloned());
         let place = session.and_then(|s| s.cwd.clone());

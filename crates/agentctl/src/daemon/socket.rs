@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use agentctl_core::fleet::Rows;
 use agentctl_core::kernel::give_back_memory;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -15,12 +15,13 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::answers::{Answer, Body, MEMORY_ENOUGH, raw};
+use super::answers::{Answer, Body, MAX_FREE_MEMORY_BYTES, raw};
 use super::{Hub, News, lists};
 use crate::protocol::{
-    Call, Encoding, Ending, MAX_REQUEST_BYTES, PROTOCOL, Refusal, Request, SubscribeParams,
-    Subscribed, Welcome,
+    Call, Encoding, Ending, JSONRPC, MAX_REQUEST_BYTES, Notification, OutgoingReply, PROTOCOL,
+    Refusal, Request, SubscribeParams, Subscribed, Welcome, reply_around,
 };
+use crate::text::json_line;
 
 /// Maximum number of connections, if the limit of open files allows it. At the limit, a new connection replaces
 /// the connection that has been idle for longest.
@@ -38,9 +39,9 @@ const MAX_LONG_REQUESTS: usize = 16;
 /// Timeout of a write: a connection whose client reads nothing for this long is closed.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// After a list of this many rows, memory is given back to the system.
-const MANY_ROWS: usize = 1024;
+const GIVE_BACK_MEMORY_ROWS: usize = 1024;
 /// Most rows that are encoded without another thread: waking one costs more than the work.
-const FEW_ROWS: usize = 64;
+const MAX_ROWS_WITHOUT_THREAD: usize = 64;
 /// Pause after a failed accept.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -85,8 +86,9 @@ fn max_connections() -> usize {
 
 /// Sends the refusal `BUSY` if that is possible without blocking.
 fn turn_away(stream: &UnixStream) {
-    let error = Refusal::new(Refusal::BUSY, "all connections are in use");
-    let line = json!({"jsonrpc": "2.0", "id": null, "error": error});
+    let refusal = Refusal::new(Refusal::BUSY, "all connections are in use");
+    let reply = OutgoingReply::<()>::new(&Value::Null, Err(refusal));
+    let Ok(line) = serde_json::to_string(&reply) else { return };
     let _unheard = stream.try_write(format!("{line}\n").as_bytes());
 }
 
@@ -156,7 +158,7 @@ struct LongRequest(
 
 impl Drop for LongRequest {
     fn drop(&mut self) {
-        drop(tokio::task::spawn_blocking(|| give_back_memory(MEMORY_ENOUGH)));
+        drop(tokio::task::spawn_blocking(|| give_back_memory(MAX_FREE_MEMORY_BYTES)));
     }
 }
 
@@ -221,7 +223,7 @@ impl Connection {
         let id = call.id.clone().unwrap_or_default();
         let hello = match Request::of(&call) {
             Ok(Request::Hello(hello)) => hello,
-            Err(refusal) if call.method == "hello" => {
+            Err(refusal) if call.is_hello() => {
                 self.reply(&id, Err(refusal)).await?;
                 return Ok(false);
             }
@@ -253,7 +255,7 @@ impl Connection {
                 ),
                 Frame::Line(line) if line.iter().all(u8::is_ascii_whitespace) => continue,
                 Frame::Line(line) => match serde_json::from_slice::<Call>(&line) {
-                    Ok(call) if call.jsonrpc == "2.0" => return Ok(Some(call)),
+                    Ok(call) if call.jsonrpc == JSONRPC => return Ok(Some(call)),
                     Ok(_) => Refusal::new(Refusal::INVALID, "`jsonrpc` is not `2.0`"),
                     Err(error) if error.is_data() => {
                         Refusal::new(Refusal::INVALID, error.to_string())
@@ -261,7 +263,7 @@ impl Connection {
                     Err(error) => Refusal::new(Refusal::PARSE, error.to_string()),
                 },
             };
-            self.reply(&serde_json::Value::Null, Err(refusal)).await?;
+            self.reply(&Value::Null, Err(refusal)).await?;
         }
     }
 
@@ -325,14 +327,6 @@ impl Connection {
         let answers = &self.hub.answers;
         match request {
             Request::SessionList(params) => answers.list(params).await,
-            Request::SessionStatus(one) => answers.status(one).await,
-            Request::SessionWhy(one) => answers.why(one).await,
-            Request::SessionLogs(params) => answers.logs(params).await,
-            Request::LockList(_) => answers.blocking(|fleet| raw(&fleet.locks())).await,
-            Request::FuseList(_) => answers.blocking(|fleet| raw(&fleet.fuses())).await,
-            Request::RunList(_) => answers.runs().await,
-            Request::AdapterList(_) => answers.blocking(|fleet| raw(&fleet.adapters())).await,
-            Request::MachineDoctor(_) => answers.doctor(self.hub.watch_thread.trouble()).await,
             Request::DaemonStatus(_) => self.hub.status().await,
             Request::DaemonShutdown(_) => raw(&Ending { pid: std::process::id() }),
             Request::Hello(_) | Request::EventsSubscribe(_) => {
@@ -343,11 +337,7 @@ impl Connection {
     }
 
     /// Sends every event from now on, until the client closes the connection.
-    async fn subscribe(
-        mut self,
-        id: Option<serde_json::Value>,
-        wanted: SubscribeParams,
-    ) -> io::Result<()> {
+    async fn subscribe(mut self, id: Option<Value>, wanted: SubscribeParams) -> io::Result<()> {
         let id = id.unwrap_or_default();
         let mut events = self.hub.watch_thread.sinks.events.subscribe();
         self.hub.watch_thread.first_snapshot().await;
@@ -356,10 +346,10 @@ impl Connection {
             let mut gone = [0_u8; 64];
             let line = tokio::select! {
                 event = events.recv() => match event {
-                    Ok(News { event, line }) if wanted.admits(event.kind, event.adapter) => line,
+                    Ok(News { event, line }) if wanted.admits(&event) => line,
                     Ok(_) => continue,
                     // The client was too slow and has lost events: send their number.
-                    Err(RecvError::Lagged(count)) => lost(count),
+                    Err(RecvError::Lagged(count)) => Notification::Lost { count }.line()?.into(),
                     Err(RecvError::Closed) => return Ok(()),
                 },
                 // Further requests are ignored; the end of the stream is not.
@@ -368,42 +358,43 @@ impl Connection {
                     _ => continue,
                 },
             };
-            self.write(&[line.as_bytes()]).await?;
+            self.write(line.as_bytes()).await?;
         }
     }
 
-    async fn reply(&mut self, id: &serde_json::Value, answer: Answer) -> io::Result<()> {
-        let id = id.to_string();
-        let head = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":");
-        match answer {
-            Ok(Body::Document(text)) => {
-                self.write(&[head.as_bytes(), text.as_bytes(), b"}\n"]).await
-            }
-            Ok(Body::List(rows)) => {
-                match self.encoding {
-                    Encoding::Json => {
-                        self.write(&[head.as_bytes()]).await?;
-                        self.write_parts(&rows, lists::json).await?;
-                        self.write(&[b"}\n"]).await?;
-                    }
-                    Encoding::Postcard => {
-                        let list = lists::packed_head(&rows)?;
-                        self.write(&[head.as_bytes(), &list, b"}\n"]).await?;
-                        self.write_parts(&rows, lists::packed_frame).await?;
-                    }
-                }
-                if rows.len() >= MANY_ROWS {
-                    drop(rows);
-                    drop(tokio::task::spawn_blocking(|| give_back_memory(MEMORY_ENOUGH)));
-                }
-                Ok(())
+    async fn reply(&mut self, id: &Value, answer: Answer) -> io::Result<()> {
+        let rows = match answer {
+            Ok(Body::List(rows)) => rows,
+            Ok(Body::Document(document)) => {
+                return self.write_line(&OutgoingReply::new(id, Ok(document))).await;
             }
             Err(refusal) => {
-                let error = serde_json::to_string(&refusal)?;
-                let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}\n");
-                self.write(&[line.as_bytes()]).await
+                return self.write_line(&OutgoingReply::<()>::new(id, Err(refusal))).await;
+            }
+        };
+        match self.encoding {
+            Encoding::Json => {
+                let (before, after) = reply_around(id)?;
+                self.write(before.as_bytes()).await?;
+                self.write_parts(&rows, lists::json).await?;
+                self.write(format!("{after}\n").as_bytes()).await?;
+            }
+            Encoding::Postcard => {
+                let list = lists::packed_head(&rows);
+                self.write_line(&OutgoingReply::new(id, Ok(list))).await?;
+                self.write_parts(&rows, lists::packed_frame).await?;
             }
         }
+        if rows.len() >= GIVE_BACK_MEMORY_ROWS {
+            drop(rows);
+            drop(tokio::task::spawn_blocking(|| give_back_memory(MAX_FREE_MEMORY_BYTES)));
+        }
+        Ok(())
+    }
+
+    async fn write_line(&mut self, message: &impl serde::Serialize) -> io::Result<()> {
+        let line = format!("{}\n", json_line(message)?);
+        self.write(line.as_bytes()).await
     }
 
     /// Writes a list part by part. A long part is encoded on a thread that may block; a slow client holds none.
@@ -413,34 +404,26 @@ impl Connection {
         encode: fn(&Rows, Range<usize>) -> io::Result<Vec<u8>>,
     ) -> io::Result<()> {
         for part in lists::parts(rows) {
-            let bytes = if part.len() <= FEW_ROWS {
+            let bytes = if part.len() <= MAX_ROWS_WITHOUT_THREAD {
                 encode(rows, part)
             } else {
                 let rows = Arc::clone(rows);
                 tokio::task::spawn_blocking(move || encode(&rows, part)).await?
             };
             // Part of the answer is sent already, so an error can only be shown by closing the connection.
-            self.write(&[&bytes?]).await?;
+            self.write(&bytes?).await?;
         }
         Ok(())
     }
 
-    async fn write(&mut self, parts: &[&[u8]]) -> io::Result<()> {
-        for part in parts {
-            let mut rest = *part;
-            while !rest.is_empty() {
-                let written = timeout(WRITE_TIMEOUT, self.write.write(rest)).await;
-                match written.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
-                    0 => return Err(io::ErrorKind::WriteZero.into()),
-                    count => rest = &rest[count..],
-                }
+    async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = timeout(WRITE_TIMEOUT, self.write.write(bytes)).await;
+            match written.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => bytes = &bytes[count..],
             }
         }
         Ok(())
     }
-}
-
-fn lost(count: u64) -> Arc<str> {
-    let line = json!({"jsonrpc": "2.0", "method": "lost", "params": {"count": count}});
-    format!("{line}\n").into()
 }

@@ -22,6 +22,7 @@ use super::notify::Notify;
 use super::webhooks::{Webhooks, World};
 use super::{News, Say};
 use crate::config::Loaded;
+use crate::protocol::{EventText, Notification};
 
 /// Timeout for firing fuses and for undelivered webhooks when the daemon ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -47,9 +48,9 @@ impl EventSinks {
         if let Some(notify) = &self.notify {
             notify.offer(&event);
         }
-        let Ok(told) = crate::text::json_line(&*event) else { return };
-        let line =
-            format!("{{\"jsonrpc\":\"2.0\",\"method\":\"event\",\"params\":{told}}}\n").into();
+        let text = EventText::new(Arc::clone(&event));
+        let Ok(line) = text.and_then(|text| Notification::Event(text).line()) else { return };
+        let line = line.into();
         // Fails when there is no subscriber.
         let _no_subscriber = self.events.send(News { event, line });
     }

@@ -17,8 +17,6 @@ use std::time::{Duration, Instant};
 use agentctl_core::events::Event;
 use agentctl_core::host::Host;
 use agentctl_core::model::Time;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 pub use self::address::{Lookup, system_lookup};
 pub use self::payload::{body, duration};
@@ -29,6 +27,7 @@ use self::post::{DeliveryError, Post};
 use self::queue::{Entry, Queue};
 use super::Say;
 use crate::config::WebhookEndpoint;
+use crate::protocol::WebhookStatus;
 
 /// Maximum number of queued events per endpoint.
 pub const MAX_QUEUED: usize = 1000;
@@ -67,29 +66,6 @@ impl World {
             say,
         }
     }
-}
-
-/// How it stands with one endpoint.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-pub struct WebhookStatus {
-    /// What it is called: never its whole address, which may be a secret.
-    pub name: String,
-    /// Events that wait or are on their way.
-    pub queued: usize,
-    /// Events it has taken.
-    pub delivered: u64,
-    /// Events it was given up for, after the time for retries.
-    pub failed: u64,
-    /// Events that found no room in the queue.
-    pub dropped: u64,
-    /// Deliveries tried, retries counted.
-    pub attempts: u64,
-    /// When it last took one.
-    pub last_success_at: Option<Time>,
-    /// When it last failed.
-    pub last_error_at: Option<Time>,
-    /// What went wrong then.
-    pub last_error: Option<String>,
 }
 
 /// Maximum number of endpoints for URLs that only fuses name. Each has a thread.

@@ -6,8 +6,8 @@ use agentctl_core::marks;
 
 use crate::client::{Client, ClientError, HELLO_TIMEOUT};
 use crate::config::Loaded;
-use crate::daemon::status::DaemonStatus;
 use crate::place::Place;
+use crate::protocol::DaemonStatus;
 use crate::protocol::{NoParams, Request};
 
 /// Collects what `doctor` cannot learn from the host alone. The daemon is asked unless the environment

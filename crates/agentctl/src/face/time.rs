@@ -3,6 +3,28 @@
 use agentctl_core::model::Time;
 use jiff::tz::TimeZone;
 
+use crate::config::Span;
+
+/// The text is neither a span nor a date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoBeginning;
+
+/// Reads the beginning of a period: a span before now (`30d`), a date, a time, or `all`, which has no beginning.
+pub fn beginning(now: Time, text: &str) -> Result<Option<Time>, NoBeginning> {
+    if text == "all" {
+        return Ok(None);
+    }
+    if let Ok(Span(span)) = text.parse::<Span>() {
+        let ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        // A span that is longer than the calendar has no beginning either.
+        return Ok(Time::from_millis(now.millis().saturating_sub(ms)));
+    }
+    let date = text.parse::<jiff::civil::Date>().ok();
+    let midnight = date.and_then(|date| date.to_zoned(TimeZone::system()).ok());
+    let time = midnight.map(|midnight| Time(midnight.timestamp()));
+    time.or_else(|| Time::parse(text)).map(Some).ok_or(NoBeginning)
+}
+
 /// Formats an age: `12m`.
 #[must_use]
 pub fn age(now: Time, then: Time) -> String {
@@ -26,8 +48,32 @@ pub fn local_minute(time: Time) -> String {
     time.0.to_zoned(zone).strftime("%Y-%m-%d %H:%M %Z").to_string()
 }
 
+/// Returns the day in the local time zone.
+#[must_use]
+pub fn local_date(time: Time) -> jiff::civil::Date {
+    time.0.to_zoned(TimeZone::system()).date()
+}
+
 /// Returns the time of day in the local time zone: `07:05:09`.
 #[must_use]
 pub fn local_clock(time: Time) -> String {
     time.0.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_begins_at_a_span_a_date_or_a_time() {
+        let now = Time::from_millis(1_000_000_000).unwrap();
+        let at = |ms| Ok(Time::from_millis(ms));
+        assert_eq!(beginning(now, "2s"), at(999_998_000));
+        assert_eq!(beginning(now, "1970-01-02T00:00:00Z"), at(86_400_000));
+        assert!(matches!(beginning(now, "1970-01-02"), Ok(Some(_))));
+        assert_eq!(beginning(now, "all"), Ok(None));
+        assert_eq!(beginning(now, "9999999999999d"), Err(NoBeginning));
+        assert_eq!(beginning(now, "200000000d"), Ok(None));
+        assert_eq!(beginning(now, "soon"), Err(NoBeginning));
+    }
 }

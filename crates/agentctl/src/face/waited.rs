@@ -4,12 +4,8 @@ use agentctl_core::ask::{Fleet, NotWaited, SessionVerdict, WaitDocument, WaitReq
 use agentctl_core::model::{Outcome, Session, Status};
 use agentctl_core::wait::{End, Progress, Until, WaitVerdict};
 
-use super::unresolved;
+use super::{id_or_pid, session_name, session_reason, session_reason_in_brackets, unresolved};
 use crate::failure::{Failure, Kind};
-use crate::text::one_line;
-
-/// Number of characters of a session id that are shown.
-const SHORT_ID_CHARS: usize = 8;
 
 /// Returns the kind of failure that decides the exit code of a wait; `None` for exit code 0.
 #[must_use]
@@ -51,8 +47,8 @@ pub fn wait_remark(progress: &Progress<'_>) -> Option<String> {
     match progress {
         Progress::Decided(_) | Progress::Fault(_) => None,
         Progress::Unknown(session) => {
-            let why = reason(session).unwrap_or_else(|| "no source says".to_owned());
-            let name = name(session.id.as_deref(), session.pid);
+            let why = session_reason(session).unwrap_or_else(|| "no source says".to_owned());
+            let name = session_name(session);
             Some(format!("what {name} does is unknown ({why}): waiting goes on"))
         }
         Progress::NeedsHuman(session) => Some(format!("{}: waiting goes on", needs_human(session))),
@@ -63,31 +59,18 @@ pub fn wait_remark(progress: &Progress<'_>) -> Option<String> {
 /// Returns the line of a session whose wait is over: `2a658488  stopped  finished`.
 #[must_use]
 pub fn wait_line(session: &Session) -> String {
-    let ended = session.outcome.map(|outcome| match (outcome, reason(session)) {
+    let ended = session.outcome.map(|outcome| match (outcome, session_reason(session)) {
         (Outcome::Failed, Some(why)) => why,
         (outcome, _) => outcome.word().to_owned(),
     });
-    let more = ended.or_else(|| reason(session)).map(|m| format!("  {m}")).unwrap_or_default();
-    format!("{}  {}{more}", name(session.id.as_deref(), session.pid), session.status.word())
-}
-
-fn name(id: Option<&str>, pid: Option<u32>) -> String {
-    match (id, pid) {
-        (Some(id), _) => id.get(..SHORT_ID_CHARS).unwrap_or(id).to_owned(),
-        (None, Some(pid)) => format!("pid {pid}"),
-        (None, None) => "-".to_owned(),
-    }
-}
-
-fn reason(session: &Session) -> Option<String> {
-    let reason = session.reason.as_ref()?;
-    let detail = reason.detail.as_ref().map(|d| format!(": {}", one_line(d)));
-    Some(format!("{}{}", reason.kind.word(), detail.unwrap_or_default()))
+    let more =
+        ended.or_else(|| session_reason(session)).map(|m| format!("  {m}")).unwrap_or_default();
+    format!("{}  {}{more}", session_name(session), session.status.word())
 }
 
 fn needs_human(session: &Session) -> String {
-    let why = reason(session).map(|r| format!(" ({r})")).unwrap_or_default();
-    format!("{} waits for a human{why}", name(session.id.as_deref(), session.pid))
+    let why = session_reason_in_brackets(session);
+    format!("{} waits for a human{why}", session_name(session))
 }
 
 fn blocked(document: &WaitDocument) -> Failure {
@@ -101,7 +84,7 @@ fn missed(document: &WaitDocument, request: &WaitRequest) -> Option<Failure> {
     let Until::Status(wanted) = request.until else { return None };
     let row = document.verdicts.iter().find(|row| row.verdict == WaitVerdict::Missed)?;
     let is = row.status.map_or("gone", Status::word);
-    let name = name(row.id.as_deref(), row.pid);
+    let name = id_or_pid(row.id.as_deref(), row.pid);
     let message = format!("{name} is {is} and can no longer become {}", wanted.word());
     Some(Failure::new(Kind::Failed, message))
 }
@@ -109,7 +92,7 @@ fn missed(document: &WaitDocument, request: &WaitRequest) -> Option<Failure> {
 fn timed_out(document: &WaitDocument, request: &WaitRequest) -> Failure {
     let is_open = |row: &&SessionVerdict| row.verdict == WaitVerdict::Pending;
     let open = document.verdicts.iter().filter(is_open).map(|row| match row.status {
-        Some(status) => format!("{} is {}", name(row.id.as_deref(), row.pid), status.word()),
+        Some(status) => format!("{} is {}", id_or_pid(row.id.as_deref(), row.pid), status.word()),
         None => "one could not be looked at".to_owned(),
     });
     let open: Vec<String> = open.collect();

@@ -224,14 +224,6 @@ fn answers_are_the_same_with_and_without_a_daemon() {
             assert!(own.lines().count() > 20, "enough rows to compare");
             assert_eq!(ageless(&told), ageless(&own), "printed: {args:?}");
         }
-        for row in own["sessions"].as_array().expect("rows") {
-            let Some(id) = row["id"].as_str() else { continue };
-            let name = format!("{}:{id}", row["adapter"].as_str().expect("a name"));
-            let told = wire.ask("session.status", &json!({"id": name}));
-            let session = json!({"sessions": [told["result"]["session"]]});
-            let single = json!({"sessions": [alone(&home, &["status", &name, "--json"])]});
-            assert_eq!(timeless(session), timeless(single), "{name}");
-        }
         let live = wire.ask("session.list", &json!({}));
         assert_same(live["result"].clone(), &alone(&home, &["list", "--json"]), "what lives");
         agent.kill().expect("killed");
@@ -302,10 +294,6 @@ fn invalid_frames_get_an_error_and_the_connection_goes_on() {
             (
                 "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"session.list\",\"params\":{\"x\":1}}\n",
                 -32602,
-            ),
-            (
-                "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"session.status\",\"params\":{\"id\":\"nobody\"}}\n",
-                -32004,
             ),
         ] {
             wire.send(frame.as_bytes());

@@ -51,7 +51,8 @@ impl Stream {
         stream
     }
 
-    fn heard_from(command: &mut Command) -> Self {
+    /// Begins to listen, and returns at once.
+    pub(crate) fn heard_from(command: &mut Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child: Child = command.spawn().expect("starts");
         let (lines, said) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(String::new())));

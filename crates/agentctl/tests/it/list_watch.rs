@@ -66,6 +66,35 @@ fn a_watched_list_is_the_list() {
     });
 }
 
+/// A look that finds the same prints nothing: a reader may take every document for a change.
+#[test]
+fn an_unchanged_document_is_printed_once() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[ask:go?]] [[hang]]", &[]);
+        until_asked(&home, &id);
+        for args in [&[][..], &["-a"]] {
+            let stream = watch(&home, args);
+            shows(&stream, &id, "waiting");
+            // Reasons to look that change no list: a lock, and a session file without a new entry.
+            for _ in 0..3 {
+                let switches = stream.switches();
+                home.write("elsewhere/file", "x");
+                let locked = home.run(&["lock", "elsewhere", "--by", "me"]);
+                assert_eq!(locked.code, Some(0), "{locked:?}");
+                assert_eq!(home.run(&["unlock", "elsewhere"]).code, Some(0));
+                eventually("it looks", || (stream.switches() > switches).then_some(()));
+                stream.settled();
+            }
+            let documents: Vec<Value> = stream.heard().into_iter().map(timeless).collect();
+            assert!(
+                documents.windows(2).all(|pair| pair[0] != pair[1]),
+                "{args:?}: {documents:#?}"
+            );
+        }
+    });
+}
+
 /// Leaves out the evidence, which names the moment of the look.
 fn timeless(mut list: Value) -> Value {
     for row in list["sessions"].as_array_mut().into_iter().flatten() {
@@ -158,18 +187,22 @@ fn on_a_terminal_a_paused_agent_and_another_width_are_seen() {
         until_asked(&home, &id);
         let pid = home.run(&["status", &id, "--json"]).json()["pid"].as_u64().expect("a pid");
         let pid = u32::try_from(pid).expect("a pid");
-        let watching = Watching::start(&mut home, 100, &["list", "--watch"]);
         let widest =
             |screen: &str| screen.lines().map(|line| line.trim_end().chars().count()).max();
-        watching.until("the agent is shown", |screen| screen.contains("! waiting"));
-        // Nothing announces a stop by SIGSTOP, nor its end.
-        signal(pid, Signal::STOP);
-        watching.until("it is paused", |screen| screen.contains("paused"));
-        signal(pid, Signal::CONT);
-        watching
-            .until("it is not", |screen| screen.contains("waiting") && !screen.contains("paused"));
-        watching.terminal.resize(60);
-        watching
-            .until("it fits", |screen| screen.contains("waiting") && widest(screen) <= Some(60));
+        for args in [&["list", "--watch"][..], &["list", "-a", "--watch"]] {
+            let watching = Watching::start(&mut home, 100, args);
+            watching.until("the agent is shown", |screen| screen.contains("! waiting"));
+            // Nothing announces a stop by SIGSTOP, nor its end.
+            signal(pid, Signal::STOP);
+            watching.until("it is paused", |screen| screen.contains("paused"));
+            signal(pid, Signal::CONT);
+            watching.until("it is not", |screen| {
+                screen.contains("waiting") && !screen.contains("paused")
+            });
+            watching.terminal.resize(60);
+            watching.until("it fits", |screen| {
+                screen.contains("waiting") && widest(screen) <= Some(60)
+            });
+        }
     });
 }

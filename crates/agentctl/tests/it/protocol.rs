@@ -19,77 +19,60 @@ fn the_page_lists_every_method() {
     assert_eq!(listed, Request::METHODS, "docs/PROTOCOL.md and the enum differ");
 }
 
-/// Returns a document without the times of the look, and of `doctor` only the checks and their states.
-fn comparable(mut document: Value) -> Value {
-    for evidence in document["evidence"].as_array_mut().into_iter().flatten() {
+/// Returns a session without the times of the look.
+fn comparable(mut session: Value) -> Value {
+    for evidence in session["evidence"].as_array_mut().into_iter().flatten() {
         evidence["at"] = Value::Null;
     }
-    for check in document["checks"].as_array_mut().into_iter().flatten() {
-        check["detail"] = Value::Null;
-    }
-    document
+    session
 }
 
 #[test]
 fn a_question_on_the_socket_has_the_answer_of_its_command() {
     sandboxed(|| {
-        let home = planted();
-        std::fs::create_dir_all(home.path().join("kept")).expect("made");
-        let locked = home.run(&["lock", "kept", "--by", "me"]);
-        assert_eq!(locked.code, Some(0), "{locked:?}");
-        let launched = home.run(&["launch", "demo", "-p", "hello", "--wait"]);
+        let mut home = planted();
+        let launched = home.run(&["launch", "demo", "-p", "hello", "--wait", "--group", "g"]);
         assert_eq!(launched.code, Some(0), "{launched:?}");
-        let fuse = home.run(&["fuse", "set", "kept", "--ttl", "1h"]);
-        assert_eq!(fuse.code, Some(0), "{fuse:?}");
-        let id = "45454545";
-        let mut wire = Wire::greeted(&home);
-        let logs = home.run(&["logs", id, "-n", "3", "--json"]).stdout;
-        let lines = logs.lines().map(|line| serde_json::from_str(line).expect("JSON"));
-        let printed: Vec<Value> = lines.collect();
-        assert_eq!(printed.len(), 3, "{logs}");
-        let told = wire.ask("session.logs", &json!({"id": id, "count": 3}));
-        assert_eq!(told["result"]["messages"], json!(printed), "session.logs");
-        for (method, params, command) in [
-            ("session.why", json!({"id": id}), &["why", id, "--json"][..]),
-            ("lock.list", json!({}), &["locks", "--json"]),
-            ("fuse.list", json!({}), &["fuses", "--json"]),
-            ("run.list", json!({}), &["runs", "--json"]),
-            ("adapter.list", json!({}), &["adapters", "--json"]),
-            ("machine.doctor", json!({}), &["doctor", "--json"]),
-        ] {
-            let told = wire.ask(method, &params);
-            let printed = home.run(command).json();
-            assert!(printed.get("error").is_none(), "{method}: {printed}");
-            assert_eq!(comparable(told["result"].clone()), comparable(printed), "{method}");
-        }
-    });
-}
-
-#[test]
-fn no_match_and_several_matches_have_different_codes() {
-    sandboxed(|| {
-        let home = planted();
-        started(&home);
-        let mut wire = Wire::greeted(&home);
-        let none = wire.ask("session.status", &json!({"id": "nosuchsession"}));
-        assert_eq!(none["error"]["code"], -32004, "{none}");
-        let several = wire.ask("session.status", &json!({"id": "01a1de2c"}));
-        assert_eq!(several["error"]["code"], -32005, "{several}");
-        assert_eq!(several["error"]["message"], "`01a1de2c` fits 7 sessions");
-    });
-}
-
-#[test]
-fn a_session_behind_a_failed_source_is_null_beside_the_fault() {
-    sandboxed(|| {
-        let home = planted();
+        // A source that fails is told beside the sessions of the others.
         std::fs::remove_dir_all(home.path().join(".claude/projects")).expect("removed");
         home.write(".claude/projects", "a file in the directory's place");
         started(&home);
         let mut wire = Wire::greeted(&home);
-        let hidden = wire.ask("session.status", &json!({"id": "45454545"}));
-        assert!(hidden["result"]["session"].is_null(), "{hidden}");
-        assert_eq!(hidden["result"]["faults"][0]["adapter"], "claude-code", "{hidden}");
+        let status = wire.ask("daemon.status", &json!({}))["result"].clone();
+        let mut printed = home.run(&["daemon", "status", "--json"]).json();
+        printed["same_world"] = Value::Null;
+        assert_eq!(status, printed, "daemon.status");
+        home.set("AGENTCTL_NO_DAEMON", "1");
+        for (params, command) in [
+            (json!({"all": true}), &["list", "-a", "--since", "all", "--json"][..]),
+            (json!({"all": true, "group": "g"}), &["list", "-a", "--group", "g", "--json"]),
+            (
+                json!({"statuses": ["stopped"], "all": true, "adapter": "demo"}),
+                &[
+                    "list",
+                    "--status",
+                    "stopped",
+                    "--since",
+                    "all",
+                    "-a",
+                    "--adapter",
+                    "demo",
+                    "--json",
+                ],
+            ),
+        ] {
+            let told = wire.ask("session.list", &params)["result"].clone();
+            let printed = home.run(command).json();
+            let rows = |list: &Value| {
+                let rows = list["sessions"].as_array().expect("rows").iter().cloned();
+                rows.map(comparable).collect::<Vec<_>>()
+            };
+            assert!(!rows(&printed).is_empty(), "{command:?}");
+            assert_eq!(rows(&told), rows(&printed), "{command:?}");
+            assert_eq!(told["faults"], printed["faults"], "{command:?}");
+        }
+        let told = wire.ask("session.list", &json!({"all": true}))["result"].clone();
+        assert_eq!(told["faults"][0]["adapter"], "claude-code", "{told}");
     });
 }
 

@@ -1,7 +1,7 @@
 //! The JSON schemas: `docs/schema` is current, and real answers follow the schemas.
 
 use agentctl::config::ConfigDocument;
-use agentctl::daemon::status::DaemonStatus;
+use agentctl::protocol::DaemonStatus;
 use agentctl_core::ask::{
     AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, PruneDocument, RunsDocument,
     StopDocument, WaitDocument, WhyDocument,
@@ -161,7 +161,7 @@ fn answers(home: &TestHome) -> Vec<(&'static str, Vec<Value>)> {
         ("doctor", one(&["doctor", "--json"])),
         ("adapters", one(&["adapters", "--json"])),
         ("runs", one(&["runs", "--json"])),
-        ("prune", one(&["prune", "--json"])),
+        ("prune", one(&["prune", "-y", "--json"])),
         ("daemon", one(&["daemon", "status", "--json"])),
         ("config", one(&["config", "show", "--json"])),
         ("error", one(&["status", "nosuch", "--json"])),

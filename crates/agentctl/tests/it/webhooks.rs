@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use agentctl::config::WebhookEndpoint;
-use agentctl::daemon::webhooks::{MAX_FUSE_ENDPOINTS, RetryPolicy, WebhookStatus, Webhooks, World};
+use agentctl::daemon::webhooks::{MAX_FUSE_ENDPOINTS, RetryPolicy, Webhooks, World};
+use agentctl::protocol::WebhookStatus;
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::host::Secret;
 use agentctl_core::model::{Callback, Exit, Time};

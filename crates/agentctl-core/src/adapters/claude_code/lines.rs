@@ -154,6 +154,11 @@ pub(super) struct Block {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) text: Option<String>,
+    /// Of `thinking`.
+    pub(super) thinking: Option<String>,
+    /// Of `image`.
+    #[serde(default)]
+    pub(super) source: serde_json::Value,
     /// Of `tool_use`.
     pub(super) id: Option<String>,
     pub(super) name: Option<String>,

@@ -368,8 +368,13 @@ impl Store for ClaudeStore<'_> {
     }
 
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
+        self.history_seeing(since_ms, &mut |_| ())
+    }
+
+    fn history_seeing(&self, since_ms: Option<i64>, see: &mut dyn FnMut(&str)) -> Found<Locator> {
         let mut rows = Vec::new();
         let mut found = self.each_transcript(&mut |id, entry| {
+            see(id);
             if entry.is_since(since_ms) {
                 let path = Some(entry.path.clone());
                 rows.push(Locator { id: id.to_owned(), path, parent: None });

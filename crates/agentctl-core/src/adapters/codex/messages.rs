@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::rollout::{Line, Usage};
-use crate::model::{Message, Role, ToolCall, ToolResult};
+use crate::model::{Image, Message, Role, ToolCall, ToolResult};
 
 /// Turns one line into messages; a line that is not part of the conversation gives none.
 pub(super) fn read(bytes: &[u8]) -> Vec<Message> {
@@ -32,10 +32,12 @@ pub(super) fn prompt(line: &Line<'_>) -> Option<String> {
 }
 
 fn event(line: &Line<'_>) -> Option<Message> {
-    if let Some(text) = prompt(line) {
-        return Some(Message { text: Some(text), ..Message::of(Role::User) });
-    }
     let payload: Value = line.payload()?;
+    if let Some(text) = prompt(line) {
+        let images = images(&payload["item"]["content"]);
+        let text = Some(text).filter(|text| !text.is_empty() || images.is_empty());
+        return Some(Message { text, images, ..Message::of(Role::User) });
+    }
     let said = match payload["type"].as_str()? {
         "turn_aborted" => "interrupted".to_owned(),
         "task_complete" => format!("the turn failed: {}", payload["error"]["message"].as_str()?),
@@ -60,6 +62,9 @@ struct Item {
     call_id: Option<String>,
     #[serde(default)]
     output: Value,
+    /// Of `reasoning`: what of it the model's service lets the user see.
+    #[serde(default)]
+    summary: Value,
 }
 
 fn item(line: &Line<'_>) -> Option<Message> {
@@ -85,12 +90,43 @@ fn item(line: &Line<'_>) -> Option<Message> {
                 Value::Object(map) => map.get("content").map(text_of).unwrap_or_default(),
                 other => text_of(other),
             };
-            let is_error = item.output.get("success").and_then(Value::as_bool) == Some(false);
-            let result = ToolResult { id: item.call_id, text, is_error };
+            let refused = item.output.get("success").and_then(Value::as_bool) == Some(false);
+            let is_error = refused || failed_command(&text);
+            let images = images(item.output.get("content").unwrap_or(&item.output));
+            let result =
+                ToolResult { id: item.call_id, text, is_error, images, ..ToolResult::default() };
             Some(Message { id: item.id, tool_results: vec![result], ..Message::of(Role::Tool) })
+        }
+        "reasoning" => {
+            let texts = [text_of(&item.summary), text_of(&item.content)];
+            let thinking = Some(texts.into_iter().find(|t| !t.is_empty()).unwrap_or_default());
+            Some(Message { id: item.id, thinking, ..Message::of(Role::Assistant) })
         }
         _ => None,
     }
+}
+
+/// Says whether the lines that Codex writes above the output of a command name an exit code other than 0.
+fn failed_command(output: &str) -> bool {
+    const HEAD_LINES: usize = 8;
+    const CODES: [&str; 2] = ["Process exited with code ", "Exit code: "];
+    let head = output.lines().take(HEAD_LINES).take_while(|line| *line != "Output:");
+    let mut codes = head.filter_map(|line| CODES.iter().find_map(|c| line.strip_prefix(c)));
+    codes.next().is_some_and(|code| code.trim().parse::<i64>().is_ok_and(|code| code != 0))
+}
+
+fn images(content: &Value) -> Vec<Image> {
+    let blocks = content.as_array().into_iter().flatten();
+    let is_image = |block: &&Value| {
+        matches!(block["type"].as_str(), Some("image" | "local_image" | "input_image"))
+    };
+    let image = |block: &Value| {
+        let name = block["path"].as_str().map(str::to_owned);
+        let url = block["image_url"].as_str().and_then(|url| url.strip_prefix("data:"));
+        let media_type = url.and_then(|url| url.split(';').next()).map(str::to_owned);
+        Image { media_type, name }
+    };
+    blocks.filter(is_image).map(image).collect()
 }
 
 fn usage(line: &Line<'_>) -> Option<Message> {

@@ -286,12 +286,17 @@ impl Store for CodexStore<'_> {
     }
 
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
+        self.history_seeing(since_ms, &mut |_| ())
+    }
+
+    fn history_seeing(&self, since_ms: Option<i64>, see: &mut dyn FnMut(&str)) -> Found<Locator> {
         let index = self.index();
         if let Some(index) = index {
             index.load(self.look);
         }
         let mut rows = Vec::new();
         let mut found = self.each_rollout(&|_| true, &mut |id, entry| {
+            see(id);
             if entry.is_since(since_ms) {
                 let parent = index.and_then(|index| index.parent(id));
                 rows.push(Locator { id: id.to_owned(), path: Some(entry.path.clone()), parent });

@@ -25,6 +25,7 @@ struct EncodedRow<'a> {
     newest: Option<Time>,
     pid: Option<u32>,
     is_child: bool,
+    id_bytes: u8,
     shared: SharedEvidence,
     #[serde(borrow, serialize_with = "bytes")]
     bytes: &'a [u8],
@@ -60,6 +61,7 @@ impl Rows {
                 newest: row.newest,
                 pid: row.pid,
                 is_child: row.is_child,
+                id_bytes: row.id_bytes,
                 shared,
                 bytes: &row.bytes,
             }
@@ -67,8 +69,8 @@ impl Rows {
         postcard::to_stdvec(&EncodedRows { rows: rows.collect() }).map_err(io::Error::other)
     }
 
-    /// Adds rows that [`Rows::encode`] encoded. Fails if these bytes are something else, or if there would be
-    /// more than `max_rows` in all: the number is checked before a row is decoded.
+    /// Adds rows that [`Rows::encode`] encoded. Fails if these bytes are something else, if a row could not be
+    /// unpacked, or if there would be more than `max_rows` in all: the number is checked before a row is decoded.
     pub fn add_encoded(&mut self, bytes: &[u8], max_rows: usize) -> io::Result<()> {
         let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
         let (count, mut rest) =
@@ -92,15 +94,18 @@ impl Rows {
                     last.clone()
                 }
             };
-            self.packed.push(Packed {
+            let row = Packed {
                 adapter: row.adapter,
                 status: row.status,
                 newest: row.newest,
                 pid: row.pid,
                 is_child: row.is_child,
+                id_bytes: row.id_bytes,
                 shared,
                 bytes: row.bytes.into(),
-            });
+            };
+            row.check().map_err(io::Error::other)?;
+            self.packed.push(row);
         }
         if rest.is_empty() { Ok(()) } else { Err(invalid("bytes follow its last row")) }
     }
@@ -108,6 +113,7 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
+    use super::super::short_list::MAX_LIST_ELEMENTS;
     use super::super::tests::{empty, full};
     use super::*;
     use crate::model::Session;
@@ -137,7 +143,7 @@ mod tests {
                 bad[at] = byte;
                 let mut rows = Rows::of(&[]);
                 let _any = rows.add_encoded(&bad, 100);
-                assert!(rows.iter().count() <= 3);
+                assert!(rows.len() <= 3 && rows.packed.iter().all(|row| row.check().is_ok()));
             }
         }
         // Rows behind the limit, bytes behind the rows, a reference to a row of another frame.
@@ -151,11 +157,26 @@ mod tests {
             newest: None,
             pid: None,
             is_child: false,
+            id_bytes: 8,
             shared: SharedEvidence::AsBefore,
             bytes: &[],
         };
         let alone = postcard::to_stdvec(&EncodedRows { rows: vec![row] }).unwrap();
         assert!(Rows::of(&[]).add_encoded(&alone, 100).is_err());
+        // A row whose own bytes are cut, are too many, or have more elements than a session.
+        let whole = Rows::of(&[full()]).packed.remove(0).bytes;
+        let cut = &whole[..whole.len() - 1];
+        let longer = [&whole[..], &[0]].concat();
+        let crowded = Session { notes: vec![String::new(); MAX_LIST_ELEMENTS + 1], ..full() };
+        let crowded = Rows::of(&[crowded]).packed.remove(0).bytes;
+        for (bytes, is_valid) in
+            [(&whole[..], true), (cut, false), (&longer, false), (&crowded, false)]
+        {
+            let mut rows = Rows::of(&[full()]);
+            rows.packed[0].bytes = bytes.into();
+            let frame = rows.encode(0..1).unwrap();
+            assert_eq!(Rows::of(&[]).add_encoded(&frame, 100).is_ok(), is_valid);
+        }
         // A length that promises more than there is.
         assert!(Rows::of(&[]).add_encoded(&[0xff, 0xff, 0xff, 0xff, 0x0f], usize::MAX).is_err());
     }

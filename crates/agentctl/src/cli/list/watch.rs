@@ -1,16 +1,17 @@
 //! `agentctl list --watch`: the list again whenever something happens.
 
+use std::collections::HashSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use agentctl_core::ask::Fleet;
 use agentctl_core::events::Seen;
 use agentctl_core::fleet::{Query, Rows};
-use agentctl_core::model::{Fault, Listing, ReasonKind, ServingProcess};
+use agentctl_core::model::{Fault, Listing, ProcId, ReasonKind, ServingProcess, Session, Time};
 
-use super::super::stream_end::End;
+use super::super::stream_end;
 use super::{ListArgs, empty};
-use crate::face::{Feed, FeedItem};
+use crate::face::{Feed, FeedItem, StreamEnd};
 use crate::failure::{Failure, Outcome};
 use crate::session_table;
 use crate::ui::Ui;
@@ -24,35 +25,77 @@ const HISTORY_PACE: Duration = Duration::from_secs(1);
 pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, query: &Query) -> Outcome {
     let json = args.json;
     let mut feed = Feed::open(fleet)?;
-    let (end, closer) = (End::default(), feed.closer());
-    end.does(move || closer.close());
-    end.on_reader_gone();
+    let (end, closer) = (StreamEnd::default(), feed.closer());
+    end.set_wake(move || closer.close());
+    stream_end::on_reader_gone(&end);
     // The ages on a screen grow while nothing happens. They are drawn again without a look.
     let limit = if ui.is_terminal() && !json { AGES_PACE } else { Duration::MAX };
     let mut history = History { fleet, query, read_at: None, is_due: false };
+    let mut paused = PausedSessions::default();
     let mut screen = Screen::default();
-    let mut listing = Rows::of(&[]);
+    let mut shown: Option<Rows> = None;
     loop {
         let renewed = match feed.next(history.limit(limit))? {
             FeedItem::Closed => return Ok(ExitCode::SUCCESS),
             FeedItem::Look(seen) => history.rows(*seen),
-            // The kernel announces neither SIGSTOP nor SIGCONT.
-            FeedItem::Nothing if history.has_paused_or_continued(&listing) => {
-                Some(fleet.rows(query))
+            FeedItem::Nothing => {
+                history.is_due |= paused.have_changed(fleet, shown.as_ref());
+                history.read_if_due()
             }
-            FeedItem::Nothing => history.read_if_due(),
         };
         if let Some(rows) = renewed {
-            listing = rows;
-            if json {
-                ui.json_line(&listing)?;
+            if json && shown.as_ref().is_none_or(|shown| !is_same_list(shown, &rows)) {
+                ui.json_line(&rows)?;
             }
+            shown = Some(rows);
         }
+        let Some(listing) = &shown else { continue };
         if !json {
-            screen.paint(ui, fleet, args, &listing)?;
+            screen.paint(ui, fleet, args, listing)?;
         }
         ui.flush()?;
         screen.warn(ui, &listing.faults);
+    }
+}
+
+/// Says whether two lists show the same. The times of evidence are left out: most are the moment of the look.
+fn is_same_list(before: &Rows, now: &Rows) -> bool {
+    let timeless = |mut session: Session| {
+        for evidence in &mut session.evidence {
+            evidence.at = Time(jiff::Timestamp::UNIX_EPOCH);
+        }
+        session
+    };
+    before.faults == now.faults && before.iter().map(timeless).eq(now.iter().map(timeless))
+}
+
+/// The live sessions that were stopped by a signal, or continued, since they were listed. The kernel announces
+/// neither SIGSTOP nor SIGCONT, so the list is compared with the processes.
+#[derive(Default)]
+struct PausedSessions {
+    /// The processes whose state the last check did not find in the list, and whether each was paused.
+    differing: HashSet<(ProcId, bool)>,
+}
+
+impl PausedSessions {
+    /// Says whether the list must be made again. A list that was made again and still differs, because it shows
+    /// another reason than the pause, is not made a third time.
+    fn have_changed(&mut self, fleet: &Fleet, listing: Option<&Rows>) -> bool {
+        let kernel = &fleet.host.kernel;
+        let is_paused = |process: &ServingProcess| {
+            let now = kernel.process(process.id.pid).ok().flatten();
+            now.is_some_and(|now| now.id == process.id && now.paused)
+        };
+        let mut differing = HashSet::new();
+        for session in listing.into_iter().flat_map(Rows::live) {
+            let was = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Paused);
+            let is = session.processes.iter().any(is_paused);
+            if is != was {
+                differing.extend(session.processes.into_iter().map(|process| (process.id, is)));
+            }
+        }
+        let before = std::mem::replace(&mut self.differing, differing);
+        !self.differing.is_subset(&before)
     }
 }
 
@@ -66,22 +109,6 @@ struct History<'a> {
 }
 
 impl History<'_> {
-    /// Says whether a process of a live session was stopped by a signal, or continued, since the last look.
-    fn has_paused_or_continued(&self, listing: &Rows) -> bool {
-        if self.query.all {
-            return false;
-        }
-        let kernel = &self.fleet.host.kernel;
-        listing.iter().any(|session| {
-            let is_paused = |process: &ServingProcess| {
-                let now = kernel.process(process.id.pid).ok().flatten();
-                now.is_some_and(|now| now.id == process.id && now.paused)
-            };
-            let was = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Paused);
-            session.processes.iter().any(is_paused) != was
-        })
-    }
-
     /// Returns the rows after a look; `None` if history was read too recently to be read again.
     fn rows(&mut self, seen: Seen) -> Option<Rows> {
         if !self.query.all && !self.query.children {

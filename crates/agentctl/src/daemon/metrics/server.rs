@@ -13,8 +13,6 @@ use agentctl_core::fleet::Fleet;
 use agentctl_core::host::Host;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -23,6 +21,7 @@ use super::{DaemonFigures, Form, Metrics};
 use crate::config::MetricsSettings;
 use crate::daemon::Hub;
 use crate::http::{OwnNames, Route, Server, Token, TokenSource};
+use crate::protocol::MetricsStatus;
 
 /// Pause before the first retry of a port that is in use. It doubles with each retry.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(250);
@@ -33,17 +32,6 @@ const CONNECTION_LIFETIME: Duration = Duration::from_secs(10);
 const PATH: &str = "/metrics";
 /// The file in the state directory for a generated token.
 const TOKEN_FILE: &str = "metrics.token";
-
-/// How it stands with the metrics.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-pub struct MetricsStatus {
-    /// The address of the server.
-    pub url: String,
-    /// The source of the token: the configuration or a file; never the token itself.
-    pub token: String,
-    /// Why they are not served, if they are not.
-    pub trouble: Option<String>,
-}
 
 /// The metrics and the state of their server.
 pub(in crate::daemon) struct MetricsServer {

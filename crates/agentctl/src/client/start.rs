@@ -1,6 +1,5 @@
 //! Starts a daemon without a service manager, detached from the command that needs it.
 
-use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -11,9 +10,9 @@ use agentctl_core::host::Host;
 use agentctl_core::kernel::{Spawn, Stdio};
 use agentctl_core::{launch, marks};
 
-use crate::client::{Client, ClientError, HELLO_TIMEOUT};
+use super::{Client, ClientError, HELLO_TIMEOUT};
 use crate::failure::{Failure, Kind};
-use crate::place::Place;
+use crate::place::{Place, open_log};
 
 /// Timeout for a new daemon until it serves.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -22,7 +21,7 @@ const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(5);
 /// Written to the `--ready` pipe by a new daemon when it serves.
 pub const READY: &[u8] = b"ready\n";
 /// Written to the `--ready` pipe by a new daemon that does not serve with its configuration; the reason follows.
-const REFUSED: &[u8] = b"refused: ";
+pub const REFUSED: &[u8] = b"refused: ";
 /// Maximum number of bytes that are read from the `--ready` pipe.
 const MAX_WORD_BYTES: u64 = 4096;
 
@@ -129,7 +128,7 @@ fn start(host: &Host, place: &Place) -> std::io::Result<Started> {
 
 fn spawn(host: &Host, place: &Place, ready: OwnedFd) -> std::io::Result<std::process::Child> {
     let number = ready.as_raw_fd().to_string();
-    let log = super::log::open(&place.log())?;
+    let log = open_log(&place.log())?;
     let config = host.var(marks::CONFIG).map(|path| host.cwd.join(path));
     let mut set = vec![(marks::DAEMON.into(), "1".into())];
     set.extend(config.map(|path| (marks::CONFIG.into(), path.into_os_string())));
@@ -146,42 +145,4 @@ fn spawn(host: &Host, place: &Place, ready: OwnedFd) -> std::io::Result<std::pro
         keep: vec![ready],
     }
     .detached()
-}
-
-/// Reports that the daemon serves: on the `--ready` pipe and to the service manager.
-pub(super) fn report_ready(ready: Option<File>, manager: Option<&str>) {
-    use std::io::Write;
-    if let Some(mut pipe) = ready {
-        // The starting process may have exited.
-        let _gone = pipe.write_all(READY);
-    }
-    if let Some(manager) = manager {
-        let _gone = notify(manager, b"READY=1\n");
-    }
-}
-
-/// Reports on the `--ready` pipe that the daemon does not serve with its configuration.
-pub fn report_refusal(ready: Option<File>, why: &str) {
-    use std::io::Write;
-    if let Some(mut pipe) = ready {
-        // The starting process may have exited.
-        let _gone = pipe.write_all(&[REFUSED, why.as_bytes()].concat());
-    }
-}
-
-/// Sends one message to the service manager (`sd_notify`).
-fn notify(manager: &str, words: &[u8]) -> std::io::Result<()> {
-    let socket = std::os::unix::net::UnixDatagram::unbound()?;
-    match manager.strip_prefix('@') {
-        #[cfg(target_os = "linux")]
-        Some(name) => {
-            use std::os::linux::net::SocketAddrExt;
-            let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
-            socket.send_to_addr(words, &address)?;
-        }
-        _ => {
-            socket.send_to(words, manager)?;
-        }
-    }
-    Ok(())
 }
