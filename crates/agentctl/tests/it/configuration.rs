@@ -92,8 +92,12 @@ fn a_typo_stops_no_command_that_does_not_depend_on_it() {
             &["lock", "w"],
             &["unlock", "w"],
             &["adapters"],
+            &["name", &id, "night"],
+            &["group", &id, "shift"],
             &["daemon", "stop"],
             &["stop", &id],
+            &["rm", &id],
+            &["prune", "-y"],
         ] {
             let output = with(&home, config, args);
             assert_eq!(output.code, Some(0), "{args:?}: {}", output.stderr);
@@ -123,9 +127,11 @@ fn an_answer_that_may_lack_a_source_has_exit_code_3() {
             let listed = with(&home, config, &["list"]);
             assert_eq!(listed.code, Some(3), "{config}{}", listed.stderr);
             assert_said(&listed, &["config.toml line "]);
-            let absent = home.run(&["status", "nosuchsession"]);
-            assert_eq!(absent.code, Some(3), "{config}{}", absent.stderr);
-            assert_said(&absent, &["no session matches", "not every source is known"]);
+            for args in [&["status", "nosuchsession"][..], &["name", "nosuchsession", "night"]] {
+                let absent = home.run(args);
+                assert_eq!(absent.code, Some(3), "{args:?} {config}{}", absent.stderr);
+                assert_said(&absent, &["no session matches", "not every source is known"]);
+            }
         }
         let listed = with(&home, "modle = \"opus\"\n", &["list"]);
         assert_eq!(listed.code, Some(0), "{}", listed.stderr);

@@ -116,8 +116,7 @@ fn a_status_that_can_no_longer_be_reached_is_explained() {
         let id = launch(&home, "w", "x [[say:ok]]", &[]);
         until_stopped(&home, &id);
         let missed = home.run(&["wait", &id, "--for", "running"]);
-        let short = &id[..8];
-        let why = format!("{short} is stopped and can no longer become running");
+        let why = format!("{id} is stopped and can no longer become running");
         assert_fails(&missed, 1, &[&why]);
     });
 }
