@@ -29,6 +29,7 @@ mod events_once;
 mod fixtures;
 mod fuses;
 mod fuses_firing;
+mod hook_page;
 mod hooks;
 mod hostile;
 mod launch;

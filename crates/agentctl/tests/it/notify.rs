@@ -88,6 +88,7 @@ fn a_configured_command_gets_variables_and_json_on_stdin() {
             let text = fs::read_to_string(stage.home.path().join("env")).ok()?;
             text.ends_with("end\n").then_some(text)
         });
+        crate::hook_page::assert_documented("Notification commands", &told);
         for line in [
             "AGENTCTL_EVENT=session.stopped",
             "AGENTCTL_EVENT_ID=e-9",
