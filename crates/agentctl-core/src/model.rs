@@ -23,7 +23,7 @@ pub use self::fault::{Fault, FaultCode, HomeScope, Reach};
 pub(crate) use self::identity::identity;
 pub use self::message::{Message, Role, ToolCall, ToolResult};
 pub use self::process::{Exit, Join, ProcId, ServingProcess};
-pub use self::session::{Evidence, Session, Tokens};
+pub use self::session::{EndedBy, EndedByKind, Evidence, Session, Tokens};
 pub use self::status::{Outcome, Reason, ReasonKind, Status};
 pub use self::time::Time;
 

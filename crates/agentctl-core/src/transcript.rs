@@ -4,6 +4,8 @@
 //! file events in between. A conversation on a server is fetched as a whole each time, and the lines that
 //! were shown are remembered by digest.
 
+mod summary;
+
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
@@ -14,6 +16,8 @@ use crate::fleet::{Fleet, each_adapter, limited, written};
 use crate::model::{Message, Role, Target, Tokens};
 use crate::native::watch::Watch;
 use crate::native::{file, jsonl};
+
+pub use self::summary::Summary;
 
 /// Most bytes of a file that are searched for the last messages.
 const MAX_SEARCH_BYTES: u64 = 64 << 20;

@@ -1,6 +1,7 @@
 //! The command tree and its dispatch: one file per command, one line each here.
 
 mod adapters;
+mod attach;
 mod daemon;
 mod demo;
 mod doctor;
@@ -11,6 +12,7 @@ mod list;
 mod locks;
 mod logs;
 mod manual;
+mod notify;
 mod resume;
 mod runs;
 mod schema;
@@ -58,6 +60,7 @@ enum Command {
     Launch(launch::LaunchArgs),
     #[command(visible_alias = "send")]
     Resume(resume::ResumeArgs),
+    Attach(attach::AttachArgs),
     Wait(wait::WaitArgs),
     Stop(stop::StopArgs),
     Events(events::EventsArgs),
@@ -70,6 +73,8 @@ enum Command {
     Runs(runs::RunsArgs),
     Prune(runs::PruneArgs),
     Daemon(daemon::DaemonArgs),
+    #[command(subcommand)]
+    Notify(notify::NotifyCommand),
     Doctor(doctor::DoctorArgs),
     Adapters(adapters::AdaptersArgs),
     Demo(demo::DemoArgs),
@@ -113,6 +118,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             runs::cmd_runs(ui, &loaded.fleet(), &loaded.defaults, &args)
         }
         Command::Prune(args) => with_fleet(ui, runs::cmd_prune, &args),
+        Command::Attach(args) => with_fleet(ui, attach::cmd_attach, &args),
         Command::Stop(args) => with_fleet(ui, stop::cmd_stop, &args),
         Command::Events(args) => with_fleet(ui, events::cmd_events, &args),
         Command::Wait(args) => with_fleet(ui, wait::cmd_wait, &args),
@@ -124,6 +130,10 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             // its log.
             let loaded = crate::config::load_all()?;
             daemon::cmd_daemon(ui, loaded, &args)
+        }
+        Command::Notify(command) => {
+            let loaded = loaded(ui)?;
+            notify::cmd_notify(ui, &loaded, &command)
         }
         Command::Fuse(command) => {
             let loaded = loaded(ui)?;
@@ -150,6 +160,7 @@ fn with_fleet<A>(ui: &mut Ui, command: fn(&mut Ui, &Fleet, &A) -> Outcome, args:
 fn loaded(ui: &mut Ui) -> Result<Loaded, Failure> {
     let loaded = crate::config::load_all()?;
     warn_of_settings(ui, &loaded);
+    ui.set_notifies(loaded.notify.as_ref().is_some_and(|notify| notify.terminal));
     Ok(loaded)
 }
 

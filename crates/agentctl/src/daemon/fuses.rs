@@ -20,7 +20,7 @@ use agentctl_core::host::Host;
 use agentctl_core::locks;
 use agentctl_core::marks::hook;
 use agentctl_core::model::{
-    Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target, Time,
+    EndedBy, EndedByKind, Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target, Time,
 };
 use agentctl_core::runs::HookReport;
 use agentctl_core::stop::{self, StopOptions, StopVerdict};
@@ -392,7 +392,7 @@ pub fn fire(fleet: &Fleet, outlets: &dyn Outlets, mut firing: Firing, late: bool
     while let Some(action) = firing.action().cloned() {
         let (what, done) = match &action {
             Action::Event => ("event", Ok(String::new())),
-            Action::Stop => ("stop", end(fleet, &firing.fuse, target.as_ref())),
+            Action::Stop => ("stop", end(fleet, &firing, target.as_ref())),
             Action::Webhook { url } => {
                 ("webhook", outlets.post(url, &event).map(|()| "handed over".to_owned()))
             }
@@ -425,7 +425,10 @@ fn target(adapters: Adapters, fuse: &Fuse) -> Option<Target> {
 }
 
 /// Stops the session that a fuse is bound to, or all sessions in its directory, like `agentctl stop`.
-fn end(fleet: &Fleet, fuse: &Fuse, target: Option<&Target>) -> Result<String, String> {
+fn end(fleet: &Fleet, firing: &Firing, target: Option<&Target>) -> Result<String, String> {
+    let fuse = &firing.fuse;
+    let detail = Some(format!("{}: {}", name(fuse), firing.cause().word()));
+    let ordered_by = EndedBy { kind: EndedByKind::Fuse, detail };
     let (mut stopped, mut troubles) = (Vec::new(), Vec::new());
     let targets = match (&fuse.directory, target) {
         (Some(directory), _) => {
@@ -444,7 +447,7 @@ fn end(fleet: &Fleet, fuse: &Fuse, target: Option<&Target>) -> Result<String, St
             (None, pid) => format!("pid {}", pid.unwrap_or_default()),
         };
         let id = format!("{} {id}", target.adapter);
-        let report = stop::stop(fleet, target, StopOptions::default());
+        let report = stop::stop_for(fleet, target, StopOptions::default(), &ordered_by);
         for survivor in &report.survivors {
             let (pid, command, why) = (survivor.pid, &survivor.command, &survivor.why);
             troubles.push(format!("pid {pid} of {id} lives on ({command}): {why}"));

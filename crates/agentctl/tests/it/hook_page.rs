@@ -27,7 +27,7 @@ fn documented(section: &str) -> BTreeSet<String> {
 
 /// Compares the environment of a program, as `env` printed it, with a section of the page.
 #[track_caller]
-pub fn assert_documented(section: &str, environment: &str) {
+pub(crate) fn assert_documented(section: &str, environment: &str) {
     let names = environment.lines().filter_map(|line| line.split_once('='));
     let received: BTreeSet<String> = names
         .map(|(name, _)| name.to_owned())

@@ -4,6 +4,7 @@
 
 mod adapter_registry;
 mod agents_named;
+mod attach;
 mod attacks;
 mod claude_code;
 mod claude_code_beginnings;
@@ -40,6 +41,7 @@ mod list_watch;
 mod locks;
 mod metrics;
 mod notify;
+mod notify_channels;
 mod openclaw;
 mod openclaw_device;
 mod openclaw_hostile;
@@ -64,6 +66,7 @@ mod scale;
 mod schemas;
 mod seed_failures;
 mod source;
+mod status_details;
 mod status_writers;
 mod stop;
 mod stop_hosted;

@@ -35,7 +35,7 @@ pub(crate) fn with(program: PathBuf) -> NotifySettings {
     NotifySettings { command, ..NotifySettings::default() }
 }
 
-fn waiting(id: &str) -> Arc<Event> {
+pub(crate) fn waiting(id: &str) -> Arc<Event> {
     let mut session = session();
     session.status = agentctl_core::model::Status::Waiting;
     session.reason =

@@ -83,6 +83,10 @@ impl Control for ClaudeCode {
         Ok(Start { program, args, set, unset, id: Some(id), keeps_name: true })
     }
 
+    fn interactive_resume(&self, host: &Host, order: &Order) -> Result<Start, Refusal> {
+        Ok(self.start(host, order)?.with_args(["--resume".into(), order.session().into()]))
+    }
+
     fn longest_prompt(&self) -> Option<usize> {
         Some(10 << 20)
     }

@@ -1,5 +1,7 @@
 //! A transcript line as a message of the common shape.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::lines::{Block, Line, is_prompt};
@@ -22,6 +24,31 @@ pub(super) fn read(bytes: &[u8]) -> Vec<Message> {
         message
     };
     message.map(complete).into_iter().collect()
+}
+
+/// Number of first bytes of a line in which its kind is looked for before it is parsed.
+const PREFIX_BYTES: usize = 2 << 10;
+
+/// Returns the prompt that a line holds. Most lines are rejected by their first bytes. The searched text cannot
+/// stand inside a JSON string, where its quotes would be escaped.
+pub(super) fn prompt(bytes: &[u8]) -> Option<Message> {
+    let prefix = &bytes[..bytes.len().min(PREFIX_BYTES)];
+    let holds = |text: &str| memchr::memmem::find(prefix, text.as_bytes()).is_some();
+    if holds("\"type\":\"assistant\"") || holds("\"tool_result\"") {
+        return None;
+    }
+    let line = Line::parse(bytes).filter(|line| line.kind == "user")?;
+    if line.is_meta || line.is_sidechain || line.is_compact_summary {
+        return None;
+    }
+    let message = user(&line).filter(|m| m.role == Role::User && m.text.is_some())?;
+    Some(Message { id: line.uuid.map(Cow::into_owned), ..message })
+}
+
+/// Returns the git branch that a line names. Claude Code writes `HEAD` where no branch is checked out.
+pub(super) fn branch(bytes: &[u8]) -> Option<String> {
+    let branch = Line::parse(bytes)?.git_branch?;
+    Some(branch.into_owned()).filter(|branch| !branch.is_empty() && branch != "HEAD")
 }
 
 fn user(line: &Line<'_>) -> Option<Message> {

@@ -74,6 +74,10 @@ impl Control for Codex {
         Ok(Start { program, args, set, unset: Vec::new(), id, keeps_name: false })
     }
 
+    fn interactive_resume(&self, host: &Host, order: &Order) -> Result<Start, Refusal> {
+        Ok(self.start(host, order)?.with_args(["resume".into(), order.session().into()]))
+    }
+
     fn longest_prompt(&self) -> Option<usize> {
         // With a longer prompt it begins a thread, names it, and does not save it.
         Some(1 << 20)
