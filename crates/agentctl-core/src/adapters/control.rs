@@ -227,13 +227,9 @@ pub trait Control: Sync {
     fn start(&self, host: &Host, order: &Order) -> Result<Start, Refusal>;
 
     /// Returns the command that opens the session of this order in the agent's own interface on a terminal. It is
-    /// executed in the place of this program; there is no prompt.
-    fn interactive_resume(&self, _host: &Host, _order: &Order) -> Result<Start, Refusal> {
-        let why = "it has no interface of its own in a terminal";
-        Err(Refusal::new(
-            why,
-            "`agentctl resume ID MESSAGE` continues it, `agentctl logs ID` shows it",
-        ))
+    /// executed in the place of this program; there is no prompt. `None` where the agent has no such interface.
+    fn interactive_resume(&self, _host: &Host, _order: &Order) -> Option<Result<Start, Refusal>> {
+        None
     }
 
     /// Returns the commands to run before this start, in the same directory and environment.

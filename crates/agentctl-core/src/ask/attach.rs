@@ -3,15 +3,18 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::{Fleet, InspectedSession, NotContinued, NotStarted};
 use crate::adapters::RootPlace;
-use crate::adapters::control::{Control, Order, Start};
-use crate::kernel::{EnvChanges, Process};
+use crate::adapters::control::{Control, Order, Refusal, Start};
+use crate::kernel::Process;
 use crate::launch::{self, LaunchError};
 use crate::model::{Fault, Session};
 
 /// How one session is attached to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Attachment {
     /// The session.
     pub session: Session,
@@ -22,10 +25,13 @@ pub struct Attachment {
 }
 
 /// The way to the terminal of a session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum AttachmentWay {
     /// No process serves it: this command opens it in the agent's own interface.
     Open(OpenCommand),
+    /// No process serves it, and its agent has no interface in a terminal.
+    NoInterface,
     /// A process that serves it has this terminal.
     Terminal(SessionTerminal),
     /// Its processes have no terminal.
@@ -43,20 +49,22 @@ pub enum AttachmentWay {
 }
 
 /// The command that opens a session in the agent's own interface.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct OpenCommand {
     /// The program file.
     pub program: PathBuf,
     /// Its arguments.
-    pub args: Vec<OsString>,
-    /// The changes of its environment.
-    pub changes: EnvChanges,
+    pub args: Vec<String>,
+    /// Variables set for it.
+    pub set: Vec<(String, String)>,
+    /// Variables removed from its environment.
+    pub unset: Vec<String>,
     /// The directory of the session.
     pub cwd: PathBuf,
 }
 
 /// The terminal of a live session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct SessionTerminal {
     /// The process of the session.
     pub pid: u32,
@@ -76,7 +84,7 @@ impl Fleet {
         let way = if is_remote || session.hosted {
             AttachmentWay::Server { pid: session.pid }
         } else if session.processes.is_empty() {
-            AttachmentWay::Open(self.open_command(text)?)
+            self.open_command(text)?.map_or(AttachmentWay::NoInterface, AttachmentWay::Open)
         } else {
             self.terminal_of(&session)
         };
@@ -112,9 +120,9 @@ impl Fleet {
         (outside.id.pid > 1).then_some(outside.comm)
     }
 
-    /// Returns the command that opens an ended session. Its home must be configured: the agent is started with the
+    /// Returns the command that opens an ended session, if its agent has one. Its home must be configured: the agent is started with the
     /// home as its configuration.
-    fn open_command(&self, text: &str) -> Result<OpenCommand, NotStarted> {
+    fn open_command(&self, text: &str) -> Result<Option<OpenCommand>, NotStarted> {
         let mut ignored = |_: &Fault| {};
         let found = self.continuation(text, None, false, &mut ignored);
         let found = found.map_err(|why| NotStarted::NotContinued { text: text.to_owned(), why })?;
@@ -129,16 +137,19 @@ impl Fleet {
         let cwd = launch::directory(&found.cwd).map_err(failed)?;
         let order = Order::resume(id, cwd.clone(), RootPlace::of_label(&target.root));
         let control: Option<&dyn Control> = found.adapter.control();
-        let start = control.ok_or_else(missing)?.interactive_resume(&self.host, &order);
-        let start = start.map_err(|refusal| failed(refusal.into()))?;
-        Ok(self.with_environment(start, cwd))
+        let start = control.and_then(|control| control.interactive_resume(&self.host, &order));
+        let command = start.map(|start| self.in_directory(start?, cwd)).transpose();
+        command.map_err(|refusal| failed(refusal.into()))
     }
 
-    fn with_environment(&self, start: Start, cwd: PathBuf) -> OpenCommand {
+    fn in_directory(&self, start: Start, cwd: PathBuf) -> Result<OpenCommand, Refusal> {
         let Start { program, args, set, unset, .. } = start;
+        let args = args.into_iter().map(OsString::into_string).collect::<Result<_, _>>();
+        let args = args.map_err(|_| {
+            Refusal::new("the path of its record is not UTF-8", "rename that folder")
+        })?;
         // The agent must not be taken for a tool of an agent that this command runs inside of.
         let unset = launch::around_us(self.adapters).into_iter().chain(unset).collect();
-        let set = set.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        OpenCommand { program, args, changes: EnvChanges { set, unset }, cwd }
+        Ok(OpenCommand { program, args, set, unset, cwd })
     }
 }

@@ -1,4 +1,4 @@
-//! Who or what ended a session: an order of ours in its run, or its exit code or signal.
+//! The cause of a session's end: an order of ours in its run, or its exit code or signal.
 
 use crate::host::Host;
 use crate::model::{EndedBy, EndedByKind, Evidence, Exit, Session, Status};

@@ -41,6 +41,7 @@ pub(super) fn cmd_attach(ui: &mut Ui, fleet: &Fleet, args: &AttachArgs) -> Outco
     }
     match way {
         AttachmentWay::Open(command) => match open(ui, &session, command)? {},
+        AttachmentWay::NoInterface => Err(no_interface(&session)),
         AttachmentWay::Terminal(terminal) => go_to(ui, &fleet.host, &session, &terminal),
         AttachmentWay::NoTerminal { pid, launched } => {
             Err(without_terminal(&session, pid, launched))
@@ -59,8 +60,11 @@ fn open(ui: &mut Ui, session: &Session, command: OpenCommand) -> Result<Infallib
         )));
     }
     ui.flush()?;
-    let error = become_command(&command.program, &command.args, &command.changes, &command.cwd);
-    let message = format!("{} could not be started: {error}", command.program.display());
+    let OpenCommand { program, args, set, unset, cwd } = command;
+    let args: Vec<OsString> = args.into_iter().map(OsString::from).collect();
+    let set = set.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let error = become_command(&program, &args, &EnvChanges { set, unset }, &cwd);
+    let message = format!("{} could not be started: {error}", program.display());
     Err(Failure::new(Kind::Failed, message))
 }
 
@@ -98,6 +102,14 @@ fn select(ui: &mut Ui, host: &Host, pane: &TmuxPane, inside_tmux: bool) -> Outco
     ui.flush()?;
     let error = become_command(&program, &args, &EnvChanges::default(), &host.cwd);
     Err(Failure::new(Kind::Failed, format!("{} could not be started: {error}", program.display())))
+}
+
+fn no_interface(session: &Session) -> Failure {
+    let id = name(session);
+    let message =
+        format!("{id} cannot be opened: {} has no interface in a terminal", session.adapter);
+    Failure::new(Kind::Refused, message)
+        .hint(format!("`agentctl resume {id} MESSAGE` continues it, `agentctl logs {id}` shows it"))
 }
 
 fn without_terminal(session: &Session, pid: u32, launched: bool) -> Failure {

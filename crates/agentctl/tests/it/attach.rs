@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::json;
 use testkit::{Output, TestHome, eventually, sandboxed};
 
-use crate::launched::{folder, kill, launch, script, status, until_asked};
+use crate::launched::{folder, kill, launch, script, status, until_asked, until_stopped};
 use crate::terminal::Terminal;
 use crate::{configure, home};
 
@@ -180,6 +180,10 @@ fn a_session_without_a_terminal_names_its_log() {
         assert!(refused.stderr.contains(&format!("agentctl logs -f {id}")), "{refused:?}");
         let pid = status(&home, &id)["pid"].as_u64().expect("a pid");
         kill(u32::try_from(pid).expect("a pid"));
+        until_stopped(&home, &id);
+        let refused = home.run(&["attach", &id]);
+        assert_eq!(refused.code, Some(5));
+        assert!(refused.stderr.contains("demo has no interface in a terminal"), "{refused:?}");
         let missing = home.command(&["attach", "nothing"]).stdin(Stdio::null()).output();
         assert_eq!(Output::from(missing).code, Some(4));
     });

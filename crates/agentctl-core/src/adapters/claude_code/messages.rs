@@ -41,7 +41,9 @@ pub(super) fn prompt(bytes: &[u8]) -> Option<Message> {
     if line.is_meta || line.is_sidechain || line.is_compact_summary {
         return None;
     }
-    let message = user(&line).filter(|m| m.role == Role::User && m.text.is_some())?;
+    let message = user(&line).filter(|m| m.role == Role::User)?;
+    // The program itself tells the model that a task in the background has ended.
+    message.text.as_ref().filter(|text| !text.starts_with("<task-notification>"))?;
     Some(Message { id: line.uuid.map(Cow::into_owned), ..message })
 }
 

@@ -74,8 +74,9 @@ impl Control for Codex {
         Ok(Start { program, args, set, unset: Vec::new(), id, keeps_name: false })
     }
 
-    fn interactive_resume(&self, host: &Host, order: &Order) -> Result<Start, Refusal> {
-        Ok(self.start(host, order)?.with_args(["resume".into(), order.session().into()]))
+    fn interactive_resume(&self, host: &Host, order: &Order) -> Option<Result<Start, Refusal>> {
+        let start = self.start(host, order);
+        Some(start.map(|start| start.with_args(["resume".into(), order.session().into()])))
     }
 
     fn longest_prompt(&self) -> Option<usize> {

@@ -71,8 +71,9 @@ impl Control for OpenCode {
         Ok(Start { program, args, set, unset: Vec::new(), id, keeps_name: false })
     }
 
-    fn interactive_resume(&self, host: &Host, order: &Order) -> Result<Start, Refusal> {
-        Ok(self.start(host, order)?.with_args(["--session".into(), order.session().into()]))
+    fn interactive_resume(&self, host: &Host, order: &Order) -> Option<Result<Start, Refusal>> {
+        let start = self.start(host, order);
+        Some(start.map(|start| start.with_args(["--session".into(), order.session().into()])))
     }
 
     fn prepare(&self, host: &Host, order: &Order, start: &Start) -> Vec<Preparation> {

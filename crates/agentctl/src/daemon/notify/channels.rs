@@ -68,7 +68,11 @@ impl Channel {
             Self::Command(command) => run(host, settings, (command, notice)),
             Self::Tmux => {
                 let clients = tmux_message(host, &notice.text.one_line())?;
-                Ok(format!("shown to {clients} clients"))
+                match clients {
+                    0 => Err("no client is attached to the tmux server".into()),
+                    1 => Ok("shown to 1 client".into()),
+                    _ => Ok(format!("shown to {clients} clients")),
+                }
             }
             Self::Tty(path) => {
                 write_to_terminal(path, host.kernel.uid(), &notice.text)?;
