@@ -120,7 +120,7 @@ impl NewlyWaiting {
 /// The escape sequence by which a terminal shows a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminalSequence {
-    /// `OSC 9`, one text: iTerm2, WezTerm, kitty, Windows Terminal.
+    /// `OSC 9`, one text: most terminals that show notifications.
     Osc9,
     /// `OSC 777`, title and text: VTE, foot, rxvt, Ghostty.
     Osc777,
