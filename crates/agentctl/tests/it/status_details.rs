@@ -13,9 +13,14 @@ fn shown(home: &TestHome, id: &str) -> String {
     home.run(&["status", id]).stdout
 }
 
-/// Waits until the shim has recorded the end of the only run.
+/// Waits until no process serves a session and its exit is recorded. The record may name the exit before the
+/// process has gone.
 fn until_recorded(home: &TestHome, id: &str) -> Value {
-    eventually("its end is recorded", || Some(status(home, id)).filter(|s| !s["exit"].is_null()))
+    eventually("its end is recorded", || {
+        let session = status(home, id);
+        let is_recorded = !session["exit"].is_null() && !session["ended_by"].is_null();
+        is_recorded.then_some(session)
+    })
 }
 
 #[test]
