@@ -7,7 +7,9 @@
 //! interface. Nothing here decides a status or names an agent.
 
 mod adapters;
+mod attach;
 mod doctor;
+mod ended_by;
 mod fuses;
 mod launch;
 mod locks;
@@ -28,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
+pub use self::attach::{Attachment, AttachmentWay, OpenCommand, SessionTerminal};
 pub use self::doctor::{
     Check, CheckState, ConfigFinding, ConfiguredWebhook, DaemonState, DoctorContext, DoctorDocument,
 };
@@ -46,7 +49,7 @@ pub use self::remove_runs::RunsNotRemoved;
 pub use self::request::{InvalidRequest, RequestField};
 pub use self::resume::NotContinued;
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
-pub use self::status::InspectedSession;
+pub use self::status::{DetailedSession, InspectedSession, StatusDocument};
 pub use self::stop::{
     FailedRow, RunWithoutSession, RunWithoutSessionRow, StopDocument, StopNews, StopRequest,
     StopSelection, StopTargets, StoppedRow, SurvivorRow,

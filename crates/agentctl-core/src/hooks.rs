@@ -240,9 +240,9 @@ fn found(host: &Host, name: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("`{name}` is not a program"))
 }
 
-/// Returns the git branch of a directory, by reading one file. The agent controls the directory, so the
+/// Returns the git branch of a directory, by reading its `HEAD` file. The agent controls the directory, so the
 /// file may be a FIFO, a device or endless.
-fn branch(directory: &Path, uid: u32) -> Option<String> {
+pub(crate) fn branch(directory: &Path, uid: u32) -> Option<String> {
     let read = |path: &Path| {
         let bytes = file::read_small(path, uid, MAX_BRANCH_FILE_BYTES).ok()?;
         String::from_utf8(bytes).ok()

@@ -26,7 +26,7 @@ pub use self::file_edit::{FileEdit, Hunk};
 pub(crate) use self::identity::identity;
 pub use self::message::{Image, Message, Role, ToolResult};
 pub use self::process::{Exit, Join, ProcId, ServingProcess};
-pub use self::session::{Evidence, Session, Tokens};
+pub use self::session::{EndedBy, EndedByKind, Evidence, Session, Tokens};
 pub use self::status::{Outcome, Reason, ReasonKind, Status};
 pub use self::time::Time;
 pub use self::tool_call::{Task, TaskState, ToolCall, is_patch};

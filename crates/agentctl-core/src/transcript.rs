@@ -5,6 +5,7 @@
 //! were shown are remembered by digest.
 
 mod page;
+mod summary;
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
@@ -17,6 +18,8 @@ use crate::fleet::{Fleet, each_adapter, limited, written};
 use crate::model::{Message, Role, Target, Tokens};
 use crate::native::watch::Watch;
 use crate::native::{file, jsonl};
+
+pub use self::summary::Summary;
 
 /// Most bytes of a file that are searched for the last messages.
 const MAX_SEARCH_BYTES: u64 = 64 << 20;

@@ -173,8 +173,10 @@ impl Loaded {
             findings: self.findings.iter().map(finding).collect(),
             webhooks: self.webhooks.iter().map(webhook).collect(),
             metrics_token: metrics.and_then(|settings| settings.token.clone()),
-            notify_program: notify.map(|settings| settings.program().to_owned()),
-            needs_daemon: !self.webhooks.is_empty() || notify.is_some() || metrics.is_some(),
+            notify_program: notify.and_then(NotifySettings::program).map(str::to_owned),
+            needs_daemon: !self.webhooks.is_empty()
+                || notify.is_some_and(NotifySettings::need_daemon)
+                || metrics.is_some(),
             daemon,
         }
     }
@@ -192,6 +194,17 @@ impl Loaded {
     /// Fails if a launch would act on a broken setting: everything but the settings of the daemon.
     pub fn check_launch(&self) -> Result<(), Failure> {
         self.check(|part| part != Part::Daemon)?;
+        self.check_commands()
+    }
+
+    /// Fails if a test of notifications would act on a broken setting. With one, the daemon shows none either.
+    pub fn check_notify(&self) -> Result<(), Failure> {
+        self.check(|part| matches!(part, Part::Daemon | Part::Any))?;
+        self.check_commands()
+    }
+
+    /// Fails if the commands in the configuration are not run.
+    fn check_commands(&self) -> Result<(), Failure> {
         match &self.unsafe_commands {
             Some(why) => Err(Failure::new(Kind::Failed, why.clone()).hint(UNSAFE_HINT)),
             None => Ok(()),

@@ -15,14 +15,17 @@ mod feed;
 mod follow;
 mod fuses;
 mod holders;
+mod notification;
 mod output_line;
 mod refused_word;
 mod sentences;
+mod session_facts;
 mod session_list;
 mod set_fuse;
 mod stopped;
 mod stream_end;
 mod time;
+mod tmux;
 mod unresolved;
 mod waited;
 
@@ -39,16 +42,19 @@ pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
 pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name, fuse_target};
 pub use self::holders::holder_text;
+pub use self::notification::{NewlyWaiting, NotificationText, TerminalSequence, is_notified};
 pub use self::output_line::{OutputKind, OutputLine};
 pub use self::refused_word::{not_named, refused_word};
 pub use self::sentences::{
     exit_text, exit_value, full_name, id_or_pid, session_name, session_reason,
     session_reason_in_brackets,
 };
+pub use self::session_facts::{ended_by_text, grouped_number, span_text};
 pub use self::session_list::{SessionList, session_list};
 pub use self::set_fuse::{FuseDaemon, FuseSet, extend_fuse, set_fuse};
 pub use self::stopped::{StopSummary, stop_failure, stop_kind, stop_lines, survivor_lines};
 pub use self::stream_end::StreamEnd;
 pub use self::time::{NoBeginning, age, beginning, local_clock, local_date, local_minute};
+pub use self::tmux::{TmuxPane, tmux_message, tmux_pane_of};
 pub use self::unresolved::unresolved;
 pub use self::waited::{not_waited, wait_failure, wait_kind, wait_line, wait_remark};

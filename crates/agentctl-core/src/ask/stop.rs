@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::{Fleet, NotOne, ResolvedTarget, UnresolvedText};
 use crate::fleet::Query;
 use crate::kernel::Liveness;
-use crate::model::{Fault, InternedName, Outcome, SCHEMA_VERSION, Session, Status, Target, word};
+use crate::model::{
+    EndedBy, Fault, InternedName, Outcome, SCHEMA_VERSION, Session, Status, Target, word,
+};
 use crate::runs;
 use crate::stop::{
     self, EndedProcess, Left, Report, StopFailureCode, StopOptions, StopVerdict, Survivor,
@@ -163,6 +165,9 @@ pub struct StopTargets {
     pub may_miss_sessions: bool,
     /// How they are stopped.
     pub options: StopOptions,
+    /// The origin of the order, which is written into the run of each session; null for `agentctl stop`.
+    #[serde(default)]
+    pub ordered_by: Option<EndedBy>,
     /// The sources that could not be asked while the targets were looked for.
     pub faults: Vec<Fault>,
 }
@@ -244,7 +249,10 @@ impl Fleet {
             faults: targets.faults.clone(),
         };
         for target in &targets.targets {
-            let mut report = stop::stop(self, target, targets.options);
+            let mut report = match &targets.ordered_by {
+                Some(ordered_by) => stop::stop_for(self, target, targets.options, ordered_by),
+                None => stop::stop(self, target, targets.options),
+            };
             document.faults.append(&mut report.faults);
             let id = target.session.as_ref().map(|locator| locator.id.clone());
             survivors.extend(report.survivors.drain(..).map(|survivor| (id.clone(), survivor)));

@@ -19,8 +19,8 @@ use super::order::Placed;
 use super::short_ids::Typed;
 use super::verdict;
 use crate::model::{
-    Evidence, Exit, Fault, InternedName, Join, Listing, Outcome, ProcId, Reason, SCHEMA_VERSION,
-    ServingProcess, Session, Status, Time, Tokens,
+    EndedBy, Evidence, Exit, Fault, InternedName, Join, Listing, Outcome, ProcId, Reason,
+    SCHEMA_VERSION, ServingProcess, Session, Status, Time, Tokens,
 };
 
 /// One row, packed.
@@ -71,6 +71,7 @@ struct Flat<'a> {
     last_activity_at: Option<Time>,
     ended_at: Option<Time>,
     exit: Option<Exit>,
+    ended_by: Cow<'a, Option<EndedBy>>,
     tokens: Option<Tokens>,
     cost_usd: Option<f64>,
     group: Option<&'a str>,
@@ -163,6 +164,7 @@ fn flat_bytes(session: &Session, own_evidence: &[Evidence]) -> Vec<u8> {
         last_activity_at,
         ended_at,
         exit,
+        ended_by,
         tokens,
         cost_usd,
         group,
@@ -190,6 +192,7 @@ fn flat_bytes(session: &Session, own_evidence: &[Evidence]) -> Vec<u8> {
         last_activity_at: *last_activity_at,
         ended_at: *ended_at,
         exit: *exit,
+        ended_by: Cow::Borrowed(ended_by),
         tokens: *tokens,
         cost_usd: *cost_usd,
         group: group.as_deref(),
@@ -241,6 +244,7 @@ impl Packed {
             last_activity_at: flat.last_activity_at,
             ended_at: flat.ended_at,
             exit: flat.exit,
+            ended_by: flat.ended_by.into_owned(),
             tokens: flat.tokens,
             cost_usd: flat.cost_usd,
             group: text(flat.group),
@@ -434,6 +438,7 @@ mod tests {
             "model": "model", "title": "title", "name": "name", "prompt": "prompt",
             "started_at": time, "last_activity_at": "2026-11-15T09:00:00Z", "ended_at": time,
             "exit": {"code": 1, "signal": 2}, "cost_usd": 0.1,
+            "ended_by": {"kind": "fuse", "detail": "ttl"},
             "tokens": {"input": 1, "output": 2, "cache_read": 3, "cache_write": 4},
             "group": "group", "run": "run", "parent": "parent", "notes": ["a", "b"],
             "evidence": [evidence("first"), evidence("second")],

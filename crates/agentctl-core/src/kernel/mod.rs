@@ -20,6 +20,7 @@ pub mod deadline;
 pub mod home_limit;
 mod limits;
 mod spawn;
+mod terminal;
 mod user;
 
 use std::collections::HashMap;
@@ -33,7 +34,8 @@ pub use platform::{
     ExitWatch, Held, Kernel, NewestPid, give_back_memory, keep_memory_together, release_later,
 };
 pub use spawn::{
-    Attended, Spawn, Stdio, adopt_orphans, become_program, inherited, reap, start_reader,
+    Attended, EnvChanges, Spawn, Stdio, adopt_orphans, become_command, become_program, inherited,
+    reap, start_reader,
 };
 
 use crate::model::{ProcId, Time};

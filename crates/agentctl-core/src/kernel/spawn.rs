@@ -168,6 +168,29 @@ pub fn become_program(program: &OsStr, args: &[OsString], name: &str, value: &st
     command(Path::new(program), args, &set, &[]).exec()
 }
 
+/// Replaces this process by another program, in this directory and with these changes of the environment. It
+/// keeps the three standard streams and no other descriptor. Returns only if that fails.
+#[must_use]
+pub fn become_command(
+    program: &Path,
+    args: &[OsString],
+    changes: &EnvChanges,
+    cwd: &Path,
+) -> io::Error {
+    let mut command = command(program, args, &changes.set, &changes.unset);
+    close_the_rest_on_exec();
+    command.current_dir(cwd).exec()
+}
+
+/// Changes of the environment of a started program.
+#[derive(Clone, Debug, Default)]
+pub struct EnvChanges {
+    /// Variables set.
+    pub set: Vec<(OsString, OsString)>,
+    /// Variables removed.
+    pub unset: Vec<String>,
+}
+
 /// Makes this process the subreaper of its descendants, where the system supports that.
 pub fn adopt_orphans() -> io::Result<()> {
     #[cfg(target_os = "linux")]

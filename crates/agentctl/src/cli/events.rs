@@ -9,7 +9,10 @@ use clap::Args;
 
 use super::list::{adapter_name, since};
 use super::stream_end;
-use crate::face::{EventItem, EventRequest, EventStream, StreamEnd};
+use crate::face::{
+    EventItem, EventRequest, EventStream, NotificationText, StreamEnd, TerminalSequence,
+    is_notified,
+};
 use crate::failure::Outcome;
 use crate::protocol::SubscribeParams;
 use crate::ui::Ui;
@@ -30,6 +33,9 @@ pub(super) struct EventsArgs {
     /// First tell when launches began and ended since then: a span (2h), a date, or `all`
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
+    /// On a terminal: ring its bell and show a notification (OSC 9 or 777) when a session waits, stops or fails
+    #[arg(long)]
+    bell: bool,
     /// Print one JSON object a line, which is also what is printed without it
     #[arg(long)]
     json: bool,
@@ -59,6 +65,10 @@ pub(super) fn cmd_events(ui: &mut Ui, fleet: &Fleet, args: &EventsArgs) -> Outco
         match item? {
             EventItem::Event(event) => {
                 ui.json_line_text(event.text())?;
+                if ui.is_notified(args.bell) && is_notified(event.event()) {
+                    let text = NotificationText::of(event.event());
+                    ui.raw(&TerminalSequence::of(&fleet.host).bytes(&text))?;
+                }
                 ui.flush()?;
             }
             EventItem::Warning(text) => ui.warn(&text),

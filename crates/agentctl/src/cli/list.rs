@@ -52,6 +52,10 @@ pub(super) struct ListArgs {
     /// Print the list again whenever something changes, until interrupted
     #[arg(long)]
     watch: bool,
+    /// With --watch, on a terminal: ring its bell and show a notification (OSC 9 or 777) when a session begins to
+    /// wait
+    #[arg(long, requires = "watch")]
+    bell: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -1,6 +1,7 @@
 //! The command tree and its dispatch: one file per command, one line each here.
 
 mod adapters;
+mod attach;
 mod config;
 mod daemon;
 mod demo;
@@ -13,6 +14,7 @@ mod locks;
 mod logs;
 mod manual;
 mod name;
+mod notify;
 mod resume;
 mod runs;
 mod schema;
@@ -61,6 +63,7 @@ enum Command {
     Launch(launch::LaunchArgs),
     #[command(visible_alias = "send")]
     Resume(resume::ResumeArgs),
+    Attach(attach::AttachArgs),
     Wait(wait::WaitArgs),
     Name(name::NameArgs),
     Group(name::GroupArgs),
@@ -77,6 +80,8 @@ enum Command {
     Prune(runs::PruneArgs),
     Rm(runs::RmArgs),
     Daemon(daemon::DaemonArgs),
+    #[command(subcommand)]
+    Notify(notify::NotifyCommand),
     Doctor(doctor::DoctorArgs),
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -123,6 +128,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         }
         Command::Prune(args) => without_sources(ui, runs::cmd_prune, &args),
         Command::Rm(args) => with_fleet(ui, runs::cmd_rm, &args),
+        Command::Attach(args) => with_fleet(ui, attach::cmd_attach, &args),
         Command::Stop(args) => with_fleet(ui, stop::cmd_stop, &args),
         Command::Events(args) => with_fleet(ui, events::cmd_events, &args),
         Command::Name(args) => with_fleet(ui, name::cmd_name, &args),
@@ -136,6 +142,10 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             // its log.
             let loaded = crate::config::load_all()?;
             daemon::cmd_daemon(ui, loaded, &args)
+        }
+        Command::Notify(command) => {
+            let loaded = crate::config::load_all()?;
+            notify::cmd_notify(ui, &loaded, &command)
         }
         Command::Fuse(command) => {
             let loaded = loaded(ui)?;
@@ -198,6 +208,7 @@ fn without_sources<A>(
 fn loaded(ui: &mut Ui) -> Result<Loaded, Failure> {
     let loaded = crate::config::load_all()?;
     warn_of_settings(ui, &loaded);
+    ui.set_notifies(loaded.notify.as_ref().is_some_and(|notify| notify.terminal));
     Ok(loaded)
 }
 

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use agentctl_core::ask::{
     AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, NamedSession, PruneDocument,
-    RunsDocument, StopDocument, WaitDocument, WhyDocument,
+    RunsDocument, StatusDocument, StopDocument, WaitDocument, WhyDocument,
 };
 use agentctl_core::events::Event;
-use agentctl_core::model::{Listing, Message, Session};
+use agentctl_core::model::{Listing, Message};
 use clap::Args;
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
     let value = |schema: schemars::Schema| schema.to_value();
     BTreeMap::from([
         ("list", value(schemars::schema_for!(Listing))),
-        ("status", value(schemars::schema_for!(Session))),
+        ("status", value(schemars::schema_for!(StatusDocument))),
         ("stop", value(schemars::schema_for!(StopDocument))),
         ("logs", value(schemars::schema_for!(Message))),
         ("why", value(schemars::schema_for!(WhyDocument))),

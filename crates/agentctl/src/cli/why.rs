@@ -4,7 +4,7 @@ use agentctl_core::ask::{ExplainedSession, Fleet};
 use agentctl_core::model::Evidence;
 use clap::Args;
 
-use crate::face::unresolved;
+use crate::face::{ended_by_text, unresolved};
 use crate::failure::Outcome;
 use crate::text::{one_line, wrap};
 use crate::ui::Ui;
@@ -32,6 +32,10 @@ pub(super) fn cmd_why(ui: &mut Ui, fleet: &Fleet, args: &WhyArgs) -> Outcome {
             ui.line(&line)?;
         }
         ui.line("")?;
+        if let Some(by) = &explanation.ended_by {
+            ui.line(&format!("ended by: {}", one_line(&ended_by_text(by))))?;
+            ui.line("")?;
+        }
         let said = |e: &Evidence| format!("{} says: {}", one_line(&e.source), one_line(&e.says));
         let noted = notes.iter().map(|note| format!("note: {}", one_line(note)));
         for text in explanation.evidence.iter().map(said).chain(noted) {

@@ -21,7 +21,7 @@ use agentctl_core::host::Host;
 use agentctl_core::locks;
 use agentctl_core::marks::hook;
 use agentctl_core::model::{
-    Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target, Time,
+    EndedBy, EndedByKind, Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target, Time,
 };
 use agentctl_core::runs::HookReport;
 
@@ -394,7 +394,7 @@ pub fn fire(fleet: &Fleet, outlets: &dyn Outlets, mut firing: Firing, late: bool
     while let Some(action) = firing.action().cloned() {
         let (what, done) = match &action {
             Action::Event => ("event", Ok(String::new())),
-            Action::Stop => ("stop", end(fleet, &firing.fuse, target.as_ref())),
+            Action::Stop => ("stop", end(fleet, &firing, target.as_ref())),
             Action::Webhook { url } => {
                 ("webhook", outlets.post(url, &event).map(|()| "handed over".to_owned()))
             }
@@ -427,7 +427,10 @@ fn target(adapters: Adapters, fuse: &Fuse) -> Option<Target> {
 }
 
 /// Stops the session that a fuse is bound to, or all sessions in its directory, like `agentctl stop`.
-fn end(fleet: &Fleet, fuse: &Fuse, target: Option<&Target>) -> Result<String, String> {
+fn end(fleet: &Fleet, firing: &Firing, target: Option<&Target>) -> Result<String, String> {
+    let fuse = &firing.fuse;
+    let detail = Some(format!("{}: {}", name(fuse), firing.cause().word()));
+    let ordered_by = EndedBy { kind: EndedByKind::Fuse, detail };
     let mut summary = StopSummary::default();
     let targets = match (&fuse.directory, target) {
         (Some(directory), _) => {
@@ -441,7 +444,11 @@ fn end(fleet: &Fleet, fuse: &Fuse, target: Option<&Target>) -> Result<String, St
         (None, None) => return Err("there is no such adapter any more".into()),
     };
     for target in targets {
-        let targets = StopTargets { targets: vec![target], ..StopTargets::default() };
+        let targets = StopTargets {
+            targets: vec![target],
+            ordered_by: Some(ordered_by.clone()),
+            ..StopTargets::default()
+        };
         summary.add(&fleet.stop(&targets, &mut |_| {}));
     }
     let StopSummary { stopped, troubles } = summary;

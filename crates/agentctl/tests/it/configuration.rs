@@ -160,7 +160,12 @@ fn a_command_that_would_act_on_a_broken_setting_refuses() {
             ("[notify]\non = [\"lunch\"]\n", "line 2: notify.on: `lunch` is no type of event"),
             ("[metrics]\ntoken = 5\n", "line 2: metrics.token: a text in quotes"),
         ] {
-            for args in [&["daemon", "run"][..], &["daemon", "start"], &["daemon", "restart"]] {
+            for args in [
+                &["daemon", "run"][..],
+                &["daemon", "start"],
+                &["daemon", "restart"],
+                &["notify", "test"],
+            ] {
                 let refused = with(&home, config, args);
                 assert_eq!(refused.code, Some(1), "{args:?} {config}{}", refused.stderr);
                 assert_said(&refused, &["error: ", "config.toml", key]);

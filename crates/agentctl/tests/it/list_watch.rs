@@ -139,14 +139,14 @@ fn it_ends_when_its_reader_leaves() {
 }
 
 /// A program on a pseudo-terminal, and its output so far.
-struct Watching {
+pub(crate) struct Watching {
     terminal: Terminal,
     child: Child,
-    said: Arc<Mutex<Vec<u8>>>,
+    pub(crate) said: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Watching {
-    fn start(home: &mut TestHome, columns: u16, args: &[&str]) -> Self {
+    pub(crate) fn start(home: &mut TestHome, columns: u16, args: &[&str]) -> Self {
         let terminal = Terminal::open(columns);
         let child = terminal.start(home, args);
         let said = Arc::<Mutex<Vec<u8>>>::default();
@@ -162,7 +162,7 @@ impl Watching {
     }
 
     /// Waits until the newest screen is so.
-    fn until(&self, what: &str, is_so: impl Fn(&str) -> bool) {
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&str) -> bool) {
         eventually(what, || {
             let said = String::from_utf8_lossy(&self.said.lock().expect("whole")).into_owned();
             let screen = said.rsplit("\u{1b}[2J").next()?.to_owned();

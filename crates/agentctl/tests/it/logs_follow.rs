@@ -77,6 +77,7 @@ fn appended_lines_are_shown_once_they_are_complete() {
     sandboxed(|| {
         let home = home();
         let id = launched(&home, "w", &["-p", "paint [[ask:Which colour?]]"]);
+        assert_eq!(home.run(&["wait", &id]).code, Some(10));
         let mut child = follower(&home, &["logs", &id, "-f", "--json", "-n", "1"]);
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut next = || -> Value {
@@ -166,10 +167,10 @@ fn a_group_is_followed_until_the_last_of_it_ends() {
         waits.sort();
         assert!(waits.iter().all(|line| line.contains(" waits for a human ")), "{waits:?}");
         assert_eq!(home.run(&["stop", &one]).code, Some(0));
-        assert!(next().starts_with(&format!("session {} has ended", one)));
+        assert!(next().starts_with(&format!("session {one} has ended")));
         assert!(child.try_wait().expect("looked").is_none(), "the other one lives");
         assert_eq!(home.run(&["stop", &two]).code, Some(0));
-        assert!(next().starts_with(&format!("session {} has ended", two)));
+        assert!(next().starts_with(&format!("session {two} has ended")));
         assert!(eventually("it ends", || child.try_wait().expect("looked")).success());
         let mut text = String::new();
         child.stdout.take().expect("piped").read_to_string(&mut text).expect("read");

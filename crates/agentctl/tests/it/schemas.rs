@@ -4,9 +4,9 @@ use agentctl::config::ConfigDocument;
 use agentctl::protocol::DaemonStatus;
 use agentctl_core::ask::{
     AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, PruneDocument, RunsDocument,
-    StopDocument, WaitDocument, WhyDocument,
+    StatusDocument, StopDocument, WaitDocument, WhyDocument,
 };
-use agentctl_core::model::{Listing, Message, Session};
+use agentctl_core::model::{Listing, Message};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -195,7 +195,7 @@ fn written_again(name: &str, document: &Value) -> Value {
     }
     match name {
         "list" => again::<Listing>(document),
-        "status" => again::<Session>(document),
+        "status" => again::<StatusDocument>(document),
         "why" => again::<WhyDocument>(document),
         "wait" => again::<WaitDocument>(document),
         "stop" => again::<StopDocument>(document),

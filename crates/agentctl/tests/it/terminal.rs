@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::process::Child;
+use std::process::{Child, Command};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -31,6 +31,17 @@ impl Terminal {
     pub(crate) fn resize(&self, columns: u16) {
         let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&self.controller, size).expect("sized");
+    }
+
+    /// Returns the path of its device file.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Gives a command this terminal as its three standard streams.
+    pub(crate) fn stream<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let open = || File::options().read(true).write(true).open(&self.name).expect("opened");
+        command.stdin(open()).stdout(open()).stderr(open())
     }
 
     /// Starts the program on this terminal, which itself says how wide it is.

@@ -23,6 +23,9 @@ pub(super) struct Line<'a> {
     timestamp: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) cwd: Option<Cow<'a, str>>,
+    /// The git branch of the directory; `HEAD` where none is checked out.
+    #[serde(borrow)]
+    pub(super) git_branch: Option<Cow<'a, str>>,
     #[serde(borrow)]
     entrypoint: Option<Cow<'a, str>>,
     /// The version of Claude Code that wrote the line; notes have none.

@@ -1,5 +1,7 @@
 //! A transcript line as a message of the common shape.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -27,6 +29,33 @@ pub(super) fn read(bytes: &[u8]) -> Vec<Message> {
         message
     };
     message.map(complete).into_iter().collect()
+}
+
+/// Number of first bytes of a line in which its kind is looked for before it is parsed.
+const PREFIX_BYTES: usize = 2 << 10;
+
+/// Returns the prompt that a line holds. Most lines are rejected by their first bytes. The searched text cannot
+/// stand inside a JSON string, where its quotes would be escaped.
+pub(super) fn prompt(bytes: &[u8]) -> Option<Message> {
+    let prefix = &bytes[..bytes.len().min(PREFIX_BYTES)];
+    let holds = |text: &str| memchr::memmem::find(prefix, text.as_bytes()).is_some();
+    if holds("\"type\":\"assistant\"") || holds("\"tool_result\"") {
+        return None;
+    }
+    let line = Line::parse(bytes).filter(|line| line.kind == "user")?;
+    if line.is_meta || line.is_sidechain || line.is_compact_summary {
+        return None;
+    }
+    let message = user(&line, bytes).filter(|m| m.role == Role::User)?;
+    // The program itself tells the model that a task in the background has ended.
+    message.text.as_ref().filter(|text| !text.starts_with("<task-notification>"))?;
+    Some(Message { id: line.uuid.map(Cow::into_owned), ..message })
+}
+
+/// Returns the git branch that a line names. Claude Code writes `HEAD` where no branch is checked out.
+pub(super) fn branch(bytes: &[u8]) -> Option<String> {
+    let branch = Line::parse(bytes)?.git_branch?;
+    Some(branch.into_owned()).filter(|branch| !branch.is_empty() && branch != "HEAD")
 }
 
 fn user(line: &Line<'_>, bytes: &[u8]) -> Option<Message> {

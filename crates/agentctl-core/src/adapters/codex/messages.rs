@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::rollout::{Line, Usage};
+use crate::adapters::LineFacts;
 use crate::model::{Image, Message, Role, ToolCall, ToolResult};
 
 /// Turns one line into messages; a line that is not part of the conversation gives none.
@@ -28,6 +29,37 @@ pub(super) fn prompt(line: &Line<'_>) -> Option<String> {
         }
         "user_message" => payload["message"].as_str().map(str::to_owned),
         _ => None,
+    }
+}
+
+/// Number of first bytes of a line in which its kind is looked for before it is parsed.
+const PREFIX_BYTES: usize = 512;
+
+/// Returns the prompt that a line holds. Most lines are rejected by their first bytes.
+pub(super) fn prompt_of(bytes: &[u8]) -> Option<Message> {
+    let prefix = &bytes[..bytes.len().min(PREFIX_BYTES)];
+    let holds = |text: &str| memchr::memmem::find(prefix, text.as_bytes()).is_some();
+    if !holds("\"user_message\"") && !holds("\"UserMessage\"") {
+        return None;
+    }
+    let line = Line::parse(bytes).filter(|line| line.kind == "event_msg")?;
+    Some(Message { text: Some(prompt(&line)?), at: line.at(), ..Message::of(Role::User) })
+}
+
+/// Returns the branch of the first line, or the context of a `token_count` line.
+pub(super) fn line_facts(bytes: &[u8]) -> LineFacts {
+    let prefix = &bytes[..bytes.len().min(PREFIX_BYTES)];
+    let holds = |text: &str| memchr::memmem::find(prefix, text.as_bytes()).is_some();
+    if !holds("\"session_meta\"") && !holds("\"token_count\"") {
+        return LineFacts::default();
+    }
+    let payload: Option<Value> = Line::parse(bytes).and_then(|line| line.payload());
+    let payload = payload.unwrap_or_default();
+    let info = &payload["info"];
+    LineFacts {
+        branch: payload["git"]["branch"].as_str().map(str::to_owned),
+        context_tokens: info["last_token_usage"]["total_tokens"].as_u64(),
+        context_window: info["model_context_window"].as_u64(),
     }
 }
 

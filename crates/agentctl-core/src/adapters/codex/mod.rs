@@ -29,8 +29,9 @@ use process::{home_of, is_codex, is_program_name};
 
 use super::control::Control;
 use super::{
-    Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store,
-    Variables, existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
+    Adapter, Capabilities, Depth, Found, Installation, LineFacts, Look, Record, Root, Served,
+    Store, Variables, existing_roots, not_regular, skipped, version_beside,
+    with_homes_of_the_living,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, OpenFile, Process};
@@ -104,6 +105,14 @@ impl Adapter for Codex {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn prompt(&self, line: &[u8]) -> Option<Message> {
+        messages::prompt_of(line)
+    }
+
+    fn line_facts(&self, line: &[u8]) -> LineFacts {
+        messages::line_facts(line)
     }
 
     fn variables(&self) -> &'static Variables {

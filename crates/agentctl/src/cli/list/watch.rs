@@ -11,7 +11,7 @@ use agentctl_core::model::{Fault, Listing, ProcId, ReasonKind, ServingProcess, S
 
 use super::super::stream_end;
 use super::{ListArgs, empty};
-use crate::face::{Feed, FeedItem, StreamEnd};
+use crate::face::{Feed, FeedItem, NewlyWaiting, StreamEnd, TerminalSequence};
 use crate::failure::{Failure, Outcome};
 use crate::session_table;
 use crate::ui::Ui;
@@ -33,6 +33,7 @@ pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, query: &Query) 
     let mut history = History { fleet, query, read_at: None, is_due: false };
     let mut paused = PausedSessions::default();
     let mut screen = Screen::default();
+    let mut newly_waiting = NewlyWaiting::default();
     let mut shown: Option<Rows> = None;
     loop {
         let renewed = match feed.next(history.limit(limit))? {
@@ -46,6 +47,11 @@ pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, query: &Query) 
         if let Some(rows) = renewed {
             if json && shown.as_ref().is_none_or(|shown| !is_same_list(shown, &rows)) {
                 ui.json_line(&rows)?;
+            }
+            if ui.is_notified(args.bell) {
+                for text in newly_waiting.step(rows.live()) {
+                    ui.raw(&TerminalSequence::of(&fleet.host).bytes(&text))?;
+                }
             }
             shown = Some(rows);
         }
