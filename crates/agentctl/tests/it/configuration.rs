@@ -1,9 +1,9 @@
 //! The configuration file: a broken setting is reported with file, line and key, and stops only the commands
 //! that would act on it.
 
-use testkit::{Output, TestHome, sandboxed};
+use testkit::{Output, TestHome, eventually, sandboxed};
 
-use crate::launched::{folder, launch};
+use crate::launched::{folder, launch, shims};
 use crate::{configure, home};
 
 const CONFIG: &str = ".config/agentctl/config.toml";
@@ -96,8 +96,6 @@ fn a_typo_stops_no_command_that_does_not_depend_on_it() {
             &["group", &id, "shift"],
             &["daemon", "stop"],
             &["stop", &id],
-            &["rm", &id],
-            &["prune", "-y"],
         ] {
             let output = with(&home, config, args);
             assert_eq!(output.code, Some(0), "{args:?}: {}", output.stderr);
@@ -105,6 +103,10 @@ fn a_typo_stops_no_command_that_does_not_depend_on_it() {
                 assert_said(&output, &["config.toml line 3: metrics.prot: unknown key"]);
             }
         }
+        // The run is at work until its end is recorded, a moment after the stop.
+        eventually("the run is over", || shims().is_empty().then_some(()));
+        assert_eq!(home.run(&["rm", &id]).code, Some(0));
+        assert_eq!(home.run(&["prune", "-y"]).code, Some(0));
         // A launch has nothing to do with metrics.
         let launched = home.run(&["launch", "demo", "-p", "x [[say:ok]]", "--wait"]);
         assert_eq!(launched.code, Some(0), "{}", launched.stderr);
@@ -207,6 +209,8 @@ fn no_run_is_removed_while_it_is_unknown_how_long_runs_are_kept() {
         let home = home();
         let launched = home.run(&["launch", "demo", "-p", "x [[say:ok]]", "--wait"]);
         assert_eq!(launched.code, Some(0), "{}", launched.stderr);
+        // The run is at work until its end is recorded, a moment after the wait.
+        eventually("the run is over", || shims().is_empty().then_some(()));
         let kept = with(&home, "[runs]\nkep = \"1ms\"\n", &["runs", "--json"]);
         assert_eq!(kept.json()["runs"].as_array().map(Vec::len), Some(1), "{kept:?}");
         let kept = with(&home, "[runs]\nkeep = \"0s\"\n", &["runs", "--json"]);
