@@ -79,6 +79,23 @@ fn homes_secrets_and_programs_that_are_not_there_are_reported_with_a_fix() {
 }
 
 #[test]
+fn notifications_without_a_program_need_none() {
+    sandboxed(|| {
+        let mut home = home();
+        home.set("PATH", home.path().join("bin").to_string_lossy());
+        let config = "[notify]\ndesktop = false\n";
+        for (channel, daemon) in [("terminal = true", "absent"), ("tmux = true", "degraded")] {
+            configure(&home, &[], &format!("{config}{channel}\n"));
+            let document = home.run(&["doctor", "--json"]).json();
+            let checks = document["checks"].as_array().expect("checks");
+            assert!(!checks.iter().any(|check| check["name"] == "notify"), "{document:#}");
+            assert_eq!(check(&home, "config", "file").0, "ok");
+            assert_eq!(check(&home, "daemon", "daemon").0, daemon, "{channel}");
+        }
+    });
+}
+
+#[test]
 fn the_daemon_completions_and_limits_are_checked() {
     sandboxed(|| {
         let mut home = home();
