@@ -43,7 +43,7 @@ pub use self::launch::{
     LaunchSubject, NoAdapter, NotStarted, TextOrBytes,
 };
 pub use self::locks::{LockDocument, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
-pub use self::logs::{LogsDocument, NoLogs};
+pub use self::logs::{LogsDocument, LogsRequest, NoLogs};
 pub use self::names::{NamedSession, NotNamed, WordRefusal};
 pub use self::remove_runs::RunsNotRemoved;
 pub use self::request::{InvalidRequest, RequestField};

@@ -6,6 +6,9 @@
 use std::collections::HashSet;
 
 use super::{Transcript, TranscriptError, is_bare_usage};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::model::{Message, Role, Time, ToolCall};
 
 /// Most bytes of older lines that are read to count the messages before a page.
@@ -14,7 +17,8 @@ const MAX_COUNTED_BYTES: usize = 4 << 20;
 const MAX_CALL_LINES: usize = 200;
 
 /// The messages that a reader asks for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct Selection {
     /// How many.
     pub limit: Limit,
@@ -29,7 +33,8 @@ pub struct Selection {
 }
 
 /// How many messages a page has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Limit {
     /// The last messages.
     Messages(usize),
@@ -40,7 +45,8 @@ pub enum Limit {
 }
 
 /// The part of the conversation before a page that is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Beyond {
     /// Nothing.
     Nothing,
@@ -62,12 +68,18 @@ pub struct Page {
 }
 
 /// The messages before a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Earlier {
     /// How many there are at least.
     pub messages: usize,
     /// The number is exact: the conversation was read from its beginning.
     pub is_exact: bool,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self::last(20)
+    }
 }
 
 impl Selection {

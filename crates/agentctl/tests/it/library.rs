@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::ask::{
-    Fleet, LaunchDefaults, LaunchDocument, LaunchNews, LaunchRequest, WaitDocument, WaitRequest,
+    Fleet, LaunchDefaults, LaunchDocument, LaunchNews, LaunchRequest, LogsRequest, WaitDocument,
+    WaitRequest,
 };
 use agentctl_core::host::{BASE_DIRECTORIES, Deadlines, Host};
 use agentctl_core::wait::{End, WaitVerdict};
@@ -160,5 +161,33 @@ fn the_file_watches_of_a_wait_are_released_while_the_program_goes_on() {
             let mut left = targets.filter(|to| kinds.iter().any(|kind| to.as_os_str() == *kind));
             left.next().is_none().then_some(())
         });
+    });
+}
+
+#[test]
+fn a_conversation_is_one_document_with_the_messages_that_were_asked_for() {
+    sandboxed(|| {
+        let home = home();
+        let fleet = fleet(&home);
+        let wanted = json!({"prompt": "paint [[say:one]] [[say:two]]", "look": true});
+        let launched =
+            fleet.launch(&request(&home, wanted), &LaunchDefaults::default(), &mut |_| {});
+        let id = launched.expect("launched").id;
+        let wait = json!({"targets": [id.clone()], "until": {"status": "stopped"}});
+        let wait: WaitRequest = serde_json::from_value(wait).expect("a request");
+        fleet.wait(&wait, &mut |_| {}).expect("it ends");
+        let ask = |selection: Value| {
+            let request = json!({"session": id.clone(), "selection": selection});
+            let request: LogsRequest = serde_json::from_value(request).expect("a request");
+            through_json(&fleet.logs(&request).expect("messages"))
+        };
+        let texts = |selection: Value| -> Vec<String> {
+            ask(selection).messages.into_iter().filter_map(|message| message.text).collect()
+        };
+        assert_eq!(texts(json!({"limit": {"messages": 1}})), ["two"]);
+        assert_eq!(texts(json!({"roles": ["user"]})).len(), 1);
+        assert!(texts(json!({})).ends_with(&["one".to_owned(), "two".to_owned()]));
+        let nonsense = json!({"session": "x", "selection": {"limits": 3}});
+        assert!(serde_json::from_value::<LogsRequest>(nonsense).is_err());
     });
 }
