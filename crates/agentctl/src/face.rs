@@ -3,8 +3,9 @@
 //! Answers come from `agentctl_core::ask` as data. This room turns their failures into sentences with exit
 //! codes, ages into a few characters, and messages into typed lines that each interface paints its own way. The
 //! feed tells an interface that shows changes when to draw again; the stream of events and the list of sessions
-//! ask the daemon, or look without it.
+//! ask the daemon, or look without it. Lists have named fields, for templates, sorting and tables.
 
+mod changes;
 mod conversation;
 mod doctor;
 mod event_stream;
@@ -13,6 +14,7 @@ mod failed_orders;
 mod feed;
 mod follow;
 mod fuses;
+mod listing;
 mod sentences;
 mod session_list;
 mod stream_end;
@@ -20,6 +22,7 @@ mod time;
 mod unresolved;
 mod waited;
 
+pub use self::changes::ListChanges;
 pub use self::conversation::{Line, LineKind, Span, SpanStyle, conversation_lines};
 pub use self::doctor::doctor_context;
 pub use self::event_stream::{EventItem, EventRequest, EventStream};
@@ -28,8 +31,14 @@ pub use self::failed_orders::{fuse_not_changed, holder_text, not_locked};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
 pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name, fuse_target};
+pub use self::listing::{
+    Arrangement, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow, ListRow, RowContext,
+    SortKey, Template, TemplateError, TextTable, UnknownField, columns_table, field_names,
+    session_argument,
+};
 pub use self::sentences::{
-    session_reason, session_reason_in_brackets, short_name, short_session_name, target_name,
+    exit_text, session_reason, session_reason_in_brackets, short_name, short_session_name,
+    target_name,
 };
 pub use self::session_list::{SessionList, session_list};
 pub use self::stream_end::StreamEnd;

@@ -1,5 +1,7 @@
 //! Renders sessions as a table that fits the terminal. Thousands of rows are rendered on all cores.
 
+mod fields;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
@@ -14,6 +16,8 @@ use crate::parallel::in_parts;
 use crate::text::{columns, fit, fit_path, in_one_line, with_tilde};
 use crate::ui::{Canvas, Ui};
 
+pub use self::fields::{FIELDS_BEYOND_THE_TABLE, SessionRow};
+
 const HEADER: [&str; 6] = ["STATUS", "AGENT", "ID", "ACTIVE", "DIRECTORY", "WHAT"];
 
 /// Number of rows per batch. A batch is rendered in parallel and then written, which limits memory.
@@ -21,11 +25,28 @@ const ROWS_PER_BATCH: usize = 16_384;
 
 type Cells<'a> = [Cow<'a, str>; 6];
 
+/// How a table of sessions is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct TableForm {
+    /// The properties of the output.
+    pub canvas: Canvas,
+    /// Whether there is a heading.
+    pub has_headers: bool,
+    /// Whether ids are whole.
+    pub has_whole_ids: bool,
+}
+
+impl From<Canvas> for TableForm {
+    fn from(canvas: Canvas) -> Self {
+        Self { canvas, has_headers: true, has_whole_ids: false }
+    }
+}
+
 /// Renders sessions as aligned lines. On a terminal they fit its width; piped they are not cut.
 #[must_use]
-pub fn drawn(canvas: Canvas, host: &Host, sessions: &Rows) -> String {
+pub fn drawn(form: impl Into<TableForm>, host: &Host, sessions: &Rows) -> String {
     let mut text = String::new();
-    let done = draw(canvas, host, sessions, &mut |part| {
+    let done = draw(form.into(), host, sessions, &mut |part| {
         text.push_str(part);
         Ok(())
     });
@@ -35,7 +56,7 @@ pub fn drawn(canvas: Canvas, host: &Host, sessions: &Rows) -> String {
 
 /// Renders sessions like [`drawn`], and passes the text on in parts.
 pub fn draw(
-    canvas: Canvas,
+    form: TableForm,
     host: &Host,
     sessions: &Rows,
     write: &mut dyn FnMut(&str) -> io::Result<()>,
@@ -43,20 +64,25 @@ pub fn draw(
     if sessions.is_empty() {
         return Ok(());
     }
-    let parts = parts(host, sessions);
-    let mut widths = HEADER.map(columns);
+    let canvas = form.canvas;
+    let parts = parts(form, host, sessions);
+    let mut widths = if form.has_headers { HEADER.map(columns) } else { [1; 6] };
     for part in &parts {
         for (width, other) in widths.iter_mut().zip(part.widths) {
             *width = (*width).max(other);
         }
     }
     if let Some(total) = canvas.width {
+        let what = widths[5];
         shrink(&mut widths, total);
+        leave_out(&mut widths, what, total);
     }
-    let mut text = String::new();
-    let bold = Style::new().bold();
-    line(&mut text, canvas, &HEADER, &widths, [bold, bold]);
-    write(&text)?;
+    if form.has_headers {
+        let mut text = String::new();
+        let bold = Style::new().bold();
+        line(&mut text, canvas, &HEADER, &widths, [bold, bold]);
+        write(&text)?;
+    }
     // A part is dropped once it is drawn: cells and text of many sessions are not in memory together.
     for part in parts {
         for first in (0..part.rows.len()).step_by(ROWS_PER_BATCH) {
@@ -76,8 +102,10 @@ pub fn draw(
 }
 
 /// Makes the cells of all rows, on all cores.
-fn parts(host: &Host, sessions: &Rows) -> Vec<Part> {
-    let (lengths, depths) = (short_ids(sessions), depths(sessions));
+fn parts(form: TableForm, host: &Host, sessions: &Rows) -> Vec<Part> {
+    let whole = || vec![usize::MAX; sessions.len()];
+    let lengths = if form.has_whole_ids { whole() } else { short_ids(sessions) };
+    let depths = depths(sessions);
     let now = host.now();
     in_parts(sessions.len(), |range| {
         let mut part = Part::default();
@@ -135,7 +163,7 @@ fn line(
     widths: &[usize; 6],
     [first, rest]: [Style; 2],
 ) {
-    for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
+    for (index, (cell, width)) in row.iter().zip(widths).enumerate().filter(|(_, (_, w))| **w > 0) {
         let last = index + 1 == row.len();
         let text = match (canvas.width, HEADER[index]) {
             (None, _) => Cow::Borrowed(*cell),
@@ -159,6 +187,28 @@ fn shrink(widths: &mut [usize; 6], total: usize) {
     let directory = if widths[4] + widths[5] <= room { widths[4] } else { directory };
     widths[4] = directory;
     widths[5] = widths[5].min(room.saturating_sub(directory).max(8));
+}
+
+/// Leaves out columns of a table that is too wide for the terminal, or whose last column would be too narrow to be
+/// read: `what` is the width that it needs. No line is wrapped.
+fn leave_out(widths: &mut [usize; 6], what: usize, total: usize) {
+    const LEFT_OUT: [usize; 3] = [3, 4, 1];
+    const READABLE: usize = 14;
+    let used = |widths: &[usize; 6]| {
+        let shown = widths.iter().filter(|width| **width > 0);
+        shown.map(|width| width + 2).sum::<usize>().saturating_sub(2)
+    };
+    for column in LEFT_OUT {
+        if used(widths) <= total && widths[5] >= what.min(READABLE) {
+            break;
+        }
+        widths[column] = 0;
+        // The last column takes the room, as far as it needs it.
+        let room = total.saturating_sub(used(widths));
+        widths[5] = (widths[5] + room).min(what.max(widths[5]));
+    }
+    let too_much = used(widths).saturating_sub(total);
+    widths[5] = widths[5].saturating_sub(too_much).max(1);
 }
 
 /// Returns the number of characters to show of each id: at least eight, and enough to be unique in the table.

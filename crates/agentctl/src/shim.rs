@@ -173,13 +173,3 @@ fn wait_for_orphans() {
     });
     let _late = alone.recv_timeout(ORPHAN_GRACE_PERIOD);
 }
-
-/// Describes how a process ended: `exit 0`, `signal 9`.
-#[must_use]
-pub fn words(exit: Exit) -> String {
-    match (exit.code, exit.signal) {
-        (Some(code), _) => format!("exit {code}"),
-        (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => "-".into(),
-    }
-}

@@ -3,18 +3,16 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{Fleet, PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
+use agentctl_core::ask::{Fleet, PruneDocument, PruneError, PruneOptions, RunRow};
 use agentctl_core::host::Host;
-use agentctl_core::model::Time;
 use agentctl_core::runs::Runs;
 use clap::Args;
 
+use super::shape::ShapeArgs;
 use crate::config::{Defaults, Span};
-use crate::face::age;
+use crate::face::{ListRow, RowContext, columns_table, short_name};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::session_table;
-use crate::shim;
-use crate::text::{byte_size, fit, one_line};
+use crate::text::{byte_size, one_line};
 use crate::ui::Ui;
 
 /// List what launches left behind: logs, exit codes, how big
@@ -23,9 +21,8 @@ use crate::ui::Ui;
 /// Runs are removed some days after their end (`keep` below [runs] in the configuration).
 #[derive(Args)]
 pub(super) struct RunsArgs {
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 /// Remove the runs that have ended
@@ -51,43 +48,39 @@ pub(super) fn cmd_runs(
     defaults: &Defaults,
     args: &RunsArgs,
 ) -> Outcome {
-    let host = &fleet.host;
+    let (host, shape) = (&fleet.host, args.shape.shape::<RunRow>()?);
     // A failed cleanup does not prevent the listing.
     let _untidied = Runs::of(host).evict(host, defaults.keep);
-    let document = fleet.runs()?;
-    if args.json {
-        ui.json(&document)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let RunsDocument { runs, bytes, .. } = document;
-    if runs.is_empty() {
+    let mut document = fleet.runs()?;
+    let count = document.runs.len();
+    shape.arrange(host, &mut document.runs);
+    if document.runs.is_empty() && !shape.is_for_programs() {
         ui.note("no run is kept: nothing was launched with `agentctl launch` lately");
         return Ok(ExitCode::SUCCESS);
     }
-    table(ui, host, &runs)?;
-    ui.note(&format!("{} runs, {}", runs.len(), byte_size(bytes)));
+    shape.print(ui, host, &document.runs, &document)?;
+    if !shape.is_for_programs() {
+        print_hook_failures(ui, &document.runs)?;
+        let runs = if count == 1 { "run" } else { "runs" };
+        ui.note(&format!("{count} {runs}, {}", byte_size(document.bytes)));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints the table of runs.
 fn table(ui: &mut Ui, host: &Host, runs: &[RunRow]) -> std::io::Result<()> {
-    let now = host.now();
-    ui.line("SESSION   AGENT        STARTED  ENDED  EXIT        SIZE      FOLDER")?;
+    let context = RowContext { host, now: host.now() };
+    let table = columns_table(&context, RunRow::COLUMNS, runs.iter());
+    ui.drawn(&table.draw(ui.canvas(), true))?;
+    print_hook_failures(ui, runs)
+}
+
+/// Prints the failures of the hooks of these runs, below their table.
+fn print_hook_failures(ui: &mut Ui, runs: &[RunRow]) -> std::io::Result<()> {
     for run in runs {
-        let id = run.session.as_deref().unwrap_or("-");
-        let ago = |t: Option<Time>| t.map_or_else(|| "-".into(), |t| age(now, t));
-        let exit = run.exit.map_or_else(|| "-".into(), shim::words);
-        ui.line(&format!(
-            "{:<8}  {:<11}  {:<7}  {:<5}  {:<10}  {:<8}  {}",
-            id.get(..8).unwrap_or(id),
-            fit(&one_line(run.adapter.as_deref().unwrap_or("-")), 11),
-            ago(run.started_at),
-            ago(run.ended_at),
-            exit,
-            byte_size(run.bytes),
-            session_table::directory(host, &run.directory),
-        ))?;
+        let name = short_name(run.session.as_deref(), None);
         for failure in &run.hook_failures {
-            ui.line(&format!("          {}", one_line(failure)))?;
+            ui.line(&format!("{name}: {}", one_line(failure)))?;
         }
     }
     ui.flush()

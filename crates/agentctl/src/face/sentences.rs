@@ -1,7 +1,7 @@
 //! Names and short texts about sessions that several interfaces use in their sentences.
 
 use agentctl_core::ask::reason_text;
-use agentctl_core::model::{Session, Target};
+use agentctl_core::model::{Exit, Session, Target};
 
 /// Returns the short name of a session: `2a658488`, or `pid 6224`.
 #[must_use]
@@ -41,4 +41,14 @@ pub fn session_reason(session: &Session) -> Option<String> {
 #[must_use]
 pub fn session_reason_in_brackets(session: &Session) -> String {
     session_reason(session).map(|reason| format!(" ({reason})")).unwrap_or_default()
+}
+
+/// Describes how a process ended: `exit 0`, `signal 9`; `None` if that is not known.
+#[must_use]
+pub fn exit_text(exit: Exit) -> Option<String> {
+    match (exit.code, exit.signal) {
+        (Some(code), _) => Some(format!("exit {code}")),
+        (None, Some(signal)) => Some(format!("signal {signal}")),
+        (None, None) => None,
+    }
 }
