@@ -8,6 +8,7 @@
 mod changes;
 mod conversation;
 mod doctor;
+mod event_line;
 mod event_stream;
 mod failed_launch;
 mod failed_orders;
@@ -25,7 +26,8 @@ mod waited;
 pub use self::changes::ListChanges;
 pub use self::conversation::{Line, LineKind, Span, SpanStyle, conversation_lines};
 pub use self::doctor::doctor_context;
-pub use self::event_stream::{EventItem, EventRequest, EventStream};
+pub use self::event_line::event_line;
+pub use self::event_stream::{EventItem, EventRequest, EventStream, EventSubject};
 pub use self::failed_launch::{launch_remark, not_started};
 pub use self::failed_orders::{fuse_not_changed, holder_text, not_locked};
 pub use self::feed::{Feed, FeedCloser, FeedItem};

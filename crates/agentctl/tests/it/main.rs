@@ -24,6 +24,7 @@ mod events;
 mod events_agents;
 mod events_blind;
 mod events_daemon;
+mod events_for_people;
 mod events_homes;
 mod events_once;
 mod fixtures;
