@@ -7,11 +7,15 @@
 //! interface. Nothing here decides a status or names an agent.
 
 mod adapters;
+mod attach;
 mod doctor;
+mod ended_by;
 mod fuses;
 mod launch;
 mod locks;
 mod logs;
+mod names;
+mod remove_runs;
 mod request;
 mod resume;
 mod runs;
@@ -26,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
+pub use self::attach::{Attachment, AttachmentWay, OpenCommand, SessionTerminal};
 pub use self::doctor::{Check, CheckState, DaemonState, DoctorContext, DoctorDocument};
 pub use self::fuses::{
     CancelledFuseDocument, ExtendFuseRequest, FuseDocument, FuseOrderError, FuseRequest,
@@ -37,13 +42,15 @@ pub use self::launch::{
 };
 pub use self::locks::{LockDocument, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
 pub use self::logs::{LogsDocument, NoLogs};
+pub use self::names::{NamedSession, NotNamed, WordRefusal};
+pub use self::remove_runs::RunsNotRemoved;
 pub use self::request::{InvalidRequest, RequestField};
 pub use self::resume::NotContinued;
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
-pub use self::status::InspectedSession;
+pub use self::status::{DetailedSession, InspectedSession, StatusDocument};
 pub use self::stop::{
-    FailedRow, RunWithoutSession, StopDocument, StopNews, StopRequest, StopSelection, StopTargets,
-    StoppedRow, SurvivorRow,
+    FailedRow, RunWithoutSession, RunWithoutSessionRow, StopDocument, StopNews, StopRequest,
+    StopSelection, StopTargets, StoppedRow, SurvivorRow,
 };
 pub use self::target::{Candidate, NotOne, ResolvedTarget, UnresolvedText};
 pub use self::wait::{NotWaited, SessionVerdict, WaitDocument, WaitRequest, WaitTarget};

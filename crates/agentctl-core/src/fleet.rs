@@ -6,35 +6,39 @@
 
 mod abandoned_threads;
 mod homes;
+mod inspect_watched;
 mod join;
 mod launched;
-mod observe;
+mod list_watched;
 mod order;
 mod packed;
 mod question;
-mod survey;
+mod short_ids;
 mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use abandoned_threads::Ticket;
 pub(crate) use homes::{each_root, limited};
+pub use inspect_watched::{NamedHome, Observation, Observed, WatchTargets, inspect_watched};
 pub use join::View;
 pub use launched::{Launch, Launches, add as add_launches, session_of};
-pub use observe::{NamedHome, Observation, Observed, WatchTargets, observe};
+pub use list_watched::{WatchedList, list_watched};
 use order::sort;
 pub use packed::Rows;
 pub(crate) use question::written;
-use question::{Question, append, list_adapter};
-pub use survey::{Survey, survey};
+use question::{OtherIds, Question, add_other_ids, append, list_adapter};
+use short_ids::Typed;
+pub use short_ids::unique_prefixes;
 pub use verdict::{
     as_launched, as_run_ended, blank_session, exited, forgotten, join, unasked, undecided,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::adapters::{Adapter, Depth, Found, Look, Root};
@@ -43,6 +47,7 @@ use crate::kernel::deadline;
 use crate::model::{
     Fault, FaultCode, Listing, OWN_SOURCE, ReasonKind, Session, Status, Target, shorten,
 };
+use crate::names::Names;
 
 /// The adapters that are asked.
 pub type Adapters = &'static [&'static dyn Adapter];
@@ -85,7 +90,7 @@ impl std::fmt::Debug for Fleet {
 }
 
 /// The filter of a list; also the parameters of `session.list` on the daemon's socket.
-#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Query {
     /// Add ended sessions.
@@ -115,12 +120,19 @@ impl Query {
     #[must_use]
     pub fn select(&self, listing: Listing) -> Rows {
         let asks = |adapter: &str| self.adapter.as_deref().is_none_or(|only| only == adapter);
-        let Listing { mut sessions, mut faults, .. } = listing;
-        sessions.retain(|s| asks(s.adapter) && (s.parent.is_some() || self.admits(s)));
+        let Listing { sessions, mut faults, .. } = listing;
         faults.retain(|fault| asks(fault.adapter) || fault.adapter == OWN_SOURCE);
+        // Ids are shortened against all sessions of the look.
         let mut rows = Rows::of(&sessions);
+        let admits = |s: Session| asks(s.adapter) && (s.parent.is_some() || self.admits(&s));
+        rows.packed.retain(|row| admits(row.unpack()));
         rows.faults = faults;
         rows
+    }
+
+    /// Says whether the ids of a table must be unique over all history: it shows ended sessions or subagents.
+    fn needs_all_ids(&self) -> bool {
+        self.for_table && (self.all || self.children)
     }
 
     /// Says whether every session of the history is wanted.
@@ -178,15 +190,25 @@ pub fn rows(fleet: &Fleet, query: &Query) -> Rows {
     let limit = if query.all { fleet.host.deadlines.all } else { fleet.host.deadlines.live };
     let query = Arc::new(query.clone());
     let wanted = Arc::clone(&query);
-    let found = each_adapter(fleet, limit, move |adapter, look| {
-        if query.adapter.as_deref().is_some_and(|only| only != adapter.name()) {
-            return Found::default();
-        }
-        list_adapter(adapter, look, &query)
-    });
+    let other_ids = OtherIds::default();
+    let sink = Arc::clone(&other_ids);
+    let found =
+        each_adapter_until(fleet, limit, wanted.adapter.as_deref(), move |adapter, look| {
+            if query.adapter.as_deref().is_none_or(|only| only == adapter.name()) {
+                return list_adapter(adapter, look, &query, &sink);
+            }
+            if query.for_table {
+                add_other_ids(adapter, look, &query, &sink);
+            }
+            Found::default()
+        });
     let mut rows = Rows { packed: found.rows, faults: found.faults };
     sort(&mut rows.packed);
     launched::add_to_rows(fleet, &mut rows);
+    if wanted.for_table {
+        let others = other_ids.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.shorten_ids(&others, &names_in_use(fleet, &rows));
+    }
     if !wanted.admits_all() {
         let admits = |s: Session| s.parent.is_some() || wanted.admits(&s);
         rows.packed.retain(|row| admits(row.unpack()));
@@ -194,6 +216,46 @@ pub fn rows(fleet: &Fleet, query: &Query) -> Rows {
     rows.faults.sort();
     rows.faults.dedup();
     rows
+}
+
+/// Shortens session ids for a table, so that every command accepts them: they are compared with all history.
+#[must_use]
+pub fn shortened(fleet: &Fleet, ids: &[&str]) -> Vec<String> {
+    let others = all_ids(fleet);
+    let names = Names::of(&fleet.host);
+    let all = others.iter().map(|id| &**id).chain(ids.iter().copied()).collect();
+    let typed = Typed::new(all, names.all().collect());
+    let short = |id: &&str| id.get(..typed.length(id)).unwrap_or(id).to_owned();
+    ids.iter().map(short).collect()
+}
+
+/// Packs sessions for a table whose ids every command accepts.
+#[must_use]
+pub fn rows_of(fleet: &Fleet, sessions: &[Session]) -> Rows {
+    let mut rows = Rows::of(sessions);
+    let names = names_in_use(fleet, &rows);
+    rows.shorten_ids(&all_ids(fleet), &names);
+    rows
+}
+
+/// Returns the ids of all history and of all live sessions.
+fn all_ids(fleet: &Fleet) -> Vec<Box<str>> {
+    let ids = OtherIds::default();
+    let sink = Arc::clone(&ids);
+    let query = Query { all: true, for_table: true, ..Query::default() };
+    let _none: Found<()> = each_adapter(fleet, fleet.host.deadlines.all, move |adapter, look| {
+        add_other_ids(adapter, look, &query, &sink);
+        Found::default()
+    });
+    std::mem::take(&mut *ids.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Returns the names that win over a prefix of an id: those that people gave, and those of live sessions.
+fn names_in_use(fleet: &Fleet, rows: &Rows) -> Vec<String> {
+    let live = rows.packed.iter().filter(|row| row.status.is_live());
+    let mut names: Vec<String> = live.filter_map(|row| row.unpack().name).collect();
+    names.extend(Names::of(&fleet.host).all().map(str::to_owned));
+    names
 }
 
 /// One session in full, and the faults of the look.
@@ -232,7 +294,8 @@ pub fn inspect(fleet: &Fleet, target: &Target) -> Inspected {
         found
     });
     let mut session = found.rows.pop().map(|row| row.unpack());
-    add_launches(fleet, session.as_mut().map_or(&mut [], std::slice::from_mut));
+    let unread = add_launches(fleet, session.as_mut().map_or(&mut [], std::slice::from_mut));
+    found.faults.extend(unread);
     Inspected { session, faults: found.faults }
 }
 
@@ -240,12 +303,28 @@ pub fn inspect(fleet: &Fleet, target: &Target) -> Inspected {
 /// not asked.
 const MAX_ABANDONED_THREADS: usize = 8;
 
+/// How long the adapters that a list leaves out are awaited once the wanted adapter has answered. They only say
+/// which ids clash with those of the list.
+const OTHERS_GRACE: Duration = Duration::from_millis(200);
+
 /// Asks every adapter on a thread of its own. An adapter that is late, fails or panics becomes a fault.
 pub fn each_adapter<T: Send + 'static>(
     fleet: &Fleet,
     limit: Duration,
     question: impl Fn(&'static dyn Adapter, &Look) -> Found<T> + Send + Sync + 'static,
 ) -> Found<T> {
+    each_adapter_until(fleet, limit, None, question)
+}
+
+/// Asks like [`each_adapter`]. If one adapter is wanted, the others are awaited only a short time longer, and
+/// their failures are not told.
+fn each_adapter_until<T: Send + 'static>(
+    fleet: &Fleet,
+    limit: Duration,
+    wanted: Option<&str>,
+    question: impl Fn(&'static dyn Adapter, &Look) -> Found<T> + Send + Sync + 'static,
+) -> Found<T> {
+    let tells = |adapter: &str| wanted.is_none_or(|wanted| wanted == adapter);
     let look = look(fleet, limit);
     let deadline = look.deadline;
     let question = Arc::new(question);
@@ -257,7 +336,9 @@ pub fn each_adapter<T: Send + 'static>(
         let count = abandoned_threads::count_of(adapter.name(), None);
         if count.load(Ordering::SeqCst) >= MAX_ABANDONED_THREADS {
             let why = "it was not asked: too many earlier questions still hang";
-            all.faults.push(whole_fault(adapter.name(), FaultCode::Failed, why));
+            if tells(adapter.name()) {
+                all.faults.push(whole_fault(adapter.name(), FaultCode::Failed, why));
+            }
             continue;
         }
         let (sender, question, look) = (sender.clone(), Arc::clone(&question), look.clone());
@@ -273,6 +354,7 @@ pub fn each_adapter<T: Send + 'static>(
         });
         match spawned {
             Ok(_) => pending.push((adapter.name(), ticket)),
+            Err(_) if !tells(adapter.name()) => {}
             Err(error) => {
                 let why = format!("it failed: {error}");
                 all.faults.push(whole_fault(adapter.name(), FaultCode::Failed, &why));
@@ -280,7 +362,11 @@ pub fn each_adapter<T: Send + 'static>(
         }
     }
     drop(sender);
+    let mut deadline = deadline;
     while !pending.is_empty() {
+        if !pending.iter().any(|(name, _)| tells(name)) {
+            deadline = deadline.min(Instant::now() + OTHERS_GRACE);
+        }
         let left = deadline.saturating_duration_since(Instant::now());
         let Ok((name, answer)) = answers.recv_timeout(left) else { break };
         pending.retain(|(asked, _)| *asked != name);
@@ -290,6 +376,7 @@ pub fn each_adapter<T: Send + 'static>(
                 all.faults.extend(found.faults);
                 all.whole &= found.whole;
             }
+            Err(_) if !tells(name) => {}
             Err(panic) => {
                 let why = format!("it panicked: {}", panic_text(panic.as_ref()));
                 all.faults.push(whole_fault(name, FaultCode::Panicked, &why));
@@ -298,6 +385,9 @@ pub fn each_adapter<T: Send + 'static>(
     }
     for (name, ticket) in pending {
         ticket.give_up();
+        if !tells(name) {
+            continue;
+        }
         let why = format!("it did not answer within {} ms", limit.as_millis());
         all.faults.push(whole_fault(name, FaultCode::Timeout, &why));
     }

@@ -211,7 +211,7 @@ pub enum Bound {
 }
 
 /// The conditions of a fuse; any one of them is enough.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Conditions {
     /// Time to live in milliseconds.

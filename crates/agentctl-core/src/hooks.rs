@@ -230,9 +230,9 @@ pub fn program(host: &Host, name: &str) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Returns the git branch of a directory, by reading one file. The agent controls the directory, so the
+/// Returns the git branch of a directory, by reading its `HEAD` file. The agent controls the directory, so the
 /// file may be a FIFO, a device or endless.
-fn branch(directory: &Path, uid: u32) -> Option<String> {
+pub(crate) fn branch(directory: &Path, uid: u32) -> Option<String> {
     let read = |path: &Path| {
         let bytes = file::read_small(path, uid, MAX_BRANCH_FILE_BYTES).ok()?;
         String::from_utf8(bytes).ok()

@@ -17,6 +17,11 @@ use crate::native::file;
 pub const BASE_DIRECTORIES: [&str; 4] =
     ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"];
 
+/// The daemon's socket in [`Host::runtime`].
+pub const DAEMON_SOCKET: &str = "agentctl.sock";
+/// The file in [`Host::state`] that the daemon keeps locked. It holds the path of the daemon's socket.
+pub const DAEMON_LOCK: &str = "daemon.lock";
+
 /// Timeouts of whole questions.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
@@ -184,6 +189,13 @@ impl Host {
     #[must_use]
     pub fn state(&self) -> PathBuf {
         self.xdg("XDG_STATE_HOME", ".local/state").join("agentctl")
+    }
+
+    /// Returns the folder of the daemon's socket.
+    #[must_use]
+    pub fn runtime(&self) -> PathBuf {
+        let given = self.var("XDG_RUNTIME_DIR").map(Path::new).filter(|path| path.is_absolute());
+        given.map_or_else(|| self.state().join("run"), |folder| folder.join("agentctl"))
     }
 
     /// Returns a setting of an adapter from the configuration, if it is given.

@@ -193,7 +193,7 @@ fn enter(host: &Host, launch: &LaunchOrder) -> Result<Vec<OwnedFd>, LaunchError>
 }
 
 /// Returns the canonical path of an existing directory.
-fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
+pub(crate) fn directory(path: &Path) -> Result<PathBuf, LaunchError> {
     let missing = |why: String| LaunchError::Directory { path: path.to_owned(), why };
     let real = std::fs::canonicalize(path).map_err(|e| missing(e.to_string()))?;
     if !real.is_dir() {
@@ -229,6 +229,16 @@ fn check(fleet: &Fleet, launch: &LaunchOrder) -> Result<(Vec<Holder>, Vec<Fault>
         return Err(LaunchError::Unsure { directory, faults: found.unsure });
     }
     Ok((found.exempt, found.faults))
+}
+
+/// Checks that a session may be opened by another process of its agent: its home is configured, and no process
+/// serves the session.
+pub fn check_continuable(fleet: &Fleet, from: &Target) -> Result<(), LaunchError> {
+    in_known_home(fleet, from)?;
+    match &from.session {
+        Some(locator) => unserved(fleet, (&locator.id, from), false),
+        None => Ok(()),
+    }
 }
 
 /// Checks that the home of the session is configured. The agent is started with that home as its

@@ -19,6 +19,7 @@ pub mod launch;
 pub mod locks;
 pub mod marks;
 pub mod model;
+pub mod names;
 pub mod native;
 pub mod orders;
 pub mod resolve;

@@ -228,7 +228,7 @@ fn unsure(fleet: &Fleet, directory: &Path, faults: &[Fault]) -> Vec<Fault> {
 /// Returns all occupied and all locked directories.
 #[must_use]
 pub fn all(fleet: &Fleet) -> (Vec<Lock>, Vec<Fault>) {
-    let (listing, locks, mut faults) = survey(fleet);
+    let (listing, locks, mut faults) = sessions_and_locks(fleet);
     faults.extend(listing.faults);
     faults.sort();
     faults.dedup();
@@ -238,7 +238,7 @@ pub fn all(fleet: &Fleet) -> (Vec<Lock>, Vec<Fault>) {
 /// Lists the live sessions and, from the same look, all occupied and locked directories. The faults are those
 /// of the locks only; the listing has its own.
 #[must_use]
-pub fn survey(fleet: &Fleet) -> (Listing, Vec<Lock>, Vec<Fault>) {
+pub fn sessions_and_locks(fleet: &Fleet) -> (Listing, Vec<Lock>, Vec<Fault>) {
     let runs = Runs::of(&fleet.host).all().unwrap_or_default();
     let launched = Launched::look(fleet, runs.into_iter().filter(|r| r.ended().is_none()));
     let listing = fleet::list(fleet, &Query::default());

@@ -5,12 +5,14 @@
 
 mod callback;
 mod fault;
+mod file_edit;
 mod identity;
 mod message;
 mod process;
 mod session;
 mod status;
 mod time;
+mod tool_call;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -20,12 +22,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::callback::{Callback, MAX_CALLBACK_BYTES};
 pub use self::fault::{Fault, FaultCode, HomeScope, Reach};
+pub use self::file_edit::{FileEdit, Hunk};
 pub(crate) use self::identity::identity;
-pub use self::message::{Message, Role, ToolCall, ToolResult};
+pub use self::message::{Image, Message, Role, ToolResult};
 pub use self::process::{Exit, Join, ProcId, ServingProcess};
-pub use self::session::{Evidence, Session, Tokens};
+pub use self::session::{EndedBy, EndedByKind, Evidence, Session, Tokens};
 pub use self::status::{Outcome, Reason, ReasonKind, Status};
 pub use self::time::Time;
+pub use self::tool_call::{Task, TaskState, ToolCall, is_patch};
 
 /// The version written into every JSON document we emit.
 pub const SCHEMA_VERSION: u32 = 1;

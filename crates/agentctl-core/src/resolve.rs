@@ -1,20 +1,26 @@
 //! Finds the session that the user typed: by exact id, name, pid, path, `@last` or prefix.
 //!
-//! The forms are tried in the order of the contract, and the first one with a match decides. Names that
-//! only transcripts hold are searched last, because that reads all history. A text without a match that
-//! holds an `@` is tried as a form and a home: `ID@HOME`.
+//! The forms are tried in the order of the contract, and the first one with a match decides. A live session
+//! wins over ended ones, and of several ended ones that a name or a directory fits, the newest is meant.
+//! Names that only transcripts hold are searched last, because that reads all history. A text without a
+//! match that holds an `@` is tried as a form and a home: `ID@HOME`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::adapters::Found;
-use crate::fleet::{self, Fleet, Query, each_adapter, list};
+use crate::fleet::{self, Fleet, Launches, Query, each_adapter, list};
 use crate::model::{Fault, Locator, Session, Target};
+use crate::names::Names;
 use crate::native::file;
 use crate::runs::Runs;
 
 /// Shortest prefix of an id that is accepted.
 pub const PREFIX_CHARS: usize = 4;
+/// The only session of the current directory: what a command means that is given no session at all.
+pub const HERE: &str = "@here";
+/// An ended session of a directory is looked for among those of this time (a week) first.
+const RECENT_MS: i64 = 7 * 24 * 3_600_000;
 
 /// The sessions that match a text.
 #[derive(Debug)]
@@ -50,6 +56,15 @@ pub fn resolve(fleet: &Fleet, text: &str) -> Resolved {
     Resolved { targets, faults }
 }
 
+/// Finds the sessions, live or ended, whose id begins with this text.
+#[must_use]
+pub fn begin_with(fleet: &Fleet, text: &str) -> Vec<Target> {
+    let mut search = Search { fleet, only: None, faults: Vec::new() };
+    let mut found = search.by_prefix(text);
+    found.extend(pick(&search.live(), |s| s.id.as_deref().is_some_and(|id| id.starts_with(text))));
+    found
+}
+
 struct Search<'a> {
     fleet: &'a Fleet,
     only: Option<&'a str>,
@@ -64,6 +79,9 @@ impl Search<'_> {
         if text == "@last" {
             return self.last();
         }
+        if text == HERE {
+            return self.only_here();
+        }
         // Try the path where the agent would store a complete id first: it answers most questions.
         let id = text.to_owned();
         let expected = self.ask(move |store| Found {
@@ -73,9 +91,8 @@ impl Search<'_> {
         if !expected.is_empty() {
             return expected;
         }
-        let looks_like_path = text.starts_with(['/', '.', '~']);
-        let by_name = self.by_prefix(text);
-        let exact: Vec<Target> = by_name
+        let by_prefix = self.by_prefix(text);
+        let exact: Vec<Target> = by_prefix
             .iter()
             .filter(|t| t.session.as_ref().is_some_and(|l| l.id == text))
             .cloned()
@@ -88,8 +105,7 @@ impl Search<'_> {
         if !exact.is_empty() {
             return exact;
         }
-        let named = pick(&live, |s| s.name.as_deref() == Some(text));
-        let named = if named.is_empty() { self.by_index(text) } else { named };
+        let named = self.by_name(&live, text);
         if !named.is_empty() {
             return named;
         }
@@ -102,24 +118,80 @@ impl Search<'_> {
                 return by_pid;
             }
         }
-        if looks_like_path {
+        if text.starts_with(['.', '~']) || text.contains('/') {
             return self.by_path(&live, text);
         }
-        if text.chars().count() >= PREFIX_CHARS {
-            let mut fitting = by_name;
-            for target in pick(&live, |s| s.id.as_deref().is_some_and(|id| id.starts_with(text))) {
-                if !fitting.iter().any(|t| same(t, &target)) {
-                    fitting.push(target);
-                }
-            }
-            if !fitting.is_empty() {
-                return fitting;
-            }
+        let fitting = fitting(by_prefix, &live, text);
+        if !fitting.is_empty() {
+            return fitting;
         }
         let query = Query { all: true, ..self.query() };
         let all = list(self.fleet, &query);
         self.faults.extend(all.faults);
-        pick(&all.sessions, |s| s.name.as_deref() == Some(text))
+        newest(all.sessions.iter().filter(|s| s.name.as_deref() == Some(text)))
+    }
+
+    /// Finds the live sessions of this name, else the newest ended one, as far as our own files and the
+    /// agents' indexes tell names.
+    fn by_name(&mut self, live: &[Session], name: &str) -> Vec<Target> {
+        let named = pick(live, |s| s.name.as_deref() == Some(name));
+        if !named.is_empty() {
+            return named;
+        }
+        let names = Names::of(&self.fleet.host);
+        self.faults.extend(names.fault().cloned());
+        let mut targets = self.by_index(name);
+        for subject in names.named(name) {
+            let asked = self.only.is_none_or(|only| only == subject.adapter);
+            let adapter = self.fleet.adapter(&subject.adapter).filter(|_| asked);
+            targets.extend(adapter.map(|adapter| Target {
+                adapter: adapter.name(),
+                root: subject.root.clone(),
+                session: Some(whole(&subject.session)),
+                pid: None,
+            }));
+        }
+        targets.extend(self.launched_as(name));
+        if targets.is_empty() {
+            return targets;
+        }
+        // The person's word may have changed since, or the session may be gone.
+        let seen = fleet::inspect_watched(self.fleet, &targets, self.fleet.host.deadlines.all);
+        self.faults.extend(seen.faults);
+        let mut sessions: Vec<Session> = seen.seen.into_iter().filter_map(|o| o.session).collect();
+        let _told = fleet::add_launches(self.fleet, &mut sessions);
+        newest(sessions.iter().filter(|s| s.name.as_deref() == Some(name)))
+    }
+
+    /// Finds the sessions that a launch gave this name.
+    fn launched_as(&mut self, name: &str) -> Vec<Target> {
+        let mut launches = Launches::default();
+        launches.read(self.fleet);
+        let named = launches.newest().filter(|launch| launch.spec.name.as_deref() == Some(name));
+        let ids: Vec<(String, String)> = named
+            .filter_map(|launch| Some((launch.spec.adapter.clone(), launch.session.clone()?)))
+            .filter(|(adapter, _)| self.only.is_none_or(|only| only == adapter))
+            .collect();
+        let mut found = Vec::new();
+        for (adapter, id) in ids {
+            let targets = self.by_prefix(&id).into_iter();
+            let is_it = |l: &Locator| l.id == id;
+            found.extend(
+                targets.filter(|t| t.adapter == adapter && t.session.as_ref().is_some_and(is_it)),
+            );
+        }
+        found
+    }
+
+    /// Finds the only session of the current directory: the live ones, else the ended ones.
+    fn only_here(&mut self) -> Vec<Target> {
+        let here = self.directory(".");
+        let live = self.live();
+        let found = pick(&live, |s| s.cwd.as_deref() == Some(here.as_str()));
+        if !found.is_empty() {
+            return found;
+        }
+        pick(&self.ended_in(&here, None), |_| true)
     }
 
     /// Returns the newest launch, of the named adapter if there is one.
@@ -165,11 +237,33 @@ impl Search<'_> {
         file::resolve_root(&self.path(text)).to_string_lossy().into_owned()
     }
 
-    fn by_path(&self, live: &[Session], text: &str) -> Vec<Target> {
+    /// Returns a directory as sessions name it, links resolved.
+    fn directory(&self, text: &str) -> String {
         let path = self.path(text);
-        let wanted = std::fs::canonicalize(&path).unwrap_or(path);
-        let wanted = wanted.to_string_lossy();
-        pick(live, |s| s.cwd.as_deref() == Some(wanted.as_ref()))
+        let real = std::fs::canonicalize(&path).unwrap_or(path);
+        real.to_string_lossy().into_owned()
+    }
+
+    /// Finds the newest session of a directory: a live one, else an ended one.
+    fn by_path(&mut self, live: &[Session], text: &str) -> Vec<Target> {
+        let wanted = self.directory(text);
+        let found = newest(live.iter().filter(|s| s.cwd.as_deref() == Some(wanted.as_str())));
+        if !found.is_empty() {
+            return found;
+        }
+        let recently = self.fleet.host.now().millis() - RECENT_MS;
+        let found = newest(self.ended_in(&wanted, Some(recently)).iter());
+        if !found.is_empty() {
+            return found;
+        }
+        newest(self.ended_in(&wanted, None).iter())
+    }
+
+    fn ended_in(&mut self, directory: &str, since_ms: Option<i64>) -> Vec<Session> {
+        let cwd = Some(directory.to_owned());
+        let listing = list(self.fleet, &Query { all: true, since_ms, cwd, ..self.query() });
+        self.faults.extend(listing.faults);
+        listing.sessions
     }
 
     fn by_prefix(&mut self, prefix: &str) -> Vec<Target> {
@@ -214,6 +308,39 @@ fn same(a: &Target, b: &Target) -> bool {
     a.adapter == b.adapter
         && a.root == b.root
         && a.session.as_ref().map(|l| &l.id) == b.session.as_ref().map(|l| &l.id)
+}
+
+/// Returns the sessions that a prefix fits. A single live session among them is meant; a subagent is meant only
+/// where no session fits.
+fn fitting(by_prefix: Vec<Target>, live: &[Session], text: &str) -> Vec<Target> {
+    if text.chars().count() < PREFIX_CHARS {
+        return Vec::new();
+    }
+    let alive = pick(live, |s| s.id.as_deref().is_some_and(|id| id.starts_with(text)));
+    if alive.len() == 1 {
+        return alive;
+    }
+    let mut fitting = by_prefix;
+    for target in alive {
+        if !fitting.iter().any(|t| same(t, &target)) {
+            fitting.push(target);
+        }
+    }
+    let is_child = |t: &Target| t.session.as_ref().is_some_and(|l| l.parent.is_some());
+    if !fitting.iter().all(is_child) {
+        fitting.retain(|target| !is_child(target));
+    }
+    fitting
+}
+
+/// Returns the session with the newest entry.
+fn newest<'s>(sessions: impl Iterator<Item = &'s Session>) -> Vec<Target> {
+    let at = |s: &&Session| (s.last_activity_at.or(s.started_at), s.id.clone());
+    sessions.max_by_key(at).map(Session::target).into_iter().collect()
+}
+
+fn whole(id: &str) -> Locator {
+    Locator { id: id.to_owned(), path: None, parent: None }
 }
 
 fn pick(sessions: &[Session], wanted: impl Fn(&Session) -> bool) -> Vec<Target> {

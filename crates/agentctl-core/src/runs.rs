@@ -2,7 +2,7 @@
 //!
 //! A run never says whether a process is alive, and no status comes from here. `spec.json` is what was
 //! asked for, `started.json` which processes were started, `session.json` which session the agent told us,
-//! `exit.json` how the shim saw it end. Deleting the folder loses only these facts of the launch. Every
+//! `exit.json` how the shim saw it end, `ended-by.json` which order of ours ended it. Deleting the folder loses only these facts of the launch. Every
 //! file is written to a temporary name and renamed; only this user can read it. The launcher holds a lock
 //! on the folder until it has written the session.
 
@@ -22,7 +22,7 @@ use crate::adapters::control::{Begin, Permissions};
 use crate::host::Host;
 use crate::kernel::{Kernel, Liveness, Process};
 use crate::marks::{self, Marker};
-use crate::model::{Callback, Exit, ProcId, Time, is_session_id};
+use crate::model::{Callback, EndedBy, Exit, ProcId, Time, is_session_id};
 use crate::native::private;
 
 /// Limit of the agent's first output that is read.
@@ -116,6 +116,15 @@ pub struct RunEnd {
     #[serde(flatten)]
     pub exit: Exit,
     /// The time.
+    pub at: Time,
+}
+
+/// An order of ours to end a run (`ended-by.json`), written before the first signal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndOrder {
+    /// A stop or a fuse.
+    pub by: EndedBy,
+    /// The time of the order.
     pub at: Time,
 }
 
@@ -260,6 +269,30 @@ impl Run {
     #[must_use]
     pub fn ended(&self) -> Option<RunEnd> {
         self.read("exit.json")
+    }
+
+    /// Returns the order of ours that ended the run: one from before its end.
+    #[must_use]
+    pub fn end_order(&self) -> Option<EndOrder> {
+        let ended = self.ended();
+        let order: EndOrder = self.read("ended-by.json")?;
+        ended.is_none_or(|ended| order.at <= ended.at).then_some(order)
+    }
+
+    /// Writes an order of ours to end the run, unless it has ended already.
+    pub fn write_end_order(&self, order: &EndOrder) -> io::Result<()> {
+        if self.ended().is_some() {
+            return Ok(());
+        }
+        self.write("ended-by.json", order)
+    }
+
+    /// Removes the order to end the run, which lives on.
+    pub fn withdraw_end_order(&self) -> io::Result<()> {
+        match fs::remove_file(self.directory.join("ended-by.json")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Writes the processes of the run.

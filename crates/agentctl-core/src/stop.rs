@@ -8,6 +8,7 @@
 mod ask;
 mod belonging;
 mod daemon;
+mod end_order;
 mod failed_launch;
 mod process_scan;
 mod remote;
@@ -28,9 +29,11 @@ use crate::host::Host;
 use crate::kernel::{Held, Liveness, Process};
 use crate::marks::{Marker, marker_of};
 use crate::model::{
-    Fault, FaultCode, HomeScope, Join, ProcId, ServingProcess, Session, Status, Target,
+    EndedBy, EndedByKind, Fault, FaultCode, HomeScope, Join, ProcId, ServingProcess, Session,
+    Status, Target,
 };
 use crate::orders::{self, Objection};
+use crate::runs::Run;
 pub use failed_launch::{FailedLaunchReport, end_run};
 pub use report::{EndedProcess, How, Left, Report, StopFailureCode, StopVerdict, Survivor};
 use run_folders::RunFolders;
@@ -61,9 +64,21 @@ impl StopOptions {
     }
 }
 
-/// Stops one session, or one agent process without a session.
+/// Stops one session, or one agent process without a session. A launched agent's run records who ordered it.
 #[must_use]
 pub fn stop(fleet: &Fleet, target: &Target, options: StopOptions) -> Report {
+    let detail = Some("agentctl stop".to_owned());
+    stop_for(fleet, target, options, &EndedBy { kind: EndedByKind::Stop, detail })
+}
+
+/// Stops one session, or one agent process without a session, on this order.
+#[must_use]
+pub fn stop_for(
+    fleet: &Fleet,
+    target: &Target,
+    options: StopOptions,
+    ordered_by: &EndedBy,
+) -> Report {
     let inspected = fleet::inspect(fleet, target);
     let Some(session) = inspected.session.clone() else {
         let verdict = if inspected.faults.is_empty() {
@@ -91,6 +106,8 @@ pub fn stop(fleet: &Fleet, target: &Target, options: StopOptions) -> Report {
         fleet,
         target,
         options,
+        ordered_by,
+        ordered_run: None,
         adapter,
         control,
         deadline: Instant::now() + options.timeout().unwrap_or(STOP_TIMEOUT),
@@ -103,6 +120,7 @@ pub fn stop(fleet: &Fleet, target: &Target, options: StopOptions) -> Report {
         is_known_home: false,
     };
     let (verdict, after) = stopping.run(&session);
+    stopping.settle_order(after.as_ref());
     stopping.faults.sort();
     stopping.faults.dedup();
     Report {
@@ -138,6 +156,9 @@ struct Stopping<'a> {
     fleet: &'a Fleet,
     target: &'a Target,
     options: StopOptions,
+    ordered_by: &'a EndedBy,
+    /// The run into which the order was written.
+    ordered_run: Option<Run>,
     adapter: &'static dyn Adapter,
     control: &'a dyn Control,
     deadline: Instant,
@@ -286,7 +307,9 @@ impl Stopping<'_> {
         if asks {
             agents = Agents { held: Vec::new(), shown: Vec::new() };
         }
-        let mut tree = Tree::new(&self.fleet.host, self.roots(session, &agents, others));
+        let roots = self.roots(session, &agents, others);
+        self.write_order(roots.run.as_deref());
+        let mut tree = Tree::new(&self.fleet.host, roots);
         // Hold every process that lives now before the first signal.
         while tree.grow() > 0 && !self.left().is_zero() {}
         let since = agents.held.iter().map(|h| h.id().start_ticks).min();

@@ -4,16 +4,22 @@
 //! file events in between. A conversation on a server is fetched as a whole each time, and the lines that
 //! were shown are remembered by digest.
 
+mod page;
+mod summary;
+
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+pub use self::page::{Beyond, Earlier, Limit, Page, Selection};
 use crate::adapters::{Adapter, Conversation, Found};
 use crate::fleet::{Fleet, each_adapter, limited, written};
 use crate::model::{Message, Role, Target, Tokens};
 use crate::native::watch::Watch;
 use crate::native::{file, jsonl};
+
+pub use self::summary::Summary;
 
 /// Most bytes of a file that are searched for the last messages.
 const MAX_SEARCH_BYTES: u64 = 64 << 20;
@@ -104,18 +110,7 @@ impl Transcript {
 
     /// Returns the last `count` messages and moves to the end.
     pub fn last(&mut self, count: usize) -> Result<Vec<Message>, TranscriptError> {
-        let mut newest_first: Vec<Vec<Message>> = Vec::new();
-        let mut have = 0;
-        self.back(&mut |adapter, line| {
-            let messages = adapter.messages(line);
-            have += messages.iter().filter(|m| !is_bare_usage(m)).count();
-            newest_first.push(messages);
-            have < count
-        })?;
-        let ordered = newest_first.into_iter().rev().flatten().collect();
-        let mut messages = self.settle(ordered);
-        messages.drain(..messages.len().saturating_sub(count));
-        Ok(messages)
+        Ok(self.page(&Selection::last(count))?.messages)
     }
 
     /// Returns the messages appended since the last call.
@@ -146,22 +141,22 @@ impl Transcript {
 
     /// Starts a watch for appended lines; fails with `Asked` if no path announces them.
     pub fn watch(&self) -> Result<Watch, TranscriptError> {
+        watch_all(std::slice::from_ref(self))
+    }
+
+    /// Returns the directories whose changes announce new lines; none if nothing announces them.
+    fn watched_directories(&self) -> Vec<&Path> {
         match &self.storage {
-            Storage::File { path, .. } => {
-                Watch::directories(path.parent()).map_err(|e| unreadable(path, &e))
-            }
-            Storage::Server { places, .. } => {
-                let places: Vec<&Path> = places.iter().filter_map(|p| p.parent()).collect();
-                let first = places.first().ok_or(TranscriptError::Asked)?;
-                Watch::directories(places.iter().copied()).map_err(|e| unreadable(first, &e))
-            }
+            Storage::File { path, .. } => path.parent().into_iter().collect(),
+            Storage::Server { places, .. } => places.iter().filter_map(|p| p.parent()).collect(),
         }
     }
 
+    /// Visits lines, the newest first, until the visitor stops; says whether all lines were visited.
     fn back(
         &mut self,
         visit: &mut dyn FnMut(&'static dyn Adapter, &[u8]) -> bool,
-    ) -> Result<(), TranscriptError> {
+    ) -> Result<bool, TranscriptError> {
         let (adapter, uid) = (self.adapter, self.fleet.host.kernel.uid());
         let (path, place) = match &mut self.storage {
             Storage::File { path, end } => (path, end),
@@ -169,8 +164,7 @@ impl Transcript {
                 let conversation = fetch_conversation(&self.fleet, target, asked)?;
                 shown.extend(conversation.lines.iter().map(|line| digest(line)));
                 let newest = conversation.unfinished.iter().chain(conversation.lines.iter().rev());
-                let _enough = newest.into_iter().all(|line| visit(adapter, line));
-                return Ok(());
+                return Ok(newest.into_iter().all(|line| visit(adapter, line)));
             }
         };
         let opened = file::open(path, uid).map_err(|e| unreadable(path, &e))?;
@@ -190,7 +184,8 @@ impl Transcript {
             },
         );
         *place = end.unwrap_or(0);
-        read.map(drop).map_err(|e| unreadable(path, &e))
+        let read = read.map_err(|e| unreadable(path, &e))?;
+        Ok(matches!(read, jsonl::ReadEnd::Whole))
     }
 
     fn forward(
@@ -220,11 +215,12 @@ impl Transcript {
         Ok(())
     }
 
-    /// Moves a usage line without text to the message before it. A further line of the same message id
-    /// keeps only the increase of its usage, so that the usage of all lines adds up.
+    /// Moves a usage line without text to the message before it, and thinking to the message after it. A
+    /// further line of the same message id keeps only the increase of its usage, so that the usage of all
+    /// lines adds up.
     fn settle(&mut self, messages: Vec<Message>) -> Vec<Message> {
         let mut settled: Vec<Message> = Vec::with_capacity(messages.len());
-        for mut message in messages {
+        for mut message in with_thinking(messages) {
             if is_bare_usage(&message) {
                 let before = settled.iter_mut().rev().find(|m| m.role == Role::Assistant);
                 if let Some(before) = before.filter(|m| m.usage.is_none()) {
@@ -245,6 +241,25 @@ impl Transcript {
         }
         settled
     }
+}
+
+/// Starts one watch for the appended lines of several conversations; fails with `Asked` if no path announces
+/// those of one of them.
+pub fn watch_all<'a>(
+    transcripts: impl IntoIterator<Item = &'a Transcript>,
+) -> Result<Watch, TranscriptError> {
+    let mut places: Vec<&Path> = Vec::new();
+    for transcript in transcripts {
+        let directories = transcript.watched_directories();
+        if directories.is_empty() {
+            return Err(TranscriptError::Asked);
+        }
+        places.extend(directories);
+    }
+    places.sort_unstable();
+    places.dedup();
+    let first = places.first().copied().ok_or(TranscriptError::Asked)?;
+    Watch::directories(places.iter().copied()).map_err(|e| unreadable(first, &e))
 }
 
 fn unreadable(path: &Path, why: &dyn std::fmt::Display) -> TranscriptError {
@@ -302,9 +317,28 @@ fn digest(line: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// Joins thinking that is a line of its own with the assistant's message that follows it.
+fn with_thinking(messages: Vec<Message>) -> Vec<Message> {
+    let mut joined: Vec<Message> = Vec::with_capacity(messages.len());
+    for mut message in messages {
+        let belongs = |before: &mut Message| {
+            let is_counted_apart = before.usage.is_some() && before.id != message.id;
+            before.is_only_thinking() && !is_counted_apart
+        };
+        if message.role == Role::Assistant
+            && !is_bare_usage(&message)
+            && let Some(before) = joined.pop_if(belongs)
+        {
+            let texts = [before.thinking, message.thinking.take()];
+            let texts: Vec<String> = texts.into_iter().flatten().collect();
+            message.thinking = Some(texts.join("\n"));
+            message.usage = message.usage.or(before.usage);
+        }
+        joined.push(message);
+    }
+    joined
+}
+
 fn is_bare_usage(message: &Message) -> bool {
-    message.usage.is_some()
-        && message.text.is_none()
-        && message.tool_calls.is_empty()
-        && message.tool_results.is_empty()
+    message.usage.is_some() && message.is_empty()
 }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::fleet::{self, Fleet, Observed, observe};
+use crate::fleet::{self, Fleet, Observed, inspect_watched};
 use crate::host::Host;
-use crate::model::{Fault, Outcome, ProcId, Session, Status, Target};
+use crate::model::{Fault, Outcome, ProcId, Reason, Session, Status, Target};
 use crate::wakeups::{LOOKS_BEFORE_A_PAUSE, SAFETY_INTERVAL, UNKNOWN_GRACE, Wakeups};
 
 /// Interval between two looks while wake-ups are unavailable.
@@ -168,7 +168,7 @@ pub fn wait(
         // least one answer.
         let limit =
             left().filter(|_| !first).unwrap_or(fleet.host.deadlines.all).max(UNKNOWN_GRACE);
-        let look = observe(fleet, &wanted, limit.min(fleet.host.deadlines.all));
+        let look = inspect_watched(fleet, &wanted, limit.min(fleet.host.deadlines.all));
         first = false;
         watch.report_faults(&look.faults, report);
         for (at, seen) in asked.iter().zip(&look.seen) {
@@ -210,7 +210,8 @@ struct WaitedSession {
     process: Option<ProcId>,
     unknown_since: Option<Instant>,
     reported_unknown: bool,
-    reported_human: bool,
+    /// Status and reason of the look before: a need of a human is reported once.
+    last_look: Option<(Status, Option<Reason>)>,
 }
 
 impl WaitedSession {
@@ -221,7 +222,7 @@ impl WaitedSession {
             process: None,
             unknown_since: None,
             reported_unknown: false,
-            reported_human: false,
+            last_look: None,
         }
     }
 
@@ -332,16 +333,19 @@ impl Watch {
         })
     }
 
-    /// Reports sessions that need a human or are unknown for longer than the grace period, once each.
+    /// Reports sessions that begin to need a human, and once those that are unknown for longer than the grace
+    /// period.
     /// Returns when the next report is due.
     fn report_progress(&mut self, report: &mut dyn FnMut(Progress<'_>)) -> Option<Duration> {
         let mut next: Option<Duration> = None;
         for waited in self.sessions.iter_mut().filter(|s| !s.decided) {
             let Some(session) = &waited.awaited.session else { continue };
-            if session.status == Status::Waiting && !waited.reported_human {
-                waited.reported_human = true;
+            // After an answer the next question is reported again.
+            let now = (session.status, session.reason.clone());
+            if session.status == Status::Waiting && waited.last_look.as_ref() != Some(&now) {
                 report(Progress::NeedsHuman(session));
             }
+            waited.last_look = Some(now);
             let Some(since) = waited.unknown_since.filter(|_| !waited.reported_unknown) else {
                 continue;
             };
@@ -362,7 +366,8 @@ fn finish(fleet: &Fleet, watch: Watch, end: End, wakeups: Wakeups) -> Waited {
     wakeups.release();
     let mut sessions: Vec<Awaited> = watch.sessions.into_iter().map(|s| s.awaited).collect();
     for awaited in &mut sessions {
-        fleet::add_launches(fleet, awaited.session.as_mut_slice());
+        // Names that cannot be read do not change how a session ended.
+        let _unread = fleet::add_launches(fleet, awaited.session.as_mut_slice());
     }
     Waited { sessions, end }
 }

@@ -35,7 +35,7 @@ const MAX_ANSWER_BYTES: usize = 128 << 20;
 /// Maximum number of rows in an answer: a row needs more memory than its bytes.
 const MAX_ROWS: usize = 1_000_000;
 /// Pause before reconnecting after the daemon closed the connection before its `hello`: it may be ending.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
+const HELLO_RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Returns a hash of everything that decides the answers of this process: program, home, user, settings,
 /// variables. A daemon with another hash could answer differently.
@@ -225,7 +225,7 @@ impl Client {
                     if Instant::now() >= until {
                         return Err(ClientError::Busy);
                     }
-                    std::thread::park_timeout(RECONNECT_PAUSE);
+                    std::thread::park_timeout(HELLO_RETRY_PAUSE);
                 }
                 Err(other) => return Err(other),
             }

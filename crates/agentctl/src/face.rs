@@ -8,6 +8,7 @@
 mod changes;
 mod conversation;
 mod doctor;
+mod end;
 mod event_line;
 mod event_stream;
 mod failed_launch;
@@ -15,35 +16,55 @@ mod failed_orders;
 mod feed;
 mod follow;
 mod fuses;
+mod holders;
 mod listing;
+mod notification;
+mod output_line;
+mod refused_word;
 mod sentences;
+mod session_facts;
 mod session_list;
+mod set_fuse;
+mod stopped;
 mod stream_end;
 mod time;
+mod tmux;
 mod unresolved;
 mod waited;
 
 pub use self::changes::ListChanges;
-pub use self::conversation::{Line, LineKind, Span, SpanStyle, conversation_lines};
+pub use self::conversation::{
+    Conversation, Line, LineKind, SessionLabel, Span, SpanStyle, View, messages_by_time,
+    session_labels,
+};
 pub use self::doctor::doctor_context;
+pub use self::end::{session_ended, session_waits};
 pub use self::event_line::event_line;
 pub use self::event_stream::{EventItem, EventRequest, EventStream, EventSubject};
-pub use self::failed_launch::{launch_remark, not_started};
-pub use self::failed_orders::{fuse_not_changed, holder_text, not_locked};
+pub use self::failed_launch::{launch_remark, not_started, unseen_after_launch};
+pub use self::failed_orders::{fuse_not_changed, not_locked, not_pruned};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
 pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name, fuse_target};
+pub use self::holders::holder_text;
 pub use self::listing::{
     Arrangement, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow, ListRow, RowContext,
-    SortKey, Template, TemplateError, TextTable, UnknownField, columns_table, field_names,
-    session_argument,
+    RunListRow, SortKey, Template, TemplateError, TextTable, UnknownField, columns_table,
+    field_names, session_argument,
 };
+pub use self::notification::{NotificationText, TerminalSequence, is_notified};
+pub use self::output_line::{OutputKind, OutputLine};
+pub use self::refused_word::{not_named, refused_word};
 pub use self::sentences::{
-    exit_text, session_reason, session_reason_in_brackets, short_name, short_session_name,
-    target_name,
+    exit_text, exit_value, full_name, id_or_pid, session_name, session_reason,
+    session_reason_in_brackets,
 };
+pub use self::session_facts::{ended_by_text, grouped_number, span_text};
 pub use self::session_list::{SessionList, session_list};
+pub use self::set_fuse::{FuseDaemon, FuseSet, extend_fuse, set_fuse};
+pub use self::stopped::{StopSummary, stop_failure, stop_kind, stop_lines, survivor_lines};
 pub use self::stream_end::StreamEnd;
-pub use self::time::{NoBeginning, age, beginning, local_clock, local_minute};
+pub use self::time::{NoBeginning, age, beginning, local_clock, local_date, local_minute};
+pub use self::tmux::{TmuxPane, tmux_message, tmux_pane_of};
 pub use self::unresolved::unresolved;
 pub use self::waited::{not_waited, wait_failure, wait_kind, wait_line, wait_remark};

@@ -116,12 +116,6 @@ impl Failure {
         &self.message
     }
 
-    /// Says whether no session matches.
-    #[must_use]
-    pub fn is_not_found(&self) -> bool {
-        self.kind == Kind::NotFound
-    }
-
     /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

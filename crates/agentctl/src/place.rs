@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use agentctl_core::host::Host;
+use agentctl_core::host::{DAEMON_LOCK, DAEMON_SOCKET, Host};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::native::file::{self, Skip};
 use agentctl_core::native::watch::Watch;
@@ -23,8 +23,6 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
 
-const SOCKET: &str = "agentctl.sock";
-const LOCK: &str = "daemon.lock";
 /// Interval at which a lost lock is noticed where file change notifications are unavailable.
 const LOCK_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -56,16 +54,13 @@ impl Place {
     /// Returns the paths on this host, whether a daemon runs or not.
     #[must_use]
     pub fn of(host: &Host) -> Self {
-        let state = host.state();
-        let runtime = host.var("XDG_RUNTIME_DIR").map(Path::new).filter(|p| p.is_absolute());
-        let directory = runtime.map_or_else(|| state.join("run"), |dir| dir.join("agentctl"));
-        Self { directory, state, uid: host.kernel.uid() }
+        Self { directory: host.runtime(), state: host.state(), uid: host.kernel.uid() }
     }
 
     /// Returns the path of the socket, for messages.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.directory.join(SOCKET)
+        self.directory.join(DAEMON_SOCKET)
     }
 
     /// Returns the path of the log.
@@ -98,7 +93,7 @@ impl Place {
     }
 
     fn lock(&self) -> PathBuf {
-        self.state.join(LOCK)
+        self.state.join(DAEMON_LOCK)
     }
 
     fn not_regular(&self, meta: &std::fs::Metadata) -> io::Error {
@@ -294,14 +289,14 @@ impl SocketAddress {
     const MAX_BYTES: usize = 104;
 
     fn new(directory: &Path) -> io::Result<Self> {
-        let path = directory.join(SOCKET);
+        let path = directory.join(DAEMON_SOCKET);
         if path.as_os_str().len() < Self::MAX_BYTES {
             return Ok(Self { path, _directory: None });
         }
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let flags = flags.bits().cast_signed();
         let held = OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", held.as_raw_fd()));
+        let path = PathBuf::from(format!("/proc/self/fd/{}/{DAEMON_SOCKET}", held.as_raw_fd()));
         Ok(Self { path, _directory: Some(held) })
     }
 

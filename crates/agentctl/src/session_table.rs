@@ -18,12 +18,22 @@ use crate::ui::{Canvas, Ui};
 
 pub use self::fields::{FIELDS_BEYOND_THE_TABLE, SessionRow};
 
-const HEADER: [&str; 6] = ["STATUS", "AGENT", "ID", "ACTIVE", "DIRECTORY", "WHAT"];
+/// Number of columns. The first one, NAME, is left out of a table in which no session has a name.
+const COLUMNS: usize = 7;
+const HEADER: [&str; COLUMNS] = ["NAME", "STATUS", "AGENT", "ID", "ACTIVE", "DIRECTORY", "WHAT"];
+const NAME: usize = 0;
+const STATUS: usize = 1;
+const AGENT: usize = 2;
+const ACTIVE: usize = 4;
+const DIRECTORY: usize = 5;
+const WHAT: usize = 6;
+/// Widest column of names on a terminal.
+const MAX_NAME_WIDTH: usize = 24;
 
 /// Number of rows per batch. A batch is rendered in parallel and then written, which limits memory.
 const ROWS_PER_BATCH: usize = 16_384;
 
-type Cells<'a> = [Cow<'a, str>; 6];
+type Cells<'a> = [Cow<'a, str>; COLUMNS];
 
 /// How a table of sessions is drawn.
 #[derive(Clone, Copy, Debug)]
@@ -66,14 +76,17 @@ pub fn draw(
     }
     let canvas = form.canvas;
     let parts = parts(form, host, sessions);
-    let mut widths = if form.has_headers { HEADER.map(columns) } else { [1; 6] };
+    let mut widths = if form.has_headers { HEADER.map(columns) } else { [1; COLUMNS] };
     for part in &parts {
         for (width, other) in widths.iter_mut().zip(part.widths) {
             *width = (*width).max(other);
         }
     }
+    if parts.iter().all(|part| part.widths[NAME] == 0) {
+        widths[NAME] = 0;
+    }
     if let Some(total) = canvas.width {
-        let what = widths[5];
+        let what = widths[WHAT];
         shrink(&mut widths, total);
         leave_out(&mut widths, what, total);
     }
@@ -103,14 +116,13 @@ pub fn draw(
 
 /// Makes the cells of all rows, on all cores.
 fn parts(form: TableForm, host: &Host, sessions: &Rows) -> Vec<Part> {
-    let whole = || vec![usize::MAX; sessions.len()];
-    let lengths = if form.has_whole_ids { whole() } else { short_ids(sessions) };
     let depths = depths(sessions);
     let now = host.now();
     in_parts(sessions.len(), |range| {
         let mut part = Part::default();
         for (at, session) in range.filter_map(|at| Some((at, sessions.get(at)?))) {
-            part.push(session.status, &cells((host, now), &session, depths[at], lengths[at]));
+            let id = if form.has_whole_ids { sessions.id(at) } else { sessions.short_id(at) };
+            part.push(session.status, &cells((host, now), &session, depths[at], id));
         }
         part
     })
@@ -122,7 +134,7 @@ struct Part {
     text: String,
     rows: Vec<Row>,
     /// The widest cell of each column.
-    widths: [usize; 6],
+    widths: [usize; COLUMNS],
 }
 
 /// A row of a [`Part`].
@@ -131,13 +143,13 @@ struct Row {
     /// The position of its first cell in the text of the part.
     begin: usize,
     /// The length of each cell.
-    lengths: [usize; 6],
+    lengths: [usize; COLUMNS],
 }
 
 impl Part {
     fn push(&mut self, status: Status, cells: &Cells<'_>) {
         let begin = self.text.len();
-        let mut lengths = [0; 6];
+        let mut lengths = [0; COLUMNS];
         for ((cell, width), length) in cells.iter().zip(&mut self.widths).zip(&mut lengths) {
             *width = (*width).max(columns(cell));
             self.text.push_str(cell);
@@ -146,7 +158,7 @@ impl Part {
         self.rows.push(Row { status, begin, lengths });
     }
 
-    fn cells(&self, row: &Row) -> [&str; 6] {
+    fn cells(&self, row: &Row) -> [&str; COLUMNS] {
         let mut rest = &self.text[row.begin..];
         row.lengths.map(|length| {
             let (cell, others) = rest.split_at(length);
@@ -159,19 +171,20 @@ impl Part {
 fn line(
     out: &mut String,
     canvas: Canvas,
-    row: &[&str; 6],
-    widths: &[usize; 6],
+    row: &[&str; COLUMNS],
+    widths: &[usize; COLUMNS],
     [first, rest]: [Style; 2],
 ) {
     for (index, (cell, width)) in row.iter().zip(widths).enumerate().filter(|(_, (_, w))| **w > 0) {
+        let cell = if cell.is_empty() { &"-" } else { cell };
         let last = index + 1 == row.len();
-        let text = match (canvas.width, HEADER[index]) {
+        let text = match (canvas.width, index) {
             (None, _) => Cow::Borrowed(*cell),
-            (Some(_), "DIRECTORY") => Cow::Owned(fit_path(cell, *width)),
+            (Some(_), DIRECTORY) => Cow::Owned(fit_path(cell, *width)),
             (Some(_), _) => Cow::Owned(fit(cell, *width)),
         };
         let gap = if last { 0 } else { width.saturating_sub(columns(&text)) + 2 };
-        canvas.paint_onto(out, if index == 0 { first } else { rest }, &text);
+        canvas.paint_onto(out, if index == STATUS { first } else { rest }, &text);
         out.extend(std::iter::repeat_n(' ', gap));
     }
     out.truncate(out.trim_end().len());
@@ -179,81 +192,59 @@ fn line(
 }
 
 /// Fits the widths into the total: the directory shrinks first, the last column gets the rest.
-fn shrink(widths: &mut [usize; 6], total: usize) {
-    let gaps = 2 * (widths.len() - 1);
-    let fixed: usize = widths[..4].iter().sum();
+fn shrink(widths: &mut [usize; COLUMNS], total: usize) {
+    widths[NAME] = widths[NAME].min(MAX_NAME_WIDTH);
+    let gaps = 2 * (widths.iter().filter(|width| **width > 0).count() - 1);
+    let fixed: usize = widths[..DIRECTORY].iter().sum();
     let room = total.saturating_sub(fixed + gaps);
-    let directory = widths[4].min((room / 3).max(12));
-    let directory = if widths[4] + widths[5] <= room { widths[4] } else { directory };
-    widths[4] = directory;
-    widths[5] = widths[5].min(room.saturating_sub(directory).max(8));
+    let directory = widths[DIRECTORY].min((room / 3).max(12));
+    let both = widths[DIRECTORY] + widths[WHAT];
+    let directory = if both <= room { widths[DIRECTORY] } else { directory };
+    widths[DIRECTORY] = directory;
+    widths[WHAT] = widths[WHAT].min(room.saturating_sub(directory).max(8));
 }
 
 /// Leaves out columns of a table that is too wide for the terminal, or whose last column would be too narrow to be
 /// read: `what` is the width that it needs. No line is wrapped.
-fn leave_out(widths: &mut [usize; 6], what: usize, total: usize) {
-    const LEFT_OUT: [usize; 3] = [3, 4, 1];
+fn leave_out(widths: &mut [usize; COLUMNS], what: usize, total: usize) {
+    const LEFT_OUT: [usize; 4] = [ACTIVE, DIRECTORY, AGENT, NAME];
     const READABLE: usize = 14;
-    let used = |widths: &[usize; 6]| {
+    let used = |widths: &[usize; COLUMNS]| {
         let shown = widths.iter().filter(|width| **width > 0);
         shown.map(|width| width + 2).sum::<usize>().saturating_sub(2)
     };
     for column in LEFT_OUT {
-        if used(widths) <= total && widths[5] >= what.min(READABLE) {
+        if used(widths) <= total && widths[WHAT] >= what.min(READABLE) {
             break;
         }
         widths[column] = 0;
         // The last column takes the room, as far as it needs it.
         let room = total.saturating_sub(used(widths));
-        widths[5] = (widths[5] + room).min(what.max(widths[5]));
+        widths[WHAT] = (widths[WHAT] + room).min(what.max(widths[WHAT]));
     }
     let too_much = used(widths).saturating_sub(total);
-    widths[5] = widths[5].saturating_sub(too_much).max(1);
-}
-
-/// Returns the number of characters to show of each id: at least eight, and enough to be unique in the table.
-fn short_ids(sessions: &Rows) -> Vec<usize> {
-    // The id of a packed row is decoded once, not at every comparison.
-    let ids: Vec<&str> =
-        (0..sessions.len()).map(|at| sessions.id(at).unwrap_or_default()).collect();
-    let id = |at: usize| ids[at];
-    let mut places: Vec<usize> = (0..sessions.len()).collect();
-    places.sort_unstable_by_key(|at| id(*at));
-    let common = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
-    let mut lengths = vec![0; sessions.len()];
-    let mut before = 0;
-    // Equal ids are adjacent after sorting; compare each group with its two neighbours.
-    for same in places.chunk_by(|a, b| id(*a) == id(*b)) {
-        let own = id(same[0]);
-        let place = before + same.len();
-        let next = places.get(place).map_or(0, |next| common(own, id(*next)));
-        let last = before.checked_sub(1).map_or(0, |last| common(own, id(places[last])));
-        for at in same {
-            lengths[*at] = (next.max(last) + 1).max(8).min(own.len());
-        }
-        before = place;
-    }
-    lengths
+    widths[WHAT] = widths[WHAT].saturating_sub(too_much).max(1);
 }
 
 fn cells<'a>(
     (host, now): (&Host, Time),
     session: &'a Session,
     depth: usize,
-    length: usize,
+    shown_id: Option<&'a str>,
 ) -> Cells<'a> {
     let status = match session.status {
         Status::Waiting => "! waiting",
         other => other.word(),
     };
-    let id: Cow<'_, str> = match (&session.id, session.pid) {
-        (Some(id), _) => in_one_line(id.get(..length).unwrap_or(id)),
+    let id: Cow<'_, str> = match (shown_id, session.pid) {
+        (Some(id), _) => in_one_line(id),
         (None, Some(pid)) => format!("pid {pid}").into(),
         (None, None) => "-".into(),
     };
     let id = if depth == 0 { id } else { format!("{}└ {id}", "  ".repeat(depth - 1)).into() };
     let when = session.last_activity_at.or(session.started_at);
     [
+        session.name.as_deref().map(in_one_line).unwrap_or_default(),
         status.into(),
         in_one_line(session.adapter),
         id,
@@ -311,7 +302,7 @@ fn state_and_title(session: &Session) -> Cow<'_, str> {
     });
     let ended = if session.status == Status::Stopped { session.outcome } else { None };
     let state = reason.or(ended.map(|outcome| outcome.word().into()));
-    let title = session.name.as_ref().or(session.title.as_ref()).map(|t| in_one_line(t));
+    let title = session.title.as_deref().map(in_one_line);
     match (state, title) {
         (Some(state), Some(title)) => format!("{state} · {title}").into(),
         (Some(one), None) | (None, Some(one)) => one,

@@ -44,7 +44,8 @@ fn push_clean_line(out: &mut String, mut rest: &str) {
 /// Returns the length of the escape sequence at the start of a text, if it sets one of our own styles.
 fn colour(text: &str) -> Option<usize> {
     let (code, _) = text.strip_prefix("\x1b[")?.split_once('m')?;
-    let ours = matches!(code, "0" | "1" | "2") || matches!(code.as_bytes(), [b'3', b'1'..=b'7']);
+    let ours =
+        matches!(code, "0" | "1" | "2" | "3") || matches!(code.as_bytes(), [b'3', b'1'..=b'7']);
     ours.then(|| "\x1b[m".len() + code.len())
 }
 

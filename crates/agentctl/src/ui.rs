@@ -1,5 +1,6 @@
 //! The only room that prints: data on stdout, messages on stderr. Colour is never the only carrier of meaning.
 
+mod pager;
 mod screen;
 
 use std::io::{self, IsTerminal, Write};
@@ -50,6 +51,7 @@ pub struct Ui {
     json: bool,
     colour: bool,
     terminal: bool,
+    notifies: bool,
     width: usize,
     /// The width comes from `COLUMNS`.
     has_fixed_width: bool,
@@ -69,7 +71,15 @@ impl Ui {
             std::env::var_os("COLUMNS").and_then(|c| c.to_str()?.parse().ok()).filter(|c| *c > 0);
         let width = columns.or_else(measured_width).unwrap_or(80);
         let out = io::BufWriter::with_capacity(1 << 16, io::stdout());
-        Self { json: false, colour, terminal, width, has_fixed_width: columns.is_some(), out }
+        Self {
+            json: false,
+            colour,
+            terminal,
+            notifies: false,
+            width,
+            has_fixed_width: columns.is_some(),
+            out,
+        }
     }
 
     /// Measures the terminal again: it may have been resized. `COLUMNS` stays in force.
@@ -91,6 +101,17 @@ impl Ui {
     /// Prints errors as JSON too.
     pub fn set_json(&mut self, json: bool) {
         self.json = json;
+    }
+
+    /// Sets whether the configuration asks for notifications on this terminal.
+    pub fn set_notifies(&mut self, notifies: bool) {
+        self.notifies = notifies;
+    }
+
+    /// Says whether this terminal is notified: stdout is one, and the user or the configuration asked for it.
+    #[must_use]
+    pub fn is_notified(&self, asked: bool) -> bool {
+        self.terminal && (asked || self.notifies)
     }
 
     /// Says whether the user asked for JSON.

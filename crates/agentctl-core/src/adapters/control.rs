@@ -62,6 +62,29 @@ pub struct Order {
 }
 
 impl Order {
+    /// Returns the order to continue a session without further options.
+    #[must_use]
+    pub fn resume(id: String, cwd: PathBuf, root: RootPlace) -> Self {
+        Self {
+            begin: Begin::Resume(id),
+            cwd,
+            model: None,
+            name: None,
+            permissions: Permissions::Default,
+            extra: Vec::new(),
+            root: Some(root),
+        }
+    }
+
+    /// Returns the id of the session that is continued; empty for a new one.
+    #[must_use]
+    pub fn session(&self) -> &str {
+        match &self.begin {
+            Begin::New => "",
+            Begin::Resume(id) | Begin::Fork(id) => id,
+        }
+    }
+
     /// Returns the directory of the session that is continued; `None` for the agent's usual home.
     #[must_use]
     pub fn home(&self) -> Option<&Path> {
@@ -84,6 +107,14 @@ pub struct Start {
     pub id: Option<String>,
     /// The agent keeps the name itself; otherwise only the run does.
     pub keeps_name: bool,
+}
+
+impl Start {
+    /// Returns the same command with other arguments: program, home and variables stay.
+    #[must_use]
+    pub fn with_args(self, args: impl IntoIterator<Item = OsString>) -> Self {
+        Self { args: args.into_iter().collect(), ..self }
+    }
 }
 
 /// A command of the agent's own that must have succeeded before the agent can be started.
@@ -194,6 +225,12 @@ pub trait Control: Sync {
 
     /// Returns the command that carries out an order; the prompt will be its stdin.
     fn start(&self, host: &Host, order: &Order) -> Result<Start, Refusal>;
+
+    /// Returns the command that opens the session of this order in the agent's own interface on a terminal. It is
+    /// executed in the place of this program; there is no prompt. `None` where the agent has no such interface.
+    fn interactive_resume(&self, _host: &Host, _order: &Order) -> Option<Result<Start, Refusal>> {
+        None
+    }
 
     /// Returns the commands to run before this start, in the same directory and environment.
     fn prepare(&self, _host: &Host, _order: &Order, _start: &Start) -> Vec<Preparation> {

@@ -33,7 +33,7 @@ pub use self::declared::{
 pub use self::root::{Root, RootPlace, existing_roots, with_homes_of_the_living};
 use crate::host::Host;
 use crate::kernel::{Brief, Liveness, Process, Table};
-use crate::model::{Evidence, Fault, FaultCode, Locator, Message, Session, Time};
+use crate::model::{Evidence, Fault, FaultCode, Locator, Message, Role, Session, Time};
 use crate::native::file;
 use crate::native::real_path::{Unresolved, real_path};
 use crate::talk::Pushing;
@@ -141,6 +141,17 @@ pub struct Conversation {
     pub unfinished: Option<Vec<u8>>,
 }
 
+/// Facts that a native line holds beside messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LineFacts {
+    /// The git branch of the session's directory.
+    pub branch: Option<String>,
+    /// The tokens of the context after the last model call.
+    pub context_tokens: Option<u64>,
+    /// The most tokens that the model takes.
+    pub context_window: Option<u64>,
+}
+
 /// How much of a record is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
@@ -160,6 +171,15 @@ pub trait Store: Sync {
 
     /// Returns the sessions written since that time, from file names; subagents are left out.
     fn history(&self, since_ms: Option<i64>) -> Found<Locator>;
+
+    /// Returns the same as [`Store::history`], and shows the id of every session that [`Store::find`] may
+    /// return, subagents included. A table shortens its ids against these.
+    fn history_seeing(&self, since_ms: Option<i64>, see: &mut dyn FnMut(&str)) -> Found<Locator> {
+        for locator in self.find("").rows {
+            see(&locator.id);
+        }
+        self.history(since_ms)
+    }
 
     /// Looks for a session by its complete id at the one place where it must be, without listing a
     /// directory.
@@ -290,6 +310,18 @@ pub trait Adapter: Sync {
 
     /// Turns one native line into messages. A message with nothing but `usage` belongs to the one before.
     fn messages(&self, line: &[u8]) -> Vec<Message>;
+
+    /// Returns the prompt of a person or script that this native line holds, if it holds one. Called for every
+    /// line of a conversation, so it must be cheap for other lines.
+    fn prompt(&self, line: &[u8]) -> Option<Message> {
+        let is_prompt = |m: &Message| m.role == Role::User && m.text.is_some();
+        self.messages(line).into_iter().find(is_prompt)
+    }
+
+    /// Returns the facts beside messages that this native line holds.
+    fn line_facts(&self, _line: &[u8]) -> LineFacts {
+        LineFacts::default()
+    }
 
     /// Returns the environment variables it reads; every read goes through this list.
     fn variables(&self) -> &'static Variables {

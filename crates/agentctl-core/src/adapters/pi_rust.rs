@@ -135,6 +135,12 @@ impl Control for PiRust {
         Ok(Start { program, args, set, unset, id, keeps_name: false })
     }
 
+    fn interactive_resume(&self, host: &Host, order: &Order) -> Option<Result<Start, Refusal>> {
+        let file = pi::file_of(host, order, Kind::PiRust, order.session());
+        let start = || Ok(self.start(host, order)?.with_args(["--session".into(), file?.into()]));
+        Some(start())
+    }
+
     fn handshake(&self, _host: &Host, order: &Order, words: &FirstWords<'_>) -> Handshake {
         pi::handshake(order, words)
     }

@@ -61,7 +61,7 @@ pub struct CancelledFuseDocument {
 }
 
 /// The order to set a fuse.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FuseRequest {
     /// The session it is bound to, as text: id or prefix, name, pid, or adapter:id.
@@ -77,7 +77,7 @@ pub struct FuseRequest {
 }
 
 /// The order to extend a fuse.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExtendFuseRequest {
     /// The fuse.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use self::request::{
     LaunchDefaults, LaunchHooks, LaunchOptions, LaunchRequest, LaunchSubject, TextOrBytes,
 };
+use super::names::{LaunchWords, WordRefusal};
 use super::resume::{Continuation, NotContinued};
 use super::{Fleet, WaitTarget};
 use crate::adapters::control::{Begin, Order};
@@ -111,15 +112,17 @@ pub enum NotStarted {
     DirectoryOnServer(&'static str),
     /// A hook was ordered for this agent, which runs on a server, where no hook of ours can run.
     HookOnServer(&'static str),
+    /// The name or the group cannot be given.
+    Words(WordRefusal),
     /// The launch failed.
     Failed(LaunchError),
 }
 
 /// A session that began or goes on.
-struct StartedSession {
-    launched: StartedLaunch,
+pub(super) struct StartedSession {
+    pub(super) launched: StartedLaunch,
     transcript: Option<Transcript>,
-    adapter: &'static dyn Adapter,
+    pub(super) adapter: &'static dyn Adapter,
     on_create: Option<Vec<String>>,
 }
 
@@ -227,6 +230,8 @@ impl Fleet {
     ) -> Result<StartedSession, NotStarted> {
         let (host, remote) = (&self.host, is_remote(adapter));
         let options = request.options.clone();
+        let words = LaunchWords { name: request.name.clone(), group: options.group.clone() };
+        self.check_words(&words).map_err(NotStarted::Words)?;
         if remote && !options.hooks.is_empty() {
             return Err(NotStarted::HookOnServer(adapter.name()));
         }
@@ -258,7 +263,10 @@ impl Fleet {
         // A folder of runs that cannot be tidied is no reason not to launch.
         let _untidied = Runs::of(host).evict(host, defaults.keep);
         let launched = launch(self, order).map_err(NotStarted::Failed)?;
-        Ok(StartedSession { launched, transcript, adapter, on_create: hooks.on_create })
+        let on_create = hooks.on_create;
+        let mut started = StartedSession { launched, transcript, adapter, on_create };
+        self.remember_words(&mut started, &words);
+        Ok(started)
     }
 
     /// Opens the conversation of a session that goes on, at its end.
@@ -271,7 +279,7 @@ impl Fleet {
 
     /// Finds the session that began. An agent may tell its id before it writes: its first record is awaited,
     /// unless the agent has ended and will not write any more.
-    fn find_started(&self, started: &StartedSession) -> Option<Target> {
+    pub(super) fn find_started(&self, started: &StartedSession) -> Option<Target> {
         let launched = &started.launched;
         let until = Instant::now() + FIRST_RECORD_TIMEOUT;
         let named = format!("{}:{}", started.adapter.name(), launched.session);

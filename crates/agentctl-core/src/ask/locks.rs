@@ -39,7 +39,7 @@ pub struct LockDocument {
 }
 
 /// The order to lock a directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LockRequest {
     /// The directory; the current one if not given.
@@ -53,7 +53,7 @@ pub struct LockRequest {
 }
 
 /// The order to unlock a directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UnlockRequest {
     /// The directory; the current one if not given.

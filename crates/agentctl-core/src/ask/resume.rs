@@ -56,7 +56,7 @@ impl Fleet {
         fork: bool,
         tell: &mut dyn FnMut(&Fault),
     ) -> Result<Continuation, NotContinued> {
-        let found = self.status(text).map_err(NotContinued::NotOne)?;
+        let found = self.inspected(text).map_err(NotContinued::NotOne)?;
         let InspectedSession { target, session, faults } = found;
         faults.iter().for_each(tell);
         let Some(id) = session.id.clone() else {

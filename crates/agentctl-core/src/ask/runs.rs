@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -65,7 +66,7 @@ pub struct RunRow {
 }
 
 /// The choice of the ended runs to remove.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PruneOptions {
     /// Remove none, and return those that would be removed.
@@ -89,9 +90,12 @@ pub enum PruneError {
 }
 
 impl Fleet {
-    /// Lists the runs that are kept.
-    pub fn runs(&self) -> io::Result<RunsDocument> {
-        let runs = self.run_rows(&Runs::of(&self.host).all()?);
+    /// Removes the runs that ended longer ago than `keep`, and lists the others.
+    pub fn runs(&self, keep: Duration) -> io::Result<RunsDocument> {
+        let folder = Runs::of(&self.host);
+        // A failed cleanup does not prevent the listing.
+        let _untidied = folder.evict(&self.host, keep);
+        let runs = self.run_rows(&folder.all()?);
         let bytes = runs.iter().map(|run| run.bytes).sum();
         Ok(RunsDocument { schema_version: SCHEMA_VERSION, runs, bytes })
     }
@@ -108,19 +112,14 @@ impl Fleet {
         runs.retain(ended);
         let pruned = self.run_rows(&runs);
         if !options.dry_run {
-            for run in &runs {
-                run.remove().map_err(|source| PruneError::Unremoved {
-                    directory: run.directory.clone(),
-                    source,
-                })?;
-            }
+            remove_folders(&runs)?;
         }
         let bytes = pruned.iter().map(|run| run.bytes).sum();
         let dry_run = options.dry_run;
         Ok(PruneDocument { schema_version: SCHEMA_VERSION, dry_run, pruned, bytes })
     }
 
-    fn run_rows(&self, runs: &[Run]) -> Vec<RunRow> {
+    pub(super) fn run_rows(&self, runs: &[Run]) -> Vec<RunRow> {
         runs.iter().map(|run| self.run_row(run)).collect()
     }
 
@@ -147,4 +146,13 @@ impl Fleet {
             name: spec.and_then(|s| s.name),
         }
     }
+}
+
+/// Removes the folders of these runs.
+pub(super) fn remove_folders(runs: &[Run]) -> Result<(), PruneError> {
+    for run in runs {
+        let directory = run.directory.clone();
+        run.remove().map_err(|source| PruneError::Unremoved { directory, source })?;
+    }
+    Ok(())
 }

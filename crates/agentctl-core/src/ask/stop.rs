@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::{Fleet, NotOne, ResolvedTarget, UnresolvedText};
 use crate::fleet::Query;
 use crate::kernel::Liveness;
-use crate::model::{Fault, InternedName, Outcome, SCHEMA_VERSION, Session, Status, Target, word};
+use crate::model::{
+    EndedBy, Fault, InternedName, Outcome, SCHEMA_VERSION, Session, Status, Target, word,
+};
 use crate::runs;
 use crate::stop::{
     self, EndedProcess, Left, Report, StopFailureCode, StopOptions, StopVerdict, Survivor,
@@ -23,6 +25,8 @@ pub struct StopDocument {
     pub survivors: Vec<SurvivorRow>,
     /// The sessions that could not be stopped.
     pub failed: Vec<FailedRow>,
+    /// The launched agents without a session that were to be ended.
+    pub runs: Vec<RunWithoutSessionRow>,
     /// The sources that could not be asked.
     pub faults: Vec<Fault>,
 }
@@ -47,11 +51,24 @@ pub struct StoppedRow {
     pub rests_in: Option<u32>,
     /// Every process that was ended: the agent first, then the processes that it had started.
     pub ended: Vec<EndedProcess>,
+    /// The pids in `ended` of processes that served the session; it had started the others.
+    pub agent_pids: Vec<u32>,
     /// Sessions inside it that were not stopped.
     pub left: Vec<Left>,
     /// Why processes that left the agent cannot be seen; absent where all can be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unseen: Option<String>,
+    /// Further remarks for the user.
+    pub notes: Vec<String>,
+}
+
+impl StoppedRow {
+    /// Says whether processes that left the agent may live on: they cannot be seen, and the agent ran until
+    /// this stop.
+    #[must_use]
+    pub fn may_leave_processes(&self) -> bool {
+        self.unseen.is_some() && !self.already && self.rests_in.is_none()
+    }
 }
 
 /// A process that lives on after a stop.
@@ -81,10 +98,32 @@ pub struct FailedRow {
     pub message: String,
     /// A hint for the user.
     pub hint: Option<String>,
+    /// The process that serves it.
+    pub pid: Option<u32>,
+    /// Every process that was ended all the same.
+    pub ended: Vec<EndedProcess>,
+    /// Sessions inside it that were not stopped.
+    pub left: Vec<Left>,
+    /// Why processes that left the agent cannot be seen; absent where all can be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<String>,
+    /// Further remarks for the user.
+    pub notes: Vec<String>,
+}
+
+/// A launched agent without a session that was to be ended.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct RunWithoutSessionRow {
+    /// The id of its run.
+    pub run: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its process lives on.
+    pub lives_on: bool,
 }
 
 /// The order to stop sessions.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StopRequest {
     /// The sessions to stop.
@@ -95,7 +134,7 @@ pub struct StopRequest {
 }
 
 /// The sessions that an order stops.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StopSelection {
     /// The sessions that these texts name, and launched agents without a session by pid or run.
@@ -126,27 +165,22 @@ pub struct StopTargets {
     pub may_miss_sessions: bool,
     /// How they are stopped.
     pub options: StopOptions,
+    /// The origin of the order, which is written into the run of each session; null for `agentctl stop`.
+    #[serde(default)]
+    pub ordered_by: Option<EndedBy>,
     /// The sources that could not be asked while the targets were looked for.
     pub faults: Vec<Fault>,
 }
 
-/// A report to the caller during a stop.
-#[derive(Debug)]
+/// A report to the caller during a stop: a row of the document, as soon as it is known.
+#[derive(Clone, Copy, Debug)]
 pub enum StopNews<'a> {
     /// A launched agent without a session was ended, or lives on.
-    Run {
-        /// The run.
-        run: &'a RunWithoutSession,
-        /// Its process lives on.
-        lives_on: bool,
-    },
-    /// The stop of a session is done, or was refused.
-    Session {
-        /// The session.
-        target: &'a Target,
-        /// The report of its stop.
-        report: &'a Report,
-    },
+    Run(&'a RunWithoutSessionRow),
+    /// A session is stopped now.
+    Stopped(&'a StoppedRow),
+    /// A session could not be stopped.
+    Failed(&'a FailedRow),
 }
 
 impl Fleet {
@@ -199,23 +233,30 @@ impl Fleet {
         Some(RunWithoutSession { run: marker.run, pid: process.id.pid })
     }
 
-    /// Stops all targets, one after the other. `tell` is called after each of them.
+    /// Stops all targets, one after the other. `tell` is called after each of them; the document holds all
+    /// that it was told.
     pub fn stop(&self, targets: &StopTargets, tell: &mut dyn FnMut(StopNews<'_>)) -> StopDocument {
-        let mut survivors = self.end_runs(&targets.runs, tell);
+        let (runs, mut survivors) = self.end_runs(&targets.runs);
+        for row in &runs {
+            tell(StopNews::Run(row));
+        }
         let mut document = StopDocument {
             schema_version: SCHEMA_VERSION,
             stopped: Vec::new(),
             survivors: Vec::new(),
             failed: Vec::new(),
+            runs,
             faults: targets.faults.clone(),
         };
         for target in &targets.targets {
-            let report = stop::stop(self, target, targets.options);
-            tell(StopNews::Session { target, report: &report });
-            document.faults.extend(report.faults.iter().cloned());
+            let mut report = match &targets.ordered_by {
+                Some(ordered_by) => stop::stop_for(self, target, targets.options, ordered_by),
+                None => stop::stop(self, target, targets.options),
+            };
+            document.faults.append(&mut report.faults);
             let id = target.session.as_ref().map(|locator| locator.id.clone());
-            survivors.extend(report.survivors.iter().map(|s| (id.clone(), s.clone())));
-            document.add(target, report);
+            survivors.extend(report.survivors.drain(..).map(|survivor| (id.clone(), survivor)));
+            document.add(target, report, tell);
         }
         // A later stop may have ended a process that an earlier stop left alive.
         survivors.retain(|(_, s)| self.host.kernel.liveness(&s.id) != Liveness::Gone);
@@ -227,19 +268,17 @@ impl Fleet {
         document
     }
 
-    /// Ends launched agents without a session, and returns their processes that live on.
-    fn end_runs(
-        &self,
-        runs: &[RunWithoutSession],
-        tell: &mut dyn FnMut(StopNews<'_>),
-    ) -> Vec<Surviving> {
+    /// Ends launched agents without a session; returns a row for each, and their processes that live on.
+    fn end_runs(&self, runs: &[RunWithoutSession]) -> (Vec<RunWithoutSessionRow>, Vec<Surviving>) {
         let end = |run: &RunWithoutSession| stop::end_run(self, &run.run).survivors;
         let survivors = runs.iter().flat_map(end).map(|survivor| (None, survivor)).collect();
         let left: Vec<String> = runs::agents(&self.host).map(|(_, marker)| marker.run).collect();
-        for run in runs {
-            tell(StopNews::Run { run, lives_on: left.contains(&run.run) });
-        }
-        survivors
+        let row = |RunWithoutSession { run, pid }: &RunWithoutSession| RunWithoutSessionRow {
+            run: run.clone(),
+            pid: *pid,
+            lives_on: left.contains(run),
+        };
+        (runs.iter().map(row).collect(), survivors)
     }
 }
 
@@ -254,35 +293,45 @@ impl SurvivorRow {
 }
 
 impl StopDocument {
-    fn add(&mut self, target: &Target, report: Report) {
+    /// Tells the row of a session, and adds it.
+    fn add(&mut self, target: &Target, report: Report, tell: &mut dyn FnMut(StopNews<'_>)) {
         let id = target.session.as_ref().map(|locator| locator.id.clone());
-        let already = match &report.verdict {
-            StopVerdict::Rests(_) => report.was_idle(),
-            verdict => *verdict == StopVerdict::Already,
-        };
-        let (code, message, hint) = match report.verdict {
+        let served_by = report.before.as_ref().and_then(|session| session.pid);
+        let pid = target.pid.filter(|_| id.is_none()).or(served_by);
+        let (adapter, agent_pids, was_idle) =
+            (target.adapter, report.ended_agents(), report.was_idle());
+        let Report { verdict, after, ended, left, lost_shim: unseen, notes, .. } = report;
+        let (code, message, hint) = match verdict {
             StopVerdict::Stopped | StopVerdict::Already | StopVerdict::Rests(_) => {
-                let after = report.after.as_ref();
-                return self.stopped.push(StoppedRow {
+                let (already, rests_in) = match verdict {
+                    StopVerdict::Rests(server) => (was_idle, Some(server)),
+                    verdict => (verdict == StopVerdict::Already, None),
+                };
+                let (status, outcome) =
+                    (after.as_ref().map(|s| s.status), after.and_then(|s| s.outcome));
+                let row = StoppedRow {
                     id,
-                    adapter: target.adapter,
-                    pid: report.before.as_ref().and_then(|s| s.pid),
-                    status: after.map(|s| s.status),
-                    outcome: after.and_then(|s| s.outcome),
+                    adapter,
+                    pid,
+                    status,
+                    outcome,
                     already,
-                    rests_in: match report.verdict {
-                        StopVerdict::Rests(server) => Some(server),
-                        _ => None,
-                    },
-                    ended: report.ended,
-                    left: report.left,
-                    unseen: report.lost_shim,
-                });
+                    rests_in,
+                    ended,
+                    agent_pids,
+                    left,
+                    unseen,
+                    notes,
+                };
+                tell(StopNews::Stopped(&row));
+                return self.stopped.push(row);
             }
             StopVerdict::Refused(why, hint) => (StopFailureCode::Refused, why, hint),
             StopVerdict::Unknown(why) => (StopFailureCode::Unknown, why, None),
             StopVerdict::Failed(why) => (StopFailureCode::Failed, why, None),
         };
-        self.failed.push(FailedRow { id, adapter: target.adapter, code, message, hint });
+        let row = FailedRow { id, adapter, code, message, hint, pid, ended, left, unseen, notes };
+        tell(StopNews::Failed(&row));
+        self.failed.push(row);
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Fleet, NotOne, ResolvedTarget};
 use crate::kernel::Held;
-use crate::model::{InternedName, Locator, SCHEMA_VERSION, Session, Status, Target, word};
+use crate::model::{Fault, InternedName, Locator, SCHEMA_VERSION, Session, Status, Target, word};
 use crate::runs::Runs;
 use crate::wait::{Awaited, End, Progress, Quorum, Until, WaitOptions, WaitVerdict, wait};
 
@@ -16,6 +16,7 @@ const WRAPPER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The sessions to wait for, and the condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct WaitRequest {
     /// The sessions. A session that is named twice is waited for once.
     pub targets: Vec<WaitTarget>,
@@ -51,6 +52,21 @@ pub enum WaitTarget {
     },
 }
 
+impl WaitTarget {
+    /// Returns the text or id that names a target; `None` if it is neither a session nor a process.
+    #[must_use]
+    pub fn of(target: &Target) -> Option<Self> {
+        match (&target.session, target.pid) {
+            (Some(Locator { id, .. }), _) => Some(Self::Session {
+                adapter: target.adapter.to_owned(),
+                root: target.root.clone(),
+                id: id.clone(),
+            }),
+            (None, pid) => Some(Self::Text(pid?.to_string())),
+        }
+    }
+}
+
 /// The answer to `wait --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct WaitDocument {
@@ -65,6 +81,8 @@ pub struct WaitDocument {
     /// The verdict on each session, in the order they were asked for. A session that could not be looked at
     /// is here and not in `sessions`.
     pub verdicts: Vec<SessionVerdict>,
+    /// The sources that could not be asked.
+    pub faults: Vec<Fault>,
 }
 
 /// How one session compares with the condition of a wait, when it was last seen.
@@ -110,6 +128,13 @@ impl Fleet {
         if request.targets.is_empty() {
             return Err(NotWaited::NoTarget);
         }
+        let mut faults = Vec::new();
+        let tell = &mut |progress: Progress<'_>| {
+            if let Progress::Fault(fault) = progress {
+                faults.push(fault.clone());
+            }
+            tell(progress);
+        };
         let mut targets: Vec<Target> = Vec::new();
         for target in &request.targets {
             let target = self.wait_target(target, tell)?;
@@ -133,6 +158,7 @@ impl Fleet {
             timed_out: waited.end == End::TimedOut,
             end: waited.end,
             verdicts,
+            faults,
         })
     }
 

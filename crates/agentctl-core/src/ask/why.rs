@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Fleet, NotOne};
-use crate::model::{Evidence, Fault, Outcome, Reason, ReasonKind, Session, Status};
+use crate::model::{EndedBy, Evidence, Fault, Outcome, Reason, ReasonKind, Session, Status};
 use crate::text::one_line;
 
 /// The answer to `why --json`.
@@ -16,6 +16,9 @@ pub struct WhyDocument {
     pub status: Status,
     /// The verdict in one sentence.
     pub verdict: String,
+    /// Who or what ended it, once it has ended.
+    #[serde(default)]
+    pub ended_by: Option<EndedBy>,
     /// The observations behind the status.
     pub evidence: Vec<Evidence>,
 }
@@ -38,6 +41,7 @@ impl WhyDocument {
             id: session.id.clone(),
             status: session.status,
             verdict: verdict(session),
+            ended_by: session.ended_by.clone(),
             evidence: session.evidence.clone(),
         }
     }
@@ -46,7 +50,7 @@ impl WhyDocument {
 impl Fleet {
     /// Explains the status of the one session that a text names.
     pub fn why(&self, text: &str) -> Result<ExplainedSession, NotOne> {
-        let inspected = self.status(text)?;
+        let inspected = self.inspected(text)?;
         let explanation = WhyDocument::of(&inspected.session);
         let (notes, faults) = (inspected.session.notes, inspected.faults);
         Ok(ExplainedSession { explanation, notes, faults })

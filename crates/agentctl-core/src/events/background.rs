@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use super::Notifier;
 use super::edges::Key;
-use crate::fleet::{self, Fleet, Observation, Survey};
+use crate::fleet::{self, Fleet, Observation, WatchedList};
 use crate::model::{Fault, FaultCode, HomeScope, Listing, Session};
 
 /// The answer of some adapters: their live sessions, and the state of missing sessions.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
-    pub(super) survey: Survey,
+    pub(super) watched: WatchedList,
     pub(super) by_name: ByName,
 }
 
@@ -26,22 +26,23 @@ pub(super) struct ByName {
     pub(super) observation: Observation,
 }
 
-/// Surveys the live sessions, and looks by name at known sessions that are missing.
+/// Lists the live sessions, and looks by name at known sessions that are missing.
 pub(super) fn ask(fleet: &Fleet, left_out: &[&'static str], known: Vec<Key>) -> Answer {
-    let survey = fleet::survey(fleet, left_out);
+    let watched = fleet::list_watched(fleet, left_out);
     // A session that now rests in a remote server is looked at by name, to learn how its turn ended.
-    let resting = survey.resting.iter().filter(|session| !session.processes.is_empty());
-    let here = survey.listing.sessions.iter().chain(resting);
+    let resting = watched.resting.iter().filter(|session| !session.processes.is_empty());
+    let here = watched.listing.sessions.iter().chain(resting);
     let here: BTreeSet<Key> = here.filter_map(Key::of).collect();
     let mut asked = known;
     asked.retain(|key| {
         let ours = fleet.adapters.iter().any(|a| a.name() == key.adapter());
-        let answered = !left_out.contains(&key.adapter()) && silent(&survey.listing, key).is_none();
+        let answered =
+            !left_out.contains(&key.adapter()) && silent(&watched.listing, key).is_none();
         ours && answered && !here.contains(key)
     });
     let targets: Vec<_> = asked.iter().map(Key::target).collect();
-    let observation = fleet::observe(fleet, &targets, fleet.host.deadlines.live);
-    Answer { survey, by_name: ByName { asked, observation } }
+    let observation = fleet::inspect_watched(fleet, &targets, fleet.host.deadlines.live);
+    Answer { watched, by_name: ByName { asked, observation } }
 }
 
 /// Returns why the adapter of a session could not be asked at all, if so.
@@ -106,7 +107,7 @@ impl BackgroundPoll {
         (self.job, self.fresh) = (None, true);
         let first = self.answer.is_none();
         self.answer = Some(answer);
-        self.answer.as_ref().filter(|_| first).map(|a| a.survey.listing.sessions.as_slice())
+        self.answer.as_ref().filter(|_| first).map(|a| a.watched.listing.sessions.as_slice())
     }
 
     /// Asks it on a thread of its own, unless it has just answered. The answer notifies the watcher.

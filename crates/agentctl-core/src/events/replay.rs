@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::edges::{EndedLaunch, LaunchInfo};
 use super::{Event, EventKind};
 use crate::adapters::Root;
-use crate::fleet::{self, Adapters, Fleet, Launch, Launches};
+use crate::fleet::{self, Fleet, Launch, Launches};
 use crate::model::{Locator, Session, Target, Time};
 use crate::runs::Run;
 
@@ -22,7 +22,7 @@ pub fn since(fleet: &Fleet, since: Time) -> Vec<Event> {
     let mut events = Vec::new();
     let known = sessions_of(fleet, &recent);
     for (launch, session) in recent.into_iter().zip(known) {
-        let Some(past) = Past::of(fleet.adapters, launch, session) else { continue };
+        let Some(past) = Past::of(fleet, &launches, launch, session) else { continue };
         events.push(past.started());
         events.extend(past.over().map(|passed| passed.stopped()));
     }
@@ -44,7 +44,7 @@ pub fn unannounced(fleet: &Fleet) -> Vec<(Run, Event)> {
     let known = sessions_of(fleet, &untold);
     let mut late = Vec::new();
     for (launch, session) in untold.into_iter().zip(known) {
-        let past = Past::of(fleet.adapters, launch, session);
+        let past = Past::of(fleet, &launches, launch, session);
         let Some(passed) = past.and_then(|past| past.over()) else { continue };
         let mut event = passed.stopped();
         event.late = true;
@@ -85,7 +85,7 @@ pub(super) fn sessions_of(fleet: &Fleet, launches: &[&Launch]) -> Vec<Option<Ses
     if asked.is_empty() {
         return found;
     }
-    let seen = fleet::observe(fleet, &asked, fleet.host.deadlines.all).seen;
+    let seen = fleet::inspect_watched(fleet, &asked, fleet.host.deadlines.all).seen;
     for ((index, _), seen) in targets.iter().zip(seen) {
         // A session without any entry is unknown in this home.
         let known = seen.session.filter(|s| s.last_activity_at.is_some() || s.status.is_live());
@@ -105,14 +105,20 @@ pub(super) struct Past {
 
 impl Past {
     /// Combines a run with its session; `None` when the launch never got a session.
-    pub(super) fn of(adapters: Adapters, launch: &Launch, seen: Option<Session>) -> Option<Self> {
-        let adapter = adapters.iter().find(|a| a.name() == launch.spec.adapter)?.name();
+    pub(super) fn of(
+        fleet: &Fleet,
+        launches: &Launches,
+        launch: &Launch,
+        seen: Option<Session>,
+    ) -> Option<Self> {
+        let adapter = fleet.adapter(&launch.spec.adapter)?.name();
         let id = launch.session.clone().filter(|_| launch.run.session().is_some())?;
         let mut begun = match &seen {
             Some(session) => session.clone(),
             None => Session { id: Some(id), ..fleet::blank_session(adapter, String::new()) },
         };
         fill(&mut begun, launch);
+        launches.add_words(&mut begun);
         let ended = launch.ended.as_ref();
         let over = ended.map(|end| (fleet::as_run_ended(&begun, seen, end), end.at));
         let begun = fleet::as_launched(begun);

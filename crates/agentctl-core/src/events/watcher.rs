@@ -16,7 +16,7 @@ use super::left_homes::LeftHomes;
 use super::lock_edges::LocksAndFuses;
 use super::replay::{self, Past, launch_info_of};
 use super::{Event, Notifier};
-use crate::fleet::{Fleet, Launch, Launches, Survey, WatchTargets};
+use crate::fleet::{Fleet, Launch, Launches, WatchTargets, WatchedList};
 use crate::fuses;
 use crate::locks::{self, Launched, Lock};
 use crate::model::{Fault, Listing, ProcId, Session, Status, Time};
@@ -159,8 +159,8 @@ impl Watcher {
         let began = Instant::now();
         let at = self.fleet.host.now();
         let unasked = self.unasked(began);
-        let (survey, by_name, launched) = self.gather(began, &unasked);
-        let Survey { mut listing, resting, mut watch_targets, took } = survey;
+        let (watched, by_name, launched) = self.gather(began, &unasked);
+        let WatchedList { mut listing, resting, mut watch_targets, took } = watched;
         listing.faults.extend(self.background.iter().filter_map(BackgroundPoll::pending));
         let mut faults = listing.faults.clone();
         faults.extend(unasked.iter().filter_map(|a| self.resting.get(a)).map(|r| r.fault.clone()));
@@ -320,28 +320,29 @@ impl Watcher {
     }
 
     /// Surveys all sessions and looks for the agents of open launches. The runs folder is read once, after
-    /// the survey, so that the run of every session in the survey is known. The agents of launches that an
-    /// earlier look read are looked for before the survey: an agent that hands over to a child process in
+    /// the list, so that the run of every session in the list is known. The agents of launches that an
+    /// earlier look read are looked for before the list: an agent that hands over to a child process in
     /// the meantime is then found either here or there.
     fn gather(
         &mut self,
         began: Instant,
         unasked: &[&'static str],
-    ) -> (Survey, Vec<ByName>, Launched) {
+    ) -> (WatchedList, Vec<ByName>, Launched) {
         if !self.edges.has_begun() {
             self.launches.read(&self.fleet);
         }
         let open = self.open_runs();
         let known: BTreeSet<String> = open.iter().map(|run| run.id.clone()).collect();
         let mut launched = Launched::look(&self.fleet, open.into_iter());
-        let (mut survey, by_name) = self.ask(began, unasked);
+        let (mut watched, by_name) = self.ask(began, unasked);
         self.launches.read(&self.fleet);
         let new = self.open_runs().into_iter().filter(|run| !known.contains(&run.id));
         launched.add(Launched::look(&self.fleet, new));
-        for sessions in [&mut survey.listing.sessions, &mut survey.resting, &mut self.first] {
+        for sessions in [&mut watched.listing.sessions, &mut watched.resting, &mut self.first] {
             self.launches.add(sessions);
         }
-        (survey, by_name, launched)
+        watched.listing.faults.extend(self.launches.fault().cloned());
+        (watched, by_name, launched)
     }
 
     /// Returns the runs whose end is not known.
@@ -351,7 +352,7 @@ impl Watcher {
     }
 
     /// Asks all adapters. An adapter that is asked in the background contributes its last answer.
-    fn ask(&mut self, began: Instant, unasked: &[&'static str]) -> (Survey, Vec<ByName>) {
+    fn ask(&mut self, began: Instant, unasked: &[&'static str]) -> (WatchedList, Vec<ByName>) {
         let first = !self.edges.has_begun();
         if first {
             for background in &mut self.background {
@@ -362,18 +363,18 @@ impl Watcher {
         let left_out: Vec<&'static str> = unasked.iter().copied().chain(background).collect();
         let known = self.edges.known();
         let answer = background::ask(&self.fleet, &left_out, known);
-        let Answer { mut survey, by_name } = answer;
+        let Answer { mut watched, by_name } = answer;
         let mut by_name = vec![by_name];
         for background in &mut self.background {
             let heard = background.hear(first.then(|| began + FIRST_ANSWER_TIMEOUT));
             // A first answer after the first look reports no events: its sessions may have been there.
             self.first.extend(heard.into_iter().flatten().filter(|_| !first).cloned());
             if let Some(answer) = background.answer().cloned() {
-                survey.add(answer.survey);
+                watched.add(answer.watched);
                 by_name.push(answer.by_name);
             }
         }
-        (survey, by_name)
+        (watched, by_name)
     }
 
     /// Returns the sessions of the look before that are missing now, except those of adapters that were
@@ -449,6 +450,7 @@ impl Watcher {
             }
         }
         launch.add(&mut session);
+        self.launches.add_words(&mut session);
         // The end of the run counts, as in a later replay; the record may only have the end of the turn.
         session.ended_at = launch.ended.map(|ended| ended.at).or(session.ended_at);
         LookupResult::Seen(Box::new(session))
@@ -508,7 +510,7 @@ impl Watcher {
         }
         let (mut ended_launches, mut nothing) = (Vec::new(), Vec::new());
         for (launch, seen) in untold.into_iter().zip(known) {
-            match Past::of(self.fleet.adapters, launch, seen).and_then(|past| past.over()) {
+            match Past::of(&self.fleet, &self.launches, launch, seen).and_then(|past| past.over()) {
                 Some(over) => ended_launches.push(over),
                 None => nothing.push(launch.run.id.clone()),
             }

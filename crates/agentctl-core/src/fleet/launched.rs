@@ -1,13 +1,15 @@
-//! Adds the fields that only a launch knows to its session: group, run, name, exit code.
+//! Adds the fields that only a launch knows to its session (run, exit code), and the person's words for it
+//! (name, group).
 //!
-//! Nothing here changes a status, an outcome or a process: without the runs folder only these fields are
-//! missing.
+//! Nothing here changes a status, an outcome or a process: without the runs folder and the file of names only
+//! these fields are missing.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Fleet, Rows};
 use crate::adapters::control::{FirstWords, Handshake, Order};
-use crate::model::{Session, is_session_id};
+use crate::model::{Fault, Session, is_session_id};
+use crate::names::Names;
 use crate::runs::{FIRST_OUTPUT_BYTES, Run, RunEnd, Runs, Spec, Started, beginning};
 
 /// One launch, as the folder of its run describes it.
@@ -29,11 +31,20 @@ pub struct Launch {
 #[derive(Debug, Default)]
 pub struct Launches {
     by_run: BTreeMap<String, Launch>,
+    names: Names,
+}
+
+/// The newest launch of a session, and the newest words that any of its launches gave.
+struct Newest<'a> {
+    launch: &'a Launch,
+    name: Option<&'a String>,
+    group: Option<&'a String>,
 }
 
 impl Launches {
     /// Reads the runs folder again: new runs, and new facts of runs that have not ended.
     pub fn read(&mut self, fleet: &Fleet) {
+        self.names.read(&fleet.host);
         let mut known = std::mem::take(&mut self.by_run);
         for run in Runs::of(&fleet.host).all().unwrap_or_default() {
             let launch = match known.remove(&run.id) {
@@ -60,43 +71,68 @@ impl Launches {
         self.by_run.get(run)
     }
 
-    /// Adds the fields of the newest launch of each session.
+    /// Returns why the names could not be read.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Fault> {
+        self.names.fault()
+    }
+
+    /// Adds the fields of the newest launch of each session, and the person's words.
     pub fn add(&self, sessions: &mut [Session]) {
         let newest = self.newest_of_each_session();
-        if newest.is_empty() {
+        if newest.is_empty() && self.names.is_empty() {
             return;
         }
         for session in sessions {
-            let Some(id) = session.id.as_deref() else { continue };
-            let Some(launch) = newest.get(&(session.adapter, id)) else { continue };
-            launch.add(session);
+            self.add_to(session, &newest);
         }
+    }
+
+    /// Puts the person's words in the place of those of a single launch.
+    pub fn add_words(&self, session: &mut Session) {
+        self.names.add(session);
+    }
+
+    fn add_to(&self, session: &mut Session, newest: &HashMap<(&str, &str), Newest<'_>>) {
+        let id = session.id.clone().unwrap_or_default();
+        if let Some(newest) = newest.get(&(session.adapter, id.as_str())) {
+            newest.add(session);
+        }
+        self.names.add(session);
     }
 
     /// Adds the same to packed rows.
     pub(super) fn add_to_rows(&self, rows: &mut Rows) {
         let newest = self.newest_of_each_session();
-        if !newest.is_empty() {
-            rows.change(
-                |adapter, id| newest.contains_key(&(adapter, id)),
-                |session| {
-                    let id = session.id.clone().unwrap_or_default();
-                    if let Some(launch) = newest.get(&(session.adapter, id.as_str())) {
-                        launch.add(session);
-                    }
-                },
-            );
+        if newest.is_empty() && self.names.is_empty() {
+            return;
         }
+        rows.change(
+            |adapter, id| newest.contains_key(&(adapter, id)) || self.names.has(id),
+            |session| self.add_to(session, &newest),
+        );
     }
 
     /// Returns the newest launch of each session, by adapter and id.
-    fn newest_of_each_session(&self) -> HashMap<(&str, &str), &Launch> {
-        let mut newest = HashMap::new();
+    fn newest_of_each_session(&self) -> HashMap<(&str, &str), Newest<'_>> {
+        let mut newest: HashMap<_, Newest<'_>> = HashMap::new();
         for launch in self.newest() {
             let Some(session) = &launch.session else { continue };
-            newest.entry((launch.spec.adapter.as_str(), session.as_str())).or_insert(launch);
+            let (name, group) = (launch.spec.name.as_ref(), launch.spec.group.as_ref());
+            let known = newest
+                .entry((launch.spec.adapter.as_str(), session.as_str()))
+                .or_insert(Newest { launch, name, group });
+            (known.name, known.group) = (known.name.or(name), known.group.or(group));
         }
         newest
+    }
+}
+
+impl Newest<'_> {
+    fn add(&self, session: &mut Session) {
+        self.launch.add(session);
+        session.name = session.name.take().or_else(|| self.name.cloned());
+        session.group = session.group.take().or_else(|| self.group.cloned());
     }
 }
 
@@ -139,11 +175,13 @@ impl Launch {
     }
 }
 
-/// Adds the fields of the newest run of each session.
-pub fn add(fleet: &Fleet, sessions: &mut [Session]) {
+/// Adds the fields of the newest run of each session, and the person's words. Returns why the words could not
+/// be read.
+pub fn add(fleet: &Fleet, sessions: &mut [Session]) -> Option<Fault> {
     let mut launches = Launches::default();
     launches.read(fleet);
     launches.add(sessions);
+    launches.fault().cloned()
 }
 
 /// Adds the same to packed rows.
@@ -151,6 +189,7 @@ pub(super) fn add_to_rows(fleet: &Fleet, rows: &mut Rows) {
     let mut launches = Launches::default();
     launches.read(fleet);
     launches.add_to_rows(rows);
+    rows.faults.extend(launches.fault().cloned());
 }
 
 /// Returns the session of a run: as the launcher wrote it, as the first output of the agent names it, or as

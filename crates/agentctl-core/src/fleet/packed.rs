@@ -8,6 +8,7 @@ mod short_list;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::ser::SerializeStruct;
@@ -15,10 +16,11 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use self::short_list::{short_cow, short_list};
 use super::order::Placed;
+use super::short_ids::Typed;
 use super::verdict;
 use crate::model::{
-    Evidence, Exit, Fault, InternedName, Join, Listing, Outcome, ProcId, Reason, SCHEMA_VERSION,
-    ServingProcess, Session, Status, Time, Tokens,
+    EndedBy, Evidence, Exit, Fault, InternedName, Join, Listing, Outcome, ProcId, Reason,
+    SCHEMA_VERSION, ServingProcess, Session, Status, Time, Tokens,
 };
 
 /// One row, packed.
@@ -30,6 +32,8 @@ pub(super) struct Packed {
     newest: Option<Time>,
     pid: Option<u32>,
     is_child: bool,
+    /// How many bytes of its id a table shows.
+    id_bytes: u8,
     /// The last piece of evidence, where the row packed before has the same.
     shared: Option<Arc<Evidence>>,
     /// A [`Flat`].
@@ -67,6 +71,7 @@ struct Flat<'a> {
     last_activity_at: Option<Time>,
     ended_at: Option<Time>,
     exit: Option<Exit>,
+    ended_by: Cow<'a, Option<EndedBy>>,
     tokens: Option<Tokens>,
     cost_usd: Option<f64>,
     group: Option<&'a str>,
@@ -118,6 +123,7 @@ impl Packer {
             newest: session.last_activity_at.or(session.started_at),
             pid: session.pid,
             is_child: session.parent.is_some(),
+            id_bytes: u8::MAX,
             shared,
             bytes: flat_bytes(session, own).into_boxed_slice(),
         }
@@ -158,6 +164,7 @@ fn flat_bytes(session: &Session, own_evidence: &[Evidence]) -> Vec<u8> {
         last_activity_at,
         ended_at,
         exit,
+        ended_by,
         tokens,
         cost_usd,
         group,
@@ -185,6 +192,7 @@ fn flat_bytes(session: &Session, own_evidence: &[Evidence]) -> Vec<u8> {
         last_activity_at: *last_activity_at,
         ended_at: *ended_at,
         exit: *exit,
+        ended_by: Cow::Borrowed(ended_by),
         tokens: *tokens,
         cost_usd: *cost_usd,
         group: group.as_deref(),
@@ -236,6 +244,7 @@ impl Packed {
             last_activity_at: flat.last_activity_at,
             ended_at: flat.ended_at,
             exit: flat.exit,
+            ended_by: flat.ended_by.into_owned(),
             tokens: flat.tokens,
             cost_usd: flat.cost_usd,
             group: text(flat.group),
@@ -291,7 +300,32 @@ impl Rows {
     pub fn of(sessions: &[Session]) -> Self {
         let mut packer = Packer::default();
         let packed = sessions.iter().map(|session| packer.pack(session)).collect();
-        Self { packed, faults: Vec::new() }
+        let mut rows = Self { packed, faults: Vec::new() };
+        rows.shorten_ids(&[], &[]);
+        rows
+    }
+
+    /// Decides how much of each id a table shows. `others` are further ids that a prefix is compared with: those
+    /// of all history, or of adapters that were left out. A subagent that is not among them is shown with its
+    /// whole id.
+    pub(super) fn shorten_ids(&mut self, others: &[Box<str>], names: &[String]) {
+        let ids = self.packed.iter().filter_map(|row| row.id());
+        let ids = ids.chain(others.iter().map(|id| &**id)).collect();
+        let typed = Typed::new(ids, names.iter().map(String::as_str).collect());
+        let listed: HashSet<&str> = if self.packed.iter().any(|row| row.is_child) {
+            others.iter().map(|id| &**id).collect()
+        } else {
+            HashSet::new()
+        };
+        let bytes = |row: &Packed| {
+            let id = row.id().unwrap_or_default();
+            let is_whole = row.is_child && !listed.contains(id);
+            if is_whole { u8::MAX } else { u8::try_from(typed.length(id)).unwrap_or(u8::MAX) }
+        };
+        let lengths: Vec<u8> = self.packed.iter().map(bytes).collect();
+        for (row, length) in self.packed.iter_mut().zip(lengths) {
+            row.id_bytes = length;
+        }
     }
 
     /// Returns how many rows there are.
@@ -333,6 +367,14 @@ impl Rows {
         self.packed.get(at)?.id()
     }
 
+    /// Returns the part of the session id that a table shows: every command accepts it.
+    #[must_use]
+    pub fn short_id(&self, at: usize) -> Option<&str> {
+        let row = self.packed.get(at)?;
+        let id = row.id()?;
+        Some(id.get(..usize::from(row.id_bytes)).unwrap_or(id))
+    }
+
     /// Returns the parent of one row, for a subagent.
     #[must_use]
     pub fn parent(&self, at: usize) -> Option<&str> {
@@ -367,7 +409,7 @@ impl Rows {
             if row.id().is_some_and(|id| is_changed(row.adapter, id)) {
                 let mut session = row.unpack();
                 change(&mut session);
-                *row = packer.pack(&session);
+                *row = Packed { id_bytes: row.id_bytes, ..packer.pack(&session) };
             }
         }
     }
@@ -411,6 +453,7 @@ mod tests {
             "model": "model", "title": "title", "name": "name", "prompt": "prompt",
             "started_at": time, "last_activity_at": "2026-11-15T09:00:00Z", "ended_at": time,
             "exit": {"code": 1, "signal": 2}, "cost_usd": 0.1,
+            "ended_by": {"kind": "fuse", "detail": "ttl"},
             "tokens": {"input": 1, "output": 2, "cache_read": 3, "cache_write": 4},
             "group": "group", "run": "run", "parent": "parent", "notes": ["a", "b"],
             "evidence": [evidence("first"), evidence("second")],
@@ -442,6 +485,7 @@ mod tests {
         let rows = Rows::of(&sessions);
         assert_eq!(rows.iter().collect::<Vec<_>>(), sessions);
         assert_eq!(rows.id(2), Some("two"));
+        assert_eq!(rows.short_id(2), Some("two"));
         assert_eq!((rows.parent(0), rows.parent(1)), (Some("parent"), None));
         for (packed, session) in rows.packed.iter().zip(&sessions) {
             assert_eq!(packed.id(), session.id());

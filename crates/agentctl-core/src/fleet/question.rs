@@ -1,7 +1,7 @@
 //! One adapter's part of a list: which sessions are read, how many at once, and what is kept of each.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::join::View;
@@ -12,17 +12,21 @@ use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, 
 use crate::kernel::{deadline, home_limit};
 use crate::model::{Fault, FaultCode, Locator, Session};
 
+/// Ids that a table shortens its own ids against, besides those of its rows.
+pub(super) type OtherIds = Arc<Mutex<Vec<Box<str>>>>;
+
 pub(super) fn list_adapter(
     adapter: &'static dyn Adapter,
     look: &Look,
     query: &Query,
+    ids: &OtherIds,
 ) -> Found<Packed> {
-    let query = query.clone();
+    let (query, ids) = (query.clone(), Arc::clone(ids));
     each_root(adapter, look, move |look, root| {
         let mut found = Found::default();
         let store = adapter.store(look, root);
         let since = query.since_ms.filter(|_| query.all);
-        let history = query.all.then(|| store.history(since));
+        let history = history(&query, root, store.as_ref(), &ids);
         let live = store.live();
         let mut question = Question::new(adapter, look, root, store.as_ref(), live);
         (question.children, question.for_table) = (query.children, query.for_table);
@@ -34,6 +38,51 @@ pub(super) fn list_adapter(
         question.finish(&mut found);
         found
     })
+}
+
+/// Adds the ids of an adapter that a list leaves out: of its live sessions, and of its history if the list has
+/// ended sessions.
+pub(super) fn add_other_ids(
+    adapter: &'static dyn Adapter,
+    look: &Look,
+    query: &Query,
+    ids: &OtherIds,
+) {
+    let needs_all = query.needs_all_ids();
+    let ids = Arc::clone(ids);
+    let _none: Found<()> = each_root(adapter, look, move |look, root| {
+        let store = adapter.store(look, root);
+        if needs_all && root.is_known() {
+            let _listed = history_seeing(None, store.as_ref(), &ids);
+        }
+        let served = store.live().rows.into_iter().filter_map(|served| served.id);
+        ids.lock().unwrap_or_else(PoisonError::into_inner).extend(served.map(String::into));
+        Found::default()
+    });
+}
+
+/// Returns the history that a list asks for, and adds the ids that its own ids are shortened against. The names that
+/// are read of a home that only a process names are limited, so only the listed ones count there.
+fn history(
+    query: &Query,
+    root: &Root,
+    store: &dyn Store,
+    ids: &OtherIds,
+) -> Option<Found<Locator>> {
+    let since = query.since_ms.filter(|_| query.all);
+    if query.needs_all_ids() && root.is_known() {
+        let listed = history_seeing(since, store, ids);
+        return query.all.then_some(listed);
+    }
+    query.all.then(|| store.history(since))
+}
+
+/// Lists the history of a home, and adds the ids of all of it; no file is opened for them.
+fn history_seeing(since: Option<i64>, store: &dyn Store, ids: &OtherIds) -> Found<Locator> {
+    let mut seen: Vec<Box<str>> = Vec::new();
+    let listed = store.history_seeing(since, &mut |id| seen.push(id.into()));
+    ids.lock().unwrap_or_else(PoisonError::into_inner).append(&mut seen);
+    listed
 }
 
 /// One home that is asked: its live claims, the records that were read, and the rows.

@@ -35,6 +35,7 @@ pub fn blank_session(adapter: InternedName, root: String) -> Session {
         last_activity_at: None,
         ended_at: None,
         exit: None,
+        ended_by: None,
         tokens: None,
         cost_usd: None,
         group: None,

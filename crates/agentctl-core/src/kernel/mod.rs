@@ -19,6 +19,7 @@ compile_error!("agentctl runs on Linux and macOS for now");
 pub mod deadline;
 pub mod home_limit;
 mod spawn;
+mod terminal;
 
 use std::collections::HashMap;
 use std::io;
@@ -28,7 +29,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub use platform::{
     ExitWatch, Held, Kernel, NewestPid, give_back_memory, keep_memory_together, release_later,
 };
-pub use spawn::{Attended, Spawn, Stdio, adopt_orphans, become_program, inherited, reap};
+pub use spawn::{
+    Attended, EnvChanges, Spawn, Stdio, adopt_orphans, become_command, become_program, inherited,
+    reap, start_reader,
+};
 
 use crate::model::{ProcId, Time};
 

@@ -131,6 +131,17 @@ impl Spawn {
     }
 }
 
+/// Starts a program on the terminal of this process, to show what is written to its standard input. The program
+/// is run directly, without a shell.
+pub fn start_reader(
+    program: &OsStr,
+    args: &[OsString],
+    set: &[(OsString, OsString)],
+) -> io::Result<Child> {
+    let mut command = command(Path::new(program), args, set, &[]);
+    command.stdin(std::process::Stdio::piped()).spawn()
+}
+
 /// The default action of a signal.
 const SIG_DFL: usize = 0;
 
@@ -155,6 +166,29 @@ fn close_the_rest_on_exec() {
 pub fn become_program(program: &OsStr, args: &[OsString], name: &str, value: &str) -> io::Error {
     let set = [(OsString::from(name), OsString::from(value))];
     command(Path::new(program), args, &set, &[]).exec()
+}
+
+/// Replaces this process by another program, in this directory and with these changes of the environment. It
+/// keeps the three standard streams and no other descriptor. Returns only if that fails.
+#[must_use]
+pub fn become_command(
+    program: &Path,
+    args: &[OsString],
+    changes: &EnvChanges,
+    cwd: &Path,
+) -> io::Error {
+    let mut command = command(program, args, &changes.set, &changes.unset);
+    close_the_rest_on_exec();
+    command.current_dir(cwd).exec()
+}
+
+/// Changes of the environment of a started program.
+#[derive(Clone, Debug, Default)]
+pub struct EnvChanges {
+    /// Variables set.
+    pub set: Vec<(OsString, OsString)>,
+    /// Variables removed.
+    pub unset: Vec<String>,
 }
 
 /// Makes this process the subreaper of its descendants, where the system supports that.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Time, Tokens, shorten};
+use super::{FileEdit, Time, Tokens, ToolCall};
 
 /// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -19,66 +19,17 @@ pub enum Role {
     System,
 }
 
-/// A tool the model asked for.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-pub struct ToolCall {
-    /// The call's id, which its result repeats.
-    pub id: Option<String>,
-    /// The tool's name.
-    pub name: String,
-    /// The arguments, as the model gave them.
-    pub input: serde_json::Value,
-}
-
-impl ToolCall {
-    /// Returns the most telling argument: the command, the file, the question.
-    #[must_use]
-    pub fn telling(&self) -> Option<String> {
-        const TELLING: [&str; 10] = [
-            "command",
-            "cmd",
-            "file_path",
-            "path",
-            "pattern",
-            "query",
-            "url",
-            "plan",
-            "prompt",
-            "description",
-        ];
-        match &self.input {
-            serde_json::Value::Object(map) if map.is_empty() => None,
-            serde_json::Value::Object(map) => {
-                let value = TELLING.iter().find_map(|k| map.get(*k)).unwrap_or(&self.input);
-                Some(value_text(value))
-            }
-            serde_json::Value::Null => None,
-            other => Some(value_text(other)),
-        }
-    }
-
-    /// Returns a short form of the call: `Bash: npm test`.
-    #[must_use]
-    pub fn gist(&self) -> String {
-        match self.telling() {
-            Some(argument) => shorten(&format!("{}: {argument}", self.name), 120),
-            None => self.name.clone(),
-        }
-    }
-}
-
-fn value_text(value: &serde_json::Value) -> String {
-    match value {
-        serde_json::Value::String(text) => text.clone(),
-        serde_json::Value::Array(items) if items.iter().all(serde_json::Value::is_string) => {
-            items.iter().filter_map(serde_json::Value::as_str).collect::<Vec<_>>().join(" ")
-        }
-        other => other.to_string(),
-    }
+/// An image in a message or in the result of a tool. The image itself stays in the agent's own file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct Image {
+    /// Its media type, such as `image/png`.
+    pub media_type: Option<String>,
+    /// Its file name or path.
+    pub name: Option<String>,
 }
 
 /// The result of a tool call.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct ToolResult {
     /// The id of the call it answers.
     pub id: Option<String>,
@@ -86,6 +37,13 @@ pub struct ToolResult {
     pub text: String,
     /// The tool failed.
     pub is_error: bool,
+    /// Images in it.
+    #[serde(default)]
+    pub images: Vec<Image>,
+    /// The file changes that the agent recorded with it. Empty where it records none: the input of the call
+    /// may hold them.
+    #[serde(default)]
+    pub edits: Vec<FileEdit>,
 }
 
 /// One message of a conversation: the same shape for every agent.
@@ -99,6 +57,13 @@ pub struct Message {
     pub role: Role,
     /// Its text.
     pub text: Option<String>,
+    /// What the model thought before it, where the agent records that; empty where it records only that the
+    /// model thought.
+    #[serde(default)]
+    pub thinking: Option<String>,
+    /// Images in it.
+    #[serde(default)]
+    pub images: Vec<Image>,
     /// Tool calls.
     pub tool_calls: Vec<ToolCall>,
     /// Tool results.
@@ -119,10 +84,36 @@ impl Message {
             at: None,
             role,
             text: None,
+            thinking: None,
+            images: Vec::new(),
             tool_calls: Vec::new(),
             tool_results: Vec::new(),
             model: None,
             usage: None,
         }
+    }
+
+    /// Says whether it begins a turn: a person or a script said something.
+    #[must_use]
+    pub fn begins_turn(&self) -> bool {
+        self.role == Role::User && (self.text.is_some() || !self.images.is_empty())
+    }
+
+    /// Says whether it holds what the model thought and nothing else.
+    #[must_use]
+    pub fn is_only_thinking(&self) -> bool {
+        let said = self.text.is_some() || !self.images.is_empty();
+        self.thinking.is_some()
+            && !(said || !self.tool_calls.is_empty() || !self.tool_results.is_empty())
+    }
+
+    /// Says whether it holds nothing that a reader could see.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.text.is_none()
+            && self.thinking.is_none()
+            && self.images.is_empty()
+            && self.tool_calls.is_empty()
+            && self.tool_results.is_empty()
     }
 }

@@ -64,6 +64,31 @@ pub struct Evidence {
     pub at: Time,
 }
 
+/// The cause of a session's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EndedByKind {
+    /// A fuse stopped it.
+    Fuse,
+    /// `agentctl stop` or another interface stopped it.
+    Stop,
+    /// A signal of another program ended its process.
+    Signal,
+    /// Its process exited by itself.
+    Itself,
+    /// No source says it.
+    Unknown,
+}
+
+/// Who or what ended a session.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct EndedBy {
+    /// The cause.
+    pub kind: EndedByKind,
+    /// The cause in a few words: the fuse, the signal, the exit code.
+    pub detail: Option<String>,
+}
+
 /// One session of one agent, or a live agent process that serves none yet (`id` is null).
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct Session {
@@ -109,6 +134,9 @@ pub struct Session {
     pub ended_at: Option<Time>,
     /// How its process ended, if a source says so.
     pub exit: Option<Exit>,
+    /// Who or what ended it, once it has ended; null in `list`, which does not look for it.
+    #[serde(default)]
+    pub ended_by: Option<EndedBy>,
     /// Tokens of its distinct messages and its subagents'; null in `list` where that needs a whole-file read.
     pub tokens: Option<Tokens>,
     /// The agent's own cost figure, only when it is complete.

@@ -239,23 +239,6 @@ pub fn list_wanted(
     Ok(entries)
 }
 
-/// Lists a directory some steps below a resolved root, following no link on the way.
-pub fn list_below(root: &Path, steps: &Path, uid: u32) -> Result<Vec<DirectoryEntry>, Skip> {
-    let mut at = root.to_owned();
-    for step in steps {
-        at.push(step);
-        match fs::symlink_metadata(&at) {
-            Ok(meta) if meta.is_symlink() => return Err(Skip::NotRegular("symbolic link")),
-            Ok(_) => {}
-            Err(error) => match Skip::from(error) {
-                Skip::Missing => return Ok(Vec::new()),
-                skip => return Err(skip),
-            },
-        }
-    }
-    list(&at, uid)
-}
-
 /// Resolves a configured root once, links included; below it no link is followed. A root that does not
 /// exist, or that needs too many steps, is returned unchanged.
 #[must_use]

@@ -11,16 +11,13 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 
 use super::run_folders::is_this_program;
-use crate::host::Host;
+use crate::host::{DAEMON_LOCK, DAEMON_SOCKET, Host};
 use crate::kernel::Process;
 use crate::native::file;
 use crate::talk;
 
-/// The file in the state folder that the daemon keeps locked. It holds the path of the daemon's socket.
-const LOCK_FILE: &str = "daemon.lock";
-const SOCKET: &str = "agentctl.sock";
 /// Largest content of the lock file that is read: the path of a socket.
-const LOCK_FILE_BYTES: u64 = 4096;
+const MAX_LOCK_FILE_BYTES: u64 = 4096;
 /// Longest path that fits into a socket address.
 const ADDRESS_BYTES: usize = 104;
 /// Timeout for connecting to a daemon whose queue of connections is full.
@@ -42,10 +39,9 @@ pub(super) fn is_daemon(host: &Host, process: &Process) -> bool {
 /// Returns the paths of this user's socket: the path that this environment gives, and the path that the
 /// daemon of this state folder wrote down.
 fn sockets(host: &Host) -> Vec<PathBuf> {
-    let state = host.state();
-    let runtime = host.var("XDG_RUNTIME_DIR").map(Path::new).filter(|p| p.is_absolute());
-    let here = runtime.map_or_else(|| state.join("run"), |dir| dir.join("agentctl")).join(SOCKET);
-    let written = file::read_small(&state.join(LOCK_FILE), host.kernel.uid(), LOCK_FILE_BYTES).ok();
+    let here = host.runtime().join(DAEMON_SOCKET);
+    let lock = host.state().join(DAEMON_LOCK);
+    let written = file::read_small(&lock, host.kernel.uid(), MAX_LOCK_FILE_BYTES).ok();
     let written = written.map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes)));
     let written = written.filter(|path| path.is_absolute() && *path != here);
     std::iter::once(here).chain(written).collect()

@@ -123,18 +123,12 @@ impl Report {
         self.before.as_ref().is_some_and(|session| session.status == Status::Idle)
     }
 
-    /// Returns the code of a stop that did not succeed. Surviving processes are not counted: the stop of
-    /// another session may end them.
+    /// Returns the pids of the ended processes that served the session before the stop.
     #[must_use]
-    pub fn failure_code(&self) -> Option<StopFailureCode> {
-        match &self.verdict {
-            StopVerdict::Refused(..) => Some(StopFailureCode::Refused),
-            StopVerdict::Unknown(_) => Some(StopFailureCode::Unknown),
-            StopVerdict::Failed(_) => Some(StopFailureCode::Failed),
-            // Processes that left the agent cannot be found, so they may live on.
-            StopVerdict::Stopped if self.lost_shim.is_some() => Some(StopFailureCode::Failed),
-            StopVerdict::Stopped | StopVerdict::Already | StopVerdict::Rests(_) => None,
-        }
+    pub fn ended_agents(&self) -> Vec<u32> {
+        let agents = self.before.as_ref().map(|session| session.processes.as_slice());
+        let agents = agents.unwrap_or_default().iter().map(|process| process.id.pid);
+        agents.filter(|pid| self.ended.iter().any(|ended| ended.pid == *pid)).collect()
     }
 
     pub(super) fn bare(verdict: StopVerdict, inspected: Inspected) -> Self {

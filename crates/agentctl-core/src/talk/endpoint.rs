@@ -84,12 +84,6 @@ impl Endpoint {
             || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// Says whether the connection uses TLS.
-    #[must_use]
-    pub fn is_secure(&self) -> bool {
-        self.secure
-    }
-
     /// Connects with a timeout; plain text leaves this machine only if `insecure` is set.
     pub(super) fn connect(&self, tls: &TlsOptions, limit: Duration) -> Result<Wire, TalkError> {
         let until = Instant::now() + limit;

@@ -33,12 +33,17 @@ pub(crate) fn hold() -> ! {
     }
 }
 
-/// Starts a process that serves a session of this agent. It is alike in every home, a finished one of
-/// about 64 kB, so that only the number of the others differs.
-pub(crate) fn start(home: &Path, manifest: &Manifest, agent: &str, programs: &Path) -> Beside {
+/// Returns the session of this agent that is served. It is alike in every home, a finished one of about
+/// 64 kB, so that only the number of the others differs.
+pub(crate) fn served<'a>(manifest: &'a Manifest, agent: &str) -> &'a Made {
     let finished = |s: &&Made| s.adapter == agent && s.outcome == Outcome::Finished;
     let alike = manifest.sessions.iter().filter(finished);
-    let made = alike.min_by_key(|s| s.bytes.abs_diff(64 << 10)).expect("some");
+    alike.min_by_key(|s| s.bytes.abs_diff(64 << 10)).expect("some")
+}
+
+/// Starts a process that serves a session of this agent.
+pub(crate) fn start(home: &Path, manifest: &Manifest, agent: &str, programs: &Path) -> Beside {
+    let made = served(manifest, agent);
     let program = programs.join(if agent == "codex" { "codex" } else { "claude" });
     std::fs::create_dir_all(programs).expect("made");
     if !program.exists() {

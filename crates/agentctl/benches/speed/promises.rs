@@ -283,14 +283,23 @@ impl Bench<'_> {
             let what = format!("`logs -f --json`, {agent}: written to shown");
             if self.wanted(&what) {
                 let home = &self.homes[1];
-                let made = home.manifest.median(agent).expect("some");
+                let made = pose::served(&home.manifest, agent);
                 let place = self.directory.join("follow");
                 let path = place.join(&made.path);
-                std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+                let folder = path.parent().expect("a folder").to_owned();
+                let folders =
+                    [".claude/sessions", ".codex/thread-writer-locks"].map(|f| place.join(f));
+                for folder in folders.iter().chain([&folder]) {
+                    std::fs::create_dir_all(folder).expect("made");
+                }
                 std::fs::copy(home.path.join(&made.path), &path).expect("copied");
+                // Following ends with the session, so a process serves it.
+                let programs = self.directory.join("programs");
+                let live = pose::start(&place, &home.manifest, agent, &programs);
                 let lines: Vec<String> = (0..MESSAGES).map(|n| said(agent, &made.id, n)).collect();
                 let args = ["logs", &made.id, "-n", "1", "-f", "--json"];
                 let took = follow(&mut ours(&place, &args), &path, &lines);
+                drop(live);
                 let worst = took.iter().max().map_or(0.0, Duration::as_secs_f64) * 1000.0;
                 std::fs::remove_dir_all(place).expect("removed");
                 self.rows.push(Row {

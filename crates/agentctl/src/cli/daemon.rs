@@ -276,7 +276,7 @@ fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
         }
     }
     if !status.running {
-        return Ok(ExitCode::from(1));
+        return Ok(ExitCode::from(Kind::Failed.exit_code()));
     }
     Ok(super::answered(ui, &status.faults))
 }

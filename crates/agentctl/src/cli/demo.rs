@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::demo;
 use agentctl_core::ask::Fleet;
-use agentctl_core::fleet::{Query, Rows};
+use agentctl_core::fleet::{Query, rows_of, shortened};
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{ExitWatch, Spawn, Stdio};
 use agentctl_core::model::{Locator, ProcId, Session, Status, Target};
@@ -69,12 +69,12 @@ pub(super) fn cmd_demo(ui: &mut Ui, fleet: &Fleet, args: &DemoArgs) -> Outcome {
         settle(fleet, &ids);
     }
     let sessions = ours(fleet, &scratch);
-    ui.drawn(&session_table::drawn(ui.canvas(), host, &Rows::of(&sessions)))?;
+    ui.drawn(&session_table::drawn(ui.canvas(), host, &rows_of(fleet, &sessions)))?;
     ui.flush()?;
     let find = |status| {
         let session = sessions.iter().find(|s| s.status == status);
         let id = session.and_then(|s| s.id.as_deref()).unwrap_or("ID");
-        id.get(..8).unwrap_or(id).to_owned()
+        shortened(fleet, &[id]).concat()
     };
     let (waiting, running) = (find(Status::Waiting), find(Status::Running));
     let answer = format!("{} --tell {waiting} -p yes", demo::SUBCOMMAND);

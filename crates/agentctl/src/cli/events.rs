@@ -10,7 +10,10 @@ use clap::Args;
 
 use super::list::{adapter_name, resolved_directory, since};
 use super::stream_end;
-use crate::face::{EventItem, EventRequest, EventStream, EventSubject, StreamEnd, event_line};
+use crate::face::{
+    EventItem, EventRequest, EventStream, EventSubject, NotificationText, StreamEnd,
+    TerminalSequence, event_line, is_notified,
+};
 use crate::failure::Outcome;
 use crate::protocol::SubscribeParams;
 use crate::ui::Ui;
@@ -42,6 +45,9 @@ pub(super) struct EventsArgs {
     /// First tell when launches began and ended since then: a span (2h), a date, or `all`
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
+    /// On a terminal: ring its bell and show a notification (OSC 9 or 777) when a session waits, stops or fails
+    #[arg(long)]
+    bell: bool,
     /// Print one JSON object a line, also on a terminal
     #[arg(long)]
     json: bool,
@@ -92,6 +98,10 @@ pub(super) fn cmd_events(ui: &mut Ui, fleet: &Fleet, args: &EventsArgs) -> Outco
                     ui.line(&event_line(ui.canvas(), &fleet.host, event.event()))?;
                 } else {
                     ui.json_line_text(event.text())?;
+                }
+                if ui.is_notified(args.bell) && is_notified(event.event()) {
+                    let text = NotificationText::of(event.event());
+                    ui.raw(&TerminalSequence::of(&fleet.host).bytes(&text))?;
                 }
                 ui.flush()?;
             }

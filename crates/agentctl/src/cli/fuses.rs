@@ -4,17 +4,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{ExtendFuseRequest, Fleet, FuseRequest, FuseSelector, MAX_COMMAND_BYTES};
-use agentctl_core::fuses::{Action, Conditions, Fuse};
+use agentctl_core::fuses::{Action, Conditions};
 use agentctl_core::host::Host;
-use agentctl_core::marks;
 use clap::{Args, Subcommand};
 
 use super::shape::ShapeArgs;
-use crate::config::{Loaded, Span, check_address};
+use crate::config::{Loaded, Span};
 use crate::face::{
-    FuseListRow, age, fuse_actions, fuse_conditions, fuse_name, fuse_not_changed, local_minute,
+    FuseListRow, FuseSet, age, extend_fuse, fuse_actions, fuse_conditions, fuse_name,
+    fuse_not_changed, local_minute, set_fuse,
 };
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::session_table;
 use crate::text::one_line;
 use crate::ui::Ui;
@@ -163,47 +163,37 @@ fn dollars(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn cmd_fuse(ui: &mut Ui, loaded: &Loaded, command: FuseCommand) -> Outcome {
-    let fleet = &loaded.fleet();
     match command {
-        FuseCommand::Set(args) => {
-            for action in &args.on_expire {
-                check_address(&loaded.webhooks, action)?;
-            }
-            cmd_set(ui, fleet, args)
-        }
-        FuseCommand::Extend(args) => cmd_extend(ui, fleet, args),
-        FuseCommand::Cancel(args) => cmd_cancel(ui, fleet, args),
+        FuseCommand::Set(args) => cmd_set(ui, loaded, args),
+        FuseCommand::Extend(args) => cmd_extend(ui, loaded, args),
+        FuseCommand::Cancel(args) => cmd_cancel(ui, &loaded.fleet(), args),
     }
 }
 
-fn cmd_set(ui: &mut Ui, fleet: &Fleet, args: SetArgs) -> Outcome {
-    let host = &fleet.host;
+fn cmd_set(ui: &mut Ui, loaded: &Loaded, args: SetArgs) -> Outcome {
+    let host = &loaded.host;
     let SetArgs { directory, session, when, on_expire, label } = args;
     let request = FuseRequest { session, directory, label, when: when.conditions(), on_expire };
-    let set = fleet.set_fuse(&request).map_err(|error| fuse_not_changed(fleet, error))?;
+    let changed = set_fuse(loaded, &request)?;
+    let set = &changed.document;
     if let Some(directory) = set.fuse.directory.as_ref().filter(|_| set.directory_is_missing) {
         let name = session_table::directory(host, directory);
         ui.note(&format!("there is no directory {name} yet"));
     }
-    if let Some(replaced) = set.replaced {
+    if let Some(replaced) = &set.replaced {
         let text =
             format!("it takes the place of one set {} ago", age(host.now(), replaced.set_at));
         ui.note(&text);
     }
     ui.line(&set.fuse.id)?;
     ui.flush()?;
-    say(ui, host, "set", &set.fuse);
-    ensure_awake(ui, host);
-    Ok(ExitCode::SUCCESS)
+    say(ui, host, "set", &changed)
 }
 
-fn cmd_extend(ui: &mut Ui, fleet: &Fleet, args: ExtendArgs) -> Outcome {
+fn cmd_extend(ui: &mut Ui, loaded: &Loaded, args: ExtendArgs) -> Outcome {
     let (which, change) = (args.which.selector(), args.when.conditions());
-    let extended = fleet.extend_fuse(&ExtendFuseRequest { which, change });
-    let extended = extended.map_err(|error| fuse_not_changed(fleet, error))?;
-    say(ui, &fleet.host, "extended", &extended.fuse);
-    ensure_awake(ui, &fleet.host);
-    Ok(ExitCode::SUCCESS)
+    let extended = extend_fuse(loaded, &ExtendFuseRequest { which, change })?;
+    say(ui, &loaded.host, "extended", &extended)
 }
 
 fn cmd_cancel(ui: &mut Ui, fleet: &Fleet, args: CancelArgs) -> Outcome {
@@ -224,7 +214,8 @@ fn cmd_cancel(ui: &mut Ui, fleet: &Fleet, args: CancelArgs) -> Outcome {
 pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome {
     let (host, shape) = (&fleet.host, args.shape.shape::<FuseListRow>()?);
     let mut report = fleet.fuses();
-    let mut rows = FuseListRow::all(std::mem::take(&mut report.fuses));
+    let mut rows =
+        FuseListRow::all(fleet, std::mem::take(&mut report.fuses), shape.shows_short_ids());
     shape.arrange(host, &mut rows);
     report.fuses = rows.iter().map(|row| row.fuse.clone()).collect();
     if rows.is_empty() && !shape.is_for_programs() {
@@ -243,23 +234,9 @@ pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome
     Ok(super::answered(ui, &report.faults))
 }
 
-/// Makes sure that a daemon runs: without it no fuse burns down.
-fn ensure_awake(ui: &mut Ui, host: &Host) {
-    if host.var(marks::NO_DAEMON).is_some() {
-        ui.warn("no daemon is started (AGENTCTL_NO_DAEMON): nothing happens until one runs");
-        return;
-    }
-    match crate::client::start::ensure(host) {
-        Ok((client, true)) => ui.note(&format!("started the daemon, pid {}", client.welcome.pid)),
-        Ok((_, false)) => {}
-        Err(why) => {
-            let failure = Failure::from(why);
-            ui.warn(&format!("{failure}: nothing happens until a daemon runs"));
-        }
-    }
-}
-
-fn say(ui: &mut Ui, host: &Host, what: &str, fuse: &Fuse) {
+/// Describes the changed fuse, and reports the daemon and the sources that could not be asked.
+fn say(ui: &mut Ui, host: &Host, what: &str, set: &FuseSet) -> Outcome {
+    let fuse = &set.document.fuse;
     let until = fuse.due_at.map(|at| format!(", at {} at the latest", local_minute(at)));
     let text = format!(
         "{what} {}: {}{}; then {}",
@@ -269,4 +246,11 @@ fn say(ui: &mut Ui, host: &Host, what: &str, fuse: &Fuse) {
         fuse_actions(fuse)
     );
     ui.note(&one_line(&text));
+    if let Some(line) = set.daemon.line() {
+        super::print(ui, &line)?;
+    }
+    for fault in &set.document.faults {
+        ui.warn_fault(fault);
+    }
+    Ok(ExitCode::SUCCESS)
 }

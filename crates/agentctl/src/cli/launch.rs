@@ -17,7 +17,7 @@ pub(super) use self::flags::Flags;
 use super::logs::Form;
 use super::wait::{self, Show};
 use crate::config::{Defaults, Span};
-use crate::face::{launch_remark, not_started};
+use crate::face::{launch_remark, not_started, unseen_after_launch};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -109,7 +109,7 @@ pub(super) fn start(
         return Err(Failure::new(Kind::Usage, "--timeout needs --wait or --follow")
             .hint("a launch itself is bounded by `launch` below [deadline]"));
     }
-    let timeout_ms = flags.timeout.map(|Span(span)| wait::millis(span));
+    let timeout_ms = flags.timeout.map(Span::millis);
     let (json, stay) = (flags.json, Stay::of(flags.wait, flags.follow));
     let after = After { json, stay, timeout_ms };
     let Wanted { subject, prompt, cwd, name } = wanted;
@@ -198,9 +198,7 @@ fn attend(
         return told.printed.map(|()| ExitCode::SUCCESS);
     }
     let Some(target) = document.wait_target() else {
-        let why = format!("session {} began, but cannot be looked at from here", document.id);
-        return Err(Failure::new(Kind::Unanswered, why)
-            .hint("its home may be another one: see `agentctl doctor`"));
+        return Err(unseen_after_launch(&document.id));
     };
     let timeout_ms = after.timeout_ms;
     let mut request = WaitRequest { targets: vec![target], timeout_ms, ..WaitRequest::default() };
@@ -220,8 +218,7 @@ fn attend(
 
 fn print_session(ui: &mut Ui, id: &str, session: Option<&Session>) -> Result<(), Failure> {
     let Some(session) = session else {
-        let why = format!("session {id} began, but cannot be looked at");
-        return Err(Failure::new(Kind::Unanswered, why));
+        return Err(unseen_after_launch(id));
     };
     let written = ui.json(session);
     flushed(ui, id, written)

@@ -21,7 +21,7 @@ use crate::session_table::{self, FIELDS_BEYOND_THE_TABLE, SessionRow, TableForm}
 use crate::ui::{Canvas, Ui};
 
 /// `list -a` goes back this far.
-const USUAL_HISTORY: &str = "7d";
+pub(super) const USUAL_HISTORY: &str = "7d";
 
 /// List sessions: everything alive, whoever started it
 ///
@@ -54,6 +54,10 @@ pub(super) struct ListArgs {
     /// otherwise as a new list when more than an age has changed
     #[arg(short, long)]
     watch: bool,
+    /// With --watch, on a terminal: ring its bell and show a notification (OSC 9 or 777) when a session begins to
+    /// wait
+    #[arg(long, requires = "watch")]
+    bell: bool,
     #[command(flatten)]
     shape: ShapeArgs,
 }

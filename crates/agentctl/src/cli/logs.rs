@@ -1,26 +1,53 @@
-//! `agentctl logs`: prints a conversation for people or programs; `-f` follows it by file events.
+//! `agentctl logs`: prints conversations for people or programs; `-f` follows them by file events.
 
-use std::time::Duration;
+mod follow;
+mod printer;
+mod selection;
 
 use agentctl_core::ask::Fleet;
-use agentctl_core::model::Message;
-use agentctl_core::transcript::Transcript;
+use agentctl_core::fleet::Query;
+use agentctl_core::model::{Fault, Target, Time};
+use agentctl_core::transcript::{Page, Selection, Transcript};
 use clap::Args;
 
-use crate::face::{conversation_lines, unread_conversation};
-use crate::failure::{Failure, Outcome};
-use crate::text::clean;
+pub(super) use self::printer::{Form, Printer};
+use self::selection::{Count, RoleArg};
+use crate::face::{messages_by_time, session_labels, unread_conversation};
+use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
-/// Show a session's recent messages
+/// Show the conversation of a session
+///
+/// On a terminal the last turn is shown, in a pager if it is longer than the screen (`PAGER`). Long output of
+/// tools is folded; `--full` unfolds it. Of several sessions the messages are shown in the order of their time,
+/// each line behind the session's id.
 #[derive(Args)]
 pub(super) struct LogsArgs {
-    /// Session id or prefix, name, pid, directory, or adapter:id
-    id: String,
-    /// How many messages
-    #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 20)]
-    count: usize,
-    /// Go on with new messages as they are written
+    /// Session ids or prefixes, names, pids, directories (`.`), @last, or adapter:id [default: the only one here]
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// Show the last N messages, or `all` (default 20 with --json and when piped)
+    #[arg(short = 'n', long = "lines", visible_alias = "tail", value_name = "N")]
+    count: Option<Count>,
+    /// Show the last N turns, each from its prompt on (default 1 on a terminal)
+    #[arg(long, value_name = "N", conflicts_with = "count")]
+    turns: Option<usize>,
+    /// Only messages since then: a span (30m), a date (2026-11-01) or a time
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// Only messages of these authors (repeat or separate by commas)
+    #[arg(long = "role", value_name = "ROLE", value_enum, value_delimiter = ',')]
+    roles: Vec<RoleArg>,
+    /// Leave out tool calls and their results
+    #[arg(long)]
+    no_tools: bool,
+    /// Show everything: nothing is folded or cut
+    #[arg(long)]
+    full: bool,
+    /// The sessions of this launch group
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// Go on with new messages as they are written, until the session ends
     #[arg(short, long)]
     follow: bool,
     /// Print one JSON object per message
@@ -29,111 +56,147 @@ pub(super) struct LogsArgs {
     /// Print the agent's own lines: unchanged when piped; on a terminal control characters are shown as \x1b
     #[arg(long, conflicts_with = "json")]
     raw: bool,
+    /// Do not use a pager
+    #[arg(long)]
+    no_pager: bool,
+}
+
+/// One of the conversations that are shown.
+struct Source {
+    target: Target,
+    transcript: Transcript,
+    printer: Printer,
 }
 
 pub(super) fn cmd_logs(ui: &mut Ui, fleet: &Fleet, args: &LogsArgs) -> Outcome {
-    let (target, faults) = super::target(fleet, &args.id)?;
-    let mut transcript = fleet.transcript(&target).map_err(|error| unread_conversation(&error))?;
-    // The watch is set before the first read, so that no message in between is missed.
-    let watch = args.follow.then(|| transcript.watch());
     let form = match (args.json, args.raw) {
         (true, _) => Form::Json,
         (_, true) => Form::Raw,
         _ => Form::Human,
     };
-    if !show(ui, form, &mut transcript, Part::Last(args.count))? && form == Form::Human {
-        ui.note("no messages yet");
+    let selection = selection::selection(ui, &fleet.host, args, form)?;
+    let (targets, faults) = targets(fleet, args)?;
+    if form == Form::Raw && targets.len() > 1 {
+        return Err(Failure::new(Kind::Usage, "--raw shows one session only"));
     }
+    let mut sources = open(ui, fleet, &targets, (form, args.full))?;
+    for source in &mut sources {
+        source.printer.select(selection.clone());
+    }
+    // The watch is set before the first read, so that no message in between is missed.
+    let watch = args.follow.then(|| follow::watch(&sources));
+    show(ui, args, &mut sources, &selection)?;
     let Some(watch) = watch else { return Ok(super::answered(ui, &faults)) };
     for fault in &faults {
         ui.warn_fault(fault);
     }
-    if let Err(error) = &watch {
-        ui.note(&format!("no file events are to be had ({error}): looking once a second instead"));
-    }
-    let mut silent = false;
-    loop {
-        match &watch {
-            // An event wakes this loop at once; the long timeout is for file systems without events.
-            Ok(watch) => drop(watch.wait(Duration::from_secs(5))),
-            Err(_) => super::pause(Duration::from_secs(1)),
+    follow::follow(ui, fleet, sources, watch)
+}
+
+/// Finds the sessions that are meant, each once.
+fn targets(fleet: &Fleet, args: &LogsArgs) -> Result<(Vec<Target>, Vec<Fault>), Failure> {
+    let (mut targets, mut faults): (Vec<Target>, Vec<Fault>) = (Vec::new(), Vec::new());
+    let mut add = |target: Target| {
+        if !targets.contains(&target) {
+            targets.push(target);
         }
-        // A server that does not answer now may answer later: this is reported once.
-        match show(ui, form, &mut transcript, Part::More) {
-            Err(failure) if failure.is_unanswered() => {
-                if !std::mem::replace(&mut silent, true) {
-                    ui.warn(failure.message());
-                }
-            }
-            shown => {
-                shown?;
-                silent = false;
-            }
-        }
+    };
+    let here = [super::named_or_here(None).to_owned()];
+    let ids = if args.ids.is_empty() && args.group.is_none() { &here[..] } else { &args.ids };
+    for id in ids {
+        let (target, hidden) = super::target(fleet, id)?;
+        add(target);
+        faults.extend(hidden);
     }
+    if let Some(group) = &args.group {
+        let since = super::list::since(&fleet.host, super::list::USUAL_HISTORY)?;
+        let since_ms = since.map(Time::millis);
+        let group = Some(group.clone());
+        let listing = fleet.list(&Query { all: true, since_ms, group, ..Query::default() });
+        listing.sessions.iter().for_each(|session| add(session.target()));
+        faults.extend(listing.faults);
+    }
+    if targets.is_empty() {
+        let group = args.group.as_deref().unwrap_or_default();
+        let why = format!("no session is in the group `{group}`");
+        return Err(Failure::new(Kind::NotFound, why).hint("see `agentctl list -a`"));
+    }
+    Ok((targets, faults))
 }
 
-/// How messages are shown.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// As people read them.
-    Human,
-    /// One JSON object each.
-    Json,
-    /// The agent's own lines.
-    Raw,
-}
-
-/// The messages to show.
-#[derive(Clone, Copy)]
-enum Part {
-    /// The last ones.
-    Last(usize),
-    /// The messages since the last call.
-    More,
-}
-
-/// Shows a part of the conversation; says whether there was any message.
-fn show(ui: &mut Ui, form: Form, transcript: &mut Transcript, part: Part) -> Result<bool, Failure> {
-    let mut any = false;
-    if form == Form::Raw {
-        let lines = match part {
-            Part::Last(count) => transcript.last_raw(count),
-            Part::More => transcript.more_raw(),
+/// Opens the conversations. An unreadable conversation is an error if it is the only one, else a warning.
+fn open(
+    ui: &mut Ui,
+    fleet: &Fleet,
+    targets: &[Target],
+    (form, full): (Form, bool),
+) -> Result<Vec<Source>, Failure> {
+    let labels = session_labels(targets);
+    let mut sources = Vec::new();
+    for (target, label) in targets.iter().zip(labels) {
+        let transcript = match fleet.transcript(target) {
+            Ok(transcript) => transcript,
+            Err(error) if targets.len() == 1 => return Err(unread_conversation(&error)),
+            Err(error) => {
+                let id = label.map(|label| label.short).unwrap_or_default();
+                ui.warn(&format!("{id}: {error}"));
+                continue;
+            }
         };
-        for line in lines.map_err(|error| unread_conversation(&error))? {
-            if ui.is_terminal() {
-                ui.line(&clean(&String::from_utf8_lossy(&line)))?;
-            } else {
-                ui.raw(&line)?;
-                ui.raw(b"\n")?;
-            }
-            any = true;
-        }
-    } else {
-        let messages = match part {
-            Part::Last(count) => transcript.last(count),
-            Part::More => transcript.more(),
-        };
-        let messages = messages.map_err(|error| unread_conversation(&error))?;
-        any = !messages.is_empty();
-        show_messages(ui, form, &messages)?;
+        let printer = Printer::new(ui, form, fleet.host.now()).labelled(label);
+        let printer = if full { printer.in_full() } else { printer };
+        sources.push(Source { target: target.clone(), transcript, printer });
     }
-    ui.flush()?;
-    Ok(any)
+    Ok(sources)
 }
 
-/// Shows messages for people, or as one JSON object each.
-pub(super) fn show_messages(ui: &mut Ui, form: Form, messages: &[Message]) -> Result<(), Failure> {
-    for message in messages {
-        if form == Form::Json {
-            ui.json_line(message)?;
-        } else {
-            for line in conversation_lines(message, ui.width()) {
-                ui.line(&line.painted(ui.canvas()))?;
-            }
+/// Shows the part of the conversations that is there already.
+fn show(
+    ui: &mut Ui,
+    args: &LogsArgs,
+    sources: &mut [Source],
+    selection: &Selection,
+) -> Result<(), Failure> {
+    if args.raw {
+        for source in sources {
+            let count = args.count.map_or(selection::DEFAULT_COUNT, |Count(count)| count);
+            let lines =
+                source.transcript.last_raw(count).map_err(|error| unread_conversation(&error))?;
+            printer::raw_lines(ui, &lines)?;
         }
+        return Ok(());
     }
-    ui.flush()?;
-    Ok(())
+    let mut pages = Vec::new();
+    for source in sources.iter_mut() {
+        pages.push(source.transcript.page(selection).map_err(|error| unread_conversation(&error))?);
+    }
+    if !args.json && pages.iter().all(|page| page.messages.is_empty()) {
+        note_emptiness(ui, args, &pages);
+    }
+    let mut lines = Vec::new();
+    for (source, page) in sources.iter_mut().zip(&mut pages) {
+        let calls = std::mem::take(&mut page.calls);
+        lines.extend(source.printer.begin(ui, calls, page.earlier));
+    }
+    for (at, messages) in messages_by_time(pages) {
+        lines.extend(sources[at].printer.lines(ui, &messages)?);
+    }
+    if args.follow || args.no_pager {
+        for line in &lines {
+            ui.line(line)?;
+        }
+        return Ok(ui.flush()?);
+    }
+    Ok(ui.paged(&lines)?)
+}
+
+fn note_emptiness(ui: &mut Ui, args: &LogsArgs, pages: &[Page]) {
+    let has_earlier = pages.iter().any(|p| p.earlier.is_some_and(|e| e.messages > 0));
+    let is_narrowed = args.since.is_some() || !args.roles.is_empty() || args.no_tools;
+    match args.count {
+        Some(Count(0)) => {}
+        _ if args.turns == Some(0) => {}
+        _ if is_narrowed || has_earlier => ui.note("no message matches"),
+        _ => ui.note("no messages yet"),
+    }
 }

@@ -1,6 +1,7 @@
 //! The command tree and its dispatch: one file per command, one line each here.
 
 mod adapters;
+mod attach;
 mod colour;
 mod daemon;
 mod demo;
@@ -12,6 +13,8 @@ mod list;
 mod locks;
 mod logs;
 mod manual;
+mod name;
+mod notify;
 mod resume;
 mod runs;
 mod schema;
@@ -28,10 +31,11 @@ use std::time::Duration;
 
 use agentctl_core::ask::Fleet;
 use agentctl_core::model::{Fault, Target};
+use agentctl_core::resolve::HERE;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::Loaded;
-use crate::face::unresolved;
+use crate::face::{OutputKind, OutputLine, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -69,7 +73,11 @@ enum Command {
     Launch(launch::LaunchArgs),
     #[command(visible_alias = "send")]
     Resume(resume::ResumeArgs),
+    Attach(attach::AttachArgs),
     Wait(wait::WaitArgs),
+    Name(name::NameArgs),
+    Group(name::GroupArgs),
+    #[command(visible_alias = "kill")]
     Stop(stop::StopArgs),
     Events(events::EventsArgs),
     Locks(locks::LocksArgs),
@@ -80,7 +88,10 @@ enum Command {
     Fuses(fuses::FusesArgs),
     Runs(runs::RunsArgs),
     Prune(runs::PruneArgs),
+    Rm(runs::RmArgs),
     Daemon(daemon::DaemonArgs),
+    #[command(subcommand)]
+    Notify(notify::NotifyCommand),
     Doctor(doctor::DoctorArgs),
     Adapters(adapters::AdaptersArgs),
     Demo(demo::DemoArgs),
@@ -129,8 +140,12 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             runs::cmd_runs(ui, &loaded.fleet(), &loaded.defaults, &args)
         }
         Command::Prune(args) => with_fleet(ui, runs::cmd_prune, &args),
+        Command::Rm(args) => with_fleet(ui, runs::cmd_rm, &args),
+        Command::Attach(args) => with_fleet(ui, attach::cmd_attach, &args),
         Command::Stop(args) => with_fleet(ui, stop::cmd_stop, &args),
         Command::Events(args) => with_fleet(ui, events::cmd_events, &args),
+        Command::Name(args) => with_fleet(ui, name::cmd_name, &args),
+        Command::Group(args) => with_fleet(ui, name::cmd_group, &args),
         Command::Wait(args) => with_fleet(ui, wait::cmd_wait, &args),
         Command::Lock(args) => with_fleet(ui, locks::cmd_lock, &args),
         Command::Unlock(args) => with_fleet(ui, locks::cmd_unlock, &args),
@@ -140,6 +155,10 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             // its log.
             let loaded = crate::config::load_all()?;
             daemon::cmd_daemon(ui, loaded, &args)
+        }
+        Command::Notify(command) => {
+            let loaded = loaded(ui)?;
+            notify::cmd_notify(ui, &loaded, &command)
         }
         Command::Fuse(command) => {
             let loaded = loaded(ui)?;
@@ -166,6 +185,7 @@ fn with_fleet<A>(ui: &mut Ui, command: fn(&mut Ui, &Fleet, &A) -> Outcome, args:
 fn loaded(ui: &mut Ui) -> Result<Loaded, Failure> {
     let loaded = crate::config::load_all()?;
     warn_of_settings(ui, &loaded);
+    ui.set_notifies(loaded.notify.as_ref().is_some_and(|notify| notify.terminal));
     Ok(loaded)
 }
 
@@ -197,7 +217,7 @@ fn usage(ui: &mut Ui, error: &clap::Error) -> Outcome {
             // Clap knows which stream and whether colour is wanted.
             let _unread = error.print();
         }
-        return Ok(ExitCode::from(if asked { 0 } else { 2 }));
+        return Ok(ExitCode::from(if asked { 0 } else { Kind::Usage.exit_code() }));
     }
     let text = error.to_string();
     // The names of missing arguments are on lines of their own below the first.
@@ -218,10 +238,26 @@ fn target(fleet: &Fleet, text: &str) -> Result<(Target, Vec<Fault>), Failure> {
     Ok((found.target, found.faults))
 }
 
+/// Returns the text that names a session; without one, the only session of this directory is meant.
+fn named_or_here(text: Option<&str>) -> &str {
+    text.unwrap_or(HERE)
+}
+
 /// Waits between two polls of a file for which the kernel gives no events.
 #[allow(clippy::disallowed_methods)]
 fn pause(time: Duration) {
     std::thread::sleep(time);
+}
+
+/// Prints a line about the result of an order.
+fn print(ui: &mut Ui, line: &OutputLine) -> std::io::Result<()> {
+    match line.kind {
+        OutputKind::Line => return ui.line(&line.text),
+        OutputKind::Note => ui.note(&line.text),
+        OutputKind::Warning => ui.warn(&line.text),
+        OutputKind::Error => ui.error(&line.text),
+    }
+    Ok(())
 }
 
 /// Reports failed sources and returns the exit code that says so.
@@ -229,5 +265,5 @@ fn answered(ui: &mut Ui, faults: &[Fault]) -> ExitCode {
     for fault in faults {
         ui.warn_fault(fault);
     }
-    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) }
+    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(Kind::Unanswered.exit_code()) }
 }

@@ -1,16 +1,13 @@
 //! `agentctl runs` and `agentctl prune`: lists and removes the folders of earlier launches.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{Fleet, PruneDocument, PruneError, PruneOptions, RunRow};
-use agentctl_core::host::Host;
-use agentctl_core::runs::Runs;
+use agentctl_core::ask::{Fleet, PruneDocument, PruneOptions, RunRow, RunsNotRemoved};
 use clap::Args;
 
 use super::shape::ShapeArgs;
 use crate::config::{Defaults, Span};
-use crate::face::{ListRow, RowContext, columns_table, short_name};
+use crate::face::{ListRow, RowContext, RunListRow, columns_table, not_pruned, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::text::{byte_size, one_line};
 use crate::ui::Ui;
@@ -26,9 +23,19 @@ pub(super) struct RunsArgs {
 }
 
 /// Remove the runs that have ended
+///
+/// A run is what one launch left behind: its log and exit code. Sessions themselves stay with their agents,
+/// and so do their names and groups.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  agentctl prune --dry-run
+  agentctl prune --older-than 1d -y
+  agentctl prune painter")]
 pub(super) struct PruneArgs {
-    /// Remove them, also on a terminal, where they are only listed otherwise
+    /// Only the runs of these sessions, which needs no confirmation [default: all runs that have ended]
+    #[arg(value_name = "ID", conflicts_with_all = ["dry_run", "older_than"])]
+    ids: Vec<String>,
+    /// Do not ask for confirmation; required where no terminal can be asked
     #[arg(short, long)]
     yes: bool,
     /// Only list them
@@ -42,25 +49,42 @@ pub(super) struct PruneArgs {
     json: bool,
 }
 
+/// Remove the runs of a session: `prune ID`
+///
+/// The session's own record, its name and its group stay.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  agentctl rm painter
+  agentctl rm 2a658488")]
+pub(super) struct RmArgs {
+    /// Session ids or prefixes, names, directories (`.`), @last, or adapter:id
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
 pub(super) fn cmd_runs(
     ui: &mut Ui,
     fleet: &Fleet,
     defaults: &Defaults,
     args: &RunsArgs,
 ) -> Outcome {
-    let (host, shape) = (&fleet.host, args.shape.shape::<RunRow>()?);
-    // A failed cleanup does not prevent the listing.
-    let _untidied = Runs::of(host).evict(host, defaults.keep);
-    let mut document = fleet.runs()?;
+    let (host, shape) = (&fleet.host, args.shape.shape::<RunListRow>()?);
+    let mut document = fleet.runs(defaults.keep)?;
     let count = document.runs.len();
-    shape.arrange(host, &mut document.runs);
-    if document.runs.is_empty() && !shape.is_for_programs() {
+    let mut rows =
+        RunListRow::all(fleet, std::mem::take(&mut document.runs), shape.shows_short_ids());
+    shape.arrange(host, &mut rows);
+    document.runs = rows.iter().map(|row| row.run.clone()).collect();
+    if rows.is_empty() && !shape.is_for_programs() {
         ui.note("no run is kept: nothing was launched with `agentctl launch` lately");
         return Ok(ExitCode::SUCCESS);
     }
-    shape.print(ui, host, &document.runs, &document)?;
+    shape.print(ui, host, &rows, &document)?;
     if !shape.is_for_programs() {
-        print_hook_failures(ui, &document.runs)?;
+        print_hook_failures(ui, &rows)?;
         let runs = if count == 1 { "run" } else { "runs" };
         ui.note(&format!("{count} {runs}, {}", byte_size(document.bytes)));
     }
@@ -68,17 +92,19 @@ pub(super) fn cmd_runs(
 }
 
 /// Prints the table of runs.
-fn table(ui: &mut Ui, host: &Host, runs: &[RunRow]) -> std::io::Result<()> {
-    let context = RowContext { host, now: host.now() };
-    let table = columns_table(&context, RunRow::COLUMNS, runs.iter());
+fn table(ui: &mut Ui, fleet: &Fleet, runs: &[RunRow]) -> std::io::Result<()> {
+    let context = RowContext { host: &fleet.host, now: fleet.host.now() };
+    let rows = RunListRow::all(fleet, runs.to_vec(), true);
+    let table = columns_table(&context, RunListRow::COLUMNS, rows.iter());
     ui.drawn(&table.draw(ui.canvas(), true))?;
-    print_hook_failures(ui, runs)
+    print_hook_failures(ui, &rows)
 }
 
 /// Prints the failures of the hooks of these runs, below their table.
-fn print_hook_failures(ui: &mut Ui, runs: &[RunRow]) -> std::io::Result<()> {
-    for run in runs {
-        let name = short_name(run.session.as_deref(), None);
+fn print_hook_failures(ui: &mut Ui, rows: &[RunListRow]) -> std::io::Result<()> {
+    for row in rows {
+        let name = row.short_session().unwrap_or("-");
+        let run = &row.run;
         for failure in &run.hook_failures {
             ui.line(&format!("{name}: {}", one_line(failure)))?;
         }
@@ -87,35 +113,116 @@ fn print_hook_failures(ui: &mut Ui, runs: &[RunRow]) -> std::io::Result<()> {
 }
 
 pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome {
-    let host = &fleet.host;
-    let dry_run = args.dry_run || (!args.yes && std::io::stdout().is_terminal());
+    if !args.ids.is_empty() {
+        return remove(ui, fleet, &args.ids, args.json);
+    }
     let older_than_ms = args.older_than.map(Span::millis).unwrap_or_default();
-    let document = fleet.prune(PruneOptions { dry_run, older_than_ms }).map_err(unpruned)?;
+    let preview = fleet.prune(PruneOptions { dry_run: true, older_than_ms }).map_err(not_pruned)?;
+    let document = if args.dry_run || preview.pruned.is_empty() {
+        PruneDocument { dry_run: args.dry_run, ..preview }
+    } else {
+        confirm(ui, fleet, args, &preview)?;
+        fleet.prune(PruneOptions { dry_run: false, older_than_ms }).map_err(not_pruned)?
+    };
     if args.json {
         ui.json(&document)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let PruneDocument { pruned, bytes, .. } = document;
+    let PruneDocument { pruned, bytes, dry_run, .. } = document;
     match (pruned.len(), dry_run) {
         (0, _) => ui.note("no run has ended: there is nothing to remove"),
-        (count, true) => {
-            table(ui, host, &pruned)?;
-            ui.note(&format!("{count} ended runs, {}, would be removed", byte_size(bytes)));
-            ui.hint(
-                "`agentctl prune --yes` removes them; sessions themselves stay with their agents",
-            );
+        (_, true) => {
+            table(ui, fleet, &pruned)?;
+            ui.note(&format!("{}, {}, would be removed", ended(&pruned), byte_size(bytes)));
+            ui.hint("`agentctl prune -y` removes them; sessions themselves stay with their agents");
         }
-        (count, false) => ui.note(&format!("removed {count} ended runs, {}", byte_size(bytes))),
+        (_, false) => ui.note(&format!("removed {}, {}", ended(&pruned), byte_size(bytes))),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn unpruned(error: PruneError) -> Failure {
-    match error {
-        PruneError::Unlisted(source) => source.into(),
-        PruneError::Unremoved { directory, source } => {
-            let message = format!("{} cannot be removed: {source}", directory.display());
-            Failure::new(Kind::Failed, message).hint("make its folder writable")
+/// Shows which runs are to be removed. On a terminal the user must confirm; elsewhere `-y` is required.
+fn confirm(
+    ui: &mut Ui,
+    fleet: &Fleet,
+    args: &PruneArgs,
+    preview: &PruneDocument,
+) -> Result<(), Failure> {
+    if args.yes {
+        return Ok(());
+    }
+    if !args.json {
+        table(ui, fleet, &preview.pruned)?;
+    }
+    let what = ended(&preview.pruned);
+    if args.json || !ui.converses() {
+        let message = format!("nothing was removed: to remove {what} needs a confirmation");
+        let failure = Failure::new(Kind::Refused, message)
+            .hint("add -y to confirm; without it this command asks, but only on a terminal");
+        let listed = if args.json { preview.pruned.as_slice() } else { &[] };
+        return Err(listed.iter().fold(failure, |f, run| f.candidate(run.directory.clone())));
+    }
+    if ui.confirm(&format!("remove {what}, {}?", byte_size(preview.bytes)))? {
+        return Ok(());
+    }
+    Err(Failure::new(Kind::Refused, "nothing was removed"))
+}
+
+/// Returns `3 ended runs`.
+fn ended(runs: &[RunRow]) -> String {
+    match runs.len() {
+        1 => "1 ended run".to_owned(),
+        count => format!("{count} ended runs"),
+    }
+}
+
+pub(super) fn cmd_rm(ui: &mut Ui, fleet: &Fleet, args: &RmArgs) -> Outcome {
+    remove(ui, fleet, &args.ids, args.json)
+}
+
+/// Removes the runs of sessions that were named.
+fn remove(ui: &mut Ui, fleet: &Fleet, ids: &[String], json: bool) -> Outcome {
+    let mut all: Option<PruneDocument> = None;
+    for text in ids {
+        let removed = fleet.remove_runs(text).map_err(|why| not_removed(fleet, text, why))?;
+        if !json {
+            let runs = ended(&removed.pruned);
+            let session = removed.pruned.first().and_then(|run| run.session.clone());
+            let session = session.unwrap_or_else(|| text.clone());
+            ui.line(&format!("removed {runs} of {session}, {}", byte_size(removed.bytes)))?;
         }
+        match &mut all {
+            None => all = Some(removed),
+            Some(all) => {
+                all.bytes += removed.bytes;
+                all.pruned.extend(removed.pruned);
+            }
+        }
+    }
+    if json {
+        ui.json(&all)?;
+    } else {
+        ui.flush()?;
+        ui.note("the sessions' own records stay with their agents");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn not_removed(fleet: &Fleet, text: &str, why: RunsNotRemoved) -> Failure {
+    match why {
+        RunsNotRemoved::NotOne(not_one) => unresolved(fleet, text, not_one),
+        RunsNotRemoved::Live { session } => {
+            Failure::new(Kind::Refused, format!("`{session}` is live: its run is in use"))
+                .hint(format!("`agentctl stop {session}` ends it"))
+        }
+        RunsNotRemoved::NoRun { session } => {
+            Failure::new(Kind::NotFound, format!("no run of session {session} is kept"))
+                .hint("a run is what `agentctl launch` left behind; `agentctl runs` lists them")
+        }
+        RunsNotRemoved::Running { run } => {
+            Failure::new(Kind::Refused, format!("run {run} is still at work"))
+                .hint("its agent or a hook of it may be running")
+        }
+        RunsNotRemoved::Failed(error) => not_pruned(error),
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, PruneDocument, RunsDocument,
-    StopDocument, WaitDocument, WhyDocument,
+    AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, NamedSession, PruneDocument,
+    RunsDocument, StatusDocument, StopDocument, WaitDocument, WhyDocument,
 };
 use agentctl_core::events::Event;
-use agentctl_core::model::{Listing, Message, Session};
+use agentctl_core::model::{Listing, Message};
 use clap::Args;
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
     let value = |schema: schemars::Schema| schema.to_value();
     BTreeMap::from([
         ("list", value(schemars::schema_for!(Listing))),
-        ("status", value(schemars::schema_for!(Session))),
+        ("status", value(schemars::schema_for!(StatusDocument))),
         ("stop", value(schemars::schema_for!(StopDocument))),
         ("logs", value(schemars::schema_for!(Message))),
         ("why", value(schemars::schema_for!(WhyDocument))),
@@ -39,6 +39,8 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("fuses", value(schemars::schema_for!(FusesDocument))),
         ("doctor", value(schemars::schema_for!(DoctorDocument))),
         ("adapters", value(schemars::schema_for!(AdaptersDocument))),
+        ("name", value(schemars::schema_for!(NamedSession))),
+        ("group", value(schemars::schema_for!(NamedSession))),
         ("runs", value(schemars::schema_for!(RunsDocument))),
         ("prune", value(schemars::schema_for!(PruneDocument))),
         ("daemon", value(schemars::schema_for!(DaemonStatus))),

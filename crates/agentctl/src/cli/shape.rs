@@ -131,6 +131,16 @@ impl<R: ListRow> Shape<R> {
         }
     }
 
+    /// Says whether the form shows shortened ids. To shorten them all history is read.
+    pub(super) fn shows_short_ids(&self) -> bool {
+        let is_shown = match &self.form {
+            Form::Table | Form::WideTable => true,
+            Form::Template(template) => template.uses(&["short_id", "short_session", "target"]),
+            Form::Json | Form::JsonLines | Form::Names | Form::Ids => false,
+        };
+        is_shown && !self.is_whole
+    }
+
     /// Returns the properties of the output: without a width if nothing is to be cut.
     pub(super) fn canvas(&self, ui: &Ui) -> Canvas {
         let canvas = ui.canvas();

@@ -1,11 +1,14 @@
 //! `agentctl status`: one session in full.
 
-use agentctl_core::ask::{Fleet, InspectedSession};
+use agentctl_core::ask::{DetailedSession, Fleet, StatusDocument};
 use agentctl_core::host::Host;
 use agentctl_core::model::{Session, Time, Tokens};
 use clap::Args;
 
-use crate::face::{age, session_reason_in_brackets, unresolved};
+use crate::face::{
+    age, ended_by_text, exit_value, grouped_number, session_reason_in_brackets, span_text,
+    unresolved,
+};
 use crate::failure::{Failure, Outcome};
 use crate::session_table;
 use crate::text::{clean, one_line, wrap};
@@ -14,8 +17,8 @@ use crate::ui::Ui;
 /// Show one session in full
 #[derive(Args)]
 pub(super) struct StatusArgs {
-    /// Session id or prefix, name, pid, directory, or adapter:id
-    id: String,
+    /// Session id or prefix, name, pid, directory (`.`), @last, or adapter:id [default: the only one here]
+    id: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -23,11 +26,12 @@ pub(super) struct StatusArgs {
 
 pub(super) fn cmd_status(ui: &mut Ui, fleet: &Fleet, args: &StatusArgs) -> Outcome {
     let host = &fleet.host;
-    let InspectedSession { session, faults, .. } = inspect(fleet, &args.id)?;
+    let DetailedSession { document, faults, .. } =
+        inspect(fleet, super::named_or_here(args.id.as_deref()))?;
     if args.json {
-        ui.json(&session)?;
+        ui.json(&document)?;
     } else {
-        for line in lines(ui, host, &session) {
+        for line in lines(ui, host, &document) {
             ui.line(&line)?;
         }
         ui.flush()?;
@@ -36,15 +40,19 @@ pub(super) fn cmd_status(ui: &mut Ui, fleet: &Fleet, args: &StatusArgs) -> Outco
 }
 
 /// Reads the session that the user named.
-pub(super) fn inspect(fleet: &Fleet, text: &str) -> Result<InspectedSession, Failure> {
+pub(super) fn inspect(fleet: &Fleet, text: &str) -> Result<DetailedSession, Failure> {
     fleet.status(text).map_err(|not_one| unresolved(fleet, text, not_one))
 }
 
 /// Width of the column of field names.
 const LABEL: usize = 14;
 
-fn lines(ui: &Ui, host: &Host, session: &Session) -> Vec<String> {
+/// Number of lines of the last message that are shown.
+const MESSAGE_LINES: usize = 3;
+
+fn lines(ui: &Ui, host: &Host, document: &StatusDocument) -> Vec<String> {
     let now = host.now();
+    let session = &document.session;
     let mut out = Vec::new();
     let mut field = |name: &str, value: Option<String>| {
         let Some(value) = value else { return };
@@ -65,23 +73,26 @@ fn lines(ui: &Ui, host: &Host, session: &Session) -> Vec<String> {
     field("name", session.name.as_deref().map(one_line));
     field("title", session.title.as_deref().map(one_line));
     field("directory", session.cwd.as_deref().map(|c| session_table::directory(host, c)));
+    field("branch", document.branch.as_deref().map(one_line));
     field("model", session.model.as_deref().map(one_line));
     field("pid", pids(session));
     field("started", session.started_at.map(|t| moment(now, t)));
     field("last activity", session.last_activity_at.map(|t| moment(now, t)));
     field("ended", session.ended_at.map(|t| moment(now, t)));
-    field(
-        "exit",
-        session.exit.and_then(|e| {
-            e.code.map(|c| c.to_string()).or(e.signal.map(|s| format!("signal {s}")))
-        }),
-    );
+    field("exit", session.exit.and_then(exit_value));
+    field("ended by", session.ended_by.as_ref().map(|by| one_line(&ended_by_text(by))));
+    field("duration", document.duration_seconds.map(span_text));
+    field("turns", document.turns.map(grouped_number));
     field("tokens", session.tokens.map(tokens));
+    field("context", context(document));
     field("cost", session.cost_usd.map(|c| format!("${c:.4}")));
     field("group", session.group.as_deref().map(one_line));
     field("run", session.run.clone());
     field("parent", session.parent.clone());
     field("prompt", session.prompt.as_deref().map(|p| clean(p).replace('\n', " ")));
+    for (index, line) in message_lines(document).into_iter().enumerate() {
+        field(if index == 0 { "last message" } else { "" }, Some(line));
+    }
     field("home", Some(session_table::directory(host, &session.root)));
     for note in &session.notes {
         field("note", Some(one_line(note)));
@@ -106,8 +117,29 @@ fn moment(now: Time, then: Time) -> String {
 }
 
 fn tokens(t: Tokens) -> String {
-    format!(
-        "{} in, {} out, {} cache read, {} cache write",
-        t.input, t.output, t.cache_read, t.cache_write
-    )
+    let [input, output, read, write] =
+        [t.input, t.output, t.cache_read, t.cache_write].map(grouped_number);
+    format!("{input} in, {output} out, {read} cache read, {write} cache write")
+}
+
+fn context(document: &StatusDocument) -> Option<String> {
+    let used = document.context_tokens?;
+    Some(match document.context_window.filter(|window| *window > 0) {
+        Some(window) => {
+            let percent = used.saturating_mul(100) / window;
+            format!("{} of {} tokens ({percent}%)", grouped_number(used), grouped_number(window))
+        }
+        None => format!("{} tokens", grouped_number(used)),
+    })
+}
+
+/// Returns the first lines of the last message.
+fn message_lines(document: &StatusDocument) -> Vec<String> {
+    let text = document.last_message.as_deref().unwrap_or_default();
+    let mut lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    let mut shown: Vec<String> = lines.by_ref().take(MESSAGE_LINES).map(one_line).collect();
+    if let (Some(last), true) = (shown.last_mut(), lines.next().is_some()) {
+        last.push_str(" …");
+    }
+    shown
 }

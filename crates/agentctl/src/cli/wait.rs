@@ -1,7 +1,6 @@
 //! `agentctl wait`: blocks until sessions reach a status; the exit code tells the result.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use agentctl_core::ask::{Fleet, WaitDocument, WaitRequest, WaitTarget};
 use agentctl_core::model::Status;
@@ -9,7 +8,7 @@ use agentctl_core::transcript::Transcript;
 use agentctl_core::wait::{Progress, Quorum, Until};
 use clap::{Args, ValueEnum};
 
-use super::logs::{self, Form};
+use super::logs::{Form, Printer};
 use crate::config::Span;
 use crate::face::{
     Follow, FollowItem, not_followed, not_waited, wait_failure, wait_kind, wait_line, wait_remark,
@@ -24,8 +23,9 @@ use crate::ui::Ui;
 /// must get there; one that needs a human is told at once. What is unknown is waited for.
 #[derive(Args)]
 pub(super) struct WaitArgs {
-    /// Session ids or prefixes, names, pids, directories, or adapter:id
-    #[arg(required = true, value_name = "ID")]
+    /// Session ids or prefixes, names, pids, directories (`.`), @last, or adapter:id [default: the only one
+    /// here]
+    #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// Wait for this status instead; `stopped` means that nothing serves it any more
     #[arg(long = "for", value_name = "STATUS", value_enum)]
@@ -74,11 +74,16 @@ pub(super) enum Show {
 }
 
 pub(super) fn cmd_wait(ui: &mut Ui, fleet: &Fleet, args: &WaitArgs) -> Outcome {
+    let targets = if args.ids.is_empty() {
+        vec![WaitTarget::Text(super::named_or_here(None).to_owned())]
+    } else {
+        args.ids.iter().cloned().map(WaitTarget::Text).collect()
+    };
     let request = WaitRequest {
-        targets: args.ids.iter().cloned().map(WaitTarget::Text).collect(),
+        targets,
         until: args.status.map_or(Until::TurnOver, Until::from),
         quorum: if args.any { Quorum::Any } else { Quorum::All },
-        timeout_ms: args.timeout.map(|Span(time)| millis(time)),
+        timeout_ms: args.timeout.map(Span::millis),
         figures: args.json,
     };
     let show = if args.json { Show::Json } else { Show::Lines };
@@ -88,11 +93,6 @@ pub(super) fn cmd_wait(ui: &mut Ui, fleet: &Fleet, args: &WaitArgs) -> Outcome {
         return Ok(ExitCode::from(wait_kind(document.end).map_or(0, Kind::exit_code)));
     }
     answer(&document, &request)
-}
-
-/// Returns a span as the milliseconds of a request.
-pub(super) fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Waits for these sessions and shows the progress; `launch --wait` does the same.
@@ -124,9 +124,10 @@ pub(super) fn follow(
 ) -> Outcome {
     let begun = Follow::begin(fleet, request, transcript);
     let mut follow = begun.map_err(|why| not_waited(fleet, why))?;
+    let mut printer = Printer::beside_another_command(ui, form, fleet.host.now());
     loop {
         match follow.next_item().map_err(|error| not_followed(fleet, error))? {
-            FollowItem::Messages(messages) => logs::show_messages(ui, form, &messages)?,
+            FollowItem::Messages(messages) => printer.print(ui, &messages)?,
             FollowItem::Over(document) => return answer(&document, request),
         }
     }

@@ -4,7 +4,7 @@ use agentctl_core::ask::{ExplainedSession, Fleet};
 use agentctl_core::model::Evidence;
 use clap::Args;
 
-use crate::face::unresolved;
+use crate::face::{ended_by_text, unresolved};
 use crate::failure::Outcome;
 use crate::text::{one_line, wrap};
 use crate::ui::Ui;
@@ -12,16 +12,17 @@ use crate::ui::Ui;
 /// Explain a session's status: which source said what
 #[derive(Args)]
 pub(super) struct WhyArgs {
-    /// Session id or prefix, name, pid, directory, or adapter:id
-    id: String,
+    /// Session id or prefix, name, pid, directory (`.`), @last, or adapter:id [default: the only one here]
+    id: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn cmd_why(ui: &mut Ui, fleet: &Fleet, args: &WhyArgs) -> Outcome {
-    let explained = fleet.why(&args.id);
-    let explained = explained.map_err(|not_one| unresolved(fleet, &args.id, not_one))?;
+    let id = super::named_or_here(args.id.as_deref());
+    let explained = fleet.why(id);
+    let explained = explained.map_err(|not_one| unresolved(fleet, id, not_one))?;
     let ExplainedSession { explanation, notes, faults } = explained;
     if args.json {
         ui.json(&explanation)?;
@@ -31,6 +32,10 @@ pub(super) fn cmd_why(ui: &mut Ui, fleet: &Fleet, args: &WhyArgs) -> Outcome {
             ui.line(&line)?;
         }
         ui.line("")?;
+        if let Some(by) = &explanation.ended_by {
+            ui.line(&format!("ended by: {}", one_line(&ended_by_text(by))))?;
+            ui.line("")?;
+        }
         let said = |e: &Evidence| format!("{} says: {}", one_line(&e.source), one_line(&e.says));
         let noted = notes.iter().map(|note| format!("note: {}", one_line(note)));
         for text in explanation.evidence.iter().map(said).chain(noted) {

@@ -49,6 +49,10 @@ impl WebhookTable {
 pub(super) struct NotifyTable {
     command: Option<Vec<String>>,
     on: Option<Vec<String>>,
+    desktop: Option<bool>,
+    tmux: Option<bool>,
+    tty: Option<PathBuf>,
+    terminal: Option<bool>,
 }
 
 impl NotifyTable {
@@ -163,7 +167,19 @@ pub(super) fn notify(table: NotifyTable, path: &Path) -> Result<NotifySettings, 
                 .hint("write the whole path"));
         }
     }
-    let mut settings = NotifySettings { command: table.command, ..Default::default() };
+    if let Some(tty) = table.tty.as_ref().filter(|tty| !tty.is_absolute()) {
+        return Err(wrong("tty", format!("`{}` is a relative path", tty.display()))
+            .hint("write what `tty` prints in that terminal, like /dev/pts/3"));
+    }
+    let usual = NotifySettings::default();
+    let mut settings = NotifySettings {
+        command: table.command,
+        desktop: table.desktop.unwrap_or(usual.desktop),
+        tmux: table.tmux.unwrap_or(usual.tmux),
+        tty: table.tty,
+        terminal: table.terminal.unwrap_or(usual.terminal),
+        ..usual
+    };
     if let Some(words) = table.on {
         let kinds = words.iter().map(|word| kind(word)).collect::<Result<_, _>>();
         settings.on = kinds.map_err(|(why, hint)| wrong("on", why).hint(hint))?;

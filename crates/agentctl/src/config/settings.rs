@@ -1,6 +1,7 @@
 //! The settings of `[notify]` and `[metrics]`, with their defaults.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use agentctl_core::events::EventKind;
@@ -19,6 +20,14 @@ const MIN_TOKEN_CHARS: usize = 16;
 pub struct NotifySettings {
     /// The command as argv; `None` for the default of the desktop.
     pub command: Option<Vec<String>>,
+    /// Whether the usual program of the desktop is run where no command is configured.
+    pub desktop: bool,
+    /// Whether the clients of the user's tmux server are told.
+    pub tmux: bool,
+    /// The device file of a terminal that is written to.
+    pub tty: Option<PathBuf>,
+    /// Whether commands that hold a terminal notify it (`events`, `list --watch`).
+    pub terminal: bool,
     /// The kinds of events that are shown.
     pub on: Vec<EventKind>,
     /// The timeout of the command.
@@ -28,7 +37,15 @@ pub struct NotifySettings {
 impl Default for NotifySettings {
     fn default() -> Self {
         let on = vec![EventKind::Waiting, EventKind::Stopped, EventKind::Error];
-        Self { command: None, on, limit: NOTIFY_TIMEOUT }
+        Self {
+            command: None,
+            desktop: true,
+            tmux: false,
+            tty: None,
+            terminal: false,
+            on,
+            limit: NOTIFY_TIMEOUT,
+        }
     }
 }
 

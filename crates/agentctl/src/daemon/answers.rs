@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::protocol::Refusal;
 
 /// Free memory that exceeds this after a large answer is given back. Less is kept: the next one needs it.
-pub(super) const MEMORY_ENOUGH: u64 = 50 << 20;
+pub(super) const MAX_FREE_MEMORY_BYTES: u64 = 50 << 20;
 
 /// An answer, or why there is none.
 pub(super) type Answer = Result<Body, Refusal>;
@@ -94,7 +94,7 @@ impl Answers {
                 continue;
             }
             if query.all {
-                kernel::give_back_memory(MEMORY_ENOUGH);
+                kernel::give_back_memory(MAX_FREE_MEMORY_BYTES);
             }
         }
     }

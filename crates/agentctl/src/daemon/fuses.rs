@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use agentctl_core::ask::StopTargets;
 use agentctl_core::events::{Event, EventKind, about_fuse};
 use agentctl_core::fleet::{self, Adapters, Fleet, Query};
 use agentctl_core::fuses::{self, Action, Cause, Due, Firing, Fuse, FuseError};
@@ -20,10 +21,11 @@ use agentctl_core::host::Host;
 use agentctl_core::locks;
 use agentctl_core::marks::hook;
 use agentctl_core::model::{
-    Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target, Time,
+    EndedBy, EndedByKind, Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target, Time,
 };
 use agentctl_core::runs::HookReport;
-use agentctl_core::stop::{self, StopOptions, StopVerdict};
+
+use crate::face::StopSummary;
 
 /// Maximum number of fuses that fire at once; further due fuses wait.
 const MAX_FIRING: usize = 8;
@@ -392,7 +394,7 @@ pub fn fire(fleet: &Fleet, outlets: &dyn Outlets, mut firing: Firing, late: bool
     while let Some(action) = firing.action().cloned() {
         let (what, done) = match &action {
             Action::Event => ("event", Ok(String::new())),
-            Action::Stop => ("stop", end(fleet, &firing.fuse, target.as_ref())),
+            Action::Stop => ("stop", end(fleet, &firing, target.as_ref())),
             Action::Webhook { url } => {
                 ("webhook", outlets.post(url, &event).map(|()| "handed over".to_owned()))
             }
@@ -425,45 +427,31 @@ fn target(adapters: Adapters, fuse: &Fuse) -> Option<Target> {
 }
 
 /// Stops the session that a fuse is bound to, or all sessions in its directory, like `agentctl stop`.
-fn end(fleet: &Fleet, fuse: &Fuse, target: Option<&Target>) -> Result<String, String> {
-    let (mut stopped, mut troubles) = (Vec::new(), Vec::new());
+fn end(fleet: &Fleet, firing: &Firing, target: Option<&Target>) -> Result<String, String> {
+    let fuse = &firing.fuse;
+    let detail = Some(format!("{}: {}", name(fuse), firing.cause().word()));
+    let ordered_by = EndedBy { kind: EndedByKind::Fuse, detail };
+    let mut summary = StopSummary::default();
     let targets = match (&fuse.directory, target) {
         (Some(directory), _) => {
             let listing = fleet::list(fleet, &Query::default());
             let blind = listing.faults.iter().filter(|fault| fault.hides_adapter());
-            troubles.extend(blind.map(|f| format!("{}: {}", f.adapter, f.message)));
+            summary.troubles.extend(blind.map(|f| format!("{}: {}", f.adapter, f.message)));
             let there = |s: &&Session| locks::works_in(&fleet.host, s, Path::new(directory));
             listing.sessions.iter().filter(there).map(Session::target).collect()
         }
         (None, Some(target)) => vec![target.clone()],
         (None, None) => return Err("there is no such adapter any more".into()),
     };
-    for target in &targets {
-        let id = match (&target.session, target.pid) {
-            (Some(locator), _) => locator.id.clone(),
-            (None, pid) => format!("pid {}", pid.unwrap_or_default()),
+    for target in targets {
+        let targets = StopTargets {
+            targets: vec![target],
+            ordered_by: Some(ordered_by.clone()),
+            ..StopTargets::default()
         };
-        let id = format!("{} {id}", target.adapter);
-        let report = stop::stop(fleet, target, StopOptions::default());
-        for survivor in &report.survivors {
-            let (pid, command, why) = (survivor.pid, &survivor.command, &survivor.why);
-            troubles.push(format!("pid {pid} of {id} lives on ({command}): {why}"));
-        }
-        match report.verdict {
-            StopVerdict::Stopped => {
-                stopped.push(format!("stopped {id}"));
-                troubles.extend(report.lost_shim);
-            }
-            StopVerdict::Already => stopped.push(format!("{id} was stopped already")),
-            StopVerdict::Rests(server) => stopped.push(format!("{id} rests in pid {server}")),
-            StopVerdict::Refused(why, _) | StopVerdict::Failed(why) => {
-                troubles.push(format!("{id} was not stopped: {why}"));
-            }
-            StopVerdict::Unknown(why) => {
-                troubles.push(format!("whether {id} lives is unknown: {why}"));
-            }
-        }
+        summary.add(&fleet.stop(&targets, &mut |_| {}));
     }
+    let StopSummary { stopped, troubles } = summary;
     if stopped.is_empty() && troubles.is_empty() {
         return Ok("nothing works there".into());
     }

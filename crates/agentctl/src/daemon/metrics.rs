@@ -97,7 +97,7 @@ impl Metrics {
     /// Takes a snapshot, counts it and returns all metrics as text. Blocks as long as the snapshot takes.
     pub(super) fn scrape(&self, own: DaemonFigures, form: Form) -> Result<String, std::fmt::Error> {
         let mut samples = lock(&self.counted).samples.clone();
-        let (listing, locks, lock_faults) = locks::survey(&self.fleet);
+        let (listing, locks, lock_faults) = locks::sessions_and_locks(&self.fleet);
         let (fuses, fuse_faults) = agentctl_core::fuses::all(&self.fleet.host);
         samples.extend(sessions(&listing));
         samples.extend(directories(&listing, &locks, &lock_faults));

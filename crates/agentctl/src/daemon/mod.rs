@@ -86,7 +86,7 @@ impl Hub {
         status.metrics = self.metrics.as_ref().map(MetricsServer::status);
         self.answers
             .blocking(move |fleet| {
-                let (listing, locks, _) = locks::survey(fleet);
+                let (listing, locks, _) = locks::sessions_and_locks(fleet);
                 status.count(listing);
                 status.locks = Some(locks.len() as u64);
                 status.fuses = Some(agentctl_core::fuses::all(&fleet.host).0.len() as u64);

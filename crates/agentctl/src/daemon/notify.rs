@@ -1,25 +1,24 @@
-//! Desktop notifications: runs a program once for each event that is configured.
+//! Notifications: shows each event that is configured once, in every configured channel: a program, tmux, a
+//! terminal.
 //!
 //! The program is an argv, not a shell line. It has a timeout of ten seconds and its own process group, and
 //! gets the event in `AGENTCTL_*` variables and as JSON on stdin. Events from before the daemon started are
-//! not shown. A program that fails is only counted.
+//! not shown. A notification that fails is only counted.
+
+mod channels;
 
 use std::collections::{HashSet, VecDeque};
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agentctl_core::events::{Event, EventKind};
-use agentctl_core::hooks::Call;
 use agentctl_core::host::Host;
-use agentctl_core::marks::hook;
-use agentctl_core::model::{Outcome, Session};
-use agentctl_core::native::private;
 
+pub use self::channels::Channel;
 use super::{Say, webhooks};
 use crate::config::NotifySettings;
-use crate::face::session_reason;
+use crate::face::NotificationText;
 use crate::protocol::NotifyStatus;
 use crate::text;
 
@@ -29,8 +28,6 @@ const MAX_RUNNING: usize = 2;
 const MAX_WAITING: usize = 32;
 /// Number of remembered event ids. A duplicate event follows soon after the first.
 const MAX_REMEMBERED_IDS: usize = 4096;
-/// Maximum width of a line.
-const MAX_COLUMNS: usize = 120;
 
 /// A handle to the threads that run the programs. Dropping it ends them.
 pub struct Notify {
@@ -138,112 +135,45 @@ impl Worker {
         }
     }
 
-    fn show(&self, event: &Event) -> Result<(), String> {
-        let text = NotificationText::of(event);
-        let command = self.settings.command.clone().unwrap_or_else(|| text.desktop());
-        let name = command.first().ok_or("its command is empty")?;
-        let limit = self.settings.limit;
-        let call = Call {
-            argv: &command,
-            variables: text.variables(event),
-            cwd: &self.host.home,
-            stdin: self.event_file(event).ok(),
-            limit,
-        };
-        let attended = call.run(&self.host)?;
-        let said = String::from_utf8_lossy(&attended.said);
-        let said = text::fit(&text::one_line(&said), MAX_COLUMNS);
-        let said = if said.is_empty() { said } else { format!(": {said}") };
-        match attended.exit {
-            None => Err(format!("{name} was ended after {} s", limit.as_secs())),
-            Some(exit) if exit.code == Some(0) => Ok(()),
-            Some(exit) => match exit.code {
-                Some(code) => Err(format!("{name} exited with {code}{said}")),
-                None => Err(format!("{name} was ended by a signal{said}")),
-            },
-        }
-    }
-
-    /// Returns the event as an unlinked file, for the program's stdin.
-    fn event_file(&self, event: &Event) -> io::Result<File> {
-        let state = self.host.state();
-        private::directory(&state)?;
-        let path = state.join(format!("notify-{}.json", uuid::Uuid::new_v4()));
-        let mut file = private::file(&path)?;
-        let reader = File::open(&path);
-        std::fs::remove_file(&path)?;
-        file.write_all(&webhooks::body(event))?;
-        reader
+    fn show(&self, event: &Arc<Event>) -> Result<(), String> {
+        let notice = Notice::of(event);
+        let channels = Channel::all(&self.settings);
+        let failed = channels.iter().filter_map(|channel| {
+            let shown = channel.show(&self.host, &self.settings, &notice);
+            shown.err().map(|why| match channel {
+                Channel::Desktop | Channel::Command(_) => why,
+                Channel::Tmux | Channel::Tty(_) => format!("{}: {why}", channel.word()),
+            })
+        });
+        let failed: Vec<String> = failed.collect();
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
     }
 }
 
-/// The text of a notification: single lines without control characters.
-struct NotificationText {
-    title: String,
-    text: String,
+/// A notification: its text, and the event behind it.
+#[derive(Clone, Debug)]
+pub struct Notice {
+    /// The text.
+    pub text: NotificationText,
+    /// The event; `None` for a test.
+    pub event: Option<Arc<Event>>,
+    /// The JSON that a command gets on stdin.
+    pub body: Vec<u8>,
 }
 
-impl NotificationText {
-    fn of(event: &Event) -> Self {
-        let session = event.session.as_ref();
-        let who = event.adapter.unwrap_or("agentctl");
-        let title = match event.kind {
-            EventKind::Waiting => format!("{who} needs you"),
-            EventKind::Error => format!("{who} has failed"),
-            EventKind::Stopped => format!("{who} {}", ended(session)),
-            other => format!("{who}: {}", other.word()),
-        };
-        let detail = session.and_then(session_reason);
-        let called = session
-            .and_then(|s| [&s.name, &s.title, &s.prompt].into_iter().flatten().next().cloned());
-        let place = session.and_then(|s| s.cwd.clone());
-        let place = place.or_else(|| event.lock.as_ref().map(|l| l.directory.clone()));
-        let place = place.or_else(|| event.fuse.as_ref().and_then(|f| f.directory.clone()));
-        let lines = [detail, called, place].into_iter().flatten();
-        let lines: Vec<_> = lines.map(|l| text::fit(&text::one_line(&l), MAX_COLUMNS)).collect();
-        Self { title, text: lines.join("\n") }
+impl Notice {
+    /// Returns the notification about an event.
+    #[must_use]
+    pub fn of(event: &Arc<Event>) -> Self {
+        let (text, body) = (NotificationText::of(event), webhooks::body(event));
+        Self { text, event: Some(Arc::clone(event)), body }
     }
 
-    /// Returns the default command. The title starts with an adapter name, so it cannot be taken for an option.
-    fn desktop(&self) -> Vec<String> {
-        let argv: Vec<&str> = if cfg!(target_os = "macos") {
-            let show = "display notification (item 2 of argv) with title (item 1 of argv)";
-            vec!["osascript", "-e", "on run argv", "-e", show, "-e", "end run"]
-        } else {
-            vec!["notify-send", "--app-name=agentctl", "--"]
-        };
-        // Notification servers on Linux interpret some HTML tags.
-        let text = if cfg!(target_os = "macos") {
-            self.text.clone()
-        } else {
-            self.text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-        };
-        let argv = argv.into_iter().map(str::to_owned);
-        argv.chain([self.title.clone(), text]).collect()
-    }
-
-    fn variables(&self, event: &Event) -> Vec<(&'static str, String)> {
-        let session = event.session.as_ref();
-        let safe = |t: Option<&str>| t.unwrap_or_default().to_owned();
-        vec![
-            (hook::EVENT, event.kind.word().to_owned()),
-            (hook::EVENT_ID, safe(Some(&event.id))),
-            (hook::ADAPTER, safe(event.adapter)),
-            (hook::SESSION_ID, safe(event.session_id.as_deref())),
-            (hook::CWD, safe(session.and_then(|s| s.cwd.as_deref()))),
-            (hook::STATUS, safe(session.map(|s| s.status.word()))),
-            (hook::TITLE, self.title.clone()),
-            (hook::TEXT, self.text.clone()),
-        ]
-    }
-}
-
-fn ended(session: Option<&Session>) -> &'static str {
-    match session.and_then(|s| s.outcome) {
-        Some(Outcome::Finished) => "has finished",
-        Some(Outcome::Failed) => "has failed",
-        Some(Outcome::Interrupted) => "was interrupted",
-        Some(Outcome::Killed) => "was killed",
-        Some(Outcome::Unknown) | None => "has stopped",
+    /// Returns the notification that `agentctl notify test` sends.
+    #[must_use]
+    pub fn test() -> Self {
+        let text = NotificationText::test();
+        let body = serde_json::json!({ "type": "test", "summary": text.text });
+        Self { text, event: None, body: body.to_string().into_bytes() }
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::answers::{Answer, Body, MEMORY_ENOUGH, raw};
+use super::answers::{Answer, Body, MAX_FREE_MEMORY_BYTES, raw};
 use super::{Hub, News, lists};
 use crate::protocol::{
     Call, Encoding, Ending, JSONRPC, MAX_REQUEST_BYTES, Notification, OutgoingReply, PROTOCOL,
@@ -39,9 +39,9 @@ const MAX_LONG_REQUESTS: usize = 16;
 /// Timeout of a write: a connection whose client reads nothing for this long is closed.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// After a list of this many rows, memory is given back to the system.
-const MANY_ROWS: usize = 1024;
+const GIVE_BACK_MEMORY_ROWS: usize = 1024;
 /// Most rows that are encoded without another thread: waking one costs more than the work.
-const FEW_ROWS: usize = 64;
+const MAX_ROWS_WITHOUT_THREAD: usize = 64;
 /// Pause after a failed accept.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -158,7 +158,7 @@ struct LongRequest(
 
 impl Drop for LongRequest {
     fn drop(&mut self) {
-        drop(tokio::task::spawn_blocking(|| give_back_memory(MEMORY_ENOUGH)));
+        drop(tokio::task::spawn_blocking(|| give_back_memory(MAX_FREE_MEMORY_BYTES)));
     }
 }
 
@@ -385,9 +385,9 @@ impl Connection {
                 self.write_parts(&rows, lists::packed_frame).await?;
             }
         }
-        if rows.len() >= MANY_ROWS {
+        if rows.len() >= GIVE_BACK_MEMORY_ROWS {
             drop(rows);
-            drop(tokio::task::spawn_blocking(|| give_back_memory(MEMORY_ENOUGH)));
+            drop(tokio::task::spawn_blocking(|| give_back_memory(MAX_FREE_MEMORY_BYTES)));
         }
         Ok(())
     }
@@ -404,7 +404,7 @@ impl Connection {
         encode: fn(&Rows, Range<usize>) -> io::Result<Vec<u8>>,
     ) -> io::Result<()> {
         for part in lists::parts(rows) {
-            let bytes = if part.len() <= FEW_ROWS {
+            let bytes = if part.len() <= MAX_ROWS_WITHOUT_THREAD {
                 encode(rows, part)
             } else {
                 let rows = Arc::clone(rows);

@@ -5,6 +5,7 @@
 //! ends stays unannounced, and the next daemon sends it again.
 
 mod address;
+mod first_seen;
 mod payload;
 mod post;
 mod queue;
@@ -89,6 +90,8 @@ pub struct Webhooks {
 /// One endpoint, shared by its thread and the callers of [`Webhooks`].
 struct EndpointWorker {
     endpoint: Arc<WebhookEndpoint>,
+    /// When a daemon first served it; `None` for a URL that only a fuse names.
+    first_seen: Option<Time>,
     queue: Queue,
     status: Mutex<WebhookStatus>,
     post: Post,
@@ -122,7 +125,15 @@ impl Ticket {
 impl Webhooks {
     /// Starts a thread for each endpoint. The threads sleep until an event is offered.
     pub fn start(endpoints: Vec<WebhookEndpoint>, world: &World) -> std::io::Result<Self> {
-        let workers = endpoints.into_iter().map(|endpoint| EndpointWorker::start(endpoint, world));
+        let (times, stored) = first_seen::first_seen(&world.host, &endpoints);
+        if let Err(why) = stored {
+            (world.say)(&format!(
+                "webhooks: the time they were first configured could not be stored: {why}"
+            ));
+        }
+        let workers = endpoints.into_iter().zip(times);
+        let workers =
+            workers.map(|(endpoint, at)| EndpointWorker::start(endpoint, Some(at), world));
         let workers = workers.collect::<std::io::Result<_>>()?;
         Ok(Self { workers, named: Mutex::default(), world: world.clone() })
     }
@@ -147,8 +158,8 @@ impl Webhooks {
                     };
                     named.remove(idle).queue.close(Instant::now());
                 }
-                let worker =
-                    EndpointWorker::start(endpoint, &self.world).map_err(|e| e.to_string())?;
+                let worker = EndpointWorker::start(endpoint, None, &self.world)
+                    .map_err(|e| e.to_string())?;
                 named.push(Arc::clone(&worker));
                 worker
             }
@@ -170,8 +181,7 @@ impl Webhooks {
 
     /// Puts an event into the queue of every endpoint that wants it. Never blocks.
     pub fn offer(&self, event: &Arc<Event>) {
-        let wanted: Vec<_> =
-            self.workers.iter().filter(|worker| worker.endpoint.wants(event)).collect();
+        let wanted: Vec<_> = self.workers.iter().filter(|worker| worker.wants(event)).collect();
         if wanted.is_empty() {
             (self.world.settled)(event);
             return;
@@ -227,12 +237,17 @@ impl std::fmt::Debug for Webhooks {
 
 impl EndpointWorker {
     /// Starts the thread of an endpoint. It sleeps until an event is offered.
-    fn start(endpoint: WebhookEndpoint, world: &World) -> std::io::Result<Arc<Self>> {
+    fn start(
+        endpoint: WebhookEndpoint,
+        first_seen: Option<Time>,
+        world: &World,
+    ) -> std::io::Result<Arc<Self>> {
         let endpoint = Arc::new(endpoint);
         let post = Post::new(Arc::clone(&endpoint), world);
         let status = WebhookStatus { name: endpoint.name.clone(), ..WebhookStatus::default() };
         let worker = Arc::new(Self {
             endpoint,
+            first_seen,
             queue: Queue::new(world.queue),
             status: Mutex::new(status),
             post,
@@ -242,6 +257,13 @@ impl EndpointWorker {
         let running = Arc::clone(&worker);
         std::thread::Builder::new().name("webhook".into()).spawn(move || running.work())?;
         Ok(worker)
+    }
+
+    /// Says whether an event is posted to it: its filters admit the event, and it is no late event from before
+    /// the endpoint was configured.
+    fn wants(&self, event: &Event) -> bool {
+        let is_older = self.first_seen.is_some_and(|first_seen| event.at < first_seen);
+        self.endpoint.wants(event) && !(event.late && is_older)
     }
 
     fn status(&self) -> std::sync::MutexGuard<'_, WebhookStatus> {

@@ -319,10 +319,12 @@ impl Agent {
     }
 
     fn ask(&mut self, question: String) -> io::Result<Option<i32>> {
+        // The entry is written before the live record: a look in between would date the prompt by the entry
+        // before it, and another watcher by this one.
+        let (id, at) = (self.id(), self.now());
+        self.write(Line::Ask { id, question: question.clone(), at })?;
         self.say_live("waiting", Some(question.clone()))?;
         speak(&question);
-        let (id, at) = (self.id(), self.now());
-        self.write(Line::Ask { id, question, at })?;
         match self.wait_for_words()? {
             Ok(text) => {
                 let (id, at) = (self.id(), self.now());

@@ -4,9 +4,9 @@ use agentctl_core::adapters::ALL;
 use agentctl_core::ask::{Fleet, LaunchNews, NoAdapter, NotContinued, NotStarted};
 use agentctl_core::host::Host;
 use agentctl_core::launch::LaunchError;
-use agentctl_core::locks::{self, Holder};
 
-use super::{age, unresolved};
+use super::holders::holder_in_sentence;
+use super::{refused_word, unresolved};
 use crate::failure::{Failure, Kind};
 use crate::text::with_tilde;
 
@@ -67,6 +67,14 @@ fn not_continued(fleet: &Fleet, text: &str, why: NotContinued) -> Failure {
     }
 }
 
+/// Says that a session has begun and that no source of this host shows it.
+#[must_use]
+pub fn unseen_after_launch(id: &str) -> Failure {
+    let message = format!("session {id} began, but cannot be looked at from here");
+    Failure::new(Kind::Unanswered, message)
+        .hint("its home may be another one: see `agentctl doctor`")
+}
+
 /// Says why an order was not carried out.
 #[must_use]
 pub fn not_started(fleet: &Fleet, why: NotStarted) -> Failure {
@@ -78,25 +86,8 @@ pub fn not_started(fleet: &Fleet, why: NotStarted) -> Failure {
             let message = format!("{agent} runs on a server: no hook is run for it");
             Failure::new(Kind::Usage, message).hint("leave the hook out")
         }
+        NotStarted::Words(why) => refused_word(&why),
         NotStarted::Failed(error) => failed(&fleet.host, error),
-    }
-}
-
-/// Describes the holder of a directory: id, pid and age, or the name on the lock.
-fn held(host: &Host, holder: &Holder) -> String {
-    let since = holder.since.map(|t| age(host.now(), t));
-    let facts = [holder.pid.map(|p| format!("pid {p}")), since, holder.reason.clone()];
-    let facts: Vec<String> = facts.into_iter().flatten().collect();
-    let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
-    match holder.kind {
-        locks::Kind::Occupied => {
-            let adapter = holder.adapter.unwrap_or("an agent");
-            let session = holder.session.as_deref().unwrap_or("without a session yet");
-            format!("occupied by {adapter} {session}{facts}")
-        }
-        locks::Kind::Manual => {
-            format!("locked by {}{facts}", holder.by.as_deref().unwrap_or("somebody"))
-        }
     }
 }
 
@@ -118,7 +109,7 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
             Failure::new(Kind::Failed, message).hint("name one that is there with --cwd")
         }
         LaunchError::Held { directory, holders } => {
-            let by: Vec<String> = holders.iter().map(|h| held(host, h)).collect();
+            let by: Vec<String> = holders.iter().map(|h| holder_in_sentence(host, h)).collect();
             let directory = with_tilde(&host.home, &directory.to_string_lossy());
             let message = format!("{directory} is {}", by.join(" and "));
             let stop =

@@ -1,21 +1,13 @@
-//! The sentences that say why an order about a lock or a fuse was not carried out.
+//! The sentences that say why an order about a lock, a fuse or runs was not carried out.
 
 use agentctl_core::ask::{
-    Fleet, FuseOrderError, InvalidRequest, LockOrderError, NotOneFuse, RequestField,
+    Fleet, FuseOrderError, InvalidRequest, LockOrderError, NotOneFuse, PruneError, RequestField,
 };
 use agentctl_core::host::Host;
-use agentctl_core::locks::Holder;
 
-use super::{fuse_name, local_minute, unresolved};
+use super::{fuse_name, holder_text, unresolved};
 use crate::failure::{Failure, Kind};
-use crate::text::{one_line, with_tilde};
-
-/// Returns the holder of a directory, and until when.
-#[must_use]
-pub fn holder_text(holder: &Holder) -> String {
-    let left = holder.until.map(|until| format!(" (until {})", local_minute(until)));
-    one_line(&format!("{}{}", holder.what, left.unwrap_or_default()))
-}
+use crate::text::with_tilde;
 
 /// Says why a directory was not locked or unlocked.
 #[must_use]
@@ -32,7 +24,7 @@ pub fn not_locked(host: &Host, error: LockOrderError) -> Failure {
                 .hint("`agentctl unlock` takes the lock away")
         }
         LockOrderError::NotLocked { directory } => {
-            failed(format!("{} is not locked", name(&directory)))
+            Failure::new(Kind::NotFound, format!("{} is not locked", name(&directory)))
                 .hint("`agentctl locks` shows what is locked or occupied")
         }
         LockOrderError::Busy { directory } => {
@@ -47,6 +39,18 @@ pub fn not_locked(host: &Host, error: LockOrderError) -> Failure {
             failed(format!("{} is not a directory", name(&directory)))
         }
         LockOrderError::Failed { directory, why } => failed(format!("{}: {why}", name(&directory))),
+    }
+}
+
+/// Says why the runs that have ended were not removed.
+#[must_use]
+pub fn not_pruned(error: PruneError) -> Failure {
+    match error {
+        PruneError::Unlisted(source) => source.into(),
+        PruneError::Unremoved { directory, source } => {
+            let message = format!("{} cannot be removed: {source}", directory.display());
+            Failure::new(Kind::Failed, message).hint("make its folder writable")
+        }
     }
 }
 

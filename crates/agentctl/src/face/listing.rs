@@ -12,6 +12,8 @@ mod sorting;
 mod table;
 mod template;
 
+use agentctl_core::ask::Fleet;
+use agentctl_core::fleet::shortened;
 use anstyle::Style;
 use serde::Serialize;
 
@@ -19,6 +21,7 @@ pub use self::adapters::CONTROL_COLUMNS;
 use self::field::field;
 pub use self::field::{Field, FieldValue, RowContext, UnknownField, field_names};
 pub use self::fuses::FuseListRow;
+pub use self::runs::RunListRow;
 pub use self::sorting::{Arrangement, SortKey};
 pub use self::table::{Column, Cut, TextTable, columns_table};
 pub use self::template::{Template, TemplateError};
@@ -43,6 +46,22 @@ pub trait ListRow: Sized + 'static {
 
     /// Returns the row as it stands in the JSON document.
     fn document(&self) -> &impl Serialize;
+}
+
+/// Returns the session ids of rows as a table shows them. Only short ids need to be compared with all others.
+fn shown_sessions<'a>(
+    fleet: &Fleet,
+    sessions: impl Iterator<Item = Option<&'a str>>,
+    has_short_ids: bool,
+) -> Vec<Option<String>> {
+    let sessions: Vec<Option<&str>> = sessions.collect();
+    let ids: Vec<&str> = sessions.iter().copied().flatten().collect();
+    let mut shown = if has_short_ids && !ids.is_empty() {
+        shortened(fleet, &ids).into_iter()
+    } else {
+        ids.into_iter().map(str::to_owned).collect::<Vec<_>>().into_iter()
+    };
+    sessions.iter().map(|session| session.and_then(|_| shown.next())).collect()
 }
 
 /// Returns the argument that names a session for `agentctl status`.

@@ -1,34 +1,34 @@
 //! Names and short texts about sessions that several interfaces use in their sentences.
 
 use agentctl_core::ask::reason_text;
-use agentctl_core::model::{Exit, Session, Target};
+use agentctl_core::model::{Exit, Session};
 
-/// Returns the short name of a session: `2a658488`, or `pid 6224`.
+/// Returns the text by which every command accepts a session: its whole id, or `pid 6224`. A part of the id may
+/// fit other sessions too.
 #[must_use]
-pub fn short_session_name(session: &Session) -> String {
-    short_name(session.id.as_deref(), session.pid)
+pub fn session_name(session: &Session) -> String {
+    id_or_pid(session.id.as_deref(), session.pid)
 }
 
-/// Returns the short name of a session of which only its id or its pid is known.
+/// Returns the same for a session of which only its id or its pid is known.
 #[must_use]
-pub fn short_name(id: Option<&str>, pid: Option<u32>) -> String {
-    const SHORT: usize = 8;
+pub fn id_or_pid(id: Option<&str>, pid: Option<u32>) -> String {
     match (id, pid) {
-        (Some(id), _) => id.get(..SHORT).unwrap_or(id).to_owned(),
+        (Some(id), _) => id.to_owned(),
         (None, Some(pid)) => format!("pid {pid}"),
         (None, None) => "-".to_owned(),
     }
 }
 
-/// Returns the full name of a target, with its adapter: `claude-code 2a658488-…`, or `claude-code pid 6224`.
+/// Returns the full name of a session or process, with its adapter: `claude-code 2a658488-…`, or
+/// `claude-code pid 6224`.
 #[must_use]
-pub fn target_name(target: &Target) -> String {
-    let id = match (&target.session, target.pid) {
-        (Some(locator), _) => locator.id.clone(),
-        (None, Some(pid)) => format!("pid {pid}"),
-        (None, None) => "?".to_owned(),
-    };
-    format!("{} {id}", target.adapter)
+pub fn full_name(adapter: &str, id: Option<&str>, pid: Option<u32>) -> String {
+    match (id, pid) {
+        (Some(id), _) => format!("{adapter} {id}"),
+        (None, Some(pid)) => format!("{adapter} pid {pid}"),
+        (None, None) => format!("{adapter} ?"),
+    }
 }
 
 /// Returns the detail of a session's status: `tool: npm test`.
@@ -43,12 +43,16 @@ pub fn session_reason_in_brackets(session: &Session) -> String {
     session_reason(session).map(|reason| format!(" ({reason})")).unwrap_or_default()
 }
 
-/// Describes how a process ended: `exit 0`, `signal 9`; `None` if that is not known.
+/// Returns how a process ended, beside a label that says `exit`: `0`, `signal 9`.
+#[must_use]
+pub fn exit_value(exit: Exit) -> Option<String> {
+    let signal = exit.signal.map(|signal| format!("signal {signal}"));
+    exit.code.map(|code| code.to_string()).or(signal)
+}
+
+/// Returns how a process ended: `exit 0`, `signal 9`.
 #[must_use]
 pub fn exit_text(exit: Exit) -> Option<String> {
-    match (exit.code, exit.signal) {
-        (Some(code), _) => Some(format!("exit {code}")),
-        (None, Some(signal)) => Some(format!("signal {signal}")),
-        (None, None) => None,
-    }
+    let value = exit_value(exit)?;
+    Some(if exit.code.is_some() { format!("exit {value}") } else { value })
 }

@@ -43,6 +43,12 @@ pub fn local_minute(time: Time) -> String {
     time.0.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
+/// Returns the day in the local time zone.
+#[must_use]
+pub fn local_date(time: Time) -> jiff::civil::Date {
+    time.0.to_zoned(TimeZone::system()).date()
+}
+
 /// Returns the time of day in the local time zone: `07:05:09`.
 #[must_use]
 pub fn local_clock(time: Time) -> String {

@@ -1,7 +1,7 @@
 //! The sentences for a text that names no single session.
 
 use agentctl_core::ask::{Candidate, Fleet, NotOne};
-use agentctl_core::resolve::PREFIX_CHARS;
+use agentctl_core::resolve::{HERE, PREFIX_CHARS};
 
 use crate::failure::{Failure, Kind};
 use crate::text::{fit, one_line, with_tilde};
@@ -27,7 +27,17 @@ pub fn unresolved(fleet: &Fleet, text: &str, not_one: NotOne) -> Failure {
 }
 
 fn no_session(text: &str) -> Failure {
+    if text == HERE {
+        return Failure::new(Kind::NotFound, "there is no session in this directory")
+            .hint("name a session: `agentctl list --all` shows them");
+    }
     let failure = Failure::new(Kind::NotFound, format!("no session matches `{text}`"));
+    if text.starts_with(['.', '~']) || text.contains('/') {
+        return failure.hint(
+            "no agent has worked in exactly that directory; `agentctl list --all --since all` shows where \
+             sessions are",
+        );
+    }
     if text == "@last" {
         return failure.hint("`@last` is the newest session started with `agentctl launch`");
     }
@@ -38,21 +48,28 @@ fn no_session(text: &str) -> Failure {
 }
 
 fn ambiguous(fleet: &Fleet, text: &str, candidates: &[Candidate]) -> Failure {
-    const SHOWN: usize = 10;
-    let message = format!("`{text}` fits {} sessions", candidates.len());
+    const MAX_CANDIDATES_SHOWN: usize = 10;
+    let count = candidates.len();
+    let message = match text {
+        HERE => format!("there are {count} sessions in this directory"),
+        text => format!("`{text}` fits {count} sessions"),
+    };
     let mut failure = Failure::new(Kind::Ambiguous, message);
-    for candidate in candidates.iter().take(SHOWN) {
+    for candidate in candidates.iter().take(MAX_CANDIDATES_SHOWN) {
         failure = failure.candidate(candidate_line(fleet, candidate));
     }
-    if candidates.len() > SHOWN {
-        failure = failure.candidate(format!("and {} more", candidates.len() - SHOWN));
+    if candidates.len() > MAX_CANDIDATES_SHOWN {
+        failure =
+            failure.candidate(format!("and {} more", candidates.len() - MAX_CANDIDATES_SHOWN));
     }
     // More characters of an id that is in several homes do not help.
-    if let Some(first) =
-        candidates.first().filter(|_| candidates.iter().any(|c| c.in_several_homes))
-    {
+    let in_several_homes = candidates.iter().any(|c| c.in_several_homes) && text != HERE;
+    if let Some(first) = candidates.first().filter(|_| in_several_homes) {
         let home = with_tilde(&fleet.host.home, &first.target.root);
         return failure.hint(format!("name it by its pid, or with its home: `{text}@{home}`"));
+    }
+    if text == HERE {
+        return failure.hint("name one of them, or `.` for the newest");
     }
     failure.hint("give more characters, or `adapter:id`")
 }

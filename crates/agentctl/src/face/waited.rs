@@ -4,9 +4,7 @@ use agentctl_core::ask::{Fleet, NotWaited, SessionVerdict, WaitDocument, WaitReq
 use agentctl_core::model::{Outcome, Session, Status};
 use agentctl_core::wait::{End, Progress, WaitVerdict};
 
-use super::{
-    session_reason, session_reason_in_brackets, short_name, short_session_name, unresolved,
-};
+use super::{id_or_pid, session_name, session_reason, session_reason_in_brackets, unresolved};
 use crate::failure::{Failure, Kind};
 
 /// Returns the kind of failure that decides the exit code of a wait; `None` for exit code 0.
@@ -48,7 +46,7 @@ pub fn wait_remark(progress: &Progress<'_>) -> Option<String> {
         Progress::Decided(_) | Progress::Fault(_) => None,
         Progress::Unknown(session) => {
             let why = session_reason(session).unwrap_or_else(|| "no source says".to_owned());
-            let name = short_session_name(session);
+            let name = session_name(session);
             Some(format!("what {name} does is unknown ({why}): waiting goes on"))
         }
         Progress::NeedsHuman(session) => Some(format!("{}: waiting goes on", needs_human(session))),
@@ -65,12 +63,12 @@ pub fn wait_line(session: &Session) -> String {
     });
     let more =
         ended.or_else(|| session_reason(session)).map(|m| format!("  {m}")).unwrap_or_default();
-    format!("{}  {}{more}", short_session_name(session), session.status.word())
+    format!("{}  {}{more}", session_name(session), session.status.word())
 }
 
 fn needs_human(session: &Session) -> String {
     let why = session_reason_in_brackets(session);
-    format!("{} waits for a human{why}", short_session_name(session))
+    format!("{} waits for a human{why}", session_name(session))
 }
 
 fn blocked(document: &WaitDocument) -> Failure {
@@ -83,7 +81,7 @@ fn blocked(document: &WaitDocument) -> Failure {
 fn timed_out(document: &WaitDocument, request: &WaitRequest) -> Failure {
     let is_open = |row: &&SessionVerdict| row.verdict == WaitVerdict::Pending;
     let open = document.verdicts.iter().filter(is_open).map(|row| match row.status {
-        Some(status) => format!("{} is {}", short_name(row.id.as_deref(), row.pid), status.word()),
+        Some(status) => format!("{} is {}", id_or_pid(row.id.as_deref(), row.pid), status.word()),
         None => "one could not be looked at".to_owned(),
     });
     let open: Vec<String> = open.collect();

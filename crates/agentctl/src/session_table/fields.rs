@@ -5,7 +5,7 @@ use agentctl_core::model::{Outcome, Session, Status, Time};
 use anstyle::Style;
 use serde::Serialize;
 
-use super::{depths, directory, short_ids, what};
+use super::{depths, directory, what};
 use crate::face::{
     Column, Cut, Field, FieldValue, ListRow, RowContext, session_argument, session_reason,
 };
@@ -33,11 +33,10 @@ impl SessionRow {
 
     /// Returns the rows of a list, one after another, with whole ids or short ones.
     pub fn all(rows: &Rows, has_whole_ids: bool) -> impl Iterator<Item = Self> {
-        let (lengths, depths) = (short_ids(rows), depths(rows));
+        let depths = depths(rows);
         (0..rows.len()).filter_map(move |at| {
             let session = rows.get(at)?;
-            let id = session.id.as_deref().filter(|_| !has_whole_ids);
-            let short_id = id.map(|id| id.get(..lengths[at]).unwrap_or(id).to_owned());
+            let short_id = rows.short_id(at).filter(|_| !has_whole_ids).map(str::to_owned);
             Some(Self { session, short_id, depth: depths[at] })
         })
     }

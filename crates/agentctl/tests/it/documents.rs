@@ -110,8 +110,8 @@ fn every_answer_of_the_fleet_is_one_document() {
                 unused.remove(method.name);
             }
         }
-        for (name, derives) in derives(tokens).iter().filter(|(name, _)| name.ends_with("Document"))
-        {
+        let sent = |name: &str| name.ends_with("Document") || name.ends_with("Request");
+        for (name, derives) in derives(tokens).iter().filter(|(name, _)| sent(name)) {
             let lacks = DERIVES.into_iter().find(|derive| !derives.contains(*derive));
             wrong.extend(lacks.map(|derive| format!("{file}: {name} lacks {derive}")));
         }

@@ -365,3 +365,18 @@ fn a_launch_changes_no_fuse() {
         assert_eq!(fuses(&home), before);
     });
 }
+
+#[test]
+fn setting_a_fuse_on_a_session_warns_of_sources_that_failed() {
+    sandboxed(|| {
+        let home = home();
+        let _agent = crate::stop::demo(&home, "d-fused", "x [[hang]]");
+        home.write(
+            ".config/agentctl/config.toml",
+            "[[openclaw.gateways]]\nurl = \"ws://127.0.0.1:1\"\n",
+        );
+        let set = home.run(&["fuse", "set", "--session", "d-fused"]);
+        assert_eq!(fuses(&home)[0]["id"], done(&set));
+        assert!(set.stderr.contains("warning: openclaw (ws://127.0.0.1:1"), "{}", set.stderr);
+    });
+}

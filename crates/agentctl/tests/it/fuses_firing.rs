@@ -287,6 +287,7 @@ fn a_command_runs_in_the_directory_with_the_facts_of_the_fuse() {
         let awake = Awake::start(&home, hours_later);
         awake.until_through(&home);
         let told = fs::read_to_string(home.path().join("first one")).expect("written");
+        crate::hook_page::assert_documented("Fuse commands", &told);
         for line in [
             format!("AGENTCTL_FUSE_ID={}", ids[0].as_str().expect("an id")),
             "AGENTCTL_FUSE_CAUSE=ttl".into(),

@@ -7,6 +7,7 @@ use serde_json::Value;
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::home;
+use crate::hook_page::assert_documented;
 use crate::launched::{folder, launch, runs, shims, status, until_stopped};
 
 /// Waits for the file that a hook writes last, and returns its contents.
@@ -40,10 +41,12 @@ fn both_hooks_get_correct_facts_and_run_in_the_session_directory() {
             ["--on-create", &begun, "--on-complete", &ended, "--group", "g", "--model", "m-1"];
         let id = launch(&home, "w", "x [[say:hello]] [[error:no luck]]", &more);
         let text = written(&home, "begun");
+        assert_documented("Launch hooks", &text);
         let get = variables(&text);
         assert_eq!((get("HOOK"), get("SESSION_ID")), ("on-create".into(), id.clone()));
         assert_eq!(get("EXIT_CODE"), "", "the session has not ended");
         let text = written(&home, "ended");
+        assert_documented("Launch hooks", &text);
         let get = variables(&text);
         assert!(text.contains(&format!("\n{}\n", folder(&home, "w"))), "{text}");
         for (name, value) in [

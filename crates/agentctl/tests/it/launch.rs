@@ -447,7 +447,7 @@ fn runs_are_listed_pruned_and_evicted() {
         assert_eq!(runs(&home).len(), 2);
         assert_eq!(home.run(&["prune", "--older-than", "1h"]).code, Some(0));
         assert_eq!(runs(&home).len(), 2, "it ended a moment ago");
-        let pruned = home.run(&["prune"]);
+        let pruned = home.run(&["prune", "-y"]);
         assert!(pruned.stderr.contains("removed 1 ended run"), "{}", pruned.stderr);
         let left = runs(&home);
         assert_eq!((left.len(), &left[0]["session"]), (1, &live.as_str().into()));

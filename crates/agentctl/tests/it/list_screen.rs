@@ -17,15 +17,15 @@ use crate::virtual_screen::VirtualScreen;
 use crate::{fixtures_dir, home};
 
 /// A watched list on a pseudo-terminal, and its output so far.
-struct Watching {
+pub(crate) struct Watching {
     terminal: Terminal,
     size: (u16, u16),
     child: Child,
-    said: Arc<Mutex<Vec<u8>>>,
+    pub(crate) said: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Watching {
-    fn start(home: &mut TestHome, size: (u16, u16), args: &[&str]) -> Self {
+    pub(crate) fn start(home: &mut TestHome, size: (u16, u16), args: &[&str]) -> Self {
         let terminal = Terminal::open(size.0);
         terminal.set_size(size.0, size.1);
         // The last lines before it: they must be there again afterwards.
@@ -50,7 +50,7 @@ impl Watching {
 
     /// Waits until the lines that are seen are so.
     #[track_caller]
-    fn until(&self, what: &str, is_so: impl Fn(&[String]) -> bool) -> Vec<String> {
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&[String]) -> bool) -> Vec<String> {
         eventually(what, || {
             let screen = self.screen();
             (screen.is_alternate() && is_so(&screen.lines())).then(|| screen.lines())
@@ -84,7 +84,7 @@ impl Drop for Watching {
     }
 }
 
-fn shows(lines: &[String], text: &str) -> bool {
+pub(crate) fn shows(lines: &[String], text: &str) -> bool {
     lines.iter().any(|line| line.contains(text))
 }
 

@@ -250,8 +250,8 @@ fn wrong_lock_input_is_reported_in_one_sentence() {
         folder(&home, "w");
         let endless = "x".repeat(3000);
         for (args, code, words) in [
-            (&["unlock", "w"][..], 1, "~/w is not locked"),
-            (&["unlock", "no/where"], 1, "~/no/where is not locked"),
+            (&["unlock", "w"][..], 4, "~/w is not locked"),
+            (&["unlock", "no/where"], 4, "~/no/where is not locked"),
             (&["lock", "nowhere"], 1, "there is no directory ~/nowhere"),
             (&["lock", "/etc/passwd"], 1, "/etc/passwd is not a directory"),
             (&["lock", ""], 2, "a value is required"),
@@ -304,7 +304,7 @@ fn an_expired_lock_does_not_count() {
         assert_done(&home.run(&lock));
         past(&files(&home).pop().expect("a file"));
         let answer = home.run(&["unlock", "w"]);
-        assert_eq!(answer.code, Some(1), "there is nothing to unlock any more");
+        assert_eq!(answer.code, Some(4), "there is nothing to unlock any more");
     });
 }
 

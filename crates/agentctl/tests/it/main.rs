@@ -4,6 +4,7 @@
 
 mod adapter_registry;
 mod agents_named;
+mod attach;
 mod attacks;
 mod claude_code;
 mod claude_code_beginnings;
@@ -15,6 +16,7 @@ mod cli;
 mod codex;
 mod codex_processes;
 mod codex_rollouts;
+mod confirmed;
 mod daemon;
 mod demo;
 mod docs;
@@ -30,6 +32,7 @@ mod events_once;
 mod fixtures;
 mod fuses;
 mod fuses_firing;
+mod hook_page;
 mod hooks;
 mod hostile;
 mod launch;
@@ -39,8 +42,12 @@ mod library;
 mod list_screen;
 mod list_watch;
 mod locks;
+mod logs;
+mod logs_follow;
 mod metrics;
+mod names;
 mod notify;
+mod notify_channels;
 mod openclaw;
 mod openclaw_device;
 mod openclaw_hostile;
@@ -66,6 +73,7 @@ mod schemas;
 mod seed_failures;
 mod shape;
 mod source;
+mod status_details;
 mod status_writers;
 mod stop;
 mod stop_hosted;
@@ -74,6 +82,7 @@ mod stop_outsiders;
 mod stop_tree;
 mod terminal;
 mod tidy;
+mod typed;
 mod virtual_screen;
 mod wait;
 mod wait_codex;
@@ -113,10 +122,24 @@ fn fixtures_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testkit/fixtures")
 }
 
-/// Returns a row without the fields that may differ between `list` and `status`: tokens, cost, the time
-/// of the look.
+/// The fields that only `status` has, because they need the whole conversation or the run.
+const STATUS_FIELDS: [&str; 7] = [
+    "branch",
+    "context_tokens",
+    "context_window",
+    "duration_seconds",
+    "ended_by",
+    "last_message",
+    "turns",
+];
+
+/// Returns a row without the fields that may differ between `list` and `status`: those of `status` alone, tokens,
+/// cost, the time of the look.
 fn comparable(row: &Value) -> Value {
     let mut row = row.clone();
+    for field in STATUS_FIELDS {
+        row.as_object_mut().and_then(|row| row.remove(field));
+    }
     row["tokens"] = Value::Null;
     row["cost_usd"] = Value::Null;
     // Only `status` counts tokens, so only `status` can say why they are not known.

@@ -35,7 +35,7 @@ pub(crate) fn with(program: PathBuf) -> NotifySettings {
     NotifySettings { command, ..NotifySettings::default() }
 }
 
-fn waiting(id: &str) -> Arc<Event> {
+pub(crate) fn waiting(id: &str) -> Arc<Event> {
     let mut session = session();
     session.status = agentctl_core::model::Status::Waiting;
     session.reason =
@@ -88,6 +88,7 @@ fn a_configured_command_gets_variables_and_json_on_stdin() {
             let text = fs::read_to_string(stage.home.path().join("env")).ok()?;
             text.ends_with("end\n").then_some(text)
         });
+        crate::hook_page::assert_documented("Notification commands", &told);
         for line in [
             "AGENTCTL_EVENT=session.stopped",
             "AGENTCTL_EVENT_ID=e-9",

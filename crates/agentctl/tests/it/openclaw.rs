@@ -263,9 +263,11 @@ fn launch_resume_and_stop_are_the_gateways_own() {
         let after = home.run(&["status", &id, "--json"]).json();
         assert_eq!((&after["status"], &after["outcome"]), (&"idle".into(), &"interrupted".into()));
         assert!(home.run(&["stop", &id]).stdout.contains("already"));
-        // No directory is occupied, and nothing of all this is kept here.
+        // No directory is occupied, and nothing of all this is kept here but the name.
         assert_eq!(home.run(&["locks", "--json"]).json()["locks"], json!([]));
-        assert!(!home.path().join(".local").exists());
+        let state = std::fs::read_dir(home.path().join(".local/state/agentctl")).expect("read");
+        let kept: Vec<_> = state.flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(kept, ["names"]);
     });
 }
 

@@ -201,6 +201,8 @@ fn only_final_parts_of_a_conversation_are_shown_and_once() {
         assert_eq!(lines("1").len(), 1);
         let raw = home.run(&["logs", A, "--raw"]).stdout;
         assert!(raw.lines().all(|l| serde_json::from_str::<Value>(l).is_ok()), "{raw}");
+        // Following ends with the session, so a process serves it.
+        let _served = agent(&home, &["run", "x"], &[works_on("aaaa0001", A)]);
         follow(&home, &store.connection, &open);
     });
 }

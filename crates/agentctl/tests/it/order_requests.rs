@@ -10,12 +10,13 @@ use agentctl_core::ask::{
 };
 use agentctl_core::fuses::Action;
 use agentctl_core::host::Host;
+use agentctl_core::marks;
 use agentctl_core::model::Status;
 use agentctl_core::stop::StopFailureCode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use testkit::{TestHome, sandboxed};
+use testkit::{TestHome, eventually, sandboxed};
 
 use crate::home;
 
@@ -214,5 +215,32 @@ fn a_stop_names_its_targets_first_and_answers_with_one_document() {
         assert_eq!(document.stopped[0].status, Some(Status::Stopped));
         assert!(document.failed.is_empty() && document.faults.is_empty(), "{document:?}");
         assert_eq!(serde_json::to_value(StopFailureCode::Refused).expect("written"), "refused");
+    });
+}
+
+#[test]
+fn a_stop_without_a_callback_answers_with_all_that_it_did() {
+    sandboxed(|| {
+        let home = home();
+        let agent = crate::stop::demo(&home, "d-whole", "x [[hang]]");
+        let mut starter = home.command(&[marks::STARTER, "lost-run", "", "sleep", "600"]);
+        let mut lost = starter.spawn().expect("started");
+        let fleet = fleet(&home);
+        let request: StopRequest = read(json!({
+            "select": {"named": ["d-whole", lost.id().to_string()]}, "options": {"force": true},
+        }));
+        let targets = eventually("the process has its marker", || {
+            fleet.stop_targets(&request).ok().filter(|found| found.runs.len() == 1)
+        });
+        let document = sent(&fleet.stop(&sent(&targets), &mut |_| {}));
+        lost.wait().expect("ended");
+        let run = &document.runs[0];
+        assert_eq!((run.run.as_str(), run.pid, run.lives_on), ("lost-run", lost.id(), false));
+        let row = &document.stopped[0];
+        assert_eq!(
+            (row.agent_pids.as_slice(), row.ended[0].pid),
+            (&[agent.pid()][..], agent.pid())
+        );
+        assert!(row.notes.is_empty() && document.failed.is_empty(), "{document:?}");
     });
 }

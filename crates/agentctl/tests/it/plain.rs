@@ -37,6 +37,65 @@ fn no_comment_sentence_begins_with_a_pronoun() {
     assert!(found.is_empty(), "name the object, not a pronoun:\n{}", found.join("\n"));
 }
 
+/// The documents whose sentences are checked like comments.
+const DOCUMENTS: [&str; 8] = [
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "docs/ARCHITECTURE.md",
+    "docs/INVARIANTS.md",
+    "docs/METRICS.md",
+    "docs/PROTOCOL.md",
+    "docs/ROOMS.md",
+    "docs/WEBHOOKS.md",
+];
+
+#[test]
+fn no_sentence_of_a_document_begins_with_a_pronoun() {
+    let mut found = Vec::new();
+    for name in DOCUMENTS {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+        let text = std::fs::read_to_string(path).expect("the document");
+        let sentences = document_sentences_with_pronoun(&text);
+        found.extend(sentences.iter().map(|(line, words)| format!("{name}:{line}: {words} …")));
+    }
+    assert!(found.is_empty(), "name the object, not a pronoun:\n{}", found.join("\n"));
+    let planted = "# Where it is\n\nTrue. What is\nleft. Who?\n\n| what it is | Nobody knows. |\n";
+    let planted: Vec<usize> =
+        document_sentences_with_pronoun(planted).iter().map(|(line, _)| *line).collect();
+    assert_eq!(planted, [3, 6], "headings, questions and fragments are left out");
+}
+
+/// Returns the line and the first word of each sentence of a Markdown text that begins with a pronoun. Headings,
+/// questions, code blocks and fragments in small letters are left out.
+fn document_sentences_with_pronoun(text: &str) -> Vec<(usize, String)> {
+    let (mut found, mut begins, mut code) = (Vec::new(), true, false);
+    let mut pending: Option<(usize, String)> = None;
+    for (at, line) in text.lines().enumerate() {
+        code ^= line.starts_with("```");
+        if code || line.starts_with(['#', '`']) || line.is_empty() {
+            found.extend(pending.take());
+            begins = true;
+            continue;
+        }
+        begins |= line.starts_with(['|', '-', '*']);
+        for cell in line.split('|') {
+            begins |= line.starts_with('|');
+            for word in cell.split_whitespace().filter(|word| *word != "-" && *word != "*") {
+                let word = word.trim_start_matches(['*', '(', '"']);
+                if begins && word.starts_with(char::is_uppercase) {
+                    pending = pronoun(word).map(|word| (at + 1, word));
+                }
+                begins = word.ends_with(['.', '?', '!']);
+                if begins {
+                    found.extend(pending.take().filter(|_| !word.ends_with('?')));
+                }
+            }
+        }
+    }
+    found.extend(pending);
+    found
+}
+
 fn is_production(name: &str) -> bool {
     let crates = ["crates/agentctl/src/", "crates/agentctl-core/src/"];
     crates.iter().any(|path| name.starts_with(path)) && !name.ends_with("tests.rs")

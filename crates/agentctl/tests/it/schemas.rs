@@ -3,9 +3,9 @@
 use agentctl::protocol::DaemonStatus;
 use agentctl_core::ask::{
     AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, PruneDocument, RunsDocument,
-    StopDocument, WaitDocument, WhyDocument,
+    StatusDocument, StopDocument, WaitDocument, WhyDocument,
 };
-use agentctl_core::model::{Listing, Message, Session};
+use agentctl_core::model::{Listing, Message};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -160,7 +160,7 @@ fn answers(home: &TestHome) -> Vec<(&'static str, Vec<Value>)> {
         ("doctor", one(&["doctor", "--json"])),
         ("adapters", one(&["adapters", "--json"])),
         ("runs", one(&["runs", "--json"])),
-        ("prune", one(&["prune", "--json"])),
+        ("prune", one(&["prune", "-y", "--json"])),
         ("daemon", one(&["daemon", "status", "--json"])),
         ("error", one(&["status", "nosuch", "--json"])),
     ]
@@ -193,7 +193,7 @@ fn written_again(name: &str, document: &Value) -> Value {
     }
     match name {
         "list" => again::<Listing>(document),
-        "status" => again::<Session>(document),
+        "status" => again::<StatusDocument>(document),
         "why" => again::<WhyDocument>(document),
         "wait" => again::<WaitDocument>(document),
         "stop" => again::<StopDocument>(document),

@@ -183,13 +183,13 @@ fn all_means_all_that_match_the_filters() {
         let working = demo(&home, "working", "x [[hang]]");
         eventually("it waits", || (status(&home, "asking")["status"] == "waiting").then_some(()));
         assert_eq!(home.run(&["stop", "--all", "asking"]).code, Some(2));
-        assert_eq!(home.run(&["stop"]).code, Some(2));
-        let said = home.run(&["stop", "--all", "--status", "waiting"]);
+        assert_eq!(home.run(&["stop", "--group", "g", "asking"]).code, Some(2));
+        let said = home.run(&["stop", "--all", "--status", "waiting", "-y"]);
         assert_eq!(said.code, Some(0), "{}", said.stderr);
         assert!(!lives(asking.pid()) && lives(working.pid()));
-        assert_eq!(home.run(&["stop", "--all", "--adapter", "codex"]).code, Some(0));
+        assert_eq!(home.run(&["stop", "--all", "--adapter", "codex", "-y"]).code, Some(0));
         assert!(lives(working.pid()));
-        assert_eq!(home.run(&["stop", "--all"]).code, Some(0));
+        assert_eq!(home.run(&["stop", "--all", "-y"]).code, Some(0));
         assert!(!lives(working.pid()));
     });
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::process::Child;
+use std::process::{Child, Command};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -40,6 +40,16 @@ impl Terminal {
     /// Opens the side of the program.
     pub(crate) fn side(&self) -> File {
         File::options().read(true).write(true).open(&self.name).expect("opened")
+    }
+
+    /// Returns the path of its device file.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Gives a command this terminal as its three standard streams.
+    pub(crate) fn stream<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.stdin(self.side()).stdout(self.side()).stderr(self.side())
     }
 
     /// Starts the program on this terminal, which itself says how wide it is.

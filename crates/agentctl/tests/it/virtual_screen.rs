@@ -38,6 +38,11 @@ impl VirtualScreen {
                 screen.put(c);
                 continue;
             }
+            // A notification (OSC 9 or 777) changes nothing on the screen.
+            if rest.starts_with(']') {
+                rest = rest.split_once("\u{1b}\\").map_or("", |(_, after)| after);
+                continue;
+            }
             let end = rest.find(|c: char| c.is_ascii_alphabetic()).map_or(rest.len(), |at| at + 1);
             screen.obey(&rest[..end]);
             rest = &rest[end..];
@@ -52,6 +57,7 @@ impl VirtualScreen {
     fn put(&mut self, c: char) {
         match c {
             '\r' => self.at.1 = 0,
+            '\u{7}' => {}
             '\n' if self.at.0 + 1 == self.height => {
                 self.scrolled += 1;
                 let lines = self.lines_mut();

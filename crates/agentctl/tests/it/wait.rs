@@ -266,7 +266,6 @@ fn the_timeout_may_pass_first() {
         assert_eq!(document["sessions"][0]["status"], "running");
         assert_eq!(home.run(&["wait", "nobody"]).code, Some(4));
         assert_eq!(home.run(&["wait", "one", "--timeout", "soon"]).code, Some(2));
-        assert_eq!(home.run(&["wait"]).code, Some(2));
     });
 }
 
@@ -353,7 +352,11 @@ fn a_session_that_another_process_takes_over_is_followed() {
         let mut waiter = waiter.through(|| claude.transcript(A, &[prompt("x"), said("done")]));
         assert!(waiter.0.try_wait().expect("asked").is_none(), "its second process lives");
         second.expect("started").kill();
-        assert_said(&waiter.output(), 0, "aaaaaaaa  stopped  finished\n");
+        assert_said(
+            &waiter.output(),
+            0,
+            "aaaaaaaa-0000-4000-8000-000000000001  stopped  finished\n",
+        );
     });
 }
 
@@ -384,12 +387,16 @@ fn changes_of_a_live_record_are_noticed() {
             agent.pid(),
             &json!({"status": "waiting", "waitingFor": "permission prompt"}),
         );
-        assert_said(&starts.output(), 10, "aaaaaaaa  waiting  permission\n");
+        assert_said(
+            &starts.output(),
+            10,
+            "aaaaaaaa-0000-4000-8000-000000000001  waiting  permission\n",
+        );
         assert_eq!(waits.output().code, Some(0));
         let idles = wait(&claude.home, &[A, "--for", "idle"]).asleep();
         rewrite(&claude, agent.pid(), &json!({"status": "busy", "waitingFor": null}));
         rewrite(&claude, agent.pid(), &json!({"status": "idle"}));
-        assert_said(&idles.output(), 0, "aaaaaaaa  idle\n");
+        assert_said(&idles.output(), 0, "aaaaaaaa-0000-4000-8000-000000000001  idle\n");
         assert_eq!(claude.home.run(&["wait", A]).code, Some(0));
     });
 }
@@ -445,10 +452,10 @@ fn a_process_without_a_session_is_followed_into_it() {
         let text = text.replace("{start}", start);
         std::fs::create_dir_all(claude.home.path().join(".claude/sessions")).expect("made");
         std::fs::write(claude.record_path.replace("{pid}", &pid), text).expect("written");
-        assert_said(&waiter.output(), 0, "bbbbbbbb  idle\n");
+        assert_said(&waiter.output(), 0, "bbbbbbbb-0000-4000-8000-000000000002  idle\n");
         let gone = gone.asleep();
         agent.kill();
-        assert_said(&gone.output(), 0, "bbbbbbbb  stopped  unknown\n");
+        assert_said(&gone.output(), 0, "bbbbbbbb-0000-4000-8000-000000000002  stopped  unknown\n");
 
         let mut agent = claude.home.agent("claude", "ws", &["-p"]);
         agent.ready();
@@ -472,7 +479,11 @@ fn a_home_that_only_its_process_named_is_read_after_its_end() {
         claude.home.write(&format!("moved/projects/-ws/{A}.jsonl"), text);
         let waiter = wait(&claude.home, &[A]).asleep();
         agent.kill();
-        assert_said(&waiter.output(), 0, "aaaaaaaa  stopped  finished\n");
+        assert_said(
+            &waiter.output(),
+            0,
+            "aaaaaaaa-0000-4000-8000-000000000001  stopped  finished\n",
+        );
     });
 }
 

@@ -87,7 +87,8 @@ fn a_hosted_thread_is_waited_for_by_messages_of_its_server() {
         // No file changes from here on.
         let waiter = wait(&home, &[A]).asleep();
         server.change(json!({"type": "active", "activeFlags": ["waitingOnApproval"]}));
-        let line = "01a1de32  waiting  permission: exec_command: make\n";
+        let line =
+            "01a1de32-5fe1-74e1-aa0a-48f1eed298bf  waiting  permission: exec_command: make\n";
         assert_said(&waiter.output(), 10, line);
         let waiter = wait(&home, &[A, "--for", "running"]).asleep();
         server.change(active);
@@ -95,7 +96,7 @@ fn a_hosted_thread_is_waited_for_by_messages_of_its_server() {
         let waiter = wait(&home, &[A]).asleep();
         let other = wait(&home, &[A, "--for", "stopped"]).asleep();
         server.change(json!({"type": "idle"}));
-        assert_said(&waiter.output(), 0, "01a1de32  idle\n");
+        assert_said(&waiter.output(), 0, "01a1de32-5fe1-74e1-aa0a-48f1eed298bf  idle\n");
         let other = other.asleep();
         agent.kill();
         assert_eq!(other.output().code, Some(0));
@@ -115,7 +116,7 @@ fn a_server_without_a_subscription_is_polled() {
         let waiter = wait(&home, &[A]).asleep();
         rollout(&home, A, &[started(), json!({"type": "task_complete"})]);
         let said = waiter.output();
-        assert_said(&said, 0, "01a1de32  idle\n");
+        assert_said(&said, 0, "01a1de32-5fe1-74e1-aa0a-48f1eed298bf  idle\n");
         assert!(said.stderr.contains("looking once a second instead"), "{}", said.stderr);
         assert!(said.stderr.contains("did not say whether anyone is needed"), "{}", said.stderr);
     });

@@ -17,12 +17,15 @@ const SECRET: &str = "hush-hush-9876543210";
 
 fn configured(receiver: &Receiver, more: &str) -> TestHome {
     let home = home();
-    let url = format!("http://127.0.0.1:{}/PATHSECRET", receiver.port);
-    let config = format!(
-        "[[webhooks]]\nurl = \"{url}\"\nallow_private = true\nsecret = \"{SECRET}\"\nname = \"ops\"\ntypes = [\"stopped\", \"error\"]\n{more}\n"
-    );
-    configure(&home, &[], &config);
+    configure(&home, &[], &webhook_tables(receiver, more));
     home
+}
+
+fn webhook_tables(receiver: &Receiver, more: &str) -> String {
+    let url = format!("http://127.0.0.1:{}/PATHSECRET", receiver.port);
+    format!(
+        "[[webhooks]]\nurl = \"{url}\"\nallow_private = true\nsecret = \"{SECRET}\"\nname = \"ops\"\ntypes = [\"stopped\", \"error\"]\n{more}\n"
+    )
 }
 
 /// Waits for a request about a session that matches.
@@ -143,6 +146,10 @@ fn an_end_without_a_daemon_is_sent_late_with_its_own_time_and_not_shown() {
         let log = home.path().join("log");
         let text = format!("echo \"$AGENTCTL_SESSION_ID\" >> '{}'", log.display());
         let _program = script(&home, "mine", &text);
+        // The first daemon makes the endpoint known: ends before that are not sent.
+        started(&home);
+        assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
+        until_free(&home);
         let missed = launch(&home, "w", "x [[say:ok]]", &[]);
         // The shim records the exit code a moment after the end.
         let run =
@@ -161,5 +168,39 @@ fn an_end_without_a_daemon_is_sent_late_with_its_own_time_and_not_shown() {
             (status["notify"]["shown"] == 1 && status["notify"]["failed"] == 0).then_some(())
         });
         assert!(home.run(&["daemon", "status"]).stdout.contains("notify    1 shown, 0 failed"));
+    });
+}
+
+#[test]
+fn a_new_endpoint_gets_no_ends_from_before_it_was_configured() {
+    sandboxed(|| {
+        let (first, second) = (Receiver::start([]), Receiver::start([]));
+        let home = configured(&first, "");
+        let missed = launch(&home, "w", "x [[say:ok]]", &[]);
+        eventually("its end is kept", || runs(&home).pop().filter(|r| !r["exit"].is_null()));
+        started(&home);
+        let seen = launch(&home, "w", "x [[say:ok]]", &[]);
+        told(&first, &seen, |_| true);
+        let about = |receiver: &Receiver, id: &str| {
+            receiver.requests().iter().filter(|r| r.json()["session_id"] == id).count()
+        };
+        assert_eq!(about(&first, &missed), 0, "it ended before the endpoint was configured");
+
+        // An end while no daemon runs is sent late to the known endpoint, and not to one added since.
+        assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
+        until_free(&home);
+        let between = launch(&home, "w", "x [[say:ok]]", &[]);
+        eventually("its end is kept", || {
+            runs(&home).into_iter().find(|r| r["session"] == *between && !r["exit"].is_null())
+        });
+        let url = format!("http://127.0.0.1:{}/other", second.port);
+        let added = format!("[[webhooks]]\nurl = \"{url}\"\nallow_private = true");
+        configure(&home, &[], &webhook_tables(&first, &added));
+        started(&home);
+        let late = told(&first, &between, |_| true);
+        assert_eq!(late.json()["late"], true);
+        let after = launch(&home, "w", "x [[say:ok]]", &[]);
+        told(&second, &after, |_| true);
+        assert_eq!(about(&second, &between), 0, "it ended before the endpoint was added");
     });
 }

@@ -83,6 +83,11 @@ impl Control for ClaudeCode {
         Ok(Start { program, args, set, unset, id: Some(id), keeps_name: true })
     }
 
+    fn interactive_resume(&self, host: &Host, order: &Order) -> Option<Result<Start, Refusal>> {
+        let start = self.start(host, order);
+        Some(start.map(|start| start.with_args(["--resume".into(), order.session().into()])))
+    }
+
     fn longest_prompt(&self) -> Option<usize> {
         Some(10 << 20)
     }

@@ -23,6 +23,9 @@ pub(super) struct Line<'a> {
     timestamp: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) cwd: Option<Cow<'a, str>>,
+    /// The git branch of the directory; `HEAD` where none is checked out.
+    #[serde(borrow)]
+    pub(super) git_branch: Option<Cow<'a, str>>,
     #[serde(borrow)]
     entrypoint: Option<Cow<'a, str>>,
     /// The version of Claude Code that wrote the line; notes have none.
@@ -154,6 +157,11 @@ pub(super) struct Block {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) text: Option<String>,
+    /// Of `thinking`.
+    pub(super) thinking: Option<String>,
+    /// Of `image`.
+    #[serde(default)]
+    pub(super) source: serde_json::Value,
     /// Of `tool_use`.
     pub(super) id: Option<String>,
     pub(super) name: Option<String>,

@@ -1,15 +1,22 @@
 //! A transcript line as a message of the common shape.
 
+use std::borrow::Cow;
+
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::lines::{Block, Line, is_prompt};
-use crate::model::{Message, Role, ToolCall, ToolResult};
+use crate::model::{FileEdit, Hunk, Image, Message, Role, ToolCall, ToolResult};
+use crate::native::jsonl;
+
+/// The text of a line that Claude Code writes when the user interrupts it.
+const INTERRUPTED: &str = "[Request interrupted by user";
 
 /// Turns one line into messages; a line that is not part of the conversation gives none.
 pub(super) fn read(bytes: &[u8]) -> Vec<Message> {
     let Some(line) = Line::parse(bytes).filter(|l| !l.is_meta) else { return Vec::new() };
     let message = match line.kind.as_ref() {
-        "user" => user(&line),
+        "user" => user(&line, bytes),
         "assistant" => assistant(&line),
         "system" => system(&line),
         _ => None,
@@ -24,23 +31,101 @@ pub(super) fn read(bytes: &[u8]) -> Vec<Message> {
     message.map(complete).into_iter().collect()
 }
 
-fn user(line: &Line<'_>) -> Option<Message> {
+/// Number of first bytes of a line in which its kind is looked for before it is parsed.
+const PREFIX_BYTES: usize = 2 << 10;
+
+/// Returns the prompt that a line holds. Most lines are rejected by their first bytes. The searched text cannot
+/// stand inside a JSON string, where its quotes would be escaped.
+pub(super) fn prompt(bytes: &[u8]) -> Option<Message> {
+    let prefix = &bytes[..bytes.len().min(PREFIX_BYTES)];
+    let holds = |text: &str| memchr::memmem::find(prefix, text.as_bytes()).is_some();
+    if holds("\"type\":\"assistant\"") || holds("\"tool_result\"") {
+        return None;
+    }
+    let line = Line::parse(bytes).filter(|line| line.kind == "user")?;
+    if line.is_meta || line.is_sidechain || line.is_compact_summary {
+        return None;
+    }
+    let message = user(&line, bytes).filter(|m| m.role == Role::User)?;
+    // The program itself tells the model that a task in the background has ended.
+    message.text.as_ref().filter(|text| !text.starts_with("<task-notification>"))?;
+    Some(Message { id: line.uuid.map(Cow::into_owned), ..message })
+}
+
+/// Returns the git branch that a line names. Claude Code writes `HEAD` where no branch is checked out.
+pub(super) fn branch(bytes: &[u8]) -> Option<String> {
+    let branch = Line::parse(bytes)?.git_branch?;
+    Some(branch.into_owned()).filter(|branch| !branch.is_empty() && branch != "HEAD")
+}
+
+fn user(line: &Line<'_>, bytes: &[u8]) -> Option<Message> {
     let mut message = Message::of(Role::User);
     for block in line.message.as_ref()?.blocks() {
         match (block.kind.as_str(), block.text) {
-            ("text", Some(text)) if is_prompt(&text) => append(&mut message, text),
+            ("text", Some(text)) if is_prompt(&text) => {
+                if text.starts_with(INTERRUPTED) {
+                    message.role = Role::System;
+                }
+                append(&mut message, text);
+            }
+            ("image", _) => message.images.push(image(&block.source)),
             ("tool_result", _) => {
                 message.role = Role::Tool;
                 message.tool_results.push(ToolResult {
                     id: block.tool_use_id,
                     text: result_text(&block.content),
                     is_error: block.is_error.unwrap_or(false),
+                    images: result_images(&block.content),
+                    edits: Vec::new(),
                 });
             }
             _ => {}
         }
     }
-    (message.text.is_some() || !message.tool_results.is_empty()).then_some(message)
+    if let [result] = message.tool_results.as_mut_slice() {
+        result.edits = edits(bytes);
+    }
+    (!message.is_empty()).then_some(message)
+}
+
+fn image(source: &Value) -> Image {
+    let media_type = source["media_type"].as_str().map(str::to_owned);
+    Image { media_type, name: source["url"].as_str().map(str::to_owned) }
+}
+
+fn result_images(content: &Value) -> Vec<Image> {
+    let blocks = content.as_array().into_iter().flatten();
+    blocks.filter(|block| block["type"] == "image").map(|block| image(&block["source"])).collect()
+}
+
+/// Returns the file changes that Claude Code records beside the result of `Edit`, `MultiEdit` and `Write`.
+fn edits(bytes: &[u8]) -> Vec<FileEdit> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Recorded {
+        tool_use_result: Change,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Change {
+        file_path: Option<String>,
+        structured_patch: Vec<Place>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Place {
+        old_start: Option<u32>,
+        new_start: Option<u32>,
+        lines: Vec<String>,
+    }
+    // Most results are of other tools and may be long.
+    if memchr::memmem::find(bytes, b"\"structuredPatch\"").is_none() {
+        return Vec::new();
+    }
+    let Some(Recorded { tool_use_result: change }) = jsonl::parse(bytes) else { return Vec::new() };
+    let hunk = |p: Place| Hunk { old_start: p.old_start, new_start: p.new_start, lines: p.lines };
+    let hunks: Vec<Hunk> = change.structured_patch.into_iter().map(hunk).collect();
+    if hunks.is_empty() { Vec::new() } else { vec![FileEdit { path: change.file_path, hunks }] }
 }
 
 fn assistant(line: &Line<'_>) -> Option<Message> {
@@ -48,16 +133,19 @@ fn assistant(line: &Line<'_>) -> Option<Message> {
     let role = if body.is_synthetic() { Role::System } else { Role::Assistant };
     let mut message = Message::of(role);
     for block in body.blocks() {
-        let Block { kind, text, id, name, input, .. } = block;
+        let Block { kind, text, id, name, input, thinking, .. } = block;
         match (kind.as_str(), text) {
             ("text", Some(text)) => append(&mut message, text),
+            ("thinking" | "redacted_thinking", _) => {
+                message.thinking = Some(thinking.unwrap_or_default());
+            }
             ("tool_use", _) => {
                 message.tool_calls.push(ToolCall { id, name: name.unwrap_or_default(), input });
             }
             _ => {}
         }
     }
-    if message.text.is_none() && message.tool_calls.is_empty() {
+    if message.is_empty() {
         return None;
     }
     message.id = body.id.as_deref().map(str::to_owned);

@@ -27,9 +27,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::control::Control;
 use super::{
-    Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Setting,
-    Settings, Store, Turn, Variables, existing_roots, not_regular, skipped, version_beside,
-    with_homes_of_the_living,
+    Adapter, Capabilities, Depth, Found, Installation, LineFacts, Look, Record, Root, Served,
+    Setting, Settings, Store, Turn, Variables, existing_roots, not_regular, skipped,
+    version_beside, with_homes_of_the_living,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
@@ -120,6 +120,14 @@ impl Adapter for ClaudeCode {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn prompt(&self, line: &[u8]) -> Option<Message> {
+        messages::prompt(line)
+    }
+
+    fn line_facts(&self, line: &[u8]) -> LineFacts {
+        LineFacts { branch: messages::branch(line), ..LineFacts::default() }
     }
 
     fn variables(&self) -> &'static Variables {
@@ -368,8 +376,13 @@ impl Store for ClaudeStore<'_> {
     }
 
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
+        self.history_seeing(since_ms, &mut |_| ())
+    }
+
+    fn history_seeing(&self, since_ms: Option<i64>, see: &mut dyn FnMut(&str)) -> Found<Locator> {
         let mut rows = Vec::new();
         let mut found = self.each_transcript(&mut |id, entry| {
+            see(id);
             if entry.is_since(since_ms) {
                 let path = Some(entry.path.clone());
                 rows.push(Locator { id: id.to_owned(), path, parent: None });

@@ -41,7 +41,7 @@ pub(super) fn read(look: &Look, locator: &Locator, children: Option<&Found<Locat
 
 fn read_file(look: &Look, path: &Path, children: Option<&Found<Locator>>) -> Record {
     let mut record = Record::default();
-    let source = format!("{NAME}:{}", short_name(path));
+    let source = format!("{NAME}:{}", id_or_pid(path));
     let uid = look.host.kernel.uid();
     let opened = match file::open(path, uid) {
         Ok(opened) => opened,
@@ -68,7 +68,7 @@ fn read_file(look: &Look, path: &Path, children: Option<&Found<Locator>>) -> Rec
 }
 
 /// Returns `projects/<slug>/<id>.jsonl`, the name shown to users.
-fn short_name(path: &Path) -> String {
+fn id_or_pid(path: &Path) -> String {
     let mut parts: Vec<_> = path.iter().rev().take(2).map(|p| p.to_string_lossy()).collect();
     parts.reverse();
     format!("projects/{}", parts.join("/"))

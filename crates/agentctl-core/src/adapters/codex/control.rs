@@ -74,6 +74,11 @@ impl Control for Codex {
         Ok(Start { program, args, set, unset: Vec::new(), id, keeps_name: false })
     }
 
+    fn interactive_resume(&self, host: &Host, order: &Order) -> Option<Result<Start, Refusal>> {
+        let start = self.start(host, order);
+        Some(start.map(|start| start.with_args(["resume".into(), order.session().into()])))
+    }
+
     fn longest_prompt(&self) -> Option<usize> {
         // With a longer prompt it begins a thread, names it, and does not save it.
         Some(1 << 20)

@@ -4,7 +4,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::rollout::{Line, Usage};
-use crate::model::{Message, Role, ToolCall, ToolResult};
+use crate::adapters::LineFacts;
+use crate::model::{Image, Message, Role, ToolCall, ToolResult};
 
 /// Turns one line into messages; a line that is not part of the conversation gives none.
 pub(super) fn read(bytes: &[u8]) -> Vec<Message> {
@@ -31,11 +32,44 @@ pub(super) fn prompt(line: &Line<'_>) -> Option<String> {
     }
 }
 
-fn event(line: &Line<'_>) -> Option<Message> {
-    if let Some(text) = prompt(line) {
-        return Some(Message { text: Some(text), ..Message::of(Role::User) });
+/// Number of first bytes of a line in which its kind is looked for before it is parsed.
+const PREFIX_BYTES: usize = 512;
+
+/// Returns the prompt that a line holds. Most lines are rejected by their first bytes.
+pub(super) fn prompt_of(bytes: &[u8]) -> Option<Message> {
+    let prefix = &bytes[..bytes.len().min(PREFIX_BYTES)];
+    let holds = |text: &str| memchr::memmem::find(prefix, text.as_bytes()).is_some();
+    if !holds("\"user_message\"") && !holds("\"UserMessage\"") {
+        return None;
     }
+    let line = Line::parse(bytes).filter(|line| line.kind == "event_msg")?;
+    Some(Message { text: Some(prompt(&line)?), at: line.at(), ..Message::of(Role::User) })
+}
+
+/// Returns the branch of the first line, or the context of a `token_count` line.
+pub(super) fn line_facts(bytes: &[u8]) -> LineFacts {
+    let prefix = &bytes[..bytes.len().min(PREFIX_BYTES)];
+    let holds = |text: &str| memchr::memmem::find(prefix, text.as_bytes()).is_some();
+    if !holds("\"session_meta\"") && !holds("\"token_count\"") {
+        return LineFacts::default();
+    }
+    let payload: Option<Value> = Line::parse(bytes).and_then(|line| line.payload());
+    let payload = payload.unwrap_or_default();
+    let info = &payload["info"];
+    LineFacts {
+        branch: payload["git"]["branch"].as_str().map(str::to_owned),
+        context_tokens: info["last_token_usage"]["total_tokens"].as_u64(),
+        context_window: info["model_context_window"].as_u64(),
+    }
+}
+
+fn event(line: &Line<'_>) -> Option<Message> {
     let payload: Value = line.payload()?;
+    if let Some(text) = prompt(line) {
+        let images = images(&payload["item"]["content"]);
+        let text = Some(text).filter(|text| !text.is_empty() || images.is_empty());
+        return Some(Message { text, images, ..Message::of(Role::User) });
+    }
     let said = match payload["type"].as_str()? {
         "turn_aborted" => "interrupted".to_owned(),
         "task_complete" => format!("the turn failed: {}", payload["error"]["message"].as_str()?),
@@ -60,6 +94,9 @@ struct Item {
     call_id: Option<String>,
     #[serde(default)]
     output: Value,
+    /// Of `reasoning`: what of it the model's service lets the user see.
+    #[serde(default)]
+    summary: Value,
 }
 
 fn item(line: &Line<'_>) -> Option<Message> {
@@ -85,12 +122,43 @@ fn item(line: &Line<'_>) -> Option<Message> {
                 Value::Object(map) => map.get("content").map(text_of).unwrap_or_default(),
                 other => text_of(other),
             };
-            let is_error = item.output.get("success").and_then(Value::as_bool) == Some(false);
-            let result = ToolResult { id: item.call_id, text, is_error };
+            let refused = item.output.get("success").and_then(Value::as_bool) == Some(false);
+            let is_error = refused || failed_command(&text);
+            let images = images(item.output.get("content").unwrap_or(&item.output));
+            let result =
+                ToolResult { id: item.call_id, text, is_error, images, ..ToolResult::default() };
             Some(Message { id: item.id, tool_results: vec![result], ..Message::of(Role::Tool) })
+        }
+        "reasoning" => {
+            let texts = [text_of(&item.summary), text_of(&item.content)];
+            let thinking = Some(texts.into_iter().find(|t| !t.is_empty()).unwrap_or_default());
+            Some(Message { id: item.id, thinking, ..Message::of(Role::Assistant) })
         }
         _ => None,
     }
+}
+
+/// Says whether the lines that Codex writes above the output of a command name an exit code other than 0.
+fn failed_command(output: &str) -> bool {
+    const HEAD_LINES: usize = 8;
+    const CODES: [&str; 2] = ["Process exited with code ", "Exit code: "];
+    let head = output.lines().take(HEAD_LINES).take_while(|line| *line != "Output:");
+    let mut codes = head.filter_map(|line| CODES.iter().find_map(|c| line.strip_prefix(c)));
+    codes.next().is_some_and(|code| code.trim().parse::<i64>().is_ok_and(|code| code != 0))
+}
+
+fn images(content: &Value) -> Vec<Image> {
+    let blocks = content.as_array().into_iter().flatten();
+    let is_image = |block: &&Value| {
+        matches!(block["type"].as_str(), Some("image" | "local_image" | "input_image"))
+    };
+    let image = |block: &Value| {
+        let name = block["path"].as_str().map(str::to_owned);
+        let url = block["image_url"].as_str().and_then(|url| url.strip_prefix("data:"));
+        let media_type = url.and_then(|url| url.split(';').next()).map(str::to_owned);
+        Image { media_type, name }
+    };
+    blocks.filter(is_image).map(image).collect()
 }
 
 fn usage(line: &Line<'_>) -> Option<Message> {

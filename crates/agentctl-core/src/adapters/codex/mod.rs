@@ -29,8 +29,9 @@ use process::{home_of, is_codex, is_program_name};
 
 use super::control::Control;
 use super::{
-    Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, Store,
-    Variables, existing_roots, not_regular, skipped, version_beside, with_homes_of_the_living,
+    Adapter, Capabilities, Depth, Found, Installation, LineFacts, Look, Record, Root, Served,
+    Store, Variables, existing_roots, not_regular, skipped, version_beside,
+    with_homes_of_the_living,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, OpenFile, Process};
@@ -104,6 +105,14 @@ impl Adapter for Codex {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn prompt(&self, line: &[u8]) -> Option<Message> {
+        messages::prompt_of(line)
+    }
+
+    fn line_facts(&self, line: &[u8]) -> LineFacts {
+        messages::line_facts(line)
     }
 
     fn variables(&self) -> &'static Variables {
@@ -286,12 +295,17 @@ impl Store for CodexStore<'_> {
     }
 
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
+        self.history_seeing(since_ms, &mut |_| ())
+    }
+
+    fn history_seeing(&self, since_ms: Option<i64>, see: &mut dyn FnMut(&str)) -> Found<Locator> {
         let index = self.index();
         if let Some(index) = index {
             index.load(self.look);
         }
         let mut rows = Vec::new();
         let mut found = self.each_rollout(&|_| true, &mut |id, entry| {
+            see(id);
             if entry.is_since(since_ms) {
                 let parent = index.and_then(|index| index.parent(id));
                 rows.push(Locator { id: id.to_owned(), path: Some(entry.path.clone()), parent });

@@ -117,7 +117,13 @@ impl Adapter for Demo {
             }
             Line::Result { call, text, is_error, .. } => {
                 message.role = Role::Tool;
-                message.tool_results.push(ToolResult { id: Some(call), text, is_error });
+                let id = Some(call);
+                message.tool_results.push(ToolResult {
+                    id,
+                    text,
+                    is_error,
+                    ..ToolResult::default()
+                });
             }
             Line::Ask { id, question, .. } => {
                 (message.id, message.role, message.text) =

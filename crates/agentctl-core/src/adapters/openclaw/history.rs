@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::wire::{Conversation as Talk, GatewayError};
 use crate::adapters::Conversation;
-use crate::model::{FaultCode, Message, Role, Time, Tokens, ToolCall, ToolResult};
+use crate::model::{FaultCode, Image, Message, Role, Time, Tokens, ToolCall, ToolResult};
 
 /// Messages per request: the most that a gateway gives.
 const PAGE_MESSAGES: u64 = 1_000;
@@ -115,12 +115,20 @@ pub(super) fn read(line: &[u8]) -> Vec<Message> {
     message.at = time(&native["timestamp"]);
     message.model = native["model"].as_str().map(str::to_owned);
     message.usage = usage(&native);
-    let mut said = Vec::new();
+    let (mut said, mut images) = (Vec::new(), Vec::new());
     match &native["content"] {
         Value::String(text) => said.push(text.clone()),
         Value::Array(blocks) => {
             for block in blocks {
                 match block["type"].as_str() {
+                    Some("image") => {
+                        let media_type = block["mimeType"].as_str().map(str::to_owned);
+                        images.push(Image { media_type, name: None });
+                    }
+                    Some("thinking") => {
+                        let thought = block["thinking"].as_str().unwrap_or_default();
+                        message.thinking = Some(thought.to_owned());
+                    }
                     Some("text") => said.extend(block["text"].as_str().map(str::to_owned)),
                     Some("toolCall") => message.tool_calls.push(ToolCall {
                         id: block["id"].as_str().map(str::to_owned),
@@ -139,8 +147,13 @@ pub(super) fn read(line: &[u8]) -> Vec<Message> {
             id: native["toolCallId"].as_str().map(str::to_owned),
             text: said,
             is_error: native["isError"] == true,
+            images,
+            ..ToolResult::default()
         });
-    } else if !said.is_empty() {
+        return vec![message];
+    }
+    message.images = images;
+    if !said.is_empty() {
         message.text = Some(said);
     } else if let Some(error) = native["errorMessage"].as_str().filter(|e| !e.is_empty()) {
         message.text = Some(error.to_owned());

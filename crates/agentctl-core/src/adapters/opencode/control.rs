@@ -71,6 +71,11 @@ impl Control for OpenCode {
         Ok(Start { program, args, set, unset: Vec::new(), id, keeps_name: false })
     }
 
+    fn interactive_resume(&self, host: &Host, order: &Order) -> Option<Result<Start, Refusal>> {
+        let start = self.start(host, order);
+        Some(start.map(|start| start.with_args(["--session".into(), order.session().into()])))
+    }
+
     fn prepare(&self, host: &Host, order: &Order, start: &Start) -> Vec<Preparation> {
         let (Begin::New, Some(id)) = (&order.begin, &start.id) else { return Vec::new() };
         let now = host.now();

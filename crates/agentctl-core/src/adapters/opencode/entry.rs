@@ -120,6 +120,9 @@ pub(super) struct Part {
     pub(super) kind: String,
     pub(super) text: Option<String>,
     pub(super) synthetic: bool,
+    /// Of a file that the user attached.
+    pub(super) mime: Option<String>,
+    pub(super) filename: Option<String>,
     pub(super) time: Times,
     pub(super) tool: Option<String>,
     #[serde(rename = "callID")]
@@ -143,6 +146,11 @@ pub(super) struct ToolState {
 impl Part {
     pub(super) fn is_tool(&self) -> bool {
         self.kind == "tool"
+    }
+
+    /// Says whether it is written bit by bit.
+    pub(super) fn grows(&self) -> bool {
+        matches!(self.kind.as_str(), "text" | "reasoning")
     }
 
     /// Says whether the call has no result yet.

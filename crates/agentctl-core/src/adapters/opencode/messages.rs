@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::entry::{Info, Part};
 use crate::adapters::Conversation;
-use crate::model::{Message, Role, Time, ToolResult};
+use crate::model::{FileEdit, Image, Message, Role, Time, ToolResult};
 
 /// One line: the message, one of its parts, and whether it is a tool call or its result.
 #[derive(Deserialize)]
@@ -42,10 +42,10 @@ pub(super) fn lines(messages: &[Stored]) -> Conversation {
                 } else if !over {
                     return all;
                 }
-            } else if part.kind == "text" && !over && part.time.end.is_none() {
+            } else if part.grows() && !over && part.time.end.is_none() {
                 all.unfinished = Some(line(&info, Some(&raw), "part"));
                 return all;
-            } else if matches!(part.kind.as_str(), "text" | "step-finish") {
+            } else if part.grows() || matches!(part.kind.as_str(), "file" | "step-finish") {
                 all.lines.push(line(&info, Some(&raw), "part"));
             }
         }
@@ -110,6 +110,14 @@ fn message(line: Line) -> Option<Message> {
         // Added by OpenCode itself: the content of a file that the user named, a reminder.
         ("text", _) if part.synthetic => None,
         ("text", _) => Some(Message { text: part.text, model, ..base(role, part.time.start) }),
+        ("reasoning", _) => {
+            Some(Message { thinking: part.text, model, ..base(role, part.time.start) })
+        }
+        ("file", _) => {
+            let mime = part.mime.filter(|mime| mime.starts_with("image/"))?;
+            let image = Image { media_type: Some(mime), name: part.filename };
+            Some(Message { images: vec![image], ..base(role, part.time.start) })
+        }
         ("step-finish", _) => {
             let usage = part.tokens.map(Into::into);
             Some(Message { usage, ..base(Role::Assistant, None) })
@@ -121,7 +129,13 @@ fn message(line: Line) -> Option<Message> {
         ("tool", "result") => {
             let is_error = part.state.status == "error";
             let text = part.state.output.or(part.state.error).unwrap_or_default();
-            let result = ToolResult { id: part.call_id, text, is_error };
+            let edits = part.state.metadata.as_ref().and_then(|metadata| {
+                let path = part.state.input["filePath"].as_str().map(str::to_owned);
+                FileEdit::from_unified(path, metadata["diff"].as_str()?)
+            });
+            let edits = edits.into_iter().collect();
+            let result =
+                ToolResult { id: part.call_id, text, is_error, edits, ..ToolResult::default() };
             Some(Message { tool_results: vec![result], ..base(Role::Tool, part.state.time.end) })
         }
         _ => None,

@@ -80,6 +80,12 @@ impl Control for Pi {
         Ok(Start { program, args, set, unset: Vec::new(), id, keeps_name })
     }
 
+    fn interactive_resume(&self, host: &Host, order: &Order) -> Option<Result<Start, Refusal>> {
+        let file = file_of(host, order, Kind::Pi, order.session());
+        let start = || Ok(self.start(host, order)?.with_args(["--session".into(), file?.into()]));
+        Some(start())
+    }
+
     fn handshake(&self, _host: &Host, order: &Order, words: &FirstWords<'_>) -> Handshake {
         handshake(order, words)
     }

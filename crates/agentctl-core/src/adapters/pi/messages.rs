@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::lines::{Entry, Usage, text_of};
-use crate::model::{Message, Role, ToolCall, ToolResult};
+use crate::model::{Image, Message, Role, ToolCall, ToolResult};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -38,17 +38,23 @@ pub(in crate::adapters) fn read(line: &[u8]) -> Vec<Message> {
 fn shaped(said: Said) -> Option<Message> {
     let text = Some(text_of(&said.content)).filter(|t| !t.is_empty());
     match said.role.as_str() {
-        "user" => Some(Message { text, ..Message::of(Role::User) }),
+        "user" => Some(Message { text, images: images(&said.content), ..Message::of(Role::User) }),
         "assistant" => Some(answer(said, text)),
         "toolResult" => {
             let text = text.unwrap_or_default();
-            let result = ToolResult { id: said.tool_call_id, text, is_error: said.is_error };
+            let result = ToolResult {
+                id: said.tool_call_id,
+                text,
+                is_error: said.is_error,
+                images: images(&said.content),
+                ..ToolResult::default()
+            };
             Some(Message { tool_results: vec![result], ..Message::of(Role::Tool) })
         }
         "bashExecution" => {
             let text = format!("$ {}\n{}", said.command?, said.output.unwrap_or_default());
             let failed = said.exit_code.is_some_and(|code| code != 0);
-            let result = ToolResult { id: None, text, is_error: failed };
+            let result = ToolResult { text, is_error: failed, ..ToolResult::default() };
             Some(Message { tool_results: vec![result], ..Message::of(Role::Tool) })
         }
         // Pi's own system prompt is not part of the conversation.
@@ -57,6 +63,7 @@ fn shaped(said: Said) -> Option<Message> {
 }
 
 fn answer(said: Said, text: Option<String>) -> Message {
+    let thinking = thinking(&said.content);
     let calls = said.content.as_array().into_iter().flatten().filter_map(call).collect();
     let failure = match (said.stop_reason.as_deref(), said.error_message) {
         (Some("error"), why) => Some(format!("error: {}", why.as_deref().unwrap_or("unknown"))),
@@ -69,11 +76,30 @@ fn answer(said: Said, text: Option<String>) -> Message {
     };
     Message {
         text,
+        thinking,
         tool_calls: calls,
         model: said.model,
         usage: said.usage.map(Into::into),
         ..Message::of(Role::Assistant)
     }
+}
+
+/// Returns the thinking blocks of an answer as one text.
+fn thinking(content: &Value) -> Option<String> {
+    let blocks = content.as_array().into_iter().flatten();
+    let texts = blocks.filter(|block| block["type"] == "thinking");
+    let texts: Vec<&str> = texts.map(|b| b["thinking"].as_str().unwrap_or_default()).collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+/// Returns the images of a message.
+fn images(content: &Value) -> Vec<Image> {
+    let blocks = content.as_array().into_iter().flatten();
+    let media_type = |block: &Value| block["mimeType"].as_str().map(str::to_owned);
+    blocks
+        .filter(|block| block["type"] == "image")
+        .map(|block| Image { media_type: media_type(block), name: None })
+        .collect()
 }
 
 /// Returns a block of an answer as a tool call, if it is one.

@@ -9,13 +9,14 @@ use super::super::Fleet;
 use super::super::request::{InvalidRequest, directory};
 use crate::fuses::{self, Fuse};
 use crate::model::Fault;
+use crate::names::Subject;
 use crate::resolve::PREFIX_CHARS;
 
 /// The words that name a fuse.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FuseSelector {
-    /// The id of the session it is bound to, or a prefix of the id.
+    /// The session it is bound to: id or prefix, name, pid, directory, or adapter:id.
     pub session: Option<String>,
     /// Without a session: the directory it is bound to, or else the fuse's id or a prefix of it. The current
     /// directory if not given.
@@ -59,7 +60,7 @@ impl Fleet {
         let labelled = |f: &Fuse| label.is_none_or(|label| f.label.as_deref() == Some(label));
         let all: Vec<Fuse> = all.into_iter().filter(labelled).collect();
         let (mut found, place) = match &which.session {
-            Some(text) => (of_session(&all, text), None),
+            Some(text) => (self.of_session(&all, text), None),
             None => {
                 let given = which.directory_or_id.as_deref();
                 let place = directory(&self.host, given).map_err(NotOneFuse::Invalid)?;
@@ -83,7 +84,25 @@ impl Fleet {
     }
 }
 
-fn of_session<'a>(all: &'a [Fuse], text: &str) -> Vec<&'a Fuse> {
+impl Fleet {
+    /// Finds the fuses of a session: by its id, which also finds those of a session that is gone, else by any
+    /// text that names the session.
+    fn of_session<'a>(&self, all: &'a [Fuse], text: &str) -> Vec<&'a Fuse> {
+        let found = of_session_id(all, text);
+        let subject = if found.is_empty() { self.target(text).ok() } else { None };
+        let Some(subject) = subject.and_then(|found| Subject::of(&found.target)) else {
+            return found;
+        };
+        let is_bound = |fuse: &&Fuse| {
+            fuse.session.as_ref() == Some(&subject.session)
+                && fuse.adapter.as_ref() == Some(&subject.adapter)
+                && fuse.root.as_ref() == Some(&subject.root)
+        };
+        all.iter().filter(is_bound).collect()
+    }
+}
+
+fn of_session_id<'a>(all: &'a [Fuse], text: &str) -> Vec<&'a Fuse> {
     let id = text.split_once(':').map_or(text, |(_, id)| id);
     let is_bound = |fuse: &&Fuse| fuse.session.as_deref().is_some_and(|s| is_id_or_prefix(s, id));
     all.iter().filter(is_bound).collect()

@@ -13,6 +13,7 @@ use crate::model::Callback;
 
 /// A request to start or continue a session, before the defaults are applied.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct LaunchRequest {
     /// Whether a session begins, goes on, or is copied.
     pub subject: LaunchSubject,

@@ -25,6 +25,7 @@ struct EncodedRow<'a> {
     newest: Option<Time>,
     pid: Option<u32>,
     is_child: bool,
+    id_bytes: u8,
     shared: SharedEvidence,
     #[serde(borrow, serialize_with = "bytes")]
     bytes: &'a [u8],
@@ -60,6 +61,7 @@ impl Rows {
                 newest: row.newest,
                 pid: row.pid,
                 is_child: row.is_child,
+                id_bytes: row.id_bytes,
                 shared,
                 bytes: &row.bytes,
             }
@@ -98,6 +100,7 @@ impl Rows {
                 newest: row.newest,
                 pid: row.pid,
                 is_child: row.is_child,
+                id_bytes: row.id_bytes,
                 shared,
                 bytes: row.bytes.into(),
             };
@@ -154,6 +157,7 @@ mod tests {
             newest: None,
             pid: None,
             is_child: false,
+            id_bytes: 8,
             shared: SharedEvidence::AsBefore,
             bytes: &[],
         };

@@ -15,7 +15,7 @@ pub(in crate::cli) struct Flags {
     /// The model, in the agent's own words
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Put it in a group, for `list --group` and `stop --all --group`
+    /// Put it in a group, for `list --group` and `stop --group`
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
     /// Set a variable for the agent (repeatable); others may see this command line: a secret is better

@@ -13,7 +13,7 @@ use super::super::shape::Form;
 use super::super::stream_end;
 use super::view::{PrintedView, Scene, ScreenView};
 use super::{ListArgs, Watched, arranged};
-use crate::face::{Feed, FeedItem, StreamEnd};
+use crate::face::{Feed, FeedItem, ListChanges, NotificationText, StreamEnd, TerminalSequence};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::{Screen, ScreenCalls, Ui};
 
@@ -39,6 +39,7 @@ pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, watched: &Watch
     let mut history = History { fleet, query, read_at: None, is_due: false };
     let mut paused = PausedSessions::default();
     let mut faults = ReportedFaults::default();
+    let mut changes = ListChanges::default();
     let mut shown: Option<Rows> = None;
     let mut view = match (screen, is_json) {
         (Some(screen), _) => View::Screen(Box::new(ScreenView::new(screen))),
@@ -54,7 +55,7 @@ pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, watched: &Watch
                 (history.read_if_due(), false)
             }
         };
-        let is_renewed = renewed.is_some();
+        let (is_renewed, mut has_changed) = (renewed.is_some(), false);
         if let Some(rows) = renewed {
             let rows = arranged(&fleet.host, shape, rows);
             if matches!(view, View::Json) && shown.as_ref().is_none_or(|s| !is_same_list(s, &rows))
@@ -62,10 +63,15 @@ pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, watched: &Watch
                 ui.json_line(&rows)?;
                 ui.flush()?;
             }
+            has_changed = changes.compare(&rows);
+            if ui.is_notified(args.bell) {
+                notify(ui, fleet, &changes)?;
+            }
             shown = Some(rows);
         }
         let Some(listing) = &shown else { continue };
-        let scene = Scene { host: &fleet.host, args, shape, listing };
+        let scene =
+            Scene { host: &fleet.host, args, shape, listing, changes: &changes, has_changed };
         match &mut view {
             View::Printed(printed) if is_renewed => printed.print(ui, &scene)?,
             // A look without new rows may have been caused by another size of the terminal.
@@ -77,6 +83,15 @@ pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, watched: &Watch
             faults.warn(ui, &listing.faults);
         }
     }
+}
+
+/// Notifies the terminal of the sessions that began to wait.
+fn notify(ui: &mut Ui, fleet: &Fleet, changes: &ListChanges) -> std::io::Result<()> {
+    for session in changes.began_to_wait() {
+        let text = NotificationText::waiting(session);
+        ui.raw(&TerminalSequence::of(&fleet.host).bytes(&text))?;
+    }
+    ui.flush()
 }
 
 /// The way in which the list is shown.

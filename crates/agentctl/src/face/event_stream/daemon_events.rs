@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::protocol::{EventText, Notification, Request, SubscribeParams, Subscribed};
 
 /// Shortest time between two attempts to subscribe, if the last one failed.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+const SUBSCRIBE_RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// A daemon that closes this many connections one after another, each within [`SHORT_CONNECTION`], is not asked
 /// any more.
 const MAX_SHORT_CONNECTIONS: u32 = 5;
@@ -121,7 +121,7 @@ impl DaemonEvents {
                 return Ok(Heard::Unusable(format!("{error}; changes are found without it")));
             }
             if self.short_connections > 1 {
-                std::thread::park_timeout(RECONNECT_PAUSE);
+                std::thread::park_timeout(SUBSCRIBE_RETRY_PAUSE);
             }
             self.client = match connected(&self.host, end)? {
                 Ok(client) => client,

@@ -1,51 +1,44 @@
 //! The fields of `agentctl fuses`.
 
+use agentctl_core::ask::Fleet;
+use agentctl_core::fleet::unique_prefixes;
 use agentctl_core::fuses::{Fuse, FuseState};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-use super::{Column, Cut, Field, FieldValue, ListRow, RowContext, session_argument};
+use super::{
+    Column, Cut, Field, FieldValue, ListRow, RowContext, session_argument, shown_sessions,
+};
 use crate::face::{age, fuse_actions, fuse_conditions};
 use crate::text::with_tilde;
 
-/// Fewest characters of an id in the table.
-const SHORT: usize = 8;
-
-/// A fuse, and how much of its id and of its session's id distinguishes it from the other fuses.
+/// A fuse, and the parts of its id and of its session's id that a table shows.
 pub struct FuseListRow {
     /// The fuse.
     pub fuse: Fuse,
-    id_length: usize,
-    session_length: usize,
+    short_id: String,
+    short_session: Option<String>,
 }
 
 impl FuseListRow {
-    /// Returns the rows of these fuses.
+    /// Returns the rows of these fuses. Short ids are as long as every command needs to accept them.
     #[must_use]
-    pub fn all(fuses: Vec<Fuse>) -> Vec<Self> {
-        let ids: Vec<String> = fuses.iter().map(|fuse| fuse.id.clone()).collect();
-        let sessions: Vec<String> = fuses.iter().filter_map(|fuse| fuse.session.clone()).collect();
-        let row = |fuse: Fuse| {
-            let id_length = distinct_length(&fuse.id, &ids);
-            let session = fuse.session.as_deref().unwrap_or_default();
-            let session_length = distinct_length(session, &sessions);
-            Self { fuse, id_length, session_length }
-        };
-        fuses.into_iter().map(row).collect()
+    pub fn all(fleet: &Fleet, fuses: Vec<Fuse>, has_short_ids: bool) -> Vec<Self> {
+        let ids: Vec<&str> = fuses.iter().map(|fuse| fuse.id.as_str()).collect();
+        let ids = if has_short_ids { unique_prefixes(&ids) } else { ids };
+        let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
+        let sessions = fuses.iter().map(|fuse| fuse.session.as_deref());
+        let sessions = shown_sessions(fleet, sessions, has_short_ids);
+        let rows = fuses.into_iter().zip(ids).zip(sessions);
+        rows.map(|((fuse, short_id), short_session)| Self { fuse, short_id, short_session })
+            .collect()
     }
-}
-
-/// Returns how many bytes of an id no other id begins with: at least eight, and no more than it has.
-fn distinct_length(id: &str, all: &[String]) -> usize {
-    let common = |other: &String| id.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
-    let longest = all.iter().filter(|other| *other != id).map(common).max();
-    longest.map_or(SHORT, |length| (length + 1).max(SHORT)).min(id.len())
 }
 
 impl ListRow for FuseListRow {
     const FIELDS: &'static [Field<Self>] = &[
         Field { name: "id", value: |_, row| FieldValue::Text(row.fuse.id.clone()) },
-        Field { name: "short_id", value: short_id },
+        Field { name: "short_id", value: |_, row| FieldValue::Text(row.short_id.clone()) },
         Field { name: "state", value: |_, row| FieldValue::text(Some(row.fuse.state.word())) },
         Field { name: "expires", value: |c, row| FieldValue::text(expires(c, &row.fuse)) },
         Field { name: "due_at", value: |_, row| FieldValue::moment(row.fuse.due_at) },
@@ -99,10 +92,6 @@ impl ListRow for FuseListRow {
     }
 }
 
-fn short_id(_: &RowContext<'_>, row: &FuseListRow) -> FieldValue {
-    FieldValue::text(Some(row.fuse.id.get(..row.id_length).unwrap_or(&row.fuse.id)))
-}
-
 /// Returns the time that is left, or the progress of a fuse that has expired.
 fn expires(context: &RowContext<'_>, fuse: &Fuse) -> Option<String> {
     match (fuse.state, fuse.due_at) {
@@ -119,7 +108,7 @@ fn target(context: &RowContext<'_>, row: &FuseListRow) -> FieldValue {
     match (&fuse.directory, &fuse.session) {
         (Some(directory), _) => FieldValue::Text(with_tilde(&context.host.home, directory)),
         (None, Some(id)) => {
-            let short = id.get(..row.session_length).unwrap_or(id);
+            let short = row.short_session.as_deref().unwrap_or(id);
             FieldValue::Text(session_argument(fuse.adapter.as_deref(), short))
         }
         (None, None) => FieldValue::Missing,

@@ -1,34 +1,57 @@
 //! The fields of `agentctl runs`.
 
-use agentctl_core::ask::RunRow;
+use agentctl_core::ask::{Fleet, RunRow};
 use anstyle::Style;
 use serde::Serialize;
 
-use super::{Column, Cut, Field, FieldValue, ListRow, RowContext, session_argument};
+use super::{
+    Column, Cut, Field, FieldValue, ListRow, RowContext, session_argument, shown_sessions,
+};
 use crate::face::exit_text;
 use crate::text::with_tilde;
 
-/// Number of characters of a session id in the table.
-const SHORT: usize = 8;
+/// A run, and the part of its session's id that a table shows.
+pub struct RunListRow {
+    /// The run.
+    pub run: RunRow,
+    short_session: Option<String>,
+}
 
-impl ListRow for RunRow {
+impl RunListRow {
+    /// Returns the rows of these runs. Short session ids are as long as every command needs to accept them.
+    #[must_use]
+    pub fn all(fleet: &Fleet, runs: Vec<RunRow>, has_short_ids: bool) -> Vec<Self> {
+        let sessions = runs.iter().map(|run| run.session.as_deref());
+        let shown = shown_sessions(fleet, sessions, has_short_ids);
+        let rows = runs.into_iter().zip(shown);
+        rows.map(|(run, short_session)| Self { run, short_session }).collect()
+    }
+
+    /// Returns the part of the session's id that a table shows.
+    #[must_use]
+    pub fn short_session(&self) -> Option<&str> {
+        self.short_session.as_deref()
+    }
+}
+
+impl ListRow for RunListRow {
     const FIELDS: &'static [Field<Self>] = &[
-        Field { name: "id", value: |_, run| FieldValue::Text(run.id.clone()) },
-        Field { name: "session", value: |_, run| FieldValue::text(run.session.clone()) },
-        Field { name: "short_session", value: |_, run| FieldValue::text(short_session(run)) },
-        Field { name: "name", value: |_, run| FieldValue::text(run.name.clone()) },
-        Field { name: "group", value: |_, run| FieldValue::text(run.group.clone()) },
-        Field { name: "adapter", value: |_, run| FieldValue::text(run.adapter.clone()) },
-        Field { name: "agent", value: |_, run| FieldValue::text(run.adapter.clone()) },
-        Field { name: "cwd", value: |_, run| FieldValue::text(run.cwd.clone()) },
+        Field { name: "id", value: |_, row| FieldValue::Text(row.run.id.clone()) },
+        Field { name: "session", value: |_, row| FieldValue::text(row.run.session.clone()) },
+        Field { name: "short_session", value: |_, row| FieldValue::text(row.short_session()) },
+        Field { name: "name", value: |_, row| FieldValue::text(row.run.name.clone()) },
+        Field { name: "group", value: |_, row| FieldValue::text(row.run.group.clone()) },
+        Field { name: "adapter", value: |_, row| FieldValue::text(row.run.adapter.clone()) },
+        Field { name: "agent", value: |_, row| FieldValue::text(row.run.adapter.clone()) },
+        Field { name: "cwd", value: |_, row| FieldValue::text(row.run.cwd.clone()) },
         Field { name: "directory", value: directory },
-        Field { name: "started", value: |_, run| FieldValue::age(run.started_at) },
-        Field { name: "started_at", value: |_, run| FieldValue::moment(run.started_at) },
-        Field { name: "ended", value: |_, run| FieldValue::age(run.ended_at) },
-        Field { name: "ended_at", value: |_, run| FieldValue::moment(run.ended_at) },
-        Field { name: "exit", value: |_, run| FieldValue::text(run.exit.and_then(exit_text)) },
-        Field { name: "size", value: |_, run| FieldValue::Size(run.bytes) },
-        Field { name: "bytes", value: |_, run| FieldValue::Number(run.bytes) },
+        Field { name: "started", value: |_, row| FieldValue::age(row.run.started_at) },
+        Field { name: "started_at", value: |_, row| FieldValue::moment(row.run.started_at) },
+        Field { name: "ended", value: |_, row| FieldValue::age(row.run.ended_at) },
+        Field { name: "ended_at", value: |_, row| FieldValue::moment(row.run.ended_at) },
+        Field { name: "exit", value: |_, row| FieldValue::text(row.run.exit.and_then(exit_text)) },
+        Field { name: "size", value: |_, row| FieldValue::Size(row.run.bytes) },
+        Field { name: "bytes", value: |_, row| FieldValue::Number(row.run.bytes) },
         Field { name: "folder", value: folder },
     ];
 
@@ -57,11 +80,11 @@ impl ListRow for RunRow {
     ];
 
     fn id_text(&self) -> String {
-        self.session.clone().unwrap_or_else(|| self.id.clone())
+        self.run.session.clone().unwrap_or_else(|| self.run.id.clone())
     }
 
     fn status_argument(&self) -> Option<String> {
-        Some(session_argument(self.adapter.as_deref(), self.session.as_deref()?))
+        Some(session_argument(self.run.adapter.as_deref(), self.run.session.as_deref()?))
     }
 
     fn style(&self, _: &RowContext<'_>) -> Style {
@@ -69,19 +92,14 @@ impl ListRow for RunRow {
     }
 
     fn document(&self) -> &impl Serialize {
-        self
+        &self.run
     }
 }
 
-fn short_session(run: &RunRow) -> Option<&str> {
-    let id = run.session.as_deref()?;
-    Some(id.get(..SHORT).unwrap_or(id))
+fn directory(context: &RowContext<'_>, row: &RunListRow) -> FieldValue {
+    FieldValue::text(row.run.cwd.as_deref().map(|cwd| with_tilde(&context.host.home, cwd)))
 }
 
-fn directory(context: &RowContext<'_>, run: &RunRow) -> FieldValue {
-    FieldValue::text(run.cwd.as_deref().map(|cwd| with_tilde(&context.host.home, cwd)))
-}
-
-fn folder(context: &RowContext<'_>, run: &RunRow) -> FieldValue {
-    FieldValue::Text(with_tilde(&context.host.home, &run.directory))
+fn folder(context: &RowContext<'_>, row: &RunListRow) -> FieldValue {
+    FieldValue::Text(with_tilde(&context.host.home, &row.run.directory))
 }

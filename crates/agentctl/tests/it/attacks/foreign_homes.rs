@@ -146,6 +146,9 @@ fn a_session_of_a_foreign_home_is_neither_resumed_nor_forked() {
             assert_refused(&told);
             assert!(!ran.exists(), "{args:?}: {told:?}");
         }
+        let told = foreign.run(&["attach", B]);
+        assert_refused(&told);
+        assert!(!ran.exists(), "{told:?}");
         let told = foreign.run(&["resume", "Fix the login test", "go on", "--json"]);
         assert!(told.code != Some(0) && !ran.exists(), "{told:?}");
     });

@@ -65,7 +65,7 @@ pub struct Observation {
 
 /// Looks at these sessions once, each home at most once.
 #[must_use]
-pub fn observe(fleet: &Fleet, targets: &[Target], limit: Duration) -> Observation {
+pub fn inspect_watched(fleet: &Fleet, targets: &[Target], limit: Duration) -> Observation {
     let mut seen = vec![Observed::default(); targets.len()];
     let targets: Arc<[Target]> = targets.into();
     let asked = narrowed(fleet, &targets);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::observe::{NamedHome, WatchTargets};
+use super::inspect_watched::{NamedHome, WatchTargets};
 use super::{Fleet, Query, Question, each_adapter, each_root, sort};
 use crate::adapters::{Adapter, Found, Look};
 use crate::host::Host;
@@ -11,7 +11,7 @@ use crate::model::{Listing, SCHEMA_VERSION, Session};
 
 /// The live sessions, and where the next change would show.
 #[derive(Clone, Debug)]
-pub struct Survey {
+pub struct WatchedList {
     /// The sessions that [`super::list`] returns without history.
     pub listing: Listing,
     /// The sessions that rest in shared servers.
@@ -22,8 +22,8 @@ pub struct Survey {
     pub took: Vec<(&'static str, Duration)>,
 }
 
-impl Survey {
-    /// Adds the survey of other adapters.
+impl WatchedList {
+    /// Adds the list of other adapters.
     pub fn add(&mut self, more: Self) {
         self.listing.sessions.extend(more.listing.sessions);
         sort(&mut self.listing.sessions);
@@ -45,7 +45,7 @@ struct Share {
 /// Lists the live sessions of all adapters except `left_out`. The fields that only a launch knows are left
 /// empty: see [`super::Launches::add`].
 #[must_use]
-pub fn survey(fleet: &Fleet, left_out: &[&'static str]) -> Survey {
+pub fn list_watched(fleet: &Fleet, left_out: &[&'static str]) -> WatchedList {
     let left_out = left_out.to_vec();
     let found = each_adapter(fleet, fleet.host.deadlines.live, move |adapter, look| {
         if left_out.contains(&adapter.name()) { Found::default() } else { home(adapter, look) }
@@ -69,7 +69,7 @@ pub fn survey(fleet: &Fleet, left_out: &[&'static str]) -> Survey {
     faults.sort();
     faults.dedup();
     let listing = Listing { schema_version: SCHEMA_VERSION, sessions, faults };
-    Survey { listing, resting, watch_targets, took }
+    WatchedList { listing, resting, watch_targets, took }
 }
 
 fn absolute(host: &Host, path: PathBuf) -> PathBuf {
@@ -90,7 +90,7 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
         let named = root.place().directory().filter(|_| !root.is_known());
         let named = named.map(|path| NamedHome { path: path.to_owned(), places: places.clone() });
         let mut watch_targets = WatchTargets {
-            // A home that only processes name is surveyed while one of these processes lives.
+            // A home that only processes name is listed while one of these processes lives.
             processes: root.named_by.clone(),
             places,
             pushing: store.announcing(),

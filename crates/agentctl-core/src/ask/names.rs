@@ -1,0 +1,240 @@
+//! The orders `name` and `group`: a person's own words for a session, and the rules for them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::launch::StartedSession;
+use super::{Fleet, NotOne, ResolvedTarget};
+use crate::fleet::{Query, roots_of};
+use crate::model::{
+    Fault, FaultCode, InternedName, OWN_SOURCE, SCHEMA_VERSION, Session, Target, is_session_id,
+    word,
+};
+use crate::names::{self, MAX_WORD_CHARS, NamesError, Subject, Word};
+use crate::resolve::{PREFIX_CHARS, begin_with};
+use crate::text::is_harmful;
+
+/// The answer to `name --json` and `group --json`: the session and the words that it has now.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct NamedSession {
+    /// The version of this document.
+    pub schema_version: u32,
+    /// The agent's own session id.
+    pub id: String,
+    /// The adapter that found it.
+    #[serde(deserialize_with = "word")]
+    pub adapter: InternedName,
+    /// The agent home (or gateway) it was found in.
+    pub root: String,
+    /// Its name; null where it has none.
+    pub name: Option<String>,
+    /// Its group; null where it has none.
+    pub group: Option<String>,
+    /// The sources that could not be asked.
+    pub faults: Vec<Fault>,
+}
+
+/// Why a text cannot be the name or the group of a session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WordRefusal {
+    /// It does not keep to the rules for names or groups.
+    Malformed {
+        /// Whether it was to be a name or a group.
+        word: Word,
+        /// The text.
+        text: String,
+        /// The rule.
+        why: &'static str,
+    },
+    /// The id of a session begins with it, so it would mean two sessions.
+    BeginsId {
+        /// The text.
+        text: String,
+        /// The session.
+        session: Box<Target>,
+    },
+    /// A live session has this name.
+    Taken {
+        /// The name.
+        name: String,
+        /// The session.
+        session: Box<Session>,
+    },
+}
+
+/// Why a session was not given a word.
+#[derive(Debug)]
+pub enum NotNamed {
+    /// The text names no single session.
+    NotOne(NotOne),
+    /// The process serves no session yet.
+    NoSession {
+        /// The process.
+        pid: Option<u32>,
+    },
+    /// The word is refused.
+    Refused(WordRefusal),
+    /// The file could not be changed.
+    Unwritten(NamesError),
+}
+
+/// The words that a launch gives to its session.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LaunchWords {
+    pub(super) name: Option<String>,
+    pub(super) group: Option<String>,
+}
+
+impl Fleet {
+    /// Gives a session a name, or clears it. The name is kept over resume, prune and the age of runs.
+    pub fn name(&self, text: &str, name: Option<&str>) -> Result<NamedSession, NotNamed> {
+        self.give(text, Word::Name, name)
+    }
+
+    /// Puts a session into a group, in place of the one it was in; `None` takes it out.
+    pub fn group(&self, text: &str, group: Option<&str>) -> Result<NamedSession, NotNamed> {
+        self.give(text, Word::Group, group)
+    }
+
+    fn give(&self, text: &str, word: Word, value: Option<&str>) -> Result<NamedSession, NotNamed> {
+        if let Some(value) = value {
+            check_form(word, value).map_err(NotNamed::Refused)?;
+        }
+        let ResolvedTarget { target, mut faults } = self.target(text).map_err(NotNamed::NotOne)?;
+        let subject = Subject::of(&target);
+        let subject = subject.ok_or(NotNamed::NoSession { pid: target.pid })?;
+        if let (Word::Name, Some(name)) = (word, value) {
+            self.check_free(name, Some(&subject)).map_err(NotNamed::Refused)?;
+        }
+        names::write(&self.host, &subject, &[(word, value)]).map_err(NotNamed::Unwritten)?;
+        let inspected = self.inspect(&target);
+        faults.extend(inspected.faults);
+        faults.sort();
+        faults.dedup();
+        let (name, group) = inspected.session.map(|s| (s.name, s.group)).unwrap_or_default();
+        let Subject { root, session: id, .. } = subject;
+        let (schema_version, adapter) = (SCHEMA_VERSION, target.adapter);
+        Ok(NamedSession { schema_version, id, adapter, root, name, group, faults })
+    }
+
+    /// Checks the words of a launch before anything is started.
+    pub(super) fn check_words(&self, words: &LaunchWords) -> Result<(), WordRefusal> {
+        if let Some(group) = &words.group {
+            check_form(Word::Group, group)?;
+        }
+        let Some(name) = &words.name else { return Ok(()) };
+        check_form(Word::Name, name)?;
+        self.check_free(name, None)
+    }
+
+    /// Writes the words of a launch once its session is known. A launch whose words cannot be written has
+    /// succeeded all the same, so the reason becomes a fault of the launch.
+    pub(super) fn remember_words(&self, started: &mut StartedSession, words: &LaunchWords) {
+        let given = [(Word::Name, words.name.as_deref()), (Word::Group, words.group.as_deref())];
+        let given: Vec<_> = given.into_iter().filter(|(_, value)| value.is_some()).collect();
+        if given.is_empty() {
+            return;
+        }
+        let why = match self.subject_of(started) {
+            Some(subject) => names::write(&self.host, &subject, &given).err(),
+            None => return,
+        };
+        started.launched.faults.extend(why.map(|why| Fault {
+            adapter: OWN_SOURCE,
+            root: None,
+            code: FaultCode::Unreadable,
+            message: format!("the session's name and group are kept only with its run: {why}"),
+        }));
+    }
+
+    /// Returns the session of a launch with its home. If its record is not there yet, the home is the first
+    /// that the agent has.
+    fn subject_of(&self, started: &StartedSession) -> Option<Subject> {
+        if let Some(target) = self.find_started(started) {
+            return Subject::of(&target);
+        }
+        let adapter = started.adapter.name();
+        let roots = roots_of(self, adapter, self.host.deadlines.live).rows;
+        let (root, session) = (roots.first()?.label(), started.launched.session.clone());
+        Some(Subject { adapter: adapter.to_owned(), root, session })
+    }
+
+    /// Checks that a name means no other session: neither by an id nor as the name of a live one.
+    fn check_free(&self, name: &str, own: Option<&Subject>) -> Result<(), WordRefusal> {
+        if name.chars().count() >= PREFIX_CHARS && is_session_id(name) {
+            let begun = begin_with(self, name).into_iter().next();
+            if let Some(session) = begun.map(Box::new) {
+                return Err(WordRefusal::BeginsId { text: name.to_owned(), session });
+            }
+        }
+        let live = self.list(&Query { resting: true, ..Query::default() }).sessions;
+        let is_taken = |session: &Session| {
+            session.name.as_deref() == Some(name) && Subject::of(&session.target()).as_ref() != own
+        };
+        match live.into_iter().find(is_taken).map(Box::new) {
+            Some(session) => Err(WordRefusal::Taken { name: name.to_owned(), session }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Checks the rules that a text must keep to by itself.
+fn check_form(word: Word, text: &str) -> Result<(), WordRefusal> {
+    let why = match broken_rule(text) {
+        None if word == Word::Name => broken_rule_of_names(text),
+        why => why,
+    };
+    let malformed = |why| WordRefusal::Malformed { word, text: text.to_owned(), why };
+    why.map_or(Ok(()), |why| Err(malformed(why)))
+}
+
+fn broken_rule(text: &str) -> Option<&'static str> {
+    if text.trim().is_empty() {
+        return Some("it is empty");
+    }
+    if text.trim() != text {
+        return Some("it begins or ends with a space");
+    }
+    if text.chars().any(|c| c.is_control() || is_harmful(c)) {
+        return Some("it has characters that cannot be shown on one line");
+    }
+    (text.chars().count() > MAX_WORD_CHARS).then_some("it is longer than 64 characters")
+}
+
+/// A name must not look like another way to write a session: a pid, a path, `@last`, `adapter:id`, a flag.
+fn broken_rule_of_names(text: &str) -> Option<&'static str> {
+    if text.bytes().all(|b| b.is_ascii_digit()) {
+        return Some("it has only digits, which mean a pid");
+    }
+    if text.starts_with(['/', '.', '~']) {
+        return Some("it begins like a path");
+    }
+    if text.starts_with('@') {
+        return Some("a leading `@` is kept for words like @last");
+    }
+    if text.starts_with('-') {
+        return Some("it begins like a flag");
+    }
+    text.contains(':').then_some("a `:` is kept for adapter:id")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_keep_to_the_rules() {
+        let name = |text: &str| check_form(Word::Name, text).is_ok();
+        let group = |text: &str| check_form(Word::Group, text).is_ok();
+        for text in ["painter", "two words", "a", "1a", "v1.2", "größe", "x@y"] {
+            assert!(name(text) && group(text), "{text}");
+        }
+        for text in ["123", "/x", ".", "~x", "@last", "demo:x", "-x"] {
+            assert!(!name(text) && group(text), "{text}");
+        }
+        let long = "x".repeat(MAX_WORD_CHARS + 1);
+        for text in ["", " ", "a\nb", "a\u{1b}[1m", "a\u{202e}b", " a", "a ", &long] {
+            assert!(!name(text) && !group(text), "{text:?}");
+        }
+    }
+}

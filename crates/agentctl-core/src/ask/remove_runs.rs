@@ -1,0 +1,81 @@
+//! The order `rm`: remove the runs of one session. The session's own record is the agent's and stays.
+
+use super::runs::remove_folders;
+use super::{Fleet, NotOne, PruneDocument, PruneError, ResolvedTarget};
+use crate::fleet::session_of;
+use crate::model::SCHEMA_VERSION;
+use crate::names::Subject;
+use crate::runs::{Run, Runs};
+
+/// Why the runs of a session were not removed.
+#[derive(Debug)]
+pub enum RunsNotRemoved {
+    /// The text names neither a single session nor a run.
+    NotOne(NotOne),
+    /// The session lives.
+    Live {
+        /// The session, or the text that names its process.
+        session: String,
+    },
+    /// The session was not launched from here, or its runs are gone already.
+    NoRun {
+        /// The session.
+        session: String,
+    },
+    /// The agent of a run, or a hook of it, may still be at work.
+    Running {
+        /// The run.
+        run: String,
+    },
+    /// The folder of a run cannot be removed, or the runs cannot be listed.
+    Failed(PruneError),
+}
+
+impl Fleet {
+    /// Removes the runs of the session that a text names. A session that no source knows any more is named by
+    /// its whole id, and a run without a session by its own.
+    pub fn remove_runs(&self, text: &str) -> Result<PruneDocument, RunsNotRemoved> {
+        let subject = match self.target(text) {
+            Ok(ResolvedTarget { target, .. }) => {
+                let session = self.inspect(&target).session;
+                if session.is_none_or(|session| session.status.is_live()) {
+                    return Err(RunsNotRemoved::Live { session: text.to_owned() });
+                }
+                Subject::of(&target)
+            }
+            Err(NotOne::Nothing) => None,
+            Err(not_one) => return Err(RunsNotRemoved::NotOne(not_one)),
+        };
+        let runs = self.runs_of(subject.as_ref(), text).map_err(RunsNotRemoved::Failed)?;
+        match (&subject, runs.is_empty()) {
+            (Some(subject), true) => {
+                return Err(RunsNotRemoved::NoRun { session: subject.session.clone() });
+            }
+            (None, true) => return Err(RunsNotRemoved::NotOne(NotOne::Nothing)),
+            _ => {}
+        }
+        let works = |run: &&Run| run.over(&self.host).is_none() || run.is_attended(&self.host);
+        if let Some(run) = runs.iter().find(works) {
+            return Err(RunsNotRemoved::Running { run: run.id.clone() });
+        }
+        let pruned = self.run_rows(&runs);
+        remove_folders(&runs).map_err(RunsNotRemoved::Failed)?;
+        let bytes = pruned.iter().map(|run| run.bytes).sum();
+        Ok(PruneDocument { schema_version: SCHEMA_VERSION, dry_run: false, pruned, bytes })
+    }
+
+    fn runs_of(&self, subject: Option<&Subject>, text: &str) -> Result<Vec<Run>, PruneError> {
+        let mut runs = Runs::of(&self.host).all().map_err(PruneError::Unlisted)?;
+        runs.retain(|run| {
+            let Some(spec) = run.spec() else { return run.id == text };
+            let session = session_of(self, run, &spec);
+            match subject {
+                Some(subject) => {
+                    spec.adapter == subject.adapter && session.as_ref() == Some(&subject.session)
+                }
+                None => run.id == text || session.as_deref() == Some(text),
+            }
+        });
+        Ok(runs)
+    }
+}

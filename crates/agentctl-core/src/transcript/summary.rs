@@ -1,0 +1,85 @@
+//! Facts about a whole conversation that `status` shows: the number of turns, the last answer, the context used
+//! and the branch.
+//!
+//! The prompts are counted in one pass over all lines, most of which adapters reject by their first bytes. The
+//! other facts are read backwards from the end, at most [`MAX_LINES_BACK`] lines.
+
+use super::{Transcript, TranscriptError};
+use crate::model::{Message, Role, Tokens};
+
+/// Number of lines that are read from the end.
+const MAX_LINES_BACK: usize = 2000;
+
+/// Facts about a conversation. A fact that the conversation does not tell is `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// How many prompts it has.
+    pub turns: Option<u64>,
+    /// The last message of the model that has text.
+    pub last_answer: Option<Message>,
+    /// The tokens that the last model call had as its context, and its answer.
+    pub context_tokens: Option<u64>,
+    /// The most tokens that the model takes, where the agent writes it.
+    pub context_window: Option<u64>,
+    /// The git branch, where the agent writes it.
+    pub branch: Option<String>,
+}
+
+impl Transcript {
+    /// Reads the facts about the conversation as a whole, and moves to the end.
+    pub fn summary(&mut self) -> Result<Summary, TranscriptError> {
+        let mut summary = Summary::default();
+        let (mut turns, mut last_prompt, mut is_first) = (0, None, true);
+        self.forward(&mut |adapter, line| {
+            if std::mem::take(&mut is_first) {
+                summary.branch = adapter.line_facts(line).branch;
+            }
+            let Some(prompt) = adapter.prompt(line) else { return };
+            // The parts of one message share its id.
+            if prompt.id.is_none() || prompt.id != last_prompt {
+                turns += 1;
+            }
+            last_prompt = prompt.id;
+        })?;
+        summary.turns = Some(turns);
+        self.read_back(&mut summary)?;
+        Ok(summary)
+    }
+
+    fn read_back(&mut self, summary: &mut Summary) -> Result<(), TranscriptError> {
+        let mut branch = None;
+        let mut lines = 0;
+        self.back(&mut |adapter, line| {
+            let facts = adapter.line_facts(line);
+            branch = branch.take().or(facts.branch);
+            summary.context_window = summary.context_window.or(facts.context_window);
+            summary.context_tokens = summary.context_tokens.or(facts.context_tokens);
+            for message in adapter.messages(line).into_iter().rev() {
+                if message.role != Role::Assistant {
+                    continue;
+                }
+                let used = message.usage.map(context_of).filter(|used| *used > 0);
+                summary.context_tokens = summary.context_tokens.or(used);
+                if summary.last_answer.is_none() && has_text(&message) {
+                    summary.last_answer = Some(message);
+                }
+            }
+            lines += 1;
+            let is_complete = summary.last_answer.is_some()
+                && summary.context_tokens.is_some()
+                && (branch.is_some() || summary.branch.is_some());
+            lines < MAX_LINES_BACK && !is_complete
+        })?;
+        summary.branch = branch.or(summary.branch.take());
+        Ok(())
+    }
+}
+
+fn context_of(usage: Tokens) -> u64 {
+    let Tokens { input, output, cache_read, cache_write } = usage;
+    [output, cache_read, cache_write].into_iter().fold(input, u64::saturating_add)
+}
+
+fn has_text(message: &Message) -> bool {
+    message.text.as_deref().is_some_and(|text| !text.trim().is_empty())
+}
