@@ -77,6 +77,7 @@ fn appended_lines_are_shown_once_they_are_complete() {
     sandboxed(|| {
         let home = home();
         let id = launched(&home, "w", &["-p", "paint [[ask:Which colour?]]"]);
+        assert_eq!(home.run(&["wait", &id]).code, Some(10));
         let mut child = follower(&home, &["logs", &id, "-f", "--json", "-n", "1"]);
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut next = || -> Value {
