@@ -3,11 +3,13 @@
 //! Answers come from `agentctl_core::ask` as data. This room turns their failures into sentences with exit
 //! codes, ages into a few characters, and messages into typed lines that each interface paints its own way. The
 //! feed tells an interface that shows changes when to draw again; the stream of events and the list of sessions
-//! ask the daemon, or look without it.
+//! ask the daemon, or look without it. Lists have named fields, for templates, sorting and tables.
 
+mod changes;
 mod conversation;
 mod doctor;
 mod end;
+mod event_line;
 mod event_stream;
 mod failed_launch;
 mod failed_orders;
@@ -15,6 +17,7 @@ mod feed;
 mod follow;
 mod fuses;
 mod holders;
+mod listing;
 mod notification;
 mod output_line;
 mod refused_word;
@@ -29,20 +32,27 @@ mod tmux;
 mod unresolved;
 mod waited;
 
+pub use self::changes::ListChanges;
 pub use self::conversation::{
     Conversation, Line, LineKind, SessionLabel, Span, SpanStyle, View, messages_by_time,
     session_labels,
 };
 pub use self::doctor::doctor_context;
 pub use self::end::{session_ended, session_waits};
-pub use self::event_stream::{EventItem, EventRequest, EventStream};
+pub use self::event_line::event_line;
+pub use self::event_stream::{EventItem, EventRequest, EventStream, EventSubject};
 pub use self::failed_launch::{launch_remark, not_started, unseen_after_launch};
 pub use self::failed_orders::{fuse_not_changed, not_locked, not_pruned};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
 pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name, fuse_target};
 pub use self::holders::holder_text;
-pub use self::notification::{NewlyWaiting, NotificationText, TerminalSequence, is_notified};
+pub use self::listing::{
+    Arrangement, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow, ListRow, RowContext,
+    RunListRow, SortKey, Template, TemplateError, TextTable, UnknownField, columns_table,
+    field_names, session_argument,
+};
+pub use self::notification::{NotificationText, TerminalSequence, is_notified};
 pub use self::output_line::{OutputKind, OutputLine};
 pub use self::refused_word::{not_named, refused_word};
 pub use self::sentences::{

@@ -1,5 +1,7 @@
 //! Renders sessions as a table that fits the terminal. Thousands of rows are rendered on all cores.
 
+mod fields;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
@@ -14,11 +16,15 @@ use crate::parallel::in_parts;
 use crate::text::{columns, fit, fit_path, in_one_line, with_tilde};
 use crate::ui::{Canvas, Ui};
 
+pub use self::fields::{FIELDS_BEYOND_THE_TABLE, SessionRow};
+
 /// Number of columns. The first one, NAME, is left out of a table in which no session has a name.
 const COLUMNS: usize = 7;
 const HEADER: [&str; COLUMNS] = ["NAME", "STATUS", "AGENT", "ID", "ACTIVE", "DIRECTORY", "WHAT"];
 const NAME: usize = 0;
 const STATUS: usize = 1;
+const AGENT: usize = 2;
+const ACTIVE: usize = 4;
 const DIRECTORY: usize = 5;
 const WHAT: usize = 6;
 /// Widest column of names on a terminal.
@@ -29,11 +35,28 @@ const ROWS_PER_BATCH: usize = 16_384;
 
 type Cells<'a> = [Cow<'a, str>; COLUMNS];
 
+/// How a table of sessions is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct TableForm {
+    /// The properties of the output.
+    pub canvas: Canvas,
+    /// Whether there is a heading.
+    pub has_headers: bool,
+    /// Whether ids are whole.
+    pub has_whole_ids: bool,
+}
+
+impl From<Canvas> for TableForm {
+    fn from(canvas: Canvas) -> Self {
+        Self { canvas, has_headers: true, has_whole_ids: false }
+    }
+}
+
 /// Renders sessions as aligned lines. On a terminal they fit its width; piped they are not cut.
 #[must_use]
-pub fn drawn(canvas: Canvas, host: &Host, sessions: &Rows) -> String {
+pub fn drawn(form: impl Into<TableForm>, host: &Host, sessions: &Rows) -> String {
     let mut text = String::new();
-    let done = draw(canvas, host, sessions, &mut |part| {
+    let done = draw(form.into(), host, sessions, &mut |part| {
         text.push_str(part);
         Ok(())
     });
@@ -43,7 +66,7 @@ pub fn drawn(canvas: Canvas, host: &Host, sessions: &Rows) -> String {
 
 /// Renders sessions like [`drawn`], and passes the text on in parts.
 pub fn draw(
-    canvas: Canvas,
+    form: TableForm,
     host: &Host,
     sessions: &Rows,
     write: &mut dyn FnMut(&str) -> io::Result<()>,
@@ -51,8 +74,9 @@ pub fn draw(
     if sessions.is_empty() {
         return Ok(());
     }
-    let parts = parts(host, sessions);
-    let mut widths = HEADER.map(columns);
+    let canvas = form.canvas;
+    let parts = parts(form, host, sessions);
+    let mut widths = if form.has_headers { HEADER.map(columns) } else { [1; COLUMNS] };
     for part in &parts {
         for (width, other) in widths.iter_mut().zip(part.widths) {
             *width = (*width).max(other);
@@ -62,12 +86,16 @@ pub fn draw(
         widths[NAME] = 0;
     }
     if let Some(total) = canvas.width {
+        let what = widths[WHAT];
         shrink(&mut widths, total);
+        leave_out(&mut widths, what, total);
     }
-    let mut text = String::new();
-    let bold = Style::new().bold();
-    line(&mut text, canvas, &HEADER, &widths, [bold, bold]);
-    write(&text)?;
+    if form.has_headers {
+        let mut text = String::new();
+        let bold = Style::new().bold();
+        line(&mut text, canvas, &HEADER, &widths, [bold, bold]);
+        write(&text)?;
+    }
     // A part is dropped once it is drawn: cells and text of many sessions are not in memory together.
     for part in parts {
         for first in (0..part.rows.len()).step_by(ROWS_PER_BATCH) {
@@ -87,16 +115,14 @@ pub fn draw(
 }
 
 /// Makes the cells of all rows, on all cores.
-fn parts(host: &Host, sessions: &Rows) -> Vec<Part> {
+fn parts(form: TableForm, host: &Host, sessions: &Rows) -> Vec<Part> {
     let depths = depths(sessions);
     let now = host.now();
     in_parts(sessions.len(), |range| {
         let mut part = Part::default();
         for (at, session) in range.filter_map(|at| Some((at, sessions.get(at)?))) {
-            part.push(
-                session.status,
-                &cells((host, now), &session, depths[at], sessions.short_id(at)),
-            );
+            let id = if form.has_whole_ids { sessions.id(at) } else { sessions.short_id(at) };
+            part.push(session.status, &cells((host, now), &session, depths[at], id));
         }
         part
     })
@@ -149,8 +175,7 @@ fn line(
     widths: &[usize; COLUMNS],
     [first, rest]: [Style; 2],
 ) {
-    let shown = row.iter().zip(widths).enumerate();
-    for (index, (cell, width)) in shown.filter(|(index, _)| *index != NAME || widths[NAME] > 0) {
+    for (index, (cell, width)) in row.iter().zip(widths).enumerate().filter(|(_, (_, w))| **w > 0) {
         let cell = if cell.is_empty() { &"-" } else { cell };
         let last = index + 1 == row.len();
         let text = match (canvas.width, index) {
@@ -179,17 +204,39 @@ fn shrink(widths: &mut [usize; COLUMNS], total: usize) {
     widths[WHAT] = widths[WHAT].min(room.saturating_sub(directory).max(8));
 }
 
+/// Leaves out columns of a table that is too wide for the terminal, or whose last column would be too narrow to be
+/// read: `what` is the width that it needs. No line is wrapped.
+fn leave_out(widths: &mut [usize; COLUMNS], what: usize, total: usize) {
+    const LEFT_OUT: [usize; 4] = [ACTIVE, DIRECTORY, AGENT, NAME];
+    const READABLE: usize = 14;
+    let used = |widths: &[usize; COLUMNS]| {
+        let shown = widths.iter().filter(|width| **width > 0);
+        shown.map(|width| width + 2).sum::<usize>().saturating_sub(2)
+    };
+    for column in LEFT_OUT {
+        if used(widths) <= total && widths[WHAT] >= what.min(READABLE) {
+            break;
+        }
+        widths[column] = 0;
+        // The last column takes the room, as far as it needs it.
+        let room = total.saturating_sub(used(widths));
+        widths[WHAT] = (widths[WHAT] + room).min(what.max(widths[WHAT]));
+    }
+    let too_much = used(widths).saturating_sub(total);
+    widths[WHAT] = widths[WHAT].saturating_sub(too_much).max(1);
+}
+
 fn cells<'a>(
     (host, now): (&Host, Time),
     session: &'a Session,
     depth: usize,
-    short_id: Option<&'a str>,
+    shown_id: Option<&'a str>,
 ) -> Cells<'a> {
     let status = match session.status {
         Status::Waiting => "! waiting",
         other => other.word(),
     };
-    let id: Cow<'_, str> = match (short_id, session.pid) {
+    let id: Cow<'_, str> = match (shown_id, session.pid) {
         (Some(id), _) => in_one_line(id),
         (None, Some(pid)) => format!("pid {pid}").into(),
         (None, None) => "-".into(),

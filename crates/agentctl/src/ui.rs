@@ -1,6 +1,7 @@
 //! The only room that prints: data on stdout, messages on stderr. Colour is never the only carrier of meaning.
 
 mod pager;
+mod screen;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -8,6 +9,7 @@ use agentctl_core::model::{Fault, Status};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
+pub use self::screen::{Screen, ScreenCalls};
 use crate::text::{SafeJson, clean, clean_drawn, safe_json};
 
 /// The properties of the output that a table is drawn for.
@@ -30,6 +32,18 @@ impl Canvas {
             out.push_str(text);
         }
     }
+}
+
+/// When colour is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ColourChoice {
+    /// On a terminal, unless the environment says otherwise.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
 }
 
 /// stdout and stderr.
@@ -72,6 +86,15 @@ impl Ui {
     pub fn measure_again(&mut self) {
         if !self.has_fixed_width {
             self.width = measured_width().unwrap_or(self.width);
+        }
+    }
+
+    /// Uses colour as the user asked for with `--color`.
+    pub fn set_colour(&mut self, choice: ColourChoice) {
+        match choice {
+            ColourChoice::Auto => {}
+            ColourChoice::Always => self.colour = true,
+            ColourChoice::Never => self.colour = false,
         }
     }
 
@@ -164,9 +187,19 @@ impl Ui {
         self.out.write_all(text.as_bytes())
     }
 
-    /// Clears the terminal.
-    pub fn clear_screen(&mut self) -> io::Result<()> {
-        self.out.write_all(b"\x1b[H\x1b[2J")
+    /// Says whether stdout is a terminal that has an alternate screen.
+    #[must_use]
+    pub fn has_screen(&self) -> bool {
+        self.terminal && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    }
+
+    /// Draws lines on a screen, neutralised as [`Ui::line`] does.
+    pub fn draw_screen(&mut self, screen: &Screen, lines: &[String]) -> io::Result<()> {
+        self.out.flush()?;
+        let clean = |line: &String| {
+            if self.colour { clean_drawn(line).into_owned() } else { clean(line).into_owned() }
+        };
+        screen.draw(&lines.iter().map(clean).collect::<Vec<_>>())
     }
 
     /// Writes bytes unchanged. Only for output of this program itself, and for an agent's own lines that another

@@ -82,9 +82,14 @@ fn put_in_order<T>(sessions: &mut [T], mut places: Vec<usize>) {
     }
 }
 
-/// The order of the contract: what needs a person first, then the newest.
+/// The order of the contract: what needs a person first, then the newest. Ended sessions are ordered by time
+/// alone: a failure of last week does not come before the end of today.
 fn order<T: Placed>(a: &T, b: &T) -> std::cmp::Ordering {
-    let by_rank = a.rank().cmp(&b.rank());
+    let rank = |row: &T| {
+        let (status, newest) = row.rank();
+        (if status.is_live() { status } else { Status::Stopped }, newest)
+    };
+    let by_rank = rank(a).cmp(&rank(b));
     by_rank.then_with(|| (a.id(), a.pid()).cmp(&(b.id(), b.pid())))
 }
 

@@ -24,7 +24,7 @@ use crate::model::{
 };
 
 /// One row, packed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Packed {
     adapter: InternedName,
     pub(super) status: Status,
@@ -344,6 +344,21 @@ impl Rows {
     #[must_use]
     pub fn get(&self, at: usize) -> Option<Session> {
         self.packed.get(at).map(Packed::unpack)
+    }
+
+    /// Returns the rows at these places, in this order; a place that does not exist is left out.
+    #[must_use]
+    pub fn at(self, places: &[usize]) -> Self {
+        let mut rows: Vec<Option<Packed>> = self.packed.into_iter().map(Some).collect();
+        let taken = places.iter().filter_map(|at| rows.get_mut(*at)?.take());
+        Self { packed: taken.collect(), faults: self.faults }
+    }
+
+    /// Returns copies of the rows at these places, in this order, without faults.
+    #[must_use]
+    pub fn picked(&self, places: &[usize]) -> Self {
+        let picked = places.iter().filter_map(|at| self.packed.get(*at).cloned());
+        Self { packed: picked.collect(), faults: Vec::new() }
     }
 
     /// Returns the session id of one row.

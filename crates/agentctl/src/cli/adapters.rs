@@ -2,65 +2,59 @@
 
 use std::process::ExitCode;
 
-use agentctl_core::ask::Fleet;
+use agentctl_core::ask::{AdapterRow, Fleet};
+use agentctl_core::host::Host;
 use clap::Args;
 
+use super::shape::{Form, Shape, ShapeArgs};
+use crate::face::{CONTROL_COLUMNS, RowContext, columns_table};
 use crate::failure::Outcome;
-use crate::text::in_one_line;
+use crate::text::wrap;
 use crate::ui::Ui;
 
 /// Show the agents supported and what is known of each
+///
+/// The first table says what agentctl reads of each agent, the second what `--permissions` of `launch` means
+/// for it, and the last lines how `stop` ends it.
 #[derive(Args)]
 pub(super) struct AdaptersArgs {
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 pub(super) fn cmd_adapters(ui: &mut Ui, fleet: &Fleet, args: &AdaptersArgs) -> Outcome {
-    let document = fleet.adapters();
-    if args.json {
-        ui.json(&document)?;
-        return Ok(ExitCode::SUCCESS);
+    let (host, shape) = (&fleet.host, args.shape.shape::<AdapterRow>()?);
+    let mut document = fleet.adapters();
+    shape.arrange(host, &mut document.adapters);
+    shape.print(ui, host, &document.adapters, &document)?;
+    if matches!(shape.form, Form::Table) && shape.has_headers {
+        show_control(ui, host, &shape, &document.adapters)?;
     }
-    let rows = document.adapters;
-    let yes = |b: bool| if b { "yes" } else { "-" };
-    ui.line("AGENT        INSTALLED  LIVE  HISTORY  TOKENS  COST  SUBAGENTS  WAITING")?;
-    for row in &rows {
-        let installed = match (&row.version, row.installed) {
-            (Some(version), true) => in_one_line(version),
-            (None, true) => "yes".into(),
-            _ => "-".into(),
-        };
-        ui.line(&format!(
-            "{:<11}  {:<9}  {:<4}  {:<7}  {:<6}  {:<4}  {:<9}  {}",
-            row.name,
-            installed,
-            yes(row.live),
-            yes(row.history),
-            yes(row.tokens),
-            yes(row.cost),
-            yes(row.subagents),
-            row.waiting
-        ))?;
-    }
-    ui.line("")?;
-    ui.line("AGENT        FORK  --permissions edits            --permissions bypass")?;
-    for row in &rows {
-        let Some(can) = &row.control else { continue };
-        ui.line(&format!(
-            "{:<11}  {:<4}  {:<29}  {}",
-            row.name,
-            yes(can.fork),
-            can.edits,
-            can.bypass
-        ))?;
-    }
-    ui.line("")?;
-    for row in &rows {
-        let how = row.control.as_ref().map_or("not from here", |can| can.stop.as_str());
-        ui.line(&format!("stop {:<11}  {how}", row.name))?;
-    }
-    ui.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn show_control(
+    ui: &mut Ui,
+    host: &Host,
+    shape: &Shape<AdapterRow>,
+    rows: &[AdapterRow],
+) -> std::io::Result<()> {
+    let context = RowContext { host, now: host.now() };
+    let controlled = rows.iter().filter(|row| row.control.is_some());
+    let table = columns_table(&context, CONTROL_COLUMNS, controlled);
+    ui.line("")?;
+    ui.drawn(&table.draw(shape.canvas(ui), true))?;
+    ui.line("")?;
+    let names = rows.iter().map(|row| row.name.len()).max().unwrap_or_default();
+    for row in rows {
+        let how = row.control.as_ref().map_or("not from here", |can| can.stop.as_str());
+        let indent = "stop ".len() + names + 2;
+        let room =
+            shape.canvas(ui).width.map_or(usize::MAX, |all| all.saturating_sub(indent).max(20));
+        for (at, line) in wrap(how, room).iter().enumerate() {
+            let name = if at == 0 { format!("stop {}", row.name) } else { String::new() };
+            ui.line(&format!("{name:<indent$}{line}"))?;
+        }
+    }
+    ui.flush()
 }

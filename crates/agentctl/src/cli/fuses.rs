@@ -4,17 +4,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{ExtendFuseRequest, Fleet, FuseRequest, FuseSelector, MAX_COMMAND_BYTES};
-use agentctl_core::fleet::{shortened, unique_prefixes};
-use agentctl_core::fuses::{Action, Conditions, Fuse, FuseState};
+use agentctl_core::fuses::{Action, Conditions};
 use agentctl_core::host::Host;
-use anstyle::{AnsiColor, Style};
 use clap::{Args, Subcommand};
 
-use super::table;
+use super::shape::ShapeArgs;
 use crate::config::{Loaded, Span};
 use crate::face::{
-    FuseSet, age, extend_fuse, fuse_actions, fuse_conditions, fuse_name, fuse_not_changed,
-    fuse_target, local_minute, set_fuse,
+    FuseListRow, FuseSet, age, extend_fuse, fuse_actions, fuse_conditions, fuse_name,
+    fuse_not_changed, local_minute, set_fuse,
 };
 use crate::failure::Outcome;
 use crate::session_table;
@@ -134,9 +132,8 @@ impl WhichArgs {
 /// was cut short is not repeated, and is shown for a week or until `agentctl fuse cancel`.
 #[derive(Args)]
 pub(super) struct FusesArgs {
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 fn action(text: &str) -> Result<Action, String> {
@@ -215,18 +212,19 @@ fn cmd_cancel(ui: &mut Ui, fleet: &Fleet, args: CancelArgs) -> Outcome {
 }
 
 pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome {
-    let host = &fleet.host;
-    let report = fleet.fuses();
-    if args.json {
-        ui.json(&report)?;
-    } else if report.fuses.is_empty() {
+    let (host, shape) = (&fleet.host, args.shape.shape::<FuseListRow>()?);
+    let mut report = fleet.fuses();
+    let mut rows =
+        FuseListRow::all(fleet, std::mem::take(&mut report.fuses), shape.shows_short_ids());
+    shape.arrange(host, &mut rows);
+    report.fuses = rows.iter().map(|row| row.fuse.clone()).collect();
+    if rows.is_empty() && !shape.is_for_programs() {
         let whole = report.faults.is_empty();
         ui.note(if whole { "no fuse is set" } else { "no fuse could be shown" });
     } else {
-        for line in lines(ui, fleet, &report.fuses) {
-            ui.line(&line)?;
-        }
-        ui.flush()?;
+        shape.print(ui, host, &rows, &report)?;
+    }
+    if !shape.is_for_programs() {
         for fuse in &report.fuses {
             if let Some(note) = &fuse.note {
                 ui.warn(&format!("{}: {note}", fuse_name(host, fuse)));
@@ -255,30 +253,4 @@ fn say(ui: &mut Ui, host: &Host, what: &str, set: &FuseSet) -> Outcome {
         ui.warn_fault(fault);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-const HEADER: [&str; 5] = ["ID", "EXPIRES", "WHEN", "TARGET", "THEN"];
-
-fn lines(ui: &Ui, fleet: &Fleet, fuses: &[Fuse]) -> Vec<String> {
-    let (host, now) = (&fleet.host, fleet.host.now());
-    let ids: Vec<&str> = fuses.iter().map(|fuse| fuse.id.as_str()).collect();
-    let sessions: Vec<&str> =
-        fuses.iter().map(|fuse| fuse.session.as_deref().unwrap_or_default()).collect();
-    let sessions = shortened(fleet, &sessions);
-    let cells = |((fuse, id), session): ((&Fuse, &str), &String)| {
-        let (style, expires) = match (fuse.state, fuse.due_at) {
-            (FuseState::Burning, Some(at)) if at > now => (Style::new(), age(at, now)),
-            (FuseState::Burning, Some(_)) => (AnsiColor::Yellow.on_default(), "due".to_owned()),
-            (FuseState::Burning, None) => (Style::new(), "-".to_owned()),
-            (state, _) => (AnsiColor::Yellow.on_default(), state.word().to_owned()),
-        };
-        let label = fuse.label.as_ref().map(|l| format!(" · {l}")).unwrap_or_default();
-        let then = one_line(&format!("{}{label}", fuse_actions(fuse)));
-        let session = fuse.session.as_ref().map(|_| session.clone());
-        let target = fuse_target(host, &Fuse { session, ..fuse.clone() });
-        (style, [id.to_owned(), expires, fuse_conditions(fuse), target, then])
-    };
-    let ids = unique_prefixes(&ids);
-    let rows: Vec<_> = fuses.iter().zip(ids).zip(&sessions).map(cells).collect();
-    table::lines(ui, HEADER, &rows)
 }

@@ -1,8 +1,9 @@
 //! `agentctl list`: what lives, and on request what has ended.
 
+mod view;
 mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::ask::Fleet;
@@ -11,10 +12,13 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Status, Time};
 use clap::{Args, ValueEnum};
 
-use crate::face::{NoBeginning, SessionList, beginning, session_list};
+use super::shape::{Form, Shape, ShapeArgs};
+use crate::face::{
+    Field, FieldValue, NoBeginning, RowContext, SessionList, SortKey, beginning, session_list,
+};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::session_table;
-use crate::ui::Ui;
+use crate::session_table::{self, FIELDS_BEYOND_THE_TABLE, SessionRow, TableForm};
+use crate::ui::{Canvas, Ui};
 
 /// `list -a` goes back this far.
 pub(super) const USUAL_HISTORY: &str = "7d";
@@ -28,8 +32,8 @@ pub(super) struct ListArgs {
     /// Add sessions that have ended (active in the last 7 days)
     #[arg(short, long)]
     all: bool,
-    /// With -a: how far back: a span (30d), a date (2026-11-01), or `all`
-    #[arg(long, value_name = "WHEN", requires = "all")]
+    /// How far back ended sessions are added: a span (30d), a date (2026-11-01), or `all`; implies -a
+    #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Only this agent
     #[arg(long, value_name = "NAME", value_parser = adapter_name)]
@@ -46,16 +50,16 @@ pub(super) struct ListArgs {
     /// Show subagents under their parent
     #[arg(long)]
     tree: bool,
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
-    /// Print the list again whenever something changes, until interrupted
-    #[arg(long)]
+    /// Show the list again whenever something changes: on a terminal on a screen of its own until `q`,
+    /// otherwise as a new list when more than an age has changed
+    #[arg(short, long)]
     watch: bool,
     /// With --watch, on a terminal: ring its bell and show a notification (OSC 9 or 777) when a session begins to
     /// wait
     #[arg(long, requires = "watch")]
     bell: bool,
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -91,31 +95,48 @@ pub(super) fn adapter_name(text: &str) -> Result<String, String> {
 
 pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
     let host = &fleet.host;
-    let query = query(host, args)?;
+    let shape = args.shape.shape::<SessionRow>()?;
+    let query = query(host, args, &shape)?;
     if args.watch {
-        return watch::watch(ui, fleet, args, &query);
+        return watch::watch(ui, fleet, args, &Watched { query, shape });
     }
-    let SessionList { rows: listing, warning } = session_list(fleet, &query);
+    let SessionList { rows, warning } = session_list(fleet, &query);
     if let Some(warning) = warning {
         ui.warn(&warning);
     }
-    show(ui, host, args, &listing)?;
+    let listing = arranged(host, &shape, rows);
+    show(ui, host, (args, &shape), &listing)?;
     let code = super::answered(ui, &listing.faults);
     // The process ends now: giving back thousands of rows one by one would only delay it.
     std::mem::forget(listing);
     Ok(code)
 }
 
-fn query(host: &Host, args: &ListArgs) -> Result<Query, Failure> {
+/// A list that is shown again and again: its filter, and its form.
+struct Watched {
+    query: Query,
+    shape: Shape<SessionRow>,
+}
+
+/// Sorts and cuts the rows, if that was asked for. Each row is unpacked only to read its key.
+fn arranged(host: &Host, shape: &Shape<SessionRow>, rows: Rows) -> Rows {
+    let context = RowContext { host, now: host.now() };
+    let value = |at: usize, field: &Field<SessionRow>| {
+        let row = rows.get(at).map(SessionRow::alone);
+        row.map_or(FieldValue::Missing, |row| (field.value)(&context, &row))
+    };
+    match shape.arrangement.places(rows.len(), value) {
+        Some(places) => rows.at(&places),
+        None => rows,
+    }
+}
+
+fn query(host: &Host, args: &ListArgs, shape: &Shape<SessionRow>) -> Result<Query, Failure> {
     let ended = args.status.iter().any(|s| !Status::from(*s).is_live());
-    let all = args.all || ended;
+    let all = args.all || args.since.is_some() || ended;
     let since = args.since.as_deref().unwrap_or(USUAL_HISTORY);
     let since_ms = if all { self::since(host, since)?.map(Time::millis) } else { None };
-    let cwd = args.cwd.as_ref().map(|dir| match std::fs::canonicalize(dir) {
-        Ok(real) => real.to_string_lossy().into_owned(),
-        // A directory that is gone may still have sessions.
-        Err(_) => dir.to_string_lossy().into_owned(),
-    });
+    let cwd = args.cwd.as_deref().map(resolved_directory);
     Ok(Query {
         all,
         since_ms,
@@ -125,8 +146,17 @@ fn query(host: &Host, args: &ListArgs) -> Result<Query, Failure> {
         cwd,
         children: args.tree,
         resting: false,
-        for_table: !args.json,
+        for_table: needs_table_fields_only(shape),
     })
+}
+
+/// Returns a directory with links resolved.
+pub(super) fn resolved_directory(directory: &Path) -> String {
+    match std::fs::canonicalize(directory) {
+        Ok(real) => real.to_string_lossy().into_owned(),
+        // A directory that is gone may still have sessions.
+        Err(_) => directory.to_string_lossy().into_owned(),
+    }
 }
 
 /// Reads the value of `--since`; `None` is all history.
@@ -137,18 +167,52 @@ pub(super) fn since(host: &Host, text: &str) -> Result<Option<Time>, Failure> {
     })
 }
 
-fn show(ui: &mut Ui, host: &Host, args: &ListArgs, listing: &Rows) -> Result<(), Failure> {
-    if args.json {
-        return Ok(ui.json(listing)?);
-    }
-    if listing.is_empty() {
+/// Says whether the fields of the plain table are enough: the others are most of the memory of a long list.
+fn needs_table_fields_only(shape: &Shape<SessionRow>) -> bool {
+    let sort = shape.arrangement.sort.as_ref().map(SortKey::name);
+    let form = match &shape.form {
+        Form::Table | Form::Names | Form::Ids => true,
+        Form::WideTable | Form::Json | Form::JsonLines => false,
+        Form::Template(template) => !template.uses(&FIELDS_BEYOND_THE_TABLE),
+    };
+    form && sort.is_none_or(|key| !FIELDS_BEYOND_THE_TABLE.contains(&key))
+}
+
+fn show(
+    ui: &mut Ui,
+    host: &Host,
+    (args, shape): (&ListArgs, &Shape<SessionRow>),
+    listing: &Rows,
+) -> Result<(), Failure> {
+    if listing.is_empty() && !shape.is_for_programs() {
         for line in empty(args, &listing.faults) {
             ui.note(&line);
         }
         return Ok(());
     }
-    session_table::draw(ui.canvas(), host, listing, &mut |part| ui.drawn(part))?;
+    match &shape.form {
+        Form::Json => return Ok(ui.json(listing)?),
+        Form::JsonLines => listing.iter().try_for_each(|session| ui.json_line(&session))?,
+        Form::Table => {
+            let form = table_form(shape, shape.canvas(ui));
+            session_table::draw(form, host, listing, &mut |part| ui.drawn(part))?;
+        }
+        _ => ui.drawn(&drawn(shape, shape.canvas(ui), host, listing))?,
+    }
     Ok(ui.flush()?)
+}
+
+fn table_form(shape: &Shape<SessionRow>, canvas: Canvas) -> TableForm {
+    TableForm { canvas, has_headers: shape.has_headers, has_whole_ids: shape.is_whole }
+}
+
+/// Returns the lines of a list in any form but JSON.
+fn drawn(shape: &Shape<SessionRow>, canvas: Canvas, host: &Host, listing: &Rows) -> String {
+    if matches!(shape.form, Form::Table) {
+        return session_table::drawn(table_form(shape, canvas), host, listing);
+    }
+    let rows: Vec<SessionRow> = SessionRow::all(listing, shape.is_whole).collect();
+    shape.text(canvas, host, rows.iter())
 }
 
 fn empty(args: &ListArgs, faults: &[Fault]) -> Vec<String> {
@@ -163,9 +227,12 @@ fn empty(args: &ListArgs, faults: &[Fault]) -> Vec<String> {
         return vec!["no session matches these filters".into()];
     }
     let names: Vec<_> = ALL.iter().map(|a| a.name()).collect();
-    let what =
-        if args.all { "no session of" } else { "nothing is running: looked for live sessions of" };
-    let next = if args.all {
+    let what = if args.all || args.since.is_some() {
+        "no session of"
+    } else {
+        "nothing is running: looked for live sessions of"
+    };
+    let next = if args.all || args.since.is_some() {
         "`agentctl doctor` shows where we looked; `agentctl demo` starts a few agents to look at"
     } else {
         "`agentctl list --all` shows what has ended; `agentctl demo` shows agents at work"

@@ -5,14 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{Fleet, LockRequest, UnlockRequest};
-use agentctl_core::host::Host;
-use agentctl_core::locks::{Kind as Why, Lock};
-use anstyle::AnsiColor;
+use agentctl_core::locks::Lock;
 use clap::Args;
 
-use super::table;
+use super::shape::ShapeArgs;
 use crate::config::Span;
-use crate::face::{age, holder_text, local_minute, not_locked};
+use crate::face::{local_minute, not_locked};
 use crate::failure::Outcome;
 use crate::session_table;
 use crate::ui::Ui;
@@ -51,9 +49,8 @@ pub(super) struct UnlockArgs {
 /// ended. `manual` is what somebody said with `agentctl lock`.
 #[derive(Args)]
 pub(super) struct LocksArgs {
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 pub(super) fn cmd_lock(ui: &mut Ui, fleet: &Fleet, args: &LockArgs) -> Outcome {
@@ -80,35 +77,14 @@ pub(super) fn cmd_unlock(ui: &mut Ui, fleet: &Fleet, args: &UnlockArgs) -> Outco
 }
 
 pub(super) fn cmd_locks(ui: &mut Ui, fleet: &Fleet, args: &LocksArgs) -> Outcome {
-    let host = &fleet.host;
-    let report = fleet.locks();
-    if args.json {
-        ui.json(&report)?;
-    } else if report.locks.is_empty() {
+    let (host, shape) = (&fleet.host, args.shape.shape::<Lock>()?);
+    let mut report = fleet.locks();
+    shape.arrange(host, &mut report.locks);
+    if report.locks.is_empty() && !shape.is_for_programs() {
         let whole = report.faults.is_empty();
         ui.note(if whole { "nothing is locked or occupied" } else { "no lock could be shown" });
     } else {
-        for line in table(ui, host, &report.locks) {
-            ui.line(&line)?;
-        }
-        ui.flush()?;
+        shape.print(ui, host, &report.locks, &report)?;
     }
     Ok(super::answered(ui, &report.faults))
-}
-
-const HEADER: [&str; 4] = ["KIND", "SINCE", "DIRECTORY", "WHO"];
-
-fn table(ui: &Ui, host: &Host, locks: &[Lock]) -> Vec<String> {
-    let now = host.now();
-    let cells = |lock: &Lock| {
-        let since = lock.holder.since.map_or_else(|| "-".to_owned(), |since| age(now, since));
-        let directory = session_table::directory(host, &lock.directory);
-        let style = match lock.holder.kind {
-            Why::Occupied => AnsiColor::Green.on_default(),
-            Why::Manual => AnsiColor::Yellow.on_default(),
-        };
-        (style, [lock.holder.kind.word().to_owned(), since, directory, holder_text(&lock.holder)])
-    };
-    let rows: Vec<_> = locks.iter().map(cells).collect();
-    table::lines(ui, HEADER, &rows)
 }

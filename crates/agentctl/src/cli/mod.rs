@@ -2,6 +2,7 @@
 
 mod adapters;
 mod attach;
+mod colour;
 mod config;
 mod daemon;
 mod demo;
@@ -18,10 +19,10 @@ mod notify;
 mod resume;
 mod runs;
 mod schema;
+mod shape;
 mod status;
 mod stop;
 mod stream_end;
-mod table;
 mod wait;
 mod why;
 
@@ -46,6 +47,16 @@ use crate::ui::Ui;
 #[derive(Parser)]
 #[command(name = "agentctl", version, propagate_version = true, max_term_width = 100)]
 struct Cli {
+    /// Use colour: on a terminal (auto), always, or never
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        global = true,
+        default_value_t,
+        display_order = 900
+    )]
+    color: colour::ColourArg,
     #[command(subcommand)]
     command: Command,
 }
@@ -97,8 +108,13 @@ enum Command {
 /// Parses and runs one command line.
 pub fn run(args: impl Iterator<Item = OsString>, ui: &mut Ui) -> Outcome {
     let args: Vec<OsString> = args.collect();
-    ui.set_json(args.iter().skip(1).take_while(|a| *a != "--").any(|a| a == "--json"));
-    let cli = match Cli::command().try_get_matches_from(args) {
+    ui.set_json(shape::wants_json(&args));
+    let colour = colour::asked(&args);
+    if let Some(colour) = colour {
+        ui.set_colour(colour);
+    }
+    let command = Cli::command().color(colour.unwrap_or_default().into());
+    let cli = match command.try_get_matches_from(args) {
         Ok(matches) => match Cli::from_arg_matches(&matches) {
             Ok(cli) => cli,
             Err(error) => return usage(ui, &error),

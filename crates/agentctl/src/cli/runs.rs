@@ -2,18 +2,14 @@
 
 use std::process::ExitCode;
 
-use agentctl_core::ask::{
-    Fleet, PruneDocument, PruneOptions, RunRow, RunsDocument, RunsNotRemoved,
-};
-use agentctl_core::fleet::shortened;
-use agentctl_core::model::Time;
+use agentctl_core::ask::{Fleet, PruneDocument, PruneOptions, RunRow, RunsNotRemoved};
 use clap::Args;
 
+use super::shape::ShapeArgs;
 use crate::config::{Defaults, Span};
-use crate::face::{age, exit_text, not_pruned, unresolved};
+use crate::face::{ListRow, RowContext, RunListRow, columns_table, not_pruned, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::session_table;
-use crate::text::{byte_size, fit, one_line};
+use crate::text::{byte_size, one_line};
 use crate::ui::Ui;
 
 /// List what launches left behind: logs, exit codes, how big
@@ -22,9 +18,8 @@ use crate::ui::Ui;
 /// Runs are removed some days after their end (`keep` below [runs] in the configuration).
 #[derive(Args)]
 pub(super) struct RunsArgs {
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 /// Remove the runs that have ended
@@ -76,44 +71,42 @@ pub(super) fn cmd_runs(
     defaults: &Defaults,
     args: &RunsArgs,
 ) -> Outcome {
-    let document = fleet.runs(defaults.keep)?;
-    if args.json {
-        ui.json(&document)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let RunsDocument { runs, bytes, .. } = document;
-    if runs.is_empty() {
+    let (host, shape) = (&fleet.host, args.shape.shape::<RunListRow>()?);
+    let mut document = fleet.runs(defaults.keep)?;
+    let count = document.runs.len();
+    let mut rows =
+        RunListRow::all(fleet, std::mem::take(&mut document.runs), shape.shows_short_ids());
+    shape.arrange(host, &mut rows);
+    document.runs = rows.iter().map(|row| row.run.clone()).collect();
+    if rows.is_empty() && !shape.is_for_programs() {
         ui.note("no run is kept: nothing was launched with `agentctl launch` lately");
         return Ok(ExitCode::SUCCESS);
     }
-    table(ui, fleet, &runs)?;
-    let count = if runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", runs.len()) };
-    ui.note(&format!("{count}, {}", byte_size(bytes)));
+    shape.print(ui, host, &rows, &document)?;
+    if !shape.is_for_programs() {
+        print_hook_failures(ui, &rows)?;
+        let runs = if count == 1 { "run" } else { "runs" };
+        ui.note(&format!("{count} {runs}, {}", byte_size(document.bytes)));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints the table of runs.
 fn table(ui: &mut Ui, fleet: &Fleet, runs: &[RunRow]) -> std::io::Result<()> {
-    let (host, now) = (&fleet.host, fleet.host.now());
-    let ids: Vec<&str> = runs.iter().map(|run| run.session.as_deref().unwrap_or("-")).collect();
-    let ids = shortened(fleet, &ids);
-    let width = ids.iter().map(String::len).max().unwrap_or_default().max(8);
-    let header = "AGENT        STARTED  ENDED  EXIT        SIZE      FOLDER";
-    ui.line(&format!("{:<width$}  {header}", "SESSION"))?;
-    for (run, id) in runs.iter().zip(&ids) {
-        let ago = |t: Option<Time>| t.map_or_else(|| "-".into(), |t| age(now, t));
-        let exit = run.exit.and_then(exit_text).unwrap_or_else(|| "-".into());
-        ui.line(&format!(
-            "{:<width$}  {:<11}  {:<7}  {:<5}  {:<10}  {:<8}  {}",
-            id,
-            fit(&one_line(run.adapter.as_deref().unwrap_or("-")), 11),
-            ago(run.started_at),
-            ago(run.ended_at),
-            exit,
-            byte_size(run.bytes),
-            session_table::directory(host, &run.directory),
-        ))?;
+    let context = RowContext { host: &fleet.host, now: fleet.host.now() };
+    let rows = RunListRow::all(fleet, runs.to_vec(), true);
+    let table = columns_table(&context, RunListRow::COLUMNS, rows.iter());
+    ui.drawn(&table.draw(ui.canvas(), true))?;
+    print_hook_failures(ui, &rows)
+}
+
+/// Prints the failures of the hooks of these runs, below their table.
+fn print_hook_failures(ui: &mut Ui, rows: &[RunListRow]) -> std::io::Result<()> {
+    for row in rows {
+        let name = row.short_session().unwrap_or("-");
+        let run = &row.run;
         for failure in &run.hook_failures {
-            ui.line(&format!("          {}", one_line(failure)))?;
+            ui.line(&format!("{name}: {}", one_line(failure)))?;
         }
     }
     ui.flush()

@@ -4,6 +4,7 @@
 //! this process, and the stream says why. No event is returned twice.
 
 mod daemon_events;
+mod subject;
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -16,6 +17,7 @@ use agentctl_core::marks;
 use agentctl_core::model::{Fault, Time};
 
 use self::daemon_events::{DaemonEvents, Heard};
+pub use self::subject::EventSubject;
 use super::{Feed, FeedItem, StreamEnd};
 use crate::failure::Failure;
 use crate::protocol::{EventText, SubscribeParams};
@@ -28,6 +30,8 @@ const MAX_REMEMBERED_IDS: usize = 16_384;
 pub struct EventRequest {
     /// Types and agents.
     pub filter: SubscribeParams,
+    /// The session, group or directory.
+    pub subject: EventSubject,
     /// First return when launches began and ended since then.
     pub since: Option<Time>,
 }
@@ -46,6 +50,7 @@ pub struct EventStream {
     fleet: Fleet,
     source: Source,
     filter: SubscribeParams,
+    subject: EventSubject,
     returned: RecentIds,
     waiting: VecDeque<EventItem>,
     /// The troubles of the last look.
@@ -68,6 +73,7 @@ impl EventStream {
             fleet: fleet.clone(),
             source: Source::None,
             filter: request.filter,
+            subject: request.subject,
             returned: RecentIds::default(),
             waiting: VecDeque::new(),
             troubles: HashSet::new(),
@@ -119,7 +125,8 @@ impl EventStream {
 
     /// Adds an event, if it is wanted and new.
     fn add_text(&mut self, event: EventText) {
-        if self.filter.admits(event.event()) && self.returned.add(&event.event().id) {
+        let is_wanted = self.filter.admits(event.event()) && self.subject.admits(event.event());
+        if is_wanted && self.returned.add(&event.event().id) {
             self.waiting.push_back(EventItem::Event(event));
         }
     }

@@ -60,6 +60,12 @@ impl Feed {
         self.closer.clone()
     }
 
+    /// Returns a notifier that causes a look from another thread.
+    #[must_use]
+    pub fn notifier(&self) -> Notifier {
+        self.watcher.notifier()
+    }
+
     /// Says why changes may be noticed late, if they may.
     #[must_use]
     pub fn trouble(&self) -> Option<&str> {

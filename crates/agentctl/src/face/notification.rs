@@ -1,10 +1,8 @@
 //! The text of a notification, and its form for a terminal: an escape sequence (OSC 9 or 777) and the bell.
 
-use std::collections::HashSet;
-
 use agentctl_core::events::{Event, EventKind};
 use agentctl_core::host::Host;
-use agentctl_core::model::{InternedName, Outcome, Session, Status};
+use agentctl_core::model::{Outcome, Session};
 
 use super::session_reason;
 use crate::text::{fit, one_line};
@@ -90,31 +88,6 @@ pub fn is_notified(event: &Event) -> bool {
         _ => false,
     };
     is_wanted && !event.late
-}
-
-/// Finds the sessions that have begun to wait for a human since the last list.
-#[derive(Debug, Default)]
-pub struct NewlyWaiting {
-    /// The sessions that waited in the last list; `None` before the first list.
-    known: Option<HashSet<(InternedName, String)>>,
-}
-
-impl NewlyWaiting {
-    /// Takes the next list; returns a text for each session that waits and did not wait in the list before.
-    pub fn step(&mut self, sessions: impl Iterator<Item = Session>) -> Vec<NotificationText> {
-        let mut waiting = HashSet::new();
-        let mut texts = Vec::new();
-        for session in sessions.filter(|session| session.status == Status::Waiting) {
-            let id = session.id.clone().or(session.pid.map(|pid| pid.to_string()));
-            let key = (session.adapter, id.unwrap_or_default());
-            if self.known.as_ref().is_some_and(|known| !known.contains(&key)) {
-                texts.push(NotificationText::waiting(&session));
-            }
-            waiting.insert(key);
-        }
-        self.known = Some(waiting);
-        texts
-    }
 }
 
 /// The escape sequence by which a terminal shows a notification.

@@ -145,7 +145,7 @@ fn bad_input_gets_one_sentence_a_hint_and_exit_2() {
                 "hint: write it like 30d",
             ),
             (&["list", "--adapter", "cursor"], "no adapter of that name", "adapters: claude-code"),
-            (&["list", "--since", "7d"], "required arguments", "Usage: agentctl list --all"),
+            (&["list", "--sort", "size"], "there is no key `size`", "hint: keys: id, "),
             (&["list", "--status", "sleeping"], "invalid value", "[possible values: waiting"),
             (&["lst"], "unrecognized subcommand", "tip: some similar subcommands"),
             (&["schema", "nonsense"], "no schema named", "hint: schemas: adapters"),

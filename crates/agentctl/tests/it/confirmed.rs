@@ -180,7 +180,7 @@ fn a_fuse_is_extended_and_cancelled_by_the_name_of_its_session() {
             assert_eq!(done.code, Some(0), "{args:?}: {}", done.stderr);
         }
         let shown = home.run(&["fuses"]).stdout;
-        assert!(shown.contains(&format!("demo {}", &id[..8])), "{shown}");
+        assert!(shown.contains(&format!("demo:{}", &id[..8])), "{shown}");
         assert_eq!(home.run(&["fuse", "cancel", "--session", "uniq"]).code, Some(0));
         assert_eq!(home.run(&["fuse", "cancel", "--session", "uniq"]).code, Some(4));
         assert_eq!(home.run(&["fuse", "cancel", "--session", "nobody"]).code, Some(4));

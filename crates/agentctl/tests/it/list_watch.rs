@@ -1,20 +1,16 @@
 //! `list --watch`: the list again when something happens, and no look while nothing does.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
-use rustix::process::Signal;
 use serde_json::Value;
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::cli::planted;
-use crate::daemon::signal;
 use crate::events::{Stream, tell};
 use crate::home;
 use crate::launched::{launch, until_asked};
-use crate::terminal::Terminal;
 
 /// Starts `list --watch --json` and returns once it sleeps.
 fn watch(home: &TestHome, args: &[&str]) -> Stream {
@@ -138,71 +134,55 @@ fn it_ends_when_its_reader_leaves() {
     });
 }
 
-/// A program on a pseudo-terminal, and its output so far.
-pub(crate) struct Watching {
-    terminal: Terminal,
-    child: Child,
-    pub(crate) said: Arc<Mutex<Vec<u8>>>,
-}
-
-impl Watching {
-    pub(crate) fn start(home: &mut TestHome, columns: u16, args: &[&str]) -> Self {
-        let terminal = Terminal::open(columns);
-        let child = terminal.start(home, args);
-        let said = Arc::<Mutex<Vec<u8>>>::default();
-        let (mut reader, copy) =
-            (File::from(terminal.controller.try_clone().expect("cloned")), Arc::clone(&said));
-        std::thread::spawn(move || {
+/// A changed age is no change: a reader of the tables may take each one for news.
+#[test]
+fn off_a_terminal_a_table_is_printed_only_when_something_changed() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[ask:go?]] [[hang]]", &[]);
+        until_asked(&home, &id);
+        let age = || home.run(&["list", "--format", "{active}"]).stdout;
+        let mut command = home.command(&["list", "--watch"]);
+        let mut watcher = command.stdout(Stdio::piped()).spawn().expect("starts");
+        let said = Arc::<Mutex<String>>::default();
+        let (copy, mut out) = (Arc::clone(&said), watcher.stdout.take().expect("piped"));
+        let reader = std::thread::spawn(move || {
             let mut chunk = [0; 4096];
-            while let Ok(read @ 1..) = reader.read(&mut chunk) {
-                copy.lock().expect("whole").extend_from_slice(&chunk[..read]);
+            while let Ok(read @ 1..) = out.read(&mut chunk) {
+                copy.lock().expect("whole").push_str(&String::from_utf8_lossy(&chunk[..read]));
             }
         });
-        Self { terminal, child, said }
-    }
-
-    /// Waits until the newest screen is so.
-    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&str) -> bool) {
-        eventually(what, || {
-            let said = String::from_utf8_lossy(&self.said.lock().expect("whole")).into_owned();
-            let screen = said.rsplit("\u{1b}[2J").next()?.to_owned();
-            is_so(&screen).then_some(())
+        let tables = || -> Vec<String> {
+            said.lock().expect("whole").split_inclusive("\n\n").map(ageless).collect()
+        };
+        eventually("the first table", || (!tables().is_empty()).then_some(()));
+        let first = age();
+        home.write("elsewhere/file", "x");
+        // A lock is a reason to look, and changes no row.
+        let look = || {
+            assert_eq!(home.run(&["lock", "elsewhere", "--by", "me"]).code, Some(0));
+            assert_eq!(home.run(&["unlock", "elsewhere"]).code, Some(0));
+        };
+        eventually("the age is another one", || {
+            look();
+            (age() != first).then_some(())
         });
-    }
-}
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        let _ended = self.child.kill();
-        let _reaped = self.child.wait();
-    }
-}
-
-#[test]
-fn on_a_terminal_a_paused_agent_and_another_width_are_seen() {
-    sandboxed(|| {
-        let mut home = home();
-        let title = format!("x {} [[ask:go?]]", "long ".repeat(40));
-        let id = launch(&home, "w", &title, &[]);
-        until_asked(&home, &id);
-        let pid = home.run(&["status", &id, "--json"]).json()["pid"].as_u64().expect("a pid");
-        let pid = u32::try_from(pid).expect("a pid");
-        let widest =
-            |screen: &str| screen.lines().map(|line| line.trim_end().chars().count()).max();
-        for args in [&["list", "--watch"][..], &["list", "-a", "--watch"]] {
-            let watching = Watching::start(&mut home, 100, args);
-            watching.until("the agent is shown", |screen| screen.contains("! waiting"));
-            // Nothing announces a stop by SIGSTOP, nor its end.
-            signal(pid, Signal::STOP);
-            watching.until("it is paused", |screen| screen.contains("paused"));
-            signal(pid, Signal::CONT);
-            watching.until("it is not", |screen| {
-                screen.contains("waiting") && !screen.contains("paused")
-            });
-            watching.terminal.resize(60);
-            watching.until("it fits", |screen| {
-                screen.contains("waiting") && widest(screen) <= Some(60)
-            });
-        }
+        look();
+        let count = tables().len();
+        tell(&home, &id, "go");
+        eventually("a change is printed", || (tables().len() > count).then_some(()));
+        let tables = tables();
+        assert!(tables.windows(2).all(|pair| pair[0] != pair[1]), "{tables:#?}");
+        watcher.kill().expect("killed");
+        watcher.wait().expect("reaped");
+        reader.join().expect("read");
     });
+}
+
+/// Returns a table without its ages.
+fn ageless(table: &str) -> String {
+    let is_age = |word: &str| {
+        word.strip_suffix(['s', 'm', 'h', 'd']).is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    table.split_whitespace().filter(|word| !is_age(word)).collect::<Vec<_>>().join(" ")
 }

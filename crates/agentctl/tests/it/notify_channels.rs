@@ -9,7 +9,7 @@ use testkit::{TestHome, eventually, sandboxed};
 
 use crate::events::tell;
 use crate::launched::{launch, script};
-use crate::list_watch::Watching;
+use crate::list_screen::{Watching, shows};
 use crate::notify::{stage, waiting};
 use crate::terminal::Terminal;
 use crate::{configure, home};
@@ -139,29 +139,29 @@ const SEQUENCE: &str = "\u{1b}]9;demo needs you: question: go?";
 fn events_and_the_watched_list_notify_their_terminal_on_request() {
     sandboxed(|| {
         let mut home = home();
-        let bell = Watching::start(&mut home, 100, &["list", "--watch", "--bell"]);
-        let quiet = Watching::start(&mut home, 100, &["list", "--watch"]);
-        let events = Watching::start(&mut home, 100, &["events", "--bell"]);
+        let bell = Watching::start(&mut home, (100, 20), &["list", "--watch", "--bell"]);
+        let quiet = Watching::start(&mut home, (100, 20), &["list", "--watch"]);
+        let events = Watching::start(&mut home, (100, 20), &["events", "--bell"]);
         for watching in [&bell, &quiet] {
-            watching.until("it shows an empty list", |screen| !screen.is_empty());
+            watching.until("it shows an empty list", |lines| !lines.is_empty());
         }
         let ready = launch(&home, "v", "x [[say:ok]]", &[]);
-        events.until("it listens", |text| text.contains(&ready));
-        let id = launch(&home, "w", "x [[ask:go?]]", &[]);
         let said = |watching: &Watching| {
             String::from_utf8_lossy(&watching.said.lock().expect("whole")).into_owned()
         };
+        eventually("it listens", || said(&events).contains(&ready[..13]).then_some(()));
+        let id = launch(&home, "w", "x [[ask:go?]]", &[]);
         for watching in [&bell, &events] {
             eventually("the terminal is notified", || {
                 said(watching).contains(SEQUENCE).then_some(())
             });
         }
-        quiet.until("it shows the question", |screen| screen.contains("go?"));
+        quiet.until("it shows the question", |lines| shows(lines, "go?"));
         assert!(!said(&quiet).contains("\u{1b}]9;") && !said(&quiet).contains('\u{7}'));
         // The configuration asks for it as well as the flag.
         configure(&home, &[], "[notify]\nterminal = true");
-        let configured = Watching::start(&mut home, 100, &["list", "--watch"]);
-        configured.until("it shows the question", |screen| screen.contains("go?"));
+        let configured = Watching::start(&mut home, (100, 20), &["list", "--watch"]);
+        configured.until("it shows the question", |lines| shows(lines, "go?"));
         assert!(!said(&configured).contains(SEQUENCE), "it waited before the list began");
         let again = launch(&home, "u", "x [[ask:go?]]", &[]);
         eventually("it is notified", || said(&configured).contains(SEQUENCE).then_some(()));

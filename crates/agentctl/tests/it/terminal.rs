@@ -29,8 +29,17 @@ impl Terminal {
     }
 
     pub(crate) fn resize(&self, columns: u16) {
-        let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        self.set_size(columns, 50);
+    }
+
+    pub(crate) fn set_size(&self, columns: u16, rows: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&self.controller, size).expect("sized");
+    }
+
+    /// Opens the side of the program.
+    pub(crate) fn side(&self) -> File {
+        File::options().read(true).write(true).open(&self.name).expect("opened")
     }
 
     /// Returns the path of its device file.
@@ -40,15 +49,22 @@ impl Terminal {
 
     /// Gives a command this terminal as its three standard streams.
     pub(crate) fn stream<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        let open = || File::options().read(true).write(true).open(&self.name).expect("opened");
-        command.stdin(open()).stdout(open()).stderr(open())
+        command.stdin(self.side()).stdout(self.side()).stderr(self.side())
     }
 
     /// Starts the program on this terminal, which itself says how wide it is.
     pub(crate) fn start(&self, home: &mut TestHome, args: &[&str]) -> Child {
-        let open = || File::options().read(true).write(true).open(&self.name).expect("opened");
         home.set("COLUMNS", "");
-        home.command(args).stdout(open()).stderr(open()).spawn().expect("starts")
+        let mut command = home.command(args);
+        command.stdout(self.side()).stderr(self.side()).spawn().expect("starts")
+    }
+
+    /// Starts the program with its keys from this terminal too.
+    pub(crate) fn start_with_keys(&self, home: &mut TestHome, args: &[&str]) -> Child {
+        home.set("COLUMNS", "");
+        let mut command = home.command(args);
+        command.stdin(self.side()).stdout(self.side()).stderr(self.side());
+        command.spawn().expect("starts")
     }
 }
 

@@ -18,8 +18,8 @@ impl Control for Demo {
     fn abilities(&self) -> Abilities {
         Abilities {
             fork: false,
-            edits: "the same: it asks nobody",
-            bypass: "the same: it asks nobody",
+            edits: "the same: it needs no permission",
+            bypass: "the same: it needs no permission",
             stop: "SIGTERM, then SIGKILL",
         }
     }

@@ -9,59 +9,105 @@ use agentctl_core::events::Seen;
 use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::model::{Fault, Listing, ProcId, ReasonKind, ServingProcess, Session, Time};
 
+use super::super::shape::Form;
 use super::super::stream_end;
-use super::{ListArgs, empty};
-use crate::face::{Feed, FeedItem, NewlyWaiting, StreamEnd, TerminalSequence};
-use crate::failure::{Failure, Outcome};
-use crate::session_table;
-use crate::ui::Ui;
+use super::view::{PrintedView, Scene, ScreenView};
+use super::{ListArgs, Watched, arranged};
+use crate::face::{Feed, FeedItem, ListChanges, NotificationText, StreamEnd, TerminalSequence};
+use crate::failure::{Failure, Kind, Outcome};
+use crate::ui::{Screen, ScreenCalls, Ui};
 
-/// How often the ages on a screen are drawn again.
-const AGES_PACE: Duration = Duration::from_secs(1);
+/// How often the processes of a list on a screen are asked whether they were paused or continued.
+const PAUSED_CHECK_PACE: Duration = Duration::from_secs(1);
 /// History is read at most this often, because that costs much more than a look.
 const HISTORY_PACE: Duration = Duration::from_secs(1);
 
-/// Prints the list after every look, until it is interrupted or its reader leaves.
-pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, query: &Query) -> Outcome {
-    let json = args.json;
+/// Shows the list after every change, until the user leaves or the reader of stdout does.
+pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, watched: &Watched) -> Outcome {
+    let Watched { query, shape } = watched;
+    if matches!(shape.form, Form::JsonLines) {
+        let failure = Failure::new(Kind::Usage, "--watch cannot print -o jsonl");
+        return Err(failure.hint("`--watch -o json` prints one document a line"));
+    }
     let mut feed = Feed::open(fleet)?;
     let (end, closer) = (StreamEnd::default(), feed.closer());
     end.set_wake(move || closer.close());
     stream_end::on_reader_gone(&end);
-    // The ages on a screen grow while nothing happens. They are drawn again without a look.
-    let limit = if ui.is_terminal() && !json { AGES_PACE } else { Duration::MAX };
+    let is_json = matches!(shape.form, Form::Json);
+    let screen = (ui.has_screen() && !is_json).then(|| open_screen(&feed, &end)).transpose()?;
+    let limit = if screen.is_some() { PAUSED_CHECK_PACE } else { Duration::MAX };
     let mut history = History { fleet, query, read_at: None, is_due: false };
     let mut paused = PausedSessions::default();
-    let mut screen = Screen::default();
-    let mut newly_waiting = NewlyWaiting::default();
+    let mut faults = ReportedFaults::default();
+    let mut changes = ListChanges::default();
     let mut shown: Option<Rows> = None;
+    let mut view = match (screen, is_json) {
+        (Some(screen), _) => View::Screen(Box::new(ScreenView::new(screen))),
+        (None, true) => View::Json,
+        (None, false) => View::Printed(PrintedView::default()),
+    };
     loop {
-        let renewed = match feed.next(history.limit(limit))? {
+        let (renewed, is_look) = match feed.next(history.limit(limit))? {
             FeedItem::Closed => return Ok(ExitCode::SUCCESS),
-            FeedItem::Look(seen) => history.rows(*seen),
+            FeedItem::Look(seen) => (history.rows(*seen), true),
             FeedItem::Nothing => {
                 history.is_due |= paused.have_changed(fleet, shown.as_ref());
-                history.read_if_due()
+                (history.read_if_due(), false)
             }
         };
+        let (is_renewed, mut has_changed) = (renewed.is_some(), false);
         if let Some(rows) = renewed {
-            if json && shown.as_ref().is_none_or(|shown| !is_same_list(shown, &rows)) {
+            let rows = arranged(&fleet.host, shape, rows);
+            if matches!(view, View::Json) && shown.as_ref().is_none_or(|s| !is_same_list(s, &rows))
+            {
                 ui.json_line(&rows)?;
+                ui.flush()?;
             }
+            has_changed = changes.compare(&rows);
             if ui.is_notified(args.bell) {
-                for text in newly_waiting.step(rows.live()) {
-                    ui.raw(&TerminalSequence::of(&fleet.host).bytes(&text))?;
-                }
+                notify(ui, fleet, &changes)?;
             }
             shown = Some(rows);
         }
         let Some(listing) = &shown else { continue };
-        if !json {
-            screen.paint(ui, fleet, args, listing)?;
+        let scene =
+            Scene { host: &fleet.host, args, shape, listing, changes: &changes, has_changed };
+        match &mut view {
+            View::Printed(printed) if is_renewed => printed.print(ui, &scene)?,
+            // A look without new rows may have been caused by another size of the terminal.
+            View::Screen(screen) if is_renewed || is_look => screen.paint(ui, &scene)?,
+            View::Json | View::Printed(_) | View::Screen(_) => {}
         }
-        ui.flush()?;
-        screen.warn(ui, &listing.faults);
+        if !matches!(view, View::Screen(_)) {
+            ui.flush()?;
+            faults.warn(ui, &listing.faults);
+        }
     }
+}
+
+/// Notifies the terminal of the sessions that began to wait.
+fn notify(ui: &mut Ui, fleet: &Fleet, changes: &ListChanges) -> std::io::Result<()> {
+    for session in changes.began_to_wait() {
+        let text = NotificationText::waiting(session);
+        ui.raw(&TerminalSequence::of(&fleet.host).bytes(&text))?;
+    }
+    ui.flush()
+}
+
+/// The way in which the list is shown.
+enum View {
+    /// On the screen of a terminal.
+    Screen(Box<ScreenView>),
+    /// One list after another.
+    Printed(PrintedView),
+    /// One JSON document a line.
+    Json,
+}
+
+fn open_screen(feed: &Feed, end: &StreamEnd) -> std::io::Result<Screen> {
+    let (end, notifier) = (end.clone(), feed.notifier());
+    let (leave, redraw) = (move || end.end(), move || notifier.notify());
+    Screen::open(ScreenCalls { leave: Box::new(leave), redraw: Box::new(redraw) })
 }
 
 /// Says whether two lists show the same. The times of evidence are left out: most are the moment of the look.
@@ -143,50 +189,16 @@ impl History<'_> {
     }
 }
 
-/// The output that was printed last.
+/// The faults that were reported.
 #[derive(Default)]
-struct Screen {
-    table: Option<String>,
-    faults: Vec<Fault>,
-}
+struct ReportedFaults(Vec<Fault>);
 
-impl Screen {
-    /// Prints the table if it differs from the last one.
-    fn paint(
-        &mut self,
-        ui: &mut Ui,
-        fleet: &Fleet,
-        args: &ListArgs,
-        listing: &Rows,
-    ) -> Result<(), Failure> {
-        ui.measure_again();
-        let table = session_table::drawn(ui.canvas(), &fleet.host, listing);
-        if self.table.as_ref() == Some(&table) {
-            return Ok(());
-        }
-        if ui.is_terminal() {
-            ui.clear_screen()?;
-            // The warnings were cleared too.
-            self.faults.clear();
-        }
-        if table.is_empty() {
-            for line in empty(args, &listing.faults) {
-                ui.line(&line)?;
-            }
-        }
-        ui.drawn(&table)?;
-        if !ui.is_terminal() {
-            ui.line("")?;
-        }
-        self.table = Some(table);
-        Ok(())
-    }
-
+impl ReportedFaults {
     /// Reports each fault when it appears.
     fn warn(&mut self, ui: &mut Ui, faults: &[Fault]) {
-        for fault in faults.iter().filter(|fault| !self.faults.contains(fault)) {
+        for fault in faults.iter().filter(|fault| !self.0.contains(fault)) {
             ui.warn_fault(fault);
         }
-        self.faults = faults.to_vec();
+        self.0 = faults.to_vec();
     }
 }

@@ -1,0 +1,71 @@
+//! Lists that a user can shape: named fields of each kind of row, templates, sorting and tables.
+//!
+//! Every listing command uses the same fields for `--format`, `--sort` and the columns of its table, so that a
+//! column that can be seen can also be named. The fields are listed in docs/FORMAT.md.
+
+mod adapters;
+mod field;
+mod fuses;
+mod locks;
+mod runs;
+mod sorting;
+mod table;
+mod template;
+
+use agentctl_core::ask::Fleet;
+use agentctl_core::fleet::shortened;
+use anstyle::Style;
+use serde::Serialize;
+
+pub use self::adapters::CONTROL_COLUMNS;
+use self::field::field;
+pub use self::field::{Field, FieldValue, RowContext, UnknownField, field_names};
+pub use self::fuses::FuseListRow;
+pub use self::runs::RunListRow;
+pub use self::sorting::{Arrangement, SortKey};
+pub use self::table::{Column, Cut, TextTable, columns_table};
+pub use self::template::{Template, TemplateError};
+
+/// A row of a list.
+pub trait ListRow: Sized + 'static {
+    /// The fields of this kind of row, in the order of the documentation.
+    const FIELDS: &'static [Field<Self>];
+    /// The columns of the table.
+    const COLUMNS: &'static [Column];
+    /// The columns of the table with `-o wide`.
+    const WIDE_COLUMNS: &'static [Column];
+
+    /// Returns the text of `-q`: the whole id, or the pid of a process without a session.
+    fn id_text(&self) -> String;
+
+    /// Returns the text of `-o name`, which `agentctl status` accepts; `None` if the row has no session.
+    fn status_argument(&self) -> Option<String>;
+
+    /// Returns the style of the first column.
+    fn style(&self, context: &RowContext<'_>) -> Style;
+
+    /// Returns the row as it stands in the JSON document.
+    fn document(&self) -> &impl Serialize;
+}
+
+/// Returns the session ids of rows as a table shows them. Only short ids need to be compared with all others.
+fn shown_sessions<'a>(
+    fleet: &Fleet,
+    sessions: impl Iterator<Item = Option<&'a str>>,
+    has_short_ids: bool,
+) -> Vec<Option<String>> {
+    let sessions: Vec<Option<&str>> = sessions.collect();
+    let ids: Vec<&str> = sessions.iter().copied().flatten().collect();
+    let mut shown = if has_short_ids && !ids.is_empty() {
+        shortened(fleet, &ids).into_iter()
+    } else {
+        ids.into_iter().map(str::to_owned).collect::<Vec<_>>().into_iter()
+    };
+    sessions.iter().map(|session| session.and_then(|_| shown.next())).collect()
+}
+
+/// Returns the argument that names a session for `agentctl status`.
+#[must_use]
+pub fn session_argument(adapter: Option<&str>, id: &str) -> String {
+    adapter.map_or_else(|| id.to_owned(), |adapter| format!("{adapter}:{id}"))
+}

@@ -1,0 +1,116 @@
+//! The fields of `agentctl fuses`.
+
+use agentctl_core::ask::Fleet;
+use agentctl_core::fleet::unique_prefixes;
+use agentctl_core::fuses::{Fuse, FuseState};
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use super::{
+    Column, Cut, Field, FieldValue, ListRow, RowContext, session_argument, shown_sessions,
+};
+use crate::face::{age, fuse_actions, fuse_conditions};
+use crate::text::with_tilde;
+
+/// A fuse, and the parts of its id and of its session's id that a table shows.
+pub struct FuseListRow {
+    /// The fuse.
+    pub fuse: Fuse,
+    short_id: String,
+    short_session: Option<String>,
+}
+
+impl FuseListRow {
+    /// Returns the rows of these fuses. Short ids are as long as every command needs to accept them.
+    #[must_use]
+    pub fn all(fleet: &Fleet, fuses: Vec<Fuse>, has_short_ids: bool) -> Vec<Self> {
+        let ids: Vec<&str> = fuses.iter().map(|fuse| fuse.id.as_str()).collect();
+        let ids = if has_short_ids { unique_prefixes(&ids) } else { ids };
+        let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
+        let sessions = fuses.iter().map(|fuse| fuse.session.as_deref());
+        let sessions = shown_sessions(fleet, sessions, has_short_ids);
+        let rows = fuses.into_iter().zip(ids).zip(sessions);
+        rows.map(|((fuse, short_id), short_session)| Self { fuse, short_id, short_session })
+            .collect()
+    }
+}
+
+impl ListRow for FuseListRow {
+    const FIELDS: &'static [Field<Self>] = &[
+        Field { name: "id", value: |_, row| FieldValue::Text(row.fuse.id.clone()) },
+        Field { name: "short_id", value: |_, row| FieldValue::Text(row.short_id.clone()) },
+        Field { name: "state", value: |_, row| FieldValue::text(Some(row.fuse.state.word())) },
+        Field { name: "expires", value: |c, row| FieldValue::text(expires(c, &row.fuse)) },
+        Field { name: "due_at", value: |_, row| FieldValue::moment(row.fuse.due_at) },
+        Field { name: "set_at", value: |_, row| FieldValue::Moment(row.fuse.set_at) },
+        Field { name: "when", value: |_, row| FieldValue::Text(fuse_conditions(&row.fuse)) },
+        Field { name: "target", value: target },
+        Field { name: "cwd", value: |_, row| FieldValue::text(row.fuse.directory.clone()) },
+        Field { name: "session", value: |_, row| FieldValue::text(row.fuse.session.clone()) },
+        Field { name: "adapter", value: |_, row| FieldValue::text(row.fuse.adapter.clone()) },
+        Field { name: "agent", value: |_, row| FieldValue::text(row.fuse.adapter.clone()) },
+        Field { name: "then", value: |_, row| FieldValue::Text(fuse_actions(&row.fuse)) },
+        Field { name: "label", value: |_, row| FieldValue::text(row.fuse.label.clone()) },
+    ];
+
+    const COLUMNS: &'static [Column] = &[
+        Column::new("ID", "short_id"),
+        Column::new("EXPIRES", "expires"),
+        Column::new("WHEN", "when").cut(Cut::Right).dropped(1),
+        Column::new("TARGET", "target").cut(Cut::Path),
+        Column::new("THEN", "then").cut(Cut::Right).dropped(2),
+        Column::new("LABEL", "label").cut(Cut::Right).dropped(3).optional(),
+    ];
+
+    const WIDE_COLUMNS: &'static [Column] = &[
+        Column::new("ID", "id"),
+        Column::new("EXPIRES", "expires"),
+        Column::new("STATE", "state").dropped(4),
+        Column::new("SET AT", "set_at").dropped(5),
+        Column::new("WHEN", "when").cut(Cut::Right).dropped(1),
+        Column::new("TARGET", "target").cut(Cut::Path),
+        Column::new("THEN", "then").cut(Cut::Right).dropped(2),
+        Column::new("LABEL", "label").cut(Cut::Right).dropped(3),
+    ];
+
+    fn id_text(&self) -> String {
+        self.fuse.id.clone()
+    }
+
+    fn status_argument(&self) -> Option<String> {
+        Some(session_argument(self.fuse.adapter.as_deref(), self.fuse.session.as_deref()?))
+    }
+
+    fn style(&self, context: &RowContext<'_>) -> Style {
+        let burns = self.fuse.state == FuseState::Burning;
+        let is_due = self.fuse.due_at.is_some_and(|at| at <= context.now);
+        if burns && !is_due { Style::new() } else { AnsiColor::Yellow.on_default() }
+    }
+
+    fn document(&self) -> &impl Serialize {
+        &self.fuse
+    }
+}
+
+/// Returns the time that is left, or the progress of a fuse that has expired.
+fn expires(context: &RowContext<'_>, fuse: &Fuse) -> Option<String> {
+    match (fuse.state, fuse.due_at) {
+        (FuseState::Burning, Some(at)) if at > context.now => Some(age(at, context.now)),
+        (FuseState::Burning, Some(_)) => Some("due".into()),
+        (FuseState::Burning, None) => None,
+        (state, _) => Some(state.word().to_owned()),
+    }
+}
+
+/// Returns the directory or the session, with an id that can be typed.
+fn target(context: &RowContext<'_>, row: &FuseListRow) -> FieldValue {
+    let fuse = &row.fuse;
+    match (&fuse.directory, &fuse.session) {
+        (Some(directory), _) => FieldValue::Text(with_tilde(&context.host.home, directory)),
+        (None, Some(id)) => {
+            let short = row.short_session.as_deref().unwrap_or(id);
+            FieldValue::Text(session_argument(fuse.adapter.as_deref(), short))
+        }
+        (None, None) => FieldValue::Missing,
+    }
+}

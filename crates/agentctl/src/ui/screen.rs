@@ -1,0 +1,204 @@
+//! The alternate screen of a terminal: entered, left and restored, with its keys and signals.
+//!
+//! Lines are read key by key without echo. Ctrl-C and Ctrl-Z stay signals. The terminal is restored when the screen is
+//! dropped, on SIGINT, SIGTERM and SIGHUP, on a panic, and while the process is suspended.
+
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGWINCH};
+
+/// Enters the alternate screen and hides the cursor.
+const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J";
+/// Shows the cursor and leaves the alternate screen: the lines before it are there again.
+const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
+
+/// The functions that a screen calls from its threads.
+pub struct ScreenCalls {
+    /// The user leaves: `q`, or a signal that ends the program.
+    pub leave: Box<dyn Fn() + Send + Sync>,
+    /// The screen must be drawn again: another size, or the program was suspended.
+    pub redraw: Box<dyn Fn() + Send + Sync>,
+}
+
+/// The alternate screen of the terminal on stdout.
+pub struct Screen {
+    terminal: Arc<Terminal>,
+}
+
+/// The terminal, and its settings before the screen was entered.
+struct Terminal {
+    before: Option<Termios>,
+    is_entered: Mutex<bool>,
+    /// The terminal has another size or was cleared since the last frame.
+    is_stale: AtomicBool,
+}
+
+impl Screen {
+    /// Enters the alternate screen.
+    pub fn open(calls: ScreenCalls) -> io::Result<Self> {
+        // Without a terminal on stdin there are no keys.
+        let before = if io::stdin().is_terminal() { tcgetattr(io::stdin()).ok() } else { None };
+        let has_keys = before.is_some();
+        let terminal = Arc::new(Terminal {
+            before,
+            is_entered: Mutex::new(false),
+            is_stale: AtomicBool::new(true),
+        });
+        let calls = Arc::new(calls);
+        // The handlers are installed first: a signal after the screen is entered always restores it.
+        spawn_signal_thread(&terminal, &calls)?;
+        restore_on_panic(&terminal);
+        terminal.enter();
+        if has_keys {
+            std::thread::spawn(move || read_keys(&calls));
+        }
+        Ok(Self { terminal })
+    }
+
+    /// Draws lines from the top; the rest of the screen becomes empty. The lines must fit the screen.
+    pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
+        let mut frame = String::from("\x1b[H");
+        frame.push_str(&lines.join("\x1b[K\n"));
+        frame.push_str("\x1b[K\x1b[J");
+        let is_entered = self.terminal.lock();
+        if !*is_entered {
+            return Ok(());
+        }
+        let mut out = io::stdout().lock();
+        out.write_all(frame.as_bytes())?;
+        out.flush()
+    }
+
+    /// Says whether the last frame is no longer what the terminal shows, and forgets that.
+    #[must_use]
+    pub fn take_stale(&self) -> bool {
+        self.terminal.is_stale.swap(false, Ordering::SeqCst)
+    }
+
+    /// Returns the number of lines of the terminal.
+    #[must_use]
+    pub fn height(&self) -> usize {
+        let size = tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_row));
+        size.filter(|rows| *rows > 0).unwrap_or(24)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.terminal.leave();
+    }
+}
+
+impl Terminal {
+    fn lock(&self) -> std::sync::MutexGuard<'_, bool> {
+        self.is_entered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self) {
+        let mut is_entered = self.lock();
+        if let Some(before) = &self.before {
+            let mut without_lines = before.clone();
+            without_lines.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            // Without these settings only the keys are missing.
+            let _unset = tcsetattr(io::stdin(), OptionalActions::Now, &without_lines);
+        }
+        *is_entered = true;
+        write_now(ENTER);
+    }
+
+    fn leave(&self) {
+        let mut is_entered = self.lock();
+        if !std::mem::take(&mut *is_entered) {
+            return;
+        }
+        write_now(LEAVE);
+        if let Some(before) = &self.before {
+            let _unset = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}
+
+/// Writes to the terminal. Errors are ignored: a terminal that is gone needs no restoring.
+fn write_now(bytes: &[u8]) {
+    let mut out = io::stdout().lock();
+    let _gone = out.write_all(bytes).and_then(|()| out.flush());
+}
+
+fn spawn_signal_thread(terminal: &Arc<Terminal>, calls: &Arc<ScreenCalls>) -> io::Result<()> {
+    let all = [SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGWINCH];
+    let mut signals = signal_hook::iterator::Signals::new(all)?;
+    let (terminal, calls) = (Arc::clone(terminal), Arc::clone(calls));
+    std::thread::spawn(move || {
+        let redraw = || {
+            terminal.is_stale.store(true, Ordering::SeqCst);
+            (calls.redraw)();
+        };
+        let mut is_leaving = false;
+        for signal in signals.forever() {
+            match signal {
+                SIGTSTP => {
+                    terminal.leave();
+                    // Returns when the process is continued.
+                    let _stopped = signal_hook::low_level::emulate_default_handler(SIGTSTP);
+                }
+                // Also after a stop by SIGSTOP, during which the shell may have changed the terminal.
+                SIGCONT => {
+                    if !is_leaving {
+                        terminal.enter();
+                        redraw();
+                    }
+                }
+                SIGWINCH => redraw(),
+                // The second signal does not wait for a look that takes long.
+                _ if is_leaving => {
+                    let _ended = signal_hook::low_level::emulate_default_handler(signal);
+                }
+                _ => {
+                    is_leaving = true;
+                    terminal.leave();
+                    (calls.leave)();
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Restores the terminal before a panic of the main thread is reported.
+fn restore_on_panic(terminal: &Arc<Terminal>) {
+    let terminal = Arc::clone(terminal);
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if std::thread::current().name() == Some("main") {
+            terminal.leave();
+        }
+        report(info);
+    }));
+}
+
+/// Reads keys until the user leaves.
+fn read_keys(calls: &ScreenCalls) {
+    let stdin = io::stdin();
+    let fd = stdin.as_fd();
+    let mut keys = [0; 64];
+    loop {
+        let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+        match rustix::io::read(fd, &mut keys) {
+            Ok(0) => return,
+            Ok(count) if keys[..count].iter().any(|key| matches!(key, b'q' | b'Q' | 3)) => {
+                return (calls.leave)();
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
