@@ -112,6 +112,8 @@ pub struct Query {
     pub resting: bool,
     /// Leave out fields that a table does not show: they are most of the memory of 100 000 sessions.
     pub for_table: bool,
+    /// Decide how much of each id a table shows, which needs the ids of all history.
+    pub short_ids: bool,
 }
 
 impl Query {
@@ -132,7 +134,7 @@ impl Query {
 
     /// Says whether the ids of a table must be unique over all history: it shows ended sessions or subagents.
     fn needs_all_ids(&self) -> bool {
-        self.for_table && (self.all || self.children)
+        self.short_ids && (self.all || self.children)
     }
 
     /// Says whether every session of the history is wanted.
@@ -197,7 +199,7 @@ pub fn rows(fleet: &Fleet, query: &Query) -> Rows {
             if query.adapter.as_deref().is_none_or(|only| only == adapter.name()) {
                 return list_adapter(adapter, look, &query, &sink);
             }
-            if query.for_table {
+            if query.short_ids {
                 add_other_ids(adapter, look, &query, &sink);
             }
             Found::default()
@@ -205,7 +207,7 @@ pub fn rows(fleet: &Fleet, query: &Query) -> Rows {
     let mut rows = Rows { packed: found.rows, faults: found.faults };
     sort(&mut rows.packed);
     launched::add_to_rows(fleet, &mut rows);
-    if wanted.for_table {
+    if wanted.short_ids {
         let others = other_ids.lock().unwrap_or_else(PoisonError::into_inner);
         rows.shorten_ids(&others, &names_in_use(fleet, &rows));
     }
@@ -242,7 +244,7 @@ pub fn rows_of(fleet: &Fleet, sessions: &[Session]) -> Rows {
 fn all_ids(fleet: &Fleet) -> Vec<Box<str>> {
     let ids = OtherIds::default();
     let sink = Arc::clone(&ids);
-    let query = Query { all: true, for_table: true, ..Query::default() };
+    let query = Query { all: true, short_ids: true, ..Query::default() };
     let _none: Found<()> = each_adapter(fleet, fleet.host.deadlines.all, move |adapter, look| {
         add_other_ids(adapter, look, &query, &sink);
         Found::default()

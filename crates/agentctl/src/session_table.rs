@@ -27,8 +27,9 @@ const AGENT: usize = 2;
 const ACTIVE: usize = 4;
 const DIRECTORY: usize = 5;
 const WHAT: usize = 6;
-/// Widest column of names on a terminal.
+/// Widest column of names on a wide and on a narrow terminal.
 const MAX_NAME_WIDTH: usize = 24;
+const MIN_NAME_WIDTH: usize = 8;
 
 /// Number of rows per batch. A batch is rendered in parallel and then written, which limits memory.
 const ROWS_PER_BATCH: usize = 16_384;
@@ -193,7 +194,7 @@ fn line(
 
 /// Fits the widths into the total: the directory shrinks first, the last column gets the rest.
 fn shrink(widths: &mut [usize; COLUMNS], total: usize) {
-    widths[NAME] = widths[NAME].min(MAX_NAME_WIDTH);
+    widths[NAME] = widths[NAME].min((total / 5).clamp(MIN_NAME_WIDTH, MAX_NAME_WIDTH));
     let gaps = 2 * (widths.iter().filter(|width| **width > 0).count() - 1);
     let fixed: usize = widths[..DIRECTORY].iter().sum();
     let room = total.saturating_sub(fixed + gaps);
@@ -314,4 +315,25 @@ fn state_and_title(session: &Session) -> Cow<'_, str> {
 #[must_use]
 pub fn directory(host: &Host, path: &str) -> String {
     with_tilde(&host.home, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_cuts_names_and_leaves_them_out_last() {
+        let at = |total: usize| {
+            let mut widths = [38, 9, 11, 10, 6, 27, 60];
+            shrink(&mut widths, total);
+            leave_out(&mut widths, 60, total);
+            let shown = widths.iter().filter(|width| **width > 0);
+            let used = shown.map(|width| width + 2).sum::<usize>() - 2;
+            assert!(used <= total, "{used} of {total}: {widths:?}");
+            widths
+        };
+        assert_eq!(at(200)[NAME], 24);
+        assert_eq!((at(60)[NAME], at(60)[DIRECTORY]), (12, 0));
+        assert_eq!((at(40)[NAME], at(40)[AGENT]), (0, 0));
+    }
 }

@@ -147,6 +147,7 @@ fn query(host: &Host, args: &ListArgs, shape: &Shape<SessionRow>) -> Result<Quer
         children: args.tree,
         resting: false,
         for_table: needs_table_fields_only(shape),
+        short_ids: shape.shows_short_ids(),
     })
 }
 

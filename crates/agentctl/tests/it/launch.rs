@@ -437,6 +437,8 @@ fn runs_are_listed_pruned_and_evicted() {
             let run = runs.iter().find(|r| r["session"] == done.as_str()).expect("kept");
             (!run["exit"].is_null()).then_some(())
         });
+        // A run is attended, and not removed, until its shim has ended.
+        eventually("only the live run has a shim", || (shims().len() == 1).then_some(()));
         let listed = home.run(&["runs"]);
         assert!(listed.stdout.contains("exit 0") && listed.stderr.contains("2 runs"), "{listed:?}");
         let dry = home.run(&["prune", "--dry-run", "--json"]).json();

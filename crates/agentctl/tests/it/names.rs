@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use testkit::{TestHome, sandboxed};
+use testkit::{TestHome, eventually, sandboxed};
 
 use crate::home;
-use crate::launched::{folder, launch, status, until_said, until_stopped};
+use crate::launched::{folder, launch, shims, status, until_said, until_stopped};
 
 const FILE: &str = ".local/state/agentctl/names/names.json";
 
@@ -187,6 +187,8 @@ fn a_broken_file_is_a_fault_and_is_never_overwritten() {
             ]);
             assert_eq!(launched.code, Some(0), "a launch goes on: {}", launched.stderr);
             assert_eq!(fs::read_to_string(home.path().join(FILE)).expect("read"), broken);
+            // The shim writes the end of the run a moment after the wait.
+            eventually("the run is over", || shims().is_empty().then_some(()));
             fs::remove_dir_all(home.path().join(".local/state/agentctl/runs")).expect("runs");
         }
     });

@@ -106,6 +106,12 @@ fn every_id_of_the_recorded_homes_is_accepted() {
         home.plant(&crate::fixtures_dir().join("opencode/1.18.33"), ".");
         each_is_accepted(&home, &["list", "-a", "--since", "all"]);
         each_is_accepted(&home, &["list", "-a", "--since", "all", "--tree"]);
+        // Forms that need more fields than the plain table show the same ids.
+        let ids = |name: &str, more: &[&str]| {
+            column(&home.run(&[&["list", "--since", "all"], more].concat()).stdout, name)
+        };
+        assert_eq!(ids("ID", &["-o", "wide"]), ids("ID", &[]));
+        assert_eq!(ids("SHORT", &["--format", "table {short_id}\\t{model}"]), ids("ID", &[]));
     });
 }
 
