@@ -141,7 +141,8 @@ fn events_and_the_watched_list_notify_their_terminal_on_request() {
         let mut home = home();
         let bell = Watching::start(&mut home, (100, 20), &["list", "--watch", "--bell"]);
         let quiet = Watching::start(&mut home, (100, 20), &["list", "--watch"]);
-        let events = Watching::start(&mut home, (100, 20), &["events", "--bell"]);
+        // With --since it also tells the launch below if that began before it listened.
+        let events = Watching::start(&mut home, (100, 20), &["events", "--bell", "--since", "1h"]);
         for watching in [&bell, &quiet] {
             watching.until("it shows an empty list", |lines| !lines.is_empty());
         }
