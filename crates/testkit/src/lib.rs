@@ -30,6 +30,17 @@ pub use recycle::{Dice, Echo, after_tick, next_pid, rounds, spawn_at};
 
 const INSIDE: &str = "AGENTCTL_TEST_INSIDE";
 
+/// The fields of a session that only `status` fills: they need the whole record, or the run.
+pub const STATUS_FIELDS: [&str; 7] = [
+    "branch",
+    "context_tokens",
+    "context_window",
+    "duration_seconds",
+    "ended_by",
+    "last_message",
+    "turns",
+];
+
 /// Runs a test's body in a private pid namespace: its own executable is started again there.
 ///
 /// Must be called with a closure, directly in the test function: that is how the test is named.

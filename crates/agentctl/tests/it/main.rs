@@ -126,22 +126,11 @@ fn fixtures_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testkit/fixtures")
 }
 
-/// The fields that only `status` has, because they need the whole conversation or the run.
-const STATUS_FIELDS: [&str; 7] = [
-    "branch",
-    "context_tokens",
-    "context_window",
-    "duration_seconds",
-    "ended_by",
-    "last_message",
-    "turns",
-];
-
 /// Returns a row without the fields that may differ between `list` and `status`: those of `status` alone, tokens,
 /// cost, the time of the look.
 fn comparable(row: &Value) -> Value {
     let mut row = row.clone();
-    for field in STATUS_FIELDS {
+    for field in testkit::STATUS_FIELDS {
         row.as_object_mut().and_then(|row| row.remove(field));
     }
     row["tokens"] = Value::Null;
