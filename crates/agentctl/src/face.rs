@@ -17,6 +17,7 @@ mod feed;
 mod follow;
 mod fuses;
 mod holders;
+mod list_stream;
 mod listing;
 mod notification;
 mod output_line;
@@ -47,6 +48,7 @@ pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
 pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name, fuse_target};
 pub use self::holders::holder_text;
+pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
     Arrangement, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow, ListRow, RowContext,
     RunListRow, SortKey, Template, TemplateError, TextTable, UnknownField, columns_table,

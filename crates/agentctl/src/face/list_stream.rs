@@ -1,0 +1,147 @@
+//! The list of sessions again whenever something happens, for every interface that shows one.
+
+use std::collections::HashSet;
+use std::io;
+use std::time::{Duration, Instant};
+
+use agentctl_core::ask::Fleet;
+use agentctl_core::events::Seen;
+use agentctl_core::fleet::{Query, Rows};
+use agentctl_core::model::{Listing, ProcId, ReasonKind, ServingProcess, Session, Time};
+
+use super::{Feed, FeedCloser, FeedItem};
+
+/// How often the processes of a list are asked whether they were paused or continued.
+const PAUSED_CHECK_PACE: Duration = Duration::from_secs(1);
+/// History is read at most this often, because that costs much more than a look.
+const HISTORY_PACE: Duration = Duration::from_secs(1);
+
+/// Makes the list of a query again after every change.
+pub struct ListStream {
+    fleet: Fleet,
+    query: Query,
+    feed: Feed,
+    paused: Option<PausedSessions>,
+    /// When history was read: a look does not read it.
+    read_at: Option<Instant>,
+    /// Something has changed since history was read.
+    is_due: bool,
+}
+
+/// An item of a stream of lists.
+pub enum ListItem {
+    /// A new list.
+    Rows(Rows),
+    /// A look without a new list. Another size of the terminal causes one too.
+    Look,
+    /// The limit has passed.
+    Nothing,
+    /// The stream was closed.
+    Closed,
+}
+
+impl ListStream {
+    /// Begins to watch the sessions of a query.
+    pub fn open(fleet: &Fleet, query: &Query) -> io::Result<Self> {
+        let (fleet, query, feed) = (fleet.clone(), query.clone(), Feed::open(fleet)?);
+        Ok(Self { fleet, query, feed, paused: None, read_at: None, is_due: false })
+    }
+
+    /// Also notices sessions that were stopped by a signal, or continued: their processes are asked once a second.
+    pub fn check_paused_sessions(&mut self) {
+        self.paused = Some(PausedSessions::default());
+    }
+
+    /// Returns a handle that closes the stream.
+    #[must_use]
+    pub fn closer(&self) -> FeedCloser {
+        self.feed.closer()
+    }
+
+    /// Returns the feed behind the lists.
+    #[must_use]
+    pub fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
+    /// Waits for the next item. `shown` is the list that the interface shows now.
+    pub fn next_item(&mut self, shown: Option<&Rows>) -> io::Result<ListItem> {
+        let usual = if self.paused.is_some() { PAUSED_CHECK_PACE } else { Duration::MAX };
+        // If history is due, the next look is awaited only until it may be read.
+        let limit = if self.is_due { usual.min(self.pause_left()) } else { usual };
+        let (rows, without) = match self.feed.next(limit)? {
+            FeedItem::Closed => return Ok(ListItem::Closed),
+            FeedItem::Look(seen) => (self.rows(*seen), ListItem::Look),
+            FeedItem::Nothing => {
+                let fleet = &self.fleet;
+                self.is_due |= self.paused.as_mut().is_some_and(|p| p.have_changed(fleet, shown));
+                (self.read_if_due(), ListItem::Nothing)
+            }
+        };
+        Ok(rows.map_or(without, ListItem::Rows))
+    }
+
+    /// Returns the rows after a look; `None` if history was read too recently to be read again.
+    fn rows(&mut self, seen: Seen) -> Option<Rows> {
+        if !self.query.all && !self.query.children {
+            return Some(self.query.select(Listing { faults: seen.faults, ..seen.listing }));
+        }
+        self.is_due = true;
+        self.read_if_due()
+    }
+
+    /// Reads history if something has changed and the pace allows it.
+    fn read_if_due(&mut self) -> Option<Rows> {
+        if !self.is_due || !self.pause_left().is_zero() {
+            return None;
+        }
+        (self.is_due, self.read_at) = (false, Some(Instant::now()));
+        Some(self.fleet.rows(&self.query))
+    }
+
+    fn pause_left(&self) -> Duration {
+        self.read_at.map_or(Duration::ZERO, |at| HISTORY_PACE.saturating_sub(at.elapsed()))
+    }
+}
+
+/// Says whether two lists show the same. The times of evidence are left out: most are the moment of the look.
+#[must_use]
+pub fn is_same_list(before: &Rows, now: &Rows) -> bool {
+    let timeless = |mut session: Session| {
+        for evidence in &mut session.evidence {
+            evidence.at = Time(jiff::Timestamp::UNIX_EPOCH);
+        }
+        session
+    };
+    before.faults == now.faults && before.iter().map(timeless).eq(now.iter().map(timeless))
+}
+
+/// The live sessions that were stopped by a signal, or continued, since they were listed. The kernel announces
+/// neither SIGSTOP nor SIGCONT, so the list is compared with the processes.
+#[derive(Default)]
+struct PausedSessions {
+    /// The processes whose state the last check did not find in the list, and whether each was paused.
+    differing: HashSet<(ProcId, bool)>,
+}
+
+impl PausedSessions {
+    /// Says whether the list must be made again. A list that was made again and still differs, because it shows
+    /// another reason than the pause, is not made a third time.
+    fn have_changed(&mut self, fleet: &Fleet, listing: Option<&Rows>) -> bool {
+        let kernel = &fleet.host.kernel;
+        let is_paused = |process: &ServingProcess| {
+            let now = kernel.process(process.id.pid).ok().flatten();
+            now.is_some_and(|now| now.id == process.id && now.paused)
+        };
+        let mut differing = HashSet::new();
+        for session in listing.into_iter().flat_map(Rows::live) {
+            let was = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Paused);
+            let is = session.processes.iter().any(is_paused);
+            if is != was {
+                differing.extend(session.processes.into_iter().map(|process| (process.id, is)));
+            }
+        }
+        let before = std::mem::replace(&mut self.differing, differing);
+        !self.differing.is_subset(&before)
+    }
+}
