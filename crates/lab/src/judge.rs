@@ -339,6 +339,10 @@ fn settled(row: &Value) -> Value {
     // Written by the agent's shim a moment after its end; claimed separately.
     row["exit"] = Value::Null;
     row["ended_at"] = Value::Null;
+    // Only `status` reads the order that ended a run.
+    if let Some(evidence) = row["evidence"].as_array_mut() {
+        evidence.retain(|e| !e["source"].as_str().is_some_and(|s| s.ends_with("/ended-by.json")));
+    }
     for evidence in row["evidence"].as_array_mut().into_iter().flatten() {
         evidence["at"] = Value::Null;
         // It counts all processes at that instant.
