@@ -16,7 +16,7 @@ pub struct WhyDocument {
     pub status: Status,
     /// The verdict in one sentence.
     pub verdict: String,
-    /// Who or what ended it, once it has ended.
+    /// The cause of its end, once it has ended.
     #[serde(default)]
     pub ended_by: Option<EndedBy>,
     /// The observations behind the status.

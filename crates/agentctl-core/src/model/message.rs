@@ -57,7 +57,7 @@ pub struct Message {
     pub role: Role,
     /// Its text.
     pub text: Option<String>,
-    /// What the model thought before it, where the agent records that; empty where it records only that the
+    /// The thoughts of the model before it, if the agent records them; empty if it records only that the
     /// model thought.
     #[serde(default)]
     pub thinking: Option<String>,

@@ -80,7 +80,7 @@ pub enum EndedByKind {
     Unknown,
 }
 
-/// Who or what ended a session.
+/// The cause of the end of a session: a fuse, a stop, a signal, or the session itself.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct EndedBy {
     /// The cause.
@@ -134,7 +134,7 @@ pub struct Session {
     pub ended_at: Option<Time>,
     /// How its process ended, if a source says so.
     pub exit: Option<Exit>,
-    /// Who or what ended it, once it has ended; null in `list`, which does not look for it.
+    /// The cause of its end, once it has ended; null in `list`, which does not look for it.
     #[serde(default)]
     pub ended_by: Option<EndedBy>,
     /// Tokens of its distinct messages and its subagents'; null in `list` where that needs a whole-file read.

@@ -38,13 +38,13 @@ pub struct ConfigSetting {
     pub key: String,
     /// The value as it is written in the file; null if there is none. A secret is not shown.
     pub value: Option<String>,
-    /// Where the value comes from.
+    /// The source of the value.
     pub source: SettingSource,
     /// The line in the file.
     pub line: Option<usize>,
 }
 
-/// Where the value of a setting comes from.
+/// The source of the value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SettingSource {

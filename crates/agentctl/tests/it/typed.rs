@@ -1,4 +1,4 @@
-//! What is shown can be typed: short ids, directories, names, and no id at all.
+//! Every name that is shown can be typed: short ids, directories, names, and no id at all.
 
 use std::collections::BTreeSet;
 
