@@ -46,7 +46,7 @@ pub use self::failed_launch::{launch_remark, not_started, unseen_after_launch};
 pub use self::failed_orders::{fuse_not_changed, not_locked, not_pruned};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
-pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name, fuse_target};
+pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name};
 pub use self::holders::holder_text;
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{

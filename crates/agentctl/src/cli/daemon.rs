@@ -406,7 +406,7 @@ fn more(ui: &mut Ui, place: &Place, mut file: File) -> Result<File, Failure> {
         }
         match watch {
             Ok(watch) => drop(watch.wait(FOLLOW_PACE)),
-            Err(_) => super::pause(FOLLOW_PACE),
+            Err(_) => std::thread::park_timeout(FOLLOW_PACE),
         }
         return Ok(file);
     }

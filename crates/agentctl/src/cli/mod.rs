@@ -28,7 +28,6 @@ mod why;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use agentctl_core::ask::Fleet;
 use agentctl_core::model::{Fault, Target};
@@ -283,12 +282,6 @@ fn target(fleet: &Fleet, text: &str) -> Result<(Target, Vec<Fault>), Failure> {
 /// Returns the text that names a session; without one, the only session of this directory is meant.
 fn named_or_here(text: Option<&str>) -> &str {
     text.unwrap_or(HERE)
-}
-
-/// Waits between two polls of a file for which the kernel gives no events.
-#[allow(clippy::disallowed_methods)]
-fn pause(time: Duration) {
-    std::thread::sleep(time);
 }
 
 /// Prints a line about the result of an order.

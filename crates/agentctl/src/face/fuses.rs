@@ -13,8 +13,7 @@ pub fn fuse_name(host: &Host, fuse: &Fuse) -> String {
 }
 
 /// Returns the directory or the session to which a fuse is bound.
-#[must_use]
-pub fn fuse_target(host: &Host, fuse: &Fuse) -> String {
+fn fuse_target(host: &Host, fuse: &Fuse) -> String {
     match (&fuse.directory, &fuse.session) {
         (Some(directory), _) => with_tilde(&host.home, directory),
         (None, Some(id)) => one_line(&format!("{} {id}", fuse.adapter.as_deref().unwrap_or("?"))),
