@@ -11,6 +11,7 @@ mod attach;
 mod doctor;
 mod ended_by;
 mod fuses;
+mod inbox;
 mod launch;
 mod locks;
 mod logs;
@@ -38,6 +39,7 @@ pub use self::fuses::{
     CancelledFuseDocument, ExtendFuseRequest, FuseDocument, FuseOrderError, FuseRequest,
     FuseSelector, FusesDocument, MAX_COMMAND_BYTES, MAX_URL_BYTES, NotOneFuse,
 };
+pub use self::inbox::{AnswerDocument, AnswerRequest, AsksDocument, AsksRequest};
 pub use self::launch::{
     LaunchDefaults, LaunchDocument, LaunchHooks, LaunchNews, LaunchOptions, LaunchRequest,
     LaunchSubject, NoAdapter, NotStarted, TextOrBytes,

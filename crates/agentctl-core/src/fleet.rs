@@ -5,6 +5,7 @@
 //! fails, panics or hangs loses its own rows and becomes a fault. No agent is named here.
 
 mod abandoned_threads;
+mod asks;
 mod homes;
 mod inspect_watched;
 mod join;
@@ -23,6 +24,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use abandoned_threads::Ticket;
+pub use asks::{WaitingSession, asks};
 pub(crate) use homes::{each_root, limited};
 pub use inspect_watched::{NamedHome, Observation, Observed, WatchTargets, inspect_watched};
 pub use join::View;

@@ -132,6 +132,8 @@ pub struct Host {
     pub clock: fn() -> Time,
     /// Timeouts of whole questions.
     pub deadlines: Deadlines,
+    /// An agent may answer the asks of sessions that are neither its own nor above it.
+    pub agents_may_answer_others: bool,
     /// Cache of file contents, in long-running processes only.
     pub file_cache: Option<Arc<FileCache>>,
 }
@@ -153,6 +155,7 @@ impl Host {
             kernel,
             clock,
             deadlines: Deadlines::default(),
+            agents_may_answer_others: false,
             file_cache: None,
         }
     }

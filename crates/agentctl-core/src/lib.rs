@@ -14,6 +14,7 @@ pub mod fleet;
 pub mod fuses;
 pub mod hooks;
 pub mod host;
+pub mod inbox;
 pub mod kernel;
 pub mod launch;
 pub mod locks;

@@ -4,6 +4,7 @@
 //! Each name is written here once. Rooms that set a mark and rooms that look for it share the constant.
 //! Knows neither runs nor adapters; never decides what a mark proves.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::host::Host;
@@ -128,6 +129,15 @@ impl std::fmt::Display for Marker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "v1:{}:{}:{}", self.run, self.pid, self.start_ticks)
     }
+}
+
+/// Returns the run that a command line `agentctl shim …/runs/<run> …` names. A command line is no proof.
+pub(crate) fn shim_of(process: &Process) -> Option<&str> {
+    let [_, word, folder, ..] = process.argv.as_slice() else { return None };
+    let folder = Path::new(folder).is_absolute().then_some(Path::new(folder))?;
+    let kept = folder.parent()?.file_name()?;
+    let run = folder.file_name()?.to_str().filter(|r| is_session_id(r))?;
+    (word == SHIM && kept == "runs").then_some(run)
 }
 
 /// Returns the marker in a process's environment, if it has one and it can be read.

@@ -3,6 +3,7 @@
 //! These types *are* the JSON contract (`docs/schema/` is generated from them), so a field is added with
 //! care and never renamed. Nothing here reads or decides anything.
 
+mod ask;
 mod callback;
 mod fault;
 mod file_edit;
@@ -20,6 +21,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use self::ask::{
+    Ask, AskChannel, AskChoice, AskField, AskKind, AskOption, AskPart, AskScope, FieldAnswer,
+    MAX_PART_BYTES, MIN_ASK_PREFIX, Reply,
+};
 pub use self::callback::{Callback, MAX_CALLBACK_BYTES};
 pub use self::fault::{Fault, FaultCode, HomeScope, Reach};
 pub use self::file_edit::{FileEdit, Hunk};

@@ -6,6 +6,7 @@
 pub mod base64;
 mod endpoint;
 pub mod http;
+pub mod line;
 mod wire;
 
 use std::io;
@@ -106,6 +107,32 @@ pub fn connect_unix(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
+/// Connects to a Unix socket that this process of this user serves: a path alone proves nothing.
+pub fn connect_to(
+    path: &Path,
+    kernel: &Kernel,
+    server: &ProcId,
+    limit: Duration,
+) -> Result<UnixStream, TalkError> {
+    let uid = kernel.uid();
+    let owner = std::fs::metadata(path).map_err(TalkError::Unreachable)?.uid();
+    if owner != uid {
+        return Err(TalkError::Foreign(owner));
+    }
+    let stream = connect_unix(path, limit).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => TalkError::Late,
+        _ => TalkError::Unreachable(error),
+    })?;
+    if let Some(peer) = peer_uid(&stream).filter(|peer| *peer != uid) {
+        return Err(TalkError::Foreign(peer));
+    }
+    let peer = kernel.peer(&stream).map_err(TalkError::Unreachable)?;
+    if peer.as_ref().map(|peer| &peer.id) != Some(server) {
+        return Err(TalkError::OtherProcess(peer.map(|peer| peer.id.pid)));
+    }
+    Ok(stream)
+}
+
 /// A conversation in JSON over a WebSocket, with one deadline for all of it.
 pub struct JsonSocket {
     socket: WebSocket<Wire>,
@@ -121,23 +148,8 @@ impl JsonSocket {
         server: &ProcId,
         limit: Duration,
     ) -> Result<Self, TalkError> {
-        let uid = kernel.uid();
         let until = Instant::now() + limit;
-        let owner = std::fs::metadata(path).map_err(TalkError::Unreachable)?.uid();
-        if owner != uid {
-            return Err(TalkError::Foreign(owner));
-        }
-        let stream = connect_unix(path, limit).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => TalkError::Late,
-            _ => TalkError::Unreachable(error),
-        })?;
-        if let Some(peer) = peer_uid(&stream).filter(|peer| *peer != uid) {
-            return Err(TalkError::Foreign(peer));
-        }
-        let peer = kernel.peer(&stream).map_err(TalkError::Unreachable)?;
-        if peer.as_ref().map(|peer| &peer.id) != Some(server) {
-            return Err(TalkError::OtherProcess(peer.map(|peer| peer.id.pid)));
-        }
+        let stream = connect_to(path, kernel, server, limit)?;
         Self::over(Wire::Plain(Bounded::new(Socket::Unix(stream), until)), "ws://localhost/")
     }
 

@@ -17,6 +17,7 @@ mod feed;
 mod follow;
 mod fuses;
 mod holders;
+mod inbox;
 mod list_stream;
 mod listing;
 mod notification;
@@ -48,11 +49,15 @@ pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
 pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name};
 pub use self::holders::holder_text;
+pub use self::inbox::{
+    AskLine, AskLineKind, FieldWords, answer_flags, answer_hint, answered_line, ask_page,
+    ask_summary, field_reply, not_answered,
+};
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
-    Arrangement, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow, ListRow, RowContext,
-    RunListRow, SortKey, Template, TemplateError, TextTable, UnknownField, columns_table,
-    field_names, session_argument,
+    Arrangement, AskListRow, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow, ListRow,
+    RowContext, RunListRow, SortKey, Template, TemplateError, TextTable, UnknownField,
+    columns_table, field_names, session_argument,
 };
 pub use self::notification::{NotificationText, TerminalSequence, is_notified};
 pub use self::output_line::{OutputKind, OutputLine};

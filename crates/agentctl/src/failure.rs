@@ -22,6 +22,10 @@ pub enum Kind {
     NotFound,
     /// Several sessions match.
     Ambiguous,
+    /// No open ask has this id.
+    NoAsk,
+    /// Several asks match.
+    AmbiguousAsk,
     /// The action would be unsafe: directory occupied or locked, session already served.
     Refused,
     /// `wait`: the session waits for a human.
@@ -41,7 +45,7 @@ impl Kind {
             Self::Failed => 1,
             Self::Usage => 2,
             Self::Unanswered => 3,
-            Self::NotFound | Self::Ambiguous => 4,
+            Self::NotFound | Self::Ambiguous | Self::NoAsk | Self::AmbiguousAsk => 4,
             Self::Refused => 5,
             Self::Blocked => 10,
             Self::TimedOut => 124,
@@ -57,6 +61,8 @@ impl Kind {
             Self::Unanswered => "unknown",
             Self::NotFound => "session_not_found",
             Self::Ambiguous => "session_ambiguous",
+            Self::NoAsk => "ask_not_found",
+            Self::AmbiguousAsk => "ask_ambiguous",
             Self::Refused => "refused",
             Self::Blocked => "waiting",
             Self::TimedOut => "timed_out",

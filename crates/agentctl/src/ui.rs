@@ -141,6 +141,15 @@ impl Ui {
         Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
     }
 
+    /// Shows a prompt and reads one line; `None` at the end of the input.
+    pub fn prompt(&mut self, prompt: &str) -> io::Result<Option<String>> {
+        self.out.flush()?;
+        write!(io::stderr(), "{}", clean(prompt))?;
+        let mut answer = String::new();
+        let read = io::stdin().read_line(&mut answer)?;
+        Ok((read > 0).then_some(answer))
+    }
+
     /// Returns the width in columns; unlimited when piped.
     #[must_use]
     pub fn width(&self) -> Option<usize> {

@@ -5,6 +5,7 @@
 //! To add an agent: one file here, one line in [`ALL`], one fixture folder. CONTRIBUTING.md walks
 //! through it with [`demo`] as the example.
 
+pub mod answering;
 mod cached;
 mod claims;
 pub mod claude_code;
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use self::answering::Answering;
 pub use self::claims::{Record, Served, State, Turn};
 use self::control::Control;
 pub use self::declared::{
@@ -33,7 +35,7 @@ pub use self::declared::{
 pub use self::root::{Root, RootPlace, existing_roots, with_homes_of_the_living};
 use crate::host::Host;
 use crate::kernel::{Brief, Liveness, Process, Table};
-use crate::model::{Evidence, Fault, FaultCode, Locator, Message, Role, Session, Time};
+use crate::model::{Ask, Evidence, Fault, FaultCode, Locator, Message, Role, Session, Time};
 use crate::native::file;
 use crate::native::real_path::{Unresolved, real_path};
 use crate::talk::Pushing;
@@ -202,6 +204,12 @@ pub trait Store: Sync {
     /// Reads one session's record.
     fn record(&self, locator: &Locator, depth: Depth) -> Record;
 
+    /// Returns the asks of a session that waits for a human, in full. No row means that only its status is
+    /// known.
+    fn asks(&self, _session: &Session) -> Found<Ask> {
+        Found::default()
+    }
+
     /// Returns the open turn of a subagent, if one of a live session is still at work.
     fn open_child(&self, _locator: &Locator) -> Option<Turn> {
         None
@@ -347,6 +355,11 @@ pub trait Adapter: Sync {
 
     /// Returns the fields of a webhook's `meta` that carry the callback of a launch for this agent.
     fn callback_fields(&self) -> Option<CallbackFields> {
+        None
+    }
+
+    /// Returns the way to answer and to speak to its live sessions; `None` where there is none.
+    fn answering(&self) -> Option<&dyn Answering> {
         None
     }
 

@@ -2,15 +2,15 @@
 //! alone proves nothing; `belonging` decides what it counts for.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::daemon::is_daemon;
 use crate::adapters::control::Mark;
 use crate::host::Host;
 use crate::kernel::{Kernel, Process, Table};
-use crate::marks::{MARKER, Marker, SHIM};
-use crate::model::{ProcId, is_session_id};
+pub(super) use crate::marks::shim_of;
+use crate::marks::{MARKER, Marker};
+use crate::model::ProcId;
 
 /// One process of a scan.
 pub(super) struct ScannedProcess {
@@ -113,15 +113,6 @@ pub(super) fn bears(
     table: &ProcessTable,
 ) -> bool {
     borne(seen, marks, by, table).is_some()
-}
-
-/// Returns the run that a command line `agentctl shim …/runs/<run> …` names. A command line is no proof.
-pub(super) fn shim_of(process: &Process) -> Option<&str> {
-    let [_, word, folder, ..] = process.argv.as_slice() else { return None };
-    let folder = Path::new(folder).is_absolute().then_some(Path::new(folder))?;
-    let kept = folder.parent()?.file_name()?;
-    let run = folder.file_name()?.to_str().filter(|r| is_session_id(r))?;
-    (word == SHIM && kept == "runs").then_some(run)
 }
 
 /// Returns the parent of a process. A process with the parent's pid that is younger than its child has

@@ -1,6 +1,8 @@
 //! The command tree and its dispatch: one file per command, one line each here.
 
 mod adapters;
+mod answer;
+mod asks;
 mod attach;
 mod colour;
 mod config;
@@ -75,6 +77,11 @@ enum Command {
     Resume(resume::ResumeArgs),
     Attach(attach::AttachArgs),
     Wait(wait::WaitArgs),
+    #[command(visible_alias = "inbox")]
+    Asks(asks::AsksArgs),
+    Answer(answer::AnswerArgs),
+    Approve(answer::ApproveArgs),
+    Deny(answer::DenyArgs),
     Name(name::NameArgs),
     Group(name::GroupArgs),
     #[command(visible_alias = "kill")]
@@ -149,6 +156,10 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Name(args) => with_fleet(ui, name::cmd_name, &args),
         Command::Group(args) => with_fleet(ui, name::cmd_group, &args),
         Command::Wait(args) => with_fleet(ui, wait::cmd_wait, &args),
+        Command::Asks(args) => with_fleet(ui, asks::cmd_asks, &args),
+        Command::Answer(args) => with_fleet(ui, answer::cmd_answer, &args),
+        Command::Approve(args) => with_fleet(ui, answer::cmd_approve, &args),
+        Command::Deny(args) => with_fleet(ui, answer::cmd_deny, &args),
         Command::Lock(args) => without_sources(ui, locks::cmd_lock, &args),
         Command::Unlock(args) => without_sources(ui, locks::cmd_unlock, &args),
         Command::Locks(args) => with_fleet(ui, locks::cmd_locks, &args),

@@ -3,15 +3,16 @@
 //! Exit codes: 0 finished, 1 failed, 130 interrupted, 143 terminated. SIGKILL leaves its live record
 //! behind and its last turn open, as with any agent.
 
+use std::collections::{HashSet, VecDeque};
 use std::io::{self, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use agentctl_core::adapters::demo::{Line, Live, Usage};
+use agentctl_core::adapters::demo::{Line, Live, LiveAsk, SocketAnswer, SocketOrder, Usage};
 use agentctl_core::host::Host;
 use agentctl_core::model::{is_session_id, shorten};
 use clap::Args;
@@ -20,6 +21,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::home::{Conversation, Home};
 use super::script::{self, Step};
+use super::socket::{self, Request};
 use crate::failure::{Failure, Kind, Outcome};
 
 const MODEL: &str = "demo-1";
@@ -53,17 +55,56 @@ pub struct AgentArgs {
 }
 
 /// An event while the agent waits.
-enum Event {
+pub(super) enum Event {
     Signal(i32),
+    /// A person typed this text.
     Told(String),
-    ToolDone { text: String, is_error: bool },
+    /// Another process sent an order.
+    Order(Request),
+    ToolDone {
+        text: String,
+        is_error: bool,
+    },
 }
 
 /// How a turn ended.
 enum Turn {
     Finished,
     Failed(String),
-    Interrupted(i32),
+    Cut(Cut),
+}
+
+/// The cause that cuts a turn short.
+#[derive(Clone, Copy)]
+enum Cut {
+    /// This signal: the process exits.
+    Signal(i32),
+    /// An order that ends the turn only.
+    Order,
+}
+
+/// The result of waiting for an answer.
+enum Answered {
+    /// The tool may run.
+    Allowed,
+    /// The tool may not run, for this reason.
+    Denied(String),
+    /// The question is answered; the conversation holds the text.
+    Text,
+    Cut(Cut),
+}
+
+/// Words that will become a turn.
+struct Prompt {
+    text: String,
+    /// The id under which the conversation already holds them.
+    recorded: Option<String>,
+}
+
+impl Prompt {
+    fn typed(text: String) -> Self {
+        Self { text, recorded: None }
+    }
 }
 
 struct Agent {
@@ -73,7 +114,11 @@ struct Agent {
     live: Live,
     events: Receiver<Event>,
     sender: Sender<Event>,
-    told: Vec<String>,
+    queue: VecDeque<Prompt>,
+    /// The messages that it has taken, by the id that their sender chose.
+    taken: HashSet<String>,
+    /// The commands that may run without another ask.
+    always: HashSet<String>,
     messages: u64,
     model: String,
 }
@@ -94,18 +139,17 @@ pub fn run(host: &Arc<Host>, args: &AgentArgs) -> Outcome {
     }
     let mut agent = Agent::start(host, home, args)?;
     let mut code = 0;
-    let mut next = prompt;
+    let mut next = prompt.map(Prompt::typed);
     loop {
         code = match next.take() {
-            Some(prompt) => agent.turn(&prompt)?,
+            Some(prompt) => agent.turn(prompt)?,
             None => code,
         };
         if code >= 128 || !args.stay {
             break;
         }
-        agent.say_live("idle", None)?;
-        match agent.wait_for_words()? {
-            Ok(words) => next = Some(words),
+        match agent.next_prompt()? {
+            Ok(prompt) => next = Some(prompt),
             Err(signal) => {
                 code = signal_code(signal);
                 break;
@@ -157,7 +201,8 @@ impl Agent {
             host.kernel.process(std::process::id())?.ok_or_else(|| refused("no /proc".into()))?;
         let cwd = std::env::current_dir()?.to_string_lossy().into_owned();
         let (sender, events) = channel();
-        listen(&home, me.id.pid, &sender)?;
+        listen_for_signals(&sender)?;
+        socket::listen(&home, me.id.pid, &sender)?;
         if let Some(seconds) = args.at_most {
             end_after(Duration::from_secs(seconds), &sender);
         }
@@ -170,9 +215,10 @@ impl Agent {
             cwd: cwd.clone(),
             status: "busy".into(),
             detail: None,
+            ask: None,
+            stays: args.stay,
             started_ms: host.now().millis(),
         };
-        let told = Vec::new();
         let mut agent = Self {
             home,
             host: Arc::clone(host),
@@ -180,7 +226,9 @@ impl Agent {
             live,
             events,
             sender,
-            told,
+            queue: VecDeque::new(),
+            taken: HashSet::new(),
+            always: HashSet::new(),
             messages: 0,
             model: args.model.clone(),
         };
@@ -195,6 +243,7 @@ impl Agent {
     fn say_live(&mut self, status: &str, detail: Option<String>) -> io::Result<()> {
         status.clone_into(&mut self.live.status);
         self.live.detail = detail;
+        self.live.ask = None;
         self.home.write_live(std::process::id(), &self.live)
     }
 
@@ -212,14 +261,22 @@ impl Agent {
     }
 
     /// Plays one turn to its end and returns the matching exit code.
-    fn turn(&mut self, prompt: &str) -> io::Result<i32> {
+    fn turn(&mut self, prompt: Prompt) -> io::Result<i32> {
         self.say_live("busy", None)?;
-        let (id, at) = (self.id(), self.now());
-        self.write(Line::Prompt { id, text: prompt.to_owned(), at })?;
-        let (state, error, code) = match self.play(prompt)? {
+        let at = self.now();
+        let line = match prompt.recorded {
+            Some(message) => Line::Turn { message, at },
+            None => {
+                let id = self.id();
+                Line::Prompt { id, text: prompt.text.clone(), at }
+            }
+        };
+        self.write(line)?;
+        let (state, error, code) = match self.play(&prompt.text)? {
             Turn::Finished => ("finished", None, 0),
             Turn::Failed(why) => ("failed", Some(why), 1),
-            Turn::Interrupted(signal) => ("interrupted", None, signal_code(signal)),
+            Turn::Cut(Cut::Signal(signal)) => ("interrupted", None, signal_code(signal)),
+            Turn::Cut(Cut::Order) => ("interrupted", None, 1),
         };
         if let Some(why) = &error {
             speak(&format!("error: {why}"));
@@ -232,54 +289,57 @@ impl Agent {
     fn play(&mut self, prompt: &str) -> io::Result<Turn> {
         let mut read = usage_of(prompt);
         for step in script::read(prompt) {
-            let outcome = match step {
+            let cut = match step {
                 Step::Say(text) => {
                     speak(&text);
                     let (id, usage, at) = (self.id(), spend(&mut read, &text), self.now());
                     self.write(Line::Say { id, text, model: self.model.clone(), usage, at })?;
                     None
                 }
-                Step::Tool(command) => self.tool(command, &mut read)?,
-                Step::Ask(question) => self.ask(question)?,
-                Step::Delay(time) => self.pause(Some(time)),
-                Step::Hang => self.pause(None),
+                Step::Tool(command) => {
+                    let call = self.write_call(&command, &mut read)?;
+                    self.run_tool(call, &command)?
+                }
+                Step::Permit(command) => self.permit(&command, &mut read)?,
+                Step::Ask(question) => self.ask(&question)?,
+                Step::Delay(time) => self.pause(Some(time))?,
+                Step::Hang => self.pause(None)?,
                 Step::Error(why) => {
                     let why = if why.is_empty() { "scripted error".to_owned() } else { why };
                     return Ok(Turn::Failed(why));
                 }
             };
-            if let Some(signal) = outcome {
-                return Ok(Turn::Interrupted(signal));
+            if let Some(cut) = cut {
+                return Ok(Turn::Cut(cut));
             }
         }
         Ok(Turn::Finished)
     }
 
+    /// Writes the call of a command; returns its id.
+    fn write_call(&mut self, command: &str, read: &mut u64) -> io::Result<String> {
+        let (id, at, usage) = (self.id(), self.now(), spend(read, command));
+        let call = format!("call-{}-{}", std::process::id(), self.messages);
+        let (command, model) = (command.to_owned(), self.model.clone());
+        self.write(Line::Tool { id, call: call.clone(), command, model, usage, at })?;
+        Ok(call)
+    }
+
     /// Runs a command in a process group of its own; an interrupt ends the whole group.
-    fn tool(&mut self, command: String, read: &mut u64) -> io::Result<Option<i32>> {
-        let (id, at, usage) = (self.id(), self.now(), spend(read, &command));
-        let call = format!("call-{}", self.messages);
-        self.say_live("tool", Some(format!("shell: {}", shorten(&command, 80))))?;
-        let line = Line::Tool {
-            id,
-            call: call.clone(),
-            command: command.clone(),
-            model: self.model.clone(),
-            usage,
-            at,
-        };
-        self.write(line)?;
-        let group = self.start_tool(&command)?;
+    fn run_tool(&mut self, call: String, command: &str) -> io::Result<Option<Cut>> {
+        self.say_live("tool", Some(format!("shell: {}", shorten(command, 80))))?;
+        let group = self.start_tool(command)?;
         let outcome = loop {
             match self.events.recv() {
                 Ok(Event::ToolDone { text, is_error }) => break Ok((text, is_error)),
-                Ok(Event::Told(words)) => self.told.push(words),
-                Ok(Event::Signal(signal)) => {
-                    // The group may have ended by itself.
-                    let _gone = group.map(|g| kill_process_group(g, Signal::KILL));
-                    break Err(signal);
+                Ok(event) => {
+                    if let Some(cut) = self.take_elsewhere(event)? {
+                        // The group may have ended by itself.
+                        let _gone = group.map(|g| kill_process_group(g, Signal::KILL));
+                        break Err(cut);
+                    }
                 }
-                Err(_) => break Err(SIGTERM),
+                Err(_) => break Err(Cut::Signal(SIGTERM)),
             }
         };
         match outcome {
@@ -289,7 +349,32 @@ impl Agent {
                 self.say_live("busy", None)?;
                 Ok(None)
             }
-            Err(signal) => Ok(Some(signal)),
+            Err(cut) => Ok(Some(cut)),
+        }
+    }
+
+    /// Asks for permission to run a command, and runs it if that is allowed. A denial continues the turn.
+    fn permit(&mut self, command: &str, read: &mut u64) -> io::Result<Option<Cut>> {
+        let call = self.write_call(command, read)?;
+        if self.always.contains(command) {
+            return self.run_tool(call, command);
+        }
+        let ask = LiveAsk {
+            id: call.clone(),
+            kind: "permission".into(),
+            text: format!("shell: {}", shorten(command, 80)),
+            command: Some(command.to_owned()),
+            options: Vec::new(),
+        };
+        match self.wait_for_answer(ask)? {
+            Answered::Cut(cut) => Ok(Some(cut)),
+            Answered::Denied(why) => {
+                let at = self.now();
+                self.write(Line::Result { call, text: why, is_error: true, at })?;
+                self.say_live("busy", None)?;
+                Ok(None)
+            }
+            Answered::Allowed | Answered::Text => self.run_tool(call, command),
         }
     }
 
@@ -318,50 +403,176 @@ impl Agent {
         Ok(group)
     }
 
-    fn ask(&mut self, question: String) -> io::Result<Option<i32>> {
+    /// Asks a question: `Which?|Red|Blue` has two options.
+    fn ask(&mut self, question: &str) -> io::Result<Option<Cut>> {
+        let mut words = question.split('|').map(|word| word.trim().to_owned());
+        let text = words.next().unwrap_or_default();
+        let options: Vec<String> = words.filter(|word| !word.is_empty()).collect();
         // The entry is written before the live record: a look in between would date the prompt by the entry
         // before it, and another watcher by this one.
         let (id, at) = (self.id(), self.now());
-        self.write(Line::Ask { id, question: question.clone(), at })?;
-        self.say_live("waiting", Some(question.clone()))?;
-        speak(&question);
-        match self.wait_for_words()? {
-            Ok(text) => {
-                let (id, at) = (self.id(), self.now());
-                self.write(Line::Answer { id, text, at })?;
+        self.write(Line::Ask { id: id.clone(), question: text.clone(), at })?;
+        let ask =
+            LiveAsk { id, kind: "question".into(), text: text.clone(), command: None, options };
+        speak(&text);
+        match self.wait_for_answer(ask)? {
+            Answered::Cut(cut) => Ok(Some(cut)),
+            Answered::Text | Answered::Allowed | Answered::Denied(_) => {
                 self.say_live("busy", None)?;
                 Ok(None)
             }
-            Err(signal) => Ok(Some(signal)),
         }
     }
 
-    fn wait_for_words(&mut self) -> io::Result<Result<String, i32>> {
-        if !self.told.is_empty() {
-            return Ok(Ok(self.told.remove(0)));
-        }
+    /// Shows an ask and waits for its answer. This loop alone decides which answer is taken.
+    fn wait_for_answer(&mut self, ask: LiveAsk) -> io::Result<Answered> {
+        self.live.status = "waiting".into();
+        self.live.detail = Some(ask.text.clone());
+        self.live.ask = Some(ask.clone());
+        self.home.write_live(std::process::id(), &self.live)?;
         loop {
-            match self.events.recv() {
-                Ok(Event::Told(words)) => return Ok(Ok(words)),
-                Ok(Event::Signal(signal)) => return Ok(Err(signal)),
-                Ok(Event::ToolDone { .. }) => {}
-                Err(error) => return Err(io::Error::other(error)),
+            let event = self.events.recv().map_err(io::Error::other)?;
+            match event {
+                Event::Told(text) if ask.kind == "question" => {
+                    self.answer_question(text)?;
+                    return Ok(Answered::Text);
+                }
+                Event::Order(request) => {
+                    let answer = match &request.order {
+                        SocketOrder::Answer(answer) if answer.ask == ask.id => answer.clone(),
+                        SocketOrder::Answer(_) => {
+                            request.refuse("this ask is not open");
+                            continue;
+                        }
+                        _ => match self.take_elsewhere(Event::Order(request))? {
+                            Some(cut) => return Ok(Answered::Cut(cut)),
+                            None => continue,
+                        },
+                    };
+                    match self.settle(&ask, answer)? {
+                        Ok(answered) => {
+                            request.take();
+                            return Ok(answered);
+                        }
+                        Err(why) => request.refuse(why),
+                    }
+                }
+                event => {
+                    if let Some(cut) = self.take_elsewhere(event)? {
+                        return Ok(Answered::Cut(cut));
+                    }
+                }
             }
         }
     }
 
-    /// Waits for a time, or for ever; returns the signal that interrupted it.
-    fn pause(&mut self, time: Option<Duration>) -> Option<i32> {
+    /// Decides about one answer to the open ask: taken with this result, or refused for this reason.
+    fn settle(
+        &mut self,
+        ask: &LiveAsk,
+        answer: SocketAnswer,
+    ) -> io::Result<Result<Answered, &'static str>> {
+        if answer.stop {
+            return Ok(Ok(Answered::Cut(Cut::Order)));
+        }
+        if ask.kind == "question" {
+            let chosen = (!answer.options.is_empty()).then(|| answer.options.join(", "));
+            let Some(text) = answer.text.or(chosen) else {
+                return Ok(Err("a question needs a text"));
+            };
+            self.answer_question(text)?;
+            return Ok(Ok(Answered::Text));
+        }
+        Ok(match answer.allow {
+            Some(true) => {
+                self.always.extend(ask.command.clone().filter(|_| answer.always));
+                Ok(Answered::Allowed)
+            }
+            Some(false) => {
+                let words = answer.message.map(|words| format!("denied: {words}"));
+                Ok(Answered::Denied(words.unwrap_or_else(|| "denied".into())))
+            }
+            None => Err("a permission needs `allow`"),
+        })
+    }
+
+    fn answer_question(&mut self, text: String) -> io::Result<()> {
+        let (id, at) = (self.id(), self.now());
+        self.write(Line::Answer { id, text, at })
+    }
+
+    /// Takes an event that nothing waits for; returns the cause if it cuts the turn short.
+    fn take_elsewhere(&mut self, event: Event) -> io::Result<Option<Cut>> {
+        match event {
+            Event::Signal(signal) => return Ok(Some(Cut::Signal(signal))),
+            Event::Told(text) => self.queue.push_back(Prompt::typed(text)),
+            Event::ToolDone { .. } => {}
+            Event::Order(request) => match request.order.clone() {
+                SocketOrder::Answer(_) => request.refuse("this ask is not open"),
+                SocketOrder::Interrupt {} => {
+                    request.take();
+                    return Ok(Some(Cut::Order));
+                }
+                SocketOrder::Message { .. } if !self.live.stays => {
+                    request.refuse("it takes no messages: it ends with this turn");
+                }
+                SocketOrder::Message { id, text } => {
+                    if self.taken.insert(id.clone()) {
+                        let at = self.now();
+                        self.write(Line::Message { id: id.clone(), text: text.clone(), at })?;
+                        self.queue.push_back(Prompt { text, recorded: Some(id) });
+                    }
+                    request.take();
+                }
+            },
+        }
+        Ok(None)
+    }
+
+    /// Waits for the next turn: a queued message, or a new one. Returns the signal that ends the process.
+    fn next_prompt(&mut self) -> io::Result<Result<Prompt, i32>> {
+        if let Some(prompt) = self.queue.pop_front() {
+            return Ok(Ok(prompt));
+        }
+        self.say_live("idle", None)?;
+        loop {
+            match self.events.recv().map_err(io::Error::other)? {
+                Event::Told(text) => return Ok(Ok(Prompt::typed(text))),
+                Event::Signal(signal) => return Ok(Err(signal)),
+                Event::Order(request) => match request.order.clone() {
+                    SocketOrder::Message { id, .. } if self.taken.contains(&id) => request.take(),
+                    SocketOrder::Message { id, text } => {
+                        self.taken.insert(id.clone());
+                        let at = self.now();
+                        // The status changes before the message is recorded: a receipt means a turn.
+                        self.say_live("busy", None)?;
+                        self.write(Line::Message { id: id.clone(), text: text.clone(), at })?;
+                        request.take();
+                        return Ok(Ok(Prompt { text, recorded: Some(id) }));
+                    }
+                    SocketOrder::Interrupt {} => request.refuse("no turn is running"),
+                    SocketOrder::Answer(_) => request.refuse("this ask is not open"),
+                },
+                Event::ToolDone { .. } => {}
+            }
+        }
+    }
+
+    /// Waits for a time, or for ever; returns the cause that cut it short.
+    fn pause(&mut self, time: Option<Duration>) -> io::Result<Option<Cut>> {
         let until = time.and_then(|t| Instant::now().checked_add(t));
         loop {
             let left = until
                 .map_or(Duration::from_hours(1), |u| u.saturating_duration_since(Instant::now()));
             match self.events.recv_timeout(left) {
-                Ok(Event::Signal(signal)) => return Some(signal),
-                Ok(Event::Told(words)) => self.told.push(words),
-                Err(RecvTimeoutError::Timeout) if until.is_some() => return None,
-                Ok(Event::ToolDone { .. }) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Some(SIGTERM),
+                Err(RecvTimeoutError::Timeout) if until.is_some() => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(Some(Cut::Signal(SIGTERM))),
+                Ok(event) => {
+                    if let Some(cut) = self.take_elsewhere(event)? {
+                        return Ok(Some(cut));
+                    }
+                }
             }
         }
     }
@@ -374,26 +585,14 @@ impl Agent {
     }
 }
 
-/// Starts the threads that send signals and received messages into one channel, so that one wait covers
-/// both.
-fn listen(home: &Home, pid: u32, sender: &Sender<Event>) -> io::Result<()> {
+/// Starts the thread that sends signals into the channel, so that one wait covers everything.
+fn listen_for_signals(sender: &Sender<Event>) -> io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let to = sender.clone();
     std::thread::spawn(move || {
         for signal in signals.forever() {
             // The main thread is exiting already.
             let _leaving = to.send(Event::Signal(signal));
-        }
-    });
-    home.remove_live(pid);
-    let listener = UnixListener::bind(home.socket(pid))?;
-    let to = sender.clone();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let mut text = String::new();
-            if stream.take(1 << 20).read_to_string(&mut text).is_ok() {
-                let _leaving = to.send(Event::Told(text));
-            }
         }
     });
     Ok(())

@@ -7,3 +7,4 @@
 pub mod agent;
 mod home;
 mod script;
+mod socket;

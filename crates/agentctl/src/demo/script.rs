@@ -1,4 +1,5 @@
-//! The prompt as a script: `[[say:…]] [[tool:CMD]] [[delay:S]] [[error:…]] [[hang]] [[ask:QUESTION]]`.
+//! The prompt as a script: `[[say:…]] [[tool:CMD]] [[delay:S]] [[error:…]] [[hang]]
+//! [[ask:QUESTION]] [[permit:CMD]]`.
 //!
 //! Brackets nest, so an argument may hold a shell test; an unclosed directive is plain text.
 
@@ -17,8 +18,10 @@ pub(super) enum Step {
     Error(String),
     /// Never answer.
     Hang,
-    /// Ask the user and wait.
+    /// Ask the user and wait; options follow the question, separated by `|`.
     Ask(String),
+    /// Ask for permission to run a shell command, and run it if that is allowed.
+    Permit(String),
 }
 
 /// Reads a prompt; without directives, returns a short plausible turn.
@@ -86,6 +89,7 @@ fn step(text: &str) -> Option<Step> {
         "say" => Step::Say(argument.to_owned()),
         "tool" => Step::Tool(argument.to_owned()),
         "ask" => Step::Ask(argument.to_owned()),
+        "permit" => Step::Permit(argument.to_owned()),
         "error" => Step::Error(argument.to_owned()),
         "hang" => Step::Hang,
         "delay" => Step::Delay(Duration::try_from_secs_f64(argument.parse().ok()?).ok()?),

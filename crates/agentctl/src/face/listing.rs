@@ -4,6 +4,7 @@
 //! column that can be seen can also be named. The fields are listed in docs/FORMAT.md.
 
 mod adapters;
+mod asks;
 mod field;
 mod fuses;
 mod locks;
@@ -18,6 +19,7 @@ use anstyle::Style;
 use serde::Serialize;
 
 pub use self::adapters::CONTROL_COLUMNS;
+pub use self::asks::AskListRow;
 use self::field::field;
 pub use self::field::{Field, FieldValue, RowContext, UnknownField, field_names};
 pub use self::fuses::FuseListRow;

@@ -5,14 +5,16 @@
 //! behind by SIGKILL); `sessions/<id>.jsonl` is the conversation, append-only. This adapter is the
 //! example CONTRIBUTING.md walks through.
 
+mod answering;
 mod control;
+mod format;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
+pub use self::format::{Line, Live, LiveAsk, SocketAnswer, SocketOrder, SocketReply, Usage};
+use super::answering::Answering;
 use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, State, Store,
@@ -21,10 +23,13 @@ use super::{
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
 use crate::model::{
-    Exit, Locator, Message, Reason, ReasonKind, Role, Status, Time, Tokens, ToolCall, ToolResult,
-    is_session_id, shorten,
+    Ask, Exit, Locator, Message, Reason, ReasonKind, Role, Session, Status, Time, Tokens, ToolCall,
+    ToolResult, is_session_id, shorten,
 };
 use crate::native::{file, jsonl};
+
+/// Largest live record: it may hold the whole command of an ask.
+const MAX_LIVE_BYTES: u64 = 16 << 20;
 
 /// The hidden subcommand that is the agent.
 pub const SUBCOMMAND: &str = "demo-agent";
@@ -47,7 +52,7 @@ impl Adapter for Demo {
         Capabilities {
             live: true,
             history: true,
-            waiting: "questions",
+            waiting: "questions, permissions",
             tokens: true,
             cost: false,
             subagents: false,
@@ -102,7 +107,9 @@ impl Adapter for Demo {
         let mut message = Message::of(Role::System);
         message.at = at;
         match line {
-            Line::Prompt { id, text, .. } | Line::Answer { id, text, .. } => {
+            Line::Prompt { id, text, .. }
+            | Line::Message { id, text, .. }
+            | Line::Answer { id, text, .. } => {
                 (message.id, message.role, message.text) = (Some(id), Role::User, Some(text));
             }
             Line::Say { id, text, model, usage, .. } => {
@@ -133,7 +140,9 @@ impl Adapter for Demo {
             Line::End { state, .. } if state == "interrupted" => {
                 message.text = Some("interrupted".into());
             }
-            Line::Session { .. } | Line::End { .. } | Line::Exit { .. } => return Vec::new(),
+            Line::Session { .. } | Line::Turn { .. } | Line::End { .. } | Line::Exit { .. } => {
+                return Vec::new();
+            }
         }
         vec![message]
     }
@@ -145,74 +154,9 @@ impl Adapter for Demo {
     fn control(&self) -> Option<&dyn Control> {
         Some(self)
     }
-}
 
-/// `live/<pid>.json`: the state of a process in its own words.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[allow(missing_docs)] // the names are the format
-pub struct Live {
-    pub start_ticks: u64,
-    pub boot_id: String,
-    /// The machine that wrote it: a home may be shared between machines.
-    pub machine_id: Option<String>,
-    pub pid_namespace: u64,
-    pub session: String,
-    pub cwd: String,
-    pub status: String,
-    pub detail: Option<String>,
-    pub started_ms: i64,
-}
-
-/// One line of `sessions/<id>.jsonl`.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(tag = "type", rename_all = "lowercase")]
-#[allow(missing_docs)] // the names are the format
-pub enum Line {
-    Session { cwd: String, model: String },
-    Prompt { id: String, text: String, at: String },
-    Say { id: String, text: String, model: String, usage: Usage, at: String },
-    Tool { id: String, call: String, command: String, model: String, usage: Usage, at: String },
-    Result { call: String, text: String, is_error: bool, at: String },
-    Ask { id: String, question: String, at: String },
-    Answer { id: String, text: String, at: String },
-    End { state: String, error: Option<String>, at: String },
-    Exit { code: i32, at: String },
-}
-
-/// Tokens of one model message.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-#[allow(missing_docs)] // the names are the format
-pub struct Usage {
-    pub input: u64,
-    pub output: u64,
-    pub cache_read: u64,
-    pub cache_write: u64,
-}
-
-impl From<Usage> for Tokens {
-    fn from(u: Usage) -> Self {
-        Self {
-            input: u.input,
-            output: u.output,
-            cache_read: u.cache_read,
-            cache_write: u.cache_write,
-        }
-    }
-}
-
-impl Line {
-    fn at(&self) -> Option<Time> {
-        match self {
-            Self::Session { .. } => None,
-            Self::Prompt { at, .. }
-            | Self::Say { at, .. }
-            | Self::Tool { at, .. }
-            | Self::Result { at, .. }
-            | Self::Ask { at, .. }
-            | Self::Answer { at, .. }
-            | Self::End { at, .. }
-            | Self::Exit { at, .. } => Time::parse(at),
-        }
+    fn answering(&self) -> Option<&dyn Answering> {
+        Some(self)
     }
 }
 
@@ -243,7 +187,7 @@ impl DemoStore<'_> {
     fn served(&self, entry: &file::DirectoryEntry, pid: u32, found: &mut Found<Served>) {
         let kernel = &self.look.host.kernel;
         let source = format!("demo:live/{}", entry.name);
-        let live: Live = match file::read_small(&entry.path, self.uid(), 64 << 10) {
+        let live: Live = match file::read_small(&entry.path, self.uid(), MAX_LIVE_BYTES) {
             Err(file::Skip::Missing) => return,
             Err(skip) => return self.unread(entry, &skip, found),
             Ok(bytes) => match serde_json::from_slice(&bytes) {
@@ -285,11 +229,12 @@ impl DemoStore<'_> {
             Served::unseen(live.session, "its process lives in another pid namespace".to_owned())
         };
         if served.state.is_none() {
+            let asks_permission = live.ask.as_ref().is_some_and(|ask| ask.kind == "permission");
+            let kind = if asks_permission { ReasonKind::Permission } else { ReasonKind::Question };
             let (status, reason) = match (live.status.as_str(), live.detail) {
-                ("waiting", detail) => (
-                    Status::Waiting,
-                    Some(Reason { kind: ReasonKind::Question, detail, until: None }),
-                ),
+                ("waiting", detail) => {
+                    (Status::Waiting, Some(Reason { kind, detail, until: None }))
+                }
                 ("idle", _) => (Status::Idle, None),
                 ("tool", detail) => {
                     (Status::Running, Some(Reason { kind: ReasonKind::Tool, detail, until: None }))
@@ -390,6 +335,10 @@ impl Store for DemoStore<'_> {
         record
     }
 
+    fn asks(&self, session: &Session) -> Found<Ask> {
+        answering::asks(self.look, self.root, session)
+    }
+
     fn beginnings(&self) -> Vec<PathBuf> {
         vec![self.root.path().join("live")]
     }
@@ -406,7 +355,7 @@ fn read_head(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> 
             Ok(Line::Session { cwd, model }) => {
                 (record.cwd, record.model) = (Some(cwd), Some(model));
             }
-            Ok(Line::Prompt { text, at, .. }) => {
+            Ok(Line::Prompt { text, at, .. } | Line::Message { text, at, .. }) => {
                 record.started_at = Time::parse(&at);
                 record.prompt = Some(shorten(&text, 200));
                 // The directives are the demo's script, not part of the title.
@@ -447,7 +396,7 @@ fn read_tail(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> 
                     _ => Turn::Failed(error.unwrap_or(state)),
                 });
             }
-            Line::Prompt { .. } => {
+            Line::Prompt { .. } | Line::Turn { .. } => {
                 decided = Some(Turn::Open {
                     tool: open_tool.take(),
                     retrying: None,

@@ -1,0 +1,132 @@
+//! How a live session is answered and spoken to: the asks that it has open, and the way by which an answer or a
+//! message reaches it.
+//!
+//! An adapter describes and hands over; the rooms `inbox` and `speech` decide when, check the caller, and report
+//! the result. An agent that cannot be reached has no [`Answering`], and `agentctl adapters` shows that.
+
+use super::{Look, Root};
+use crate::model::{Ask, Reply, Session};
+
+/// What an agent can be asked and told, for `agentctl adapters`.
+#[derive(Clone, Copy, Debug)]
+pub struct AnsweringAbilities {
+    /// The asks that can be answered from here, in a few words; `-` for none.
+    pub asks: &'static str,
+    /// The sessions that take messages while they live, in a few words; `-` for none.
+    pub messages: &'static str,
+}
+
+/// An answer that has left us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// The agent, its server or our asker said that it has taken it.
+    Taken,
+    /// The answer was taken, but these words for the agent could not travel with it.
+    TakenWithoutWords,
+    /// The bytes to write into the standard input of the agent: it gives no reply.
+    Line(Vec<u8>),
+}
+
+/// Why an answer was not delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotDelivered {
+    /// The ask is no longer open.
+    Gone,
+    /// The agent refused the answer, for this reason.
+    Refused(String),
+    /// The ask does not offer this decision.
+    NotOffered(String),
+    /// It is not known whether the answer arrived.
+    Unclear(String),
+}
+
+/// Whether a live session takes a message now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Speech {
+    /// It takes messages at any time.
+    Now,
+    /// It takes messages when its turn is over; the reason why not before.
+    WhenIdle(&'static str),
+    /// It takes none.
+    Not {
+        /// The reason.
+        why: String,
+        /// A suggestion that would solve the problem.
+        hint: Option<String>,
+    },
+}
+
+impl Speech {
+    /// Returns the answer for a process that works through one prompt and exits.
+    #[must_use]
+    pub fn one_shot() -> Self {
+        Self::Not {
+            why: "it takes no messages: it works through one prompt and ends".into(),
+            hint: Some("`agentctl wait` until it has ended, then `agentctl send`; `launch --keep` starts one that stays".into()),
+        }
+    }
+}
+
+/// A message for a session.
+#[derive(Clone, Copy, Debug)]
+pub struct SpokenMessage<'a> {
+    /// Its id, which makes a repeated delivery harmless.
+    pub id: uuid::Uuid,
+    /// The text.
+    pub text: &'a str,
+}
+
+/// How a message was handed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Saying {
+    /// The agent or its server has taken it.
+    Taken,
+    /// The bytes to write into the standard input of the agent.
+    Line(Vec<u8>),
+}
+
+/// Why a message or an interrupt was not handed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotSaid {
+    /// The agent refused it, for this reason.
+    Refused(String),
+    /// It is not known whether it arrived.
+    Unclear(String),
+}
+
+/// How a live session of one agent is answered and spoken to.
+pub trait Answering: Sync {
+    /// Returns its abilities.
+    fn abilities(&self) -> AnsweringAbilities;
+
+    /// Hands an answer to the agent. The ask was open a moment ago and offers the decision.
+    fn deliver(
+        &self,
+        look: &Look,
+        root: &Root,
+        session: &Session,
+        ask: &Ask,
+        reply: &Reply,
+    ) -> Result<Delivered, NotDelivered>;
+
+    /// Says whether a live session takes a message now.
+    fn speech(&self, _look: &Look, _root: &Root, _session: &Session) -> Speech {
+        Speech::one_shot()
+    }
+
+    /// Hands a message to a live session that takes one.
+    fn say(
+        &self,
+        _look: &Look,
+        _root: &Root,
+        _session: &Session,
+        _message: &SpokenMessage<'_>,
+    ) -> Result<Saying, NotSaid> {
+        Err(NotSaid::Refused("it takes no messages".into()))
+    }
+
+    /// Ends the turn of a live session; its process stays.
+    fn end_turn(&self, _look: &Look, _root: &Root, _session: &Session) -> Result<(), NotSaid> {
+        Err(NotSaid::Refused("its turn cannot be ended without its process".into()))
+    }
+}

@@ -1,0 +1,150 @@
+//! The asks of the demo agent, and its socket, which takes the answers.
+
+use std::time::Duration;
+
+use super::format::{Live, LiveAsk, SocketAnswer, SocketOrder, SocketReply};
+use super::{Demo, MAX_LIVE_BYTES};
+use crate::adapters::answering::{
+    Answering, AnsweringAbilities, Delivered, NotDelivered, NotSaid, Saying, Speech, SpokenMessage,
+};
+use crate::adapters::{Found, Look, Root, skipped};
+use crate::model::{
+    Ask, AskChannel, AskChoice, AskField, AskPart, AskScope, Reply, Session, ToolCall, shorten,
+};
+use crate::native::file;
+use crate::talk::{TalkError, line};
+
+/// Time for the agent to reply to one line.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Reads the open ask of a waiting session from its live record.
+pub(super) fn asks(look: &Look, root: &Root, session: &Session) -> Found<Ask> {
+    let Some(pid) = session.pid else { return Found::default() };
+    let path = root.path().join("live").join(format!("{pid}.json"));
+    let live = match file::read_small(&path, look.host.kernel.uid(), MAX_LIVE_BYTES) {
+        Err(file::Skip::Missing) => return Found::default(),
+        Err(skip) => return Found::fault(skipped("demo", root, &path, &skip)),
+        Ok(bytes) => serde_json::from_slice::<Live>(&bytes).ok(),
+    };
+    let open = live.filter(|live| session.id.as_ref() == Some(&live.session));
+    let Some(open) = open.and_then(|live| live.ask) else { return Found::default() };
+    let mut ask = Ask::of(session);
+    ask.via = Some(AskChannel::Socket);
+    match &open.command {
+        Some(command) => describe_permission(&mut ask, &open, command),
+        None => {
+            ask.set_title(&open.text);
+            ask.parts = vec![AskPart::text(&open.text)];
+            ask.fields = vec![AskField::question("answer", &open.text, open.options.clone())];
+            ask.choices = vec![AskChoice::stop()];
+        }
+    }
+    ask.identify(session, &open.id);
+    Found { rows: vec![ask], ..Found::default() }
+}
+
+fn describe_permission(ask: &mut Ask, open: &LiveAsk, command: &str) {
+    let input = serde_json::json!({ "command": command });
+    ask.set_tool(ToolCall { id: Some(open.id.clone()), name: "shell".into(), input });
+    ask.parts = vec![AskPart::command(command)];
+    let rule = shorten(command, 200);
+    ask.choices = vec![
+        AskChoice::allow(),
+        AskChoice::deny(),
+        AskChoice::always(1, rule, AskScope::Session),
+        AskChoice::stop(),
+    ];
+}
+
+impl Answering for Demo {
+    fn abilities(&self) -> AnsweringAbilities {
+        AnsweringAbilities { asks: "all", messages: "with --keep" }
+    }
+
+    fn deliver(
+        &self,
+        look: &Look,
+        root: &Root,
+        session: &Session,
+        ask: &Ask,
+        reply: &Reply,
+    ) -> Result<Delivered, NotDelivered> {
+        let mut answer = SocketAnswer { ask: ask.native.clone(), ..SocketAnswer::default() };
+        match reply {
+            Reply::Allow => answer.allow = Some(true),
+            Reply::Always(_) => (answer.allow, answer.always) = (Some(true), true),
+            Reply::Deny { message } => {
+                (answer.allow, answer.message) = (Some(false), message.clone());
+            }
+            Reply::Stop => answer.stop = true,
+            Reply::Fields(fields) => {
+                let values = fields.iter().flat_map(|field| field.values.iter().cloned());
+                answer.text = Some(values.collect::<Vec<_>>().join(", "));
+            }
+        }
+        let reply = send(look, root, session, &SocketOrder::Answer(answer))
+            .map_err(NotDelivered::Unclear)?
+            .ok_or(NotDelivered::Gone)?;
+        match reply.taken {
+            true => Ok(Delivered::Taken),
+            false => Err(NotDelivered::Refused(reply.why.unwrap_or_default())),
+        }
+    }
+
+    fn speech(&self, look: &Look, root: &Root, session: &Session) -> Speech {
+        match live_of(look, root, session) {
+            Some(live) if live.stays => Speech::Now,
+            _ => Speech::one_shot(),
+        }
+    }
+
+    fn say(
+        &self,
+        look: &Look,
+        root: &Root,
+        session: &Session,
+        message: &SpokenMessage<'_>,
+    ) -> Result<Saying, NotSaid> {
+        let order =
+            SocketOrder::Message { id: message.id.to_string(), text: message.text.to_owned() };
+        let reply = send(look, root, session, &order)
+            .map_err(NotSaid::Unclear)?
+            .ok_or_else(|| NotSaid::Refused("it has ended".into()))?;
+        match reply.taken {
+            true => Ok(Saying::Taken),
+            false => Err(NotSaid::Refused(reply.why.unwrap_or_default())),
+        }
+    }
+
+    fn end_turn(&self, look: &Look, root: &Root, session: &Session) -> Result<(), NotSaid> {
+        let reply = send(look, root, session, &SocketOrder::Interrupt {})
+            .map_err(NotSaid::Unclear)?
+            .ok_or_else(|| NotSaid::Refused("it has ended".into()))?;
+        match reply.taken {
+            true => Ok(()),
+            false => Err(NotSaid::Refused(reply.why.unwrap_or_default())),
+        }
+    }
+}
+
+fn live_of(look: &Look, root: &Root, session: &Session) -> Option<Live> {
+    let path = root.path().join("live").join(format!("{}.json", session.pid?));
+    let bytes = file::read_small(&path, look.host.kernel.uid(), MAX_LIVE_BYTES).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// Sends one line to the agent and reads its reply; `None` where its process has no socket any more.
+fn send(
+    look: &Look,
+    root: &Root,
+    session: &Session,
+    order: &SocketOrder,
+) -> Result<Option<SocketReply>, String> {
+    let Some(serving) = session.processes.first() else { return Ok(None) };
+    let path = root.path().join("live").join(format!("{}.sock", serving.id.pid));
+    match line::exchange(&path, &look.host.kernel, &serving.id, order, REPLY_TIMEOUT) {
+        Ok(reply) => Ok(Some(reply)),
+        Err(TalkError::Unreachable(_)) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,139 @@
+//! The questions `asks` and `answer`: everything that waits for a human, and the answer to one of it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Fleet, NotOne, UnresolvedText};
+use crate::fleet::{self, Query};
+use crate::inbox::{self, AnswerError, Answerer};
+use crate::model::{Ask, Evidence, Fault, MIN_ASK_PREFIX, Reply, SCHEMA_VERSION, Session};
+
+/// The answer to `asks --json`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct AsksDocument {
+    /// The version of this document.
+    pub schema_version: u32,
+    /// Everything that waits for a human, longest waiting first.
+    pub asks: Vec<Ask>,
+    /// The sources that could not be asked.
+    pub faults: Vec<Fault>,
+}
+
+/// The question for asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AsksRequest {
+    /// Only these asks, and the asks of these sessions; empty for all.
+    pub select: Vec<String>,
+    /// Only asks of this adapter.
+    pub adapter: Option<String>,
+    /// Only asks of sessions of this group.
+    pub group: Option<String>,
+    /// Only asks of sessions in this directory, links resolved.
+    pub cwd: Option<String>,
+}
+
+/// The order to answer one ask.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerRequest {
+    /// The id of the ask, or at least six characters of it.
+    pub ask: String,
+    /// The answer.
+    pub reply: Reply,
+}
+
+/// The answer to `answer --json`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct AnswerDocument {
+    /// The version of this document.
+    pub schema_version: u32,
+    /// The ask that was answered.
+    pub ask: Ask,
+    /// The answer that was delivered.
+    pub reply: Reply,
+    /// The behaviour of the agent after the answer; null if it was not seen to move within two seconds.
+    pub moved: Option<Evidence>,
+    /// The agent has no field for the words of this answer: they were not delivered.
+    pub words_lost: bool,
+    /// The session after the answer; null where it was not seen.
+    pub session: Option<Session>,
+    /// The sources that could not be asked.
+    pub faults: Vec<Fault>,
+}
+
+impl Fleet {
+    /// Returns everything that waits for a human. A text that names neither an open ask nor a session is an
+    /// error.
+    pub fn asks(&self, request: &AsksRequest) -> Result<AsksDocument, UnresolvedText> {
+        let query = Query {
+            adapter: request.adapter.clone(),
+            group: request.group.clone(),
+            cwd: request.cwd.clone(),
+            ..Query::default()
+        };
+        let found = fleet::asks(self, &query);
+        let mut faults = found.faults;
+        let mut asks: Vec<Ask> = found.rows.into_iter().flat_map(|row| row.asks).collect();
+        if !request.select.is_empty() {
+            let mut wanted = Vec::new();
+            for text in &request.select {
+                wanted.extend(self.named_asks(text, &asks, &mut faults)?);
+            }
+            asks.retain(|ask| wanted.contains(&ask.id));
+        }
+        Ok(AsksDocument { schema_version: SCHEMA_VERSION, asks, faults })
+    }
+
+    /// Returns the ids of the asks that a text names: by their id, or by their session.
+    fn named_asks(
+        &self,
+        text: &str,
+        asks: &[Ask],
+        faults: &mut Vec<Fault>,
+    ) -> Result<Vec<String>, UnresolvedText> {
+        let by_id: Vec<String> = asks
+            .iter()
+            .filter(|ask| text.len() >= MIN_ASK_PREFIX && ask.id.starts_with(text))
+            .map(|ask| ask.id.clone())
+            .collect();
+        if !by_id.is_empty() {
+            return Ok(by_id);
+        }
+        let unresolved = |why: NotOne| UnresolvedText { text: text.to_owned(), why };
+        let found = self.target(text).map_err(unresolved)?;
+        faults.extend(found.faults);
+        let target = found.target;
+        let id = target.session.map(|locator| locator.id);
+        let is_meant = |ask: &&Ask| {
+            ask.adapter == target.adapter
+                && ask.root == target.root
+                && (ask.session_id == id && (id.is_some() || ask.pid == target.pid))
+        };
+        Ok(asks.iter().filter(is_meant).map(|ask| ask.id.clone()).collect())
+    }
+
+    /// Examines the process that answers: it may not run below an agent.
+    #[must_use]
+    pub fn answerer(&self, pid: u32) -> Answerer {
+        Answerer::of(self, pid)
+    }
+
+    /// Answers one ask, exactly once.
+    pub fn answer(
+        &self,
+        request: &AnswerRequest,
+        answerer: &Answerer,
+    ) -> Result<AnswerDocument, AnswerError> {
+        let settled = inbox::answer(self, &request.ask, &request.reply, answerer)?;
+        Ok(AnswerDocument {
+            schema_version: SCHEMA_VERSION,
+            ask: settled.ask,
+            reply: request.reply.clone(),
+            moved: settled.moved,
+            words_lost: settled.words_lost,
+            session: settled.session,
+            faults: settled.faults,
+        })
+    }
+}

@@ -1,0 +1,222 @@
+//! The inbox: everything that waits for a human, and answers to it.
+//!
+//! An ask is derived at the moment of the question, like a status: there is no table of asks and no record of
+//! answers. The process that asked is the arbiter: an answer counts as taken when that process, its server or our
+//! asker says so. [`answer`] never marks an ask as answered; it looks again and reports what the agent did.
+
+mod answerer;
+mod delivery;
+
+use std::time::{Duration, Instant};
+
+pub use self::answerer::{Answerer, AnswererAbove};
+use crate::adapters::answering::{Delivered, NotDelivered};
+use crate::adapters::{Look, Root};
+use crate::fleet::{self, Fleet, Query, WaitingSession};
+use crate::model::{Ask, AskKind, Evidence, Fault, MIN_ASK_PREFIX, Reply, Session};
+use crate::native::private;
+use crate::state_files::{EnterError, open_mutex, take};
+
+/// Time for another answer to the same ask to be delivered.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time for the agent to be seen to move after an answer.
+const MOVE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// An answer that was delivered.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    /// The ask.
+    pub ask: Ask,
+    /// The behaviour of the agent after the answer; `None` if it was not seen to move.
+    pub moved: Option<Evidence>,
+    /// The session after the answer, where it was seen.
+    pub session: Option<Session>,
+    /// The words of a denial could not travel with it.
+    pub words_lost: bool,
+    /// The sources that failed.
+    pub faults: Vec<Fault>,
+}
+
+/// Why an ask was not answered.
+#[derive(Clone, Debug)]
+pub enum AnswerError {
+    /// The text is too short, or no id of an ask.
+    NotAnId,
+    /// No open ask has this id. A source that failed may hide it.
+    Gone(Vec<Fault>),
+    /// The id fits several asks.
+    Several(Vec<Ask>),
+    /// The ask does not offer this decision; the reason.
+    NotOffered(Box<Ask>, String),
+    /// It cannot be answered from here.
+    Unanswerable(Box<Ask>),
+    /// The caller runs below an agent.
+    FromAgent(Box<Answerer>),
+    /// Another answer to the same ask is being delivered.
+    Busy,
+    /// Our own lock could not be taken.
+    Lock(String),
+    /// The agent refused the answer; the ask was settled otherwise or is not open any more.
+    Refused(Box<Ask>, String),
+    /// It is not known whether the answer arrived.
+    Unclear(Box<Ask>, String),
+}
+
+/// Returns everything that waits for a human and that this query admits.
+#[must_use]
+pub fn asks(fleet: &Fleet, query: &Query) -> (Vec<WaitingSession>, Vec<Fault>) {
+    let found = fleet::asks(fleet, query);
+    (found.rows, found.faults)
+}
+
+/// Finds the one open ask whose id begins with this text.
+pub fn find(fleet: &Fleet, text: &str, adapter: Option<&str>) -> Result<Found, AnswerError> {
+    let is_hex = text.chars().all(|c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase());
+    if text.len() < MIN_ASK_PREFIX || text.len() > 32 || !is_hex {
+        return Err(AnswerError::NotAnId);
+    }
+    let query = Query { adapter: adapter.map(str::to_owned), ..Query::default() };
+    let found = fleet::asks(fleet, &query);
+    let faults = found.faults;
+    let mut fitting = Vec::new();
+    for row in found.rows {
+        for ask in row.asks {
+            if ask.id.starts_with(text) {
+                fitting.push((row.session.clone(), ask));
+            }
+        }
+    }
+    match fitting.len() {
+        0 => Err(AnswerError::Gone(faults)),
+        1 => {
+            let (session, ask) = fitting.remove(0);
+            Ok(Found { session, ask, faults })
+        }
+        _ => Err(AnswerError::Several(fitting.into_iter().map(|(_, ask)| ask).collect())),
+    }
+}
+
+/// An open ask and its session.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The session.
+    pub session: Session,
+    /// The ask.
+    pub ask: Ask,
+    /// The sources that failed.
+    pub faults: Vec<Fault>,
+}
+
+/// Answers one ask, exactly once: the caller is checked, the answers to one ask are put in a row by a lock, the
+/// ask is looked at again, the answer is delivered, and the agent is watched until it moves.
+pub fn answer(
+    fleet: &Fleet,
+    text: &str,
+    reply: &Reply,
+    answerer: &Answerer,
+) -> Result<Settled, AnswerError> {
+    let named = find(fleet, text, None)?;
+    check_offered(&named.ask, reply)?;
+    if answerer.may_not_answer(fleet, &named.session) {
+        return Err(AnswerError::FromAgent(Box::new(answerer.clone())));
+    }
+    if named.ask.via.is_none() {
+        return Err(AnswerError::Unanswerable(Box::new(named.ask)));
+    }
+    let lock = lock(fleet, &named.ask.id)?;
+    // The lock was waited for: another answer may have been taken meanwhile.
+    let now = find(fleet, &named.ask.id, Some(named.ask.adapter))?;
+    if now.ask.via.is_none() {
+        return Err(AnswerError::Unanswerable(Box::new(now.ask)));
+    }
+    check_offered(&now.ask, reply)?;
+    let delivered = deliver(fleet, &now, reply)?;
+    drop(lock);
+    let (session, moved) = delivery::watch(fleet, &now, MOVE_TIMEOUT);
+    Ok(Settled {
+        ask: now.ask,
+        moved,
+        session,
+        words_lost: delivered == Delivered::TakenWithoutWords,
+        faults: now.faults,
+    })
+}
+
+/// Checks that the ask offers this decision.
+fn check_offered(ask: &Ask, reply: &Reply) -> Result<(), AnswerError> {
+    let refused = |why: String| Err(AnswerError::NotOffered(Box::new(ask.clone()), why));
+    match reply {
+        // An ask that cannot be answered offers nothing; that is the better reason.
+        _ if ask.via.is_none() => Ok(()),
+        Reply::Fields(answers) => {
+            if ask.fields.is_empty() {
+                return refused(format!("it is a {}, not a question", ask.kind.word()));
+            }
+            for answer in answers {
+                let Some(field) = ask.fields.iter().find(|field| field.id == answer.field) else {
+                    return refused(format!("it has no field `{}`", answer.field));
+                };
+                if answer.values.is_empty() {
+                    return refused(format!("the answer to `{}` is empty", field.text));
+                }
+                if answer.values.len() > 1 && !field.many {
+                    return refused(format!("`{}` takes one option", field.text));
+                }
+                let is_option =
+                    |value: &String| field.options.iter().any(|option| option.label == *value);
+                if !field.free_text
+                    && let Some(value) = answer.values.iter().find(|value| !is_option(value))
+                {
+                    return refused(format!("`{value}` is no option of `{}`", field.text));
+                }
+            }
+            match ask.fields.iter().find(|f| !answers.iter().any(|a| a.field == f.id)) {
+                Some(field) => refused(format!("`{}` has no answer", field.text)),
+                None => Ok(()),
+            }
+        }
+        reply => match reply.key() {
+            Some(key) if ask.offers(key) => Ok(()),
+            _ if ask.kind == AskKind::Question => refused("it is a question".into()),
+            Some(key) => refused(format!("it does not offer `{key}`")),
+            None => Ok(()),
+        },
+    }
+}
+
+/// Takes the lock of one ask, so that a second answer looks only after the first one is delivered.
+fn lock(fleet: &Fleet, ask: &str) -> Result<std::fs::File, AnswerError> {
+    let folder = fleet.host.runtime().join("answers");
+    let failed = |error: std::io::Error| AnswerError::Lock(error.to_string());
+    private::directory(&folder).map_err(failed)?;
+    let path = folder.join(format!("{ask}.lock"));
+    let file = open_mutex(&path).map_err(failed)?;
+    let held = take(file, Instant::now() + LOCK_TIMEOUT).map_err(|error| match error {
+        EnterError::Busy => AnswerError::Busy,
+        EnterError::Io(error) => failed(error),
+    })?;
+    // The name is not needed any more: a later answer finds no open ask.
+    let _left = std::fs::remove_file(&path);
+    Ok(held)
+}
+
+fn deliver(fleet: &Fleet, now: &Found, reply: &Reply) -> Result<Delivered, AnswerError> {
+    let ask = || Box::new(now.ask.clone());
+    let adapter = fleet.adapter(now.ask.adapter);
+    let Some((adapter, answering)) = adapter.and_then(|a| Some((a, a.answering()?))) else {
+        return Err(AnswerError::Unanswerable(ask()));
+    };
+    let look: Look = fleet::look(fleet, fleet.host.deadlines.live);
+    let root = Root::find(&adapter.roots(&look), &now.ask.root);
+    let handed = answering.deliver(&look, &root, &now.session, &now.ask, reply);
+    let delivered = handed.map_err(|error| match error {
+        NotDelivered::Gone => AnswerError::Gone(Vec::new()),
+        NotDelivered::Refused(why) => AnswerError::Refused(ask(), why),
+        NotDelivered::NotOffered(why) => AnswerError::NotOffered(ask(), why),
+        NotDelivered::Unclear(why) => AnswerError::Unclear(ask(), why),
+    })?;
+    match delivered {
+        Delivered::Line(_) => Err(AnswerError::Unanswerable(ask())),
+        taken => Ok(taken),
+    }
+}

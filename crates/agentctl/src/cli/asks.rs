@@ -1,0 +1,100 @@
+//! `agentctl asks`: everything that waits for a human.
+
+use std::path::PathBuf;
+
+use agentctl_core::ask::{AsksRequest, Fleet};
+use agentctl_core::model::Ask;
+use anstyle::{AnsiColor, Style};
+use clap::Args;
+
+use super::list::adapter_name;
+use super::shape::{Form, ShapeArgs};
+use crate::face::{AskLineKind, AskListRow, ask_page, unresolved};
+use crate::failure::Outcome;
+use crate::ui::Ui;
+
+/// Show everything that waits for a human, and how it can be answered
+///
+/// Sessions of all agents, started by anyone. With an ask or a session: in full, with the whole command, change or
+/// plan, and the commands that answer it.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  agentctl asks
+  agentctl asks a7f319c2
+  agentctl asks --group morning -q")]
+pub(super) struct AsksArgs {
+    /// Asks by at least 6 characters of their id, or sessions
+    #[arg(value_name = "ASK|ID")]
+    select: Vec<String>,
+    /// Only asks of this agent
+    #[arg(long, value_name = "NAME", value_parser = adapter_name)]
+    adapter: Option<String>,
+    /// Only asks of sessions of this group
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// Only asks of sessions of this directory
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    #[command(flatten)]
+    shape: ShapeArgs,
+}
+
+pub(super) fn cmd_asks(ui: &mut Ui, fleet: &Fleet, args: &AsksArgs) -> Outcome {
+    let (host, shape) = (&fleet.host, args.shape.shape::<AskListRow>()?);
+    let request = request(args);
+    let mut document =
+        fleet.asks(&request).map_err(|found| unresolved(fleet, &found.text, found.why))?;
+    let mut rows =
+        AskListRow::rows(fleet, std::mem::take(&mut document.asks), shape.shows_short_ids());
+    shape.arrange(host, &mut rows);
+    if rows.is_empty() && !shape.is_for_programs() {
+        let whole = document.faults.is_empty();
+        ui.note(match (whole, args.select.is_empty()) {
+            (true, true) => "nothing waits for you",
+            (true, false) => "it does not wait for you",
+            (false, _) => "no ask could be seen",
+        });
+    } else if matches!(shape.form, Form::Table) && !args.select.is_empty() {
+        for (at, row) in rows.iter().enumerate() {
+            if at > 0 {
+                ui.line("")?;
+            }
+            print_page(ui, fleet, &row.ask)?;
+        }
+        ui.flush()?;
+    } else {
+        document.asks = rows.iter().map(|row| row.ask.clone()).collect();
+        shape.print(ui, host, &rows, &document)?;
+    }
+    Ok(super::answered(ui, &document.faults))
+}
+
+fn request(args: &AsksArgs) -> AsksRequest {
+    let cwd = args.cwd.as_ref().map(|dir| {
+        let real = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
+        real.to_string_lossy().into_owned()
+    });
+    AsksRequest {
+        select: args.select.clone(),
+        adapter: args.adapter.clone(),
+        group: args.group.clone(),
+        cwd,
+    }
+}
+
+/// Prints one ask in full.
+pub(super) fn print_page(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> std::io::Result<()> {
+    for line in ask_page(&fleet.host, ask) {
+        let style = match line.kind {
+            AskLineKind::Heading => AnsiColor::Yellow.on_default().bold(),
+            AskLineKind::Added => AnsiColor::Green.on_default(),
+            AskLineKind::Removed => AnsiColor::Red.on_default(),
+            AskLineKind::Fact | AskLineKind::Remark => Style::new().dimmed(),
+            AskLineKind::Text | AskLineKind::Choice => Style::new(),
+        };
+        let text = crate::text::clean(&line.text);
+        let text = ui.paint(style, &text);
+        ui.drawn(&format!("{text}\n"))?;
+    }
+    Ok(())
+}

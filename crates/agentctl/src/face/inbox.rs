@@ -1,0 +1,420 @@
+//! The words of asks and answers: an ask in one line and in full, the command that answers it, and the sentences
+//! for answers that were not taken.
+
+use agentctl_core::ask::{AnswerDocument, Fleet};
+use agentctl_core::host::Host;
+use agentctl_core::inbox::{AnswerError, Answerer};
+use agentctl_core::model::{
+    Ask, AskChoice, AskField, AskPart, AskScope, FieldAnswer, Reply, Status,
+};
+
+use super::{age, full_name, local_minute};
+use crate::failure::{Failure, Kind};
+use crate::text::with_tilde;
+
+/// Returns an ask in one line, with its options: `question: Which colour?  1 Red  2 Blue`.
+#[must_use]
+pub fn ask_summary(ask: &Ask) -> String {
+    let mut text = match ask.title.as_str() {
+        title if title == ask.kind.word() => title.to_owned(),
+        title => format!("{}: {title}", ask.kind.word()),
+    };
+    if let [field] = ask.fields.as_slice() {
+        for (number, option) in (1..).zip(&field.options) {
+            text.push_str(&format!("  {number} {}", option.label));
+        }
+    } else if ask.fields.len() > 1 {
+        text.push_str(&format!("  ({} questions)", ask.fields.len()));
+    }
+    if let Some(why_not) = &ask.why_not {
+        text.push_str(&format!("  (not from here: {why_not})"));
+    }
+    text
+}
+
+/// One line of an ask that is shown in full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskLine {
+    /// The kind of line, which decides its colour.
+    pub kind: AskLineKind,
+    /// The text, without line breaks.
+    pub text: String,
+}
+
+/// The kind of a line of an ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskLineKind {
+    /// The heading.
+    Heading,
+    /// The name of a fact and its value.
+    Fact,
+    /// The text of the ask itself.
+    Text,
+    /// A line that a change adds.
+    Added,
+    /// A line that a change removes.
+    Removed,
+    /// A decision or an option.
+    Choice,
+    /// A remark.
+    Remark,
+}
+
+/// Returns an ask in full: nothing that an answer agrees to is left out without a remark.
+#[must_use]
+pub fn ask_page(host: &Host, ask: &Ask) -> Vec<AskLine> {
+    let mut page = AskPage::default();
+    page.add(AskLineKind::Heading, &format!("{}: {}", ask.kind.word(), ask.title));
+    page.fact("ask", &ask.id);
+    page.fact("session", &full_name(ask.adapter, ask.session_id.as_deref(), ask.pid));
+    if let Some(cwd) = &ask.cwd {
+        page.fact("directory", &with_tilde(&host.home, cwd));
+    }
+    if let Some(since) = ask.since {
+        page.fact("since", &format!("{} ({})", age(host.now(), since), local_minute(since)));
+    }
+    if let Some(until) = ask.until {
+        let then = ask.then.as_deref().map(|then| format!(", then {then}")).unwrap_or_default();
+        page.fact("until", &format!("{}{then}", local_minute(until)));
+    }
+    for part in &ask.parts {
+        page.part(part);
+    }
+    for field in &ask.fields {
+        page.field(field, ask.fields.len() > 1);
+    }
+    page.choices(ask);
+    page.lines
+}
+
+#[derive(Default)]
+struct AskPage {
+    lines: Vec<AskLine>,
+}
+
+impl AskPage {
+    fn add(&mut self, kind: AskLineKind, text: &str) {
+        self.lines.push(AskLine { kind, text: text.to_owned() });
+    }
+
+    fn fact(&mut self, name: &str, value: &str) {
+        self.add(AskLineKind::Fact, &format!("{name:<11}{value}"));
+    }
+
+    fn text(&mut self, heading: &str, text: &str, cut: bool) {
+        self.add(AskLineKind::Remark, "");
+        self.add(AskLineKind::Remark, heading);
+        for line in text.lines() {
+            self.add(AskLineKind::Text, &format!("  {line}"));
+        }
+        if cut {
+            self.add(AskLineKind::Remark, "  … the text goes on: only its beginning is known here");
+        }
+    }
+
+    fn part(&mut self, part: &AskPart) {
+        match part {
+            AskPart::Command { text, cut } => self.text("command", text, *cut),
+            AskPart::Plan { markdown, cut } => self.text("plan", markdown, *cut),
+            AskPart::Text { text, cut } => self.text("text", text, *cut),
+            AskPart::Json { value, cut } => {
+                let text = serde_json::to_string_pretty(value).unwrap_or_default();
+                self.text("input", &text, *cut);
+            }
+            AskPart::Diff { path, unified, cut } => {
+                self.add(AskLineKind::Remark, "");
+                self.add(AskLineKind::Remark, &format!("change of {path}"));
+                for line in unified.lines() {
+                    let kind = match line.as_bytes().first() {
+                        Some(b'+') => AskLineKind::Added,
+                        Some(b'-') => AskLineKind::Removed,
+                        _ => AskLineKind::Text,
+                    };
+                    self.add(kind, &format!("  {line}"));
+                }
+                if *cut {
+                    self.add(AskLineKind::Remark, "  … the change goes on");
+                }
+            }
+        }
+    }
+
+    fn field(&mut self, field: &AskField, is_named: bool) {
+        self.add(AskLineKind::Remark, "");
+        let name = if is_named { format!("question `{}`: ", field.id) } else { String::new() };
+        self.add(AskLineKind::Text, &format!("{name}{}", field.text));
+        for (number, option) in (1..).zip(&field.options) {
+            let about = option.about.as_deref().map(|about| format!("  {about}"));
+            let text = format!("  {number} {}{}", option.label, about.unwrap_or_default());
+            self.add(AskLineKind::Choice, &text);
+        }
+        if field.many {
+            self.add(AskLineKind::Remark, "  several options may be chosen");
+        }
+    }
+
+    fn choices(&mut self, ask: &Ask) {
+        self.add(AskLineKind::Remark, "");
+        if let Some(why_not) = &ask.why_not {
+            self.add(AskLineKind::Remark, &format!("cannot be answered from here: {why_not}"));
+            return;
+        }
+        for (flag, label) in answer_flags(ask) {
+            let command = format!("agentctl answer {} {flag}", ask.short_id());
+            self.add(AskLineKind::Choice, &format!("{command:<44}  {label}"));
+        }
+    }
+}
+
+/// Returns the flags of `answer` that this ask takes, each with its meaning.
+#[must_use]
+pub fn answer_flags(ask: &Ask) -> Vec<(String, String)> {
+    let mut flags = Vec::new();
+    match ask.fields.as_slice() {
+        [] => {}
+        [field] => {
+            for (number, option) in (1..).zip(&field.options) {
+                flags.push((format!("--option {number}"), option.label.clone()));
+            }
+            if field.free_text {
+                flags.push(("--text TEXT".to_owned(), "answer in your own words".to_owned()));
+            }
+        }
+        several => {
+            let named: Vec<String> =
+                several.iter().map(|field| format!("--field {}=VALUE", field.id)).collect();
+            flags.push((named.join(" "), "answer all questions".to_owned()));
+        }
+    }
+    for choice in &ask.choices {
+        flags.push((choice_flag(choice), choice_text(choice)));
+    }
+    flags
+}
+
+fn choice_flag(choice: &AskChoice) -> String {
+    match choice.key.split_once(':') {
+        Some((word, number)) => format!("--{word} {number}"),
+        None => format!("--{}", choice.key),
+    }
+}
+
+fn choice_text(choice: &AskChoice) -> String {
+    let scope = match choice.scope {
+        AskScope::Once => String::new(),
+        scope => format!(", for this {}", scope.word()),
+    };
+    let rule = choice.rule.as_deref().map(|rule| format!(": {rule}")).unwrap_or_default();
+    format!("{}{rule}{scope}", choice.label)
+}
+
+/// Returns the command that shows an ask and how it is answered, for hints and notifications.
+#[must_use]
+pub fn answer_hint(ask: &Ask) -> String {
+    let id = ask.short_id();
+    match (&ask.why_not, answer_flags(ask).first()) {
+        (Some(why_not), _) => format!("ask {id} cannot be answered from here: {why_not}"),
+        (None, Some((flag, _))) => {
+            format!("`agentctl answer {id} {flag}`, or `agentctl asks {id}`")
+        }
+        (None, None) => format!("`agentctl asks {id}` shows it"),
+    }
+}
+
+/// Returns the line about an answer that was taken.
+#[must_use]
+pub fn answered_line(document: &AnswerDocument) -> String {
+    let ask = &document.ask;
+    let word = match &document.reply {
+        Reply::Allow => "allowed".to_owned(),
+        Reply::Always(_) => "always allowed".to_owned(),
+        Reply::Deny { .. } => "denied".to_owned(),
+        Reply::Stop => "ended the turn of".to_owned(),
+        Reply::Fields(fields) => {
+            let values: Vec<String> =
+                fields.iter().flat_map(|field| field.values.clone()).collect();
+            format!("answered {}", values.join(", "))
+        }
+    };
+    let name = full_name(ask.adapter, ask.session_id.as_deref(), ask.pid);
+    let moved = match (&document.moved, &document.session) {
+        (Some(moved), _) => format!("{name}: {}", moved.says),
+        (None, _) => format!("delivered; {name} was not seen to move yet"),
+    };
+    format!("{word}  {}  ({moved})", ask.title)
+}
+
+/// Says why an ask was not answered.
+#[must_use]
+pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
+    match error {
+        AnswerError::NotAnId => Failure::new(Kind::Usage, format!("`{text}` is no id of an ask"))
+            .hint("an ask is named by at least 6 characters of its id: `agentctl asks` shows them"),
+        AnswerError::Gone(faults) if faults.is_empty() => {
+            Failure::new(Kind::NoAsk, format!("no open ask has the id `{text}`"))
+                .hint("it may be settled already; `agentctl asks` shows what is open now")
+        }
+        AnswerError::Gone(faults) => {
+            let message =
+                format!("whether ask `{text}` is open is unknown: a source did not answer");
+            Failure::new(Kind::Unanswered, message).beside(faults)
+        }
+        AnswerError::Several(asks) => {
+            let message = format!("`{text}` fits {} asks", asks.len());
+            let failure = Failure::new(Kind::AmbiguousAsk, message).hint("give more characters");
+            asks.iter().fold(failure, |failure, ask| {
+                failure.candidate(format!("{}  {}", ask.id, ask_summary(ask)))
+            })
+        }
+        AnswerError::NotOffered(ask, why) => {
+            let offered: Vec<String> =
+                answer_flags(&ask).into_iter().map(|(flag, _)| flag).collect();
+            let message = format!("ask {} was not answered: {why}", ask.short_id());
+            Failure::new(Kind::Usage, message).hint(format!("it takes {}", offered.join(", ")))
+        }
+        AnswerError::Unanswerable(ask) => {
+            let why = ask.why_not.as_deref().unwrap_or("no channel reaches it");
+            let message = format!("ask {} cannot be answered from here: {why}", ask.short_id());
+            let id = ask.session_id.as_deref().unwrap_or_default();
+            Failure::new(Kind::Refused, message)
+                .hint(format!("`agentctl attach {id}` shows its terminal"))
+        }
+        AnswerError::FromAgent(answerer) => from_agent(&answerer),
+        AnswerError::Busy => Failure::new(
+            Kind::Refused,
+            format!("another answer to ask `{text}` is being delivered"),
+        )
+        .hint("`agentctl asks` shows whether it is still open"),
+        AnswerError::Lock(why) => {
+            Failure::new(Kind::Failed, format!("ask `{text}` was not answered: {why}"))
+        }
+        AnswerError::Refused(ask, why) => {
+            let now = state_now(fleet, &ask);
+            let message = format!("ask {} was not answered: {why}{now}", ask.short_id());
+            Failure::new(Kind::Refused, message).hint("`agentctl asks` shows what is open now")
+        }
+        AnswerError::Unclear(ask, why) => {
+            let message =
+                format!("whether ask {} was answered is not known: {why}", ask.short_id());
+            Failure::new(Kind::Failed, message)
+                .hint("`agentctl asks` shows whether it is still open")
+        }
+    }
+}
+
+fn from_agent(answerer: &Answerer) -> Failure {
+    let failure = match (answerer.above.first(), &answerer.unseen) {
+        (Some(above), _) => {
+            let session = above.session.as_ref().map(|(adapter, id)| format!(" ({adapter} {id})"));
+            let link = format!("{}{}", above.link, session.unwrap_or_default());
+            let message =
+                format!("this process runs below {link}, pid {}: agents may not answer", above.pid);
+            Failure::new(Kind::Refused, message)
+        }
+        (None, why) => {
+            let why = why.as_deref().unwrap_or("its ancestors cannot be seen");
+            Failure::new(Kind::Refused, format!("nobody can be shown to have answered: {why}"))
+        }
+    };
+    failure.hint("answer in your own terminal; `[answers] agents` in the configuration allows more")
+}
+
+/// Says what the session does now, after an answer was refused.
+fn state_now(fleet: &Fleet, ask: &Ask) -> String {
+    let target = agentctl_core::model::Target {
+        adapter: ask.adapter,
+        root: ask.root.clone(),
+        session: ask.session_id.clone().map(|id| agentctl_core::model::Locator {
+            id,
+            path: None,
+            parent: None,
+        }),
+        pid: ask.pid.filter(|_| ask.session_id.is_none()),
+    };
+    match fleet.inspect(&target).session {
+        Some(session) if session.status == Status::Waiting => {
+            "; it waits for something else".into()
+        }
+        Some(session) => format!("; it is {} now", session.status.word()),
+        None => String::new(),
+    }
+}
+
+/// Reads `--option`, `--text` and `--field` into the answer to the questions of an ask.
+pub fn field_reply(ask: &Ask, words: &FieldWords) -> Result<Reply, Failure> {
+    let usage = |message: String| Failure::new(Kind::Usage, message);
+    if ask.fields.is_empty() {
+        let offered: Vec<String> = answer_flags(ask).into_iter().map(|(flag, _)| flag).collect();
+        let message = format!("ask {} is a {}, not a question", ask.short_id(), ask.kind.word());
+        return Err(usage(message).hint(format!("it takes {}", offered.join(", "))));
+    }
+    if !words.fields.is_empty() {
+        let mut answers: Vec<FieldAnswer> = Vec::new();
+        for (name, value) in &words.fields {
+            let field = ask.fields.iter().find(|field| field.id == *name);
+            let names: Vec<&str> = ask.fields.iter().map(|field| field.id.as_str()).collect();
+            let field = field.ok_or_else(|| {
+                usage(format!("ask {} has no field `{name}`", ask.short_id()))
+                    .hint(format!("fields: {}", names.join(", ")))
+            })?;
+            let value = option_value(field, value)?;
+            match answers.iter_mut().find(|answer| answer.field == *name) {
+                Some(answer) => answer.values.push(value),
+                None => answers.push(FieldAnswer { field: name.clone(), values: vec![value] }),
+            }
+        }
+        return Ok(Reply::Fields(answers));
+    }
+    let [field] = ask.fields.as_slice() else {
+        let names: Vec<String> =
+            ask.fields.iter().map(|field| format!("--field {}=VALUE", field.id)).collect();
+        let message = format!("ask {} has {} questions", ask.short_id(), ask.fields.len());
+        return Err(usage(message).hint(format!("answer each: {}", names.join(" "))));
+    };
+    let values = match &words.text {
+        Some(text) => vec![text.clone()],
+        None => {
+            let label = |number: &usize| option_label(field, *number);
+            words.options.iter().map(label).collect::<Result<_, _>>()?
+        }
+    };
+    Ok(Reply::Fields(vec![FieldAnswer { field: field.id.clone(), values }]))
+}
+
+/// The flags that answer questions, as typed.
+#[derive(Clone, Debug, Default)]
+pub struct FieldWords {
+    /// The numbers of options.
+    pub options: Vec<usize>,
+    /// A text.
+    pub text: Option<String>,
+    /// Names of fields with their values.
+    pub fields: Vec<(String, String)>,
+}
+
+fn option_label(field: &AskField, number: usize) -> Result<String, Failure> {
+    let option = number.checked_sub(1).and_then(|at| field.options.get(at));
+    option.map(|option| option.label.clone()).ok_or_else(|| {
+        let message = match field.options.len() {
+            0 => format!("`{}` has no options", field.text),
+            count => format!("`{}` has options 1 to {count}, not {number}", field.text),
+        };
+        let hint = if field.options.is_empty() {
+            "answer with --text TEXT"
+        } else {
+            "`agentctl asks ASK` shows them"
+        };
+        Failure::new(Kind::Usage, message).hint(hint)
+    })
+}
+
+/// Returns the label that a value of `--field` means: the number of an option, its label, or a text.
+fn option_value(field: &AskField, value: &str) -> Result<String, Failure> {
+    if field.options.iter().any(|option| option.label == value) || field.options.is_empty() {
+        return Ok(value.to_owned());
+    }
+    match value.parse::<usize>() {
+        Ok(number) => option_label(field, number),
+        Err(_) => Ok(value.to_owned()),
+    }
+}
