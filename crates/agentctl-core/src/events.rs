@@ -17,7 +17,7 @@ pub use self::lock_edges::{LocksAndFuses, about_fuse};
 pub use self::watcher::{Seen, Watcher};
 use crate::fuses::Fuse;
 use crate::locks::Lock;
-use crate::model::{Callback, InternedName, SCHEMA_VERSION, Session, Time, maybe_word};
+use crate::model::{Ask, Callback, InternedName, SCHEMA_VERSION, Session, Time, maybe_word};
 pub use crate::native::notifier::Notifier;
 
 /// The kind of change.
@@ -62,11 +62,17 @@ pub enum EventKind {
     /// A fuse expired.
     #[serde(rename = "fuse.expired")]
     FuseExpired,
+    /// A session asks something that a human must answer.
+    #[serde(rename = "ask.opened")]
+    AskOpened,
+    /// An ask is no longer open: it was answered, or its session went on or ended.
+    #[serde(rename = "ask.settled")]
+    AskSettled,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Started,
         Self::Running,
         Self::Waiting,
@@ -80,6 +86,8 @@ impl EventKind {
         Self::FuseExtended,
         Self::FuseCancelled,
         Self::FuseExpired,
+        Self::AskOpened,
+        Self::AskSettled,
     ];
 
     /// Returns its name in JSON.
@@ -99,6 +107,8 @@ impl EventKind {
             Self::FuseExtended => "fuse.extended",
             Self::FuseCancelled => "fuse.cancelled",
             Self::FuseExpired => "fuse.expired",
+            Self::AskOpened => "ask.opened",
+            Self::AskSettled => "ask.settled",
         }
     }
 
@@ -141,6 +151,9 @@ pub struct Event {
     pub lock: Option<Lock>,
     /// The fuse, for `fuse.*`.
     pub fuse: Option<Fuse>,
+    /// The ask, for `ask.*`; the first ask of the session, for `session.waiting`.
+    #[serde(default)]
+    pub ask: Option<Ask>,
     /// The session or agent that the launcher asked to notify.
     pub callback: Option<Callback>,
 }
@@ -161,6 +174,7 @@ impl Event {
             session: None,
             lock: None,
             fuse: None,
+            ask: None,
             callback: None,
         }
     }

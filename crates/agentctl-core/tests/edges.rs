@@ -61,6 +61,7 @@ fn look(at: i64, start: Instant, sessions: Vec<Session>) -> Snapshot {
         named: HashMap::new(),
         launches: HashMap::new(),
         ended_launches: Vec::new(),
+        asks: Vec::new(),
         locks_and_fuses: LocksAndFuses::default(),
     }
 }

@@ -74,4 +74,4 @@ pub use self::stream_end::StreamEnd;
 pub use self::time::{NoBeginning, age, beginning, local_clock, local_date, local_minute};
 pub use self::tmux::{TmuxPane, tmux_message, tmux_pane_of};
 pub use self::unresolved::unresolved;
-pub use self::waited::{not_waited, wait_failure, wait_kind, wait_line, wait_remark};
+pub use self::waited::{blocked_hint, not_waited, wait_failure, wait_kind, wait_line, wait_remark};

@@ -224,6 +224,8 @@ methods! {
     "hello" Hello(Hello),
     /// Lists sessions; answered with `Listing`, or [`PackedList`] and its frames.
     "session.list" SessionList(Query),
+    /// Returns everything that waits for a human; answered with `AsksDocument`.
+    "ask.list" AskList(AskListParams),
     /// Sends every event from now on; answered with [`Subscribed`].
     "events.subscribe" EventsSubscribe(SubscribeParams),
     /// Describes the daemon; answered with `DaemonStatus`.
@@ -241,6 +243,16 @@ fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, Refusal> {
 /// No parameters: those that are sent are ignored.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct NoParams {}
+
+/// The parameters of `ask.list`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AskListParams {
+    /// Only asks of this adapter.
+    pub adapter: Option<String>,
+    /// Only asks of this session, or this ask.
+    pub session: Option<String>,
+}
 
 /// The answer to `events.subscribe`.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]

@@ -6,8 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Fleet, NotOne, ResolvedTarget};
+use crate::fleet::{self, Query};
 use crate::kernel::Held;
-use crate::model::{Fault, InternedName, Locator, SCHEMA_VERSION, Session, Status, Target, word};
+use crate::model::{
+    Ask, Fault, InternedName, Locator, SCHEMA_VERSION, Session, Status, Target, word,
+};
 use crate::runs::Runs;
 use crate::wait::{Awaited, End, Progress, Quorum, Until, WaitOptions, WaitVerdict, wait};
 
@@ -81,6 +84,9 @@ pub struct WaitDocument {
     /// The verdict on each session, in the order they were asked for. A session that could not be looked at
     /// is here and not in `sessions`.
     pub verdicts: Vec<SessionVerdict>,
+    /// The asks of the sessions that wait for a human.
+    #[serde(default)]
+    pub asks: Vec<Ask>,
     /// The sources that could not be asked.
     pub faults: Vec<Fault>,
 }
@@ -149,6 +155,7 @@ impl Fleet {
             self.await_wrapper(session);
         }
         let verdicts = waited.sessions.iter().map(SessionVerdict::of).collect();
+        let asks = self.asks_of(&waited.sessions);
         let sessions = waited.sessions.into_iter().filter_map(|awaited| {
             if request.figures { self.with_figures(awaited) } else { awaited.session }
         });
@@ -158,8 +165,24 @@ impl Fleet {
             timed_out: waited.end == End::TimedOut,
             end: waited.end,
             verdicts,
+            asks,
             faults,
         })
+    }
+
+    /// Returns the asks of the sessions that need a human.
+    fn asks_of(&self, sessions: &[Awaited]) -> Vec<Ask> {
+        let waiting: Vec<&Session> = sessions
+            .iter()
+            .filter(|awaited| awaited.verdict == WaitVerdict::Blocked)
+            .filter_map(|awaited| awaited.session.as_ref())
+            .collect();
+        if waiting.is_empty() {
+            return Vec::new();
+        }
+        let found = fleet::asks(self, &Query::default()).rows;
+        let is_meant = |session: &Session| waiting.iter().any(|w| w.target() == session.target());
+        found.into_iter().filter(|row| is_meant(&row.session)).flat_map(|row| row.asks).collect()
     }
 
     /// Finds the session that a request for a wait names.

@@ -7,6 +7,7 @@
 //! `step` compares one session, `standing` holds the state of one session, `telling` makes events, and
 //! `order` keeps the rules of the whole stream.
 
+mod asked;
 mod order;
 mod step;
 mod telling;
@@ -15,6 +16,7 @@ mod tracked;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
+use self::asked::{AskLook, OpenAsks};
 use self::order::Order;
 use self::step::Step;
 pub use self::telling::kind_of;
@@ -23,7 +25,7 @@ use self::tracked::Tracked;
 use super::lock_edges;
 pub use super::lock_edges::LocksAndFuses;
 use super::{Event, EventKind};
-use crate::model::{Callback, Locator, ProcId, Session, Target, Time};
+use crate::model::{Ask, Callback, Locator, ProcId, Session, Target, Time};
 
 /// Time for which a status must be unknown before that is reported: an agent that exits, or a server that
 /// restarts, cannot be read for a moment. A prompt without its detail is held back for the same time.
@@ -48,6 +50,16 @@ impl Key {
             None => Err(session.processes.first().map(|serving| process(&serving.id))?),
         };
         Some(Self { adapter: session.adapter, root: session.root.clone(), who })
+    }
+
+    /// Says whether this session has opened an ask.
+    #[must_use]
+    fn has_ask(&self, ask: &Ask) -> bool {
+        let is_asking = match &self.who {
+            Ok(id) => ask.session_id.as_ref() == Some(id),
+            Err((pid, _)) => ask.session_id.is_none() && ask.pid == Some(*pid),
+        };
+        is_asking && self.adapter == ask.adapter && self.root == ask.root
     }
 
     /// Returns the adapter.
@@ -150,6 +162,8 @@ pub struct Snapshot {
     pub launches: HashMap<Key, LaunchInfo>,
     /// The launches that have ended and whose end was not reported.
     pub ended_launches: Vec<EndedLaunch>,
+    /// The asks of the waiting sessions.
+    pub asks: Vec<Ask>,
     /// The locks, fuses and faults.
     pub locks_and_fuses: LocksAndFuses,
 }
@@ -159,6 +173,7 @@ pub struct Snapshot {
 struct Last {
     at: Time,
     tracked: BTreeMap<Key, Tracked>,
+    asks: OpenAsks,
     locks_and_fuses: LocksAndFuses,
 }
 
@@ -216,6 +231,7 @@ impl Edges {
                 last.tracked.remove(&key);
             }
         }
+        asked::suppose(&mut last.asks, told);
         last.locks_and_fuses.suppose(told);
     }
 
@@ -306,6 +322,9 @@ impl Edges {
         self.begun.extend(launches);
         let mut events = step.events;
         self.over.extend(step.over);
+        let look = AskLook { asks: &snapshot.asks, sessions: &snapshot.sessions, at: snapshot.at };
+        let asks = asked::step(&last.asks, &look, &tracked, &mut events);
+        asked::add_to_waiting(&look, &mut events);
         let followed = |adapter, session: &str| {
             tracked.keys().any(|key| key.adapter == adapter && key.id() == Some(session))
         };
@@ -317,7 +336,7 @@ impl Edges {
             &mut events,
         );
         self.order.arrange(&mut events, snapshot.until);
-        self.last = Some(Last { at: snapshot.at, tracked, locks_and_fuses });
+        self.last = Some(Last { at: snapshot.at, tracked, asks, locks_and_fuses });
         events
     }
 
@@ -330,7 +349,8 @@ impl Edges {
             self.begun.extend(launch.as_ref().map(|l| l.run.clone()));
             tracked.insert(key, Tracked::new(session, launch));
         }
-        self.last =
-            Some(Last { at: snapshot.at, tracked, locks_and_fuses: snapshot.locks_and_fuses });
+        let asks = snapshot.asks.into_iter().map(|ask| (ask.id.clone(), ask)).collect();
+        let locks_and_fuses = snapshot.locks_and_fuses;
+        self.last = Some(Last { at: snapshot.at, tracked, asks, locks_and_fuses });
     }
 }

@@ -160,7 +160,7 @@ impl Watcher {
         let at = self.fleet.host.now();
         let unasked = self.unasked(began);
         let (watched, by_name, launched) = self.gather(began, &unasked);
-        let WatchedList { mut listing, resting, mut watch_targets, took } = watched;
+        let WatchedList { mut listing, resting, asks, mut watch_targets, took } = watched;
         listing.faults.extend(self.background.iter().filter_map(BackgroundPoll::pending));
         let mut faults = listing.faults.clone();
         faults.extend(unasked.iter().filter_map(|a| self.resting.get(a)).map(|r| r.fault.clone()));
@@ -199,6 +199,7 @@ impl Watcher {
             named,
             launches,
             ended_launches,
+            asks,
             locks_and_fuses,
         };
         let events = self.edges.step(snapshot);

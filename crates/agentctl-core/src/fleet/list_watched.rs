@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use super::asks::asks_of;
 use super::inspect_watched::{NamedHome, WatchTargets};
 use super::{Fleet, Query, Question, each_adapter, each_root, sort};
 use crate::adapters::{Adapter, Found, Look};
 use crate::host::Host;
-use crate::model::{Listing, SCHEMA_VERSION, Session};
+use crate::model::{Ask, Listing, SCHEMA_VERSION, Session};
 
 /// The live sessions, and where the next change would show.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub struct WatchedList {
     pub listing: Listing,
     /// The sessions that rest in shared servers.
     pub resting: Vec<Session>,
+    /// The asks of the waiting sessions.
+    pub asks: Vec<Ask>,
     /// The files, folders and processes that show a change of these sessions, or a new session.
     pub watch_targets: WatchTargets,
     /// How long each home took to answer, by its adapter. A home without an answer is missing.
@@ -29,6 +32,7 @@ impl WatchedList {
         sort(&mut self.listing.sessions);
         self.listing.faults.extend(more.listing.faults);
         self.resting.extend(more.resting);
+        self.asks.extend(more.asks);
         self.watch_targets.add(more.watch_targets);
         self.took.extend(more.took);
     }
@@ -38,6 +42,7 @@ impl WatchedList {
 struct Share {
     sessions: Vec<Session>,
     resting: Vec<Session>,
+    asks: Vec<Ask>,
     watch_targets: WatchTargets,
     took: (&'static str, Duration),
 }
@@ -50,7 +55,7 @@ pub fn list_watched(fleet: &Fleet, left_out: &[&'static str]) -> WatchedList {
     let found = each_adapter(fleet, fleet.host.deadlines.live, move |adapter, look| {
         if left_out.contains(&adapter.name()) { Found::default() } else { home(adapter, look) }
     });
-    let (mut sessions, mut resting) = (Vec::new(), Vec::new());
+    let (mut sessions, mut resting, mut asks) = (Vec::new(), Vec::new(), Vec::new());
     let mut watch_targets = WatchTargets::default();
     let mut took = Vec::new();
     // The first session of an agent creates its home.
@@ -61,6 +66,7 @@ pub fn list_watched(fleet: &Fleet, left_out: &[&'static str]) -> WatchedList {
     for share in found.rows {
         sessions.extend(share.sessions);
         resting.extend(share.resting);
+        asks.extend(share.asks);
         watch_targets.add(share.watch_targets);
         took.push(share.took);
     }
@@ -69,7 +75,7 @@ pub fn list_watched(fleet: &Fleet, left_out: &[&'static str]) -> WatchedList {
     faults.sort();
     faults.dedup();
     let listing = Listing { schema_version: SCHEMA_VERSION, sessions, faults };
-    WatchedList { listing, resting, watch_targets, took }
+    WatchedList { listing, resting, asks, watch_targets, took }
 }
 
 fn absolute(host: &Host, path: PathBuf) -> PathBuf {
@@ -109,8 +115,12 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
             watch_targets.add(observed.watch_targets);
             if rests { &mut resting } else { &mut sessions }.extend(observed.session);
         }
+        let asks = sessions.iter().flat_map(|session: &Session| {
+            asks_of(look, store.as_ref(), session, &mut question.faults)
+        });
+        let asks = asks.collect();
         let took = (adapter.name(), asked.elapsed());
-        let rows = vec![Share { sessions, resting, watch_targets, took }];
+        let rows = vec![Share { sessions, resting, asks, watch_targets, took }];
         Found { rows, faults: question.faults, whole: true }
     })
 }

@@ -353,6 +353,7 @@ fn a_change_is_reported_once_and_a_fired_fuse_is_not_a_cancelled_one() {
             named: HashMap::new(),
             launches: HashMap::new(),
             ended_launches: Vec::new(),
+            asks: Vec::new(),
             locks_and_fuses: things,
         });
         events.into_iter().map(|e| (e.kind, e.id)).collect::<Vec<_>>()

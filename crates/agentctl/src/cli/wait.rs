@@ -11,7 +11,8 @@ use clap::{Args, ValueEnum};
 use super::logs::{Form, Printer};
 use crate::config::Span;
 use crate::face::{
-    Follow, FollowItem, not_followed, not_waited, wait_failure, wait_kind, wait_line, wait_remark,
+    Follow, FollowItem, blocked_hint, not_followed, not_waited, wait_failure, wait_kind, wait_line,
+    wait_remark,
 };
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
@@ -94,6 +95,9 @@ pub(super) fn cmd_wait(ui: &mut Ui, fleet: &Fleet, args: &WaitArgs) -> Outcome {
     }
     if document.end == End::Blocked {
         // The line of the session says already that a human is needed.
+        if let Some(hint) = blocked_hint(&document) {
+            ui.hint(&hint);
+        }
         return Ok(ExitCode::from(Kind::Blocked.exit_code()));
     }
     answer(&document, &request)

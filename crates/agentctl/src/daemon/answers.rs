@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agentctl_core::ask::Fleet;
+use agentctl_core::ask::{AsksRequest, Fleet};
 use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::kernel;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::oneshot;
 
-use crate::protocol::Refusal;
+use crate::protocol::{AskListParams, Refusal};
 
 /// Free memory that exceeds this after a large answer is given back. Less is kept: the next one needs it.
 pub(super) const MAX_FREE_MEMORY_BYTES: u64 = 50 << 20;
@@ -107,6 +107,19 @@ impl Answers {
         let fleet = self.fleet.clone();
         let asked = tokio::task::spawn_blocking(move || question(&fleet));
         asked.await.unwrap_or_else(|_| Err(lost()))
+    }
+}
+
+/// Answers `ask.list`.
+pub(super) fn asks(fleet: &Fleet, params: AskListParams) -> Answer {
+    let select = params.session.into_iter().collect();
+    let request = AsksRequest { select, adapter: params.adapter, ..AsksRequest::default() };
+    match fleet.asks(&request) {
+        Ok(document) => raw(&document),
+        Err(unresolved) => {
+            let message = format!("no single ask or session matches `{}`", unresolved.text);
+            Err(Refusal::new(Refusal::PARAMS, message))
+        }
     }
 }
 

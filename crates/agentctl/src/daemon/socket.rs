@@ -15,7 +15,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::answers::{Answer, Body, MAX_FREE_MEMORY_BYTES, raw};
+use super::answers::{Answer, Body, MAX_FREE_MEMORY_BYTES, asks, raw};
 use super::{Hub, News, lists};
 use crate::protocol::{
     Call, Encoding, Ending, JSONRPC, MAX_REQUEST_BYTES, Notification, OutgoingReply, PROTOCOL,
@@ -327,6 +327,7 @@ impl Connection {
         let answers = &self.hub.answers;
         match request {
             Request::SessionList(params) => answers.list(params).await,
+            Request::AskList(params) => answers.blocking(move |fleet| asks(fleet, params)).await,
             Request::DaemonStatus(_) => self.hub.status().await,
             Request::DaemonShutdown(_) => raw(&Ending { pid: std::process::id() }),
             Request::Hello(_) | Request::EventsSubscribe(_) => {

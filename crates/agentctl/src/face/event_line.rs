@@ -1,11 +1,13 @@
 //! An event as one line for people.
 
-use agentctl_core::events::Event;
+use agentctl_core::events::{Event, EventKind};
 use agentctl_core::host::Host;
 use agentctl_core::model::Session;
 use anstyle::{AnsiColor, Style};
 
-use super::{fuse_actions, fuse_name, holder_text, local_clock, local_minute, session_reason};
+use super::{
+    ask_summary, fuse_actions, fuse_name, holder_text, local_clock, local_minute, session_reason,
+};
 use crate::text::{columns, fit, one_line, with_tilde};
 use crate::ui::{Canvas, Ui};
 
@@ -46,6 +48,11 @@ fn style(event: &Event) -> Style {
 }
 
 fn details(host: &Host, event: &Event) -> String {
+    if let (Some(ask), EventKind::AskOpened | EventKind::AskSettled) = (&event.ask, event.kind) {
+        let directory = ask.cwd.as_deref().map(|cwd| with_tilde(&host.home, cwd));
+        let directory = directory.unwrap_or_else(|| "-".to_owned());
+        return format!("{} {} {directory} {}", ask.short_id(), ask.adapter, ask_summary(ask));
+    }
     match (&event.lock, &event.fuse, &event.session) {
         (Some(lock), ..) => {
             let directory = with_tilde(&host.home, &lock.directory);

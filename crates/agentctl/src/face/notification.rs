@@ -4,7 +4,7 @@ use agentctl_core::events::{Event, EventKind};
 use agentctl_core::host::Host;
 use agentctl_core::model::{Outcome, Session};
 
-use super::session_reason;
+use super::{answer_hint, session_reason};
 use crate::text::{fit, one_line};
 
 /// Maximum width of a line.
@@ -15,7 +15,7 @@ const MAX_COLUMNS: usize = 120;
 pub struct NotificationText {
     /// The agent and what happened.
     pub title: String,
-    /// At most three lines: the reason, the session's name, its directory.
+    /// At most four lines: the reason, the session's name, its directory, the command that answers its ask.
     pub text: String,
 }
 
@@ -26,7 +26,7 @@ impl NotificationText {
         let session = event.session.as_ref();
         let who = event.adapter.unwrap_or("agentctl");
         let title = match event.kind {
-            EventKind::Waiting => format!("{who} needs you"),
+            EventKind::Waiting | EventKind::AskOpened => format!("{who} needs you"),
             EventKind::Error => format!("{who} has failed"),
             EventKind::Stopped => format!("{who} {}", ended(session)),
             other => format!("{who}: {}", other.word()),
@@ -34,7 +34,16 @@ impl NotificationText {
         let place = session.and_then(|s| s.cwd.clone());
         let place = place.or_else(|| event.lock.as_ref().map(|l| l.directory.clone()));
         let place = place.or_else(|| event.fuse.as_ref().and_then(|f| f.directory.clone()));
-        Self::with(title, session, place)
+        let mut text = Self::with(title, session, place);
+        if let Some(ask) = &event.ask {
+            text.add(&answer_hint(ask));
+        }
+        text
+    }
+
+    fn add(&mut self, line: &str) {
+        let line = fit(&one_line(line), MAX_COLUMNS);
+        self.text = if self.text.is_empty() { line } else { format!("{}\n{line}", self.text) };
     }
 
     /// Returns the text about a session that has begun to wait for a human.

@@ -4,7 +4,9 @@ use agentctl_core::ask::{Fleet, NotWaited, SessionVerdict, WaitDocument, WaitReq
 use agentctl_core::model::{Outcome, Session, Status};
 use agentctl_core::wait::{End, Progress, Until, WaitVerdict};
 
-use super::{id_or_pid, session_name, session_reason, session_reason_in_brackets, unresolved};
+use super::{
+    answer_hint, id_or_pid, session_name, session_reason, session_reason_in_brackets, unresolved,
+};
 use crate::failure::{Failure, Kind};
 
 /// Returns the kind of failure that decides the exit code of a wait; `None` for exit code 0.
@@ -77,7 +79,17 @@ fn blocked(document: &WaitDocument) -> Failure {
     // A wait is blocked only by a session that waits for a human.
     let session = document.sessions.iter().find(|session| session.status == Status::Waiting);
     let message = session.map_or_else(|| "a human is needed first".to_owned(), needs_human);
-    Failure::new(Kind::Blocked, message)
+    let failure = Failure::new(Kind::Blocked, message);
+    match document.asks.first() {
+        Some(ask) => failure.hint(answer_hint(ask)),
+        None => failure,
+    }
+}
+
+/// Returns the hint that names the ask of a session that waits for a human.
+#[must_use]
+pub fn blocked_hint(document: &WaitDocument) -> Option<String> {
+    document.asks.first().map(answer_hint)
 }
 
 fn missed(document: &WaitDocument, request: &WaitRequest) -> Option<Failure> {
