@@ -20,6 +20,7 @@ mod remove_runs;
 mod request;
 mod resume;
 mod runs;
+mod send;
 mod status;
 mod stop;
 mod target;
@@ -51,6 +52,9 @@ pub use self::remove_runs::RunsNotRemoved;
 pub use self::request::{InvalidRequest, RequestField};
 pub use self::resume::NotContinued;
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
+pub use self::send::{
+    MessageWay, NotSent, SendDocument, SendRequest, TurnEndDocument, TurnNotEnded,
+};
 pub use self::status::{DetailedSession, InspectedSession, StatusDocument};
 pub use self::stop::{
     FailedRow, RunWithoutSession, RunWithoutSessionRow, StopDocument, StopNews, StopRequest,

@@ -215,8 +215,12 @@ fn deliver(fleet: &Fleet, now: &Found, reply: &Reply) -> Result<Delivered, Answe
         NotDelivered::NotOffered(why) => AnswerError::NotOffered(ask(), why),
         NotDelivered::Unclear(why) => AnswerError::Unclear(ask(), why),
     })?;
-    match delivered {
-        Delivered::Line(_) => Err(AnswerError::Unanswerable(ask())),
-        taken => Ok(taken),
+    if let Delivered::Line(line) = &delivered {
+        let Some(serving) = now.session.processes.first() else {
+            return Err(AnswerError::Gone(Vec::new()));
+        };
+        let written = fleet.host.kernel.write_to_stdin(&serving.id, line, LOCK_TIMEOUT);
+        written.map_err(|error| AnswerError::Refused(ask(), error.to_string()))?;
     }
+    Ok(delivered)
 }

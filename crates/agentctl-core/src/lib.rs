@@ -25,6 +25,7 @@ pub mod native;
 pub mod orders;
 pub mod resolve;
 pub mod runs;
+pub mod send;
 mod state_files;
 pub mod stop;
 pub mod talk;

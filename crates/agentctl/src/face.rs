@@ -23,6 +23,7 @@ mod listing;
 mod notification;
 mod output_line;
 mod refused_word;
+mod sent;
 mod sentences;
 mod session_facts;
 mod session_list;
@@ -62,6 +63,7 @@ pub use self::listing::{
 pub use self::notification::{NotificationText, TerminalSequence, is_notified};
 pub use self::output_line::{OutputKind, OutputLine};
 pub use self::refused_word::{not_named, refused_word};
+pub use self::sent::{not_sent, turn_not_ended};
 pub use self::sentences::{
     exit_text, exit_value, full_name, id_or_pid, session_name, session_reason,
     session_reason_in_brackets,

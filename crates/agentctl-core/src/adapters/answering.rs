@@ -14,6 +14,10 @@ pub struct AnsweringAbilities {
     pub asks: &'static str,
     /// The sessions that take messages while they live, in a few words; `-` for none.
     pub messages: &'static str,
+    /// Why `launch --ask` is refused; `None` where it is accepted.
+    pub no_ask: Option<&'static str>,
+    /// Why `launch --keep` is refused; `None` where it is accepted.
+    pub no_keep: Option<&'static str>,
 }
 
 /// An answer that has left us.

@@ -59,6 +59,10 @@ pub struct Order {
     pub extra: Vec<OsString>,
     /// The home of the session that is continued; `None` for the agent's usual one.
     pub root: Option<RootPlace>,
+    /// The agent may ask a human, and waits this long for each answer.
+    pub ask: Option<Duration>,
+    /// The agent stays when its turn is over, and takes messages.
+    pub keep: bool,
 }
 
 impl Order {
@@ -73,6 +77,8 @@ impl Order {
             permissions: Permissions::Default,
             extra: Vec::new(),
             root: Some(root),
+            ask: None,
+            keep: false,
         }
     }
 

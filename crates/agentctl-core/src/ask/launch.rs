@@ -14,7 +14,7 @@ pub use self::request::{
 use super::names::{LaunchWords, WordRefusal};
 use super::resume::{Continuation, NotContinued};
 use super::{Fleet, WaitTarget};
-use crate::adapters::control::{Begin, Order};
+use crate::adapters::control::{Begin, Order, Refusal};
 use crate::adapters::{Adapter, RootPlace};
 use crate::hooks::{self, Facts};
 use crate::host::Host;
@@ -139,6 +139,25 @@ pub(super) fn is_remote(adapter: &dyn Adapter) -> bool {
     adapter.control().is_some_and(|control| control.remote().is_some())
 }
 
+/// Checks that the agent can ask a human, and can stay after its turn, if the order wants that.
+fn check_answering(adapter: &dyn Adapter, options: &LaunchOptions) -> Result<(), NotStarted> {
+    const UNKNOWN: &str = "no way to do it is known";
+    let abilities = adapter.answering().map(|answering| answering.abilities());
+    let no_ask = abilities.map_or(Some(UNKNOWN), |abilities| abilities.no_ask);
+    let no_keep = abilities.map_or(Some(UNKNOWN), |abilities| abilities.no_keep);
+    let refused = |flag: &str, why: &str| {
+        let message = format!("{} cannot be launched with {flag}: {why}", adapter.name());
+        let hint =
+            format!("leave {flag} out; `agentctl adapters -o wide` shows which agents take it");
+        Err(NotStarted::Failed(Refusal::new(message, hint).into()))
+    };
+    match (no_ask.filter(|_| options.ask_ms.is_some() && !options.keep), no_keep) {
+        (Some(why), _) => refused("--ask", why),
+        (None, Some(why)) if options.keep => refused("--keep", why),
+        _ => Ok(()),
+    }
+}
+
 impl Fleet {
     /// Starts or continues a session. `tell` hears of its progress; the session id is told as soon as the
     /// agent has told it. Then the session is looked for if the request wants it or a hook is to be run, and
@@ -242,6 +261,7 @@ impl Fleet {
         if remote && !options.hooks.is_empty() {
             return Err(NotStarted::HookOnServer(adapter.name()));
         }
+        check_answering(adapter, &options)?;
         let hooks = if remote { options.hooks } else { options.hooks.or(&defaults.hooks) };
         let programs =
             [(HookMoment::Create, &hooks.on_create), (HookMoment::Complete, &hooks.on_complete)];
@@ -263,6 +283,8 @@ impl Fleet {
                 permissions: options.permissions.unwrap_or(usual.permissions),
                 extra: options.extra.into_iter().map(TextOrBytes::into_argument).collect(),
                 root: from.as_ref().map(|target| RootPlace::of_label(&target.root)),
+                ask: options.ask_ms.map(Duration::from_millis),
+                keep: options.keep,
             },
             prompt: request.prompt.clone().into_bytes(),
             group: options.group,

@@ -213,6 +213,8 @@ pub fn session_of(fleet: &Fleet, run: &Run, spec: &Spec) -> Option<String> {
         permissions: spec.permissions,
         extra: Vec::new(),
         root: None,
+        ask: None,
+        keep: false,
     };
     match adapter.control()?.handshake(&fleet.host, &order, &words) {
         Handshake::Up(id) | Handshake::Nearly(id, _) => Some(id).filter(|id| is_session_id(id)),

@@ -15,6 +15,7 @@ mod output;
 mod peer;
 mod serving;
 mod stat;
+mod stdin_pipe;
 mod table;
 mod unix_peers;
 

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    Fleet, LaunchDocument, LaunchNews, LaunchRequest, LaunchSubject, WaitRequest,
+    Fleet, FuseRequest, LaunchDocument, LaunchNews, LaunchRequest, LaunchSubject, WaitRequest,
 };
+use agentctl_core::fuses::{Action, Conditions};
 use agentctl_core::model::Session;
 use agentctl_core::transcript::Transcript;
 use clap::Args;
@@ -16,8 +17,8 @@ use clap::Args;
 pub(super) use self::flags::Flags;
 use super::logs::Form;
 use super::wait::{self, Show};
-use crate::config::{Defaults, Span};
-use crate::face::{launch_remark, not_started, unseen_after_launch};
+use crate::config::{Loaded, Span};
+use crate::face::{launch_remark, not_started, set_fuse, unseen_after_launch};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -59,17 +60,12 @@ pub(super) struct Wanted {
     pub(super) name: Option<String>,
 }
 
-pub(super) fn cmd_launch(
-    ui: &mut Ui,
-    fleet: &Fleet,
-    defaults: &Defaults,
-    args: LaunchArgs,
-) -> Outcome {
+pub(super) fn cmd_launch(ui: &mut Ui, loaded: &Loaded, args: LaunchArgs) -> Outcome {
     let hint = "say what to do: -p TEXT";
     let prompt = prompt(args.prompt.as_deref(), args.prompt_file.as_deref(), hint)?;
     let subject = LaunchSubject::New { adapter: args.adapter };
     let wanted = Wanted { subject, prompt, cwd: args.cwd, name: args.name };
-    start(ui, fleet, defaults, args.flags, wanted)
+    start(ui, loaded, args.flags, wanted)
 }
 
 /// Returns the prompt: typed, from stdin, or from a file.
@@ -98,13 +94,8 @@ pub(super) fn prompt(
 }
 
 /// Launches, reports, and stays as long as the flags ask for.
-pub(super) fn start(
-    ui: &mut Ui,
-    fleet: &Fleet,
-    defaults: &Defaults,
-    mut flags: Flags,
-    wanted: Wanted,
-) -> Outcome {
+pub(super) fn start(ui: &mut Ui, loaded: &Loaded, mut flags: Flags, wanted: Wanted) -> Outcome {
+    let (fleet, defaults) = (&loaded.fleet(), &loaded.defaults);
     if flags.timeout.is_some() && !(flags.wait || flags.follow) {
         return Err(Failure::new(Kind::Usage, "--timeout needs --wait or --follow")
             .hint("add --wait; how long an agent may take to start is `launch` below [deadline]"));
@@ -119,7 +110,31 @@ pub(super) fn start(
     let mut told = Told { printed: Ok(()), transcript: None };
     let launched = fleet.launch(&request, defaults, &mut |news| told.hear(ui, after, news));
     let document = launched.map_err(|why| not_started(fleet, why))?;
+    if let Some(idle) = flags.keep.flatten() {
+        end_when_idle(ui, loaded, &document, idle)?;
+    }
     attend(ui, fleet, &document, (after, told))
+}
+
+/// Sets the fuse that ends a kept session when it was idle for this long.
+fn end_when_idle(
+    ui: &mut Ui,
+    loaded: &Loaded,
+    document: &LaunchDocument,
+    idle: Span,
+) -> Result<(), Failure> {
+    let request = FuseRequest {
+        session: Some(format!("{}:{}", document.adapter, document.id)),
+        when: Conditions { idle_ms: Some(idle.millis()), ..Conditions::default() },
+        on_expire: vec![Action::Stop],
+        label: Some("keep".to_owned()),
+        ..FuseRequest::default()
+    };
+    let set = set_fuse(loaded, &request)?;
+    if let Some(line) = set.daemon.line() {
+        super::print(ui, &line)?;
+    }
+    Ok(())
 }
 
 /// How long a launch command stays.

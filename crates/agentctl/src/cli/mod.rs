@@ -21,6 +21,7 @@ mod notify;
 mod resume;
 mod runs;
 mod schema;
+mod send;
 mod shape;
 mod status;
 mod stop;
@@ -138,11 +139,11 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Logs(args) => with_fleet(ui, logs::cmd_logs, &args),
         Command::Launch(args) => {
             let loaded = for_launch(ui)?;
-            launch::cmd_launch(ui, &loaded.fleet(), &loaded.defaults, args)
+            launch::cmd_launch(ui, &loaded, args)
         }
         Command::Resume(args) => {
             let loaded = for_launch(ui)?;
-            resume::cmd_resume(ui, &loaded.fleet(), &loaded.defaults, args)
+            resume::cmd_resume(ui, &loaded, args)
         }
         Command::Runs(args) => {
             let loaded = loaded(ui)?;

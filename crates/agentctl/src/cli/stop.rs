@@ -46,6 +46,9 @@ pub(super) struct StopArgs {
     /// Only sessions of this directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
+    /// End the turn only; the agent's process stays
+    #[arg(long, requires = "ids", conflicts_with_all = ["force", "timeout"])]
+    turn: bool,
     /// Kill at once, without asking first
     #[arg(long)]
     force: bool,
@@ -69,6 +72,9 @@ impl StopArgs {
 }
 
 pub(super) fn cmd_stop(ui: &mut Ui, fleet: &Fleet, args: &StopArgs) -> Outcome {
+    if args.turn {
+        return super::send::end_turns(ui, fleet, &args.ids, args.json);
+    }
     let targets = fleet.stop_targets(&request(args));
     let targets = targets.map_err(|found| unresolved(fleet, &found.text, found.why))?;
     if args.selects() {

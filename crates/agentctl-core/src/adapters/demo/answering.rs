@@ -58,7 +58,7 @@ fn describe_permission(ask: &mut Ask, open: &LiveAsk, command: &str) {
 
 impl Answering for Demo {
     fn abilities(&self) -> AnsweringAbilities {
-        AnsweringAbilities { asks: "all", messages: "with --keep" }
+        AnsweringAbilities { asks: "all", messages: "with --keep", no_ask: None, no_keep: None }
     }
 
     fn deliver(

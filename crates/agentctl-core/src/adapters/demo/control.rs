@@ -38,6 +38,9 @@ impl Control for Demo {
         if let Some(model) = &order.model {
             args.extend(["--model", model].map(Into::into));
         }
+        if order.keep {
+            args.push("--stay".into());
+        }
         args.extend(order.extra.iter().cloned());
         // A session of another home is continued there.
         let moved = order.home().filter(|root| *root != file::resolve_root(&home(host)));

@@ -83,6 +83,10 @@ pub struct LaunchOptions {
     pub hooks: LaunchHooks,
     /// The session or agent that is to be told about this one.
     pub callback: Option<Callback>,
+    /// The agent may ask a human, and waits this long for each answer; null where it may not ask.
+    pub ask_ms: Option<u64>,
+    /// The agent stays when its turn is over, and takes messages.
+    pub keep: bool,
     /// Further arguments for the agent itself.
     pub extra: Vec<TextOrBytes>,
 }

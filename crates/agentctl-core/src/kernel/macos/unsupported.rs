@@ -12,6 +12,16 @@ fn unsupported(why: &'static str) -> io::Error {
 }
 
 impl Kernel {
+    /// Fails: macOS does not give access to the standard input of another process.
+    pub fn write_to_stdin(
+        &self,
+        _id: &ProcId,
+        _line: &[u8],
+        _timeout: std::time::Duration,
+    ) -> io::Result<()> {
+        Err(unsupported("macOS does not open the standard input of another process"))
+    }
+
     /// Fails: macOS does not show the standard output of a process.
     pub fn stdout_file(&self, _id: &ProcId) -> io::Result<Option<std::fs::File>> {
         Err(unsupported("macOS does not show what a process writes its output to"))

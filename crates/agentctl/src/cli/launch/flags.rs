@@ -9,6 +9,9 @@ use clap::{Args, ValueEnum};
 
 use crate::config::Span;
 
+/// How long an agent waits for an answer: a day.
+const ASK_MS: u64 = 24 * 60 * 60 * 1000;
+
 /// What launches and resumes have in common.
 #[derive(Args)]
 pub(in crate::cli) struct Flags {
@@ -25,6 +28,12 @@ pub(in crate::cli) struct Flags {
     /// What it may do without asking (default: the agent's own default)
     #[arg(long, value_enum)]
     permissions: Option<PermissionsArg>,
+    /// Let the agent ask a human (`agentctl asks`); it waits this long for each answer [default: 24h]
+    #[arg(long, value_name = "SPAN", num_args = 0..=1, require_equals = true)]
+    ask: Option<Option<Span>>,
+    /// Let the agent stay when its turn is over, for `agentctl send`; end it when it was idle for this long
+    #[arg(long, value_name = "IDLE", num_args = 0..=1, require_equals = true)]
+    pub(super) keep: Option<Option<Span>>,
     /// Go in even where somebody works or a lock stands
     #[arg(long)]
     force: bool,
@@ -51,7 +60,7 @@ pub(in crate::cli) struct Flags {
     callback_agent: Option<String>,
     /// Print the session as one JSON object
     #[arg(long)]
-    pub(super) json: bool,
+    pub(in crate::cli) json: bool,
     /// Further arguments for the agent itself
     #[arg(last = true, value_name = "ARGS")]
     extra: Vec<OsString>,
@@ -114,6 +123,8 @@ impl Flags {
             env: std::mem::take(&mut self.env),
             permissions: self.permissions.map(Into::into),
             force: self.force,
+            ask_ms: self.ask.map(|span| span.map_or(ASK_MS, Span::millis)),
+            keep: self.keep.is_some(),
             hooks: LaunchHooks {
                 on_create: argv(self.on_create.take()),
                 on_complete: argv(self.on_complete.take()),

@@ -1,0 +1,142 @@
+//! The orders `send` and `stop --turn`: a message to a live session, and the end of its turn.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::launch::is_remote;
+use super::{Fleet, NotOne};
+use crate::adapters::Root;
+use crate::adapters::answering::NotSaid;
+use crate::fleet;
+use crate::model::{Fault, SCHEMA_VERSION, Session, Status};
+use crate::send::{self, SendError, Sent};
+
+/// The order to send a message.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SendRequest {
+    /// The session.
+    pub session: String,
+    /// The message.
+    pub text: String,
+    /// Wait until the turn of the session is over.
+    #[serde(default)]
+    pub when_idle: bool,
+}
+
+/// How a message reached its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageWay {
+    /// It began a turn.
+    TurnBegun,
+    /// It was given to the turn that was running.
+    Steered,
+}
+
+/// The answer to `send --json` for a live session.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct SendDocument {
+    /// The version of this document.
+    pub schema_version: u32,
+    /// The session before the message.
+    pub session: Session,
+    /// The id of the message.
+    pub message_id: String,
+    /// How it reached the session.
+    pub how: MessageWay,
+    /// The session's own record holds it.
+    pub confirmed: bool,
+    /// The sources that could not be asked.
+    pub faults: Vec<Fault>,
+}
+
+/// Why a message was not sent.
+#[derive(Debug)]
+pub enum NotSent {
+    /// The text names no single session.
+    NotOne(NotOne),
+    /// The session does not live in a process that takes messages: it is resumed.
+    Ended,
+    /// Every other reason.
+    Failed(SendError),
+}
+
+/// The answer to `stop --turn --json`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct TurnEndDocument {
+    /// The version of this document.
+    pub schema_version: u32,
+    /// The session before its turn was ended.
+    pub session: Session,
+    /// The sources that could not be asked.
+    pub faults: Vec<Fault>,
+}
+
+/// Why a turn was not ended.
+#[derive(Debug)]
+pub enum TurnNotEnded {
+    /// The text names no single session.
+    NotOne(NotOne),
+    /// No turn is running.
+    NoTurn(Box<Session>),
+    /// The agent refused, or cannot end a turn without its process.
+    Refused(Box<Session>, String),
+    /// It is not known whether the turn was ended.
+    Unclear(Box<Session>, String),
+}
+
+impl Fleet {
+    /// Sends a message to the live session that a text names.
+    pub fn send(&self, request: &SendRequest) -> Result<SendDocument, NotSent> {
+        let found = self.target(&request.session).map_err(NotSent::NotOne)?;
+        if self.adapter(found.target.adapter).is_some_and(is_remote) {
+            // Its server takes messages at any time: a resume hands them over.
+            return Err(NotSent::Ended);
+        }
+        let sent = send::send(self, &found.target, &request.text, request.when_idle);
+        let sent = sent.map_err(|error| match error {
+            SendError::Ended => NotSent::Ended,
+            error => NotSent::Failed(error),
+        })?;
+        let mut faults = found.faults;
+        faults.extend(sent.faults);
+        Ok(SendDocument {
+            schema_version: SCHEMA_VERSION,
+            session: sent.session,
+            message_id: sent.id.to_string(),
+            how: match sent.how {
+                Sent::TurnBegun => MessageWay::TurnBegun,
+                Sent::Steered => MessageWay::Steered,
+            },
+            confirmed: sent.is_confirmed,
+            faults,
+        })
+    }
+
+    /// Ends the turn of the live session that a text names; its process stays.
+    pub fn end_turn(&self, text: &str) -> Result<TurnEndDocument, TurnNotEnded> {
+        let found = self.target(text).map_err(TurnNotEnded::NotOne)?;
+        let inspected = self.inspect(&found.target);
+        let mut faults = found.faults;
+        faults.extend(inspected.faults);
+        let Some(session) = inspected.session else {
+            return Err(TurnNotEnded::NotOne(NotOne::Unreadable(faults)));
+        };
+        if !matches!(session.status, Status::Running | Status::Waiting) {
+            return Err(TurnNotEnded::NoTurn(Box::new(session)));
+        }
+        let adapter = self.adapter(session.adapter);
+        let Some((adapter, answering)) = adapter.and_then(|a| Some((a, a.answering()?))) else {
+            let why = "its turn cannot be ended without its process".to_owned();
+            return Err(TurnNotEnded::Refused(Box::new(session), why));
+        };
+        let look = fleet::look(self, self.host.deadlines.live);
+        let root = Root::find(&adapter.roots(&look), &session.root);
+        match answering.end_turn(&look, &root, &session) {
+            Ok(()) => Ok(TurnEndDocument { schema_version: SCHEMA_VERSION, session, faults }),
+            Err(NotSaid::Refused(why)) => Err(TurnNotEnded::Refused(Box::new(session), why)),
+            Err(NotSaid::Unclear(why)) => Err(TurnNotEnded::Unclear(Box::new(session), why)),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Messages to live sessions: a message is handed to the agent by its own channel, and counts as sent once the
+//! session's own record holds it.
+//!
+//! A session that waits for a human takes no message, because a message is never an answer. A message is handed
+//! over once: if it does not show in the record in time, that is reported, and nothing is repeated.
+
+use std::time::{Duration, Instant};
+
+use crate::adapters::answering::{Answering, NotSaid, Saying, Speech, SpokenMessage};
+use crate::adapters::{Look, Root};
+use crate::fleet::{self, Fleet, Query};
+use crate::model::{Ask, Fault, Join, Message, Role, Session, Status, Target};
+use crate::transcript::Transcript;
+use crate::wait::{self, Quorum, Until, WaitOptions};
+
+/// Time for another writer to finish with the standard input of the agent.
+const PIPE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest time between two looks at the record.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How a message reached the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It began a turn.
+    TurnBegun,
+    /// The turn that was running takes it in.
+    Steered,
+}
+
+/// A message that was sent.
+#[derive(Clone, Debug)]
+pub struct SentMessage {
+    /// The session before the message.
+    pub session: Session,
+    /// The id of the message.
+    pub id: uuid::Uuid,
+    /// How it reached the session.
+    pub how: Sent,
+    /// The session's own record holds it.
+    pub is_confirmed: bool,
+    /// The sources that failed.
+    pub faults: Vec<Fault>,
+}
+
+/// Why a message was not sent.
+#[derive(Debug)]
+pub enum SendError {
+    /// No process serves the session: it can be resumed.
+    Ended,
+    /// The session waits for a human.
+    Waiting(Box<Session>, Vec<Ask>),
+    /// The session takes no message now.
+    Busy(Box<Session>, &'static str),
+    /// The session takes no messages.
+    Refused {
+        /// The session.
+        session: Box<Session>,
+        /// The reason.
+        why: String,
+        /// A suggestion that would solve the problem.
+        hint: Option<String>,
+    },
+    /// The state of the session is unknown.
+    Unknown(Option<Box<Session>>, Vec<Fault>),
+    /// The kernel refused to wait.
+    Io(std::io::Error),
+}
+
+/// Sends a message to a live session. With `when_idle` the end of its turn is awaited first.
+pub fn send(
+    fleet: &Fleet,
+    target: &Target,
+    text: &str,
+    when_idle: bool,
+) -> Result<SentMessage, SendError> {
+    let (session, faults) = live_session(fleet, target)?;
+    let adapter = fleet.adapter(session.adapter);
+    let answering = adapter.and_then(|adapter| adapter.answering());
+    let Some((adapter, answering)) = adapter.zip(answering) else {
+        return Err(refused(&session, "its agent takes no messages while it lives", None));
+    };
+    let look = fleet::look(fleet, fleet.host.deadlines.live);
+    let root = Root::find(&adapter.roots(&look), &session.root);
+    let is_idle = session.status == Status::Idle;
+    match answering.speech(&look, &root, &session) {
+        Speech::Not { why, hint } => return Err(refused(&session, &why, hint)),
+        Speech::WhenIdle(why) if !is_idle && !when_idle => {
+            return Err(SendError::Busy(Box::new(session), why));
+        }
+        Speech::Now | Speech::WhenIdle(_) => {}
+    }
+    if when_idle && !is_idle {
+        await_idle(fleet, target)?;
+        return send(fleet, target, text, false);
+    }
+    let handing = Handing { fleet, answering, look: &look, root: &root, target, session };
+    handing.hand_over(text, faults)
+}
+
+struct Handing<'a> {
+    fleet: &'a Fleet,
+    answering: &'a dyn Answering,
+    look: &'a Look,
+    root: &'a Root,
+    target: &'a Target,
+    session: Session,
+}
+
+impl Handing<'_> {
+    /// Hands the message over once, and waits until the record holds it.
+    fn hand_over(self, text: &str, faults: Vec<Fault>) -> Result<SentMessage, SendError> {
+        let mut transcript = Transcript::open(self.fleet, self.target).ok();
+        if let Some(transcript) = &mut transcript {
+            // Only lines after this one can be the message.
+            let _seen = transcript.last_raw(1);
+        }
+        let message = SpokenMessage { id: uuid::Uuid::new_v4(), text };
+        let said = self.answering.say(self.look, self.root, &self.session, &message);
+        match said {
+            // An unclear delivery may still show in the record.
+            Ok(Saying::Taken) | Err(NotSaid::Unclear(_)) => {}
+            Ok(Saying::Line(line)) => self.write(&line)?,
+            Err(NotSaid::Refused(why)) => return Err(refused(&self.session, &why, None)),
+        }
+        let until = Instant::now() + self.fleet.host.deadlines.live;
+        let is_confirmed = self.is_recorded(&mut transcript, &message, until);
+        let how = match self.session.status {
+            Status::Idle => Sent::TurnBegun,
+            _ => Sent::Steered,
+        };
+        Ok(SentMessage { session: self.session, id: message.id, how, is_confirmed, faults })
+    }
+
+    /// Writes a line into the standard input of the agent.
+    fn write(&self, line: &[u8]) -> Result<(), SendError> {
+        let Some(serving) = self.session.processes.first() else { return Err(SendError::Ended) };
+        let written = self.fleet.host.kernel.write_to_stdin(&serving.id, line, PIPE_TIMEOUT);
+        written.map_err(|error| refused(&self.session, &error.to_string(), None))
+    }
+
+    /// Waits until the record of the session holds the message.
+    fn is_recorded(
+        &self,
+        transcript: &mut Option<Transcript>,
+        message: &SpokenMessage<'_>,
+        until: Instant,
+    ) -> bool {
+        loop {
+            // The first message of a session creates its record.
+            if transcript.is_none() {
+                *transcript = Transcript::open(self.fleet, self.target).ok();
+            }
+            let more = transcript.as_mut().and_then(|transcript| transcript.more().ok());
+            if more.is_some_and(|more| more.iter().any(|line| is_it(line, message))) {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            // A change of the file is noticed at the next look.
+            std::thread::park_timeout(left.min(LOOK_INTERVAL));
+        }
+    }
+}
+
+/// Says whether a line of the record is the message.
+fn is_it(line: &Message, message: &SpokenMessage<'_>) -> bool {
+    let id = message.id.to_string();
+    let is_same_text =
+        || line.text.as_deref().is_some_and(|text| text.trim() == message.text.trim());
+    line.role == Role::User && (line.id.as_deref() == Some(id.as_str()) || is_same_text())
+}
+
+/// Returns the session if a process serves it and it takes words.
+fn live_session(fleet: &Fleet, target: &Target) -> Result<(Session, Vec<Fault>), SendError> {
+    let found = fleet::inspect(fleet, target);
+    let Some(session) = found.session else {
+        return Err(SendError::Unknown(None, found.faults));
+    };
+    match session.status {
+        Status::Stopped | Status::Error => Err(SendError::Ended),
+        Status::Unknown => Err(SendError::Unknown(Some(Box::new(session)), found.faults)),
+        Status::Waiting => {
+            let query = Query { adapter: Some(session.adapter.to_owned()), ..Query::default() };
+            let rows = fleet::asks(fleet, &query).rows;
+            let asks = rows.into_iter().filter(|row| row.session.target() == session.target());
+            let asks = asks.flat_map(|row| row.asks).collect();
+            Err(SendError::Waiting(Box::new(session), asks))
+        }
+        Status::Running | Status::Idle => {
+            if session.processes.iter().any(|serving| serving.join != Join::Proved) {
+                let why = "only its directory and start time link it to a process";
+                return Err(refused(&session, why, None));
+            }
+            Ok((session, found.faults))
+        }
+    }
+}
+
+fn refused(session: &Session, why: &str, hint: Option<String>) -> SendError {
+    SendError::Refused { session: Box::new(session.clone()), why: why.to_owned(), hint }
+}
+
+/// Waits until the turn of a session is over.
+fn await_idle(fleet: &Fleet, target: &Target) -> Result<(), SendError> {
+    let options = WaitOptions { until: Until::TurnOver, quorum: Quorum::All, timeout: None };
+    let targets = std::slice::from_ref(target);
+    wait::wait(fleet, targets, options, &mut |_| {}).map_err(SendError::Io)?;
+    Ok(())
+}

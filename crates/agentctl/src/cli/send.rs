@@ -1,0 +1,61 @@
+//! `agentctl send` to a live session, and `agentctl stop --turn`.
+
+use std::process::ExitCode;
+
+use agentctl_core::ask::{Fleet, MessageWay, NotSent, SendDocument, SendRequest};
+
+use crate::face::{not_sent, turn_not_ended};
+use crate::failure::{Failure, Kind, Outcome};
+use crate::ui::Ui;
+
+/// Sends a message if the session lives; `None` if it is to be resumed.
+pub(super) fn to_live(
+    ui: &mut Ui,
+    fleet: &Fleet,
+    request: &SendRequest,
+    json: bool,
+) -> Option<Outcome> {
+    match fleet.send(request) {
+        Ok(document) => Some(report(ui, &document, json)),
+        Err(NotSent::Ended | NotSent::NotOne(_)) => None,
+        Err(why) => Some(Err(not_sent(fleet, &request.session, why))),
+    }
+}
+
+fn report(ui: &mut Ui, document: &SendDocument, json: bool) -> Outcome {
+    if json {
+        ui.json(document)?;
+    } else if document.confirmed {
+        let how = match document.how {
+            MessageWay::TurnBegun => "turn begun",
+            MessageWay::Steered => "steered",
+        };
+        let id = document.session.id.as_deref().unwrap_or_default();
+        ui.line(&format!("sent  {id}  ({how})"))?;
+    }
+    ui.flush()?;
+    if document.confirmed {
+        return Ok(super::answered(ui, &document.faults));
+    }
+    let failure = Failure::new(
+        Kind::Failed,
+        "whether the message arrived is not known: its record does not hold it",
+    )
+    .hint("look with `agentctl logs` before you send it again");
+    if json { Ok(failure.beside_data(ui)) } else { Err(failure) }
+}
+
+/// Ends the turns of sessions; their processes stay.
+pub(super) fn end_turns(ui: &mut Ui, fleet: &Fleet, texts: &[String], json: bool) -> Outcome {
+    for text in texts {
+        let document = fleet.end_turn(text).map_err(|why| turn_not_ended(fleet, text, why))?;
+        if json {
+            ui.json_line(&document)?;
+        } else {
+            let id = document.session.id.as_deref().unwrap_or_default();
+            ui.line(&format!("ended the turn of {} {id}", document.session.adapter))?;
+        }
+        ui.flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

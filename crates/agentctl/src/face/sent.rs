@@ -1,0 +1,76 @@
+//! The sentences for messages that were not sent, and for turns that were not ended.
+
+use agentctl_core::ask::{Fleet, NotSent, TurnNotEnded};
+use agentctl_core::model::Session;
+use agentctl_core::send::SendError;
+
+use super::{answer_hint, full_name, session_reason_in_brackets, unresolved};
+use crate::failure::{Failure, Kind};
+
+/// Says why a message was not sent.
+#[must_use]
+pub fn not_sent(fleet: &Fleet, text: &str, why: NotSent) -> Failure {
+    let error = match why {
+        NotSent::NotOne(not_one) => return unresolved(fleet, text, not_one),
+        NotSent::Ended => return Failure::new(Kind::Failed, format!("`{text}` has ended")),
+        NotSent::Failed(error) => error,
+    };
+    match error {
+        SendError::Ended => Failure::new(Kind::Failed, format!("`{text}` has ended")),
+        SendError::Waiting(session, asks) => {
+            let why = session_reason_in_brackets(&session);
+            let message =
+                format!("{} waits for a human{why}: a message is no answer", name(&session));
+            let failure = Failure::new(Kind::Blocked, message);
+            match asks.first() {
+                Some(ask) => failure.hint(answer_hint(ask)),
+                None => failure,
+            }
+        }
+        SendError::Busy(session, why) => {
+            let message = format!("{} takes no message now: {why}", name(&session));
+            Failure::new(Kind::Refused, message)
+                .hint("add --when-idle to wait until its turn is over")
+        }
+        SendError::Refused { session, why, hint } => {
+            let pid = session.pid.map(|pid| format!(" (pid {pid}, {})", session.status.word()));
+            let message = format!("{} is live{}: {why}", name(&session), pid.unwrap_or_default());
+            let failure = Failure::new(Kind::Refused, message);
+            failure.hint(hint.unwrap_or_else(|| {
+                "`agentctl stop` it first, or `agentctl resume --fork` goes on in a copy".to_owned()
+            }))
+        }
+        SendError::Unknown(session, faults) => {
+            let name = session.map_or_else(|| format!("`{text}`"), |session| name(&session));
+            let message = format!("the state of {name} is unknown: nothing was sent");
+            Failure::new(Kind::Unanswered, message).beside(faults)
+        }
+        SendError::Io(error) => error.into(),
+    }
+}
+
+/// Says why a turn was not ended.
+#[must_use]
+pub fn turn_not_ended(fleet: &Fleet, text: &str, why: TurnNotEnded) -> Failure {
+    match why {
+        TurnNotEnded::NotOne(not_one) => unresolved(fleet, text, not_one),
+        TurnNotEnded::NoTurn(session) => {
+            let message =
+                format!("{} is {}: no turn is running", name(&session), session.status.word());
+            Failure::new(Kind::Failed, message)
+        }
+        TurnNotEnded::Refused(session, why) => {
+            let message = format!("the turn of {} was not ended: {why}", name(&session));
+            Failure::new(Kind::Refused, message).hint("`agentctl stop` ends the session")
+        }
+        TurnNotEnded::Unclear(session, why) => {
+            let message =
+                format!("whether the turn of {} was ended is not known: {why}", name(&session));
+            Failure::new(Kind::Failed, message).hint("`agentctl status` shows what it does")
+        }
+    }
+}
+
+fn name(session: &Session) -> String {
+    full_name(session.adapter, session.id.as_deref(), session.pid)
+}
