@@ -74,6 +74,7 @@ class Client:
 
 ENV = {"OPENCLAW_NO_RESPAWN": "1", "NO_COLOR": "1", "NO_UPDATE_NOTIFIER": "1", "OPENCLAW_DISABLE_BONJOUR": "1", "OPENCLAW_STATE_DIR": HOME + "/.openclaw"}
 READ = ["operator.read", "operator.write"]
+CAPS = json.loads(os.environ.get("CAPS", "[\"exec-approvals\"]"))
 
 
 def up(exec_):
@@ -122,14 +123,14 @@ def approvals():
     over(client, made["sessionId"])
     say("-- begun by a client without operator.approvals: made", os.path.exists(HOME + "/ws/claw-1"))
     history(client, made["key"])
-    starter = Client(READ + ["operator.approvals"])
+    starter = Client(READ + ["operator.approvals"], caps=CAPS)
     say("hello", short(starter.hello.get("auth"), 300))
     made = begin(starter, "starter leaves", "go [[delay:2]] [[tool:touch claw-0]] [[say:done]]")
     starter.close()
     over(client, made["sessionId"])
     say("-- begun with the scope, no approver connected: made", os.path.exists(HOME + "/ws/claw-0"))
     history(client, made["key"])
-    starter, approver = Client(READ + ["operator.approvals"]), Client(["operator.read", "operator.approvals"])
+    starter, approver = Client(READ + ["operator.approvals"], caps=CAPS), Client(["operator.read", "operator.approvals"], caps=CAPS)
     made = begin(starter, "with approver", "go [[tool:touch claw-2]] [[say:done]]")
     asked = approver.event("exec.approval.requested", 30)
     say("event", short(asked, 2500))
@@ -167,7 +168,7 @@ def approvals():
         starter.close()
         time.sleep(4)
         say("4 s after every approver left: row", row(client, made["sessionId"]))
-        again = Client(["operator.read", "operator.write", "operator.approvals"])
+        again = Client(["operator.read", "operator.write", "operator.approvals"], caps=CAPS)
         say("another approver lists ->", short(again.ask("exec.approval.list", {}), 600))
         say("aborting the run ->", short(again.ask("sessions.abort", {"key": made["key"]})))
         time.sleep(2)

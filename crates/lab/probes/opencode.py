@@ -45,7 +45,7 @@ class Server:
     def prompt(self, id, words, **more):
         return self.call("POST", f"/session/{id}/prompt_async", {"parts": [{"type": "text", "text": words}], **more})
 
-    def pending(self, kind="permission", seconds=15):
+    def pending(self, kind="permission", seconds=60):
         return until(f"a {kind} is asked", lambda: (self.call("GET", f"/{kind}")[1] or None), seconds)
 
     def rest(self, id, seconds=15):
@@ -224,6 +224,31 @@ def abort():
     messages(id)
     say([(e.get("type"), short(e.get("properties", {}), 140)) for _, e in heard if e.get("type", "").split(".")[0] in ("permission", "question") or e.get("type") in ("session.idle", "session.error")])
     say("SIGTERM at rest:", (os.kill(server.program.pid, signal.SIGTERM), server.program.ended(10))[1])
+    server.end()
+
+
+def stale():
+    """A permission that is still listed after an abort: what each reply does."""
+    server = Server({"OPENCODE_PERMISSION": ASK_ALL})
+    for n, reply in enumerate(("once", "once", "reject", "once")):
+        id = server.session()
+        server.prompt(id, f"go [[tool:touch stale-{n}]] [[say:x]]")
+        asked = until("asked", lambda: [p for p in (server.call("GET", "/permission")[1] or []) if p["sessionID"] == id], 60)
+        if not asked:
+            continue
+        server.call("POST", f"/session/{id}/abort")
+        server.rest(id)
+        time.sleep(n * 0.7)
+        listed = [p["id"] for p in server.call("GET", "/permission")[1]]
+        answer = server.call("POST", f"/permission/{asked[0]['id']}/reply", {"reply": reply})
+        time.sleep(1.5)
+        say(reply, "after the abort ->", short(answer, 120), "was listed", asked[0]["id"] in listed, "the tool ran", exists(f"stale-{n}"), "status", short(server.call("GET", "/session/status")[1]))
+    id = server.session()
+    server.prompt(id, "go [[tool:touch stale-r]] [[say:x]]")
+    asked = until("asked", lambda: [p for p in (server.call("GET", "/permission")[1] or []) if p["sessionID"] == id], 60)
+    say("reject, then abort ->", server.call("POST", f"/permission/{asked[0]['id']}/reply", {"reply": "reject"}), server.call("POST", f"/session/{id}/abort"))
+    time.sleep(1)
+    say("left in the list", short(server.call("GET", "/permission")[1]))
     server.end()
 
 
