@@ -51,6 +51,8 @@ struct File {
     adapter: Option<String>,
     model: Option<String>,
     permissions: Option<Permissions>,
+    ask: Option<Span>,
+    answers: AnswersTable,
     roots: BTreeMap<String, Vec<PathBuf>>,
     deadline: Deadline,
     runs: RunsTable,
@@ -72,6 +74,22 @@ impl<'de> Deserialize<'de> for Hidden {
             _ => Err(serde::de::Error::custom("a text in quotes belongs here")),
         }
     }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct AnswersTable {
+    agents: Option<AnsweringAgents>,
+}
+
+/// The asks that agents may answer.
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum AnsweringAgents {
+    /// None.
+    Never,
+    /// Those of sessions that are neither their own nor above them.
+    Others,
 }
 
 #[derive(Default, Deserialize)]
@@ -428,8 +446,10 @@ fn apply(host: &mut Host, mut file: File, problems: &mut Vec<Problem>) -> Defaul
             *place = span;
         }
     }
+    host.agents_may_answer_others = file.answers.agents == Some(AnsweringAgents::Others);
     let usual = Defaults::default();
     Defaults {
+        ask: file.ask.map_or(usual.ask, |Span(span)| span),
         adapter: file.adapter,
         model: file.model,
         permissions: file.permissions.unwrap_or(usual.permissions),

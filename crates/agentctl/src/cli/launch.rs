@@ -105,7 +105,7 @@ pub(super) fn start(ui: &mut Ui, loaded: &Loaded, mut flags: Flags, wanted: Want
     let after = After { json, stay, timeout_ms };
     let Wanted { subject, prompt, cwd, name } = wanted;
     let look = json || stay != Stay::Not;
-    let options = flags.options();
+    let options = flags.options(defaults);
     let request = LaunchRequest { subject, prompt: prompt.into(), cwd, name, look, options };
     let mut told = Told { printed: Ok(()), transcript: None };
     let launched = fleet.launch(&request, defaults, &mut |news| told.hear(ui, after, news));

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, NamedSession, PruneDocument,
-    RunsDocument, StatusDocument, StopDocument, WaitDocument, WhyDocument,
+    AdaptersDocument, AnswerDocument, AsksDocument, DoctorDocument, FusesDocument, LocksDocument, NamedSession, PruneDocument,
+    RunsDocument, SendDocument, StatusDocument, StopDocument, WaitDocument, WhyDocument,
 };
 use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message};
@@ -36,6 +36,9 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("why", value(schemars::schema_for!(WhyDocument))),
         ("wait", value(schemars::schema_for!(WaitDocument))),
         ("event", value(schemars::schema_for!(Event))),
+        ("asks", value(schemars::schema_for!(AsksDocument))),
+        ("answer", value(schemars::schema_for!(AnswerDocument))),
+        ("send", value(schemars::schema_for!(SendDocument))),
         ("locks", value(schemars::schema_for!(LocksDocument))),
         ("fuses", value(schemars::schema_for!(FusesDocument))),
         ("doctor", value(schemars::schema_for!(DoctorDocument))),

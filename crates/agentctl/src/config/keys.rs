@@ -102,7 +102,7 @@ impl Part {
     pub fn of(name: &str) -> Self {
         let first = name.split(['.', '[']).next().unwrap_or_default();
         match first {
-            "adapter" | "model" | "permissions" | "hooks" => Self::Launch,
+            "adapter" | "model" | "permissions" | "ask" | "answers" | "hooks" => Self::Launch,
             "roots" | "deadline" => Self::Sources,
             "runs" => Self::Runs,
             "webhooks" | "notify" | "metrics" => Self::Daemon,
@@ -134,6 +134,8 @@ pub fn keys() -> Vec<Key> {
         key("adapter", KeyType::Choice(names().collect()), "the first that is installed"),
         key("model", KeyType::Text, "the agent's own"),
         key("permissions", KeyType::Choice(vec!["default", "edits", "bypass"]), "default"),
+        key("ask", KeyType::Span, &span(LaunchDefaults::default().ask)),
+        key("answers.agents", KeyType::Choice(vec!["never", "others"]), "never"),
     ];
     all.extend(names().map(|name| key(&format!("roots.{name}"), KeyType::Paths, "")));
     all.extend([

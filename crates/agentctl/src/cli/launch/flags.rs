@@ -7,10 +7,7 @@ use agentctl_core::ask::{LaunchHooks, LaunchOptions};
 use agentctl_core::model::Callback;
 use clap::{Args, ValueEnum};
 
-use crate::config::Span;
-
-/// How long an agent waits for an answer: a day.
-const ASK_MS: u64 = 24 * 60 * 60 * 1000;
+use crate::config::{Defaults, Span};
 
 /// What launches and resumes have in common.
 #[derive(Args)]
@@ -28,7 +25,7 @@ pub(in crate::cli) struct Flags {
     /// What it may do without asking (default: the agent's own default)
     #[arg(long, value_enum)]
     permissions: Option<PermissionsArg>,
-    /// Let the agent ask a human (`agentctl asks`); it waits this long for each answer [default: 24h]
+    /// Let the agent ask a human (`agentctl asks`); it waits this long for each answer [default: 24h, or `ask` in the configuration]
     #[arg(long, value_name = "SPAN", num_args = 0..=1, require_equals = true)]
     ask: Option<Option<Span>>,
     /// Let the agent stay when its turn is over, for `agentctl send`; end it when it was idle for this long
@@ -115,7 +112,7 @@ fn variable(text: &str) -> Result<(String, String), String> {
 
 impl Flags {
     /// Returns the options of the order; the other flags say how its session is attended.
-    pub(super) fn options(&mut self) -> LaunchOptions {
+    pub(super) fn options(&mut self, defaults: &Defaults) -> LaunchOptions {
         let argv = |words: Option<Words>| words.map(|Words(argv)| argv);
         LaunchOptions {
             model: self.model.take(),
@@ -123,7 +120,7 @@ impl Flags {
             env: std::mem::take(&mut self.env),
             permissions: self.permissions.map(Into::into),
             force: self.force,
-            ask_ms: self.ask.map(|span| span.map_or(ASK_MS, Span::millis)),
+            ask_ms: self.ask.map(|span| span.unwrap_or(Span(defaults.ask)).millis()),
             keep: self.keep.is_some(),
             hooks: LaunchHooks {
                 on_create: argv(self.on_create.take()),
